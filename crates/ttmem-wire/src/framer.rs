@@ -1,0 +1,283 @@
+//! Cuts one connection's bytes into legacy messages.
+//!
+//! The protocol has four message sizes and says nowhere which one a peer uses. What makes the size decidable is
+//! that every client zeroes its message before it fills in the head: after the 72 bytes of a head there are zeros
+//! up to the end of the message, and the byte after the end is the next message's type, which is never zero. So
+//! the first message's length is the distance to the next non-zero byte, and it must be one of the four.
+//!
+//! An *event* is complete with its head, whatever the vintage, so it is handed out at once. A *question* must be
+//! answered in the size it was asked in. When the stream pauses or ends right after a first question, nothing
+//! follows that could tell; [`Framer::pause`] then takes what has arrived as the whole message, if it is as long
+//! as one of the four. The caller decides what a pause is, since the framer knows no clock.
+
+use crate::legacy::{HEAD_SIZE, Head, MAX_SIZE, Message, Type, Vintage};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What a stream turned out to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A message that wants no answer.
+    Event(Message),
+    /// A message to be answered in this vintage.
+    Question(Message, Vintage),
+    /// A lone newline on a fresh connection: a person with `nc` who wants a text dump.
+    Newline,
+}
+
+/// Why a stream cannot be read any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// No message starts with these four bytes (a type from 1 to 12 and three zeros).
+    NotAMessage {
+        /// How many bytes of the stream were good.
+        offset: u64,
+        /// The bytes found, little-endian.
+        found: u32,
+    },
+    /// The first message's padding or tail was neither zero nor the start of another message.
+    UnknownSize {
+        /// Where in the first message the odd byte is.
+        offset: u64,
+    },
+    /// The stream went on inside a message that a pause had already closed.
+    LateTail {
+        /// How many bytes of the stream were good.
+        offset: u64,
+    },
+    /// The stream ended inside a message.
+    Half {
+        /// How many bytes of the stream were good.
+        offset: u64,
+        /// How many bytes were left over.
+        left: usize,
+    },
+}
+
+impl core::fmt::Display for FrameError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NotAMessage { offset, found } => {
+                write!(f, "no message starts with 0x{found:08x} (at byte {offset} of the stream)")
+            }
+            Self::UnknownSize { offset } => write!(
+                f,
+                "message size is none of 72, 112, 128, 144: unexpected data at byte {offset} of the first message"
+            ),
+            Self::LateTail { offset } => write!(
+                f,
+                "stream went on inside a message after a pause: its size cannot be told (at byte {offset} of the stream)"
+            ),
+            Self::Half { offset, left } => {
+                write!(f, "stream ended inside a message ({left} bytes after byte {offset})")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FrameError {}
+
+/// How sure the framer is of the message size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    /// Not known; the first message's event, if it is one, may have been handed out already.
+    Open { delivered: bool },
+    /// A pause decided it; the next message must begin right there.
+    Paused(Vintage),
+    /// The next message's start proved it.
+    Settled(Vintage),
+}
+
+/// The state of one connection's stream. Holds at most one unfinished message.
+#[derive(Debug)]
+pub struct Framer {
+    size: Size,
+    /// Bytes not yet consumed.
+    carry: [u8; CARRY],
+    carried: usize,
+    /// Bytes of the stream consumed so far.
+    consumed: u64,
+}
+
+/// The largest message, and the four bytes behind it that show whether another begins there.
+const CARRY: usize = MAX_SIZE + 4;
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self { size: Size::Open { delivered: false }, carry: [0; CARRY], carried: 0, consumed: 0 }
+    }
+}
+
+impl Framer {
+    /// Takes the next bytes of the stream, however they were cut, and hands every message in them to `sink`.
+    /// After an error the stream is lost: feed no more.
+    pub fn feed(&mut self, mut bytes: &[u8], mut sink: impl FnMut(Frame)) -> Result<(), FrameError> {
+        // Finish what was begun. Only a few bytes go through `carry`; the bulk is read where it lies.
+        while self.carried > 0 || self.vintage().is_none() {
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let want = self.vintage().map_or(CARRY, Vintage::size);
+            let take = bytes.len().min(want - self.carried);
+            self.carry[self.carried..self.carried + take].copy_from_slice(&bytes[..take]);
+            self.carried += take;
+            bytes = &bytes[take..];
+            self.advance(&mut sink)?;
+        }
+        let Some(vintage) = self.vintage() else { return Ok(()) };
+        let size = vintage.size();
+        while bytes.len() >= size {
+            self.emit(&bytes[..size], vintage, &mut sink)?;
+            bytes = &bytes[size..];
+        }
+        self.keep(bytes)
+    }
+
+    /// The stream is quiet. Returns what that alone decides: the question that waits, or a lone newline.
+    pub fn pause(&mut self) -> Option<Frame> {
+        if self.size != (Size::Open { delivered: false }) {
+            return None;
+        }
+        let bytes = &self.carry[..self.carried];
+        if self.consumed == 0 && bytes == b"\n" {
+            self.carried = 0;
+            return Some(Frame::Newline);
+        }
+        let vintage = Vintage::of_size(self.carried)?;
+        let message = Message::decode(vintage, bytes)?;
+        self.size = Size::Paused(vintage);
+        self.consumed += self.carried as u64;
+        self.carried = 0;
+        Some(Frame::Question(message, vintage))
+    }
+
+    /// The stream has ended. Returns what only the end decides, or says that it ended inside a message.
+    pub fn end(&mut self) -> Result<Option<Frame>, FrameError> {
+        if let Some(frame) = self.pause() {
+            return Ok(Some(frame));
+        }
+        let whole = match self.size {
+            Size::Open { delivered: true } => Vintage::of_size(self.carried).is_some(),
+            _ => self.carried == 0,
+        };
+        if whole { Ok(None) } else { Err(FrameError::Half { offset: self.consumed, left: self.carried }) }
+    }
+
+    /// Whether [`Framer::pause`] would have something to say: the caller should watch for one.
+    pub fn waits_for_pause(&self) -> bool {
+        self.size == (Size::Open { delivered: false })
+            && (self.consumed == 0 && self.carry[..self.carried] == *b"\n"
+                || Vintage::of_size(self.carried).is_some())
+    }
+
+    fn vintage(&self) -> Option<Vintage> {
+        match self.size {
+            Size::Open { .. } => None,
+            Size::Paused(vintage) | Size::Settled(vintage) => Some(vintage),
+        }
+    }
+
+    /// Makes what it can of `carry`.
+    fn advance(&mut self, sink: &mut impl FnMut(Frame)) -> Result<(), FrameError> {
+        if self.carried < 4 {
+            return Ok(());
+        }
+        self.check_start()?;
+        if let Some(vintage) = self.vintage() {
+            if self.carried == vintage.size() {
+                let carry = self.carry;
+                self.carried = 0;
+                self.emit(&carry[..vintage.size()], vintage, sink)?;
+            }
+            return Ok(());
+        }
+        if self.carried < HEAD_SIZE {
+            return Ok(());
+        }
+        if let Size::Open { delivered: false } = self.size {
+            let kind = self.carry[0];
+            if !Type::from_byte(kind).is_some_and(Type::wants_answer) {
+                if let Ok((head, _)) = Head::read_from_prefix(&self.carry) {
+                    sink(Frame::Event(Message::from_head(&head)));
+                }
+                self.size = Size::Open { delivered: true };
+            }
+        }
+        let Some(vintage) = self.settle()? else { return Ok(()) };
+        let delivered = self.size == Size::Open { delivered: true };
+        self.size = Size::Settled(vintage);
+        let size = vintage.size();
+        let carry = self.carry;
+        let mut rest = &carry[..self.carried];
+        if delivered {
+            self.consumed += size as u64;
+            rest = &rest[size..];
+        }
+        while rest.len() >= size {
+            self.emit(&rest[..size], vintage, sink)?;
+            rest = &rest[size..];
+        }
+        self.keep(rest)
+    }
+
+    /// Keeps the beginning of a message for later.
+    fn keep(&mut self, rest: &[u8]) -> Result<(), FrameError> {
+        self.carry[..rest.len()].copy_from_slice(rest);
+        self.carried = rest.len();
+        if self.carried >= 4 { self.check_start() } else { Ok(()) }
+    }
+
+    /// Decides the size of the first message, once enough of what follows its head has arrived.
+    fn settle(&self) -> Result<Option<Vintage>, FrameError> {
+        let bytes = &self.carry[..self.carried];
+        let Some(at) = bytes[HEAD_SIZE..].iter().position(|&b| b != 0).map(|i| i + HEAD_SIZE) else {
+            // Zeros so far: only the longest message can be told from them, by its length.
+            return Ok((bytes.len() >= MAX_SIZE).then_some(Vintage::V144));
+        };
+        Vintage::of_size(at).map(Some).ok_or(FrameError::UnknownSize { offset: at as u64 })
+    }
+
+    /// Hands out one whole message.
+    fn emit(
+        &mut self,
+        bytes: &[u8],
+        vintage: Vintage,
+        sink: &mut impl FnMut(Frame),
+    ) -> Result<(), FrameError> {
+        let found = start(bytes).map_err(|found| self.refuse(found))?;
+        self.consumed += bytes.len() as u64;
+        self.size = Size::Settled(vintage);
+        if found.wants_answer() {
+            if let Some(message) = Message::decode(vintage, bytes) {
+                sink(Frame::Question(message, vintage));
+            }
+        } else if let Ok((head, _)) = Head::ref_from_prefix(bytes) {
+            sink(Frame::Event(Message::from_head(head)));
+        }
+        Ok(())
+    }
+
+    fn check_start(&self) -> Result<(), FrameError> {
+        start(&self.carry).map(drop).map_err(|found| self.refuse(found))
+    }
+
+    fn refuse(&self, found: u32) -> FrameError {
+        match self.size {
+            Size::Paused(_) if found == 0 => FrameError::LateTail { offset: self.consumed },
+            _ => FrameError::NotAMessage { offset: self.consumed, found },
+        }
+    }
+}
+
+/// The type a message starts with, or the four bytes that are no start.
+fn start(bytes: &[u8]) -> Result<Type, u32> {
+    let mut word = [0; 4];
+    word.as_mut_bytes().copy_from_slice(&bytes[..4]);
+    let [kind, pad @ ..] = word;
+    match Type::from_byte(kind) {
+        Some(kind) if pad == [0; 3] => Ok(kind),
+        _ => Err(u32::from_le_bytes(word)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
