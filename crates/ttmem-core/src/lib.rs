@@ -1,1 +1,29 @@
-//! x
+//! Meaning: what happened on the machine becomes what a person sees.
+//!
+//! ```text
+//! Event ──► State::apply ──► ledger, findings, history ──► State::snapshot ──► Snapshot
+//! ```
+//!
+//! The core is a pure function of its input. It has no clock (`now` is an argument), reads no file, starts no
+//! thread and iterates over nothing in random order, so that a test is a loop and a bug report a recording.
+//!
+//! * [`words`]: the names of things: chips, spaces, processes, bases.
+//! * [`event`]: what sources say.
+//! * [`State`]: who holds what, kept exact under any order of events.
+//! * [`snapshot`]: what views show, and the JSON schema.
+
+pub mod event;
+mod findings;
+mod footprint;
+mod history;
+mod ledger;
+mod ranges;
+pub mod snapshot;
+mod state;
+mod view;
+pub mod words;
+
+pub use event::Event;
+pub use footprint::CoreSet;
+pub use snapshot::Snapshot;
+pub use state::{Limits, Outcome, Reclaimed, State};

@@ -1,0 +1,271 @@
+//! What sources say. Events are deltas and definitions; the one level is [`Event::Level`], and never mixes with them.
+
+use crate::footprint::CoreSet;
+use crate::words::{Arch, ChipId, KernelClass, Scope, Space};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One thing a source says. Who says it is the [`crate::words::Origin`] beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The machine the reader runs on.
+    Host(Host),
+    /// A chip exists, or more is known of it now.
+    Chip(Chip),
+    /// A process begins to be tracked. Everything else a process says needs this first.
+    Born(Process),
+    /// The process is gone, and with it everything it held.
+    Exited,
+    /// The process opened an allocator.
+    Allocator(Allocator),
+    /// The process closed it; everything it had handed out is free.
+    AllocatorClosed(u32),
+    /// The process gave a number to a set of cores.
+    Cores(u32, CoreSet),
+    /// The process holds more memory.
+    Alloc(Alloc),
+    /// The process holds less.
+    Free(Free),
+    /// A program was dispatched: what it registered is resident on its cores, and what was there before is not.
+    Dispatched(Scope, u32),
+    /// A program was destroyed, and everything it registered with it.
+    ProgramEnded(Scope, u32),
+    /// The process holds exactly this much.
+    Level {
+        /// Where.
+        scope: Scope,
+        /// What.
+        space: Space,
+        /// How much.
+        bytes: u64,
+    },
+    /// The runtime's own statistics, to compare with.
+    Audit(Audit),
+    /// The source refused something the process said.
+    Refused(Refusal),
+    /// Records were lost before the source could read them.
+    Lost(u64),
+}
+
+/// The machine the reader runs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Host name.
+    pub name: Option<String>,
+    /// Version of the program that made the snapshot.
+    pub ttmem: String,
+    /// Version of the kernel driver.
+    pub driver: Option<String>,
+}
+
+/// A chip and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// Its key.
+    pub id: ChipId,
+    /// The number clients call it by.
+    pub index: u32,
+    /// Architecture.
+    pub arch: Option<Arch>,
+    /// Board name, as `n300`.
+    pub board: Option<String>,
+    /// Reached through another chip rather than over the bus.
+    pub remote: bool,
+    /// Memory it has.
+    pub capacity: Option<Capacity>,
+}
+
+impl Chip {
+    /// A chip of which nothing is known but that a client uses it.
+    pub fn unknown(index: u32) -> Self {
+        let id = ChipId::Ordinal(index);
+        Self { id, index, arch: None, board: None, remote: false, capacity: None }
+    }
+}
+
+/// Memory of one chip. Cores are those left after harvesting, never the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// All of DRAM.
+    pub dram_bytes: u64,
+    /// DRAM channels.
+    pub dram_channels: u32,
+    /// The part of a channel the runtime uses.
+    pub dram_bytes_per_channel: u64,
+    /// L1 of all cores.
+    pub l1_bytes: u64,
+    /// Tensix cores.
+    pub cores: u32,
+    /// L1 of one core.
+    pub l1_bytes_per_core: u64,
+    /// What tt-metal can hand out of DRAM with default settings; assumed, since it differs by release.
+    pub dram_allocatable_bytes: Option<u64>,
+    /// What tt-metal can hand out of L1 with default settings; assumed likewise.
+    pub l1_allocatable_bytes: Option<u64>,
+    /// Where these figures come from.
+    pub origin: CapacityOrigin,
+}
+
+/// Where capacities come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityOrigin {
+    /// There is no such chip: it is simulated.
+    Simulated,
+    /// A table by board type.
+    Board,
+    /// A client's runtime said so.
+    Runtime,
+}
+
+/// A process, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Short name.
+    pub name: Option<String>,
+    /// Command line.
+    pub command: Option<String>,
+    /// Owner.
+    pub user: Option<String>,
+    /// When it started.
+    pub start: Option<Timestamp>,
+    /// The pid it gave itself, where that is another one than the reader sees.
+    pub reported_pid: Option<i64>,
+}
+
+/// One runtime allocator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// The number the process refers to it by.
+    pub id: u32,
+    /// The chips it covers; all of them hold what it hands out.
+    pub chips: Vec<ChipId>,
+    /// What it hands out from.
+    pub spaces: Vec<Banks>,
+}
+
+/// How one space of an allocator is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Banks {
+    /// Which space.
+    pub space: Space,
+    /// Number of banks moved in lock-step.
+    pub banks: u16,
+    /// First allocatable address in a bank.
+    pub base: u64,
+    /// Allocatable bytes in a bank.
+    pub bytes_per_bank: u64,
+}
+
+/// Memory taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alloc {
+    /// Where.
+    pub scope: Scope,
+    /// What kind.
+    pub space: Space,
+    /// Device address, or the id of a kernel.
+    pub id: u64,
+    /// Bytes asked for.
+    pub requested: u64,
+    /// What it takes, where the source knows.
+    pub extent: Option<Extent>,
+    /// Number of the core set it lies on; 0: not said.
+    pub cores: u32,
+    /// The program it belongs to; 0: none, or not said.
+    pub program: u32,
+    /// The call site; 0: not said.
+    pub site: u32,
+    /// For kernels.
+    pub class: KernelClass,
+}
+
+/// What an allocation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes in the banks or cores that really hold it.
+    pub occupied: u64,
+    /// Bytes in each bank the allocator charges for it.
+    pub bytes_per_bank: u64,
+    /// Number of those banks.
+    pub banks: u16,
+}
+
+/// Memory given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Free {
+    /// Where.
+    pub scope: Scope,
+    /// What kind; `None` where the source names a buffer by its address alone.
+    pub space: Option<Space>,
+    /// Device address, or the id of a kernel.
+    pub id: u64,
+    /// The program it belongs to; 0: none, or not said.
+    pub program: u32,
+    /// The size the process gave, if it gave one. The recorded size counts; a difference becomes a finding.
+    pub size: Option<u64>,
+}
+
+/// The runtime's own statistics of one allocator's space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// Which allocator.
+    pub allocator: u32,
+    /// Which space.
+    pub space: Space,
+    /// Allocated bytes, over all banks.
+    pub allocated_bytes: u64,
+    /// Free bytes, over all banks.
+    pub free_bytes: u64,
+    /// Largest free block in a bank.
+    pub largest_free_bytes_per_bank: u64,
+    /// Whether nothing happened while they were taken, so that a difference means something.
+    pub quiet: bool,
+}
+
+/// Why something a process said was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// A size of zero.
+    ZeroSize,
+    /// A size no device has.
+    TooLarge,
+    /// A device that does not exist.
+    UnknownDevice,
+    /// A buffer type that does not exist.
+    UnknownSpace,
+    /// An allocator the process never defined.
+    UnknownAllocator,
+    /// A message of a type only a server sends.
+    WrongDirection,
+    /// More live allocations than a process may have.
+    ProcessLimit,
+    /// More live allocations than all processes may have.
+    TotalLimit,
+    /// More definitions than a process may make.
+    DefinitionLimit,
+    /// Bytes that are no message; the connection was closed.
+    BrokenStream,
+    /// Answers nobody read; they were dropped.
+    UnreadAnswers,
+}
+
+impl Refusal {
+    /// The reason as a lowercase fragment.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::ZeroSize => "size is zero",
+            Self::TooLarge => "size is larger than any device",
+            Self::UnknownDevice => "no such device",
+            Self::UnknownSpace => "no such buffer type",
+            Self::UnknownAllocator => "allocator was never defined",
+            Self::WrongDirection => "only a server sends this message",
+            Self::ProcessLimit => "too many live allocations for one process",
+            Self::TotalLimit => "too many live allocations on this host",
+            Self::DefinitionLimit => "too many definitions for one process",
+            Self::BrokenStream => "stream cannot be read as messages, connection closed",
+            Self::UnreadAnswers => "answers were not read and are dropped",
+        }
+    }
+}

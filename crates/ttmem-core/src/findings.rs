@@ -1,0 +1,74 @@
+//! Oddities that happened, counted by what they are and whom they concern.
+
+use crate::event::Refusal;
+use crate::words::{ChipId, Mono, ProcessId, Space};
+use std::collections::BTreeMap;
+
+/// What happened. Conditions that hold at the time of a snapshot (over capacity, aliased, drift, growth) are not
+/// here: the view derives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Incident {
+    DoubleFree,
+    UnknownFree,
+    AmbiguousFree,
+    SizeMismatch,
+    Replaced,
+    Refused(Refusal),
+    Lost,
+    Reclaimed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    pub(crate) incident: Incident,
+    pub(crate) process: Option<ProcessId>,
+    pub(crate) chip: Option<ChipId>,
+    pub(crate) space: Option<Space>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tally {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+    pub(crate) last_id: u64,
+    pub(crate) first: Mono,
+    pub(crate) last: Mono,
+}
+
+/// How long after it last happened an incident is still shown.
+const KEPT_NS: u64 = 600 * Mono::SECOND;
+const ROOM: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Findings {
+    tallies: BTreeMap<Subject, Tally>,
+    pub(crate) dropped: u64,
+}
+
+impl Findings {
+    pub(crate) fn add(&mut self, now: Mono, subject: Subject, bytes: u64, count: u64, id: u64) {
+        if self.tallies.len() >= ROOM && !self.tallies.contains_key(&subject) {
+            self.dropped += 1;
+            return;
+        }
+        let tally = self.tallies.entry(subject).or_insert(Tally {
+            count: 0,
+            bytes: 0,
+            last_id: 0,
+            first: now,
+            last: now,
+        });
+        tally.count = tally.count.saturating_add(count);
+        tally.bytes = tally.bytes.saturating_add(bytes);
+        tally.last_id = id;
+        tally.last = now;
+    }
+
+    pub(crate) fn expire(&mut self, now: Mono) {
+        self.tallies.retain(|_, tally| now.since(tally.last) < KEPT_NS);
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Tally)> {
+        self.tallies.iter()
+    }
+}

@@ -1,0 +1,119 @@
+//! How much L1 programs take: on each core the union of address ranges, never their sum.
+//!
+//! Cached programs lay their circular buffers over the same addresses, so adding them up counts the same bytes
+//! many times. What counts is, core by core, which bytes are covered at all.
+
+use crate::ranges::Range;
+
+/// A set of a chip's cores, by `y * 16 + x` of their logical place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreSet([u64; 4]);
+
+impl CoreSet {
+    /// Columns a row has room for.
+    pub const WIDTH: u8 = 16;
+    /// Cores a set has room for.
+    pub const ROOM: usize = 256;
+
+    /// One core, standing for "each core it lies on" where a source does not say which cores those are.
+    pub const UNKNOWN: Self = Self([1, 0, 0, 0]);
+
+    /// The rectangle from `(x0, y0)` to `(x1, y1)`, both included. Places beyond 16 x 16 are left out.
+    pub fn rectangle((x0, y0): (u8, u8), (x1, y1): (u8, u8)) -> Self {
+        let mut set = Self::default();
+        for y in y0..=y1.min(15) {
+            for x in x0..=x1.min(15) {
+                set.insert(y * Self::WIDTH + x);
+            }
+        }
+        set
+    }
+
+    /// Adds one core by its number.
+    pub fn insert(&mut self, core: u8) {
+        self.0[usize::from(core >> 6)] |= 1 << (core & 63);
+    }
+
+    /// All cores of both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let mut all = self;
+        for (mine, theirs) in all.0.iter_mut().zip(other.0) {
+            *mine |= theirs;
+        }
+        all
+    }
+
+    /// The cores, lowest number first.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..Self::ROOM).filter(move |core| self.0[core >> 6] & (1 << (core & 63)) != 0)
+    }
+
+    /// How many cores.
+    pub fn count(self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// Bytes covered, summed over all cores, by ranges that each lie on a set of cores.
+pub(crate) fn covered(parts: &[(Range, CoreSet)]) -> u64 {
+    // One sweep over all ends. `depth` says how many ranges cover each core just now, `busy` how many cores have any.
+    let mut ends: Vec<(u64, bool, CoreSet)> = Vec::with_capacity(parts.len() * 2);
+    for &(range, cores) in parts {
+        if range.start < range.end {
+            ends.push((range.start, true, cores));
+            ends.push((range.end, false, cores));
+        }
+    }
+    ends.sort_unstable_by_key(|&(at, opens, _)| (at, opens));
+    let mut depth = [0u32; CoreSet::ROOM];
+    let (mut busy, mut from, mut total) = (0u64, 0u64, 0u64);
+    for (at, opens, cores) in ends {
+        total = total.saturating_add(busy.saturating_mul(at - from));
+        from = at;
+        for core in cores.iter() {
+            if opens {
+                depth[core] += 1;
+                busy += u64::from(depth[core] == 1);
+            } else {
+                depth[core] -= 1;
+                busy -= u64::from(depth[core] == 0);
+            }
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn covered_agrees_with_a_bitmap_per_core(
+            parts in prop::collection::vec(((0u64..60, 0u64..30), (0u8..4, 0u8..3), (0u8..4, 0u8..3)), 0..20)
+        ) {
+            let parts: Vec<(Range, CoreSet)> = parts
+                .into_iter()
+                .map(|((start, len), from, to)| (Range::new(start, len), CoreSet::rectangle(from, to)))
+                .collect();
+            let mut bytes = vec![[false; 100]; CoreSet::ROOM];
+            for &(range, cores) in &parts {
+                for core in cores.iter() {
+                    bytes[core][range.start as usize..range.end as usize].fill(true);
+                }
+            }
+            let naive = bytes.iter().flatten().filter(|&&b| b).count() as u64;
+            prop_assert_eq!(covered(&parts), naive);
+        }
+    }
+
+    #[test]
+    fn rectangles_count_their_cores() {
+        assert_eq!(CoreSet::rectangle((0, 0), (7, 7)).count(), 64);
+        assert_eq!(CoreSet::rectangle((3, 2), (3, 2)).iter().collect::<Vec<_>>(), [35]);
+        assert_eq!(CoreSet::rectangle((0, 0), (255, 255)).count(), 256);
+        assert_eq!(CoreSet::rectangle((0, 0), (1, 1)).with(CoreSet::rectangle((1, 1), (2, 2))).count(), 7);
+    }
+}

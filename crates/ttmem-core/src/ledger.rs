@@ -1,0 +1,399 @@
+//! Every live allocation, and the totals that always equal their sum.
+//!
+//! Records lie in chunks that never move, found through an index of 4-byte slots, so that a million live buffers
+//! cost about 80 bytes each at any number (a map of whole records would double at the wrong moment). Records of
+//! one pool form a list: when a process dies, only its own records are visited.
+
+use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
+use hashbrown::HashTable;
+use std::cell::Cell;
+
+/// One process's memory of one space in one scope, by one basis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolKey {
+    pub(crate) process: ProcessId,
+    pub(crate) scope: Scope,
+    pub(crate) space: Space,
+    pub(crate) basis: Basis,
+}
+
+/// Number of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PoolId(u32);
+
+/// Number of a record's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot(u32);
+
+/// End of a list, or no pool.
+const NONE: u32 = u32::MAX;
+
+/// One live allocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) requested: u64,
+    /// 0 where the pool's basis does not know it, as `bytes_per_bank` and `banks`.
+    pub(crate) occupied: u64,
+    pub(crate) bytes_per_bank: u64,
+    /// When it came, made unique: later allocations have larger values.
+    pub(crate) born: u64,
+    pool: u32,
+    previous: u32,
+    next: u32,
+    pub(crate) refs: u32,
+    pub(crate) cores: u32,
+    pub(crate) program: u32,
+    pub(crate) site: u32,
+    pub(crate) banks: u16,
+    pub(crate) class: KernelClass,
+}
+
+const _: () = assert!(size_of::<Entry>() == 72, "the budget is 96 bytes a buffer with the index");
+
+impl Entry {
+    pub(crate) fn allocated(&self) -> u64 {
+        self.bytes_per_bank.saturating_mul(u64::from(self.banks))
+    }
+
+    pub(crate) fn pool(&self) -> PoolId {
+        PoolId(self.pool)
+    }
+}
+
+/// Sums over a pool's records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) requested: u64,
+    pub(crate) occupied: u64,
+    pub(crate) allocated: u64,
+    pub(crate) count: u64,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, entry: &Entry) {
+        self.requested += entry.requested;
+        self.occupied += entry.occupied;
+        self.allocated += entry.allocated();
+        self.count += 1;
+    }
+
+    fn subtract(&mut self, entry: &Entry) {
+        self.requested -= entry.requested;
+        self.occupied -= entry.occupied;
+        self.allocated -= entry.allocated();
+        self.count -= 1;
+    }
+}
+
+/// Free bytes in each bank of a pool, and the largest block of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FreeSpace {
+    pub(crate) bytes_per_bank: u64,
+    pub(crate) largest: u64,
+}
+
+/// A pool and its running figures.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    pub(crate) totals: Totals,
+    /// Highest [`Pool::used`] so far.
+    pub(crate) peak: u64,
+    /// Lowest [`Pool::used`] since growth was last judged.
+    pub(crate) low: u64,
+    pub(crate) growth: Growth,
+    /// A level set from outside, for a basis that has no records.
+    pub(crate) level: Option<u64>,
+    head: u32,
+    /// What the views derived from the records; dropped when those change.
+    pub(crate) registered: Cell<Option<u64>>,
+    pub(crate) free: Cell<Option<FreeSpace>>,
+}
+
+/// How long a pool has only grown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Growth {
+    pub(crate) last_low: u64,
+    pub(crate) rounds: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Pool {
+    fn new(key: PoolKey) -> Self {
+        Self {
+            key,
+            totals: Totals::default(),
+            peak: 0,
+            low: 0,
+            growth: Growth::default(),
+            level: None,
+            head: NONE,
+            registered: Cell::new(None),
+            free: Cell::new(None),
+        }
+    }
+
+    /// The figure that peaks and growth are judged by: what the allocator charges, else what was asked for.
+    pub(crate) fn used(&self) -> u64 {
+        match (self.level, self.key.basis) {
+            (Some(level), _) => level,
+            (None, Basis::Events) => self.totals.allocated,
+            (None, _) => self.totals.requested,
+        }
+    }
+
+    pub(crate) fn changed(&mut self) {
+        let used = self.used();
+        self.peak = self.peak.max(used);
+        self.low = self.low.min(used);
+        self.registered.set(None);
+        self.free.set(None);
+    }
+}
+
+const CHUNK: usize = 4096;
+
+/// All live allocations.
+pub(crate) struct Ledger {
+    chunks: Vec<Vec<Entry>>,
+    vacant: u32,
+    live: usize,
+    index: HashTable<u32>,
+    /// Makes the index's order unknown to those who choose ids. No output depends on it.
+    seed: u64,
+    pools: Vec<Option<Pool>>,
+    vacant_pools: Vec<u32>,
+    clock: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            chunks: Vec::new(),
+            vacant: NONE,
+            live: 0,
+            index: HashTable::new(),
+            seed,
+            pools: Vec::new(),
+            vacant_pools: Vec::new(),
+            clock: 0,
+        }
+    }
+
+    /// Live records in all pools.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
+        let pool = Some(Pool::new(key));
+        if let Some(number) = self.vacant_pools.pop() {
+            self.pools[number as usize] = pool;
+            return PoolId(number);
+        }
+        self.pools.push(pool);
+        PoolId(self.pools.len() as u32 - 1)
+    }
+
+    pub(crate) fn pool(&self, id: PoolId) -> &Pool {
+        self.pools[id.0 as usize].as_ref().expect("a pool's number is given up only by `close`")
+    }
+
+    pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
+        self.pools[id.0 as usize].as_mut().expect("a pool's number is given up only by `close`")
+    }
+
+    /// Drops a pool and all its records, and returns what they were.
+    pub(crate) fn close(&mut self, id: PoolId) -> Totals {
+        let totals = self.clear(id);
+        self.pools[id.0 as usize] = None;
+        self.vacant_pools.push(id.0);
+        totals
+    }
+
+    /// Drops all records of a pool, and returns what they were.
+    pub(crate) fn clear(&mut self, id: PoolId) -> Totals {
+        let totals = self.pool(id).totals;
+        let mut slot = self.pool(id).head;
+        while slot != NONE {
+            let next = self.entry(slot).next;
+            self.unindex(slot);
+            self.vacate(slot);
+            slot = next;
+        }
+        let pool = self.pool_mut(id);
+        pool.head = NONE;
+        pool.totals = Totals::default();
+        pool.changed();
+        self.shrink();
+        totals
+    }
+
+    /// Adds a record. `entry.born` is the earliest it may be said to have come.
+    pub(crate) fn insert(&mut self, id: PoolId, mut entry: Entry) -> Slot {
+        self.clock = entry.born.max(self.clock + 1);
+        entry.born = self.clock;
+        let pool = self.pool_mut(id);
+        let head = pool.head;
+        pool.totals.add(&entry);
+        pool.changed();
+        (entry.pool, entry.previous, entry.next) = (id.0, NONE, head);
+        let slot = self.occupy(entry);
+        if head != NONE {
+            self.entry_mut(head).previous = slot;
+        }
+        self.pool_mut(id).head = slot;
+        let (chunks, seed) = (&self.chunks, self.seed);
+        self.index.insert_unique(hash(seed, id.0, entry.id), slot, |&slot| {
+            let entry = &chunks[slot as usize / CHUNK][slot as usize % CHUNK];
+            hash(seed, entry.pool, entry.id)
+        });
+        self.live += 1;
+        Slot(slot)
+    }
+
+    /// The pool's records with this id, in no order.
+    pub(crate) fn find(&self, pool: PoolId, id: u64) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.index
+            .iter_hash(hash(self.seed, pool.0, id))
+            .map(|&slot| (Slot(slot), self.entry(slot)))
+            .filter(move |(_, entry)| entry.pool == pool.0 && entry.id == id)
+    }
+
+    pub(crate) fn get(&self, slot: Slot) -> &Entry {
+        self.entry(slot.0)
+    }
+
+    /// Counts one more holder of a record.
+    pub(crate) fn retain(&mut self, slot: Slot) -> u32 {
+        let refs = &mut self.entry_mut(slot.0).refs;
+        *refs = refs.saturating_add(1);
+        *refs
+    }
+
+    /// Counts one holder less; the last one takes the record away. Returns how many are left.
+    pub(crate) fn release(&mut self, slot: Slot) -> u32 {
+        let entry = self.entry_mut(slot.0);
+        entry.refs -= 1;
+        let left = entry.refs;
+        if left == 0 {
+            self.remove(slot);
+        }
+        left
+    }
+
+    pub(crate) fn remove(&mut self, Slot(slot): Slot) {
+        let entry = *self.entry(slot);
+        self.unindex(slot);
+        match entry.previous {
+            NONE => self.pool_mut(entry.pool()).head = entry.next,
+            previous => self.entry_mut(previous).next = entry.next,
+        }
+        if entry.next != NONE {
+            self.entry_mut(entry.next).previous = entry.previous;
+        }
+        let pool = self.pool_mut(entry.pool());
+        pool.totals.subtract(&entry);
+        pool.changed();
+        self.vacate(slot);
+        self.shrink();
+    }
+
+    /// A pool's records, newest first.
+    pub(crate) fn entries(&self, id: PoolId) -> impl Iterator<Item = (Slot, &Entry)> {
+        let mut slot = self.pool(id).head;
+        std::iter::from_fn(move || {
+            let entry = (slot != NONE).then(|| self.entry(slot))?;
+            let this = Slot(slot);
+            slot = entry.next;
+            Some((this, entry))
+        })
+    }
+
+    /// Live records among the places from `cursor` on, and where to go on.
+    pub(crate) fn page(&self, cursor: usize, places: usize) -> (impl Iterator<Item = &Entry>, Option<usize>) {
+        let total = self.chunks.len().saturating_sub(1) * CHUNK + self.chunks.last().map_or(0, Vec::len);
+        let end = cursor.saturating_add(places).min(total);
+        let entries = (cursor..end).map(|slot| self.entry(slot as u32)).filter(|entry| entry.pool != NONE);
+        (entries, (end < total).then_some(end))
+    }
+
+    fn entry(&self, slot: u32) -> &Entry {
+        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> &mut Entry {
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    fn occupy(&mut self, entry: Entry) -> u32 {
+        if self.vacant != NONE {
+            let slot = self.vacant;
+            self.vacant = self.entry(slot).next;
+            *self.entry_mut(slot) = entry;
+            return slot;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[number];
+        chunk.push(entry);
+        (number * CHUNK + chunk.len() - 1) as u32
+    }
+
+    fn vacate(&mut self, slot: u32) {
+        let vacant = self.vacant;
+        let entry = self.entry_mut(slot);
+        (entry.pool, entry.next) = (NONE, vacant);
+        self.vacant = slot;
+        self.live -= 1;
+    }
+
+    fn unindex(&mut self, slot: u32) {
+        let entry = self.entry(slot);
+        let hash = hash(self.seed, entry.pool, entry.id);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
+            found.remove();
+        }
+    }
+
+    /// Gives memory back once nothing is left, so that one large process does not mark the reader for life.
+    fn shrink(&mut self) {
+        if self.live == 0 && self.chunks.len() > 1 {
+            self.chunks = Vec::new();
+            self.vacant = NONE;
+            self.index = HashTable::new();
+        }
+    }
+}
+
+/// A record as the state describes it, before it has a place.
+pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
+    Entry {
+        id,
+        requested,
+        occupied: 0,
+        bytes_per_bank: 0,
+        born,
+        pool: NONE,
+        previous: NONE,
+        next: NONE,
+        refs: 1,
+        cores: 0,
+        program: 0,
+        site: 0,
+        banks: 0,
+        class: KernelClass::Unknown,
+    }
+}
+
+/// A multiply that keeps both halves of its product mixes well and needs no table.
+fn hash(seed: u64, pool: u32, id: u64) -> u64 {
+    fn fold(a: u64, b: u64) -> u64 {
+        let product = u128::from(a) * u128::from(b);
+        (product >> 64) as u64 ^ product as u64
+    }
+    fold(fold(id ^ seed, 0x9e37_79b9_7f4a_7c15) ^ u64::from(pool), seed | 0xd6e8_feb8_6659_fd93)
+}

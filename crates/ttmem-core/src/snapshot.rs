@@ -1,0 +1,354 @@
+//! What views show: one value for the table, JSON, sockets and every later view.
+//!
+//! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
+//! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
+
+use crate::event::{Capacity, Host};
+use crate::words::{Arch, Basis, KernelClass, Space};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The number of the schema. It changes only if a key is taken away or changes its meaning.
+pub const SCHEMA: u32 = 1;
+
+/// Everything known at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// See [`SCHEMA`].
+    pub schema: u32,
+    /// When it was taken.
+    pub at: Timestamp,
+    /// Whether any chip in it is simulated.
+    pub simulated: bool,
+    /// The machine.
+    pub host: Host,
+    /// Chips, by index.
+    pub devices: Vec<Device>,
+    /// Tracked processes, by pid.
+    pub processes: Vec<Process>,
+    /// Oddities, worst first.
+    pub findings: Vec<Finding>,
+    /// How the snapshot came about.
+    pub health: Health,
+}
+
+/// A chip.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its key: `0x` and 16 digits, or `ordinal-N`.
+    pub id: String,
+    /// The number clients call it by.
+    pub index: u32,
+    /// Architecture.
+    pub arch: Option<Arch>,
+    /// Board name.
+    pub board: Option<String>,
+    /// Reached through another chip.
+    pub remote: bool,
+    /// Memory it has.
+    pub capacity: Option<Capacity>,
+    /// Memory in use.
+    pub usage: Usage,
+    /// Usage over time, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub history: Option<History>,
+}
+
+/// Memory in use on one chip, of all processes or of one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// DRAM buffers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dram: Option<BufferUsage>,
+    /// L1 buffers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub l1: Option<BufferUsage>,
+    /// `L1_SMALL` buffers.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub l1_small: Option<BufferUsage>,
+    /// Trace buffers, in DRAM.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub trace: Option<BufferUsage>,
+    /// Host memory mapped for the device; not the device's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<BufferUsage>,
+    /// Circular buffers, in L1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cb: Option<ProgramUsage>,
+    /// Dataflow buffers, in L1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dfb: Option<ProgramUsage>,
+    /// Scratchpads, in L1.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scratch: Option<ProgramUsage>,
+    /// Kernel code.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<ProgramUsage>,
+    /// DRAM in all: buffers and trace.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dram_total: Option<Total>,
+    /// L1 in all: buffers, `L1_SMALL` and what programs hold there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub l1_total: Option<Total>,
+}
+
+/// Buffers of one space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BufferUsage {
+    /// What programs asked for.
+    pub requested_bytes: u64,
+    /// What lies in the banks that really hold it.
+    pub occupied_bytes: Option<u64>,
+    /// What the runtime's allocator charges.
+    pub allocated_bytes: Option<u64>,
+    /// What that allocator has in all.
+    pub allocatable_bytes: Option<u64>,
+    /// What it has left.
+    pub free_bytes: Option<u64>,
+    /// The largest block left in a bank: no larger buffer fits.
+    pub largest_free_bytes_per_bank: Option<u64>,
+    /// The highest use seen.
+    pub peak_bytes: u64,
+    /// Live buffers.
+    pub count: u64,
+    /// Where the figures come from.
+    pub basis: Basis,
+}
+
+impl BufferUsage {
+    /// The figure to show if there is room for one: what the allocator charges, else what was asked for.
+    pub fn used_bytes(&self) -> u64 {
+        self.allocated_bytes.unwrap_or(self.requested_bytes)
+    }
+}
+
+/// What programs hold in one space.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramUsage {
+    /// Held by programs that are loaded or cached; overlapping ranges counted once.
+    pub registered_bytes: u64,
+    /// Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched.
+    pub resident_bytes: Option<u64>,
+    /// Live records.
+    pub count: u64,
+    /// Where the figures come from.
+    pub basis: Basis,
+}
+
+impl ProgramUsage {
+    /// The figure to show if there is room for one: what is resident, else what is registered.
+    pub fn used_bytes(&self) -> u64 {
+        self.resident_bytes.unwrap_or(self.registered_bytes)
+    }
+}
+
+/// A sum over spaces that share one memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    /// In use.
+    pub used_bytes: u64,
+    /// What the chip has; unknown where the chip is.
+    pub capacity_bytes: Option<u64>,
+    /// The weakest basis of its parts.
+    pub basis: Basis,
+}
+
+/// Usage of a chip over time, oldest first; older stretches are longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    /// DRAM in all.
+    pub dram_total: Vec<Sample>,
+    /// L1 in all.
+    pub l1_total: Vec<Sample>,
+}
+
+/// One stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When it begins.
+    pub at: Timestamp,
+    /// Lowest.
+    pub min_bytes: u64,
+    /// Mean.
+    pub mean_bytes: u64,
+    /// Highest.
+    pub max_bytes: u64,
+}
+
+/// A tracked process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// As the reader sees it; `null` if it cannot.
+    pub pid: Option<u32>,
+    /// What the process calls itself, where that differs.
+    pub reported_pid: Option<i64>,
+    /// When it started.
+    pub start: Option<Timestamp>,
+    /// Short name.
+    pub name: Option<String>,
+    /// Command line.
+    pub command: Option<String>,
+    /// Owner.
+    pub user: Option<String>,
+    /// Container, where it runs in one.
+    pub container: Option<String>,
+    /// How it is tracked: the best basis it has.
+    pub tracking: Basis,
+    /// Whether every allocation and free is known and accounted for.
+    pub exact: bool,
+    /// What it holds, by device.
+    pub usage: Vec<ProcessUsage>,
+    /// The runtime's own figures, compared.
+    pub audit: Vec<AuditResult>,
+}
+
+/// What one process holds on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProcessUsage {
+    /// [`Device::id`].
+    pub device: String,
+    /// How much.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// One comparison with the runtime's allocator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AuditResult {
+    /// Number of the allocator.
+    pub allocator: u32,
+    /// [`Device::id`]s it covers.
+    pub chips: Vec<String>,
+    /// Which space.
+    pub space: Space,
+    /// Ours minus the allocator's.
+    pub drift_bytes: i64,
+    /// Whether nothing happened meanwhile, so that the difference means something.
+    pub judged: bool,
+}
+
+/// Something odd, stated as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What it is.
+    pub kind: FindingKind,
+    /// How bad.
+    pub severity: Severity,
+    /// [`Device::id`], if it concerns one.
+    pub device: Option<String>,
+    /// Process, if it concerns one.
+    pub pid: Option<u32>,
+    /// Space, if it concerns one.
+    pub space: Option<Space>,
+    /// How many bytes.
+    pub bytes: Option<u64>,
+    /// How often.
+    pub count: u64,
+    /// First seen, if it is something that happened.
+    pub first: Option<Timestamp>,
+    /// Last seen, likewise.
+    pub last: Option<Timestamp>,
+    /// For people.
+    pub text: String,
+}
+
+/// Kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// More in use than the chip has.
+    OverCapacity,
+    /// The runtime's allocator disagrees.
+    Drift,
+    /// Several allocators hold the same addresses of a chip.
+    Aliased,
+    /// Something was freed twice.
+    DoubleFree,
+    /// Records were lost.
+    LostRecords,
+    /// Input was refused.
+    Refused,
+    /// An address was taken again with another size before it was freed.
+    Replaced,
+    /// A free named another size than was recorded.
+    SizeMismatch,
+    /// A free fits several buffers.
+    AmbiguousFree,
+    /// Memory only grew.
+    Leak,
+    /// A process died and its memory was taken back.
+    Reclaimed,
+    /// Something was freed that was never seen allocated.
+    UnknownFree,
+    /// There were more findings than fit.
+    Truncated,
+}
+
+/// How bad a finding is, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// A figure cannot be right, or memory is being lost.
+    Error,
+    /// Something is wrong with a program.
+    Warning,
+    /// Worth knowing.
+    Info,
+}
+
+/// How the snapshot came about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// `daemon` or `local`.
+    pub source: String,
+    /// Open connections of old clients.
+    pub connections: u64,
+    /// Live records behind the figures.
+    pub live_records: u64,
+    /// Records lost before they could be read.
+    pub lost_records: u64,
+    /// Lines the event log had to drop because nobody took them.
+    pub dropped_log_lines: u64,
+}
+
+/// One live allocation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// [`Device::id`]s that hold it.
+    pub devices: Vec<String>,
+    /// [`Device::index`]es that hold it.
+    pub indexes: Vec<u32>,
+    /// The allocator it came from, where the source knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allocator: Option<u32>,
+    /// Which space.
+    pub space: Space,
+    /// Device address or kernel id, in hexadecimal.
+    pub id: String,
+    /// What was asked for.
+    pub requested_bytes: u64,
+    /// What lies in the banks that really hold it.
+    pub occupied_bytes: Option<u64>,
+    /// What the runtime's allocator charges.
+    pub allocated_bytes: Option<u64>,
+    /// How many times it is held.
+    pub references: u32,
+    /// How long it has lived.
+    pub age_seconds: f64,
+    /// For kernels.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<KernelClass>,
+    /// The program it belongs to, where the source knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<u32>,
+    /// The call site it came from, where the source knows.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub site: Option<u32>,
+    /// Where the figures come from.
+    pub basis: Basis,
+}

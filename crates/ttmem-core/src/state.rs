@@ -1,0 +1,643 @@
+//! Who holds what. Events go in one at a time; whatever their order, totals stay the sums of what is recorded.
+
+use crate::event::{Alloc, Allocator, Audit, Banks, Chip, Event, Extent, Free, Host, Process, Refusal};
+use crate::findings::{Findings, Incident, Subject};
+use crate::footprint::CoreSet;
+use crate::history::Series;
+use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
+use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What input may make the state keep. Beyond a limit input is refused, with a finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Live allocations of one process.
+    pub records_per_process: u64,
+    /// Live allocations of all processes.
+    pub records: u64,
+    /// Chips.
+    pub chips: usize,
+    /// Allocators, core sets and the like, each, of one process.
+    pub definitions: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { records_per_process: 1 << 21, records: 1 << 23, chips: 1024, definitions: 1 << 16 }
+    }
+}
+
+/// No allocation is larger. With this and [`Limits::records`] no sum can leave 64 bits.
+const MAX_BYTES: u64 = 1 << 40;
+
+/// Frees a process's double frees are told from unknown ones by.
+const REMEMBERED_FREES: usize = 256;
+
+/// Rounds of this length without a single fall are growth...
+const GROWTH_ROUND_NS: u64 = 10 * Mono::SECOND;
+/// ...after this many.
+pub(crate) const GROWTH_ROUNDS: u32 = 6;
+
+/// What the state made of an event, for logs that say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing that concerns a single allocation.
+    Noted,
+    /// Memory is held; `references` > 1 where it already was.
+    Held {
+        /// How many times it is held now.
+        references: u32,
+    },
+    /// The id was already held with another size, which is taken as freed.
+    Replaced {
+        /// That size.
+        old_bytes: u64,
+    },
+    /// Memory was given back, or held one time less.
+    Released {
+        /// What it was.
+        space: Space,
+        /// Its recorded size.
+        bytes: u64,
+        /// How many times it is still held; 0: it is free.
+        references: u32,
+        /// For kernels.
+        class: KernelClass,
+    },
+    /// Nothing with that id is held by that process; it may have been allocated before tracking began.
+    NotHeld {
+        /// It was held, and freed a moment ago.
+        freed_before: bool,
+    },
+    /// The process is gone.
+    Reclaimed(Reclaimed),
+    /// Not taken in.
+    Refused(Refusal),
+    /// The process was never born, or is gone.
+    NobodysEvent,
+}
+
+/// What a dead process had held: number and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// Buffers of all kinds.
+    pub buffers: (u64, u64),
+    /// Circular buffers and their like.
+    pub cbs: (u64, u64),
+    /// Kernels.
+    pub kernels: (u64, u64),
+}
+
+pub(crate) struct ChipState {
+    pub(crate) chip: Chip,
+    pub(crate) peaks: BTreeMap<Space, u64>,
+    pub(crate) dram: Series,
+    pub(crate) l1: Series,
+}
+
+pub(crate) struct ProcessState {
+    pub(crate) info: Process,
+    pub(crate) pools: BTreeMap<(Scope, Space, Basis), PoolId>,
+    pub(crate) allocators: BTreeMap<u32, Allocator>,
+    pub(crate) cores: BTreeMap<u32, CoreSet>,
+    /// By scope: the program dispatched last on each core; 0: none.
+    pub(crate) resident: BTreeMap<Scope, Box<[u32; CoreSet::ROOM]>>,
+    pub(crate) audits: BTreeMap<(u32, Space), Compared>,
+    /// The way it was first heard of by.
+    pub(crate) basis: Basis,
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
+    records: u64,
+    freed: VecDeque<(Scope, Space, u64)>,
+}
+
+/// The last audit of one allocator's space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Compared {
+    pub(crate) drift: i64,
+    pub(crate) judged: bool,
+}
+
+/// Everything known.
+pub struct State {
+    pub(crate) limits: Limits,
+    pub(crate) now: Mono,
+    pub(crate) host: Host,
+    pub(crate) chips: BTreeMap<ChipId, ChipState>,
+    pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
+    pub(crate) ledger: Ledger,
+    pub(crate) findings: Findings,
+    pub(crate) lost: u64,
+    growth_judged: Mono,
+    /// Whether usage may differ from what history last took.
+    unsampled: bool,
+}
+
+impl State {
+    /// Nothing known yet. `seed` should be unpredictable where input is; no output depends on it.
+    pub fn new(limits: Limits, seed: u64) -> Self {
+        Self {
+            limits,
+            now: Mono(0),
+            host: Host::default(),
+            chips: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            ledger: Ledger::new(seed),
+            findings: Findings::default(),
+            lost: 0,
+            growth_judged: Mono(0),
+            unsampled: true,
+        }
+    }
+
+    /// Takes in one event. Never fails: odd input becomes a finding, and the outcome says so.
+    pub fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
+        self.now = self.now.max(now);
+        self.unsampled = true;
+        match (from, event) {
+            (_, Event::Host(host)) => {
+                self.host = host;
+                Outcome::Noted
+            }
+            (_, Event::Chip(chip)) => self.define_chip(chip),
+            (Origin::Machine, _) => Outcome::NobodysEvent,
+            (Origin::Process(id, basis), event) => self.apply_to(id, basis, event),
+        }
+    }
+
+    /// Time passes: old findings go, history takes a sample, growth is judged.
+    pub fn tick(&mut self, now: Mono) {
+        self.now = self.now.max(now);
+        self.findings.expire(self.now);
+        self.judge_growth();
+        self.sample();
+    }
+
+    /// Whether a chip is known.
+    pub fn knows_chip(&self, id: ChipId) -> bool {
+        self.chips.contains_key(&id)
+    }
+
+    /// The chip clients call by this number.
+    pub fn chip_by_index(&self, index: u32) -> Option<&Chip> {
+        self.chips.values().map(|state| &state.chip).find(|chip| chip.index == index)
+    }
+
+    /// All chips.
+    pub fn chips(&self) -> impl Iterator<Item = &Chip> {
+        self.chips.values().map(|state| &state.chip)
+    }
+
+    /// Live allocations of all processes.
+    pub fn live_records(&self) -> usize {
+        self.ledger.live()
+    }
+
+    fn define_chip(&mut self, chip: Chip) -> Outcome {
+        if let Some(known) = self.chips.get_mut(&chip.id) {
+            known.chip = chip;
+        } else if self.chips.len() < self.limits.chips {
+            let (dram, l1) = Default::default();
+            self.chips.insert(chip.id, ChipState { chip, peaks: BTreeMap::new(), dram, l1 });
+        } else {
+            return Outcome::Refused(Refusal::DefinitionLimit);
+        }
+        Outcome::Noted
+    }
+
+    fn apply_to(&mut self, id: ProcessId, basis: Basis, event: Event) -> Outcome {
+        if let Event::Born(info) = event {
+            self.processes.entry(id).and_modify(|known| known.info = info.clone()).or_insert_with(|| {
+                ProcessState {
+                    info,
+                    pools: BTreeMap::new(),
+                    allocators: BTreeMap::new(),
+                    cores: BTreeMap::new(),
+                    resident: BTreeMap::new(),
+                    audits: BTreeMap::new(),
+                    basis,
+                    lost: 0,
+                    refused: 0,
+                    records: 0,
+                    freed: VecDeque::new(),
+                }
+            });
+            return Outcome::Noted;
+        }
+        let Some(process) = self.processes.get_mut(&id) else { return Outcome::NobodysEvent };
+        let by = Author { id, basis };
+        match event {
+            Event::Alloc(alloc) => self.alloc(by, &alloc),
+            Event::Free(free) => self.free(by, free),
+            Event::Exited => self.exit(id),
+            Event::Allocator(allocator) => self.define_allocator(by, allocator),
+            Event::AllocatorClosed(allocator) => self.close_allocator(by, allocator),
+            Event::Cores(number, cores) => {
+                if process.cores.len() >= self.limits.definitions && !process.cores.contains_key(&number) {
+                    return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+                }
+                process.cores.insert(number, cores);
+                Outcome::Noted
+            }
+            Event::Dispatched(scope, program) => self.dispatch(by, scope, program),
+            Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
+            Event::Level { scope, space, bytes } => match self.pool(by, scope, space) {
+                Ok(pool) => {
+                    let pool = self.ledger.pool_mut(pool);
+                    pool.level = Some(bytes.min(MAX_BYTES));
+                    pool.changed();
+                    Outcome::Noted
+                }
+                Err(why) => self.refuse(by, why, None, Some(space), bytes),
+            },
+            Event::Audit(audit) => self.audit(by, &audit),
+            Event::Refused(why) => self.refuse(by, why, None, None, 0),
+            Event::Lost(records) => {
+                process.lost = process.lost.saturating_add(records);
+                self.lost = self.lost.saturating_add(records);
+                self.note(Incident::Lost, by, None, None, 0, records, 0);
+                Outcome::Noted
+            }
+            Event::Host(_) | Event::Chip(_) | Event::Born(_) => Outcome::Noted,
+        }
+    }
+
+    fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
+        let Alloc { scope, space, id, requested, extent, .. } = *alloc;
+        let charged = extent.map_or(0, |e| e.bytes_per_bank.saturating_mul(u64::from(e.banks)).max(e.occupied));
+        let refusal = if requested == 0 {
+            Some(Refusal::ZeroSize)
+        } else if requested.max(charged) > MAX_BYTES {
+            Some(Refusal::TooLarge)
+        } else {
+            None
+        };
+        let pool = match (refusal, self.pool(by, scope, space)) {
+            (Some(why), _) | (None, Err(why)) => return self.refuse_in(by, why, scope, space, requested),
+            (None, Ok(pool)) => pool,
+        };
+        let extent = extent.unwrap_or(Extent { occupied: 0, bytes_per_bank: 0, banks: 0 });
+        let mut wanted = ledger::entry(id, requested, self.now.0);
+        wanted.occupied = extent.occupied;
+        wanted.bytes_per_bank = extent.bytes_per_bank;
+        wanted.banks = extent.banks;
+        wanted.cores = alloc.cores;
+        wanted.program = alloc.program;
+        wanted.site = alloc.site;
+        wanted.class = alloc.class;
+        let same = |held: &Entry| {
+            held.requested == wanted.requested
+                && held.bytes_per_bank == wanted.bytes_per_bank
+                && held.program == wanted.program
+                && held.cores == wanted.cores
+        };
+        let held: Option<(Slot, bool)> = {
+            let mut found = self.ledger.find(pool, id).map(|(slot, held)| (slot, same(held)));
+            // Programs lay several circular buffers over one address; a buffer has its address to itself, and so
+            // has a kernel its id.
+            if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {
+                found.find(|&(_, same)| same)
+            } else {
+                found.next()
+            }
+        };
+        let mut old_bytes = None;
+        match held {
+            Some((slot, true)) => return Outcome::Held { references: self.ledger.retain(slot) },
+            Some((slot, false)) => {
+                let old = *self.ledger.get(slot);
+                self.ledger.remove(slot);
+                self.count_records(by.id, -1);
+                self.note(Incident::Replaced, by, chip_of(scope), Some(space), old.requested, 1, id);
+                old_bytes = Some(old.requested);
+            }
+            None => {
+                let process = self.processes.get(&by.id).map_or(0, |process| process.records);
+                let limit = if process >= self.limits.records_per_process {
+                    Some(Refusal::ProcessLimit)
+                } else if self.ledger.live() as u64 >= self.limits.records {
+                    Some(Refusal::TotalLimit)
+                } else {
+                    None
+                };
+                if let Some(why) = limit {
+                    return self.refuse_in(by, why, scope, space, requested);
+                }
+            }
+        }
+        self.ledger.insert(pool, wanted);
+        self.count_records(by.id, 1);
+        match old_bytes {
+            Some(old_bytes) => Outcome::Replaced { old_bytes },
+            None => Outcome::Held { references: 1 },
+        }
+    }
+
+    fn free(&mut self, by: Author, free: Free) -> Outcome {
+        let Free { scope, space, id, program, size } = free;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let spaces = space.as_ref().map_or(&Space::BUFFERS[..], std::slice::from_ref);
+        let mut best: Option<(bool, u64, Slot)> = None;
+        let mut kinds = 0;
+        for &space in spaces {
+            let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
+            let mut found = false;
+            for (slot, held) in self.ledger.find(pool, id).filter(|(_, held)| held.program == program) {
+                found = true;
+                // The one of the size named, else the newest.
+                let rank = (size.is_none_or(|size| size == held.requested), held.born, slot);
+                if best.is_none_or(|best| (rank.0, rank.1) > (best.0, best.1)) {
+                    best = Some(rank);
+                }
+            }
+            kinds += usize::from(found);
+        }
+        let chip = chip_of(scope);
+        let Some((size_fits, _, slot)) = best else {
+            let freed_before =
+                process.freed.iter().any(|&(s, kind, i)| s == scope && i == id && spaces.contains(&kind));
+            let incident = if freed_before { Incident::DoubleFree } else { Incident::UnknownFree };
+            self.note(incident, by, chip, space, size.unwrap_or(0), 1, id);
+            return Outcome::NotHeld { freed_before };
+        };
+        let held = *self.ledger.get(slot);
+        let space = self.ledger.pool(held.pool()).key.space;
+        let references = self.ledger.release(slot);
+        if references == 0 {
+            process.records -= 1;
+            if process.freed.len() == REMEMBERED_FREES {
+                process.freed.pop_front();
+            }
+            process.freed.push_back((scope, space, id));
+        }
+        if kinds > 1 {
+            self.note(Incident::AmbiguousFree, by, chip, None, held.requested, 1, id);
+        }
+        if !size_fits {
+            self.note(Incident::SizeMismatch, by, chip, Some(space), held.requested, 1, id);
+        }
+        Outcome::Released { space, bytes: held.requested, references, class: held.class }
+    }
+
+    fn exit(&mut self, id: ProcessId) -> Outcome {
+        let Some(process) = self.processes.remove(&id) else { return Outcome::NobodysEvent };
+        let mut gone = Reclaimed::default();
+        for (&(scope, space, _), &pool) in &process.pools {
+            self.remember_peak(&process.allocators, scope, space, pool);
+            let totals = self.ledger.close(pool);
+            let sum = match space {
+                Space::Kernel => &mut gone.kernels,
+                Space::Cb | Space::Dfb | Space::Scratch => &mut gone.cbs,
+                _ => &mut gone.buffers,
+            };
+            sum.0 += totals.count;
+            sum.1 += totals.requested;
+        }
+        let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
+        if count > 0 {
+            let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
+            self.note(Incident::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
+        }
+        Outcome::Reclaimed(gone)
+    }
+
+    fn define_allocator(&mut self, by: Author, allocator: Allocator) -> Outcome {
+        if allocator.chips.iter().any(|chip| !self.chips.contains_key(chip)) {
+            return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
+        }
+        let limit = self.limits.definitions;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
+            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+        }
+        process.allocators.insert(allocator.id, allocator);
+        Outcome::Noted
+    }
+
+    fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
+        let scope = Scope::Allocator(number);
+        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
+        process.pools.retain(|&(of, space, _), &mut pool| {
+            if of == scope {
+                self.remember_peak(&process.allocators, scope, space, pool);
+                process.records -= self.ledger.close(pool).count;
+            }
+            of != scope
+        });
+        let known = process.allocators.remove(&number).is_some();
+        process.resident.remove(&scope);
+        process.audits.retain(|&(of, _), _| of != number);
+        self.processes.insert(by.id, process);
+        if known { Outcome::Noted } else { self.refuse(by, Refusal::UnknownAllocator, None, None, 0) }
+    }
+
+    fn dispatch(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let mut cores = CoreSet::default();
+        for space in Space::PROGRAM {
+            if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
+                for (_, held) in self.ledger.entries(pool).filter(|(_, held)| held.program == program) {
+                    cores = cores.with(process.cores.get(&held.cores).copied().unwrap_or(CoreSet::UNKNOWN));
+                }
+            }
+        }
+        if cores.count() > 0 {
+            let on = process.resident.entry(scope).or_insert_with(|| Box::new([0; CoreSet::ROOM]));
+            for core in cores.iter() {
+                on[core] = program;
+            }
+        }
+        Outcome::Noted
+    }
+
+    fn end_program(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        for space in Space::PROGRAM {
+            let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
+            let ended: Vec<Slot> = self
+                .ledger
+                .entries(pool)
+                .filter(|(_, held)| held.program == program)
+                .map(|(slot, _)| slot)
+                .collect();
+            process.records -= ended.len() as u64;
+            for slot in ended {
+                self.ledger.remove(slot);
+            }
+        }
+        if let Some(on) = process.resident.get_mut(&scope) {
+            for core in on.iter_mut().filter(|on| **on == program) {
+                *core = 0;
+            }
+        }
+        Outcome::Noted
+    }
+
+    fn audit(&mut self, by: Author, audit: &Audit) -> Outcome {
+        let scope = Scope::Allocator(audit.allocator);
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if !process.allocators.contains_key(&audit.allocator) {
+            return self.refuse_in(by, Refusal::UnknownAllocator, scope, audit.space, 0);
+        }
+        let ours = process
+            .pools
+            .get(&(scope, audit.space, Basis::Events))
+            .map_or(0, |&pool| self.ledger.pool(pool).totals.allocated);
+        let drift = i128::from(ours) - i128::from(audit.allocated_bytes);
+        let drift = drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        process.audits.insert((audit.allocator, audit.space), Compared { drift, judged: audit.quiet });
+        Outcome::Noted
+    }
+
+    /// The pool an event of this author goes to.
+    fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
+        let Some(process) = self.processes.get_mut(&by.id) else { return Err(Refusal::UnknownDevice) };
+        if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
+            return Ok(pool);
+        }
+        match scope {
+            Scope::Chip(chip) if !self.chips.contains_key(&chip) => return Err(Refusal::UnknownDevice),
+            Scope::Allocator(number) if !process.allocators.contains_key(&number) => {
+                return Err(Refusal::UnknownAllocator);
+            }
+            _ => {}
+        }
+        let pool = self.ledger.open(PoolKey { process: by.id, scope, space, basis: by.basis });
+        process.pools.insert((scope, space, by.basis), pool);
+        Ok(pool)
+    }
+
+    fn count_records(&mut self, id: ProcessId, change: i64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.records = process.records.saturating_add_signed(change);
+        }
+    }
+
+    /// Keeps a pool's peak for its chips when the pool goes.
+    fn remember_peak(
+        &mut self,
+        allocators: &BTreeMap<u32, Allocator>,
+        scope: Scope,
+        space: Space,
+        pool: PoolId,
+    ) {
+        let peak = self.ledger.pool(pool).peak;
+        for chip in chips_in(allocators, &scope) {
+            if let Some(state) = self.chips.get_mut(chip) {
+                let known = state.peaks.entry(space).or_default();
+                *known = peak.max(*known);
+            }
+        }
+    }
+
+    fn refuse_in(&mut self, by: Author, why: Refusal, scope: Scope, space: Space, bytes: u64) -> Outcome {
+        self.refuse(by, why, chip_of(scope), Some(space), bytes)
+    }
+
+    fn refuse(
+        &mut self,
+        by: Author,
+        why: Refusal,
+        chip: Option<ChipId>,
+        space: Option<Space>,
+        bytes: u64,
+    ) -> Outcome {
+        if let Some(process) = self.processes.get_mut(&by.id) {
+            process.refused = process.refused.saturating_add(1);
+        }
+        let chip = chip.filter(|chip| self.chips.contains_key(chip));
+        self.note(Incident::Refused(why), by, chip, space, bytes, 1, 0);
+        Outcome::Refused(why)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one call a field of the finding, and private")]
+    fn note(
+        &mut self,
+        incident: Incident,
+        by: Author,
+        chip: Option<ChipId>,
+        space: Option<Space>,
+        bytes: u64,
+        count: u64,
+        id: u64,
+    ) {
+        let subject = Subject { incident, process: Some(by.id), chip, space };
+        self.findings.add(self.now, subject, bytes, count, id);
+    }
+
+    fn judge_growth(&mut self) {
+        if self.now.since(self.growth_judged) < GROWTH_ROUND_NS {
+            return;
+        }
+        self.growth_judged = self.now;
+        let pools = self.processes.values().flat_map(|process| process.pools.values());
+        for &pool in pools {
+            let pool = self.ledger.pool_mut(pool);
+            let growth = &mut pool.growth;
+            if growth.last_low > 0 && pool.low > growth.last_low {
+                growth.rounds += 1;
+                growth.bytes += pool.low - growth.last_low;
+            } else {
+                (growth.rounds, growth.bytes) = (0, 0);
+            }
+            growth.last_low = pool.low;
+            pool.low = pool.used();
+        }
+    }
+
+    fn sample(&mut self) {
+        let chips: Vec<ChipId> = self.chips.keys().copied().collect();
+        let usage = if self.unsampled { Some(self.usage_by_chip()) } else { None };
+        self.unsampled = false;
+        for id in chips {
+            let now = self.now;
+            let Some(state) = self.chips.get_mut(&id) else { continue };
+            if let Some(usage) = usage.as_ref().map(|all| all.get(&id)) {
+                let spaces = usage.map(|usage| usage.spaces().collect::<Vec<_>>()).unwrap_or_default();
+                for (space, used) in spaces {
+                    let peak = state.peaks.entry(space).or_default();
+                    *peak = used.max(*peak);
+                }
+                let total = |total: Option<&crate::snapshot::Total>| total.map_or(0, |t| t.used_bytes);
+                state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));
+                state.l1.push(now, total(usage.and_then(|u| u.l1_total.as_ref())));
+            } else {
+                state.dram.repeat(now);
+                state.l1.repeat(now);
+            }
+        }
+    }
+}
+
+/// Who an event comes from.
+#[derive(Clone, Copy)]
+struct Author {
+    id: ProcessId,
+    basis: Basis,
+}
+
+/// The chips a scope means.
+pub(crate) fn chips_in<'a>(allocators: &'a BTreeMap<u32, Allocator>, scope: &'a Scope) -> &'a [ChipId] {
+    match scope {
+        Scope::Chip(chip) => std::slice::from_ref(chip),
+        Scope::Allocator(number) => allocators.get(number).map_or(&[], |allocator| &allocator.chips),
+    }
+}
+
+impl ProcessState {
+    /// How a scope's space is laid out, where the source knows.
+    pub(crate) fn banks(&self, scope: Scope, space: Space) -> Option<Banks> {
+        let Scope::Allocator(number) = scope else { return None };
+        self.allocators.get(&number)?.spaces.iter().find(|banks| banks.space == space).copied()
+    }
+}
+
+fn chip_of(scope: Scope) -> Option<ChipId> {
+    match scope {
+        Scope::Chip(chip) => Some(chip),
+        Scope::Allocator(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

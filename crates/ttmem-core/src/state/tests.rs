@@ -1,0 +1,579 @@
+use super::*;
+use crate::event::{CapacityOrigin, Process};
+use crate::snapshot::{FindingKind, Snapshot};
+use jiff::Timestamp;
+use proptest::prelude::*;
+
+const CHIPS: u32 = 3;
+
+fn capacity() -> crate::event::Capacity {
+    crate::event::Capacity {
+        dram_bytes: 12 << 30,
+        dram_channels: 6,
+        dram_bytes_per_channel: 2 << 30,
+        l1_bytes: 64 * 1_499_136,
+        cores: 64,
+        l1_bytes_per_core: 1_499_136,
+        dram_allocatable_bytes: None,
+        l1_allocatable_bytes: None,
+        origin: CapacityOrigin::Board,
+    }
+}
+
+fn machine() -> State {
+    machine_with(Limits::default())
+}
+
+fn machine_with(limits: Limits) -> State {
+    let mut state = State::new(limits, 7);
+    for index in 0..CHIPS {
+        let chip = Chip { capacity: Some(capacity()), ..Chip::unknown(index) };
+        state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
+    }
+    state
+}
+
+fn chip(index: u32) -> ChipId {
+    ChipId::Ordinal(index)
+}
+
+fn on(index: u32) -> Scope {
+    Scope::Chip(chip(index))
+}
+
+fn id(pid: u32) -> ProcessId {
+    ProcessId { pid, start: u64::from(pid) * 10 }
+}
+
+fn legacy(pid: u32) -> Origin {
+    Origin::Process(id(pid), Basis::Legacy)
+}
+
+fn events(pid: u32) -> Origin {
+    Origin::Process(id(pid), Basis::Events)
+}
+
+fn born(state: &mut State, from: Origin) {
+    state.apply(Mono(1), from, Event::Born(Process::default()));
+}
+
+fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
+    Alloc {
+        scope,
+        space,
+        id: at,
+        requested,
+        extent: None,
+        cores: 0,
+        program: 0,
+        site: 0,
+        class: KernelClass::Application,
+    }
+}
+
+fn free(scope: Scope, space: Option<Space>, at: u64) -> Event {
+    Event::Free(Free { scope, space, id: at, program: 0, size: None })
+}
+
+fn shot(state: &State) -> Snapshot {
+    state.snapshot(Timestamp::UNIX_EPOCH, false)
+}
+
+fn used(state: &State, index: u32, space: Space) -> u64 {
+    state.usage_of(chip(index)).used(space).map_or(0, |u| u.0)
+}
+
+fn found(state: &State, kind: FindingKind) -> Option<crate::snapshot::Finding> {
+    shot(state).findings.into_iter().find(|finding| finding.kind == kind)
+}
+
+#[test]
+fn holding_the_same_thing_again_counts_holders_not_bytes() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    let it = Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 4096));
+    for references in 1..=3 {
+        assert_eq!(state.apply(Mono(2), legacy(1), it.clone()), Outcome::Held { references });
+        assert_eq!(used(&state, 0, Space::Dram), 4096);
+    }
+    for references in (0..3).rev() {
+        let released =
+            Outcome::Released { space: Space::Dram, bytes: 4096, references, class: KernelClass::Application };
+        assert_eq!(state.apply(Mono(3), legacy(1), free(on(0), None, 0x1000)), released);
+    }
+    assert_eq!(used(&state, 0, Space::Dram), 0);
+    let twice = state.apply(Mono(4), legacy(1), free(on(0), None, 0x1000));
+    assert_eq!(twice, Outcome::NotHeld { freed_before: true });
+    let never = state.apply(Mono(4), legacy(1), free(on(0), None, 0x9999));
+    assert_eq!(never, Outcome::NotHeld { freed_before: false });
+    assert_eq!(found(&state, FindingKind::DoubleFree).unwrap().count, 1);
+    assert_eq!(found(&state, FindingKind::UnknownFree).unwrap().count, 1);
+}
+
+#[test]
+fn an_address_taken_again_with_another_size_is_the_new_one() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 524_288)));
+    let again = state.apply(Mono(3), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 98_304)));
+    assert_eq!(again, Outcome::Replaced { old_bytes: 524_288 });
+    assert_eq!(used(&state, 0, Space::L1), 98_304);
+    assert!(found(&state, FindingKind::Replaced).is_some());
+}
+
+#[test]
+fn a_free_that_fits_two_spaces_takes_the_newest_and_says_so() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 10)));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 20)));
+    state.apply(Mono(3), legacy(1), free(on(0), None, 0x1000));
+    assert_eq!((used(&state, 0, Space::L1), used(&state, 0, Space::Dram)), (10, 0));
+    assert!(found(&state, FindingKind::AmbiguousFree).is_some());
+}
+
+#[test]
+fn circular_buffers_count_the_union_of_their_ranges() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    for (at, size) in [(0x1000, 4096), (0x1000, 8192), (0x2000, 4096), (0x8000, 100)] {
+        state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, at, size)));
+    }
+    let cb = state.usage_of(chip(0)).cb.unwrap();
+    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, 4));
+    let shrink = Event::Free(Free {
+        scope: on(0),
+        space: Some(Space::Cb),
+        id: 0x1000,
+        program: 0,
+        size: Some(8192),
+    });
+    state.apply(Mono(3), legacy(1), shrink);
+    // 0x1000..0x2000 and 0x2000..0x3000 remain.
+    assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 8192 + 100);
+}
+
+fn mesh(number: u32, chips: &[u32]) -> Event {
+    Event::Allocator(Allocator {
+        id: number,
+        chips: chips.iter().map(|&c| chip(c)).collect(),
+        spaces: vec![Banks { space: Space::Dram, banks: 12, base: 1000, bytes_per_bank: 100_000 }],
+    })
+}
+
+fn banked(number: u32, at: u64, per_bank: u64) -> Event {
+    Event::Alloc(Alloc {
+        extent: Some(Extent { occupied: per_bank, bytes_per_bank: per_bank, banks: 12 }),
+        ..alloc(Scope::Allocator(number), Space::Dram, at, per_bank)
+    })
+}
+
+#[test]
+fn a_mesh_buffer_is_one_record_and_shows_on_every_chip() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0, 1, 2]));
+    state.apply(Mono(3), events(1), banked(1, 1000, 2048));
+    assert_eq!(state.live_records(), 1);
+    for index in 0..3 {
+        let dram = state.usage_of(chip(index)).dram.unwrap();
+        assert_eq!((dram.requested_bytes, dram.occupied_bytes), (2048, Some(2048)));
+        assert_eq!(dram.allocated_bytes, Some(2048 * 12));
+        assert_eq!(dram.allocatable_bytes, Some(1_200_000));
+        assert_eq!(dram.free_bytes, Some((100_000 - 2048) * 12));
+    }
+}
+
+#[test]
+fn free_blocks_come_from_the_live_ranges() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    for at in [1000, 11_000, 51_000] {
+        state.apply(Mono(3), events(1), banked(1, at, 10_000));
+    }
+    let largest = |state: &State| state.usage_of(chip(0)).dram.unwrap().largest_free_bytes_per_bank;
+    assert_eq!(largest(&state), Some(101_000 - 61_000));
+    state.apply(Mono(4), events(1), free(Scope::Allocator(1), Some(Space::Dram), 51_000));
+    assert_eq!(largest(&state), Some(101_000 - 21_000));
+}
+
+#[test]
+fn allocators_over_one_chip_are_a_union_and_a_finding() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0, 1]));
+    state.apply(Mono(2), events(1), mesh(2, &[1]));
+    state.apply(Mono(3), events(1), banked(1, 1000, 2000));
+    state.apply(Mono(3), events(1), banked(2, 2000, 2000));
+    assert_eq!(state.usage_of(chip(0)).dram.unwrap().allocated_bytes, Some(2000 * 12));
+    assert_eq!(state.usage_of(chip(1)).dram.unwrap().allocated_bytes, Some(3000 * 12));
+    let aliased = found(&state, FindingKind::Aliased).unwrap();
+    assert_eq!((aliased.bytes, aliased.device.as_deref()), (Some(12_000), Some("ordinal-1")));
+    state.apply(Mono(4), events(1), Event::AllocatorClosed(2));
+    assert_eq!(state.usage_of(chip(1)).dram.unwrap().allocated_bytes, Some(2000 * 12));
+    assert!(found(&state, FindingKind::Aliased).is_none());
+}
+
+#[test]
+fn only_the_best_basis_of_a_process_is_shown() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1000, 2048)));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    state.apply(Mono(3), events(1), banked(1, 1000, 2048));
+    let dram = state.usage_of(chip(0)).dram.unwrap();
+    assert_eq!((dram.basis, dram.count, dram.used_bytes()), (Basis::Events, 1, 2048 * 12));
+    let counters = Origin::Process(id(2), Basis::Counters);
+    born(&mut state, counters);
+    state.apply(Mono(4), counters, Event::Level { scope: on(1), space: Space::Dram, bytes: 77 });
+    let dram = state.usage_of(chip(1)).dram.unwrap();
+    assert_eq!((dram.basis, dram.used_bytes(), dram.allocated_bytes), (Basis::Counters, 77, None));
+}
+
+#[test]
+fn programs_are_resident_only_once_dispatched_and_only_the_last_one_on_a_core() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    let scope = Scope::Allocator(1);
+    state.apply(Mono(2), events(1), Event::Cores(1, CoreSet::rectangle((0, 0), (3, 0))));
+    state.apply(Mono(2), events(1), Event::Cores(2, CoreSet::rectangle((2, 0), (3, 0))));
+    for (program, cores, size) in [(1, 1, 4096), (2, 2, 8192)] {
+        let cb = Alloc { program, cores, ..alloc(scope, Space::Cb, 0x1000, size) };
+        state.apply(Mono(3), events(1), Event::Alloc(cb));
+    }
+    let cb = |state: &State| {
+        let cb = state.usage_of(chip(0)).cb.unwrap();
+        (cb.registered_bytes, cb.resident_bytes.unwrap())
+    };
+    let registered = 2 * 4096 + 2 * 8192;
+    assert_eq!(cb(&state), (registered, 0));
+    state.apply(Mono(4), events(1), Event::Dispatched(scope, 1));
+    assert_eq!(cb(&state), (registered, 4 * 4096));
+    state.apply(Mono(5), events(1), Event::Dispatched(scope, 2));
+    assert_eq!(cb(&state), (registered, 2 * 4096 + 2 * 8192));
+    state.apply(Mono(6), events(1), Event::ProgramEnded(scope, 2));
+    assert_eq!(cb(&state), (4 * 4096, 2 * 4096));
+}
+
+#[test]
+fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    state.apply(Mono(3), events(1), banked(1, 1000, 2048));
+    let audit = |allocated_bytes, quiet| {
+        Event::Audit(Audit {
+            allocator: 1,
+            space: Space::Dram,
+            allocated_bytes,
+            free_bytes: 0,
+            largest_free_bytes_per_bank: 0,
+            quiet,
+        })
+    };
+    state.apply(Mono(4), events(1), audit(0, false));
+    assert!(found(&state, FindingKind::Drift).is_none());
+    assert!(!shot(&state).processes[0].audit[0].judged);
+    state.apply(Mono(4), events(1), audit(2048 * 12, true));
+    assert_eq!(shot(&state).processes[0].audit[0].drift_bytes, 0);
+    assert!(found(&state, FindingKind::Drift).is_none());
+    state.apply(Mono(4), events(1), audit(2048 * 12 + 5, true));
+    assert_eq!(shot(&state).processes[0].audit[0].drift_bytes, -5);
+    assert_eq!(found(&state, FindingKind::Drift).unwrap().bytes, Some(5));
+}
+
+#[test]
+fn more_than_the_chip_has_is_said_not_clamped() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1, 0, 64 * 1_499_136)));
+    assert!(found(&state, FindingKind::OverCapacity).is_none());
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1Small, 0, 1)));
+    let over = found(&state, FindingKind::OverCapacity).unwrap();
+    assert_eq!((over.bytes, over.device.as_deref()), (Some(1), Some("ordinal-1")));
+    // The trace region is DRAM, and does not weigh on L1.
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Trace, 0, 1 << 30)));
+    let usage = state.usage_of(chip(0));
+    assert_eq!(usage.dram_total.unwrap().capacity_bytes, Some(12 << 30));
+    assert!(usage.l1_total.is_none());
+}
+
+#[test]
+fn limits_refuse_and_say_so_and_frees_make_room() {
+    let mut state = machine_with(Limits { records_per_process: 3, records: 4, ..Limits::default() });
+    born(&mut state, legacy(1));
+    born(&mut state, legacy(2));
+    let take = |state: &mut State, pid, at| {
+        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, at, 8)))
+    };
+    for at in 1..=3 {
+        assert_eq!(take(&mut state, 1, at), Outcome::Held { references: 1 });
+    }
+    assert_eq!(take(&mut state, 1, 4), Outcome::Refused(Refusal::ProcessLimit));
+    assert_eq!(take(&mut state, 1, 3), Outcome::Held { references: 2 }, "no new record");
+    take(&mut state, 2, 1);
+    assert_eq!(take(&mut state, 2, 2), Outcome::Refused(Refusal::TotalLimit));
+    state.apply(Mono(3), legacy(1), free(on(0), None, 1));
+    assert_eq!(take(&mut state, 2, 2), Outcome::Held { references: 1 });
+    assert!(found(&state, FindingKind::Refused).is_some());
+    assert_eq!(used(&state, 0, Space::Dram), 4 * 8);
+}
+
+#[test]
+fn sizes_no_device_has_are_refused() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    for (size, why) in
+        [(0, Refusal::ZeroSize), (u64::MAX, Refusal::TooLarge), (MAX_BYTES + 1, Refusal::TooLarge)]
+    {
+        let outcome = state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, size)));
+        assert_eq!(outcome, Outcome::Refused(why));
+    }
+    let huge = Extent { occupied: 1, bytes_per_bank: u64::MAX, banks: u16::MAX };
+    let huge = Alloc { extent: Some(huge), ..alloc(on(0), Space::Dram, 1, 1) };
+    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(huge)), Outcome::Refused(Refusal::TooLarge));
+    let nowhere = alloc(on(99), Space::Dram, 1, 1);
+    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)), Outcome::Refused(Refusal::UnknownDevice));
+    assert_eq!(state.live_records(), 0);
+}
+
+#[test]
+fn the_dead_do_not_speak() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    let it = Event::Alloc(alloc(on(0), Space::Dram, 1, 8));
+    state.apply(Mono(2), legacy(1), it.clone());
+    let gone = Reclaimed { buffers: (1, 8), ..Reclaimed::default() };
+    assert_eq!(state.apply(Mono(3), legacy(1), Event::Exited), Outcome::Reclaimed(gone));
+    assert_eq!(state.apply(Mono(4), legacy(1), it), Outcome::NobodysEvent);
+    assert_eq!(state.live_records(), 0);
+    assert_eq!(used(&state, 0, Space::Dram), 0);
+    assert_eq!(found(&state, FindingKind::Reclaimed).unwrap().bytes, Some(8));
+}
+
+#[test]
+fn findings_expire_and_peaks_outlive_their_process() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
+    state.apply(Mono(3), legacy(1), Event::Exited);
+    assert!(found(&state, FindingKind::Reclaimed).is_some());
+    state.tick(Mono(3 + 601 * Mono::SECOND));
+    assert!(found(&state, FindingKind::Reclaimed).is_none());
+    born(&mut state, legacy(2));
+    state.apply(Mono(4), legacy(2), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+    let dram = shot(&state).devices[0].usage.dram.clone().unwrap();
+    assert_eq!((dram.used_bytes(), dram.peak_bytes), (8, 800));
+}
+
+#[test]
+fn memory_that_only_grows_becomes_a_finding_and_a_fall_ends_it() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    for second in 1..=90u64 {
+        let now = Mono(second * Mono::SECOND);
+        state.apply(now, legacy(1), Event::Alloc(alloc(on(0), Space::Dram, second, 100)));
+        // Freed at once: coming and going is no growth.
+        state.apply(now, legacy(1), Event::Alloc(alloc(on(1), Space::Dram, second, 100)));
+        state.apply(now, legacy(1), free(on(1), None, second));
+        state.tick(now);
+    }
+    let leaks: Vec<_> =
+        shot(&state).findings.into_iter().filter(|f| f.kind == FindingKind::Leak).collect();
+    assert_eq!(leaks.len(), 1);
+    assert_eq!(leaks[0].device.as_deref(), Some("ordinal-0"));
+    for second in 1..=90 {
+        state.apply(Mono(91 * Mono::SECOND), legacy(1), free(on(0), None, second));
+    }
+    state.tick(Mono(101 * Mono::SECOND));
+    assert!(found(&state, FindingKind::Leak).is_none());
+}
+
+#[test]
+fn history_is_taken_at_ticks() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    for second in 1..=5u64 {
+        state.apply(Mono(second), legacy(1), Event::Alloc(alloc(on(0), Space::Trace, second, 100)));
+        state.tick(Mono(second * Mono::SECOND));
+    }
+    state.tick(Mono(6 * Mono::SECOND));
+    let at = Timestamp::from_second(1_000).unwrap();
+    let history = state.snapshot(at, true).devices[0].history.clone().unwrap();
+    let bytes: Vec<u64> = history.dram_total.iter().map(|s| s.mean_bytes).collect();
+    assert_eq!(bytes, [100, 200, 300, 400, 500, 500]);
+    assert_eq!(history.dram_total[0].at, Timestamp::from_second(995).unwrap());
+}
+
+/// The simplest thing that can be right: a list, searched from end to end.
+#[derive(Default)]
+struct Naive {
+    held: Vec<Held>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    pid: u32,
+    chip: u32,
+    space: Space,
+    at: u64,
+    size: u64,
+    refs: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { pid: u32, chip: u32, space: Space, at: u64, size: u64 },
+    Free { pid: u32, chip: u32, space: Option<Space>, at: u64, size: Option<u64> },
+    Exit { pid: u32 },
+}
+
+impl Naive {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Alloc { pid, chip, space, at, size } => {
+                let key = |h: &Held| (h.pid, h.chip, h.space, h.at) == (pid, chip, space, at);
+                if let Some(held) = self.held.iter_mut().find(|h| key(h) && h.size == size) {
+                    held.refs += 1;
+                    return;
+                }
+                if space != Space::Cb {
+                    self.held.retain(|h| !key(h));
+                }
+                self.held.push(Held { pid, chip, space, at, size, refs: 1 });
+            }
+            Step::Free { pid, chip, space, at, size } => {
+                let fits = |h: &Held| {
+                    (h.pid, h.chip, h.at) == (pid, chip, at)
+                        && space.map_or(Space::BUFFERS.contains(&h.space), |s| s == h.space)
+                };
+                let newest = |sized: bool| {
+                    self.held.iter().rposition(|h| fits(h) && (!sized || size.is_none_or(|s| s == h.size)))
+                };
+                if let Some(index) = newest(true).or_else(|| newest(false)) {
+                    self.held[index].refs -= 1;
+                    if self.held[index].refs == 0 {
+                        self.held.remove(index);
+                    }
+                }
+            }
+            Step::Exit { pid } => self.held.retain(|h| h.pid != pid),
+        }
+    }
+
+    fn used(&self, pid: Option<u32>, chip: u32, space: Space) -> u64 {
+        let of =
+            |h: &&Held| pid.is_none_or(|pid| pid == h.pid) && h.chip == chip && h.space == space;
+        let held = self.held.iter().filter(of);
+        if space == Space::Cb {
+            let mut bytes = std::collections::BTreeSet::new();
+            held.for_each(|h| bytes.extend(h.at..h.at + h.size));
+            bytes.len() as u64
+        } else {
+            held.map(|h| h.size).sum()
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let space = prop::sample::select(vec![
+        Space::Dram,
+        Space::L1,
+        Space::L1Small,
+        Space::Trace,
+        Space::Cb,
+        Space::Kernel,
+    ]);
+    let (pid, chip, at, size) = (1u32..4, 0..CHIPS, 0u64..6, 1u64..4);
+    let which = prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(Space::Cb)),
+        1 => Just(Some(Space::Kernel)),
+        1 => Just(Some(Space::L1)),
+    ];
+    let step = prop_oneof![
+        20 => (pid.clone(), chip.clone(), space, at.clone(), size.clone())
+            .prop_map(|(pid, chip, space, at, size)| Step::Alloc { pid, chip, space, at, size }),
+        14 => (pid.clone(), chip, which, at, prop::option::of(size))
+            .prop_map(|(pid, chip, space, at, size)| Step::Free { pid, chip, space, at, size }),
+        1 => pid.prop_map(|pid| Step::Exit { pid }),
+    ];
+    prop::collection::vec(step, 0..160)
+}
+
+fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> State {
+    let mut state = State::new(Limits::default(), seed);
+    for index in 0..CHIPS {
+        state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(index)));
+    }
+    let mut naive = Naive::default();
+    for (n, step) in steps.iter().enumerate() {
+        // Several steps share one moment, as the messages of one read do.
+        let now = Mono(n as u64 / 4);
+        let (pid, event) = match *step {
+            Step::Alloc { pid, chip, space, at, size } => {
+                (pid, Event::Alloc(alloc(on(chip), space, at, size)))
+            }
+            Step::Free { pid, chip, space, at, size } => {
+                (pid, Event::Free(Free { scope: on(chip), space, id: at, program: 0, size }))
+            }
+            Step::Exit { pid } => (pid, Event::Exited),
+        };
+        state.apply(now, legacy(pid), Event::Born(Process::default()));
+        state.apply(now, legacy(pid), event);
+        if n % 7 == 0 {
+            state.tick(now);
+        }
+        naive.step(step);
+        check(&state, &naive);
+    }
+    state
+}
+
+proptest! {
+    #[test]
+    fn totals_equal_a_naive_model_after_every_step(steps in steps()) {
+        drive(1, &steps, |state, naive| {
+            let shot = shot(state);
+            for index in 0..CHIPS {
+                for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Cb, Space::Kernel] {
+                    let expected = naive.used(None, index, space);
+                    assert_eq!(used(state, index, space), expected, "chip {index} {space}");
+                    let device = &shot.devices[index as usize];
+                    assert_eq!(device.usage.used(space).map_or(0, |u| u.0), expected);
+                    for process in &shot.processes {
+                        let mine = process.usage.iter().find(|u| u.device == device.id);
+                        let mine = mine.and_then(|u| u.usage.used(space)).map_or(0, |u| u.0);
+                        assert_eq!(mine, naive.used(process.pid, index, space));
+                    }
+                }
+            }
+            assert_eq!(state.live_records(), naive.held.len());
+            let (all, next) = state.allocations(0, usize::MAX);
+            assert_eq!((all.len(), next), (naive.held.len(), None));
+        });
+    }
+
+    #[test]
+    fn the_same_input_gives_the_same_bytes_whatever_the_seed(steps in steps(), seed: u64) {
+        let one = serde_json::to_string(&shot(&drive(1, &steps, |_, _| ()))).unwrap();
+        let other = serde_json::to_string(&shot(&drive(seed, &steps, |_, _| ()))).unwrap();
+        prop_assert_eq!(one, other);
+    }
+
+    #[test]
+    fn when_all_are_dead_nothing_is_left(steps in steps()) {
+        let mut state = drive(1, &steps, |_, _| ());
+        for pid in 1..4 {
+            state.apply(Mono(1000), legacy(pid), Event::Exited);
+        }
+        prop_assert_eq!(state.live_records(), 0);
+        for index in 0..CHIPS {
+            let usage = state.usage_of(chip(index));
+            prop_assert_eq!(usage, crate::snapshot::Usage::default());
+        }
+        prop_assert!(shot(&state).processes.is_empty());
+    }
+}

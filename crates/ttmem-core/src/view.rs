@@ -1,0 +1,633 @@
+//! From state to snapshot: which figures are shown, how pools combine, and what follows from them.
+
+use crate::event::Banks;
+use crate::findings::{Incident, Subject, Tally};
+use crate::footprint::{self, CoreSet};
+use crate::ledger::{Entry, FreeSpace, PoolId};
+use crate::ranges::{self, Range};
+use crate::snapshot::{
+    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Health, History, Process, ProcessUsage,
+    ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
+};
+use crate::state::{ChipState, GROWTH_ROUNDS, ProcessState, State, chips_in};
+use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
+use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
+use std::collections::BTreeMap;
+
+/// The pools that make up one figure: of one process, or of all, on one chip in one space.
+type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
+
+impl State {
+    /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
+    pub fn snapshot(&self, at: Timestamp, history: bool) -> Snapshot {
+        let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
+        let clock = Clock { at, now: self.now };
+        let mut all = Cells::new();
+        let processes = self
+            .processes
+            .iter()
+            .map(|(id, process)| {
+                let cells = shown(process);
+                let usage = self.usage_in(&cells);
+                for (cell, pools) in cells {
+                    all.entry(cell).or_default().extend(pools);
+                }
+                describe_process(id, process, usage)
+            })
+            .collect();
+        let mut usage = self.usage_in(&all);
+        let mut findings = Vec::new();
+        let mut devices: Vec<Device> = self
+            .chips
+            .iter()
+            .map(|(id, state)| {
+                let mut usage = usage.remove(id).unwrap_or_default();
+                // A chip's peak can be higher than that of any one pool; it was looked for at every tick.
+                for (&space, &peak) in state.peaks.iter().filter(|(space, _)| !space.is_program()) {
+                    if let Some(usage) = usage.buffers_mut(space) {
+                        usage.peak_bytes = usage.peak_bytes.max(peak);
+                    }
+                }
+                self.judge_device(id, state, &usage, &all, &mut findings);
+                describe_device(id, state, usage, history.then_some(clock))
+            })
+            .collect();
+        devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
+        self.judge_processes(&mut findings);
+        findings.extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
+        if self.findings.dropped > 0 {
+            let text = format!("{} further findings are not listed", self.findings.dropped);
+            findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
+        }
+        findings.sort_by(|a, b| {
+            let key = |f: &Finding| (f.severity, f.kind, f.pid, f.device.clone(), f.space);
+            key(a).cmp(&key(b)).then_with(|| a.text.cmp(&b.text))
+        });
+        Snapshot {
+            schema: SCHEMA,
+            at,
+            simulated: self.chips().any(|chip| {
+                chip.capacity.is_some_and(|c| c.origin == crate::event::CapacityOrigin::Simulated)
+            }),
+            host: self.host.clone(),
+            devices,
+            processes,
+            findings,
+            health: Health {
+                source: "local".into(),
+                live_records: self.ledger.live() as u64,
+                lost_records: self.lost,
+                ..Health::default()
+            },
+        }
+    }
+
+    /// What one chip's spaces hold, as a snapshot would say, without making one.
+    pub fn usage_of(&self, chip: ChipId) -> Usage {
+        let mut cells = Cells::new();
+        for process in self.processes.values() {
+            for ((of, space), pools) in shown_on(process, Some(chip)) {
+                cells.entry((of, space)).or_default().extend(pools);
+            }
+        }
+        self.usage_in(&cells).remove(&chip).unwrap_or_default()
+    }
+
+    /// What every chip's spaces hold.
+    pub(crate) fn usage_by_chip(&self) -> BTreeMap<ChipId, Usage> {
+        let mut cells = Cells::new();
+        for process in self.processes.values() {
+            for (cell, pools) in shown(process) {
+                cells.entry(cell).or_default().extend(pools);
+            }
+        }
+        self.usage_in(&cells)
+    }
+
+    /// Live allocations among the next `places` from `cursor` on, and where to go on. Together the pages hold every
+    /// allocation that lives through all of them, in no order.
+    pub fn allocations(&self, cursor: usize, places: usize) -> (Vec<Allocation>, Option<usize>) {
+        let (entries, next) = self.ledger.page(cursor, places);
+        (entries.filter_map(|entry| self.describe_entry(entry)).collect(), next)
+    }
+
+    fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
+        let key = self.ledger.pool(entry.pool()).key;
+        let process = self.processes.get(&key.process)?;
+        let chips = chips_in(&process.allocators, &key.scope);
+        let known = (key.basis == Basis::Events).then_some(());
+        Some(Allocation {
+            pid: visible(key.process),
+            reported_pid: process.info.reported_pid,
+            devices: chips.iter().map(ToString::to_string).collect(),
+            indexes: chips.iter().filter_map(|chip| Some(self.chips.get(chip)?.chip.index)).collect(),
+            allocator: match key.scope {
+                Scope::Allocator(number) => Some(number),
+                Scope::Chip(_) => None,
+            },
+            space: key.space,
+            id: format!("0x{:x}", entry.id),
+            requested_bytes: entry.requested,
+            occupied_bytes: known.map(|()| entry.occupied),
+            allocated_bytes: known.map(|()| entry.allocated()),
+            references: entry.refs,
+            age_seconds: (self.now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
+            kernel: (key.space == Space::Kernel).then_some(entry.class),
+            program: (entry.program != 0).then_some(entry.program),
+            site: (entry.site != 0).then_some(entry.site),
+            basis: key.basis,
+        })
+    }
+
+    fn usage_in(&self, cells: &Cells) -> BTreeMap<ChipId, Usage> {
+        let mut all: BTreeMap<ChipId, Usage> = BTreeMap::new();
+        for (&(chip, space), pools) in cells {
+            let usage = all.entry(chip).or_default();
+            if space.is_program() {
+                *usage.program_mut(space) = Some(self.program_usage(space, pools));
+            } else {
+                *usage.buffers_mut(space) = Some(self.buffer_usage(space, pools));
+            }
+        }
+        for (chip, usage) in &mut all {
+            let capacity = self.chips.get(chip).and_then(|state| state.chip.capacity);
+            usage.dram_total = usage.total(&[Space::Dram, Space::Trace], capacity.map(|c| c.dram_bytes));
+            let l1 = [Space::L1, Space::L1Small, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
+            usage.l1_total = usage.total(&l1, capacity.map(|c| c.l1_bytes));
+        }
+        all
+    }
+
+    fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
+        let mut sum = BufferUsage {
+            requested_bytes: 0,
+            occupied_bytes: None,
+            allocated_bytes: None,
+            allocatable_bytes: None,
+            free_bytes: None,
+            largest_free_bytes_per_bank: None,
+            peak_bytes: 0,
+            count: 0,
+            basis: Basis::Events,
+        };
+        let (mut occupied, mut allocated) = (0, 0);
+        for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
+            sum.requested_bytes += pool.level.unwrap_or(pool.totals.requested);
+            occupied += pool.totals.occupied;
+            allocated += pool.totals.allocated;
+            sum.count += pool.totals.count;
+            sum.peak_bytes = sum.peak_bytes.max(pool.peak);
+            sum.basis = sum.basis.max(pool.key.basis);
+        }
+        if sum.basis == Basis::Events {
+            let layout = self.layout(space, pools);
+            sum.occupied_bytes = Some(occupied);
+            sum.allocated_bytes = Some(allocated - self.aliased_bytes(layout, pools));
+            if let Some(layout) = layout {
+                let free = self.free_space(layout, pools);
+                sum.allocatable_bytes = Some(layout.bytes_per_bank * u64::from(layout.banks));
+                sum.free_bytes = Some(free.bytes_per_bank * u64::from(layout.banks));
+                sum.largest_free_bytes_per_bank = Some(free.largest);
+            }
+        }
+        sum.peak_bytes = sum.peak_bytes.max(sum.used_bytes());
+        sum
+    }
+
+    fn program_usage(&self, space: Space, pools: &[PoolId]) -> ProgramUsage {
+        let basis = pools.iter().map(|&pool| self.ledger.pool(pool).key.basis).max().unwrap_or(Basis::Legacy);
+        let registered = match pools {
+            [pool] => {
+                let cache = &self.ledger.pool(*pool).registered;
+                cache.get().unwrap_or_else(|| {
+                    let registered = self.registered(space, pools);
+                    cache.set(Some(registered));
+                    registered
+                })
+            }
+            _ => self.registered(space, pools),
+        };
+        ProgramUsage {
+            registered_bytes: registered,
+            resident_bytes: (basis == Basis::Events).then(|| self.resident(space, pools)),
+            count: pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum(),
+            basis,
+        }
+    }
+
+    fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
+        let mut parts = Vec::new();
+        let mut placeless = 0;
+        for (process, entry) in self.held_in(pools) {
+            match place(space, entry) {
+                Some(range) => parts.push((range, cores_of(process, entry))),
+                None => placeless += entry.requested,
+            }
+        }
+        footprint::covered(&parts).saturating_add(placeless)
+    }
+
+    fn resident(&self, space: Space, pools: &[PoolId]) -> u64 {
+        let mut parts = Vec::new();
+        for (process, entry) in self.held_in(pools) {
+            let scope = self.ledger.pool(entry.pool()).key.scope;
+            let Some(on) = process.resident.get(&scope) else { continue };
+            let mut cores = CoreSet::default();
+            for core in cores_of(process, entry).iter().filter(|&core| on[core] == entry.program) {
+                cores.insert(core as u8);
+            }
+            if let Some(range) = place(space, entry) {
+                parts.push((range, cores));
+            }
+        }
+        footprint::covered(&parts)
+    }
+
+    fn held_in<'a>(&'a self, pools: &'a [PoolId]) -> impl Iterator<Item = (&'a ProcessState, &'a Entry)> {
+        pools.iter().flat_map(move |&pool| {
+            let process = self.processes.get(&self.ledger.pool(pool).key.process);
+            process.into_iter().flat_map(move |p| self.ledger.entries(pool).map(move |(_, entry)| (p, entry)))
+        })
+    }
+
+    /// The bank layout all pools share, if they do.
+    fn layout(&self, space: Space, pools: &[PoolId]) -> Option<Banks> {
+        let mut layouts = pools.iter().map(|&pool| {
+            let key = self.ledger.pool(pool).key;
+            self.processes.get(&key.process)?.banks(key.scope, space)
+        });
+        let first = layouts.next()??;
+        layouts.all(|layout| layout == Some(first)).then_some(first)
+    }
+
+    fn bank_ranges(&self, pools: &[PoolId]) -> Vec<Range> {
+        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
+        entries.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
+    }
+
+    fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
+        let cache = match pools {
+            [pool] => Some(&self.ledger.pool(*pool).free),
+            _ => None,
+        };
+        if let Some(free) = cache.and_then(std::cell::Cell::get) {
+            return free;
+        }
+        let used = ranges::union(self.bank_ranges(pools));
+        let gaps = ranges::gaps(&used, Range::new(layout.base, layout.bytes_per_bank));
+        let free = FreeSpace {
+            bytes_per_bank: ranges::covered(&gaps),
+            largest: gaps.iter().map(|gap| gap.len()).max().unwrap_or(0),
+        };
+        if let Some(cache) = cache {
+            cache.set(Some(free));
+        }
+        free
+    }
+
+    /// Bytes that several allocators hold at once, counted as often as they are held too much.
+    fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
+        let (Some(layout), [_, _, ..]) = (layout, pools) else { return 0 };
+        let each: u64 =
+            pools.iter().map(|&pool| ranges::covered(&ranges::union(self.bank_ranges(&[pool])))).sum();
+        let together = ranges::covered(&ranges::union(self.bank_ranges(pools)));
+        (each - together).saturating_mul(u64::from(layout.banks))
+    }
+
+    fn judge_device(
+        &self,
+        id: &ChipId,
+        state: &ChipState,
+        usage: &Usage,
+        cells: &Cells,
+        findings: &mut Vec<Finding>,
+    ) {
+        let totals = [("DRAM", &usage.dram_total), ("L1", &usage.l1_total)];
+        for (name, total) in totals {
+            let Some(Total { used_bytes, capacity_bytes: Some(capacity), .. }) = *total else { continue };
+            if used_bytes > capacity {
+                let text = format!(
+                    "device {}: {used_bytes} bytes of {name} reported in use, but the chip has {capacity}",
+                    state.chip.index
+                );
+                findings.push(Finding {
+                    device: Some(id.to_string()),
+                    bytes: Some(used_bytes - capacity),
+                    ..finding(FindingKind::OverCapacity, Severity::Error, text, 1)
+                });
+            }
+        }
+        for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace] {
+            let Some(pools) = cells.get(&(*id, space)) else { continue };
+            let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
+                self.aliased_bytes(self.layout(space, pools), pools)
+            } else {
+                self.shared_addresses(pools)
+            };
+            if bytes > 0 {
+                let text = format!(
+                    "device {}: {bytes} bytes of {space} lie at addresses that several allocators handed out",
+                    state.chip.index
+                );
+                findings.push(Finding {
+                    device: Some(id.to_string()),
+                    space: Some(space),
+                    bytes: Some(bytes),
+                    ..finding(FindingKind::Aliased, Severity::Warning, text, 1)
+                });
+            }
+        }
+    }
+
+    /// Where only addresses are known: bytes of buffers whose very address another process's buffer has too.
+    fn shared_addresses(&self, pools: &[PoolId]) -> u64 {
+        if pools.len() < 2 {
+            return 0;
+        }
+        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
+        let mut held: Vec<(u64, u64)> = entries.map(|(_, entry)| (entry.id, entry.requested)).collect();
+        held.sort_unstable();
+        held.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].1).sum()
+    }
+
+    fn judge_processes(&self, findings: &mut Vec<Finding>) {
+        for (id, process) in &self.processes {
+            for (&(allocator, space), audit) in process.audits.iter().filter(|(_, a)| a.judged && a.drift != 0) {
+                let text = format!(
+                    "pid {}: allocator {allocator} says {} bytes of {space} {} than we count",
+                    id.pid,
+                    audit.drift.unsigned_abs(),
+                    if audit.drift < 0 { "more" } else { "less" },
+                );
+                findings.push(Finding {
+                    pid: visible(*id),
+                    space: Some(space),
+                    bytes: Some(audit.drift.unsigned_abs()),
+                    ..finding(FindingKind::Drift, Severity::Error, text, 1)
+                });
+            }
+            for (&(scope, space, _), &pool) in &process.pools {
+                let growth = self.ledger.pool(pool).growth;
+                if growth.rounds >= GROWTH_ROUNDS {
+                    let text = format!(
+                        "pid {}: {space} grew by {} bytes in {} s and never fell back; it may leak",
+                        id.pid,
+                        growth.bytes,
+                        growth.rounds * 10
+                    );
+                    findings.push(Finding {
+                        pid: visible(*id),
+                        device: match scope {
+                            Scope::Chip(chip) => Some(chip.to_string()),
+                            Scope::Allocator(_) => None,
+                        },
+                        space: Some(space),
+                        bytes: Some(growth.bytes),
+                        ..finding(FindingKind::Leak, Severity::Info, text, 1)
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Usage {
+    fn buffers_mut(&mut self, space: Space) -> &mut Option<BufferUsage> {
+        match space {
+            Space::L1 => &mut self.l1,
+            Space::L1Small => &mut self.l1_small,
+            Space::Trace => &mut self.trace,
+            Space::Host => &mut self.host,
+            _ => &mut self.dram,
+        }
+    }
+
+    fn program_mut(&mut self, space: Space) -> &mut Option<ProgramUsage> {
+        match space {
+            Space::Dfb => &mut self.dfb,
+            Space::Scratch => &mut self.scratch,
+            Space::Kernel => &mut self.kernel,
+            _ => &mut self.cb,
+        }
+    }
+
+    /// What one space holds, and the basis of that; `None` where nothing is known of it.
+    pub fn used(&self, space: Space) -> Option<(u64, Basis)> {
+        let buffers = |usage: &Option<BufferUsage>| usage.as_ref().map(|u| (u.used_bytes(), u.basis));
+        let program = |usage: &Option<ProgramUsage>| usage.as_ref().map(|u| (u.used_bytes(), u.basis));
+        match space {
+            Space::Dram => buffers(&self.dram),
+            Space::L1 => buffers(&self.l1),
+            Space::L1Small => buffers(&self.l1_small),
+            Space::Trace => buffers(&self.trace),
+            Space::Host => buffers(&self.host),
+            Space::Cb => program(&self.cb),
+            Space::Dfb => program(&self.dfb),
+            Space::Scratch => program(&self.scratch),
+            Space::Kernel => program(&self.kernel),
+        }
+    }
+
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = (Space, u64)> {
+        let all = Space::BUFFERS.into_iter().chain(Space::PROGRAM);
+        all.filter_map(|space| Some((space, self.used(space)?.0)))
+    }
+
+    fn total(&self, spaces: &[Space], capacity_bytes: Option<u64>) -> Option<Total> {
+        let parts: Vec<_> = spaces.iter().filter_map(|&space| self.used(space)).collect();
+        let basis = parts.iter().map(|part| part.1).max()?;
+        let used_bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.0));
+        Some(Total { used_bytes, capacity_bytes, basis })
+    }
+}
+
+/// A process's pools that are shown: of each chip's space those with the best basis.
+fn shown(process: &ProcessState) -> Cells {
+    shown_on(process, None)
+}
+
+fn shown_on(process: &ProcessState, only: Option<ChipId>) -> Cells {
+    let mut cells: BTreeMap<(ChipId, Space), (Basis, Vec<PoolId>)> = BTreeMap::new();
+    for (&(ref scope, space, basis), &pool) in &process.pools {
+        for &chip in chips_in(&process.allocators, scope) {
+            if only.is_some_and(|only| only != chip) {
+                continue;
+            }
+            let (best, pools) = cells.entry((chip, space)).or_insert((basis, Vec::new()));
+            if basis < *best {
+                (*best, *pools) = (basis, vec![pool]);
+            } else if basis == *best {
+                pools.push(pool);
+            }
+        }
+    }
+    cells.into_iter().map(|(cell, (_, pools))| (cell, pools)).collect()
+}
+
+/// Where a program's record lies, if it has an address. Kernels of old clients have only an id.
+fn place(space: Space, entry: &Entry) -> Option<Range> {
+    if entry.bytes_per_bank > 0 {
+        Some(Range::new(entry.id, entry.bytes_per_bank))
+    } else {
+        (space != Space::Kernel).then(|| Range::new(entry.id, entry.requested))
+    }
+}
+
+fn cores_of(process: &ProcessState, entry: &Entry) -> CoreSet {
+    process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN)
+}
+
+fn visible(id: ProcessId) -> Option<u32> {
+    (id.pid != 0).then_some(id.pid)
+}
+
+/// Turns monotonic moments into wall-clock ones.
+#[derive(Clone, Copy)]
+struct Clock {
+    at: Timestamp,
+    now: Mono,
+}
+
+impl Clock {
+    fn wall(self, then: Mono) -> Timestamp {
+        let ago = SignedDuration::from_millis((self.now.since(then) / 1_000_000) as i64);
+        self.at.checked_sub(ago).unwrap_or(self.at)
+    }
+}
+
+fn describe_device(id: &ChipId, state: &ChipState, usage: Usage, history: Option<Clock>) -> Device {
+    let chip = &state.chip;
+    let samples = |series: &crate::history::Series, clock: Clock| {
+        let samples = series.samples().into_iter();
+        samples
+            .map(|s| Sample {
+                at: clock.wall(s.at),
+                min_bytes: s.min,
+                mean_bytes: s.mean,
+                max_bytes: s.max,
+            })
+            .collect()
+    };
+    Device {
+        id: id.to_string(),
+        index: chip.index,
+        arch: chip.arch,
+        board: chip.board.clone(),
+        remote: chip.remote,
+        capacity: chip.capacity,
+        usage,
+        history: history.map(|clock| History {
+            dram_total: samples(&state.dram, clock),
+            l1_total: samples(&state.l1, clock),
+        }),
+    }
+}
+
+fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<ChipId, Usage>) -> Process {
+    let info = &process.info;
+    let tracking = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
+    Process {
+        pid: visible(*id),
+        reported_pid: info.reported_pid,
+        start: info.start,
+        name: info.name.clone(),
+        command: info.command.clone(),
+        user: info.user.clone(),
+        container: None,
+        tracking,
+        exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0,
+        usage: usage
+            .into_iter()
+            .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })
+            .collect(),
+        audit: process
+            .audits
+            .iter()
+            .map(|(&(allocator, space), audit)| AuditResult {
+                allocator,
+                chips: chips_in(&process.allocators, &Scope::Allocator(allocator))
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect(),
+                space,
+                drift_bytes: audit.drift,
+                judged: audit.judged,
+            })
+            .collect(),
+    }
+}
+
+fn finding(kind: FindingKind, severity: Severity, text: String, count: u64) -> Finding {
+    Finding {
+        kind,
+        severity,
+        device: None,
+        pid: None,
+        space: None,
+        bytes: None,
+        count,
+        first: None,
+        last: None,
+        text,
+    }
+}
+
+fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
+    let who = match subject.process {
+        Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
+        Some(ProcessId { pid, .. }) => format!("pid {pid}"),
+        None => "somebody".to_owned(),
+    };
+    let (times, bytes, id) = (tally.count, tally.bytes, tally.last_id);
+    let (kind, severity, text) = match subject.incident {
+        Incident::DoubleFree => (
+            FindingKind::DoubleFree,
+            Severity::Warning,
+            format!("{who} freed {times} times what it had freed before, last 0x{id:x}"),
+        ),
+        Incident::UnknownFree => (
+            FindingKind::UnknownFree,
+            Severity::Info,
+            format!("{who} freed {times} times what was never seen allocated, last 0x{id:x}"),
+        ),
+        Incident::AmbiguousFree => (
+            FindingKind::AmbiguousFree,
+            Severity::Info,
+            format!(
+                "{who} freed {times} times an address held in several spaces, last 0x{id:x}; the newest was taken"
+            ),
+        ),
+        Incident::SizeMismatch => (
+            FindingKind::SizeMismatch,
+            Severity::Warning,
+            format!(
+                "{who} freed {times} times with another size than recorded, last 0x{id:x}; the recorded one counts"
+            ),
+        ),
+        Incident::Replaced => (
+            FindingKind::Replaced,
+            Severity::Warning,
+            format!("{who} took {times} times an address it still held with another size, last 0x{id:x}"),
+        ),
+        Incident::Refused(why) => {
+            (FindingKind::Refused, Severity::Warning, format!("{who}: {times} refused: {}", why.text()))
+        }
+        Incident::Lost => {
+            (FindingKind::LostRecords, Severity::Error, format!("{times} records of {who} were lost"))
+        }
+        Incident::Reclaimed => (
+            FindingKind::Reclaimed,
+            Severity::Info,
+            format!("{who} ended holding {times} allocations of {bytes} bytes; they were taken back"),
+        ),
+    };
+    Finding {
+        device: subject.chip.map(|chip| chip.to_string()),
+        pid: subject.process.and_then(visible),
+        space: subject.space,
+        bytes: (bytes > 0).then_some(bytes),
+        first: Some(clock.wall(tally.first)),
+        last: Some(clock.wall(tally.last)),
+        ..finding(kind, severity, text, times)
+    }
+}

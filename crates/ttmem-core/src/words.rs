@@ -1,0 +1,185 @@
+//! The words everything else is written in.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A moment on the reader's monotonic clock, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(pub u64);
+
+impl Mono {
+    /// Nanoseconds in a second.
+    pub const SECOND: u64 = 1_000_000_000;
+
+    /// Nanoseconds since `earlier`, 0 if that is later.
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Space {
+    /// Device DRAM.
+    Dram,
+    /// L1 buffers.
+    L1,
+    /// The reserved top of L1.
+    L1Small,
+    /// The trace region, in DRAM.
+    Trace,
+    /// Circular buffers, in L1, outside its allocator.
+    Cb,
+    /// Dataflow buffers, in L1, outside its allocator.
+    Dfb,
+    /// Scratchpads, in L1, outside its allocator.
+    Scratch,
+    /// Kernel code.
+    Kernel,
+    /// Host memory mapped for the device: followed so that its frees match, never counted as the device's.
+    Host,
+}
+
+impl Space {
+    /// Spaces that buffers live in and one allocator call fills.
+    pub const BUFFERS: [Self; 5] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Host];
+
+    /// Spaces that programs register and only a dispatched program occupies.
+    pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
+
+    /// Whether memory of this space belongs to a program.
+    pub fn is_program(self) -> bool {
+        Self::PROGRAM.contains(&self)
+    }
+
+    /// Whether memory of this space lies in DRAM.
+    pub fn in_dram(self) -> bool {
+        matches!(self, Self::Dram | Self::Trace)
+    }
+
+    /// The name used in snapshots.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dram => "dram",
+            Self::L1 => "l1",
+            Self::L1Small => "l1_small",
+            Self::Trace => "trace",
+            Self::Cb => "cb",
+            Self::Dfb => "dfb",
+            Self::Scratch => "scratch",
+            Self::Kernel => "kernel",
+            Self::Host => "host",
+        }
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One ASIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChipId {
+    /// Its 64-bit unique id.
+    Unique(u64),
+    /// Where no unique id is known: the number a client calls it by.
+    Ordinal(u32),
+}
+
+impl fmt::Display for ChipId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unique(id) => write!(f, "0x{id:016x}"),
+            Self::Ordinal(n) => write!(f, "ordinal-{n}"),
+        }
+    }
+}
+
+/// One process, told from a later one with the same pid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    /// As the reader sees it; 0 where it cannot.
+    pub pid: u32,
+    /// The kernel's start time of the process, or any number the source makes unique.
+    pub start: u64,
+}
+
+/// Where a figure comes from, best first. Of one process on one chip in one space only the best is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Every allocation and free, from the process's own segment.
+    Events,
+    /// Levels that tt-metal keeps.
+    Counters,
+    /// Messages of the old socket protocol.
+    Legacy,
+}
+
+/// Who says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The machine: chips, host.
+    Machine,
+    /// A process, by this way.
+    Process(ProcessId, Basis),
+}
+
+/// What an address is relative to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// One runtime allocator of the process, by the number of its definition.
+    Allocator(u32),
+    /// One chip, where the source knows of no allocators.
+    Chip(ChipId),
+}
+
+/// Chip architectures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arch {
+    /// Wormhole B0.
+    WormholeB0,
+    /// Blackhole.
+    Blackhole,
+}
+
+impl Arch {
+    /// The name people use.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::WormholeB0 => "Wormhole",
+            Self::Blackhole => "Blackhole",
+        }
+    }
+}
+
+/// What kind of kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum KernelClass {
+    /// Part of a user's program.
+    Application,
+    /// Ethernet fabric.
+    Fabric,
+    /// Command dispatch.
+    Dispatch,
+    /// The source did not say.
+    Unknown,
+}
+
+impl KernelClass {
+    /// The name the old server's log used.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Application => "Application",
+            Self::Fabric => "Fabric",
+            Self::Dispatch => "Dispatch",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
