@@ -352,3 +352,18 @@ pub struct Allocation {
     /// Where the figures come from.
     pub basis: Basis,
 }
+
+/// What is held on one chip in one space, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// [`Device::index`].
+    pub index: u32,
+    /// Which space.
+    pub space: Space,
+    /// Live allocations.
+    pub count: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Single allocations, if they were few enough to list.
+    pub listed: Vec<Allocation>,
+}

@@ -1,6 +1,6 @@
 //! Who holds what. Events go in one at a time; whatever their order, totals stay the sums of what is recorded.
 
-use crate::event::{Alloc, Allocator, Audit, Banks, Chip, Event, Extent, Free, Host, Process, Refusal};
+use crate::event::{Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal};
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
 use crate::history::Series;
@@ -173,14 +173,14 @@ impl State {
         self.sample();
     }
 
-    /// Whether a chip is known.
-    pub fn knows_chip(&self, id: ChipId) -> bool {
-        self.chips.contains_key(&id)
+    /// What is known of a chip.
+    pub fn chip(&self, id: ChipId) -> Option<&Chip> {
+        self.chips.get(&id).map(|state| &state.chip)
     }
 
-    /// The chip clients call by this number.
-    pub fn chip_by_index(&self, index: u32) -> Option<&Chip> {
-        self.chips.values().map(|state| &state.chip).find(|chip| chip.index == index)
+    /// Whether any chip is simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.chips().any(|chip| chip.capacity.is_some_and(|c| c.origin == CapacityOrigin::Simulated))
     }
 
     /// All chips.

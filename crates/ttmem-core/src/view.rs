@@ -6,7 +6,7 @@ use crate::footprint::{self, CoreSet};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
-    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Health, History, Process, ProcessUsage,
+    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Group, Health, History, Process, ProcessUsage,
     ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
 };
 use crate::state::{ChipState, GROWTH_ROUNDS, ProcessState, State, chips_in};
@@ -66,9 +66,7 @@ impl State {
         Snapshot {
             schema: SCHEMA,
             at,
-            simulated: self.chips().any(|chip| {
-                chip.capacity.is_some_and(|c| c.origin == crate::event::CapacityOrigin::Simulated)
-            }),
+            simulated: self.is_simulated(),
             host: self.host.clone(),
             devices,
             processes,
@@ -109,6 +107,40 @@ impl State {
     pub fn allocations(&self, cursor: usize, places: usize) -> (Vec<Allocation>, Option<usize>) {
         let (entries, next) = self.ledger.page(cursor, places);
         (entries.filter_map(|entry| self.describe_entry(entry)).collect(), next)
+    }
+
+    /// Bytes recorded on a chip in a space, by all processes. Of circular buffers this is the sum of their sizes, not
+    /// what they cover: use [`State::usage_of`] for that.
+    pub fn recorded(&self, chip: ChipId, space: Space) -> u64 {
+        let pools = self.processes.values().flat_map(|process| {
+            let of_chip = |(scope, of, _): &&(Scope, Space, Basis)| {
+                *of == space && chips_in(&process.allocators, scope).contains(&chip)
+            };
+            process.pools.keys().filter(of_chip).map(|key| process.pools[key])
+        });
+        pools.map(|pool| self.ledger.pool(pool).totals.requested).sum()
+    }
+
+    /// Everything held, by chip and space; single allocations only where there are at most `listed` of them, or
+    /// else the first `listed` if `cut`.
+    pub fn report(&self, spaces: &[Space], listed: u64, cut: bool) -> Vec<Group> {
+        let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
+        for process in self.processes.values() {
+            for ((scope, space, _), &pool) in process.pools.iter().filter(|(key, _)| spaces.contains(&key.1)) {
+                for chip in chips_in(&process.allocators, scope).iter().filter_map(|id| self.chips.get(id)) {
+                    pools.entry((chip.chip.index, *space)).or_default().push(pool);
+                }
+            }
+        }
+        let groups = pools.into_iter().map(|((index, space), pools)| {
+            let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
+            let count = totals().map(|t| t.count).sum();
+            let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
+            let listed = if count <= listed || cut { listed } else { 0 };
+            let listed = entries.take(listed as usize).filter_map(|entry| self.describe_entry(entry)).collect();
+            Group { index, space, count, bytes: totals().map(|t| t.requested).sum(), listed }
+        });
+        groups.filter(|group| group.count > 0).collect()
     }
 
     fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {

@@ -1,1 +1,80 @@
-//! x
+//! The daemon: one thread that listens, understands and answers.
+//!
+//! ```text
+//! legacy socket ──► legacy: frames ──► Event ──► State ──► Snapshot ──► query socket
+//!                     │  answers, event log on stdout
+//! pidfds ─────────────┴► a process ends: everything it held is gone
+//! ```
+//!
+//! * [`serve`] runs it; [`query`] is how programs ask it.
+//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `process` knows who lives.
+
+mod eventlog;
+mod legacy;
+mod listen;
+mod output;
+mod process;
+pub mod query;
+mod server;
+mod signal;
+mod socket;
+
+use std::io;
+use std::path::PathBuf;
+use ttmem_core::Limits;
+use ttmem_core::event::{Chip, Host};
+
+pub use server::serve;
+
+/// What the daemon is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where old clients connect.
+    pub legacy_socket: PathBuf,
+    /// Where ttmem itself connects.
+    pub query_socket: PathBuf,
+    /// Permissions of both sockets.
+    pub mode: u32,
+    /// No event log.
+    pub quiet: bool,
+    /// The chips of this machine; none if they are not known.
+    pub chips: Vec<Chip>,
+    /// The machine.
+    pub host: Host,
+    /// What input may make the daemon keep.
+    pub limits: Limits,
+}
+
+/// Why the daemon cannot run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Somebody serves there already.
+    #[error("another server is listening on {path}")]
+    AlreadyServed {
+        /// Where.
+        path: PathBuf,
+    },
+    /// Something else lies where the socket should be.
+    #[error("{path} exists and is not a socket")]
+    NotASocket {
+        /// Where.
+        path: PathBuf,
+    },
+    /// The socket cannot be made.
+    #[error("cannot listen on {path}: {source}")]
+    Listen {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refuses what the loop needs.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}

@@ -11,7 +11,7 @@
 //! as one of the four. The caller decides what a pause is, since the framer knows no clock.
 
 use crate::legacy::{HEAD_SIZE, Head, MAX_SIZE, Message, Type, Vintage};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::FromBytes;
 
 /// What a stream turned out to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,13 +137,12 @@ impl Framer {
         if self.size != (Size::Open { delivered: false }) {
             return None;
         }
-        let bytes = &self.carry[..self.carried];
-        if self.consumed == 0 && bytes == b"\n" {
+        if self.is_newline() {
             self.carried = 0;
             return Some(Frame::Newline);
         }
         let vintage = Vintage::of_size(self.carried)?;
-        let message = Message::decode(vintage, bytes)?;
+        let message = Message::decode(vintage, &self.carry[..self.carried])?;
         self.size = Size::Paused(vintage);
         self.consumed += self.carried as u64;
         self.carried = 0;
@@ -165,8 +164,12 @@ impl Framer {
     /// Whether [`Framer::pause`] would have something to say: the caller should watch for one.
     pub fn waits_for_pause(&self) -> bool {
         self.size == (Size::Open { delivered: false })
-            && (self.consumed == 0 && self.carry[..self.carried] == *b"\n"
-                || Vintage::of_size(self.carried).is_some())
+            && (self.is_newline() || Vintage::of_size(self.carried).is_some())
+    }
+
+    /// Whether all that came so far is a newline.
+    pub fn is_newline(&self) -> bool {
+        self.consumed == 0 && self.carry[..self.carried] == *b"\n"
     }
 
     fn vintage(&self) -> Option<Vintage> {
@@ -270,12 +273,10 @@ impl Framer {
 
 /// The type a message starts with, or the four bytes that are no start.
 fn start(bytes: &[u8]) -> Result<Type, u32> {
-    let mut word = [0; 4];
-    word.as_mut_bytes().copy_from_slice(&bytes[..4]);
-    let [kind, pad @ ..] = word;
-    match Type::from_byte(kind) {
-        Some(kind) if pad == [0; 3] => Ok(kind),
-        _ => Err(u32::from_le_bytes(word)),
+    let [a, b, c, d] = [bytes[0], bytes[1], bytes[2], bytes[3]];
+    match Type::from_byte(a) {
+        Some(kind) if [b, c, d] == [0; 3] => Ok(kind),
+        _ => Err(u32::from_le_bytes([a, b, c, d])),
     }
 }
 

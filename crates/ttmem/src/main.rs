@@ -1,1 +1,78 @@
-fn main(){}
+//! `ttmem`: who holds how much memory on Tenstorrent chips, and for what.
+//!
+//! `cli` is what can be typed; each command is one module: it asks the daemon (or is it, for `serve`), and `table`
+//! and `listing` turn what comes back into text.
+
+mod cli;
+mod demo;
+mod listing;
+mod paths;
+mod show;
+mod sim;
+mod table;
+mod text;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a command ended, as an exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    Done = 0,
+    Failed = 1,
+    NothingThere = 3,
+    NoDaemon = 4,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(exit) => ExitCode::from(exit as u8),
+        Err(e) if is_broken_pipe(&e) => ExitCode::from(Exit::Done as u8),
+        Err(e) => {
+            let _ = writeln!(io::stderr(), "ttmem: {e:#}");
+            ExitCode::from(Exit::Failed as u8)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<Exit> {
+    match &cli.command {
+        None => show::snapshot(&cli.show, &cli.sockets),
+        Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
+        Some(Command::Serve(args)) => {
+            ttmem_daemon::serve(&args.options(&cli.sockets))?;
+            Ok(Exit::Done)
+        }
+        Some(Command::Demo(args)) => demo::run(args),
+        Some(Command::DemoClient(args)) => {
+            demo::client::run(args)?;
+            Ok(Exit::Done)
+        }
+        Some(Command::Completions { shell }) => {
+            let mut text = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "ttmem", &mut text);
+            print(&text)
+        }
+        Some(Command::Man) => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            print(&text)
+        }
+    }
+}
+
+/// Writes to standard output in one go.
+fn print(bytes: &[u8]) -> anyhow::Result<Exit> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// Whether whoever read our output just stopped reading, as `head` does: no error of ours.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

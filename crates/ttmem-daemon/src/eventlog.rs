@@ -1,0 +1,319 @@
+//! The event log and the reports, in the words of the old server, so that scripts that read them go on working.
+//!
+//! What was wrong there is right here: reports also list circular buffers and kernels, totals are what is
+//! recorded, and the pid is the one the kernel vouches for.
+
+use std::fmt::Write;
+use ttmem_core::event::Chip;
+use ttmem_core::snapshot::{Allocation, Group};
+use ttmem_core::words::{KernelClass, Space};
+use ttmem_core::{Outcome, Reclaimed};
+use ttmem_wire::legacy::{Message, Type};
+
+const MIB: f64 = 1_048_576.0;
+
+/// One line of the log for one message, or none.
+pub(crate) fn line(message: &Message, pid: i64, outcome: Outcome, recorded: u64, log: &mut String) {
+    let (device, id) = (message.device_id, message.buffer_id);
+    // Writing to a String cannot fail.
+    let _ = match (Type::from_byte(message.kind), outcome) {
+        (Some(Type::Alloc), Outcome::Held { .. } | Outcome::Replaced { .. }) => {
+            if let Outcome::Replaced { old_bytes } = outcome {
+                let _ = writeln!(
+                    log,
+                    "⚠ [PID {pid}] Buffer 0x{id:x} on device {device} taken again before it was freed ({old_bytes} bytes dropped)"
+                );
+            }
+            let again = match outcome {
+                Outcome::Held { references } if references > 1 => format!(", ref_count={references}"),
+                _ => String::new(),
+            };
+            let kind = buffer_type_name(message.buffer_type);
+            writeln!(
+                log,
+                "✓ [PID {pid}] Allocated {} bytes of {kind} on device {device} (buffer_id=0x{id:x}{again})",
+                message.size
+            )
+        }
+        (Some(Type::Free), Outcome::Released { bytes, references: 0, .. }) => {
+            writeln!(log, "✗ [PID {pid}] Freed buffer 0x{id:x} on device {device} ({bytes} bytes, FINAL)")
+        }
+        (Some(Type::Free), Outcome::Released { bytes, references, .. }) => writeln!(
+            log,
+            "✗ [PID {pid}] Freed buffer 0x{id:x} on device {device} ({bytes} bytes, ref_count={references} remaining)"
+        ),
+        (Some(Type::Free), Outcome::NotHeld { freed_before: true }) => {
+            writeln!(log, "⚠ [PID {pid}] Double free of buffer 0x{id:x} on device {device}")
+        }
+        (Some(Type::Free), Outcome::NotHeld { .. }) => writeln!(
+            log,
+            "⚠ [PID {pid}] Deallocation for unknown buffer 0x{id:x} on device {device} (allocated before tracking started)"
+        ),
+        (Some(Type::CbAlloc), Outcome::Held { .. } | Outcome::Replaced { .. }) => writeln!(
+            log,
+            "✓ [CB_ALLOC] Device {device}: +{} MB (Total: {} MB)",
+            mib(message.size),
+            mib(recorded)
+        ),
+        (Some(Type::CbFree), Outcome::Released { bytes, references, .. }) => {
+            let freed = if references == 0 { bytes } else { 0 };
+            writeln!(log, "✗ [CB_FREE] Device {device}: -{} MB (Total: {} MB)", mib(freed), mib(recorded))
+        }
+        (Some(Type::KernelLoad), Outcome::Held { .. } | Outcome::Replaced { .. }) => writeln!(
+            log,
+            "✓ [KERNEL_LOAD] {} kernel on Device {device}: +{} MB (Total: {} MB)",
+            kernel_class(message.buffer_type).title(),
+            mib(message.size),
+            mib(recorded)
+        ),
+        (Some(Type::KernelUnload), Outcome::Released { bytes, references, class, .. }) => {
+            let freed = if references == 0 { bytes } else { 0 };
+            writeln!(
+                log,
+                "✗ [KERNEL_UNLOAD] {} kernel on Device {device}: -{} MB (Total: {} MB)",
+                class.title(),
+                mib(freed),
+                mib(recorded)
+            )
+        }
+        (Some(kind @ (Type::CbFree | Type::KernelUnload)), Outcome::NotHeld { freed_before }) => {
+            let what = if kind == Type::CbFree { "CB_FREE" } else { "KERNEL_UNLOAD" };
+            let why = if freed_before { "freed before" } else { "never seen" };
+            writeln!(log, "⚠ [{what}] Device {device}: 0x{id:x} is not held by PID {pid} ({why})")
+        }
+        _ => Ok(()),
+    };
+}
+
+/// What a dead process left, as the old cleanup said it.
+pub(crate) fn cleanup(pid: &str, gone: Reclaimed) -> String {
+    let mut text = String::new();
+    for (what, (count, bytes)) in [("buffers", gone.buffers), ("CBs", gone.cbs), ("kernels", gone.kernels)] {
+        if count > 0 {
+            let _ = writeln!(text, "   Removed {count} {what} ({} MB) from PID {pid}", mib(bytes));
+        }
+    }
+    if text.is_empty() { text } else { format!("⚠ Process {pid} ended; taking back what it held:\n{text}") }
+}
+
+/// What the server says when it starts.
+pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: bool, path: &str) -> String {
+    let mut text = String::from("🔍 Device detection");
+    text.push_str(if simulated { " (simulated chips):\n" } else { ":\n" });
+    let mut count = 0;
+    for chip in chips {
+        count += 1;
+        let name = chip.arch.map_or("Unknown", |arch| arch.title());
+        let size = chip.capacity.map_or_else(
+            || "capacity unknown".to_owned(),
+            |c| format!("{:.1} GiB DRAM, {:.1} MiB L1", c.dram_bytes as f64 / MIB / 1024.0, c.l1_bytes as f64 / MIB),
+        );
+        let way = if chip.remote { "Remote Ethernet" } else { "Local PCIe" };
+        let _ = writeln!(text, "   Device {}: {name} ({size}) [{way}]", chip.index);
+    }
+    match count {
+        0 => text.push_str("   Devices are not known; they show up as clients name them\n"),
+        n => {
+            let _ = writeln!(text, "   Total: {n} device(s) detected");
+        }
+    }
+    let _ = write!(
+        text,
+        "🚀 Allocation Server started\n   Listening on: {path}\n   Press Ctrl+C to stop\n\n"
+    );
+    text
+}
+
+fn boxed(title: &str) -> String {
+    let line = "═".repeat(62);
+    format!("╔{line}╗\n║{title:^62}║\n╚{line}╝\n")
+}
+
+/// Everything still allocated.
+pub(crate) fn remaining(groups: &[Group]) -> String {
+    let mut text = boxed("REMAINING ALLOCATED BUFFERS");
+    let total: u64 = groups.iter().map(|group| group.count).sum();
+    let _ = writeln!(text, "Total tracked allocations: {total}");
+    let mut device = None;
+    for group in groups {
+        if device != Some(group.index) {
+            device = Some(group.index);
+            let _ = writeln!(text, "\nDevice {}:", group.index);
+        }
+        let (one, many) = names(group.space);
+        let title = space_title(group.space);
+        let _ = writeln!(text, "  {title}: {} {many}, {} MB total", group.count, mib(group.bytes));
+        for it in &group.listed {
+            let _ = writeln!(
+                text,
+                "    - {one} {}: {} KB (PID {}, ref_count={})",
+                it.id,
+                six(it.requested_bytes as f64 / 1024.0),
+                pid_of(it),
+                it.references
+            );
+        }
+    }
+    if total == 0 {
+        text.push_str("No allocations remain.\n");
+    }
+    text
+}
+
+/// All kernels.
+pub(crate) fn kernels(groups: &[Group]) -> String {
+    let mut text = boxed("DETAILED KERNEL ALLOCATIONS");
+    for group in groups {
+        let _ = writeln!(
+            text,
+            "\nDevice {}: {} kernels, {} MB total",
+            group.index,
+            group.count,
+            mib(group.bytes)
+        );
+        for it in &group.listed {
+            let _ = writeln!(
+                text,
+                "    - Kernel {}: {} KB ({}, PID {}, age {:.0} s)",
+                it.id,
+                six(it.requested_bytes as f64 / 1024.0),
+                it.kernel.unwrap_or(KernelClass::Unknown).title(),
+                pid_of(it),
+                it.age_seconds
+            );
+        }
+        let more = group.count - group.listed.len() as u64;
+        if more > 0 {
+            let _ = writeln!(text, "    … and {more} more");
+        }
+    }
+    if groups.is_empty() {
+        text.push_str("No kernels are loaded.\n");
+    }
+    text
+}
+
+/// The summary at exit, on SIGUSR1 and every ten seconds of activity.
+pub(crate) fn statistics(groups: &[Group]) -> String {
+    let mut text = String::from("📊 Current Statistics:\n");
+    let mut indexes: Vec<u32> = groups.iter().map(|group| group.index).collect();
+    indexes.dedup();
+    for index in indexes {
+        let of = |space| {
+            groups
+                .iter()
+                .filter(move |group| group.index == index && group.space == space)
+                .fold((0, 0), |sum, group| (sum.0 + group.count, sum.1 + group.bytes))
+        };
+        let buffers: u64 = Space::BUFFERS.into_iter().map(|space| of(space).0).sum();
+        let total: u64 = groups.iter().filter(|group| group.index == index).map(|group| group.bytes).sum();
+        let kb = |bytes: u64| six(bytes as f64 / 1024.0);
+        let _ = writeln!(text, "  Device {index}:\n    Buffers: {buffers}");
+        for (name, space) in [
+            ("DRAM", Space::Dram),
+            ("L1", Space::L1),
+            ("L1_SMALL", Space::L1Small),
+            ("TRACE", Space::Trace),
+            ("CBs", Space::Cb),
+            ("Kernels", Space::Kernel),
+        ] {
+            let (count, bytes) = of(space);
+            if count > 0 {
+                let _ = writeln!(text, "    {name}: {bytes} bytes ({} KB)", kb(bytes));
+            }
+        }
+        let _ = writeln!(text, "    Total: {total} bytes ({} KB)", kb(total));
+    }
+    // A buffer of a mesh is listed under each of its devices.
+    let active: u64 = groups.iter().map(|group| group.count).sum();
+    let _ = writeln!(text, "  Active allocations: {active}");
+    text
+}
+
+/// The kernel class a message names.
+pub(crate) fn kernel_class(byte: u8) -> KernelClass {
+    use ttmem_wire::legacy::kernel_type;
+    match byte {
+        kernel_type::APPLICATION => KernelClass::Application,
+        kernel_type::FABRIC => KernelClass::Fabric,
+        kernel_type::DISPATCH => KernelClass::Dispatch,
+        _ => KernelClass::Unknown,
+    }
+}
+
+fn pid_of(it: &Allocation) -> String {
+    match (it.pid, it.reported_pid) {
+        (Some(pid), _) => pid.to_string(),
+        (None, Some(pid)) => format!("{pid} in its own namespace"),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn buffer_type_name(byte: u8) -> &'static str {
+    use ttmem_wire::legacy::buffer_type;
+    match byte {
+        buffer_type::DRAM => "DRAM",
+        buffer_type::L1 => "L1",
+        buffer_type::SYSTEM_MEMORY => "SYSTEM_MEMORY",
+        buffer_type::L1_SMALL => "L1_SMALL",
+        _ => "TRACE",
+    }
+}
+
+fn space_title(space: Space) -> &'static str {
+    match space {
+        Space::Dram => "DRAM",
+        Space::L1 => "L1",
+        Space::L1Small => "L1_SMALL",
+        Space::Trace => "TRACE",
+        Space::Host => "SYSTEM_MEMORY",
+        Space::Cb => "CBs",
+        Space::Dfb => "DFBs",
+        Space::Scratch => "Scratchpads",
+        Space::Kernel => "Kernels",
+    }
+}
+
+fn names(space: Space) -> (&'static str, &'static str) {
+    match space {
+        Space::Kernel => ("Kernel", "kernels"),
+        Space::Cb => ("CB", "CBs"),
+        _ => ("Buffer", "buffers"),
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    six(bytes as f64 / MIB)
+}
+
+/// Six significant digits without trailing zeros, as C++ streams print by default.
+fn six(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = (5 - magnitude).clamp(0, 12) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::six;
+
+    #[test]
+    fn numbers_read_as_they_did() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.25, "0.25"),
+            (382.2, "382.2"),
+            (2.5, "2.5"),
+            (1.0 / 3.0, "0.333333"),
+            (123_456.7, "123457"),
+            (1_234_567.0, "1234567"),
+            (100.0, "100"),
+        ] {
+            assert_eq!(six(value), text);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A listening socket at a path: never stolen from a living server, never lost to a dead one.
+
+use crate::Error;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// A socket that is removed again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: UnixListener,
+    path: PathBuf,
+    inode: u64,
+    /// Held while we serve, so that two servers that start at once cannot both replace a stale socket.
+    _lock: OwnedFd,
+}
+
+impl Listener {
+    pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, Error> {
+        let listen = |source| Error::Listen { path: path.to_owned(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(listen)?;
+        }
+        let lock = lock(path).map_err(listen)?.ok_or_else(|| Error::AlreadyServed { path: path.to_owned() })?;
+        match fs::symlink_metadata(path) {
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(Error::NotASocket { path: path.to_owned() });
+            }
+            Ok(_) => match UnixStream::connect(path) {
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    fs::remove_file(path).map_err(listen)?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                // It answers, or we may not even ask: either way it is not ours to replace.
+                Ok(_) => return Err(Error::AlreadyServed { path: path.to_owned() }),
+                Err(source) => return Err(listen(source)),
+            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(listen(source)),
+        }
+        let socket = UnixListener::bind(path).map_err(listen)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(listen)?;
+        socket.set_nonblocking(true).map_err(listen)?;
+        let inode = fs::symlink_metadata(path).map_err(listen)?.ino();
+        Ok(Self { socket, path: path.to_owned(), inode, _lock: lock })
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have put another socket there; that one is not ours to remove.
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(lock_path(&self.path));
+        }
+    }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+/// Takes the lock beside a socket; `None` if somebody holds it.
+fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
+    let path = lock_path(path);
+    for _ in 0..8 {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        // The last holder removes the file as it leaves; a lock on a removed file holds nobody off.
+        let ours = rustix::fs::fstat(&file)?;
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == ours.st_ino) {
+            return Ok(Some(file));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_living_server_keeps_its_socket_and_a_dead_one_loses_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/er/s.sock");
+        let first = Listener::bind(&path, 0o666).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
+        assert!(matches!(Listener::bind(&path, 0o666), Err(Error::AlreadyServed { .. })));
+        drop(first);
+        assert!(!path.exists() && !lock_path(&path).exists());
+        // A server that was killed leaves its socket and its lock file behind.
+        drop(UnixListener::bind(&path).unwrap());
+        fs::write(lock_path(&path), "").unwrap();
+        assert!(path.exists());
+        let second = Listener::bind(&path, 0o600).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(second);
+        // An old server knows no lock, but it answers.
+        let old = UnixListener::bind(&path).unwrap();
+        assert!(matches!(Listener::bind(&path, 0o666), Err(Error::AlreadyServed { .. })));
+        drop(old);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(Listener::bind(&path, 0o666), Err(Error::NotASocket { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,180 @@
+//! The query socket: one line of JSON asks, one line of JSON answers.
+//!
+//! `{"get":"snapshot"}`, `{"get":"snapshot","history":true}` and `{"get":"allocations"}` are what can be asked. A list
+//! of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
+
+use crate::server::{Daemon, send};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "get", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// A [`ttmem_core::Snapshot`].
+    Snapshot {
+        /// With usage over time.
+        #[serde(default)]
+        history: bool,
+    },
+    /// An object whose `allocations` are a list of [`ttmem_core::snapshot::Allocation`].
+    Allocations,
+}
+
+/// A longer request is no request.
+const REQUEST_ROOM: usize = 4096;
+/// Answers are made while less than this waits to be sent.
+const ANSWER_STEP: usize = 64 << 10;
+/// Places of the ledger looked at for one piece of a list.
+const PAGE: usize = 512;
+
+pub(crate) struct QueryConnection {
+    pub(crate) stream: UnixStream,
+    pub(crate) writing: bool,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    list: Option<List>,
+    ended: bool,
+}
+
+/// A list of allocations on its way.
+struct List {
+    cursor: usize,
+    begun: bool,
+    /// Whether anything is listed yet, so that the next needs a comma.
+    listed: bool,
+}
+
+impl QueryConnection {
+    pub(crate) fn new(stream: UnixStream) -> Self {
+        let (request, answer) = Default::default();
+        Self { stream, writing: false, request, answer, list: None, ended: false }
+    }
+
+    /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
+    /// the connection is done.
+    pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
+        loop {
+            send(&self.stream, &mut self.answer).ok()?;
+            if self.answer.len() >= ANSWER_STEP {
+                return Some(true);
+            }
+            if let Some(mut list) = self.list.take() {
+                if !list.piece(daemon, &mut self.answer) {
+                    self.list = Some(list);
+                }
+                continue;
+            }
+            if !self.answer.is_empty() {
+                return Some(true);
+            }
+            if let Some(end) = self.request.iter().position(|&b| b == b'\n') {
+                let line: Vec<u8> = self.request.drain(..=end).collect();
+                self.begin(daemon, &line);
+                continue;
+            }
+            if self.ended {
+                return None;
+            }
+            let mut bytes = [0; REQUEST_ROOM];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => {
+                    // A last line needs no newline.
+                    self.ended = true;
+                    if !self.request.is_empty() {
+                        self.request.push(b'\n');
+                    }
+                }
+                Ok(len) => {
+                    self.request.extend_from_slice(&bytes[..len]);
+                    if self.request.len() > REQUEST_ROOM && !self.request.contains(&b'\n') {
+                        self.fail("request is too long");
+                        self.request.clear();
+                        self.ended = true;
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn begin(&mut self, daemon: &mut Daemon, line: &[u8]) {
+        match serde_json::from_slice(line) {
+            Ok(Request::Snapshot { history }) => {
+                let snapshot = daemon.snapshot(history);
+                if let Err(e) = serde_json::to_writer(&mut self.answer, &snapshot) {
+                    self.answer.clear();
+                    self.fail(&e.to_string());
+                }
+                self.answer.push(b'\n');
+            }
+            Ok(Request::Allocations) => {
+                daemon.reap();
+                self.list = Some(List { cursor: 0, begun: false, listed: false });
+            }
+            Err(e) => self.fail(&format!("cannot read the request: {e}")),
+        }
+    }
+
+    fn fail(&mut self, why: &str) {
+        let error = serde_json::json!({ "error": why });
+        self.answer.extend_from_slice(format!("{error}\n").as_bytes());
+    }
+}
+
+impl List {
+    /// Adds the next piece; returns whether it was the last.
+    fn piece(&mut self, daemon: &Daemon, answer: &mut Vec<u8>) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            let simulated = daemon.state.is_simulated();
+            let at = Timestamp::now();
+            let head =
+                format!(r#"{{"schema":1,"at":"{at:.3}","simulated":{simulated},"allocations":["#);
+            answer.extend_from_slice(head.as_bytes());
+        }
+        let (allocations, next) = daemon.state.allocations(self.cursor, PAGE);
+        for allocation in allocations {
+            if std::mem::replace(&mut self.listed, true) {
+                answer.push(b',');
+            }
+            // A struct of numbers and strings cannot fail to serialise.
+            let _ = serde_json::to_writer(&mut *answer, &allocation);
+        }
+        match next {
+            Some(next) => self.cursor = next,
+            None => answer.extend_from_slice(b"]}\n"),
+        }
+        next.is_none()
+    }
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    error: String,
+}
+
+/// Asks a daemon, and returns its answer: one line of JSON.
+pub fn ask(path: &Path, request: Request) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(30)))?;
+    let mut line = serde_json::to_vec(&request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = Vec::with_capacity(64 << 10);
+    BufReader::with_capacity(256 << 10, stream).read_until(b'\n', &mut answer)?;
+    if answer.pop() != Some(b'\n') {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the daemon hung up before it had answered"));
+    }
+    if answer.starts_with(b"{\"error\"") {
+        let failure: Failure = serde_json::from_slice(&answer)?;
+        return Err(io::Error::other(failure.error));
+    }
+    Ok(answer)
+}

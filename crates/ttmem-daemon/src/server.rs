@@ -1,0 +1,548 @@
+//! The loop: who wakes it, who speaks, who died, what time it is.
+
+use crate::legacy::{Connection, Turn};
+use crate::listen::Listener;
+use crate::output::Output;
+use crate::process::{Names, Watch, start_ticks};
+use crate::query::QueryConnection;
+use crate::socket::{self, Peer};
+use crate::{Error, Options, eventlog};
+use jiff::Timestamp;
+use rustix::event::{Timespec, epoll};
+use rustix::process::Resource;
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+use ttmem_core::event::{CapacityOrigin, Chip, Event};
+use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId, Space};
+use ttmem_core::{Outcome, Snapshot, State};
+use ttmem_wire::legacy::Message;
+
+/// How often the state is told the time.
+const TICK: Duration = Duration::from_millis(500);
+/// After a round of events the loop sleeps this long, so that a client that sends one message at a time is read many
+/// messages at a time. Far too short for its socket to fill, or for a person to notice.
+const GATHER: Duration = Duration::from_micros(100);
+/// How soon to try again to write what found no room.
+const RETRY: Duration = Duration::from_millis(50);
+/// How often statistics are logged while something happens.
+const STATISTICS: Duration = Duration::from_secs(10);
+/// Programs that may ask at the same time.
+const QUERY_CONNECTIONS: usize = 64;
+
+/// What wakes the loop. The number of a connection or process is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    LegacyListener,
+    QueryListener,
+    Signal,
+    Legacy(u64),
+    Query(u64),
+    Process(u64),
+}
+
+impl Token {
+    fn data(self) -> epoll::EventData {
+        epoll::EventData::new_u64(match self {
+            Self::LegacyListener => 0,
+            Self::QueryListener => 1,
+            Self::Signal => 2,
+            Self::Legacy(number) => number << 3 | 3,
+            Self::Query(number) => number << 3 | 4,
+            Self::Process(number) => number << 3 | 5,
+        })
+    }
+
+    fn from(data: u64) -> Self {
+        match data & 7 {
+            0 => Self::LegacyListener,
+            1 => Self::QueryListener,
+            3 => Self::Legacy(data >> 3),
+            4 => Self::Query(data >> 3),
+            5 => Self::Process(data >> 3),
+            _ => Self::Signal,
+        }
+    }
+}
+
+/// A tracked process.
+struct Tracked {
+    id: ProcessId,
+    watch: Watch,
+}
+
+pub(crate) struct Daemon {
+    pub(crate) state: State,
+    pub(crate) output: Output,
+    pub(crate) now: Mono,
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    pub(crate) queries: BTreeMap<u64, QueryConnection>,
+    /// When which connection is to be told of a pause.
+    pub(crate) pauses: Vec<(Mono, u64)>,
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) line: String,
+    /// Messages taken so far.
+    pub(crate) messages: u64,
+    pub(crate) devices: BTreeMap<u32, ChipId>,
+    pub(crate) chips_known: bool,
+    tracked: BTreeMap<u64, Tracked>,
+    by_pid: BTreeMap<u32, u64>,
+    names: Names,
+    epoll: OwnedFd,
+    legacy: Listener,
+    query: Listener,
+    /// A process was already gone when its bytes were read.
+    met_the_dead: bool,
+    /// Accepting waits until the next tick, because descriptors ran out.
+    full: bool,
+    next_number: u64,
+}
+
+/// Runs the daemon until a signal ends it.
+pub fn serve(options: &Options) -> Result<(), Error> {
+    let system = |what| move |source: io::Error| Error::System { what, source };
+    raise_descriptor_limit();
+    let legacy = Listener::bind(&options.legacy_socket, options.mode)?;
+    let query = Listener::bind(&options.query_socket, options.mode)?;
+    // Inherited by every accepted socket, also for bytes sent before it is accepted.
+    rustix::net::sockopt::set_socket_passcred(&legacy, true)
+        .map_err(|e| system("ask for senders' credentials")(e.into()))?;
+    let mut signals = signal_stream().map_err(system("handle signals"))?;
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("create epoll")(e.into()))?;
+    let mut seed = [0; 8];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut seed))
+        .map_err(system("read /dev/urandom"))?;
+
+    let mut daemon = Daemon {
+        state: State::new(options.limits, u64::from_ne_bytes(seed)),
+        output: Output::new(options.quiet),
+        now: monotonic(),
+        connections: BTreeMap::new(),
+        queries: BTreeMap::new(),
+        pauses: Vec::new(),
+        buffer: Vec::new(),
+        line: String::new(),
+        messages: 0,
+        devices: BTreeMap::new(),
+        chips_known: !options.chips.is_empty(),
+        tracked: BTreeMap::new(),
+        by_pid: BTreeMap::new(),
+        names: Names::default(),
+        epoll,
+        legacy,
+        query,
+        met_the_dead: false,
+        full: false,
+        next_number: 1,
+    };
+    daemon.state.apply(daemon.now, Origin::Machine, Event::Host(options.host.clone()));
+    for chip in &options.chips {
+        daemon.define_chip(chip.clone());
+    }
+    daemon.listen().map_err(system("wait for connections"))?;
+    daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
+    daemon.greet(options);
+    daemon.run(&mut signals).map_err(system("wait for events"))
+}
+
+impl Daemon {
+    fn run(&mut self, signals: &mut UnixStream) -> io::Result<()> {
+        let mut events = Vec::with_capacity(256);
+        let mut next_tick = self.now.0;
+        let mut next_second = self.now.0;
+        let mut next_statistics = self.now.0 + STATISTICS.as_nanos() as u64;
+        let mut logged_messages = 0;
+        loop {
+            let mut until = Duration::from_nanos(next_tick.saturating_sub(self.now.0));
+            if let Some(&(at, _)) = self.pauses.iter().min() {
+                until = until.min(Duration::from_nanos(at.since(self.now)));
+            }
+            if self.output.is_waiting() {
+                until = until.min(RETRY);
+            }
+            let timeout = Timespec { tv_sec: until.as_secs() as i64, tv_nsec: until.subsec_nanos().into() };
+            events.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            self.now = monotonic();
+            let before = self.messages;
+            for event in &events {
+                let flags = event.flags;
+                match Token::from(event.data.u64()) {
+                    Token::LegacyListener => self.accept_legacy(),
+                    Token::QueryListener => self.accept_queries(),
+                    Token::Legacy(number) => self.legacy_ready(number, flags),
+                    Token::Query(number) => self.query_ready(number),
+                    Token::Process(number) => self.process_ended(number),
+                    Token::Signal => {
+                        if self.signalled(signals) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            self.tell_pauses();
+            if std::mem::take(&mut self.met_the_dead) {
+                self.reap();
+            }
+            if self.now.0 >= next_tick {
+                next_tick = self.now.0 + TICK.as_nanos() as u64;
+                self.tick();
+            }
+            if self.now.0 >= next_second {
+                next_second = self.now.0 + Mono::SECOND;
+                self.output.second();
+            }
+            if self.now.0 >= next_statistics {
+                next_statistics = self.now.0 + STATISTICS.as_nanos() as u64;
+                if self.messages != logged_messages {
+                    logged_messages = self.messages;
+                    self.log_statistics();
+                }
+            }
+            self.output.flush();
+            if self.messages != before {
+                std::thread::sleep(GATHER);
+            }
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        self.full = false;
+        let flags = epoll::EventFlags::IN;
+        epoll::add(&self.epoll, &self.legacy, Token::LegacyListener.data(), flags)?;
+        epoll::add(&self.epoll, &self.query, Token::QueryListener.data(), flags)?;
+        Ok(())
+    }
+
+    fn wait_for(&self, fd: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, token.data(), epoll::EventFlags::IN)?)
+    }
+
+    fn greet(&mut self, options: &Options) {
+        let simulated =
+            options.chips.iter().any(|chip| chip.capacity.is_some_and(|c| c.origin == CapacityOrigin::Simulated));
+        let path = options.legacy_socket.display().to_string();
+        self.output.log(&eventlog::greeting(options.chips.iter(), simulated, &path));
+        self.output.flush();
+    }
+
+    pub(crate) fn define_chip(&mut self, chip: Chip) {
+        let (index, id) = (chip.index, chip.id);
+        if self.state.apply(self.now, Origin::Machine, Event::Chip(chip)) == Outcome::Noted {
+            self.devices.insert(index, id);
+        }
+    }
+
+    fn accept_legacy(&mut self) {
+        while let Some(stream) = self.accept(true) {
+            let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
+            let number = self.number();
+            if self.wait_for(stream.as_fd(), Token::Legacy(number)).is_ok() {
+                self.connections.insert(number, Connection::new(stream, peer));
+            }
+        }
+    }
+
+    fn accept_queries(&mut self) {
+        while let Some(stream) = self.accept(false) {
+            if self.queries.len() >= QUERY_CONNECTIONS {
+                // The longest-lived one gives way: it had its time, and a stuck one must not lock the rest out.
+                self.queries.pop_first();
+            }
+            let number = self.number();
+            if self.wait_for(stream.as_fd(), Token::Query(number)).is_ok() {
+                self.queries.insert(number, QueryConnection::new(stream));
+            }
+        }
+    }
+
+    fn accept(&mut self, legacy: bool) -> Option<UnixStream> {
+        if self.full {
+            return None;
+        }
+        let listener = if legacy { &self.legacy } else { &self.query };
+        loop {
+            match listener.socket.accept() {
+                Ok((stream, _)) => return stream.set_nonblocking(true).ok().map(|()| stream),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+                    // The connection stays in the queue; asking again at once would only burn time.
+                    self.full = true;
+                    let _ = epoll::delete(&self.epoll, &self.legacy);
+                    let _ = epoll::delete(&self.epoll, &self.query);
+                    self.output.warn("cannot accept", format_args!("cannot accept a connection: {e}"));
+                    return None;
+                }
+                // The peer was faster gone than we were there.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number - 1
+    }
+
+    fn legacy_ready(&mut self, number: u64, flags: epoll::EventFlags) {
+        if flags.contains(epoll::EventFlags::OUT) {
+            self.wake(number);
+        }
+        if flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
+            self.read_legacy(number);
+        }
+    }
+
+    /// Sends what a connection is owed, as far as it takes it.
+    pub(crate) fn send_answers(&mut self, number: u64, connection: &mut Connection) -> Turn {
+        match send(&connection.stream, &mut connection.answers) {
+            Ok(()) if connection.answers.is_empty() && connection.closing => Turn::Closed,
+            Ok(()) => {
+                let writing = !connection.answers.is_empty();
+                if writing != connection.writing {
+                    connection.writing = writing;
+                    self.watch_writing(connection.stream.as_fd(), Token::Legacy(number), writing);
+                }
+                Turn::Open
+            }
+            // It reads no more, but what it still sends counts.
+            Err(_) => {
+                connection.answers.clear();
+                if connection.closing { Turn::Closed } else { Turn::Open }
+            }
+        }
+    }
+
+    fn watch_writing(&self, fd: BorrowedFd<'_>, token: Token, writing: bool) {
+        let out = if writing { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+        let _ = epoll::modify(&self.epoll, fd, token.data(), epoll::EventFlags::IN | out);
+    }
+
+    /// A connection is gone, and with it the processes that live only as long as it does.
+    pub(crate) fn forget_connection(&mut self, connection: &Connection) {
+        for &(_, author) in &connection.authors {
+            if self.tracked.get(&author).is_some_and(|it| matches!(it.watch, Watch::Connection)) {
+                self.end_process(author);
+            }
+        }
+    }
+
+    fn query_ready(&mut self, number: u64) {
+        let Some(mut connection) = self.queries.remove(&number) else { return };
+        if let Some(writing) = connection.turn(self) {
+            if writing != connection.writing {
+                connection.writing = writing;
+                self.watch_writing(connection.stream.as_fd(), Token::Query(number), writing);
+            }
+            self.queries.insert(number, connection);
+        }
+    }
+
+    fn tell_pauses(&mut self) {
+        let now = self.now;
+        let due: Vec<u64> = self.pauses.iter().filter(|(at, _)| *at <= now).map(|&(_, number)| number).collect();
+        self.pauses.retain(|(at, _)| *at > now);
+        for number in due {
+            self.wake(number);
+        }
+    }
+
+    /// The process behind an event: found, or met for the first time.
+    pub(crate) fn author(
+        &mut self,
+        number: u64,
+        connection: &mut Connection,
+        sender: Peer,
+        message: &Message,
+    ) -> u64 {
+        if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender) {
+            if self.tracked.contains_key(&author) {
+                return author;
+            }
+            connection.authors.retain(|&(_, gone)| gone != author);
+        }
+        let author = self.meet(number, connection, sender, message);
+        connection.authors.push((sender, author));
+        author
+    }
+
+    fn meet(&mut self, number: u64, connection: &Connection, sender: Peer, message: &Message) -> u64 {
+        if let Some(&known) = self.by_pid.get(&sender.pid).filter(|_| sender.pid != 0) {
+            if !self.tracked.get(&known).is_some_and(|it| it.watch.ended()) {
+                return known;
+            }
+            // The pid was given to another process before we heard of the first one's end.
+            self.process_ended(known);
+        }
+        let watch = if sender.pid == 0 {
+            Some(Watch::Connection)
+        } else if sender == connection.peer {
+            match socket::peer_pidfd(connection.stream.as_fd()) {
+                Ok(fd) => Some(Watch::Pidfd(fd)),
+                Err(_) => Watch::by_pid(sender.pid),
+            }
+        } else {
+            Watch::by_pid(sender.pid)
+        };
+        let watch = watch.unwrap_or(Watch::Gone);
+        self.met_the_dead |= matches!(watch, Watch::Gone);
+        let start = start_ticks(sender.pid).filter(|_| !watch.ended());
+        let process = self.number();
+        // Without a start time any number that no other process has will do.
+        let id = ProcessId { pid: sender.pid, start: start.unwrap_or(u64::MAX - number) };
+        let mut info = self.names.describe(sender.pid, sender.uid, start);
+        info.reported_pid =
+            Some(i64::from(message.process_id)).filter(|&pid| pid != i64::from(sender.pid) && pid != 0);
+        if let Some(fd) = watch.fd() {
+            let _ = self.wait_for(fd, Token::Process(process));
+        }
+        if sender.pid != 0 {
+            self.by_pid.insert(sender.pid, process);
+        }
+        self.tracked.insert(process, Tracked { id, watch });
+        self.apply(process, Event::Born(info));
+        process
+    }
+
+    /// Tells the state what a tracked process says.
+    pub(crate) fn apply(&mut self, process: u64, event: Event) -> Outcome {
+        match self.tracked.get(&process) {
+            Some(it) => self.state.apply(self.now, Origin::Process(it.id, Basis::Legacy), event),
+            None => Outcome::NobodysEvent,
+        }
+    }
+
+    /// A process ended: what it sent before is read, then everything it held is gone.
+    fn process_ended(&mut self, process: u64) {
+        let heard_on: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| connection.authors.iter().any(|&(_, author)| author == process))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in heard_on {
+            self.drain(number);
+        }
+        self.end_process(process);
+    }
+
+    fn end_process(&mut self, process: u64) {
+        let outcome = self.apply(process, Event::Exited);
+        let Some(it) = self.tracked.remove(&process) else { return };
+        if self.by_pid.get(&it.id.pid) == Some(&process) {
+            self.by_pid.remove(&it.id.pid);
+        }
+        if let Outcome::Reclaimed(gone) = outcome {
+            let pid = if it.id.pid == 0 { "unknown".to_owned() } else { it.id.pid.to_string() };
+            self.output.log(&eventlog::cleanup(&pid, gone));
+        }
+    }
+
+    fn tick(&mut self) {
+        self.state.tick(self.now);
+        let ended: Vec<u64> = self
+            .tracked
+            .iter()
+            .filter(|(_, it)| matches!(it.watch, Watch::Look { .. }) && it.watch.ended())
+            .map(|(&process, _)| process)
+            .collect();
+        for process in ended {
+            self.process_ended(process);
+        }
+        if self.full {
+            // What epoll still refuses, the next tick asks for again.
+            self.full = self.listen().is_err();
+        }
+    }
+
+    /// Everything known, as of now: the dead whose end is already visible are gone from it.
+    pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
+        self.reap();
+        let mut snapshot = self.state.snapshot(Timestamp::now(), history);
+        snapshot.health.source = "daemon".into();
+        snapshot.health.connections = self.connections.len() as u64;
+        snapshot.health.dropped_log_lines = self.output.dropped();
+        snapshot
+    }
+
+    /// Ends every process whose end the kernel has already told of, so that an answer given now is true now, whatever
+    /// order the loop's events come in.
+    pub(crate) fn reap(&mut self) {
+        let ended: Vec<u64> =
+            self.tracked.iter().filter(|(_, it)| it.watch.ended()).map(|(&process, _)| process).collect();
+        for process in ended {
+            self.process_ended(process);
+        }
+    }
+
+    fn log_statistics(&mut self) {
+        if self.output.logs() {
+            let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
+            let text = eventlog::statistics(&self.state.report(&spaces, 0, false));
+            self.output.log(&text);
+        }
+    }
+
+    /// Whether a signal asks for the end.
+    fn signalled(&mut self, signals: &mut UnixStream) -> bool {
+        let mut bytes = [0; 64];
+        let mut end = false;
+        while let Ok(len @ 1..) = signals.read(&mut bytes) {
+            for &byte in &bytes[..len] {
+                end |= byte != SUMMARY;
+                self.log_statistics();
+            }
+        }
+        self.output.flush();
+        end
+    }
+}
+
+/// Writes as much of `bytes` as the peer takes, and keeps the rest.
+pub(crate) fn send(stream: &UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match rustix::net::send(stream, &bytes[sent..], rustix::net::SendFlags::NOSIGNAL) {
+            Ok(len) => sent += len,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    bytes.drain(..sent);
+    Ok(())
+}
+
+const SUMMARY: u8 = b's';
+const END: u8 = b'e';
+
+/// A stream that a byte arrives on for each signal: its own for those that end the daemon and that which does not.
+fn signal_stream() -> io::Result<UnixStream> {
+    let (reader, writer) = UnixStream::pair()?;
+    reader.set_nonblocking(true)?;
+    writer.set_nonblocking(true)?;
+    for (signal, byte) in [(SIGINT, END), (SIGTERM, END), (SIGHUP, END), (SIGUSR1, SUMMARY)] {
+        crate::signal::send_on(signal, writer.try_clone()?, byte)?;
+    }
+    Ok(reader)
+}
+
+/// Room for many clients: the default of 1024 descriptors is soon used up by connections and pidfds.
+fn raise_descriptor_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
+}
+
+pub(crate) fn monotonic() -> Mono {
+    let now = clock_gettime(ClockId::Monotonic);
+    Mono(now.tv_sec as u64 * Mono::SECOND + now.tv_nsec as u64)
+}

@@ -1,0 +1,134 @@
+//! Who is at the other end of a Unix socket, and what it said.
+//!
+//! These few calls go to libc directly: rustix reads a peer's pid into a type that cannot be zero, but the kernel
+//! does say zero for a peer in a pid namespace that this process cannot see, and the option for a peer's pidfd has
+//! no name in either crate yet.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Linux 6.5 and later.
+const SO_PEERPIDFD: libc::c_int = 77;
+
+/// A peer's identity as the kernel vouches for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// 0 where it is not visible.
+    pub(crate) pid: u32,
+    pub(crate) uid: u32,
+}
+
+/// Who connected.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let cred: libc::ucred = option(socket, libc::SO_PEERCRED)?;
+    Ok(Peer { pid: cred.pid.unsigned_abs(), uid: cred.uid })
+}
+
+/// A pidfd of who connected, taken without a moment in which the pid could mean another process.
+pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let fd: libc::c_int = option(socket, SO_PEERPIDFD)?;
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    }
+    // SAFETY: the kernel made this descriptor for us just now, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Plain data that the kernel fills in.
+trait Plain: Copy {}
+impl Plain for libc::ucred {}
+impl Plain for libc::c_int {}
+
+fn option<T: Plain>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` has room for `len` bytes, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            value.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed before, and every bit pattern is a valid integer or struct of integers.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Receives bytes and who sent them. The socket must have `SO_PASSCRED` set; bytes of two senders (a process and
+/// its forked child share a socket) then never come in one call.
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<Peer>)> {
+    /// Room for one control message with credentials, aligned as the kernel wants it.
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: `message` points at `buffer` and `control`, which are live and as long as it says.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    if received < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut sender = None;
+    // SAFETY: the kernel filled `control` as `message` now says, and CMSG_* stay inside it.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            let data = libc::CMSG_DATA(header);
+            match ((*header).cmsg_level, (*header).cmsg_type) {
+                (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) => {
+                    let cred = data.cast::<libc::ucred>().read_unaligned();
+                    sender = Some(Peer { pid: cred.pid.unsigned_abs(), uid: cred.uid });
+                }
+                (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
+                    // Nobody is asked for descriptors: close what was sent, or a peer could use up ours.
+                    let count = ((*header).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<libc::c_int>();
+                    for i in 0..count {
+                        let fd = data.add(i * size_of::<libc::c_int>()).cast::<[u8; 4]>().read();
+                        drop(OwnedFd::from_raw_fd(libc::c_int::from_ne_bytes(fd)));
+                    }
+                }
+                _ => {}
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    Ok((received as usize, sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn bytes_come_with_their_sender() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        rustix::net::sockopt::set_socket_passcred(&theirs, true).unwrap();
+        ours.write_all(b"hello").unwrap();
+        let mut buffer = [0; 16];
+        let (len, sender) = receive(theirs.as_fd(), &mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"hello");
+        assert_eq!(sender.unwrap().pid, std::process::id());
+        assert_eq!(peer(theirs.as_fd()).unwrap().pid, std::process::id());
+        let nothing = receive(theirs.as_fd(), &mut buffer).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(ours);
+        assert_eq!(receive(theirs.as_fd(), &mut buffer).unwrap().0, 0);
+    }
+}

@@ -1,0 +1,194 @@
+//! What can be typed. Help, man page and completions all come from here.
+
+use crate::{paths, sim};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use ttmem_core::Limits;
+use ttmem_core::event::Host;
+
+/// The memory monitor for Tenstorrent accelerators.
+///
+/// Alone, prints one table of who holds how much device memory, and ends. Figures come from a daemon: `ttmem serve`.
+#[derive(Debug, Parser)]
+#[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) show: ShowArgs,
+    #[command(flatten)]
+    pub(crate) sockets: Sockets,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
+Try it without hardware: ttmem demo";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List every live allocation.
+    Dump(DumpArgs),
+    /// Run the daemon: legacy socket, query socket, event log on standard output.
+    Serve(ServeArgs),
+    /// Show it at work on simulated chips, with real client processes; needs no hardware.
+    Demo(DemoArgs),
+    /// One client process of the demo.
+    #[command(hide = true)]
+    DemoClient(DemoClientArgs),
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in roff.
+    Man,
+}
+
+/// Where the daemon listens.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Sockets {
+    /// Socket that old clients send their messages to.
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET",
+          default_value = ttmem_wire::legacy::SOCKET_PATH)]
+    pub(crate) legacy_socket: PathBuf,
+    /// Socket that ttmem asks the daemon on [default: /run/ttmem/query.sock for root, else below
+    /// `$XDG_RUNTIME_DIR`].
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_QUERY_SOCKET")]
+    pub(crate) query_socket: Option<PathBuf>,
+}
+
+/// What to show, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// Print JSON, one line, of the stable schema.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// With --json: add each device's usage over time.
+    #[arg(long, requires = "json")]
+    pub(crate) history: bool,
+    #[command(flatten)]
+    pub(crate) only: Only,
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Show it again and again until interrupted.
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) watch: bool,
+    /// With --watch: milliseconds between two looks.
+    #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
+    pub(crate) refresh: u64,
+}
+
+/// Of what.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Only {
+    /// Only this device: its index or its id.
+    #[arg(short, long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Only this process.
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+}
+
+/// How text looks.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Look {
+    /// Draw with ASCII characters only.
+    #[arg(long)]
+    pub(crate) ascii: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// Print JSON, one line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) only: Only,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// No event log.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Pretend this machine has these chips: BOARD or BOARDxN, with BOARD one of n150, n300, t3k, p100a, p150a, p300,
+    /// galaxy-wh, galaxy-bh.
+    #[arg(long, value_name = "BOARD[xN]")]
+    pub(crate) sim: Option<sim::Machine>,
+    /// Permissions of the sockets, in octal. Everybody may report and look by default: a client is known by what the
+    /// kernel says of it, not by its own word.
+    #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
+    pub(crate) socket_mode: u32,
+    /// Live allocations one process may have; more are refused, with a finding.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
+    pub(crate) process_limit: u64,
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err("expected an octal number up to 777".to_owned()),
+    }
+}
+
+impl ServeArgs {
+    pub(crate) fn options(&self, sockets: &Sockets) -> ttmem_daemon::Options {
+        ttmem_daemon::Options {
+            legacy_socket: sockets.legacy_socket.clone(),
+            query_socket: sockets.query_socket.clone().unwrap_or_else(paths::query_socket_to_serve),
+            mode: self.socket_mode,
+            quiet: self.quiet,
+            chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
+            host: host(),
+            limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
+        }
+    }
+}
+
+fn host() -> Host {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Host { name: Some(name), ttmem: env!("CARGO_PKG_VERSION").to_owned(), driver: None }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Simulated chips, as for `ttmem serve --sim`.
+    #[arg(long, value_name = "BOARD[xN]", default_value = "n300")]
+    pub(crate) sim: sim::Machine,
+    /// End after this many seconds; without it, on Ctrl-C.
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+    /// Milliseconds between two looks.
+    #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
+    pub(crate) refresh: u64,
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoClientArgs {
+    /// Which life to live.
+    #[arg(value_enum)]
+    pub(crate) role: crate::demo::client::Role,
+    /// The server's socket.
+    pub(crate) socket: PathBuf,
+    /// How many chips there are.
+    pub(crate) chips: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn socket_modes_are_octal() {
+        assert_eq!(octal("660"), Ok(0o660));
+        assert!(octal("888").is_err() && octal("7777").is_err() && octal("").is_err());
+    }
+}

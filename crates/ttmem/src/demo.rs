@@ -1,0 +1,106 @@
+//! `ttmem demo`: the real daemon and real client processes around simulated chips.
+
+pub(crate) mod client;
+
+use crate::cli::{DemoArgs, Only};
+use crate::{Exit, show};
+use anyhow::Context;
+use client::Role;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use ttmem_core::Snapshot;
+use ttmem_daemon::query::{Request, ask};
+
+/// The victim lives this long before it is killed, and comes back after as long again.
+const VICTIM_LIFE: Duration = Duration::from_secs(12);
+
+/// A process that ends with the demo, whatever happens.
+struct Owned(Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
+    let stop = show::stop_on_signals()?;
+    let folder = tempfile::tempdir().context("cannot make a folder for the demo's sockets")?;
+    let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
+    let mut server = Owned(
+        this_program()?
+            .args(["serve", "--quiet", "--sim", &args.sim.to_string()])
+            .arg("--legacy-socket")
+            .arg(&legacy)
+            .arg("--query-socket")
+            .arg(&query)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start the daemon")?,
+    );
+    wait_for_daemon(&query, &mut server)?;
+    let mut notes = io::stderr();
+    let _ = writeln!(
+        notes,
+        "ttmem demo: simulated {}; the daemon (pid {}) and its clients are real.\n\
+         Look from another terminal:  ttmem --query-socket {q}\n\
+                               or:  ttmem dump --query-socket {q}",
+        args.sim,
+        server.0.id(),
+        q = query.display()
+    );
+
+    let chips = args.sim.chips().len() as u32;
+    let spawn = |role: Role| spawn_client(role, &legacy, chips);
+    let _clients = [spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
+    let mut victim = Some(spawn(Role::Victim)?);
+    let begin = Instant::now();
+    let mut changed = begin;
+    let fetch = || {
+        if changed.elapsed() >= VICTIM_LIFE {
+            changed = Instant::now();
+            // Killed in the middle of what it does; dropping it is the kill.
+            victim = if victim.is_some() { None } else { Some(spawn_client(Role::Victim, &legacy, chips)?) };
+        }
+        let answer = ask(&query, Request::Snapshot { history: false }).context("the demo's daemon does not answer")?;
+        Ok(Some(serde_json::from_slice::<Snapshot>(&answer)?))
+    };
+    let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
+    show::watch(fetch, &Only::default(), &args.look, args.refresh, until, &stop)
+}
+
+fn this_program() -> anyhow::Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("cannot find this program")?))
+}
+
+fn spawn_client(role: Role, socket: &Path, chips: u32) -> anyhow::Result<Owned> {
+    let child = this_program()?
+        .args(["demo-client", role.name()])
+        .arg(socket)
+        .arg(chips.to_string())
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start the demo's {} client", role.name()))?;
+    Ok(Owned(child))
+}
+
+fn wait_for_daemon(query: &Path, server: &mut Owned) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    loop {
+        let answer = ask(query, Request::Snapshot { history: false });
+        match answer {
+            Ok(_) => return Ok(()),
+            Err(e) if begin.elapsed() > Duration::from_secs(10) => {
+                return Err(e).context("the demo's daemon did not start");
+            }
+            Err(_) => {}
+        }
+        if let Some(status) = server.0.try_wait()? {
+            anyhow::bail!("the demo's daemon ended: {status}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

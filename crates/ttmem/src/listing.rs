@@ -1,0 +1,85 @@
+//! `ttmem dump`: every live allocation.
+
+use crate::cli::{DumpArgs, Sockets};
+use crate::text::{UNKNOWN, ranges, size};
+use crate::{Exit, print, show};
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use ttmem_core::snapshot::Allocation;
+use ttmem_core::words::KernelClass;
+use ttmem_daemon::query::Request;
+
+#[derive(Serialize, Deserialize)]
+struct Dump {
+    schema: u32,
+    at: jiff::Timestamp,
+    simulated: bool,
+    allocations: Vec<Allocation>,
+}
+
+pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let Some(answer) = show::ask_daemon(sockets, Request::Allocations)? else { return Ok(Exit::NoDaemon) };
+    let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+    drop(answer);
+    if let Some(pid) = args.only.pid {
+        dump.allocations.retain(|it| it.pid == Some(pid));
+    }
+    if let Some(device) = &args.only.device {
+        dump.allocations.retain(|it| {
+            it.devices.contains(device) || it.indexes.iter().any(|index| index.to_string() == *device)
+        });
+    }
+    dump.allocations.sort_by_cached_key(|it| {
+        let id = u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX);
+        (it.indexes.clone(), it.space, id, it.pid, it.requested_bytes)
+    });
+    if args.json {
+        let mut line = serde_json::to_vec(&dump)?;
+        line.push(b'\n');
+        return print(&line);
+    }
+    print(render(&dump).as_bytes())
+}
+
+fn render(dump: &Dump) -> String {
+    let mut page = String::new();
+    let _ = writeln!(
+        page,
+        "{:<8} {:<9} {:>18} {:>12} {:>12} {:>5} {:>9} {:>9}  NOTES",
+        "DEVICE", "SPACE", "ADDRESS", "BYTES", "ALLOCATED", "REFS", "PID", "AGE"
+    );
+    let mut total = 0u64;
+    for it in &dump.allocations {
+        total = total.saturating_add(it.requested_bytes);
+        let allocated = it.allocated_bytes.map_or_else(|| UNKNOWN.to_owned(), |bytes| bytes.to_string());
+        let pid = match (it.pid, it.reported_pid) {
+            (Some(pid), _) => pid.to_string(),
+            (None, Some(pid)) => format!("({pid})"),
+            (None, None) => UNKNOWN.to_owned(),
+        };
+        let mut notes = Vec::new();
+        if let Some(class) = it.kernel.filter(|class| *class != KernelClass::Unknown) {
+            notes.push(class.title().to_lowercase());
+        }
+        if let Some(program) = it.program {
+            notes.push(format!("program {program}"));
+        }
+        notes.push(crate::table::basis_name(it.basis).to_owned());
+        let _ = writeln!(
+            page,
+            "{:<8} {:<9} {:>18} {:>12} {:>12} {:>5} {:>9} {:>8.1}s  {}",
+            ranges(&it.indexes),
+            it.space,
+            it.id,
+            it.requested_bytes,
+            allocated,
+            it.references,
+            pid,
+            it.age_seconds,
+            notes.join(", ")
+        );
+    }
+    let _ = writeln!(page, "{} live allocations, {} asked for", dump.allocations.len(), size(total));
+    page
+}

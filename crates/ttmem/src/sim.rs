@@ -1,0 +1,192 @@
+//! Simulated chips: boards and the memory they have, so that everything but the chips can be real.
+
+use std::fmt;
+use std::str::FromStr;
+use ttmem_core::event::{Capacity, CapacityOrigin, Chip};
+use ttmem_core::words::{Arch, ChipId};
+
+/// A board, and the facts its capacities follow from. Cores are those left after harvesting; banks and bases are what
+/// tt-metal has with default settings (no Tracy, no trace region, `l1_small` 0, one row or column for dispatch).
+#[derive(Debug, PartialEq, Eq)]
+struct Board {
+    name: &'static str,
+    /// Board name of each chip, as the driver says it.
+    kind: &'static str,
+    arch: Arch,
+    boards: u32,
+    chips_per_board: u32,
+    /// Chips of a board that have a bus connection of their own; the others are reached through them.
+    local_per_board: u32,
+    cores: u32,
+    dispatch_cores: u32,
+    dram_channels: u32,
+}
+
+const fn wormhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
+    Board {
+        name,
+        kind,
+        arch: Arch::WormholeB0,
+        boards: 1,
+        chips_per_board: 1,
+        local_per_board: 1,
+        cores,
+        dispatch_cores: 8,
+        dram_channels: 6,
+    }
+}
+
+const fn blackhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
+    Board { arch: Arch::Blackhole, dispatch_cores: 10, dram_channels: 8, ..wormhole(name, kind, cores) }
+}
+
+const BOARDS: [Board; 8] = [
+    wormhole("n150", "n150", 72),
+    Board { chips_per_board: 2, ..wormhole("n300", "n300", 64) },
+    Board { boards: 4, chips_per_board: 2, ..wormhole("t3k", "n300", 64) },
+    Board { dram_channels: 7, ..blackhole("p100a", "p100a", 120) },
+    blackhole("p150a", "p150a", 120),
+    Board { chips_per_board: 2, local_per_board: 2, ..blackhole("p300", "p300a", 120) },
+    Board { chips_per_board: 32, local_per_board: 32, ..wormhole("galaxy-wh", "galaxy-wormhole", 80) },
+    Board { chips_per_board: 32, local_per_board: 32, ..blackhole("galaxy-bh", "galaxy-blackhole", 130) },
+];
+
+impl Board {
+    fn capacity(&self) -> Capacity {
+        // What a core has, what firmware and the kernel-config ring take of it, what a channel has, what the runtime
+        // sees of a channel, its banks in a channel, and what it reserves in each.
+        let (l1, l1_base, channel, seen, banks, dram_base) = match self.arch {
+            Arch::WormholeB0 => (1_499_136, 105_664, 2 << 30, 2 << 30, 2, 1_048_640),
+            Arch::Blackhole => (1_572_864, 111_616, 4 << 30, 4_278_190_080, 1, 1_048_704),
+        };
+        let (cores, channels) = (u64::from(self.cores), u64::from(self.dram_channels));
+        Capacity {
+            dram_bytes: channels * channel,
+            dram_channels: self.dram_channels,
+            dram_bytes_per_channel: seen,
+            l1_bytes: cores * l1,
+            cores: self.cores,
+            l1_bytes_per_core: l1,
+            dram_allocatable_bytes: Some(channels * (seen - banks * dram_base)),
+            l1_allocatable_bytes: Some((cores - u64::from(self.dispatch_cores)) * (l1 - l1_base)),
+            origin: CapacityOrigin::Simulated,
+        }
+    }
+}
+
+/// Several boards of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    board: &'static Board,
+    count: u32,
+}
+
+impl Machine {
+    /// As many chips as a host can name.
+    const MAX_CHIPS: u32 = 1024;
+
+    pub(crate) fn chips(&self) -> Vec<Chip> {
+        let board = self.board;
+        let boards = board.boards * self.count;
+        // Clients number chips with a bus connection first, then those behind them.
+        let place = |local: bool| {
+            (0..boards).flat_map(move |b| {
+                let range =
+                    if local { 0..board.local_per_board } else { board.local_per_board..board.chips_per_board };
+                range.map(move |c| (b * board.chips_per_board + c, local))
+            })
+        };
+        place(true)
+            .chain(place(false))
+            .enumerate()
+            .map(|(index, (serial, local))| Chip {
+                id: ChipId::Unique(0x51_0000_0000 + u64::from(serial)),
+                index: index as u32,
+                arch: Some(board.arch),
+                board: Some(board.kind.to_owned()),
+                remote: !local,
+                capacity: Some(board.capacity()),
+            })
+            .collect()
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.count {
+            1 => f.write_str(self.board.name),
+            n => write!(f, "{}x{n}", self.board.name),
+        }
+    }
+}
+
+impl FromStr for Machine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, count) = match text.rsplit_once('x') {
+            Some((name, count)) if count.bytes().all(|b| b.is_ascii_digit()) && !count.is_empty() => {
+                (name, count.parse().map_err(|_| format!("{count} boards are too many"))?)
+            }
+            _ => (text, 1u32),
+        };
+        let board = BOARDS.iter().find(|board| board.name == name).ok_or_else(|| {
+            let names: Vec<_> = BOARDS.iter().map(|board| board.name).collect();
+            format!("no board is called {name:?}; there are {}", names.join(", "))
+        })?;
+        let chips = u64::from(board.boards) * u64::from(board.chips_per_board) * u64::from(count);
+        if chips == 0 || chips > u64::from(Self::MAX_CHIPS) {
+            return Err(format!("{chips} chips; it takes 1 to {}", Self::MAX_CHIPS));
+        }
+        Ok(Self { board, count })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boards_have_what_their_harvested_chips_have() {
+        let expected = [
+            // chips, local, cores, L1, DRAM, allocatable L1, allocatable DRAM
+            ("n150", 1, 1, 72, 107_937_792, 12 << 30, 89_182_208, 12_872_318_208),
+            ("n300", 2, 1, 64, 95_944_704, 12 << 30, 78_034_432, 12_872_318_208),
+            ("t3k", 8, 4, 64, 95_944_704, 12 << 30, 78_034_432, 12_872_318_208),
+            ("p100a", 1, 1, 120, 188_743_680, 28 << 30, 160_737_280, 29_939_989_632),
+            ("p150a", 1, 1, 120, 188_743_680, 32 << 30, 160_737_280, 34_217_131_008),
+            ("p300", 2, 2, 120, 188_743_680, 32 << 30, 160_737_280, 34_217_131_008),
+            ("galaxy-wh", 32, 32, 80, 119_930_880, 12 << 30, 100_329_984, 12_872_318_208),
+            ("galaxy-bh", 32, 32, 130, 204_472_320, 32 << 30, 175_349_760, 34_217_131_008u64),
+        ];
+        for (name, chips, local, cores, l1, dram, l1_free, dram_free) in expected {
+            let all = name.parse::<Machine>().unwrap().chips();
+            assert_eq!(all.len(), chips, "{name}");
+            assert_eq!(all.iter().filter(|chip| !chip.remote).count(), local, "{name}");
+            for chip in all {
+                let capacity = chip.capacity.unwrap();
+                assert_eq!((capacity.cores, capacity.l1_bytes, capacity.dram_bytes), (cores, l1, dram), "{name}");
+                assert_eq!(capacity.l1_allocatable_bytes, Some(l1_free), "{name}");
+                assert_eq!(capacity.dram_allocatable_bytes, Some(dram_free), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn chips_on_the_bus_come_first_and_keys_are_unique() {
+        let chips = "n300x4".parse::<Machine>().unwrap().chips();
+        assert_eq!(chips.iter().map(|c| c.remote).collect::<Vec<_>>(), [[false; 4], [true; 4]].concat());
+        assert_eq!(chips.iter().map(|c| c.index).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
+        let ids: std::collections::BTreeSet<_> = chips.iter().map(|c| c.id).collect();
+        assert_eq!(ids.len(), 8);
+    }
+
+    #[test]
+    fn names_and_counts_are_checked() {
+        assert_eq!("n150x3".parse::<Machine>().unwrap().to_string(), "n150x3");
+        assert_eq!("t3kx1".parse::<Machine>().unwrap().to_string(), "t3k");
+        for bad in ["", "x2", "n999", "n150x0", "n150x1025", "n150x99999999999", "galaxy-whx33", "n150x"] {
+            assert!(bad.parse::<Machine>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! A snapshot as a page of text.
+
+use crate::text::{Style, UNKNOWN, cut, ranges, size};
+use jiff::tz::TimeZone;
+use std::fmt::Write;
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{Device, Process, Severity, Total, Usage};
+use ttmem_core::words::{Basis, Space};
+
+/// Characters between the borders.
+const WIDTH: usize = 98;
+const BAR: usize = 25;
+/// Findings shown; the rest is counted.
+const FINDINGS: usize = 8;
+
+pub(crate) fn render(snapshot: &Snapshot, style: Style) -> String {
+    let mut page = String::new();
+    devices(&mut page, snapshot);
+    breakdown(&mut page, snapshot, style);
+    processes(&mut page, snapshot);
+    findings(&mut page, snapshot, style);
+    style.finish(page)
+}
+
+fn rule(page: &mut String, left: char, right: char) {
+    let _ = writeln!(page, "{left}{}{right}", "─".repeat(WIDTH));
+}
+
+fn row(page: &mut String, text: &str) {
+    let _ = writeln!(page, "│{text:<WIDTH$}│");
+}
+
+fn devices(page: &mut String, snapshot: &Snapshot) {
+    let at = snapshot.at.to_zoned(TimeZone::system()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
+    let mut title = format!(" ttmem {}", snapshot.host.ttmem);
+    if let Some(name) = &snapshot.host.name {
+        let _ = write!(title, " on {}", cut(name, 24));
+    }
+    if snapshot.simulated {
+        title.push_str("  [SIMULATED CHIPS]");
+    }
+    rule(page, '┌', '┐');
+    let gap = WIDTH.saturating_sub(title.chars().count() + at.chars().count() + 1);
+    row(page, &format!("{title}{}{at}", " ".repeat(gap)));
+    rule(page, '├', '┤');
+    let columns = |cells: [&str; 8]| {
+        let [id, name, board, temp, power, clock, dram, l1] = cells;
+        format!(" {id:<4} {name:<10} {board:<16} {temp:>5} {power:>5} {clock:>6}  {dram:>19}  {l1:>19}")
+    };
+    row(page, &columns(["Dev", "Name", "Board", "Temp", "Power", "AICLK", "DRAM-Usage", "L1-Usage"]));
+    rule(page, '├', '┤');
+    for device in &snapshot.devices {
+        let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
+        let board = device.board.as_deref().unwrap_or(UNKNOWN);
+        let board = if device.remote { format!("{board} (remote)") } else { board.to_owned() };
+        let capacity = device.capacity;
+        row(
+            page,
+            &columns([
+                &device.index.to_string(),
+                name,
+                &cut(&board, 16),
+                UNKNOWN,
+                UNKNOWN,
+                UNKNOWN,
+                &level(device.usage.dram_total.as_ref(), capacity.map(|c| c.dram_bytes)),
+                &level(device.usage.l1_total.as_ref(), capacity.map(|c| c.l1_bytes)),
+            ]),
+        );
+    }
+    if snapshot.devices.is_empty() {
+        row(page, " No devices are known: the machine was not read, and no client has named one yet.");
+    }
+    rule(page, '└', '┘');
+}
+
+/// `used/total`. Nobody publishing anything is not the same as nothing being used.
+fn level(total: Option<&Total>, capacity: Option<u64>) -> String {
+    let used = total.map_or_else(|| "untracked".to_owned(), |total| size(total.used_bytes));
+    let capacity = capacity.map_or_else(|| UNKNOWN.to_owned(), size);
+    format!("{used}/{capacity}")
+}
+
+fn breakdown(page: &mut String, snapshot: &Snapshot, style: Style) {
+    let mut quiet = Vec::new();
+    let mut title = "\nMemory breakdown:\n";
+    for device in &snapshot.devices {
+        if device.usage == Usage::default() {
+            quiet.push(device.index);
+            continue;
+        }
+        page.push_str(std::mem::take(&mut title));
+        breakdown_of(page, device, style);
+    }
+    if !quiet.is_empty() {
+        let _ = writeln!(
+            page,
+            "\nNo process reports memory on device{} {}.",
+            if quiet.len() == 1 { "" } else { "s" },
+            ranges(&quiet)
+        );
+    }
+}
+
+fn breakdown_of(page: &mut String, device: &Device, style: Style) {
+    let usage = &device.usage;
+    let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
+    let _ = writeln!(page, "Device {} ({name}, {}):", device.index, device.id);
+    let capacity = device.capacity;
+    if let Some(total) = &usage.dram_total {
+        total_line(page, "DRAM", total, style);
+        part(page, usage, "Buffers", Space::Dram);
+        part(page, usage, "TRACE", Space::Trace);
+    }
+    if let Some(total) = &usage.l1_total {
+        total_line(page, "L1", total, style);
+        part(page, usage, "Buffers", Space::L1);
+        part(page, usage, "CBs", Space::Cb);
+        part(page, usage, "DFBs", Space::Dfb);
+        part(page, usage, "Scratch", Space::Scratch);
+        part(page, usage, "Kernels", Space::Kernel);
+        part(page, usage, "L1_SMALL", Space::L1Small);
+        if let Some(c) = capacity {
+            let _ = writeln!(page, "    of {} cores x {}", c.cores, size(c.l1_bytes_per_core));
+        }
+    }
+    part(page, usage, "Host memory", Space::Host);
+}
+
+fn total_line(page: &mut String, name: &str, total: &Total, style: Style) {
+    let used = size(total.used_bytes);
+    let _ = match total.capacity_bytes {
+        Some(capacity) => {
+            let percent = total.used_bytes as f64 * 100.0 / capacity.max(1) as f64;
+            let bar = style.bar(total.used_bytes, capacity, BAR);
+            writeln!(page, "  {name:<13}{used:>11} / {:<11}{bar} {percent:>5.1} %", size(capacity))
+        }
+        None => writeln!(page, "  {name:<13}{used:>11} / {UNKNOWN:<11}(capacity unknown)"),
+    };
+}
+
+fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
+    let Some((used, basis)) = usage.used(space) else { return };
+    let mut notes = Vec::new();
+    let buffers = match space {
+        Space::Dram => &usage.dram,
+        Space::L1 => &usage.l1,
+        Space::L1Small => &usage.l1_small,
+        Space::Trace => &usage.trace,
+        Space::Host => &usage.host,
+        _ => &None,
+    };
+    let program = match space {
+        Space::Cb => &usage.cb,
+        Space::Dfb => &usage.dfb,
+        Space::Scratch => &usage.scratch,
+        Space::Kernel => &usage.kernel,
+        _ => &None,
+    };
+    if let Some(buffers) = buffers {
+        notes.push(format!("{} buffers", buffers.count));
+        notes.push(format!("peak {}", size(buffers.peak_bytes)));
+        match buffers.allocated_bytes {
+            Some(_) => notes.push(format!("{} asked for", size(buffers.requested_bytes))),
+            None => notes.push("as asked for".to_owned()),
+        }
+        if let Some(largest) = buffers.largest_free_bytes_per_bank {
+            notes.push(format!("largest free {} a bank", size(largest)));
+        }
+    }
+    if let Some(program) = program {
+        match program.resident_bytes {
+            Some(_) => notes.push(format!("resident; {} registered", size(program.registered_bytes))),
+            None => notes.push("registered".to_owned()),
+        }
+        if space == Space::Cb && basis == Basis::Legacy {
+            notes.push("per core".to_owned());
+        }
+    }
+    notes.push(format!("by {}", basis_name(basis)));
+    let _ = writeln!(page, "    {name:<11}{:>11}   {}", size(used), notes.join(", "));
+}
+
+pub(crate) fn basis_name(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Events => "events",
+        Basis::Counters => "counters",
+        Basis::Legacy => "legacy",
+    }
+}
+
+fn processes(page: &mut String, snapshot: &Snapshot) {
+    page.push('\n');
+    rule(page, '┌', '┐');
+    let columns = |cells: [&str; 9]| {
+        let [pid, user, name, devices, dram, l1, cbs, kernels, tracking] = cells;
+        format!(
+            " {pid:>8} {user:<9} {name:<16} {devices:<8} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10} {tracking:<8}"
+        )
+    };
+    row(page, &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "CBs", "Kernels", "Tracking"]));
+    rule(page, '├', '┤');
+    for process in &snapshot.processes {
+        let indexes: Vec<u32> = process
+            .usage
+            .iter()
+            .filter(|usage| usage.usage != Usage::default())
+            .filter_map(|usage| snapshot.devices.iter().find(|device| device.id == usage.device))
+            .map(|device| device.index)
+            .collect();
+        let sum = |spaces: &[Space]| {
+            let parts: Vec<u64> = process
+                .usage
+                .iter()
+                .flat_map(|usage| spaces.iter().filter_map(|&space| usage.usage.used(space)))
+                .map(|(bytes, _)| bytes)
+                .collect();
+            if parts.is_empty() { "-".to_owned() } else { size(parts.iter().sum()) }
+        };
+        row(
+            page,
+            &columns([
+                &pid(process),
+                &cut(process.user.as_deref().unwrap_or(UNKNOWN), 9),
+                &cut(process.name.as_deref().unwrap_or(UNKNOWN), 16),
+                &cut(&ranges(&indexes), 8),
+                &sum(&[Space::Dram, Space::Trace]),
+                &sum(&[Space::L1, Space::L1Small]),
+                &sum(&[Space::Cb, Space::Dfb, Space::Scratch]),
+                &sum(&[Space::Kernel]),
+                basis_name(process.tracking),
+            ]),
+        );
+    }
+    if snapshot.processes.is_empty() {
+        row(page, " No process reports device memory.");
+    }
+    rule(page, '└', '┘');
+}
+
+fn pid(process: &Process) -> String {
+    match (process.pid, process.reported_pid) {
+        (Some(pid), _) => pid.to_string(),
+        // Its own word, from a namespace that cannot be seen from here.
+        (None, Some(pid)) => format!("({pid})"),
+        (None, None) => UNKNOWN.to_owned(),
+    }
+}
+
+fn findings(page: &mut String, snapshot: &Snapshot, style: Style) {
+    if snapshot.findings.is_empty() {
+        return;
+    }
+    page.push_str("\nFindings:\n");
+    for finding in snapshot.findings.iter().take(FINDINGS) {
+        let (name, colour) = match finding.severity {
+            Severity::Error => ("error", "31"),
+            Severity::Warning => ("warning", "33"),
+            Severity::Info => ("info", "36"),
+        };
+        let _ = writeln!(page, "  {} {}", style.paint(&format!("{name:<8}"), colour), cut(&finding.text, 88));
+    }
+    let more = snapshot.findings.len().saturating_sub(FINDINGS);
+    if more > 0 {
+        let _ = writeln!(page, "  and {more} more: ttmem --json");
+    }
+}

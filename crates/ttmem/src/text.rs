@@ -1,0 +1,149 @@
+//! How figures look: sizes, bars, colours.
+
+use std::io::IsTerminal;
+
+/// A size in binary units, three digits or so: `0 B`, `1023 B`, `1.5 KiB`, `12.0 GiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    // 1023.95 KiB would be shown as 1024.0 KiB.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// What is not known.
+pub(crate) const UNKNOWN: &str = "N/A";
+
+/// Numbers as ranges: `0-3,5`.
+pub(crate) fn ranges(numbers: &[u32]) -> String {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for n in sorted {
+        match parts.last_mut() {
+            Some((_, end)) if *end + 1 == n => *end = n,
+            _ => parts.push((n, n)),
+        }
+    }
+    let parts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+    parts.collect::<Vec<_>>().join(",")
+}
+
+/// Cuts text to `width` characters, and shows that it did.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    // Other people's names may hold anything; a terminal must not act on it.
+    let clean = |c: char| if c.is_control() { '?' } else { c };
+    if text.chars().count() <= width {
+        text.chars().map(clean).collect()
+    } else {
+        text.chars().map(clean).take(width.saturating_sub(1)).chain(['…']).collect()
+    }
+}
+
+/// How to draw.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    pub(crate) ascii: bool,
+    pub(crate) colour: bool,
+}
+
+impl Style {
+    /// Colours only on a terminal, and only if nobody asked for none.
+    pub(crate) fn new(ascii: bool) -> Self {
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { ascii, colour: std::io::stdout().is_terminal() && !no_colour && !dumb }
+    }
+
+    /// A bar of `width` cells.
+    pub(crate) fn bar(self, used: u64, total: u64, width: usize) -> String {
+        let share = if total == 0 { 0.0 } else { used as f64 / total as f64 };
+        let mut full = (share * width as f64).round().min(width as f64) as usize;
+        if used > 0 {
+            full = full.max(1);
+        }
+        let (on, off) = if self.ascii { ("#", "-") } else { ("█", "░") };
+        let bar = format!("{}{}", on.repeat(full), off.repeat(width - full));
+        let colour = if share >= 0.9 {
+            "31"
+        } else if share >= 0.75 {
+            "33"
+        } else {
+            "32"
+        };
+        format!("[{}]", self.paint(&bar, colour))
+    }
+
+    pub(crate) fn paint(self, text: &str, colour: &str) -> String {
+        if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Replaces what ASCII lacks.
+    pub(crate) fn finish(self, text: String) -> String {
+        if !self.ascii {
+            return text;
+        }
+        let plain = |c: char| match c {
+            '│' => '|',
+            '─' => '-',
+            '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' => '+',
+            '…' => '~',
+            '⚠' => '!',
+            c if c.is_ascii() => c,
+            _ => '?',
+        };
+        text.chars().map(plain).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1_048_575, "1.0 MiB"),
+            (95_944_704, "91.5 MiB"),
+            (12 << 30, "12.0 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn numbers_fold_into_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3, 1, 2, 7, 2]), "1-3,7");
+        assert_eq!(ranges(&[0]), "0");
+    }
+
+    #[test]
+    fn names_cannot_reach_the_terminal_raw() {
+        assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
+        assert_eq!(cut("python", 4), "pyt…");
+    }
+
+    #[test]
+    fn bars_fill_with_use_and_show_the_least_bit() {
+        let style = Style { ascii: true, colour: false };
+        assert_eq!(style.bar(0, 100, 10), "[----------]");
+        assert_eq!(style.bar(1, 1000, 10), "[#---------]");
+        assert_eq!(style.bar(50, 100, 10), "[#####-----]");
+        assert_eq!(style.bar(500, 100, 10), "[##########]");
+        assert_eq!(style.bar(5, 0, 10), "[#---------]");
+    }
+}
