@@ -38,6 +38,8 @@ pub(crate) struct QueryConnection {
     request: Vec<u8>,
     answer: Vec<u8>,
     list: Option<List>,
+    /// The line being read is too long, and what is left of it goes unread.
+    overlong: bool,
     ended: bool,
 }
 
@@ -52,7 +54,7 @@ struct List {
 impl QueryConnection {
     pub(crate) fn new(stream: UnixStream) -> Self {
         let (request, answer) = Default::default();
-        Self { stream, writing: false, request, answer, list: None, ended: false }
+        Self { stream, writing: false, request, answer, list: None, overlong: false, ended: false }
     }
 
     /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
@@ -89,18 +91,25 @@ impl QueryConnection {
                         self.request.push(b'\n');
                     }
                 }
-                Ok(len) => {
-                    self.request.extend_from_slice(&bytes[..len]);
-                    if self.request.len() > REQUEST_ROOM && !self.request.contains(&b'\n') {
-                        self.fail("request is too long");
-                        self.request.clear();
-                        self.ended = true;
-                    }
-                }
+                Ok(len) => self.collect(&bytes[..len]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
+        }
+    }
+
+    fn collect(&mut self, mut bytes: &[u8]) {
+        if self.overlong {
+            let Some(end) = bytes.iter().position(|&b| b == b'\n') else { return };
+            self.overlong = false;
+            bytes = &bytes[end + 1..];
+        }
+        self.request.extend_from_slice(bytes);
+        if self.request.len() > REQUEST_ROOM && !self.request.contains(&b'\n') {
+            self.request.clear();
+            self.overlong = true;
+            self.fail("request is too long");
         }
     }
 

@@ -1,1 +1,13 @@
-//! x
+//! Test support. Nothing here pretends: servers and clients are real processes on real sockets.
+//!
+//! * [`Server`]: a `ttmem serve` of one's own.
+//! * [`Client`]: a connection that speaks any vintage, as badly as asked.
+//! * [`puppet`]: another process with a client in it, moved by strings of text.
+#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+
+mod client;
+pub mod puppet;
+mod server;
+
+pub use client::{Client, message};
+pub use server::{Server, eventually};

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(&cli) {
         Ok(exit) => ExitCode::from(exit as u8),
-        Err(e) if is_broken_pipe(&e) => ExitCode::from(Exit::Done as u8),
+        Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
         Err(e) => {
             let _ = writeln!(io::stderr(), "ttmem: {e:#}");
             ExitCode::from(Exit::Failed as u8)
@@ -64,15 +64,24 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
     }
 }
 
+/// Whoever read our output stopped reading, as `head` does: no error of ours.
+#[derive(Debug)]
+struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("nobody reads the output")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
 /// Writes to standard output in one go.
 fn print(bytes: &[u8]) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()?;
-    Ok(Exit::Done)
-}
-
-/// Whether whoever read our output just stopped reading, as `head` does: no error of ours.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(Exit::Done),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        Err(e) => Err(e.into()),
+    }
 }

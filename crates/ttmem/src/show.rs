@@ -163,7 +163,8 @@ fn on_screen(text: &str) -> String {
         frame.push_str("\x1b[K");
     }
     if room < lines.len() {
-        frame.push_str(&format!("\r\n({} more lines: enlarge the terminal)\x1b[K", lines.len() - room));
+        let more = format!("\r\n({} more lines: enlarge the terminal)\x1b[K", lines.len() - room);
+        frame.push_str(&more);
     }
     frame.push_str("\x1b[J");
     frame

@@ -1,0 +1,171 @@
+//! A server of one's own.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{Device, Process, Usage};
+use ttmem_daemon::query::{Request, ask};
+
+/// Waits for something that must happen. How long it takes decides nothing, short of never.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running `ttmem serve`.
+#[derive(Debug)]
+pub struct Server {
+    /// Where old clients connect.
+    pub legacy: PathBuf,
+    /// Where questions are asked.
+    pub query: PathBuf,
+    /// Its folder; sockets and outputs lie there.
+    pub folder: TempDir,
+    child: Child,
+}
+
+impl Server {
+    /// Starts `exe serve` with further arguments, and waits until it answers.
+    pub fn start(exe: &Path, args: &[&str]) -> Self {
+        Self::start_by(Command::new(exe), args)
+    }
+
+    /// Starts it by a command that ends in the program's name, as `unshare -pf ttmem`.
+    pub fn start_by(command: Command, args: &[&str]) -> Self {
+        Self::start_logging(command, args, None)
+    }
+
+    /// The same, with standard output going elsewhere than into a file.
+    pub fn start_logging(mut command: Command, args: &[&str], log: Option<Stdio>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        // Other users connect, too.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
+        let file = |name| Stdio::from(File::create(folder.path().join(name)).unwrap());
+        let child = command
+            .arg("serve")
+            .arg("--legacy-socket")
+            .arg(&legacy)
+            .arg("--query-socket")
+            .arg(&query)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.unwrap_or_else(|| file("out")))
+            .stderr(file("err"))
+            .spawn()
+            .unwrap();
+        let mut server = Self { legacy, query, folder, child };
+        eventually("the server answers", || {
+            if let Some(status) = server.child.try_wait().unwrap() {
+                panic!("the server ended: {status}: {}", server.warnings());
+            }
+            ask(&server.query, Request::Snapshot { history: false }).ok()
+        });
+        server
+    }
+
+    /// Its pid (of the wrapper, if it was started by one).
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it knows now.
+    pub fn snapshot(&self) -> Snapshot {
+        let answer = ask(&self.query, Request::Snapshot { history: false }).unwrap();
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    /// One device of that.
+    pub fn device(&self, index: u32) -> Device {
+        let found = self.snapshot().devices.into_iter().find(|device| device.index == index);
+        found.unwrap_or_else(|| panic!("no device {index}"))
+    }
+
+    /// Its usage.
+    pub fn usage(&self, index: u32) -> Usage {
+        self.device(index).usage
+    }
+
+    /// A tracked process.
+    pub fn process(&self, pid: u32) -> Option<Process> {
+        self.snapshot().processes.into_iter().find(|process| process.pid == Some(pid))
+    }
+
+    /// Every live allocation, as JSON.
+    pub fn allocations(&self) -> Vec<serde_json::Value> {
+        let answer = ask(&self.query, Request::Allocations).unwrap();
+        let mut dump: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        serde_json::from_value(dump["allocations"].take()).unwrap()
+    }
+
+    /// The event log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("out")).unwrap()
+    }
+
+    /// The warnings so far.
+    pub fn warnings(&self) -> String {
+        fs::read_to_string(self.folder.path().join("err")).unwrap()
+    }
+
+    /// Waits for a line in the event log.
+    pub fn wait_for_log(&self, part: &str) {
+        eventually(part, || self.log().contains(part).then_some(()));
+    }
+
+    /// Waits for a warning.
+    pub fn wait_for_warning(&self, part: &str) {
+        eventually(part, || self.warnings().contains(part).then_some(()));
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the server ends", || self.child.try_wait().unwrap())
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Memory it has in use, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
+    }
+
+    /// Processor time it has used.
+    pub fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
+        Duration::from_nanos(stat.split_ascii_whitespace().next().unwrap().parse().unwrap())
+    }
+
+    /// Open descriptors it has.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,294 @@
+//! Whatever a client does, the others and every figure stay as they were.
+
+use crate::*;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use ttmem_core::event::Refusal;
+use ttmem_testkit::puppet::Puppet;
+use ttmem_testkit::{Client, eventually, message};
+use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
+
+/// A good client whose figures must not move.
+struct Witness {
+    client: Client,
+}
+
+impl Witness {
+    fn new(server: &Server) -> Self {
+        let mut client = Client::connect(server, Vintage::V144);
+        client.alloc(0, DRAM, 0xaaaa, 4096);
+        client.cb_alloc(0, 0x19d60, 2048);
+        client.sync();
+        Self { client }
+    }
+
+    fn check(&mut self) {
+        let levels = self.client.query(0).levels;
+        assert_eq!((levels.dram, levels.cb, levels.l1, levels.kernel), (4096, 2048, 0, 0));
+    }
+}
+
+fn refused(server: &Server, why: Refusal) -> u64 {
+    let wanted = why.text();
+    let findings = server.snapshot().findings;
+    findings.iter().filter(|f| f.kind == FindingKind::Refused && f.text.contains(wanted)).map(|f| f.count).sum()
+}
+
+#[test]
+fn impossible_messages_are_refused_one_by_one() {
+    let server = server();
+    let mut witness = Witness::new(&server);
+    let mut client = Client::connect(&server, Vintage::V144);
+    let pid = std::process::id();
+    for (bad, warning, why) in [
+        (message(Type::Alloc, 0, DRAM, 1, 0), "Invalid size 0", Refusal::ZeroSize),
+        (message(Type::CbAlloc, 0, 0, 1, 0), "Invalid size 0", Refusal::ZeroSize),
+        (message(Type::Alloc, 0, DRAM, 1, (100 << 30) + 1), "Invalid size 107374182401", Refusal::TooLarge),
+        (message(Type::KernelLoad, 0, 0, 1, u64::MAX), "Invalid size 18446744073709551615", Refusal::TooLarge),
+        (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Refusal::UnknownDevice),
+        (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Refusal::UnknownDevice),
+        (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Refusal::UnknownDevice),
+        (message(Type::Free, -5, 0, 1, 0), "Invalid device_id -5", Refusal::UnknownDevice),
+        (message(Type::Alloc, 0, 5, 1, 64), "Invalid buffer_type 5", Refusal::UnknownSpace),
+        (message(Type::Alloc, 0, 255, 1, 64), "Invalid buffer_type 255", Refusal::UnknownSpace),
+        (message(Type::Response, 0, 0, 1, 64), "only a server sends", Refusal::WrongDirection),
+        (message(Type::DeviceInfoResponse, 0, 0, 1, 64), "only a server sends", Refusal::WrongDirection),
+    ] {
+        let before = refused(&server, why);
+        client.send(bad);
+        client.sync();
+        assert_eq!(refused(&server, why), before + 1, "{warning}");
+        server.wait_for_warning(warning);
+        witness.check();
+    }
+    assert!(server.warnings().lines().all(|line| line.contains("connection ") && line.contains(&format!("pid {pid}"))));
+    client.alloc(1, DRAM, 1, 100 << 30);
+    assert_eq!(client.query(1).levels.dram, 100 << 30, "the connection lives, and 100 GiB are allowed");
+}
+
+#[test]
+fn a_stream_that_is_no_messages_is_closed_and_named() {
+    let server = server();
+    let mut witness = Witness::new(&server);
+    let bad: [&[u8]; 6] = [
+        &[0; 10],
+        &[0xff; 10],
+        b"QUERY_ALL\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x0d\0\0\0 unknown type 13",
+        b"\x01\x01\x01\x01",
+    ];
+    for (n, junk) in bad.into_iter().enumerate() {
+        let mut stream = UnixStream::connect(&server.legacy).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(junk).unwrap();
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "junk {n} was not cut off");
+        eventually("a warning each", || {
+            (server.warnings().matches("; connection closed").count() == n + 1).then_some(())
+        });
+        witness.check();
+    }
+    // In the middle of a good stream: what came before counts, what comes after does not.
+    let mut client = Client::connect(&server, Vintage::V128);
+    client.alloc(1, DRAM, 1, 11);
+    client.alloc(1, DRAM, 2, 22);
+    client.sync();
+    client.stream.write_all(&[0xee; 200]).unwrap();
+    assert!(client.is_closed());
+    assert_eq!(server.usage(1).dram.unwrap().requested_bytes, 33);
+    assert_eq!(refused(&server, Refusal::BrokenStream), 1);
+    witness.check();
+}
+
+#[test]
+fn half_a_message_at_the_end_is_reported_and_forgotten() {
+    let server = server();
+    let mut witness = Witness::new(&server);
+    let mut buffer = [0; MAX_SIZE];
+    let bytes = message(Type::Alloc, 0, DRAM, 1, 777).encode(Vintage::V144, &mut buffer).to_vec();
+    for len in [1, 3, 71] {
+        let mut stream = UnixStream::connect(&server.legacy).unwrap();
+        stream.write_all(&bytes[..len]).unwrap();
+        drop(stream);
+        server.wait_for_warning(&format!("stream ended inside a message ({len} bytes"));
+    }
+    witness.check();
+}
+
+#[test]
+fn a_client_that_never_reads_its_answers_goes_on_being_tracked() {
+    let server = server();
+    let mut witness = Witness::new(&server);
+    let mut puppet = Puppet::new(&server.legacy);
+    puppet.tell(Type::Alloc, 1, DRAM, 1, 1);
+    let mut deaf = Client::connect(&server, Vintage::V144);
+    // Far more answers than the socket and the daemon hold; the questions themselves must all be taken.
+    for n in 0..20_000u64 {
+        deaf.send(message(Type::Query, 0, 0, 0, 0));
+        if n % 10 == 0 {
+            deaf.alloc(2, DRAM, n, 10);
+        }
+    }
+    deaf.alloc(2, DRAM, 1 << 40, 5);
+    eventually("all events of the deaf one count", || {
+        let held = server.usage(2).dram.map_or(0, |dram| dram.requested_bytes);
+        (held == 2000 * 10 + 5).then_some(())
+    });
+    server.wait_for_warning("answers were not read");
+    assert_eq!(refused(&server, Refusal::UnreadAnswers), 1);
+    witness.check();
+    // What is still in its socket is whole answers.
+    deaf.stream.set_nonblocking(true).unwrap();
+    let mut bytes = Vec::new();
+    let _ = deaf.stream.read_to_end(&mut bytes);
+    let first = Message::decode(Vintage::V144, &bytes).unwrap();
+    assert_eq!((first.kind, first.levels.dram), (Type::Response as u8, 4096));
+}
+
+#[test]
+fn a_thousand_connections_come_and_go() {
+    let server = server();
+    let mut witness = Witness::new(&server);
+    let before = server.descriptors();
+    for n in 0..1000 {
+        let mut stream = UnixStream::connect(&server.legacy).unwrap();
+        match n % 4 {
+            0 => {}
+            1 => stream.write_all(b"\n").unwrap(),
+            2 => stream.write_all(&[8, 0, 0, 0, 1]).unwrap(),
+            _ => stream.write_all(&[0xff; 100]).unwrap(),
+        }
+    }
+    witness.check();
+    eventually("no descriptor is left behind", || {
+        (server.descriptors() == before && server.snapshot().health.connections == 1).then_some(())
+    });
+    // And a thousand at once, all of them heard.
+    let mut clients: Vec<Client> = (0..1000).map(|_| Client::connect(&server, Vintage::V72)).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.alloc(3, DRAM, n as u64, 1);
+    }
+    for client in &mut clients {
+        client.sync();
+    }
+    assert_eq!(server.usage(3).dram.unwrap().requested_bytes, 1000);
+    witness.check();
+}
+
+#[test]
+fn when_descriptors_run_out_the_server_waits_and_recovers() {
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=40:40"]).arg(exe());
+    let server = Server::start_by(command, &["--sim", "n150"]);
+    let mut first = Client::connect(&server, Vintage::V144);
+    first.alloc(0, DRAM, 1, 4096);
+    first.sync();
+    let crowd: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&server.legacy).unwrap()).collect();
+    server.wait_for_warning("cannot accept a connection");
+    assert_eq!(first.query(0).levels.dram, 4096, "those already there are served");
+    let busy = server.cpu_time();
+    std::thread::sleep(Duration::from_millis(300));
+    let spent = server.cpu_time() - busy;
+    assert!(spent < Duration::from_millis(150), "waiting must not spin: {spent:?} of 300 ms");
+    drop(crowd);
+    eventually("new ones are heard again", || {
+        let mut client = Client::connect(&server, Vintage::V144);
+        client.alloc(0, DRAM, 2, 1);
+        (client.query(0).levels.dram == 4097).then_some(())
+    });
+}
+
+#[test]
+fn junk_does_not_grow_memory_without_bound() {
+    let server = Server::start(exe(), &["--sim", "n150", "--process-limit", "1000"]);
+    let mut client = Client::connect(&server, Vintage::V144);
+    for n in 0..50_000 {
+        client.alloc(0, DRAM, n, 64);
+    }
+    client.sync();
+    assert_eq!(server.usage(0).dram.unwrap().count, 1000);
+    assert_eq!(refused(&server, Refusal::ProcessLimit), 49_000);
+    let before = server.resident_bytes();
+    for n in 0..300_000u64 {
+        // Unknown frees, refused allocations, refused devices: nothing of it may be kept one by one.
+        client.free(0, (n + 1) << 32);
+        client.alloc((n % 1000) as i32 + 10, DRAM, n, 64);
+        client.cb_free(0, n, 1);
+    }
+    client.sync();
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 4 << 20, "{grown} bytes more for 900,000 messages of junk");
+    let snapshot = server.snapshot();
+    assert!(snapshot.findings.len() < 20, "{} findings", snapshot.findings.len());
+    assert!(server.warnings().lines().count() < 2000, "warnings are limited");
+    // The process can still free, and then allocate again.
+    client.free(0, 5);
+    client.alloc(0, DRAM, 1 << 50, 1);
+    assert_eq!(client.query(0).levels.dram, 999 * 64 + 1);
+}
+
+#[test]
+fn a_full_disk_under_the_log_stops_nothing() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let server = Server::start_logging(Command::new(exe()), &["--sim", "n150"], Some(Stdio::from(full)));
+    let mut client = Client::connect(&server, Vintage::V144);
+    for n in 0..5000 {
+        client.alloc(0, DRAM, n, 10);
+    }
+    assert_eq!(client.query(0).levels.dram, 50_000);
+    eventually("lost lines are counted", || (server.snapshot().health.dropped_log_lines > 4000).then_some(()));
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let server = Server::start_logging(Command::new(exe()), &["--sim", "n150"], Some(Stdio::from(writer)));
+    let mut client = Client::connect(&server, Vintage::V144);
+    for n in 0..50_000 {
+        client.alloc(0, DRAM, n, 10);
+    }
+    assert_eq!(client.query(0).levels.dram, 500_000);
+    assert!(server.snapshot().health.dropped_log_lines > 0);
+    assert!(server.resident_bytes() < 64 << 20);
+    // Once somebody reads, it goes on, and says what is missing.
+    let mut log = std::fs::File::from(reader);
+    let mut text = Vec::new();
+    let mut chunk = vec![0; 1 << 16];
+    while !String::from_utf8_lossy(&text).contains("lines could not be written here and are lost") {
+        let len = log.read(&mut chunk).unwrap();
+        assert!(len > 0);
+        text.extend_from_slice(&chunk[..len]);
+    }
+}
+
+#[test]
+fn questions_that_are_none_get_an_error_and_the_next_one_an_answer() {
+    let server = server();
+    let ask = |line: &str| {
+        let mut stream = UnixStream::connect(&server.query).unwrap();
+        stream.write_all(line.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for bad in ["\n", "{}\n", "hello\n", r#"{"get":"everything"}"#, "{\"get\":\"snapshot\",\"x\":1}\n", "\0\n"] {
+        let answer: serde_json::Value = serde_json::from_str(&ask(bad)).unwrap();
+        assert!(answer["error"].as_str().unwrap().contains("cannot read the request"), "{bad:?}: {answer}");
+    }
+    assert!(ask(&"x".repeat(10_000)).contains("request is too long"));
+    let answers = ask("nonsense\n{\"get\":\"snapshot\"}\n{\"get\":\"allocations\"}");
+    let lines: Vec<&str> = answers.lines().collect();
+    assert_eq!(lines.len(), 3);
+    assert!(lines[0].contains("error") && lines[1].contains("\"devices\"") && lines[2].contains("\"allocations\""));
+}
+
+#[test]
+fn many_idle_askers_do_not_lock_out_the_next() {
+    let server = server();
+    let _idle: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&server.query).unwrap()).collect();
+    assert_eq!(server.snapshot().devices.len(), 8);
+    assert!(server.descriptors() < 100);
+}

@@ -1,0 +1,233 @@
+//! The program as a person or a script uses it.
+
+use crate::*;
+use std::process::{Command, Output, Stdio};
+use ttmem_testkit::Client;
+use ttmem_wire::legacy::Vintage;
+
+fn ttmem(server: &Server, args: &[&str]) -> Output {
+    Command::new(exe())
+        .args(args)
+        .env("TTMEM_QUERY_SOCKET", &server.query)
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn busy_server() -> (Server, Client) {
+    let server = Server::start(exe(), &["--sim", "n300"]);
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 0x10_0000, 3 << 30);
+    client.alloc(0, TRACE, 0x3f00_0000, 24 * MIB);
+    client.alloc(0, L1, 0x15_0000, 40 * MIB);
+    client.alloc(0, L1_SMALL, 0x16_0000, 512 << 10);
+    client.cb_alloc(0, 0x19d60, 64 << 10);
+    client.kernel_load(0, 1, 0x10, 57_344);
+    client.sync();
+    (server, client)
+}
+
+#[test]
+fn the_table_shows_devices_breakdown_and_processes() {
+    let (server, _client) = busy_server();
+    let page = text(&ttmem(&server, &[]));
+    for part in [
+        "[SIMULATED CHIPS]",
+        "│ 0    Wormhole   n300               N/A   N/A    N/A     3.0 GiB/12.0 GiB    40.6 MiB/91.5 MiB ",
+        "│ 1    Wormhole   n300 (remote)      N/A   N/A    N/A   untracked/12.0 GiB   untracked/91.5 MiB ",
+        "  DRAM             3.0 GiB / 12.0 GiB   [██████░░░░░░░░░░░░░░░░░░░]  25.2 %",
+        "    Buffers        3.0 GiB   1 buffers, peak 3.0 GiB, as asked for, by legacy",
+        "    TRACE         24.0 MiB   1 buffers",
+        "  L1              40.6 MiB / 91.5 MiB   [███████████░░░░░░░░░░░░░░]  44.4 %",
+        "    CBs           64.0 KiB   registered, per core, by legacy",
+        "    Kernels       56.0 KiB   registered, by legacy",
+        "    L1_SMALL     512.0 KiB",
+        "of 64 cores x 1.4 MiB",
+        "No process reports memory on device 1.",
+        "     PID User      Process          Devices ",
+        " root      ",
+    ] {
+        assert!(page.contains(part), "{part:?} is not in\n{page}");
+    }
+    assert!(!page.contains('\x1b'), "no colours into a pipe");
+    assert!(page.contains(&std::process::id().to_string()));
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    let ascii = text(&ttmem(&server, &["--ascii"]));
+    assert!(ascii.is_ascii(), "{ascii}");
+    assert!(ascii.contains("[######-------------------]"));
+}
+
+#[test]
+fn json_is_one_line_of_the_schema() {
+    let (server, _client) = busy_server();
+    let page = text(&ttmem(&server, &["--json"]));
+    assert_eq!(page.lines().count(), 1);
+    let json: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(json["schema"], 1);
+    assert_eq!(json["simulated"], true);
+    assert_eq!(json["devices"][0]["id"], "0x0000005100000000");
+    assert_eq!(json["devices"][0]["arch"], "wormhole_b0");
+    assert_eq!(json["devices"][0]["capacity"]["l1_bytes"], 95_944_704);
+    let dram = &json["devices"][0]["usage"]["dram"];
+    assert_eq!((&dram["requested_bytes"], &dram["basis"]), (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy")));
+    assert!(dram["allocated_bytes"].is_null(), "not known is null");
+    assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
+    assert_eq!(json["processes"][0]["pid"], std::process::id());
+    assert_eq!(json["processes"][0]["usage"][0]["device"], json["devices"][0]["id"]);
+    assert_eq!(json["health"]["source"], "daemon");
+    let at = json["at"].as_str().unwrap();
+    assert!(at.ends_with('Z') && at.contains('T'), "{at}");
+    assert!(json["devices"][0].get("history").is_none());
+    let with: serde_json::Value = serde_json::from_str(&text(&ttmem(&server, &["--json", "--history"]))).unwrap();
+    assert!(with["devices"][0]["history"]["dram_total"].is_array());
+    // What goes out comes in again, whole.
+    let snapshot: ttmem_core::Snapshot = serde_json::from_str(&page).unwrap();
+    assert_eq!(serde_json::to_string(&snapshot).unwrap(), page.trim_end());
+}
+
+#[test]
+fn one_device_or_one_process_can_be_asked_for() {
+    let (server, mut client) = busy_server();
+    client.alloc(1, DRAM, 1, 64);
+    client.sync();
+    let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
+    puppet.tell(ttmem_wire::legacy::Type::Alloc, 1, DRAM, 5, 100);
+    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&text(&ttmem(&server, args))).unwrap() };
+    let one = json(&["--json", "-d", "1"]);
+    assert_eq!(one["devices"].as_array().unwrap().len(), 1);
+    assert_eq!(one["processes"].as_array().unwrap().len(), 2);
+    assert_eq!(one["processes"][0]["usage"].as_array().unwrap().len(), 1);
+    assert_eq!(json(&["--json", "-d", "0x0000005100000001"])["devices"], one["devices"]);
+    let mine = json(&["--json", "--pid", &puppet.pid.to_string()]);
+    assert_eq!(mine["processes"].as_array().unwrap().len(), 1);
+    let none = ttmem(&server, &["-d", "9"]);
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no device is called 9; there are 0-1"));
+    let none = ttmem(&server, &["--pid", "1"]);
+    assert!(String::from_utf8_lossy(&none.stderr).contains("pid 1 is not tracked"));
+    let dump = json(&["dump", "--json", "--pid", &puppet.pid.to_string()]);
+    assert_eq!(dump["allocations"].as_array().unwrap().len(), 1);
+    assert_eq!(dump["allocations"][0]["id"], "0x5");
+}
+
+#[test]
+fn dump_lists_every_live_allocation() {
+    let (server, _client) = busy_server();
+    let page = text(&ttmem(&server, &["dump"]));
+    let lines: Vec<&str> = page.lines().collect();
+    assert_eq!(lines.len(), 1 + 6 + 1);
+    assert!(lines[0].starts_with("DEVICE   SPACE "));
+    assert!(lines[1].starts_with("0        dram                0x100000   3221225472"), "{page}");
+    assert!(page.contains("fabric, legacy"));
+    assert!(lines[7].starts_with("6 live allocations, 3.1 GiB asked for"), "{page}");
+    let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
+    assert!(on_one.contains("0 live allocations"));
+}
+
+#[test]
+fn a_large_dump_comes_whole_and_does_not_grow_the_daemon() {
+    let (server, mut client) = busy_server();
+    for n in 0..200_000 {
+        client.alloc(1, DRAM, n, 32);
+    }
+    client.sync();
+    let before = server.resident_bytes();
+    let all = server.allocations();
+    assert_eq!(all.len(), 200_006);
+    let ids: std::collections::BTreeSet<&str> = all.iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert!(ids.len() >= 200_000, "each is there once");
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < 8 << 20, "{grown} bytes more for a dump of 40 MB");
+}
+
+#[test]
+fn exit_codes_tell_what_happened() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let code = |args: &[&str], socket: &Path| {
+        let output = Command::new(exe()).args(args).env("TTMEM_QUERY_SOCKET", socket).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let missing = nowhere.path().join("no.sock");
+    for args in [&[][..], &["--json"], &["dump"], &["-w"]] {
+        let (exit, why) = code(args, &missing);
+        assert_eq!(exit, 4, "{args:?}");
+        assert!(why.contains("no daemon answers at") && why.contains("ttmem serve"), "{why}");
+    }
+    let empty = Server::start(exe(), &[]);
+    assert_eq!(code(&[], &empty.query).0, 3);
+    assert_eq!(code(&["--json"], &empty.query).0, 3);
+    let full = server();
+    assert_eq!(code(&["--json"], &full.query).0, 0);
+    for bad in [&["--nonsense"][..], &["serve", "--sim", "n999"], &["--pid", "x"], &["-w", "-r", "1"]] {
+        assert_eq!(code(bad, &missing).0, 2, "{bad:?}");
+    }
+    let (_, why) = code(&["serve", "--sim", "n999"], &missing);
+    assert!(why.contains("no board is called") && why.contains("galaxy-bh"), "{why}");
+    // A daemon that is there but does not speak our language is a failure, not an absence.
+    let strange = nowhere.path().join("strange.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&strange).unwrap();
+    std::thread::spawn(move || drop(listener.accept()));
+    assert_eq!(code(&["--json"], &strange).0, 1);
+}
+
+#[test]
+fn help_man_page_and_completions_are_there() {
+    let run = |args: &[&str]| {
+        let output = Command::new(exe()).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let help = run(&["--help"]);
+    for word in ["serve", "dump", "demo", "--json", "--query-socket", "Exit codes"] {
+        assert!(help.contains(word), "{word} is not in the help");
+    }
+    assert!(!help.contains("demo-client"));
+    assert!(run(&["man"]).starts_with(".ie"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(run(&["completions", shell]).contains("ttmem"), "{shell}");
+    }
+    assert!(run(&["--version"]).starts_with("ttmem 0."));
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    let (server, mut client) = busy_server();
+    for n in 0..20_000 {
+        client.alloc(1, DRAM, n, 32);
+    }
+    client.sync();
+    let command = format!("{} dump | head -n 1; exit ${{PIPESTATUS[0]}}", exe().display());
+    let output = Command::new("bash")
+        .args(["-c", &command])
+        .env("TTMEM_QUERY_SOCKET", &server.query)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
+    let output =
+        Command::new(exe()).args(["demo", "--seconds", "4", "--refresh", "500", "--ascii"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    let frames: Vec<&str> = page.split("| ttmem ").skip(1).collect();
+    assert!(frames.len() >= 3, "{} frames", frames.len());
+    assert_ne!(frames[0], frames[frames.len() - 1]);
+    let last = frames[frames.len() - 1];
+    for part in ["demo-llm", "demo-vision", "demo-leaky", "demo-victim", "Device 0", "Device 1", "SIMULATED"] {
+        assert!(last.contains(part), "{part} is not in\n{last}");
+    }
+    let notes = String::from_utf8(output.stderr).unwrap();
+    let socket = notes.split("--query-socket ").nth(1).unwrap().split_whitespace().next().unwrap();
+    assert!(!Path::new(socket).exists() && !Path::new(socket).parent().unwrap().exists());
+    let pid = notes.split("the daemon (pid ").nth(1).unwrap().split(')').next().unwrap();
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}

@@ -1,0 +1,47 @@
+//! The whole program from outside: real servers, real sockets, real processes.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod acceptance;
+mod bad_input;
+mod command_line;
+mod defects;
+mod processes;
+mod streams;
+
+use std::path::Path;
+use ttmem_core::snapshot::{Finding, FindingKind};
+use ttmem_testkit::Server;
+
+/// Not a test, but the other process that tests move; see `ttmem_testkit::puppet`.
+#[test]
+fn puppet() {
+    ttmem_testkit::puppet::run_if_asked();
+}
+
+fn exe() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_ttmem"))
+}
+
+/// A server with eight simulated Wormhole chips.
+fn server() -> Server {
+    Server::start(exe(), &["--sim", "t3k"])
+}
+
+fn finding(server: &Server, kind: FindingKind) -> Option<Finding> {
+    server.snapshot().findings.into_iter().find(|finding| finding.kind == kind)
+}
+
+/// The test binary or the program, where any user can run it.
+fn copied(original: &Path, to: &Server) -> std::path::PathBuf {
+    let copy = to.folder.path().join(original.file_name().unwrap());
+    std::fs::copy(original, &copy).unwrap();
+    copy
+}
+
+const DRAM: u8 = ttmem_wire::legacy::buffer_type::DRAM;
+const L1: u8 = ttmem_wire::legacy::buffer_type::L1;
+const HOST: u8 = ttmem_wire::legacy::buffer_type::SYSTEM_MEMORY;
+const L1_SMALL: u8 = ttmem_wire::legacy::buffer_type::L1_SMALL;
+const TRACE: u8 = ttmem_wire::legacy::buffer_type::TRACE;
+const MIB: u64 = 1 << 20;
+const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];

@@ -1,0 +1,166 @@
+//! Whose memory it is: namespaces, users, reused pids, invisible peers.
+
+use crate::*;
+use std::process::Command;
+use ttmem_testkit::puppet::Puppet;
+use ttmem_testkit::{Client, eventually};
+use ttmem_wire::legacy::{Levels, Type, Vintage};
+
+/// Fills a puppet's hands: a buffer, a circular buffer and a kernel.
+fn hold(puppet: &mut Puppet) {
+    puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 4096);
+    puppet.tell(Type::CbAlloc, 0, 0, 0x19d60, 2048);
+    puppet.tell(Type::KernelLoad, 0, 0, 7, 1024);
+}
+
+fn test_binary() -> std::path::PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+#[test]
+fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
+    let server = server();
+    let mut other = Puppet::new(&server.legacy);
+    other.tell(Type::Alloc, 1, DRAM, 1, 11);
+    let through = ["unshare", "-pf", "--kill-child"];
+    let mut inside = Puppet::by(&through, &test_binary(), &server.legacy);
+    hold(&mut inside);
+    let snapshot = server.snapshot();
+    let process = snapshot.processes.iter().find(|p| p.pid != Some(other.pid)).unwrap();
+    assert_eq!(process.reported_pid, Some(1), "what it calls itself, in there");
+    let pid = process.pid.expect("a child namespace is visible from here");
+    assert_ne!(pid, inside.pid, "unshare is not the client");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid as i32).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    eventually("it is reaped", || (!Path::new(&format!("/proc/{pid}")).exists()).then_some(()));
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot.processes.len(), 1);
+    assert_eq!(snapshot.devices[0].usage, ttmem_core::snapshot::Usage::default());
+    assert_eq!(server.usage(1).dram.unwrap().requested_bytes, 11);
+}
+
+#[test]
+fn another_users_client_is_tracked_named_and_reclaimed() {
+    let server = server();
+    let mut other = Puppet::new(&server.legacy);
+    other.tell(Type::Alloc, 1, DRAM, 1, 11);
+    let binary = copied(&test_binary(), &server);
+    let mut nobody = Puppet::by(&NOBODY, &binary, &server.legacy);
+    hold(&mut nobody);
+    let process = server.process(nobody.pid).unwrap();
+    assert_eq!(process.user.as_deref(), Some("nobody"));
+    nobody.kill();
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot.processes.len(), 1);
+    assert_eq!(snapshot.devices[0].usage, ttmem_core::snapshot::Usage::default());
+    assert_eq!(server.usage(1).dram.unwrap().requested_bytes, 11);
+}
+
+#[test]
+fn a_peer_that_cannot_be_seen_lives_as_long_as_its_connection() {
+    // The server is inside a pid namespace; this process is outside, where the server cannot see.
+    let mut command = Command::new("unshare");
+    command.args(["-pf", "--kill-child", "--mount-proc"]).arg(exe());
+    let server = Server::start_by(command, &["--sim", "n150"]);
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 1, 4096);
+    client.cb_alloc(0, 0x19d60, 2048);
+    client.sync();
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot.processes.len(), 1);
+    assert_eq!(snapshot.processes[0].pid, None);
+    assert_eq!(snapshot.processes[0].reported_pid, Some(i64::from(std::process::id())));
+    // A second one is another process, even with the same number missing.
+    let mut second = Client::connect(&server, Vintage::V144);
+    second.alloc(0, DRAM, 1, 100);
+    second.sync();
+    assert_eq!(server.snapshot().processes.len(), 2);
+    drop(client);
+    eventually("it went with its connection", || (server.snapshot().processes.len() == 1).then_some(()));
+    assert_eq!(second.query(0).levels, Levels { dram: 100, ..Levels::default() });
+}
+
+#[test]
+fn a_process_that_closes_its_connection_keeps_its_memory_until_it_dies() {
+    let server = server();
+    let mut puppet = Puppet::new(&server.legacy);
+    hold(&mut puppet);
+    puppet.pull("reconnect");
+    assert_eq!(server.process(puppet.pid).unwrap().usage[0].usage.dram.as_ref().unwrap().requested_bytes, 4096);
+    puppet.tell(Type::Free, 0, 0, 0x1000, 0);
+    assert!(server.snapshot().findings.is_empty(), "it is still the same process");
+}
+
+#[test]
+fn a_reused_pid_is_another_process() {
+    let server = server();
+    let mut first = Puppet::new(&server.legacy);
+    hold(&mut first);
+    let (pid, born) = (first.pid, server.process(first.pid).unwrap().start);
+    first.kill();
+    // Ask the kernel for the same number again until nobody else was faster.
+    for _ in 0..200 {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
+        let mut second = Puppet::new(&server.legacy);
+        if second.pid != pid {
+            continue;
+        }
+        second.tell(Type::Alloc, 0, DRAM, 0x2000, 64);
+        let process = server.process(pid).unwrap();
+        assert_ne!((process.start, process.usage.len()), (born, 0));
+        let usage = server.usage(0);
+        assert_eq!(usage.dram.unwrap().requested_bytes, 64);
+        assert!(usage.cb.is_none() && usage.kernel.is_none(), "the first one's are gone for good");
+        return;
+    }
+    panic!("pid {pid} could not be had again");
+}
+
+#[test]
+fn a_process_that_dies_before_it_is_read_leaves_nothing() {
+    use rustix::process::Signal;
+    let server = server();
+    for _ in 0..10 {
+        // The server sleeps while a client connects, speaks and dies.
+        server.signal(Signal::STOP);
+        let output = Command::new("python3")
+            .args(["-c", "import socket,sys,struct,os\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.send(struct.pack('<BxxxiQBxxxiQ',1,0,4096,0,os.getpid(),77).ljust(144,b'\\0'))\nos._exit(0)"])
+            .arg(&server.legacy)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        server.signal(Signal::CONT);
+        server.wait_for_log("Allocated 4096 bytes of DRAM on device 0 (buffer_id=0x4d)");
+        eventually("nothing is left of it", || {
+            let snapshot = server.snapshot();
+            (snapshot.processes.is_empty() && snapshot.devices[0].usage.dram.is_none()).then_some(())
+        });
+        assert!(server.allocations().is_empty());
+    }
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (legacy, query) = (folder.path().join("l.sock"), folder.path().join("q.sock"));
+    let start = || {
+        let mut command = Command::new(exe());
+        command.args(["serve", "--quiet", "--legacy-socket"]).arg(&legacy).arg("--query-socket").arg(&query);
+        command.spawn().unwrap()
+    };
+    for _ in 0..3 {
+        let mut server = start();
+        eventually("it answers", || {
+            let request = ttmem_daemon::query::Request::Snapshot { history: false };
+            ttmem_daemon::query::ask(&query, request).ok()
+        });
+        Client::connect_to(&legacy, Vintage::V144).sync();
+        // Killed: its socket stays behind.
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(legacy.exists());
+    }
+}
