@@ -1,1 +1,71 @@
-fn main(){}
+//! What the project does to itself. `cargo xtask` lists the commands.
+
+mod bench;
+mod ci;
+mod fuzz;
+mod mutants;
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
+  bench [--json]     figures against their budgets; builds the release program first
+  fuzz [SECONDS]     every fuzz target for so long (default 60)
+  mutants [NUMBER…]  puts old defects back, one at a time, and expects their tests to fail";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["ci"] => ci::run(),
+        ["bench"] => bench::run(false),
+        ["bench", "--json"] => bench::run(true),
+        // Processes that the benchmark starts.
+        ["bench-client", ref args @ ..] => bench::load::client(args),
+        ["bench-discard", path] => bench::load::discard(Path::new(path)),
+        ["fuzz"] => fuzz::run(60),
+        ["fuzz", seconds] => seconds.parse().context("SECONDS is a number").and_then(fuzz::run),
+        ["mutants", ref numbers @ ..] => mutants::run(numbers),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("xtask: unknown command: {}\n\n{HELP}", args.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// A cargo command in the workspace.
+fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(args);
+    command
+}
+
+/// Runs a command to its end; failing is an error that names it.
+fn succeed(command: &mut Command) -> anyhow::Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        bail!("{} ended with {status}", command.get_program().to_string_lossy());
+    }
+    Ok(())
+}

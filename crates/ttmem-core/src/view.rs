@@ -202,11 +202,12 @@ impl State {
             count: 0,
             basis: Basis::Events,
         };
-        let (mut occupied, mut allocated) = (0, 0);
+        let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
         for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
             sum.requested_bytes += pool.level.unwrap_or(pool.totals.requested);
             occupied += pool.totals.occupied;
             allocated += pool.totals.allocated;
+            largest = pool.totals.allocated.max(largest);
             sum.count += pool.totals.count;
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
@@ -214,11 +215,13 @@ impl State {
         if sum.basis == Basis::Events {
             let layout = self.layout(space, pools);
             sum.occupied_bytes = Some(occupied);
-            sum.allocated_bytes = Some(allocated - self.aliased_bytes(layout, pools));
+            // However much they overlap, together they are no less than the largest of them.
+            sum.allocated_bytes =
+                Some(allocated.saturating_sub(self.aliased_bytes(layout, pools)).max(largest));
             if let Some(layout) = layout {
                 let free = self.free_space(layout, pools);
-                sum.allocatable_bytes = Some(layout.bytes_per_bank * u64::from(layout.banks));
-                sum.free_bytes = Some(free.bytes_per_bank * u64::from(layout.banks));
+                sum.allocatable_bytes = Some(layout.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
+                sum.free_bytes = Some(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
                 sum.largest_free_bytes_per_bank = Some(free.largest);
             }
         }

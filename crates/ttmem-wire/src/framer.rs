@@ -92,18 +92,15 @@ enum Size {
 pub struct Framer {
     size: Size,
     /// Bytes not yet consumed.
-    carry: [u8; CARRY],
+    carry: [u8; MAX_SIZE],
     carried: usize,
     /// Bytes of the stream consumed so far.
     consumed: u64,
 }
 
-/// The largest message, and the four bytes behind it that show whether another begins there.
-const CARRY: usize = MAX_SIZE + 4;
-
 impl Default for Framer {
     fn default() -> Self {
-        Self { size: Size::Open { delivered: false }, carry: [0; CARRY], carried: 0, consumed: 0 }
+        Self { size: Size::Open { delivered: false }, carry: [0; MAX_SIZE], carried: 0, consumed: 0 }
     }
 }
 
@@ -116,7 +113,7 @@ impl Framer {
             if bytes.is_empty() {
                 return Ok(());
             }
-            let want = self.vintage().map_or(CARRY, Vintage::size);
+            let want = self.vintage().map_or(MAX_SIZE, Vintage::size);
             let take = bytes.len().min(want - self.carried);
             self.carry[self.carried..self.carried + take].copy_from_slice(&bytes[..take]);
             self.carried += take;
@@ -234,7 +231,7 @@ impl Framer {
         let bytes = &self.carry[..self.carried];
         let Some(at) = bytes[HEAD_SIZE..].iter().position(|&b| b != 0).map(|i| i + HEAD_SIZE) else {
             // Zeros so far: only the longest message can be told from them, by its length.
-            return Ok((bytes.len() >= MAX_SIZE).then_some(Vintage::V144));
+            return Ok((bytes.len() == MAX_SIZE).then_some(Vintage::V144));
         };
         Vintage::of_size(at).map(Some).ok_or(FrameError::UnknownSize { offset: at as u64 })
     }

@@ -147,6 +147,20 @@ fn a_tail_that_is_not_zero_is_no_known_message() {
 }
 
 #[test]
+fn what_follows_a_whole_message_is_judged_by_itself() {
+    let question = [message(3, 1)];
+    let mut bytes = bytes_of(&question, Vintage::V144);
+    bytes.extend([0, 1, 0, 0]);
+    for cut in 0..bytes.len() {
+        let (mut framer, mut frames) = (Framer::default(), Vec::new());
+        let (one, two) = bytes.split_at(cut);
+        let end = framer.feed(one, |f| frames.push(f)).and_then(|()| framer.feed(two, |f| frames.push(f)));
+        assert_eq!(end, Err(FrameError::NotAMessage { offset: 144, found: 256 }), "cut {cut}");
+        assert_eq!(frames, naive(&question, Vintage::V144));
+    }
+}
+
+#[test]
 fn half_a_message_at_the_end_is_reported() {
     let bytes = bytes_of(&[message(1, 1), message(1, 2)], Vintage::V128);
     assert_eq!(framed(&bytes[..200], &[]), Err(FrameError::Half { offset: 128, left: 72 }));

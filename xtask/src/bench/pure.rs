@@ -1,0 +1,135 @@
+//! What needs no process: the framer, the ledger, making a snapshot.
+
+use super::{Figure, median};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::Duration;
+use ttmem_core::event::{Alloc, Chip, Event, Free, Process};
+use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
+use ttmem_core::{Limits, State};
+use ttmem_wire::framer::Framer;
+
+/// Processor time of this thread.
+fn cpu(work: impl FnOnce()) -> Duration {
+    let now = || {
+        let t = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+    };
+    let begin = now();
+    work();
+    now() - begin
+}
+
+fn each(rounds: usize, count: u64, mut work: impl FnMut()) -> f64 {
+    median((0..rounds).map(|_| cpu(&mut work).as_nanos() as f64 / count as f64).collect())
+}
+
+pub(crate) fn figures() -> Vec<Figure> {
+    let mut figures = vec![framer()];
+    for live in [1000, 100_000, 1_000_000] {
+        figures.extend(ledger(live));
+    }
+    figures.push(snapshot());
+    figures
+}
+
+fn framer() -> Figure {
+    const COUNT: u64 = 100_000;
+    let bytes = super::load::many_buffers(COUNT);
+    let cost = each(9, COUNT, || {
+        let mut framer = Framer::default();
+        let mut sum = 0;
+        for chunk in bytes.chunks(65_536) {
+            framer.feed(chunk, |frame| sum += usize::from(matches!(frame, ttmem_wire::framer::Frame::Event(_)))).ok();
+        }
+        assert_eq!(sum as u64, COUNT);
+    });
+    Figure::at_most("framer, a message", "peek: 240-318,000 ns", 50.0, cost, "ns")
+}
+
+fn process(pid: u32) -> Origin {
+    Origin::Process(ProcessId { pid, start: 1 }, Basis::Legacy)
+}
+
+fn alloc(chip: u32, space: Space, id: u64) -> Event {
+    Event::Alloc(Alloc {
+        scope: Scope::Chip(ChipId::Ordinal(chip)),
+        space,
+        id,
+        requested: 2048,
+        extent: None,
+        cores: 0,
+        program: 0,
+        site: 0,
+        class: KernelClass::Unknown,
+    })
+}
+
+fn state(chips: u32, processes: u32) -> State {
+    let mut state = State::new(Limits::default(), 0x1234_5678_9abc_def0);
+    for chip in 0..chips {
+        state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(chip)));
+    }
+    for pid in 1..=processes {
+        state.apply(Mono(0), process(pid), Event::Born(Process::default()));
+    }
+    state
+}
+
+/// One alloc and one free among so many live buffers, against the standard map doing the same.
+fn ledger(live: u64) -> [Figure; 2] {
+    const COUNT: u64 = 200_000;
+    let mut state = state(1, 1);
+    // Addresses in an order that no cache foresees.
+    let id = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) << 11;
+    for n in 0..live {
+        state.apply(Mono(n), process(1), alloc(0, Space::Dram, id(n)));
+    }
+    let mut next = live;
+    let ours = each(9, COUNT, || {
+        for _ in 0..COUNT / 2 {
+            let scope = Scope::Chip(ChipId::Ordinal(0));
+            let free = Free { scope, space: None, id: id(next - live), program: 0, size: None };
+            black_box(state.apply(Mono(next), process(1), Event::Free(free)));
+            black_box(state.apply(Mono(next), process(1), alloc(0, Space::Dram, id(next))));
+            next += 1;
+        }
+    });
+    let mut map: HashMap<u64, [u64; 8]> = (0..live).map(|n| (id(n), [n; 8])).collect();
+    let mut next = live;
+    let standard = each(9, COUNT, || {
+        for _ in 0..COUNT / 2 {
+            black_box(map.remove(&id(next - live)));
+            black_box(map.insert(id(next), [next; 8]));
+            next += 1;
+        }
+    });
+    let what = format!("ledger, an event with {live} live");
+    [
+        Figure::at_most(&what, "-", 500.0, ours, "ns"),
+        Figure::plain(&format!("{what}: std HashMap"), "same run", standard, "ns"),
+    ]
+}
+
+fn snapshot() -> Figure {
+    let mut state = state(32, 64);
+    for n in 0..100_000u32 {
+        let space = [Space::Dram, Space::L1, Space::Cb, Space::Kernel, Space::Trace][n as usize / 2048 % 5];
+        state.apply(Mono(1), process(n % 64 + 1), alloc(n / 64 % 32, space, u64::from(n) << 12));
+    }
+    let cost = median(
+        (0..21)
+            .map(|n| {
+                // A change each time, so that nothing is kept from the last.
+                state.apply(Mono(2), process(1), alloc(0, Space::Cb, n << 40));
+                let time = cpu(|| {
+                    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, false);
+                    black_box(serde_json::to_vec(&snapshot).map(|json| json.len()).ok());
+                });
+                time.as_secs_f64() * 1e3
+            })
+            .collect(),
+    );
+    Figure::at_most("snapshot, 32 chips x 64 processes x 100 k buffers", "-", 50.0, cost, "ms")
+}

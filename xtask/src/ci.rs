@@ -1,0 +1,123 @@
+//! `cargo xtask ci`: what CI runs, in the order in which it fails fastest.
+
+use crate::{cargo, fuzz, root, succeed};
+use anyhow::{Context, bail};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Programs that tests and checks call, and the Debian packages that have them.
+const NEEDED: [(&str, &str); 8] = [
+    ("nc", "netcat-openbsd"),
+    ("strace", "strace"),
+    ("unshare", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("prlimit", "util-linux"),
+    ("python3", "python3"),
+    ("g++", "g++"),
+    ("bash", "bash"),
+];
+
+const FUZZ_SECONDS: u64 = 20;
+const DENY_VERSION: &str = "0.20.2";
+
+type Step = (&'static str, fn() -> anyhow::Result<()>);
+
+const STEPS: [Step; 9] = [
+    ("prerequisites", prerequisites),
+    ("format", format),
+    ("lints", || succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))),
+    ("docs", docs),
+    ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
+    ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
+    ("demo", demo),
+    ("licences and sources", deny),
+    ("fuzzing", || fuzz::run(FUZZ_SECONDS)),
+];
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut results: Vec<(&str, Duration, Option<anyhow::Error>)> = Vec::new();
+    for (name, step) in STEPS {
+        println!("\n=== {name} ===");
+        let begin = Instant::now();
+        let failure = step().err();
+        if let Some(e) = &failure {
+            println!("--- {name} failed: {e:#}");
+        }
+        results.push((name, begin.elapsed(), failure));
+    }
+    println!("\n=== summary ===");
+    for (name, time, failure) in &results {
+        let verdict = failure.as_ref().map_or_else(|| "ok".to_owned(), |e| format!("FAILED: {e:#}"));
+        println!("{name:<22} {:>6.1} s  {verdict}", time.as_secs_f64());
+    }
+    let failed = results.iter().filter(|(_, _, failure)| failure.is_some()).count();
+    println!("{} passed, {failed} failed", results.len() - failed);
+    if failed > 0 {
+        bail!("{failed} of {} steps failed", results.len());
+    }
+    Ok(())
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+fn prerequisites() -> anyhow::Result<()> {
+    let mut missing: Vec<&str> =
+        NEEDED.into_iter().filter(|(program, _)| !has(program)).map(|(_, package)| package).collect();
+    missing.dedup();
+    if missing.is_empty() {
+        println!("everything is there");
+        return Ok(());
+    }
+    println!("installing with apt-get: {}", missing.join(" "));
+    succeed(Command::new("apt-get").args(["update", "-qq"]))?;
+    succeed(Command::new("apt-get").args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing))
+        .context("these packages are needed, and only root can install them")?;
+    match NEEDED.into_iter().find(|(program, _)| !has(program)) {
+        Some((program, package)) => bail!("{program} is still missing after installing {package}"),
+        None => Ok(()),
+    }
+}
+
+fn format() -> anyhow::Result<()> {
+    succeed(&mut cargo(&["fmt", "--all", "--check"]))?;
+    succeed(cargo(&["fmt", "--check"]).current_dir(root().join("fuzz")))
+}
+
+fn docs() -> anyhow::Result<()> {
+    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    succeed(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The first command of the README, for a moment.
+fn demo() -> anyhow::Result<()> {
+    let args = ["run", "--release", "--locked", "--quiet", "--", "demo", "--seconds", "3", "--ascii"];
+    let output = cargo(&args).output().context("cannot run the demo")?;
+    let page = String::from_utf8_lossy(&output.stdout);
+    let frames = page.matches("| ttmem ").count();
+    if !output.status.success() || frames < 3 || !page.contains("demo-llm") {
+        bail!("the demo showed {frames} tables: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    println!("{frames} tables, the last one:\n{}", page.rsplit("\n\n+--").next().unwrap_or_default());
+    Ok(())
+}
+
+/// cargo-deny has no package that works with this cargo, so it is built once, with little optimisation.
+fn deny() -> anyhow::Result<()> {
+    let tools = root().join("target/tools");
+    let program = tools.join("bin/cargo-deny");
+    if !program.exists() {
+        println!("building cargo-deny {DENY_VERSION} into target/tools");
+        let mut install = cargo(&["install", "cargo-deny", "--version", DENY_VERSION, "--locked", "--quiet", "--root"]);
+        install.arg(&tools);
+        for option in ["lto=false", "codegen-units=16", "opt-level=1"] {
+            install.args(["--config", &format!("profile.release.{option}")]);
+        }
+        succeed(&mut install)?;
+    }
+    let mut check = Command::new(program);
+    check.current_dir(root()).args(["--workspace", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
+    succeed(&mut check)
+}
