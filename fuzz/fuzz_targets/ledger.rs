@@ -13,17 +13,75 @@ enum Step {
     Born(u8),
     Exited(u8),
     Chip(u8),
-    Allocator { by: u8, number: u8, chips: [u8; 2], banks: u8, base: u8, size: u16 },
-    AllocatorClosed { by: u8, number: u8 },
-    Cores { by: u8, number: u8, from: (u8, u8), to: (u8, u8) },
-    Alloc { by: u8, place: Place, id: u64, requested: u64, extent: Option<(u64, u64, u16)>, cores: u8, program: u8 },
-    Small { by: u8, place: Place, id: u8, requested: u8, cores: u8, program: u8 },
-    Free { by: u8, place: Place, any: bool, id: u8, program: u8, size: Option<u8> },
-    Dispatched { by: u8, place: Place, program: u8 },
-    ProgramEnded { by: u8, place: Place, program: u8 },
-    Level { by: u8, place: Place, bytes: u64 },
-    Audit { by: u8, number: u8, space: u8, bytes: u64, quiet: bool },
-    Lost { by: u8, records: u64 },
+    Allocator {
+        by: u8,
+        number: u8,
+        chips: [u8; 2],
+        banks: u8,
+        base: u8,
+        size: u16,
+    },
+    AllocatorClosed {
+        by: u8,
+        number: u8,
+    },
+    Cores {
+        by: u8,
+        number: u8,
+        from: (u8, u8),
+        to: (u8, u8),
+    },
+    Alloc {
+        by: u8,
+        place: Place,
+        id: u64,
+        requested: u64,
+        extent: Option<(u64, u64, u16)>,
+        cores: u8,
+        program: u8,
+    },
+    Small {
+        by: u8,
+        place: Place,
+        id: u8,
+        requested: u8,
+        cores: u8,
+        program: u8,
+    },
+    Free {
+        by: u8,
+        place: Place,
+        any: bool,
+        id: u8,
+        program: u8,
+        size: Option<u8>,
+    },
+    Dispatched {
+        by: u8,
+        place: Place,
+        program: u8,
+    },
+    ProgramEnded {
+        by: u8,
+        place: Place,
+        program: u8,
+    },
+    Level {
+        by: u8,
+        place: Place,
+        bytes: u64,
+    },
+    Audit {
+        by: u8,
+        number: u8,
+        space: u8,
+        bytes: u64,
+        quiet: bool,
+    },
+    Lost {
+        by: u8,
+        records: u64,
+    },
     Refused(u8),
     Tick(u32),
 }
@@ -78,12 +136,18 @@ fuzz_target!(|steps: Vec<Step>| {
                 let chips = chips.map(chip).to_vec();
                 (origin(by), Event::Allocator(Allocator { id, chips, spaces: spaces.to_vec() }))
             }
-            Step::AllocatorClosed { by, number } => (origin(by), Event::AllocatorClosed(u32::from(number % 4))),
+            Step::AllocatorClosed { by, number } => {
+                (origin(by), Event::AllocatorClosed(u32::from(number % 4)))
+            }
             Step::Cores { by, number, from, to } => {
                 (origin(by), Event::Cores(u32::from(number % 4), CoreSet::rectangle(from, to)))
             }
             Step::Alloc { by, place, id, requested, extent, cores, program } => {
-                let extent = extent.map(|(occupied, bytes_per_bank, banks)| Extent { occupied, bytes_per_bank, banks });
+                let extent = extent.map(|(occupied, bytes_per_bank, banks)| Extent {
+                    occupied,
+                    bytes_per_bank,
+                    banks,
+                });
                 let alloc = Alloc {
                     scope: place.scope(),
                     space: space(place.space),

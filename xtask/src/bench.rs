@@ -48,7 +48,8 @@ pub(crate) fn run(json: bool) -> anyhow::Result<()> {
     succeed(&mut cargo(&["build", "--release", "--locked", "--quiet"]))?;
     // This program measures, too, so it must not be a debug build itself.
     if cfg!(debug_assertions) {
-        let mut again = cargo(&["run", "--release", "--locked", "--quiet", "--package", "xtask", "--", "bench"]);
+        let mut again =
+            cargo(&["run", "--release", "--locked", "--quiet", "--package", "xtask", "--", "bench"]);
         return succeed(again.args(json.then_some("--json")));
     }
     let exe = root().join("target/release/ttmem");
@@ -117,10 +118,33 @@ fn ingest(exe: &Path) -> anyhow::Result<Vec<Figure>> {
         let many = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };
         let old = "old server 6-95 k messages/s";
         figures.extend([
-            Figure::at_least(&format!("legacy socket, {many}: of a discarding server"), old, 70.0, median(ratios), "%"),
-            Figure::at_most(&format!("legacy socket, {many}: server CPU a message"), old, 1000.0, median(costs), "ns"),
-            Figure::at_most(&format!("legacy socket, {many}: the same with its log"), old, 1000.0, median(logging), "ns"),
-            Figure::plain(&format!("legacy socket, {many}: the discarding server's"), "same run", median(discard_costs), "ns"),
+            Figure::at_least(
+                &format!("legacy socket, {many}: of a discarding server"),
+                old,
+                70.0,
+                median(ratios),
+                "%",
+            ),
+            Figure::at_most(
+                &format!("legacy socket, {many}: server CPU a message"),
+                old,
+                1000.0,
+                median(costs),
+                "ns",
+            ),
+            Figure::at_most(
+                &format!("legacy socket, {many}: the same with its log"),
+                old,
+                1000.0,
+                median(logging),
+                "ns",
+            ),
+            Figure::plain(
+                &format!("legacy socket, {many}: the discarding server's"),
+                "same run",
+                median(discard_costs),
+                "ns",
+            ),
         ]);
     }
     Ok(figures)
@@ -153,7 +177,13 @@ fn memory(exe: &Path) -> anyhow::Result<Vec<Figure>> {
         let what = format!("memory a live buffer, {:.1} M of them", count as f64 / 1e6);
         figures.push(Figure::plain(&what, "seed: about 100 B", each, "B"));
     }
-    figures.push(Figure::at_most("memory a live buffer, worst of these", "seed: about 100 B", 96.0, worst, "B"));
+    figures.push(Figure::at_most(
+        "memory a live buffer, worst of these",
+        "seed: about 100 B",
+        96.0,
+        worst,
+        "B",
+    ));
     Ok(figures)
 }
 
@@ -209,7 +239,13 @@ fn idle(exe: &Path) -> anyhow::Result<Vec<Figure>> {
     let anchor = "all-smi 0.07 %, 10 MB";
     Ok(vec![
         Figure::at_most("idle daemon, 32 chips: share of a core", anchor, 0.1, share, "%"),
-        Figure::at_most("idle daemon, 32 chips: memory", anchor, 16.0, server.resident_bytes() as f64 / 1e6, "MB"),
+        Figure::at_most(
+            "idle daemon, 32 chips: memory",
+            anchor,
+            16.0,
+            server.resident_bytes() as f64 / 1e6,
+            "MB",
+        ),
     ])
 }
 

@@ -25,7 +25,9 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
 const STEPS: [Step; 9] = [
     ("prerequisites", prerequisites),
     ("format", format),
-    ("lints", || succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))),
+    ("lints", || {
+        succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    }),
     ("docs", docs),
     ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
     ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
@@ -59,7 +61,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn has(program: &str) -> bool {
-    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    let found =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
 }
 
@@ -110,7 +113,8 @@ fn deny() -> anyhow::Result<()> {
     let program = tools.join("bin/cargo-deny");
     if !program.exists() {
         println!("building cargo-deny {DENY_VERSION} into target/tools");
-        let mut install = cargo(&["install", "cargo-deny", "--version", DENY_VERSION, "--locked", "--quiet", "--root"]);
+        let mut install =
+            cargo(&["install", "cargo-deny", "--version", DENY_VERSION, "--locked", "--quiet", "--root"]);
         install.arg(&tools);
         for option in ["lto=false", "codegen-units=16", "opt-level=1"] {
             install.args(["--config", &format!("profile.release.{option}")]);
@@ -118,6 +122,14 @@ fn deny() -> anyhow::Result<()> {
         succeed(&mut install)?;
     }
     let mut check = Command::new(program);
-    check.current_dir(root()).args(["--workspace", "--offline", "--locked", "check", "bans", "licenses", "sources"]);
+    check.current_dir(root()).args([
+        "--workspace",
+        "--offline",
+        "--locked",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ]);
     succeed(&mut check)
 }

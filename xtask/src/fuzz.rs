@@ -24,7 +24,8 @@ pub(crate) fn run(seconds: u64) -> anyhow::Result<()> {
     build.env_remove("CARGO_TARGET_DIR");
     crate::succeed(&mut build)?;
     for target in targets()? {
-        let (corpus, artifacts) = (folder.join("corpus").join(&target), folder.join("artifacts").join(&target));
+        let (corpus, artifacts) =
+            (folder.join("corpus").join(&target), folder.join("artifacts").join(&target));
         fs::create_dir_all(&corpus)?;
         fs::create_dir_all(&artifacts)?;
         let program = folder.join("target/x86_64-unknown-linux-gnu/release").join(&target);
@@ -45,7 +46,8 @@ pub(crate) fn run(seconds: u64) -> anyhow::Result<()> {
         if !log.contains("INFO: Loaded 1 modules") {
             bail!("{target} is not instrumented: it would find nothing");
         }
-        let closing = log.lines().filter(|line| line.contains("DONE") || line.contains("number_of_executed_units"));
+        let closing =
+            log.lines().filter(|line| line.contains("DONE") || line.contains("number_of_executed_units"));
         closing.for_each(|line| println!("  {line}"));
     }
     Ok(())

@@ -1,1 +1,395 @@
-pub(crate) fn run(_numbers: &[&str]) -> anyhow::Result<()> { Ok(()) }
+//! `cargo xtask mutants`: a test that cannot fail proves nothing.
+//!
+//! For every defect of the old system that has a test, the old behaviour is put back into a copy of the tree, and the
+//! test of that number is expected to fail. A mutant that survives is an error, and so is one that does not compile.
+
+use crate::{cargo, root};
+use anyhow::{Context, bail, ensure};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// An old defect, as changes to our source.
+struct Mutant {
+    defect: u32,
+    what: &'static str,
+    edits: &'static [Edit],
+}
+
+struct Edit {
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+}
+
+const fn edit(file: &'static str, from: &'static str, to: &'static str) -> Edit {
+    Edit { file, from, to }
+}
+
+const FRAMER: &str = "crates/ttmem-wire/src/framer.rs";
+const WIRE: &str = "crates/ttmem-wire/src/legacy.rs";
+const STATE: &str = "crates/ttmem-core/src/state.rs";
+const VIEW: &str = "crates/ttmem-core/src/view.rs";
+const LEGACY: &str = "crates/ttmem-daemon/src/legacy.rs";
+const SERVER: &str = "crates/ttmem-daemon/src/server.rs";
+const PROCESS: &str = "crates/ttmem-daemon/src/process.rs";
+const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
+const QUERY: &str = "crates/ttmem-daemon/src/query.rs";
+const LISTEN: &str = "crates/ttmem-daemon/src/listen.rs";
+const SIM: &str = "crates/ttmem/src/sim.rs";
+
+const RELEASE: &str = "let references = self.ledger.release(slot);";
+const SENDER: &str = "let sender = sender.unwrap_or(connection.peer);";
+const FEED: &str = "framer.feed(&buffer[..len],";
+/// A short read is taken for a whole message, with what lay in the buffer behind it.
+const PADDED: &str = "framer.feed(&buffer[..len.next_multiple_of(144)],";
+
+const MUTANTS: &[Mutant] = &[
+    Mutant { defect: 1, what: "no version in what is sent", edits: &[edit(QUERY, r#"{{"schema":1,"#, "{{")] },
+    Mutant {
+        defect: 2,
+        what: "every message is taken to have 144 bytes",
+        edits: &[edit(
+            FRAMER,
+            "Self { size: Size::Open { delivered: false },",
+            "Self { size: Size::Settled(Vintage::V144),",
+        )],
+    },
+    Mutant { defect: 3, what: "a short read is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
+    Mutant {
+        defect: 4,
+        what: "a peek before every read",
+        edits: &[edit(
+            SOCKET,
+            "let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;",
+            "let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+             unsafe { libc::recv(socket.as_raw_fd(), part.iov_base, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };",
+        )],
+    },
+    Mutant { defect: 5, what: "a newline is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
+    Mutant {
+        defect: 6,
+        what: "every answer has 144 bytes",
+        edits: &[edit(
+            LEGACY,
+            "answer.encode(vintage, &mut bytes)",
+            "answer.encode([ttmem_wire::legacy::Vintage::V144, vintage][0], &mut bytes)",
+        )],
+    },
+    Mutant {
+        defect: 7,
+        what: "dumps without circular buffers and kernels",
+        edits: &[edit(
+            VIEW,
+            "(entries.filter_map(|entry| self.describe_entry(entry)).collect(), next)",
+            "(entries.filter_map(|e| self.describe_entry(e)).filter(|a| !a.space.is_program()).collect(), next)",
+        )],
+    },
+    Mutant {
+        defect: 8,
+        what: "32 bits for a channel",
+        edits: &[edit(SIM, "dram_bytes: channels * channel,", "dram_bytes: channels * u64::from(channel as u32),")],
+    },
+    Mutant {
+        defect: 9,
+        what: "a repeated load adds again",
+        edits: &[edit(
+            VIEW,
+            "None => placeless += entry.requested,",
+            "None => placeless += entry.requested * u64::from(entry.refs),",
+        )],
+    },
+    Mutant {
+        defect: 10,
+        what: "an unknown free subtracts what it says",
+        edits: &[edit(
+            LEGACY,
+            "cb: used(Space::Cb),",
+            "cb: used(Space::Cb).wrapping_sub(
+                state.snapshot(jiff::Timestamp::UNIX_EPOCH, false).findings.iter()
+                    .filter(|f| f.kind == ttmem_core::snapshot::FindingKind::UnknownFree)
+                    .filter_map(|f| f.bytes).sum()),",
+        )],
+    },
+    Mutant {
+        defect: 11,
+        what: "an unload subtracts what it says",
+        edits: &[edit(
+            STATE,
+            RELEASE,
+            "let references = self.ledger.release(slot);
+             if size.is_some_and(|size| size < held.requested) {
+                 let rest = ledger::entry(!id, held.requested - size.unwrap_or(0), 0);
+                 let pool = process.pools[&(scope, space, by.basis)];
+                 self.ledger.insert(pool, rest);
+                 process.records += 1;
+             }",
+        )],
+    },
+    Mutant {
+        defect: 12,
+        what: "another size at a held address is ignored",
+        edits: &[edit(STATE, "let same = |held: &Entry| {", "let same = |held: &Entry| { true ||")],
+    },
+    Mutant {
+        defect: 13,
+        what: "records have no owner",
+        edits: &[edit(
+            SERVER,
+            "let author = self.meet(number, connection, sender, message);",
+            "let first = self.tracked.keys().next().copied();
+             let author = first.unwrap_or_else(|| self.meet(number, connection, sender, message));",
+        )],
+    },
+    Mutant {
+        defect: 14,
+        what: "no memory of what was freed",
+        edits: &[edit(STATE, "process.freed.push_back((scope, space, id));", "")],
+    },
+    Mutant {
+        defect: 15,
+        what: "the same buffer reported twice counts twice",
+        edits: &[
+            edit(STATE, "if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {", "if space != Space::Kernel {"),
+            edit(STATE, "found.find(|&(_, same)| same)", "found.find(|&(_, same)| same && space == Space::Kernel)"),
+        ],
+    },
+    Mutant {
+        defect: 16,
+        what: "a free knows no device",
+        edits: &[edit(
+            LEGACY,
+            "Type::Free => Ok(free(None, None)),",
+            "Type::Free => {
+                 let scope = Scope::Chip(self.devices[&0]);
+                 Ok(Event::Free(Free { scope, space: None, id, program: 0, size: None }))
+             }",
+        )],
+    },
+    Mutant {
+        defect: 17,
+        what: "some spaces are not cleaned up",
+        edits: &[edit(
+            STATE,
+            "let totals = self.ledger.close(pool);\n            let sum",
+            "if space == Space::Trace { continue; }\n let totals = self.ledger.close(pool);\n            let sum",
+        )],
+    },
+    Mutant {
+        defect: 18,
+        what: "circular buffers are added up",
+        edits: &[edit(
+            VIEW,
+            "fn place(space: Space, entry: &Entry) -> Option<Range> {",
+            "fn place(space: Space, entry: &Entry) -> Option<Range> { if space == Space::Cb { return None; }",
+        )],
+    },
+    Mutant {
+        defect: 19,
+        what: "capacity of the whole grid",
+        edits: &[edit(SIM, "l1_bytes: cores * l1,", "l1_bytes: cores.max(120) * l1,")],
+    },
+    Mutant {
+        defect: 20,
+        what: "freeing one circular buffer frees all",
+        edits: &[edit(
+            STATE,
+            RELEASE,
+            "let references = if space == Space::Cb { self.ledger.clear(held.pool()); 0 } else { self.ledger.release(slot) };",
+        )],
+    },
+    Mutant {
+        defect: 21,
+        what: "the trace region weighs on L1",
+        edits: &[
+            edit(VIEW, "usage.total(&[Space::Dram, Space::Trace],", "usage.total(&[Space::Dram],"),
+            edit(VIEW, "let l1 = [Space::L1,", "let l1 = [Space::Trace, Space::L1,"),
+        ],
+    },
+    Mutant {
+        defect: 22,
+        what: "ring fields hold something",
+        edits: &[edit(WIRE, "&buffer[..vintage.size()]", "buffer[132] = 1;\n        &buffer[..vintage.size()]")],
+    },
+    Mutant {
+        defect: 23,
+        what: "an unknown free is an error",
+        edits: &[edit(
+            VIEW,
+            "FindingKind::UnknownFree,\n            Severity::Info,",
+            "FindingKind::UnknownFree,\n            Severity::Error,",
+        )],
+    },
+    Mutant {
+        defect: 24,
+        what: "whoever may not be signalled is dead",
+        edits: &[
+            edit(
+                SERVER,
+                "Ok(fd) => Some(Watch::Pidfd(fd)),",
+                "Ok(_) => Some(Watch::Look { pid: sender.pid, start: None }),",
+            ),
+            edit(
+                PROCESS,
+                "if test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {",
+                "if test_kill_process(raw).is_err() {",
+            ),
+        ],
+    },
+    Mutant {
+        defect: 25,
+        what: "a message's word for its pid is believed",
+        edits: &[edit(
+            LEGACY,
+            "let author = self.author(number, connection, sender, message);",
+            "let sender = Peer { pid: message.process_id as u32, ..sender };
+             let author = self.author(number, connection, sender, message);",
+        )],
+    },
+    Mutant {
+        defect: 26,
+        what: "deaths are noticed later",
+        edits: &[
+            edit(SERVER, "Token::Process(number) => self.process_ended(number),", "Token::Process(_) => {}"),
+            edit(
+                SERVER,
+                "self.tracked.iter().filter(|(_, it)| it.watch.ended())",
+                "self.tracked.iter().filter(|(_, it)| it.watch.ended() && self.now.0 == 0)",
+            ),
+        ],
+    },
+    Mutant {
+        defect: 27,
+        what: "only buffers are cleaned up",
+        edits: &[edit(
+            STATE,
+            "let totals = self.ledger.close(pool);\n            let sum",
+            "if space.is_program() { continue; }\n let totals = self.ledger.close(pool);\n            let sum",
+        )],
+    },
+    Mutant {
+        defect: 28,
+        what: "only what a process unloads itself is gone",
+        edits: &[edit(
+            SERVER,
+            "let outcome = self.apply(process, Event::Exited);",
+            "let outcome = Outcome::Noted;",
+        )],
+    },
+    Mutant {
+        defect: 29,
+        what: "a connection is one process",
+        edits: &[edit(LEGACY, SENDER, "let _ = sender;\n            let sender = connection.peer;")],
+    },
+    Mutant {
+        defect: 30,
+        what: "every process is on device 0",
+        edits: &[edit(
+            VIEW,
+            ".map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })",
+            ".map(|(_, usage)| ProcessUsage { device: ChipId::Ordinal(0).to_string(), usage })",
+        )],
+    },
+    Mutant {
+        defect: 37,
+        what: "a second server takes the socket",
+        edits: &[
+            edit(
+                LISTEN,
+                "Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),",
+                "Err(rustix::io::Errno::WOULDBLOCK) => {}",
+            ),
+            edit(
+                LISTEN,
+                "Ok(_) => return Err(Error::AlreadyServed { path: path.to_owned() }),",
+                "Ok(_) => fs::remove_file(path).map_err(listen)?,",
+            ),
+        ],
+    },
+    Mutant {
+        defect: 38,
+        what: "SIGUSR1 ends the server",
+        edits: &[edit(SERVER, "(SIGUSR1, SUMMARY)", "(SIGUSR1, END)")],
+    },
+    Mutant {
+        defect: 39,
+        what: "room for 256 devices",
+        edits: &[edit(LEGACY, "const UNKNOWN_DEVICES: i32 = 1024;", "const UNKNOWN_DEVICES: i32 = 256;")],
+    },
+    Mutant {
+        defect: 45,
+        what: "samples without times",
+        edits: &[edit(VIEW, "at: clock.wall(s.at),", "at: clock.at,")],
+    },
+];
+
+pub(crate) fn run(numbers: &[&str]) -> anyhow::Result<()> {
+    let wanted: Vec<u32> =
+        numbers.iter().map(|n| n.parse().context("NUMBER is a defect's")).collect::<anyhow::Result<_>>()?;
+    let tree = root().join("target/mutants/tree");
+    copy_tree(&tree)?;
+    let mut survivors = Vec::new();
+    let chosen = MUTANTS.iter().filter(|mutant| wanted.is_empty() || wanted.contains(&mutant.defect));
+    let mut count = 0;
+    for mutant in chosen {
+        count += 1;
+        let killed = try_one(&tree, mutant).with_context(|| format!("mutant {}", mutant.defect))?;
+        let verdict = if killed { "killed" } else { "SURVIVED" };
+        println!("defect {:>2}: {:<48} {verdict}", mutant.defect, mutant.what);
+        if !killed {
+            survivors.push(mutant.defect);
+        }
+    }
+    println!("{} passed, {} failed", count - survivors.len(), survivors.len());
+    ensure!(survivors.is_empty(), "these defects can come back unnoticed: {survivors:?}");
+    Ok(())
+}
+
+/// What git knows of, as it is in the working tree.
+fn copy_tree(to: &Path) -> anyhow::Result<()> {
+    let list = Command::new("git")
+        .current_dir(root())
+        .args(["ls-files", "-z"])
+        .output()
+        .context("cannot run git")?;
+    ensure!(list.status.success(), "git cannot list the files");
+    if to.exists() {
+        fs::remove_dir_all(to)?;
+    }
+    for name in String::from_utf8(list.stdout)?.split_terminator('\0') {
+        let (source, target) = (root().join(name), to.join(name));
+        if source.is_file() {
+            fs::create_dir_all(target.parent().context("a file has a folder")?)?;
+            fs::copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the test of the defect fails on the mutant.
+fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
+    let mut originals = Vec::new();
+    for edit in mutant.edits {
+        let path = tree.join(edit.file);
+        let text = fs::read_to_string(&path)?;
+        ensure!(text.matches(edit.from).count() == 1, "{:?} is not once in {}", edit.from, edit.file);
+        fs::write(&path, text.replace(edit.from, edit.to))?;
+        originals.push((path, text));
+    }
+    let name = format!("defect_{:02}_", mutant.defect);
+    let output = cargo(&["test", "--locked", "--package", "ttmem", "--test", "it", &name])
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", root().join("target/mutants/target"))
+        .output()
+        .context("cannot run cargo")?;
+    // Newest first, so that two edits of one file end as they began.
+    for (path, text) in originals.into_iter().rev() {
+        fs::write(path, text)?;
+    }
+    let log = String::from_utf8_lossy(&output.stdout);
+    if !log.contains("running 1 test") {
+        println!("{}", String::from_utf8_lossy(&output.stderr));
+        bail!("it does not compile, or has no test");
+    }
+    Ok(log.contains("test result: FAILED"))
+}

@@ -1,6 +1,8 @@
 //! Who holds what. Events go in one at a time; whatever their order, totals stay the sums of what is recorded.
 
-use crate::event::{Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal};
+use crate::event::{
+    Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal,
+};
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
 use crate::history::Series;
@@ -264,7 +266,8 @@ impl State {
 
     fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
         let Alloc { scope, space, id, requested, extent, .. } = *alloc;
-        let charged = extent.map_or(0, |e| e.bytes_per_bank.saturating_mul(u64::from(e.banks)).max(e.occupied));
+        let charged =
+            extent.map_or(0, |e| e.bytes_per_bank.saturating_mul(u64::from(e.banks)).max(e.occupied));
         let refusal = if requested == 0 {
             Some(Refusal::ZeroSize)
         } else if requested.max(charged) > MAX_BYTES {

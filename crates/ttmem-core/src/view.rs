@@ -6,8 +6,8 @@ use crate::footprint::{self, CoreSet};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
-    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Group, Health, History, Process, ProcessUsage,
-    ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
+    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Group, Health, History, Process,
+    ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
 };
 use crate::state::{ChipState, GROWTH_ROUNDS, ProcessState, State, chips_in};
 use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
@@ -54,7 +54,8 @@ impl State {
             .collect();
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
-        findings.extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
+        findings
+            .extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
         if self.findings.dropped > 0 {
             let text = format!("{} further findings are not listed", self.findings.dropped);
             findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
@@ -126,7 +127,8 @@ impl State {
     pub fn report(&self, spaces: &[Space], listed: u64, cut: bool) -> Vec<Group> {
         let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
         for process in self.processes.values() {
-            for ((scope, space, _), &pool) in process.pools.iter().filter(|(key, _)| spaces.contains(&key.1)) {
+            for ((scope, space, _), &pool) in process.pools.iter().filter(|(key, _)| spaces.contains(&key.1))
+            {
                 for chip in chips_in(&process.allocators, scope).iter().filter_map(|id| self.chips.get(id)) {
                     pools.entry((chip.chip.index, *space)).or_default().push(pool);
                 }
@@ -137,7 +139,8 @@ impl State {
             let count = totals().map(|t| t.count).sum();
             let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
             let listed = if count <= listed || cut { listed } else { 0 };
-            let listed = entries.take(listed as usize).filter_map(|entry| self.describe_entry(entry)).collect();
+            let listed =
+                entries.take(listed as usize).filter_map(|entry| self.describe_entry(entry)).collect();
             Group { index, space, count, bytes: totals().map(|t| t.requested).sum(), listed }
         });
         groups.filter(|group| group.count > 0).collect()
@@ -387,7 +390,9 @@ impl State {
 
     fn judge_processes(&self, findings: &mut Vec<Finding>) {
         for (id, process) in &self.processes {
-            for (&(allocator, space), audit) in process.audits.iter().filter(|(_, a)| a.judged && a.drift != 0) {
+            for (&(allocator, space), audit) in
+                process.audits.iter().filter(|(_, a)| a.judged && a.drift != 0)
+            {
                 let text = format!(
                     "pid {}: allocator {allocator} says {} bytes of {space} {} than we count",
                     id.pid,
@@ -535,12 +540,7 @@ fn describe_device(id: &ChipId, state: &ChipState, usage: Usage, history: Option
     let samples = |series: &crate::history::Series, clock: Clock| {
         let samples = series.samples().into_iter();
         samples
-            .map(|s| Sample {
-                at: clock.wall(s.at),
-                min_bytes: s.min,
-                mean_bytes: s.mean,
-                max_bytes: s.max,
-            })
+            .map(|s| Sample { at: clock.wall(s.at), min_bytes: s.min, mean_bytes: s.mean, max_bytes: s.max })
             .collect()
     };
     Device {

@@ -106,7 +106,13 @@ pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: boo
         let name = chip.arch.map_or("Unknown", |arch| arch.title());
         let size = chip.capacity.map_or_else(
             || "capacity unknown".to_owned(),
-            |c| format!("{:.1} GiB DRAM, {:.1} MiB L1", c.dram_bytes as f64 / MIB / 1024.0, c.l1_bytes as f64 / MIB),
+            |c| {
+                format!(
+                    "{:.1} GiB DRAM, {:.1} MiB L1",
+                    c.dram_bytes as f64 / MIB / 1024.0,
+                    c.l1_bytes as f64 / MIB
+                )
+            },
         );
         let way = if chip.remote { "Remote Ethernet" } else { "Local PCIe" };
         let _ = writeln!(text, "   Device {}: {name} ({size}) [{way}]", chip.index);
@@ -117,10 +123,8 @@ pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: boo
             let _ = writeln!(text, "   Total: {n} device(s) detected");
         }
     }
-    let _ = write!(
-        text,
-        "🚀 Allocation Server started\n   Listening on: {path}\n   Press Ctrl+C to stop\n\n"
-    );
+    let _ =
+        write!(text, "🚀 Allocation Server started\n   Listening on: {path}\n   Press Ctrl+C to stop\n\n");
     text
 }
 

@@ -402,4 +402,3 @@ fn refusal(kind: Type, message: &Message, why: Refusal) -> String {
     };
     format!("{kind:?} refused: {what}: {}", why.text())
 }
-

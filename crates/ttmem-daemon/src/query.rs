@@ -143,8 +143,7 @@ impl List {
         if !std::mem::replace(&mut self.begun, true) {
             let simulated = daemon.state.is_simulated();
             let at = Timestamp::now();
-            let head =
-                format!(r#"{{"schema":1,"at":"{at:.3}","simulated":{simulated},"allocations":["#);
+            let head = format!(r#"{{"schema":1,"at":"{at:.3}","simulated":{simulated},"allocations":["#);
             answer.extend_from_slice(head.as_bytes());
         }
         let (allocations, next) = daemon.state.allocations(self.cursor, PAGE);
@@ -179,7 +178,10 @@ pub fn ask(path: &Path, request: Request) -> io::Result<Vec<u8>> {
     let mut answer = Vec::with_capacity(64 << 10);
     BufReader::with_capacity(256 << 10, stream).read_until(b'\n', &mut answer)?;
     if answer.pop() != Some(b'\n') {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the daemon hung up before it had answered"));
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the daemon hung up before it had answered",
+        ));
     }
     if answer.starts_with(b"{\"error\"") {
         let failure: Failure = serde_json::from_slice(&answer)?;

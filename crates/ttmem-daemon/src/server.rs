@@ -227,8 +227,10 @@ impl Daemon {
     }
 
     fn greet(&mut self, options: &Options) {
-        let simulated =
-            options.chips.iter().any(|chip| chip.capacity.is_some_and(|c| c.origin == CapacityOrigin::Simulated));
+        let simulated = options
+            .chips
+            .iter()
+            .any(|chip| chip.capacity.is_some_and(|c| c.origin == CapacityOrigin::Simulated));
         let path = options.legacy_socket.display().to_string();
         self.output.log(&eventlog::greeting(options.chips.iter(), simulated, &path));
         self.output.flush();
@@ -348,7 +350,8 @@ impl Daemon {
 
     fn tell_pauses(&mut self) {
         let now = self.now;
-        let due: Vec<u64> = self.pauses.iter().filter(|(at, _)| *at <= now).map(|&(_, number)| number).collect();
+        let due: Vec<u64> =
+            self.pauses.iter().filter(|(at, _)| *at <= now).map(|&(_, number)| number).collect();
         self.pauses.retain(|(at, _)| *at > now);
         for number in due {
             self.wake(number);

@@ -46,13 +46,7 @@ fn option<T: Plain>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> 
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has room for `len` bytes, and both outlive the call.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            value.as_mut_ptr().cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value.as_mut_ptr().cast(), &raw mut len)
     };
     if result < 0 {
         return Err(io::Error::last_os_error());

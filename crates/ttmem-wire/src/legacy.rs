@@ -311,10 +311,8 @@ impl Message {
             l1_small_allocated: self.levels.l1_small.into(),
             trace_allocated: self.levels.trace.into(),
         };
-        let program = Program {
-            cb_allocated: self.levels.cb.into(),
-            kernel_allocated: self.levels.kernel.into(),
-        };
+        let program =
+            Program { cb_allocated: self.levels.cb.into(), kernel_allocated: self.levels.kernel.into() };
         let info = self.capacity;
         let capacity = Capacity {
             total_dram_size: info.total_dram_size.into(),

@@ -194,7 +194,8 @@ mod tests {
         };
         let bytes = record.as_bytes();
         assert_eq!(Record::parse(bytes), Ok((record, Kind::Alloc, Some(Space::L1))));
-        let firsts: Vec<u8> = [0, 8, 16, 17, 20, 24, 32, 40, 48, 52, 56, 60].iter().map(|&i| bytes[i]).collect();
+        let firsts: Vec<u8> =
+            [0, 8, 16, 17, 20, 24, 32, 40, 48, 52, 56, 60].iter().map(|&i| bytes[i]).collect();
         assert_eq!(firsts, [1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     }
 

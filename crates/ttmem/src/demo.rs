@@ -65,7 +65,8 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
             // Killed in the middle of what it does; dropping it is the kill.
             victim = if victim.is_some() { None } else { Some(spawn_client(Role::Victim, &legacy, chips)?) };
         }
-        let answer = ask(&query, Request::Snapshot { history: false }).context("the demo's daemon does not answer")?;
+        let answer =
+            ask(&query, Request::Snapshot { history: false }).context("the demo's daemon does not answer")?;
         Ok(Some(serde_json::from_slice::<Snapshot>(&answer)?))
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));

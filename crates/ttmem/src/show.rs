@@ -31,7 +31,8 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let everything = args.only.device.is_none() && args.only.pid.is_none();
     if args.json && everything {
         // What the daemon says is the schema already.
-        let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+        let skeleton: Skeleton =
+            serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));

@@ -91,8 +91,11 @@ impl Machine {
         // Clients number chips with a bus connection first, then those behind them.
         let place = |local: bool| {
             (0..boards).flat_map(move |b| {
-                let range =
-                    if local { 0..board.local_per_board } else { board.local_per_board..board.chips_per_board };
+                let range = if local {
+                    0..board.local_per_board
+                } else {
+                    board.local_per_board..board.chips_per_board
+                };
                 range.map(move |c| (b * board.chips_per_board + c, local))
             })
         };
@@ -165,7 +168,11 @@ mod tests {
             assert_eq!(all.iter().filter(|chip| !chip.remote).count(), local, "{name}");
             for chip in all {
                 let capacity = chip.capacity.unwrap();
-                assert_eq!((capacity.cores, capacity.l1_bytes, capacity.dram_bytes), (cores, l1, dram), "{name}");
+                assert_eq!(
+                    (capacity.cores, capacity.l1_bytes, capacity.dram_bytes),
+                    (cores, l1, dram),
+                    "{name}"
+                );
                 assert_eq!(capacity.l1_allocatable_bytes, Some(l1_free), "{name}");
                 assert_eq!(capacity.dram_allocatable_bytes, Some(dram_free), "{name}");
             }

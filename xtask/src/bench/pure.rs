@@ -41,7 +41,9 @@ fn framer() -> Figure {
         let mut framer = Framer::default();
         let mut sum = 0;
         for chunk in bytes.chunks(65_536) {
-            framer.feed(chunk, |frame| sum += usize::from(matches!(frame, ttmem_wire::framer::Frame::Event(_)))).ok();
+            framer
+                .feed(chunk, |frame| sum += usize::from(matches!(frame, ttmem_wire::framer::Frame::Event(_))))
+                .ok();
         }
         assert_eq!(sum as u64, COUNT);
     });

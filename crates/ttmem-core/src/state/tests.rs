@@ -97,8 +97,12 @@ fn holding_the_same_thing_again_counts_holders_not_bytes() {
         assert_eq!(used(&state, 0, Space::Dram), 4096);
     }
     for references in (0..3).rev() {
-        let released =
-            Outcome::Released { space: Space::Dram, bytes: 4096, references, class: KernelClass::Application };
+        let released = Outcome::Released {
+            space: Space::Dram,
+            bytes: 4096,
+            references,
+            class: KernelClass::Application,
+        };
         assert_eq!(state.apply(Mono(3), legacy(1), free(on(0), None, 0x1000)), released);
     }
     assert_eq!(used(&state, 0, Space::Dram), 0);
@@ -141,13 +145,8 @@ fn circular_buffers_count_the_union_of_their_ranges() {
     }
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, 4));
-    let shrink = Event::Free(Free {
-        scope: on(0),
-        space: Some(Space::Cb),
-        id: 0x1000,
-        program: 0,
-        size: Some(8192),
-    });
+    let shrink =
+        Event::Free(Free { scope: on(0), space: Some(Space::Cb), id: 0x1000, program: 0, size: Some(8192) });
     state.apply(Mono(3), legacy(1), shrink);
     // 0x1000..0x2000 and 0x2000..0x3000 remain.
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 8192 + 100);
@@ -335,7 +334,10 @@ fn sizes_no_device_has_are_refused() {
     let huge = Alloc { extent: Some(huge), ..alloc(on(0), Space::Dram, 1, 1) };
     assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(huge)), Outcome::Refused(Refusal::TooLarge));
     let nowhere = alloc(on(99), Space::Dram, 1, 1);
-    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)), Outcome::Refused(Refusal::UnknownDevice));
+    assert_eq!(
+        state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)),
+        Outcome::Refused(Refusal::UnknownDevice)
+    );
     assert_eq!(state.live_records(), 0);
 }
 
@@ -380,8 +382,7 @@ fn memory_that_only_grows_becomes_a_finding_and_a_fall_ends_it() {
         state.apply(now, legacy(1), free(on(1), None, second));
         state.tick(now);
     }
-    let leaks: Vec<_> =
-        shot(&state).findings.into_iter().filter(|f| f.kind == FindingKind::Leak).collect();
+    let leaks: Vec<_> = shot(&state).findings.into_iter().filter(|f| f.kind == FindingKind::Leak).collect();
     assert_eq!(leaks.len(), 1);
     assert_eq!(leaks[0].device.as_deref(), Some("ordinal-0"));
     for second in 1..=90 {
@@ -464,8 +465,7 @@ impl Naive {
     }
 
     fn used(&self, pid: Option<u32>, chip: u32, space: Space) -> u64 {
-        let of =
-            |h: &&Held| pid.is_none_or(|pid| pid == h.pid) && h.chip == chip && h.space == space;
+        let of = |h: &&Held| pid.is_none_or(|pid| pid == h.pid) && h.chip == chip && h.space == space;
         let held = self.held.iter().filter(of);
         if space == Space::Cb {
             let mut bytes = std::collections::BTreeSet::new();

@@ -52,7 +52,11 @@ fn every_vintage_every_type_every_split_point() {
             let messages = [message(first, 3), message(13 - first, 4), message(1, 5)];
             let (bytes, expected) = (bytes_of(&messages, vintage), naive(&messages, vintage));
             for cut in 0..=bytes.len() {
-                assert_eq!(framed(&bytes, &[cut]).as_ref(), Ok(&expected), "{vintage:?} type {first} cut {cut}");
+                assert_eq!(
+                    framed(&bytes, &[cut]).as_ref(),
+                    Ok(&expected),
+                    "{vintage:?} type {first} cut {cut}"
+                );
             }
             let every: Vec<usize> = (0..bytes.len()).collect();
             assert_eq!(framed(&bytes, &every).as_ref(), Ok(&expected), "{vintage:?} byte by byte");

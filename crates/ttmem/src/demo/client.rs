@@ -49,7 +49,11 @@ pub(crate) fn run(args: &DemoClientArgs) -> anyhow::Result<()> {
     };
     match end {
         // The daemon is gone: so is the demo.
-        Err(e) if matches!(e.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset) => Ok(()),
+        Err(e)
+            if matches!(e.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset) =>
+        {
+            Ok(())
+        }
         end => Ok(end?),
     }
 }
@@ -118,7 +122,8 @@ impl Life {
             Self::wait(40);
         }
         for token in 0u64.. {
-            let activations = [(0x15_0000, 6 * MIB), (0x14_0000, 12 * MIB), (0x13_0000, (4 + token % 5) * MIB)];
+            let activations =
+                [(0x15_0000, 6 * MIB), (0x14_0000, 12 * MIB), (0x13_0000, (4 + token % 5) * MIB)];
             for (id, size) in activations {
                 self.tell_all(Type::Alloc, buffer_type::L1, id, size)?;
             }

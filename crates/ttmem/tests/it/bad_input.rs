@@ -33,7 +33,11 @@ impl Witness {
 fn refused(server: &Server, why: Refusal) -> u64 {
     let wanted = why.text();
     let findings = server.snapshot().findings;
-    findings.iter().filter(|f| f.kind == FindingKind::Refused && f.text.contains(wanted)).map(|f| f.count).sum()
+    findings
+        .iter()
+        .filter(|f| f.kind == FindingKind::Refused && f.text.contains(wanted))
+        .map(|f| f.count)
+        .sum()
 }
 
 #[test]
@@ -46,7 +50,11 @@ fn impossible_messages_are_refused_one_by_one() {
         (message(Type::Alloc, 0, DRAM, 1, 0), "Invalid size 0", Refusal::ZeroSize),
         (message(Type::CbAlloc, 0, 0, 1, 0), "Invalid size 0", Refusal::ZeroSize),
         (message(Type::Alloc, 0, DRAM, 1, (100 << 30) + 1), "Invalid size 107374182401", Refusal::TooLarge),
-        (message(Type::KernelLoad, 0, 0, 1, u64::MAX), "Invalid size 18446744073709551615", Refusal::TooLarge),
+        (
+            message(Type::KernelLoad, 0, 0, 1, u64::MAX),
+            "Invalid size 18446744073709551615",
+            Refusal::TooLarge,
+        ),
         (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Refusal::UnknownDevice),
         (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Refusal::UnknownDevice),
         (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Refusal::UnknownDevice),
@@ -63,7 +71,12 @@ fn impossible_messages_are_refused_one_by_one() {
         server.wait_for_warning(warning);
         witness.check();
     }
-    assert!(server.warnings().lines().all(|line| line.contains("connection ") && line.contains(&format!("pid {pid}"))));
+    assert!(
+        server
+            .warnings()
+            .lines()
+            .all(|line| line.contains("connection ") && line.contains(&format!("pid {pid}")))
+    );
     client.alloc(1, DRAM, 1, 100 << 30);
     assert_eq!(client.query(1).levels.dram, 100 << 30, "the connection lives, and 100 GiB are allowed");
 }
@@ -238,7 +251,9 @@ fn a_full_disk_under_the_log_stops_nothing() {
         client.alloc(0, DRAM, n, 10);
     }
     assert_eq!(client.query(0).levels.dram, 50_000);
-    eventually("lost lines are counted", || (server.snapshot().health.dropped_log_lines > 4000).then_some(()));
+    eventually("lost lines are counted", || {
+        (server.snapshot().health.dropped_log_lines > 4000).then_some(())
+    });
 }
 
 #[test]
@@ -274,7 +289,9 @@ fn questions_that_are_none_get_an_error_and_the_next_one_an_answer() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    for bad in ["\n", "{}\n", "hello\n", r#"{"get":"everything"}"#, "{\"get\":\"snapshot\",\"x\":1}\n", "\0\n"] {
+    for bad in
+        ["\n", "{}\n", "hello\n", r#"{"get":"everything"}"#, "{\"get\":\"snapshot\",\"x\":1}\n", "\0\n"]
+    {
         let answer: serde_json::Value = serde_json::from_str(&ask(bad)).unwrap();
         assert!(answer["error"].as_str().unwrap().contains("cannot read the request"), "{bad:?}: {answer}");
     }
@@ -282,7 +299,11 @@ fn questions_that_are_none_get_an_error_and_the_next_one_an_answer() {
     let answers = ask("nonsense\n{\"get\":\"snapshot\"}\n{\"get\":\"allocations\"}");
     let lines: Vec<&str> = answers.lines().collect();
     assert_eq!(lines.len(), 3);
-    assert!(lines[0].contains("error") && lines[1].contains("\"devices\"") && lines[2].contains("\"allocations\""));
+    assert!(
+        lines[0].contains("error")
+            && lines[1].contains("\"devices\"")
+            && lines[2].contains("\"allocations\"")
+    );
 }
 
 #[test]

@@ -75,7 +75,10 @@ fn json_is_one_line_of_the_schema() {
     assert_eq!(json["devices"][0]["arch"], "wormhole_b0");
     assert_eq!(json["devices"][0]["capacity"]["l1_bytes"], 95_944_704);
     let dram = &json["devices"][0]["usage"]["dram"];
-    assert_eq!((&dram["requested_bytes"], &dram["basis"]), (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy")));
+    assert_eq!(
+        (&dram["requested_bytes"], &dram["basis"]),
+        (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy"))
+    );
     assert!(dram["allocated_bytes"].is_null(), "not known is null");
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
     assert_eq!(json["processes"][0]["pid"], std::process::id());
@@ -84,7 +87,8 @@ fn json_is_one_line_of_the_schema() {
     let at = json["at"].as_str().unwrap();
     assert!(at.ends_with('Z') && at.contains('T'), "{at}");
     assert!(json["devices"][0].get("history").is_none());
-    let with: serde_json::Value = serde_json::from_str(&text(&ttmem(&server, &["--json", "--history"]))).unwrap();
+    let with: serde_json::Value =
+        serde_json::from_str(&text(&ttmem(&server, &["--json", "--history"]))).unwrap();
     assert!(with["devices"][0]["history"]["dram_total"].is_array());
     // What goes out comes in again, whole.
     let snapshot: ttmem_core::Snapshot = serde_json::from_str(&page).unwrap();
@@ -98,7 +102,8 @@ fn one_device_or_one_process_can_be_asked_for() {
     client.sync();
     let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
     puppet.tell(ttmem_wire::legacy::Type::Alloc, 1, DRAM, 5, 100);
-    let json = |args: &[&str]| -> serde_json::Value { serde_json::from_str(&text(&ttmem(&server, args))).unwrap() };
+    let json =
+        |args: &[&str]| -> serde_json::Value { serde_json::from_str(&text(&ttmem(&server, args))).unwrap() };
     let one = json(&["--json", "-d", "1"]);
     assert_eq!(one["devices"].as_array().unwrap().len(), 1);
     assert_eq!(one["processes"].as_array().unwrap().len(), 2);
@@ -222,7 +227,8 @@ fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
     assert!(frames.len() >= 3, "{} frames", frames.len());
     assert_ne!(frames[0], frames[frames.len() - 1]);
     let last = frames[frames.len() - 1];
-    for part in ["demo-llm", "demo-vision", "demo-leaky", "demo-victim", "Device 0", "Device 1", "SIMULATED"] {
+    for part in ["demo-llm", "demo-vision", "demo-leaky", "demo-victim", "Device 0", "Device 1", "SIMULATED"]
+    {
         assert!(last.contains(part), "{part} is not in\n{last}");
     }
     let notes = String::from_utf8(output.stderr).unwrap();

@@ -24,7 +24,8 @@ fn client(server: &Server) -> Client {
 fn defect_01_our_own_protocol_says_its_version() {
     let server = server();
     for request in [Request::Snapshot { history: false }, Request::Allocations] {
-        let answer: serde_json::Value = serde_json::from_slice(&ask(&server.query, request).unwrap()).unwrap();
+        let answer: serde_json::Value =
+            serde_json::from_slice(&ask(&server.query, request).unwrap()).unwrap();
         assert_eq!(answer["schema"], 1);
     }
 }
@@ -91,6 +92,7 @@ fn defect_04_the_server_never_peeks_and_reads_many_messages_at_a_time() {
 fn defect_05_a_newline_is_no_kernel_load() {
     let server = Server::start(exe(), &[]);
     let mut person = UnixStream::connect(&server.legacy).unwrap();
+    person.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     person.write_all(b"\n").unwrap();
     let mut text = String::new();
     person.read_to_string(&mut text).unwrap();
@@ -139,7 +141,10 @@ fn defect_08_four_gib_channels_do_not_wrap() {
     let server = Server::start(exe(), &["--sim", "p150a"]);
     assert_eq!(server.device(0).capacity.unwrap().dram_bytes, 32 << 30);
     let info = client(&server).device_info(0).capacity;
-    assert_eq!(u64::from(info.num_dram_channels) * u64::from(info.dram_size_per_channel), info.total_dram_size);
+    assert_eq!(
+        u64::from(info.num_dram_channels) * u64::from(info.dram_size_per_channel),
+        info.total_dram_size
+    );
     assert_eq!(info.total_dram_size, 34_225_520_640);
 }
 
@@ -278,6 +283,7 @@ fn defect_17_what_was_never_freed_goes_with_its_process() {
     assert_eq!(server.allocations().len(), 5);
     puppet.kill();
     assert!(server.allocations().is_empty());
+    assert_eq!(server.snapshot().health.live_records, 0);
     assert_eq!(finding(&server, FindingKind::Reclaimed).unwrap().bytes, Some(5 * 64));
 }
 
@@ -408,7 +414,10 @@ fn defect_25_the_kernels_word_counts_not_the_messages_pid() {
     let server = server();
     let mut client = client(&server);
     // Says it is a process that does not exist; the old server would take it for dead.
-    client.send(ttmem_wire::legacy::Message { process_id: 0x7fff_fff0, ..message(Type::Alloc, 0, DRAM, 1, 64) });
+    client.send(ttmem_wire::legacy::Message {
+        process_id: 0x7fff_fff0,
+        ..message(Type::Alloc, 0, DRAM, 1, 64)
+    });
     client.sync();
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(client.query(0).levels.dram, 64);
@@ -440,6 +449,7 @@ fn defect_27_cbs_and_kernels_do_not_outlive_a_process_without_buffers() {
     puppet.kill();
     assert_eq!(client(&server).query(0).levels, Levels::default());
     assert!(server.allocations().is_empty());
+    assert_eq!(server.snapshot().health.live_records, 0);
 }
 
 #[test]
@@ -494,7 +504,9 @@ fn defect_30_processes_are_shown_with_their_devices_and_how_they_are_tracked() {
 #[test]
 fn defect_37_a_living_servers_socket_is_not_stolen() {
     let server = server();
-    let second = Command::new(exe())
+    let second = Command::new("timeout")
+        .arg("20")
+        .arg(exe())
         .args(["serve", "--legacy-socket"])
         .arg(&server.legacy)
         .arg("--query-socket")
@@ -519,6 +531,8 @@ fn defect_38_signals_end_it_cleanly_or_ask_for_a_summary() {
         client.sync();
         server.signal(Signal::USR1);
         server.wait_for_log("Active allocations: 1");
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(client.query(0).levels.dram, 2048, "it goes on");
         assert!(server.is_running());
         server.signal(signal);
         assert_eq!(server.wait().code(), Some(0));

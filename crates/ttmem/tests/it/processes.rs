@@ -89,7 +89,10 @@ fn a_process_that_closes_its_connection_keeps_its_memory_until_it_dies() {
     let mut puppet = Puppet::new(&server.legacy);
     hold(&mut puppet);
     puppet.pull("reconnect");
-    assert_eq!(server.process(puppet.pid).unwrap().usage[0].usage.dram.as_ref().unwrap().requested_bytes, 4096);
+    assert_eq!(
+        server.process(puppet.pid).unwrap().usage[0].usage.dram.as_ref().unwrap().requested_bytes,
+        4096
+    );
     puppet.tell(Type::Free, 0, 0, 0x1000, 0);
     assert!(server.snapshot().findings.is_empty(), "it is still the same process");
 }

@@ -73,7 +73,8 @@ fn messages(connection: usize, stream: &Stream) -> Vec<Message> {
     let one = |&(what, device, id, size): &(u8, u8, u8, u8)| {
         let device = i32::from(device);
         // The buffer type follows from the id, so that an address is in one space only.
-        let (buffer_type, id) = ([DRAM, L1, L1_SMALL, TRACE][usize::from(id)], (connection as u64) << 16 | u64::from(id));
+        let (buffer_type, id) =
+            ([DRAM, L1, L1_SMALL, TRACE][usize::from(id)], (connection as u64) << 16 | u64::from(id));
         let size = u64::from(size) * 100;
         match what {
             0 | 1 => message(Type::Alloc, device, buffer_type, id, size),
@@ -125,9 +126,15 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
             }
             for device in 0..3 {
                 let of = |kind: u8| {
-                    naive.buffers.iter().filter(|((d, _), (t, ..))| *d == device && *t == kind).map(|(_, v)| v.1).sum::<u64>()
+                    naive
+                        .buffers
+                        .iter()
+                        .filter(|((d, _), (t, ..))| *d == device && *t == kind)
+                        .map(|(_, v)| v.1)
+                        .sum::<u64>()
                 };
-                let kernel: u64 = naive.kernels.iter().filter(|((d, _), _)| *d == device).map(|(_, v)| v.0).sum();
+                let kernel: u64 =
+                    naive.kernels.iter().filter(|((d, _), _)| *d == device).map(|(_, v)| v.0).sum();
                 let levels = Client::connect(&server, Vintage::V144).query(device).levels;
                 prop_assert_eq!(
                     (levels.dram, levels.l1, levels.l1_small, levels.trace, levels.kernel),
