@@ -93,11 +93,10 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         defect: 9,
         what: "a repeated load adds again",
-        edits: &[edit(
-            VIEW,
-            "None => placeless += entry.requested,",
-            "None => placeless += entry.requested * u64::from(entry.refs),",
-        )],
+        edits: &[
+            edit(STATE, "if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {", "if space.is_program() {"),
+            edit(STATE, "found.find(|&(_, same)| same)", "found.find(|&(_, same)| same && !space.is_program())"),
+        ],
     },
     Mutant {
         defect: 10,
