@@ -54,10 +54,10 @@ pub(crate) fn run(json: bool) -> anyhow::Result<()> {
     }
     let exe = root().join("target/release/ttmem");
     let mut figures = pure::figures();
-    let parts: [fn(&Path) -> anyhow::Result<Vec<Figure>>; 4] = [ingest, memory, snapshot, idle];
-    for part in parts {
-        figures.extend(part(&exe)?);
-    }
+    figures.extend(ingest(&exe)?);
+    figures.extend(memory(&exe)?);
+    figures.extend(snapshot(&exe)?);
+    figures.extend(idle(&exe));
     if json {
         let rows: Vec<_> = figures
             .iter()
@@ -154,7 +154,7 @@ fn served(exe: &Path, args: &[&str], clients: usize, messages: usize) -> anyhow:
     let server = start(exe, args);
     let before = server.cpu_time();
     let sent = send_from(&server.legacy, clients, messages)?;
-    Ok((sent, server.cpu_time() - before))
+    Ok((sent, server.cpu_time().saturating_sub(before)))
 }
 
 /// What a live buffer costs the daemon.
@@ -208,12 +208,12 @@ fn snapshot(exe: &Path) -> anyhow::Result<Vec<Figure>> {
                 .output()
                 .context("cannot run ttmem")?;
             anyhow::ensure!(output.status.success(), "ttmem failed");
-            costs.push((cpu_of_children() - before).as_secs_f64() * 1e3);
+            costs.push(cpu_of_children().saturating_sub(before).as_secs_f64() * 1e3);
             if args.is_empty() {
                 continue;
             }
             bytes = output.stdout.len();
-            answered.push((server.cpu_time() - served).as_secs_f64() * 1e3);
+            answered.push(server.cpu_time().saturating_sub(served).as_secs_f64() * 1e3);
         }
     }
     drop(holders);
@@ -228,16 +228,16 @@ fn snapshot(exe: &Path) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Nothing happens.
-fn idle(exe: &Path) -> anyhow::Result<Vec<Figure>> {
+fn idle(exe: &Path) -> [Figure; 2] {
     let server = start(exe, &["--sim", "galaxy-wh", "--quiet"]);
     let client = Client::connect(&server, Vintage::V144);
     std::thread::sleep(Duration::from_secs(1));
     let before = server.cpu_time();
     std::thread::sleep(Duration::from_secs(20));
-    let share = (server.cpu_time() - before).as_secs_f64() / 20.0 * 100.0;
+    let share = server.cpu_time().saturating_sub(before).as_secs_f64() / 20.0 * 100.0;
     drop(client);
     let anchor = "all-smi 0.07 %, 10 MB";
-    Ok(vec![
+    [
         Figure::at_most("idle daemon, 32 chips: share of a core", anchor, 0.1, share, "%"),
         Figure::at_most(
             "idle daemon, 32 chips: memory",
@@ -246,7 +246,7 @@ fn idle(exe: &Path) -> anyhow::Result<Vec<Figure>> {
             server.resident_bytes() as f64 / 1e6,
             "MB",
         ),
-    ])
+    ]
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

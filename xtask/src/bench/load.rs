@@ -43,7 +43,9 @@ pub(crate) fn send_from(path: &Path, clients: usize, messages: usize) -> anyhow:
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line)?;
     }
     let begin = Instant::now();
-    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    for child in &mut children {
+        drop(child.stdin.take());
+    }
     for child in &mut children {
         ensure!(child.wait()?.success(), "a client failed");
     }

@@ -18,7 +18,7 @@ fn cpu(work: impl FnOnce()) -> Duration {
     };
     let begin = now();
     work();
-    now() - begin
+    now().saturating_sub(begin)
 }
 
 fn each(rounds: usize, count: u64, mut work: impl FnMut()) -> f64 {

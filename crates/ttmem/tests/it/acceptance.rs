@@ -136,7 +136,7 @@ fn a_112_byte_client_streams_to_a_server_of_144() {
     }
     for device in 0..8 {
         let expected = (0..100).filter(|n| n % 8 == device).count() as u64 * 4096;
-        assert_eq!(client.query(device as i32).levels.dram, expected);
+        assert_eq!(client.query(device).levels.dram, expected);
     }
     assert_eq!(server.warnings(), "");
 }
