@@ -49,7 +49,17 @@ impl Findings {
     pub(crate) fn add(&mut self, now: Mono, subject: Subject, bytes: u64, count: u64, id: u64) {
         if self.tallies.len() >= ROOM && !self.tallies.contains_key(&subject) {
             self.dropped += 1;
-            return;
+            // Many short-lived processes must not hide what is worse than their ends.
+            let oldest = |incident: fn(&Incident) -> bool| {
+                let of = self.tallies.iter().filter(|(subject, _)| incident(&subject.incident));
+                of.min_by_key(|(_, tally)| tally.last).map(|(subject, _)| *subject)
+            };
+            let harmless =
+                |incident: &Incident| matches!(incident, Incident::Reclaimed | Incident::UnknownFree);
+            match oldest(harmless).or_else(|| oldest(|_| true)) {
+                Some(oldest) => self.tallies.remove(&oldest),
+                None => return,
+            };
         }
         let tally = self.tallies.entry(subject).or_insert(Tally {
             count: 0,

@@ -2,11 +2,13 @@
 //!
 //! Records lie in chunks that never move, found through an index of 4-byte slots, so that a million live buffers
 //! cost about 80 bytes each at any number (a map of whole records would double at the wrong moment). Records of
-//! one pool form a list: when a process dies, only its own records are visited.
+//! one pool form a list: when a process dies, only its own records are visited. The index goes by place and id, not
+//! by owner, so records of several processes at one address of one chip lie side by side and are noticed at once.
 
 use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 /// One process's memory of one space in one scope, by one basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,6 +99,7 @@ pub(crate) struct FreeSpace {
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) key: PoolKey,
+    place: u32,
     pub(crate) totals: Totals,
     /// Highest [`Pool::used`] so far.
     pub(crate) peak: u64,
@@ -120,9 +123,10 @@ pub(crate) struct Growth {
 }
 
 impl Pool {
-    fn new(key: PoolKey) -> Self {
+    fn new(key: PoolKey, place: u32) -> Self {
         Self {
             key,
+            place,
             totals: Totals::default(),
             peak: 0,
             low: 0,
@@ -164,6 +168,11 @@ pub(crate) struct Ledger {
     seed: u64,
     pools: Vec<Option<Pool>>,
     vacant_pools: Vec<u32>,
+    /// Where addresses mean the same to several pools: a chip's space, by number. An allocator's addresses are its own.
+    places: BTreeMap<(Scope, Space), u32>,
+    /// By place: bytes of records whose address another process holds, too.
+    shared: BTreeMap<u32, u64>,
+    next_place: u32,
     clock: u64,
 }
 
@@ -177,6 +186,9 @@ impl Ledger {
             seed,
             pools: Vec::new(),
             vacant_pools: Vec::new(),
+            places: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            next_place: 0,
             clock: 0,
         }
     }
@@ -187,7 +199,17 @@ impl Ledger {
     }
 
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
-        let pool = Some(Pool::new(key));
+        let place = match (key.scope, self.places.get(&(key.scope, key.space))) {
+            (Scope::Chip(_), Some(&place)) => place,
+            (scope, _) => {
+                self.next_place += 1;
+                if matches!(scope, Scope::Chip(_)) {
+                    self.places.insert((scope, key.space), self.next_place);
+                }
+                self.next_place
+            }
+        };
+        let pool = Some(Pool::new(key, place));
         if let Some(number) = self.vacant_pools.pop() {
             self.pools[number as usize] = pool;
             return PoolId(number);
@@ -218,8 +240,7 @@ impl Ledger {
         let mut slot = self.pool(id).head;
         while slot != NONE {
             let next = self.entry(slot).next;
-            self.unindex(slot);
-            self.vacate(slot);
+            self.take_out(slot);
             slot = next;
         }
         let pool = self.pool_mut(id);
@@ -244,19 +265,51 @@ impl Ledger {
             self.entry_mut(head).previous = slot;
         }
         self.pool_mut(id).head = slot;
-        let (chunks, seed) = (&self.chunks, self.seed);
-        self.index.insert_unique(hash(seed, id.0, entry.id), slot, |&slot| {
+        let place = self.pool(id).place;
+        let before = self.shared_at(place, entry.id);
+        let (chunks, pools, seed) = (&self.chunks, &self.pools, self.seed);
+        self.index.insert_unique(hash(seed, place, entry.id), slot, |&slot| {
             let entry = &chunks[slot as usize / CHUNK][slot as usize % CHUNK];
-            hash(seed, entry.pool, entry.id)
+            let place = pools[entry.pool as usize].as_ref().map_or(0, |pool| pool.place);
+            hash(seed, place, entry.id)
         });
         self.live += 1;
+        self.count_shared(place, before, self.shared_at(place, entry.id));
         Slot(slot)
+    }
+
+    /// Bytes at an address of a place that are held by more than one pool: all but the largest record.
+    fn shared_at(&self, place: u32, id: u64) -> u64 {
+        let (mut sum, mut largest, mut first, mut shared) = (0, 0, NONE, false);
+        for &slot in self.index.iter_hash(hash(self.seed, place, id)) {
+            let entry = self.entry(slot);
+            if entry.id == id && self.pool(entry.pool()).place == place {
+                shared |= first != NONE && first != entry.pool;
+                first = entry.pool;
+                sum += entry.requested;
+                largest = entry.requested.max(largest);
+            }
+        }
+        if shared { sum - largest } else { 0 }
+    }
+
+    fn count_shared(&mut self, place: u32, before: u64, after: u64) {
+        if before != after {
+            let bytes = self.shared.entry(place).or_default();
+            *bytes = *bytes + after - before;
+        }
+    }
+
+    /// Bytes of a chip's space that lie at addresses which several processes hold.
+    pub(crate) fn shared(&self, scope: Scope, space: Space) -> u64 {
+        let place = self.places.get(&(scope, space));
+        place.and_then(|place| self.shared.get(place)).copied().unwrap_or(0)
     }
 
     /// The pool's records with this id, in no order.
     pub(crate) fn find(&self, pool: PoolId, id: u64) -> impl Iterator<Item = (Slot, &Entry)> {
         self.index
-            .iter_hash(hash(self.seed, pool.0, id))
+            .iter_hash(hash(self.seed, self.pool(pool).place, id))
             .map(|&slot| (Slot(slot), self.entry(slot)))
             .filter(move |(_, entry)| entry.pool == pool.0 && entry.id == id)
     }
@@ -285,7 +338,6 @@ impl Ledger {
 
     pub(crate) fn remove(&mut self, Slot(slot): Slot) {
         let entry = *self.entry(slot);
-        self.unindex(slot);
         match entry.previous {
             NONE => self.pool_mut(entry.pool()).head = entry.next,
             previous => self.entry_mut(previous).next = entry.next,
@@ -296,7 +348,7 @@ impl Ledger {
         let pool = self.pool_mut(entry.pool());
         pool.totals.subtract(&entry);
         pool.changed();
-        self.vacate(slot);
+        self.take_out(slot);
         self.shrink();
     }
 
@@ -343,20 +395,20 @@ impl Ledger {
         (number * CHUNK + chunk.len() - 1) as u32
     }
 
-    fn vacate(&mut self, slot: u32) {
+    /// Takes a record out of the index and gives its place up; its list is the caller's.
+    fn take_out(&mut self, slot: u32) {
+        let Entry { id, pool, .. } = *self.entry(slot);
+        let place = self.pool(PoolId(pool)).place;
+        let before = self.shared_at(place, id);
+        if let Ok(found) = self.index.find_entry(hash(self.seed, place, id), |&other| other == slot) {
+            found.remove();
+        }
+        self.count_shared(place, before, self.shared_at(place, id));
         let vacant = self.vacant;
         let entry = self.entry_mut(slot);
         (entry.pool, entry.next) = (NONE, vacant);
         self.vacant = slot;
         self.live -= 1;
-    }
-
-    fn unindex(&mut self, slot: u32) {
-        let entry = self.entry(slot);
-        let hash = hash(self.seed, entry.pool, entry.id);
-        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
-            found.remove();
-        }
     }
 
     /// Gives memory back once nothing is left, so that one large process does not mark the reader for life.
@@ -390,10 +442,10 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
 }
 
 /// A multiply that keeps both halves of its product mixes well and needs no table.
-fn hash(seed: u64, pool: u32, id: u64) -> u64 {
+fn hash(seed: u64, place: u32, id: u64) -> u64 {
     fn fold(a: u64, b: u64) -> u64 {
         let product = u128::from(a) * u128::from(b);
         (product >> 64) as u64 ^ product as u64
     }
-    fold(fold(id ^ seed, 0x9e37_79b9_7f4a_7c15) ^ u64::from(pool), seed | 0xd6e8_feb8_6659_fd93)
+    fold(fold(id ^ seed, 0x9e37_79b9_7f4a_7c15) ^ u64::from(place), seed | 0xd6e8_feb8_6659_fd93)
 }

@@ -360,7 +360,8 @@ impl State {
             let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
                 self.aliased_bytes(self.layout(space, pools), pools)
             } else {
-                self.shared_addresses(pools)
+                // Where only addresses are known, the same address is all that can be seen.
+                self.ledger.shared(Scope::Chip(*id), space)
             };
             if bytes > 0 {
                 let text = format!(
@@ -375,17 +376,6 @@ impl State {
                 });
             }
         }
-    }
-
-    /// Where only addresses are known: bytes of buffers whose very address another process's buffer has too.
-    fn shared_addresses(&self, pools: &[PoolId]) -> u64 {
-        if pools.len() < 2 {
-            return 0;
-        }
-        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
-        let mut held: Vec<(u64, u64)> = entries.map(|(_, entry)| (entry.id, entry.requested)).collect();
-        held.sort_unstable();
-        held.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| pair[0].1).sum()
     }
 
     fn judge_processes(&self, findings: &mut Vec<Finding>) {

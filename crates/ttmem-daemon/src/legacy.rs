@@ -23,6 +23,8 @@ const ANSWER_ROOM: usize = 64 << 10;
 const BUFFER: usize = 256 << 10;
 /// Reads of one connection before the others get their turn.
 const READS_A_TURN: usize = 4;
+/// Turns in which the socket of a dead process is read to its end; each is up to a megabyte.
+const DRAIN_TURNS: usize = 16;
 /// Devices clients may name where the machine's chips are not known.
 const UNKNOWN_DEVICES: i32 = 1024;
 /// The old server's bound on one allocation: no device has more.
@@ -125,9 +127,10 @@ impl Daemon {
         self.send_answers(number, connection)
     }
 
-    /// Reads what a process sent before it died.
+    /// Reads what a process sent before it died. A child that goes on speaking on the same socket does not hold this
+    /// up: more than a socket holds was not sent by the dead.
     pub(crate) fn drain(&mut self, number: u64) {
-        while self.connections.contains_key(&number) {
+        for _ in 0..DRAIN_TURNS {
             let before = self.messages;
             if self.read_legacy(number) == Turn::Closed || self.messages == before {
                 break;

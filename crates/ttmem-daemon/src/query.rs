@@ -32,6 +32,9 @@ const ANSWER_STEP: usize = 64 << 10;
 /// Places of the ledger looked at for one piece of a list.
 const PAGE: usize = 512;
 
+/// Pieces made before others get their turn.
+const PIECES_A_TURN: usize = 4;
+
 pub(crate) struct QueryConnection {
     pub(crate) stream: UnixStream,
     pub(crate) writing: bool,
@@ -60,14 +63,19 @@ impl QueryConnection {
     /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
     /// the connection is done.
     pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
+        let mut pieces = 0;
         loop {
             send(&self.stream, &mut self.answer).ok()?;
             if self.answer.len() >= ANSWER_STEP {
                 return Some(true);
             }
-            if let Some(mut list) = self.list.take() {
-                if !list.piece(daemon, &mut self.answer) {
-                    self.list = Some(list);
+            if let Some(list) = &mut self.list {
+                if pieces == PIECES_A_TURN {
+                    return Some(true);
+                }
+                pieces += 1;
+                if list.piece(daemon, &mut self.answer) {
+                    self.list = None;
                 }
                 continue;
             }

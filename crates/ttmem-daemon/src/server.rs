@@ -533,7 +533,10 @@ fn signal_stream() -> io::Result<UnixStream> {
     reader.set_nonblocking(true)?;
     writer.set_nonblocking(true)?;
     for (signal, byte) in [(SIGINT, END), (SIGTERM, END), (SIGHUP, END), (SIGUSR1, SUMMARY)] {
-        crate::signal::send_on(signal, writer.try_clone()?, byte)?;
+        // Started to outlive its terminal, it does.
+        if signal != SIGHUP || !crate::signal::is_ignored(SIGHUP) {
+            crate::signal::send_on(signal, writer.try_clone()?, byte)?;
+        }
     }
     Ok(reader)
 }

@@ -5,6 +5,16 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
 
+/// Whether a signal is ignored, as `nohup` arranges before it starts a program.
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    // SAFETY: all-zero is a valid sigaction, and asking changes nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
 /// From now on `signal` sends `byte` on `stream`.
 pub(crate) fn send_on(signal: libc::c_int, stream: UnixStream, byte: u8) -> io::Result<()> {
     let fd = stream.as_raw_fd();

@@ -464,6 +464,15 @@ impl Naive {
         }
     }
 
+    /// Bytes at addresses of a chip's space that several processes hold: all but the largest of each.
+    fn aliased(&self) -> u64 {
+        let mut places: BTreeMap<(u32, Space, u64), Vec<u64>> = BTreeMap::new();
+        for held in self.held.iter().filter(|held| !held.space.is_program()) {
+            places.entry((held.chip, held.space, held.at)).or_default().push(held.size);
+        }
+        places.values().map(|sizes| sizes.iter().sum::<u64>() - sizes.iter().max().unwrap()).sum()
+    }
+
     fn used(&self, pid: Option<u32>, chip: u32, space: Space) -> u64 {
         let of = |h: &&Held| pid.is_none_or(|pid| pid == h.pid) && h.chip == chip && h.space == space;
         let held = self.held.iter().filter(of);
@@ -550,6 +559,9 @@ proptest! {
                     }
                 }
             }
+            let aliased: u64 =
+                shot.findings.iter().filter(|f| f.kind == FindingKind::Aliased).filter_map(|f| f.bytes).sum();
+            assert_eq!(aliased, naive.aliased());
             assert_eq!(state.live_records(), naive.held.len());
             let (all, next) = state.allocations(0, usize::MAX);
             assert_eq!((all.len(), next), (naive.held.len(), None));

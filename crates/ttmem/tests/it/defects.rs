@@ -542,6 +542,17 @@ fn defect_38_signals_end_it_cleanly_or_ask_for_a_summary() {
 }
 
 #[test]
+fn a_server_under_nohup_outlives_its_terminal() {
+    let mut command = Command::new("nohup");
+    command.arg(exe());
+    let mut server = Server::start_by(command, &["--sim", "n150"]);
+    server.signal(rustix::process::Signal::HUP);
+    std::thread::sleep(Duration::from_millis(100));
+    client(&server).sync();
+    assert!(server.is_running());
+}
+
+#[test]
 fn defect_39_devices_are_a_map_not_an_array() {
     let server = Server::start(exe(), &[]);
     let mut client = client(&server);
