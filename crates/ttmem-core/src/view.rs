@@ -603,47 +603,48 @@ fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding 
         Some(ProcessId { pid, .. }) => format!("pid {pid}"),
         None => "somebody".to_owned(),
     };
-    let (times, bytes, id) = (tally.count, tally.bytes, tally.last_id);
+    let (bytes, id) = (tally.bytes, tally.last_id);
+    let times = if tally.count == 1 { "once".to_owned() } else { format!("{} times", tally.count) };
     let (kind, severity, text) = match subject.incident {
         Incident::DoubleFree => (
             FindingKind::DoubleFree,
             Severity::Warning,
-            format!("{who} freed {times} times what it had freed before, last 0x{id:x}"),
+            format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
         ),
         Incident::UnknownFree => (
             FindingKind::UnknownFree,
             Severity::Info,
-            format!("{who} freed {times} times what was never seen allocated, last 0x{id:x}"),
+            format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
         ),
         Incident::AmbiguousFree => (
             FindingKind::AmbiguousFree,
             Severity::Info,
             format!(
-                "{who} freed {times} times an address held in several spaces, last 0x{id:x}; the newest was taken"
+                "{who} freed an address held in several spaces, {times}, last 0x{id:x}; the newest was taken"
             ),
         ),
         Incident::SizeMismatch => (
             FindingKind::SizeMismatch,
             Severity::Warning,
             format!(
-                "{who} freed {times} times with another size than recorded, last 0x{id:x}; the recorded one counts"
+                "{who} freed with another size than recorded, {times}, last 0x{id:x}; the recorded one counts"
             ),
         ),
         Incident::Replaced => (
             FindingKind::Replaced,
             Severity::Warning,
-            format!("{who} took {times} times an address it still held with another size, last 0x{id:x}"),
+            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}"),
         ),
         Incident::Refused(why) => {
-            (FindingKind::Refused, Severity::Warning, format!("{who}: {times} refused: {}", why.text()))
+            (FindingKind::Refused, Severity::Warning, format!("{who} was refused {times}: {}", why.text()))
         }
         Incident::Lost => {
-            (FindingKind::LostRecords, Severity::Error, format!("{times} records of {who} were lost"))
+            (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))
         }
         Incident::Reclaimed => (
             FindingKind::Reclaimed,
             Severity::Info,
-            format!("{who} ended holding {times} allocations of {bytes} bytes; they were taken back"),
+            format!("{who} ended holding {bytes} bytes in {} allocations; they were taken back", tally.count),
         ),
     };
     Finding {
@@ -653,6 +654,6 @@ fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding 
         bytes: (bytes > 0).then_some(bytes),
         first: Some(clock.wall(tally.first)),
         last: Some(clock.wall(tally.last)),
-        ..finding(kind, severity, text, times)
+        ..finding(kind, severity, text, tally.count)
     }
 }

@@ -158,7 +158,7 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         _ => &None,
     };
     if let Some(buffers) = buffers {
-        notes.push(format!("{} buffers", buffers.count));
+        notes.push(count(buffers.count, "buffer"));
         notes.push(format!("peak {}", size(buffers.peak_bytes)));
         match buffers.allocated_bytes {
             Some(_) => notes.push(format!("{} asked for", size(buffers.requested_bytes))),
@@ -181,6 +181,11 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
     let _ = writeln!(page, "    {name:<11}{:>11}   {}", size(used), notes.join(", "));
 }
 
+/// `1 buffer`, `2 buffers`.
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
 pub(crate) fn basis_name(basis: Basis) -> &'static str {
     match basis {
         Basis::Events => "events",
@@ -195,7 +200,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
     let columns = |cells: [&str; 9]| {
         let [pid, user, name, devices, dram, l1, cbs, kernels, tracking] = cells;
         format!(
-            " {pid:>8} {user:<9} {name:<16} {devices:<8} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10} {tracking:<8}"
+            " {pid:>8} {user:<9} {name:<16} {devices:<8} {dram:>9} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
         )
     };
     row(page, &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "CBs", "Kernels", "Tracking"]));

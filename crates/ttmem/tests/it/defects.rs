@@ -3,7 +3,7 @@
 //! `cargo xtask mutants` puts the old behaviour back, one defect at a time, and expects the test of that number to fail.
 
 use crate::*;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
@@ -65,10 +65,17 @@ fn defect_03_half_a_message_is_no_message() {
 
 #[test]
 fn defect_04_the_server_never_peeks_and_reads_many_messages_at_a_time() {
+    let server = Server::start(exe(), &["--sim", "n150", "--quiet"]);
     let trace = tempfile::NamedTempFile::new().unwrap();
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-e", "trace=recvmsg,recvfrom,recvmmsg", "-o"]).arg(trace.path()).arg(exe());
-    let server = Server::start_by(strace, &["--sim", "n150", "--quiet"]);
+    let mut strace = Command::new("strace")
+        .args(["-e", "trace=recvmsg,recvfrom,recvmmsg", "-p", &server.pid().to_string(), "-o"])
+        .arg(trace.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut attached = String::new();
+    std::io::BufReader::new(strace.stderr.as_mut().unwrap()).read_line(&mut attached).unwrap();
+    assert!(attached.contains("attached"), "{attached}");
     let mut client = client(&server);
     client.sync();
     let lines = |path: &Path| {
@@ -84,6 +91,9 @@ fn defect_04_the_server_never_peeks_and_reads_many_messages_at_a_time() {
     client.stream.write_all(&many).unwrap();
     assert_eq!(client.query(0).levels.dram, 1000);
     let (after, peeked) = lines(trace.path());
+    let _ = strace.kill();
+    let _ = strace.wait();
+    assert!(before > 0, "the trace shows how the server reads");
     assert!(!peeked);
     assert!(after - before < 200, "{} reads for 1000 messages", after - before);
 }
