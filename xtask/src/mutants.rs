@@ -1,7 +1,8 @@
 //! `cargo xtask mutants`: a test that cannot fail proves nothing.
 //!
 //! For every defect of the old system that has a test, the old behaviour is put back into a copy of the tree, and the
-//! test of that number is expected to fail. A mutant that survives is an error, and so is one that does not compile.
+//! test of that number is expected to fail; likewise for faults that were found in this one. A mutant that survives is
+//! an error, and so is one that does not compile.
 
 use crate::{cargo, root};
 use anyhow::{Context, bail, ensure};
@@ -9,9 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// An old defect, as changes to our source.
+/// A fault, as changes to our source, and the test that must notice.
 struct Mutant {
-    defect: u32,
+    test: &'static str,
     what: &'static str,
     edits: &'static [Edit],
 }
@@ -36,6 +37,8 @@ const PROCESS: &str = "crates/ttmem-daemon/src/process.rs";
 const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
 const QUERY: &str = "crates/ttmem-daemon/src/query.rs";
 const LISTEN: &str = "crates/ttmem-daemon/src/listen.rs";
+const OUTPUT: &str = "crates/ttmem-daemon/src/output.rs";
+const MAIN: &str = "crates/ttmem/src/main.rs";
 const SIM: &str = "crates/ttmem/src/sim.rs";
 
 const RELEASE: &str = "let references = self.ledger.release(slot);";
@@ -45,9 +48,9 @@ const FEED: &str = "framer.feed(&buffer[..len],";
 const PADDED: &str = "framer.feed(&buffer[..len.next_multiple_of(144)],";
 
 const MUTANTS: &[Mutant] = &[
-    Mutant { defect: 1, what: "no version in what is sent", edits: &[edit(QUERY, r#"{{"schema":1,"#, "{{")] },
+    Mutant { test: "defect_01_", what: "no version in what is sent", edits: &[edit(QUERY, r#"{{"schema":1,"#, "{{")] },
     Mutant {
-        defect: 2,
+        test: "defect_02_",
         what: "every message is taken to have 144 bytes",
         edits: &[edit(
             FRAMER,
@@ -55,9 +58,9 @@ const MUTANTS: &[Mutant] = &[
             "Self { size: Size::Settled(Vintage::V144),",
         )],
     },
-    Mutant { defect: 3, what: "a short read is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
+    Mutant { test: "defect_03_", what: "a short read is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
     Mutant {
-        defect: 4,
+        test: "defect_04_",
         what: "a peek before every read",
         edits: &[edit(
             SOCKET,
@@ -66,9 +69,9 @@ const MUTANTS: &[Mutant] = &[
              unsafe { libc::recv(socket.as_raw_fd(), part.iov_base, 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };",
         )],
     },
-    Mutant { defect: 5, what: "a newline is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
+    Mutant { test: "defect_05_", what: "a newline is a message", edits: &[edit(LEGACY, FEED, PADDED)] },
     Mutant {
-        defect: 6,
+        test: "defect_06_",
         what: "every answer has 144 bytes",
         edits: &[edit(
             LEGACY,
@@ -77,7 +80,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 7,
+        test: "defect_07_",
         what: "dumps without circular buffers and kernels",
         edits: &[edit(
             VIEW,
@@ -86,20 +89,20 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 8,
+        test: "defect_08_",
         what: "32 bits for a channel",
         edits: &[edit(SIM, "dram_bytes: channels * channel,", "dram_bytes: channels * u64::from(channel as u32),")],
     },
     Mutant {
-        defect: 9,
+        test: "defect_09_",
         what: "a repeated load adds again",
         edits: &[
-            edit(STATE, "if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {", "if space.is_program() {"),
-            edit(STATE, "found.find(|&(_, same)| same)", "found.find(|&(_, same)| same && !space.is_program())"),
+            edit(STATE, "if space.is_stacked() {", "if space.is_program() {"),
+            edit(STATE, ".find(|&(_, same)| same)", ".find(|&(_, same)| same && !space.is_program())"),
         ],
     },
     Mutant {
-        defect: 10,
+        test: "defect_10_",
         what: "an unknown free subtracts what it says",
         edits: &[edit(
             LEGACY,
@@ -111,7 +114,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 11,
+        test: "defect_11_",
         what: "an unload subtracts what it says",
         edits: &[edit(
             STATE,
@@ -126,12 +129,12 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 12,
+        test: "defect_12_",
         what: "another size at a held address is ignored",
         edits: &[edit(STATE, "let same = |held: &Entry| {", "let same = |held: &Entry| { true ||")],
     },
     Mutant {
-        defect: 13,
+        test: "defect_13_",
         what: "records have no owner",
         edits: &[edit(
             SERVER,
@@ -141,20 +144,20 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 14,
+        test: "defect_14_",
         what: "no memory of what was freed",
         edits: &[edit(STATE, "process.freed.push_back((scope, space, id));", "")],
     },
     Mutant {
-        defect: 15,
+        test: "defect_15_",
         what: "the same buffer reported twice counts twice",
         edits: &[
-            edit(STATE, "if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {", "if space != Space::Kernel {"),
-            edit(STATE, "found.find(|&(_, same)| same)", "found.find(|&(_, same)| same && space == Space::Kernel)"),
+            edit(STATE, "if space.is_stacked() {", "if space != Space::Kernel {"),
+            edit(STATE, ".find(|&(_, same)| same)", ".find(|&(_, same)| same && space == Space::Kernel)"),
         ],
     },
     Mutant {
-        defect: 16,
+        test: "defect_16_",
         what: "a free knows no device",
         edits: &[edit(
             LEGACY,
@@ -166,7 +169,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 17,
+        test: "defect_17_",
         what: "some spaces are not cleaned up",
         edits: &[edit(
             STATE,
@@ -175,7 +178,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 18,
+        test: "defect_18_",
         what: "circular buffers are added up",
         edits: &[edit(
             VIEW,
@@ -184,12 +187,12 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 19,
+        test: "defect_19_",
         what: "capacity of the whole grid",
         edits: &[edit(SIM, "l1_bytes: cores * l1,", "l1_bytes: cores.max(120) * l1,")],
     },
     Mutant {
-        defect: 20,
+        test: "defect_20_",
         what: "freeing one circular buffer frees all",
         edits: &[edit(
             STATE,
@@ -198,7 +201,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 21,
+        test: "defect_21_",
         what: "the trace region weighs on L1",
         edits: &[
             edit(VIEW, "usage.total(&[Space::Dram, Space::Trace],", "usage.total(&[Space::Dram],"),
@@ -206,12 +209,12 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        defect: 22,
+        test: "defect_22_",
         what: "ring fields hold something",
         edits: &[edit(WIRE, "&buffer[..vintage.size()]", "buffer[132] = 1;\n        &buffer[..vintage.size()]")],
     },
     Mutant {
-        defect: 23,
+        test: "defect_23_",
         what: "an unknown free is an error",
         edits: &[edit(
             VIEW,
@@ -220,7 +223,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 24,
+        test: "defect_24_",
         what: "whoever may not be signalled is dead",
         edits: &[
             edit(
@@ -236,7 +239,7 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        defect: 25,
+        test: "defect_25_",
         what: "a message's word for its pid is believed",
         edits: &[edit(
             LEGACY,
@@ -246,10 +249,10 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 26,
+        test: "defect_26_",
         what: "deaths are noticed later",
         edits: &[
-            edit(SERVER, "Token::Process(number) => self.process_ended(number),", "Token::Process(_) => {}"),
+            edit(SERVER, "Token::Process(number) => ended.push(number),", "Token::Process(_) => ended.clear(),"),
             edit(
                 SERVER,
                 "self.tracked.iter().filter(|(_, it)| it.watch.ended())",
@@ -258,7 +261,7 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        defect: 27,
+        test: "defect_27_",
         what: "only buffers are cleaned up",
         edits: &[edit(
             STATE,
@@ -267,7 +270,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 28,
+        test: "defect_28_",
         what: "only what a process unloads itself is gone",
         edits: &[edit(
             SERVER,
@@ -276,12 +279,12 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 29,
+        test: "defect_29_",
         what: "a connection is one process",
         edits: &[edit(LEGACY, SENDER, "let _ = sender;\n            let sender = connection.peer;")],
     },
     Mutant {
-        defect: 30,
+        test: "defect_30_",
         what: "every process is on device 0",
         edits: &[edit(
             VIEW,
@@ -290,7 +293,7 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
-        defect: 37,
+        test: "defect_37_",
         what: "a second server takes the socket",
         edits: &[
             edit(
@@ -306,41 +309,109 @@ const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        defect: 38,
+        test: "defect_38_",
         what: "SIGUSR1 ends the server",
         edits: &[edit(SERVER, "(SIGUSR1, SUMMARY)", "(SIGUSR1, END)")],
     },
     Mutant {
-        defect: 39,
+        test: "defect_39_",
         what: "room for 256 devices",
         edits: &[edit(LEGACY, "const UNKNOWN_DEVICES: i32 = 1024;", "const UNKNOWN_DEVICES: i32 = 256;")],
     },
     Mutant {
-        defect: 45,
+        test: "defect_45_",
         what: "samples without times",
         edits: &[edit(VIEW, "at: clock.wall(s.at),", "at: clock.at,")],
+    },
+    Mutant {
+        test: "a_crowd_that_asks_and_dies",
+        what: "a death noticed in a drain drains",
+        edits: &[
+            edit(SERVER, "        if self.draining {\n            return;\n        }\n", ""),
+            edit(SERVER, "            return self.end_process(process);\n", ""),
+        ],
+    },
+    Mutant {
+        test: "an_answer_that_nobody_reads_costs",
+        what: "questions are waited for while an answer waits",
+        edits: &[edit(SERVER, "Token::Query(number), !writing, writing);", "Token::Query(number), true, writing);")],
+    },
+    Mutant {
+        test: "a_terminal_that_stands_still",
+        what: "a terminal is written to as it was given",
+        edits: &[edit(OUTPUT, "if own.is_some() { Kind::Own } else { Kind::Polled }", "Kind::Polled")],
+    },
+    Mutant {
+        test: "many_questions_at_once",
+        what: "answers are dropped before any is sent",
+        edits: &[
+            edit(LEGACY, "const ANSWER_ROOM: usize = 256 << 10;", "const ANSWER_ROOM: usize = 64 << 10;"),
+            edit(
+                LEGACY,
+                "// It may well have read since.\n                    self.send_answers(number, connection);",
+                "",
+            ),
+        ],
+    },
+    Mutant {
+        test: "a_long_report_comes_whole",
+        what: "the end of a stream closes it at once",
+        edits: &[edit(
+            LEGACY,
+            "connection.closing = true;\n        self.send_answers(number, connection)\n",
+            "self.send_answers(number, connection);\n        Turn::Closed\n",
+        )],
+    },
+    Mutant {
+        test: "a_log_in_a_file_loses_no_line",
+        what: "the log is written once a round",
+        edits: &[edit(OUTPUT, "            if self.waiting.len() + piece.len() > ROOM {\n                self.flush();\n            }\n", "")],
+    },
+    Mutant {
+        test: "a_pid_used_again_on_the_same_socket",
+        what: "a pid on a connection is one process for ever",
+        edits: &[edit(LEGACY, "&& self.is_reused(author)", "&& self.is_reused(author) && self.now.0 == 0")],
+    },
+    Mutant {
+        test: "a_process_that_frees_all_and_ends",
+        what: "the dead are not heard to the end",
+        edits: &[edit(SERVER, "            self.drain(number);\n", "            let _ = number;\n")],
+    },
+    Mutant {
+        test: "sizes_at_one_address_are_limited",
+        what: "any number of sizes at one address",
+        edits: &[edit(STATE, " || variants >= MAX_VARIANTS {", " || variants > usize::MAX - 1 {")],
+    },
+    Mutant {
+        test: "when_descriptors_run_out",
+        what: "a full server asks again at once",
+        edits: &[edit(SERVER, "            self.full = true;\n            let _ = epoll::delete(&self.epoll, &self.legacy);\n", "")],
+    },
+    Mutant {
+        test: "a_demo_that_is_killed",
+        what: "the demo's daemon outlives it",
+        edits: &[edit(MAIN, "demo::end_with(parent)?;", "let _ = parent;")],
     },
 ];
 
 pub(crate) fn run(numbers: &[&str]) -> anyhow::Result<()> {
-    let wanted: Vec<u32> =
-        numbers.iter().map(|n| n.parse().context("NUMBER is a defect's")).collect::<anyhow::Result<_>>()?;
+    let wanted: Vec<String> = numbers.iter().map(|n| format!("defect_{n:0>2}_")).collect();
     let tree = root().join("target/mutants/tree");
     copy_tree(&tree)?;
     let mut survivors = Vec::new();
-    let chosen = MUTANTS.iter().filter(|mutant| wanted.is_empty() || wanted.contains(&mutant.defect));
+    let chosen = MUTANTS.iter().filter(|mutant| wanted.is_empty() || wanted.iter().any(|w| w == mutant.test));
     let mut count = 0;
     for mutant in chosen {
         count += 1;
-        let killed = try_one(&tree, mutant).with_context(|| format!("mutant {}", mutant.defect))?;
+        let killed = try_one(&tree, mutant).with_context(|| format!("{}: {}", mutant.test, mutant.what))?;
         let verdict = if killed { "killed" } else { "SURVIVED" };
-        println!("defect {:>2}: {:<48} {verdict}", mutant.defect, mutant.what);
+        println!("{:<40} {:<48} {verdict}", mutant.test, mutant.what);
         if !killed {
-            survivors.push(mutant.defect);
+            survivors.push(mutant.test);
         }
     }
     println!("{} passed, {} failed", count - survivors.len(), survivors.len());
-    ensure!(survivors.is_empty(), "these defects can come back unnoticed: {survivors:?}");
+    ensure!(survivors.is_empty(), "these tests notice nothing: {survivors:?}");
     Ok(())
 }
 
@@ -375,8 +446,7 @@ fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
         fs::write(&path, text.replace(edit.from, edit.to))?;
         originals.push((path, text));
     }
-    let name = format!("defect_{:02}_", mutant.defect);
-    let output = cargo(&["test", "--locked", "--package", "ttmem", "--test", "it", &name])
+    let output = cargo(&["test", "--locked", "--package", "ttmem", "--test", "it", mutant.test])
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/target"))
         .output()

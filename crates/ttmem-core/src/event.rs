@@ -231,6 +231,8 @@ pub enum Refusal {
     ZeroSize,
     /// A size no device has.
     TooLarge,
+    /// An address and a size that together leave 64 bits.
+    BeyondAddresses,
     /// A device that does not exist.
     UnknownDevice,
     /// A buffer type that does not exist.
@@ -257,6 +259,7 @@ impl Refusal {
         match self {
             Self::ZeroSize => "size is zero",
             Self::TooLarge => "size is larger than any device",
+            Self::BeyondAddresses => "address and size leave 64 bits",
             Self::UnknownDevice => "no such device",
             Self::UnknownSpace => "no such buffer type",
             Self::UnknownAllocator => "allocator was never defined",

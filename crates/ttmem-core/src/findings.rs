@@ -76,6 +76,9 @@ impl Findings {
 
     pub(crate) fn expire(&mut self, now: Mono) {
         self.tallies.retain(|_, tally| now.since(tally.last) < KEPT_NS);
+        if self.tallies.len() < ROOM {
+            self.dropped = 0;
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Subject, &Tally)> {

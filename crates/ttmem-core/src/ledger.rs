@@ -109,8 +109,9 @@ pub(crate) struct Pool {
     /// A level set from outside, for a basis that has no records.
     pub(crate) level: Option<u64>,
     head: u32,
+    /// Larger after every change than any pool's before it, so that views know what they derived from.
+    pub(crate) version: u64,
     /// What the views derived from the records; dropped when those change.
-    pub(crate) registered: Cell<Option<u64>>,
     pub(crate) free: Cell<Option<FreeSpace>>,
 }
 
@@ -133,7 +134,7 @@ impl Pool {
             growth: Growth::default(),
             level: None,
             head: NONE,
-            registered: Cell::new(None),
+            version: 0,
             free: Cell::new(None),
         }
     }
@@ -147,12 +148,17 @@ impl Pool {
         }
     }
 
-    pub(crate) fn changed(&mut self) {
+    fn changed(&mut self, version: u64) {
         let used = self.used();
         self.peak = self.peak.max(used);
         self.low = self.low.min(used);
-        self.registered.set(None);
+        self.version = version;
         self.free.set(None);
+    }
+
+    /// What a record of a stacked space is found by besides its address.
+    fn tag(&self, program: u32) -> u32 {
+        if self.key.space.is_stacked() { program } else { 0 }
     }
 }
 
@@ -174,6 +180,7 @@ pub(crate) struct Ledger {
     shared: BTreeMap<u32, u64>,
     next_place: u32,
     clock: u64,
+    version: u64,
 }
 
 impl Ledger {
@@ -190,6 +197,7 @@ impl Ledger {
             shared: BTreeMap::new(),
             next_place: 0,
             clock: 0,
+            version: 0,
         }
     }
 
@@ -222,6 +230,20 @@ impl Ledger {
         self.pools[id.0 as usize].as_ref().expect("a pool's number is given up only by `close`")
     }
 
+    /// Changes a pool, and everything that follows from it.
+    fn change(&mut self, id: PoolId, change: impl FnOnce(&mut Pool)) {
+        self.version += 1;
+        let version = self.version;
+        let pool = self.pool_mut(id);
+        change(pool);
+        pool.changed(version);
+    }
+
+    /// Sets a level, for a basis that has no records.
+    pub(crate) fn set_level(&mut self, id: PoolId, bytes: u64) {
+        self.change(id, |pool| pool.level = Some(bytes));
+    }
+
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
         self.pools[id.0 as usize].as_mut().expect("a pool's number is given up only by `close`")
     }
@@ -243,10 +265,10 @@ impl Ledger {
             self.take_out(slot);
             slot = next;
         }
-        let pool = self.pool_mut(id);
-        pool.head = NONE;
-        pool.totals = Totals::default();
-        pool.changed();
+        self.change(id, |pool| {
+            pool.head = NONE;
+            pool.totals = Totals::default();
+        });
         self.shrink();
         totals
     }
@@ -255,33 +277,44 @@ impl Ledger {
     pub(crate) fn insert(&mut self, id: PoolId, mut entry: Entry) -> Slot {
         self.clock = entry.born.max(self.clock + 1);
         entry.born = self.clock;
-        let pool = self.pool_mut(id);
-        let head = pool.head;
-        pool.totals.add(&entry);
-        pool.changed();
+        let head = self.pool(id).head;
         (entry.pool, entry.previous, entry.next) = (id.0, NONE, head);
         let slot = self.occupy(entry);
+        self.change(id, |pool| {
+            pool.totals.add(&entry);
+            pool.head = slot;
+        });
         if head != NONE {
             self.entry_mut(head).previous = slot;
         }
-        self.pool_mut(id).head = slot;
-        let place = self.pool(id).place;
-        let before = self.shared_at(place, entry.id);
+        let before = self.shared_at(id, entry.id);
+        let hash = self.hash(id, entry.id, entry.program);
         let (chunks, pools, seed) = (&self.chunks, &self.pools, self.seed);
-        self.index.insert_unique(hash(seed, place, entry.id), slot, |&slot| {
+        self.index.insert_unique(hash, slot, |&slot| {
             let entry = &chunks[slot as usize / CHUNK][slot as usize % CHUNK];
-            let place = pools[entry.pool as usize].as_ref().map_or(0, |pool| pool.place);
-            hash(seed, place, entry.id)
+            let (place, tag) = pools[entry.pool as usize]
+                .as_ref()
+                .map_or((0, 0), |pool| (pool.place, pool.tag(entry.program)));
+            mix(seed, place, tag, entry.id)
         });
         self.live += 1;
-        self.count_shared(place, before, self.shared_at(place, entry.id));
+        self.count_shared(id, before, self.shared_at(id, entry.id));
         Slot(slot)
     }
 
-    /// Bytes at an address of a place that are held by more than one pool: all but the largest record.
-    fn shared_at(&self, place: u32, id: u64) -> u64 {
+    fn hash(&self, pool: PoolId, id: u64, program: u32) -> u64 {
+        let pool = self.pool(pool);
+        mix(self.seed, pool.place, pool.tag(program), id)
+    }
+
+    /// Bytes at an address that are held by more than one pool of this one's place: all but the largest record.
+    fn shared_at(&self, pool: PoolId, id: u64) -> u64 {
+        let Pool { place, key, .. } = *self.pool(pool);
+        if key.space.is_program() {
+            return 0;
+        }
         let (mut sum, mut largest, mut first, mut shared) = (0, 0, NONE, false);
-        for &slot in self.index.iter_hash(hash(self.seed, place, id)) {
+        for &slot in self.index.iter_hash(self.hash(pool, id, 0)) {
             let entry = self.entry(slot);
             if entry.id == id && self.pool(entry.pool()).place == place {
                 shared |= first != NONE && first != entry.pool;
@@ -293,9 +326,9 @@ impl Ledger {
         if shared { sum - largest } else { 0 }
     }
 
-    fn count_shared(&mut self, place: u32, before: u64, after: u64) {
+    fn count_shared(&mut self, pool: PoolId, before: u64, after: u64) {
         if before != after {
-            let bytes = self.shared.entry(place).or_default();
+            let bytes = self.shared.entry(self.pool(pool).place).or_default();
             *bytes = *bytes + after - before;
         }
     }
@@ -306,12 +339,12 @@ impl Ledger {
         place.and_then(|place| self.shared.get(place)).copied().unwrap_or(0)
     }
 
-    /// The pool's records with this id, in no order.
-    pub(crate) fn find(&self, pool: PoolId, id: u64) -> impl Iterator<Item = (Slot, &Entry)> {
-        self.index
-            .iter_hash(hash(self.seed, self.pool(pool).place, id))
-            .map(|&slot| (Slot(slot), self.entry(slot)))
-            .filter(move |(_, entry)| entry.pool == pool.0 && entry.id == id)
+    /// The pool's records with this id (and program, where programs lay several over one address), in no order.
+    pub(crate) fn find(&self, pool: PoolId, id: u64, program: u32) -> impl Iterator<Item = (Slot, &Entry)> {
+        let tag = self.pool(pool).tag(program);
+        self.index.iter_hash(self.hash(pool, id, program)).map(|&slot| (Slot(slot), self.entry(slot))).filter(
+            move |(_, entry)| entry.pool == pool.0 && entry.id == id && (tag == 0 || entry.program == tag),
+        )
     }
 
     pub(crate) fn get(&self, slot: Slot) -> &Entry {
@@ -345,9 +378,7 @@ impl Ledger {
         if entry.next != NONE {
             self.entry_mut(entry.next).previous = entry.previous;
         }
-        let pool = self.pool_mut(entry.pool());
-        pool.totals.subtract(&entry);
-        pool.changed();
+        self.change(entry.pool(), |pool| pool.totals.subtract(&entry));
         self.take_out(slot);
         self.shrink();
     }
@@ -397,13 +428,13 @@ impl Ledger {
 
     /// Takes a record out of the index and gives its place up; its list is the caller's.
     fn take_out(&mut self, slot: u32) {
-        let Entry { id, pool, .. } = *self.entry(slot);
-        let place = self.pool(PoolId(pool)).place;
-        let before = self.shared_at(place, id);
-        if let Ok(found) = self.index.find_entry(hash(self.seed, place, id), |&other| other == slot) {
+        let Entry { id, program, .. } = *self.entry(slot);
+        let pool = self.entry(slot).pool();
+        let before = self.shared_at(pool, id);
+        if let Ok(found) = self.index.find_entry(self.hash(pool, id, program), |&other| other == slot) {
             found.remove();
         }
-        self.count_shared(place, before, self.shared_at(place, id));
+        self.count_shared(pool, before, self.shared_at(pool, id));
         let vacant = self.vacant;
         let entry = self.entry_mut(slot);
         (entry.pool, entry.next) = (NONE, vacant);
@@ -442,10 +473,11 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
 }
 
 /// A multiply that keeps both halves of its product mixes well and needs no table.
-fn hash(seed: u64, place: u32, id: u64) -> u64 {
+fn mix(seed: u64, place: u32, tag: u32, id: u64) -> u64 {
     fn fold(a: u64, b: u64) -> u64 {
         let product = u128::from(a) * u128::from(b);
         (product >> 64) as u64 ^ product as u64
     }
-    fold(fold(id ^ seed, 0x9e37_79b9_7f4a_7c15) ^ u64::from(place), seed | 0xd6e8_feb8_6659_fd93)
+    let place = u64::from(tag) << 32 | u64::from(place);
+    fold(fold(id ^ seed, 0x9e37_79b9_7f4a_7c15) ^ place, seed | 0xd6e8_feb8_6659_fd93)
 }

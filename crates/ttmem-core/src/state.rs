@@ -8,6 +8,7 @@ use crate::footprint::CoreSet;
 use crate::history::Series;
 use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What input may make the state keep. Beyond a limit input is refused, with a finding.
@@ -31,6 +32,9 @@ impl Default for Limits {
 
 /// No allocation is larger. With this and [`Limits::records`] no sum can leave 64 bits.
 const MAX_BYTES: u64 = 1 << 40;
+
+/// Sizes that circular buffers of one program may have at one address; all are looked at for each.
+const MAX_VARIANTS: usize = 1024;
 
 /// Frees a process's double frees are told from unknown ones by.
 const REMEMBERED_FREES: usize = 256;
@@ -130,6 +134,8 @@ pub struct State {
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
     pub(crate) lost: u64,
+    /// What was derived from which pools at which version of them.
+    pub(crate) derived: RefCell<BTreeMap<Vec<PoolId>, (u64, u64)>>,
     growth_judged: Mono,
     /// Whether usage may differ from what history last took.
     unsampled: bool,
@@ -147,6 +153,7 @@ impl State {
             ledger: Ledger::new(seed),
             findings: Findings::default(),
             lost: 0,
+            derived: RefCell::default(),
             growth_judged: Mono(0),
             unsampled: true,
         }
@@ -239,15 +246,14 @@ impl State {
                     return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
                 }
                 process.cores.insert(number, cores);
+                self.derived.get_mut().clear();
                 Outcome::Noted
             }
             Event::Dispatched(scope, program) => self.dispatch(by, scope, program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
             Event::Level { scope, space, bytes } => match self.pool(by, scope, space) {
                 Ok(pool) => {
-                    let pool = self.ledger.pool_mut(pool);
-                    pool.level = Some(bytes.min(MAX_BYTES));
-                    pool.changed();
+                    self.ledger.set_level(pool, bytes.min(MAX_BYTES));
                     Outcome::Noted
                 }
                 Err(why) => self.refuse(by, why, None, Some(space), bytes),
@@ -272,6 +278,8 @@ impl State {
             Some(Refusal::ZeroSize)
         } else if requested.max(charged) > MAX_BYTES {
             Some(Refusal::TooLarge)
+        } else if space != Space::Kernel && id.checked_add(requested).is_none() {
+            Some(Refusal::BeyondAddresses)
         } else {
             None
         };
@@ -294,12 +302,11 @@ impl State {
                 && held.program == wanted.program
                 && held.cores == wanted.cores
         };
+        let mut variants = 0;
         let held: Option<(Slot, bool)> = {
-            let mut found = self.ledger.find(pool, id).map(|(slot, held)| (slot, same(held)));
-            // Programs lay several circular buffers over one address; a buffer has its address to itself, and so
-            // has a kernel its id.
-            if matches!(space, Space::Cb | Space::Dfb | Space::Scratch) {
-                found.find(|&(_, same)| same)
+            let mut found = self.ledger.find(pool, id, alloc.program).map(|(slot, held)| (slot, same(held)));
+            if space.is_stacked() {
+                found.inspect(|_| variants += 1).find(|&(_, same)| same)
             } else {
                 found.next()
             }
@@ -316,7 +323,7 @@ impl State {
             }
             None => {
                 let process = self.processes.get(&by.id).map_or(0, |process| process.records);
-                let limit = if process >= self.limits.records_per_process {
+                let limit = if process >= self.limits.records_per_process || variants >= MAX_VARIANTS {
                     Some(Refusal::ProcessLimit)
                 } else if self.ledger.live() as u64 >= self.limits.records {
                     Some(Refusal::TotalLimit)
@@ -345,7 +352,9 @@ impl State {
         for &space in spaces {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
             let mut found = false;
-            for (slot, held) in self.ledger.find(pool, id).filter(|(_, held)| held.program == program) {
+            for (slot, held) in
+                self.ledger.find(pool, id, program).filter(|(_, held)| held.program == program)
+            {
                 found = true;
                 // The one of the size named, else the newest.
                 let rank = (size.is_none_or(|size| size == held.requested), held.born, slot);

@@ -14,6 +14,9 @@ use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
 
+/// Sets of pools for which what they cover is remembered.
+const DERIVED_ROOM: usize = 16_384;
+
 /// The pools that make up one figure: of one process, or of all, on one chip in one space.
 type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
 
@@ -234,19 +237,8 @@ impl State {
 
     fn program_usage(&self, space: Space, pools: &[PoolId]) -> ProgramUsage {
         let basis = pools.iter().map(|&pool| self.ledger.pool(pool).key.basis).max().unwrap_or(Basis::Legacy);
-        let registered = match pools {
-            [pool] => {
-                let cache = &self.ledger.pool(*pool).registered;
-                cache.get().unwrap_or_else(|| {
-                    let registered = self.registered(space, pools);
-                    cache.set(Some(registered));
-                    registered
-                })
-            }
-            _ => self.registered(space, pools),
-        };
         ProgramUsage {
-            registered_bytes: registered,
+            registered_bytes: self.registered(space, pools),
             resident_bytes: (basis == Basis::Events).then(|| self.resident(space, pools)),
             count: pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum(),
             basis,
@@ -254,6 +246,20 @@ impl State {
     }
 
     fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
+        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
+        let mut derived = self.derived.borrow_mut();
+        if let Some(&(_, bytes)) = derived.get(pools).filter(|(of, _)| *of == version) {
+            return bytes;
+        }
+        let bytes = self.registered_now(space, pools);
+        if derived.len() >= DERIVED_ROOM {
+            derived.clear();
+        }
+        derived.insert(pools.to_vec(), (version, bytes));
+        bytes
+    }
+
+    fn registered_now(&self, space: Space, pools: &[PoolId]) -> u64 {
         let mut parts = Vec::new();
         let mut placeless = 0;
         for (process, entry) in self.held_in(pools) {

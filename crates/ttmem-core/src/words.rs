@@ -53,9 +53,10 @@ impl Space {
         Self::PROGRAM.contains(&self)
     }
 
-    /// Whether memory of this space lies in DRAM.
-    pub fn in_dram(self) -> bool {
-        matches!(self, Self::Dram | Self::Trace)
+    /// Whether programs lay several things of this space over one address. A buffer has its address to itself, and a
+    /// kernel its id.
+    pub fn is_stacked(self) -> bool {
+        matches!(self, Self::Cb | Self::Dfb | Self::Scratch)
     }
 
     /// The name used in snapshots.

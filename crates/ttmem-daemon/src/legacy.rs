@@ -1,7 +1,7 @@
 //! One connection of an old client: bytes in, events and answers out.
 
 use crate::eventlog;
-use crate::server::Daemon;
+use crate::server::{Daemon, monotonic};
 use crate::socket::{self, Peer};
 use std::io;
 use std::os::fd::AsFd;
@@ -18,13 +18,13 @@ const QUESTION_PAUSE: Duration = Duration::from_millis(50);
 /// How long a lone newline waits: a person's dump can, and a kernel load's next bytes come sooner.
 const NEWLINE_PAUSE: Duration = Duration::from_millis(200);
 /// Answers that may wait for a client to read them.
-const ANSWER_ROOM: usize = 64 << 10;
+const ANSWER_ROOM: usize = 256 << 10;
 /// Bytes read at a time.
 const BUFFER: usize = 256 << 10;
 /// Reads of one connection before the others get their turn.
 const READS_A_TURN: usize = 4;
-/// Turns in which the socket of a dead process is read to its end; each is up to a megabyte.
-const DRAIN_TURNS: usize = 16;
+/// A turn longer than this makes the connection's next ones shorter.
+const LONG_TURN_NS: u64 = 5_000_000;
 /// Devices clients may name where the machine's chips are not known.
 const UNKNOWN_DEVICES: i32 = 1024;
 /// The old server's bound on one allocation: no device has more.
@@ -36,8 +36,8 @@ pub(crate) struct Connection {
     pub(crate) peer: Peer,
     framer: Framer,
     pub(crate) answers: Vec<u8>,
-    /// Whether the loop waits for room to write.
-    pub(crate) writing: bool,
+    /// Whether the loop waits for something to read, and for room to write.
+    pub(crate) waits_for: (bool, bool),
     /// Close as soon as all answers are out.
     pub(crate) closing: bool,
     /// When the framer is to be told of a pause.
@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     /// Processes heard on it, with the pid they had: mostly one, more after a fork.
     pub(crate) authors: Vec<(Peer, u64)>,
     deaf: bool,
+    /// How many bytes to read at a time: less for one whose messages take long, so that others wait less.
+    reach: usize,
 }
 
 impl Connection {
@@ -54,11 +56,12 @@ impl Connection {
             peer,
             framer: Framer::default(),
             answers: Vec::new(),
-            writing: false,
+            waits_for: (true, false),
             closing: false,
             pause_at: None,
             authors: Vec::new(),
             deaf: false,
+            reach: BUFFER,
         }
     }
 }
@@ -79,7 +82,13 @@ impl Daemon {
             // A death noticed in the middle of one connection's turn drains others.
             buffer = vec![0; BUFFER];
         }
-        let turn = self.read_turn(number, &mut connection, &mut buffer);
+        let begin = monotonic();
+        let reach = connection.reach;
+        let turn = self.read_turn(number, &mut connection, &mut buffer[..reach]);
+        connection.reach = match monotonic().since(begin) > LONG_TURN_NS {
+            true => (reach / 8).max(MAX_SIZE),
+            false => (reach * 2).min(BUFFER),
+        };
         self.buffer = buffer;
         if turn == Turn::Closed {
             self.forget_connection(&connection);
@@ -101,14 +110,22 @@ impl Daemon {
             if len == 0 {
                 return self.end_of_stream(number, connection);
             }
+            self.bytes_read += len as u64;
             if connection.closing {
                 continue;
+            }
+            if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender)
+                && self.is_reused(author)
+            {
+                self.end_process(author);
             }
             let mut framer = std::mem::take(&mut connection.framer);
             let fed = framer.feed(&buffer[..len], |frame| self.take(number, connection, sender, frame));
             connection.framer = framer;
             if let Err(e) = fed {
                 self.refuse_stream(number, connection, sender, &e);
+                // What was asked before is still owed.
+                self.send_answers(number, connection);
                 return Turn::Closed;
             }
             if len < buffer.len() {
@@ -127,12 +144,15 @@ impl Daemon {
         self.send_answers(number, connection)
     }
 
-    /// Reads what a process sent before it died. A child that goes on speaking on the same socket does not hold this
-    /// up: more than a socket holds was not sent by the dead.
+    /// Reads what a process sent before it died: what its socket holds now. A child that goes on speaking on the same
+    /// socket does not hold this up.
     pub(crate) fn drain(&mut self, number: u64) {
-        for _ in 0..DRAIN_TURNS {
-            let before = self.messages;
-            if self.read_legacy(number) == Turn::Closed || self.messages == before {
+        let Some(connection) = self.connections.get(&number) else { return };
+        let held = rustix::io::ioctl_fionread(&connection.stream).unwrap_or(0);
+        let until = self.bytes_read + held;
+        while self.bytes_read < until {
+            let before = self.bytes_read;
+            if self.read_legacy(number) == Turn::Closed || self.bytes_read == before {
                 break;
             }
         }
@@ -166,8 +186,8 @@ impl Daemon {
             }
         }
         // The peer may have closed only its sending half and wait for what it asked.
-        self.send_answers(number, connection);
-        Turn::Closed
+        connection.closing = true;
+        self.send_answers(number, connection)
     }
 
     fn refuse_stream(
@@ -194,6 +214,10 @@ impl Daemon {
             Frame::Question(message, vintage) => {
                 self.reap();
                 let answer = self.answer(&message);
+                if connection.answers.len() >= ANSWER_ROOM {
+                    // It may well have read since.
+                    self.send_answers(number, connection);
+                }
                 if connection.answers.len() >= ANSWER_ROOM {
                     if !connection.deaf {
                         connection.deaf = true;
@@ -226,6 +250,7 @@ impl Daemon {
     fn take_event(&mut self, number: u64, connection: &mut Connection, sender: Peer, message: &Message) {
         let Some(kind) = Type::from_byte(message.kind) else { return };
         match kind {
+            Type::DumpRemaining | Type::DumpKernels if !self.output.logs() => return,
             Type::DumpRemaining => {
                 self.reap();
                 let report = self.remaining();
@@ -233,6 +258,7 @@ impl Daemon {
                 return;
             }
             Type::DumpKernels => {
+                self.reap();
                 let groups = self.state.report(&[Space::Kernel], KERNELS_LISTED, true);
                 self.output.log(&eventlog::kernels(&groups));
                 return;

@@ -62,7 +62,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The socket cannot be made.
-    #[error("cannot listen on {path}: {source}")]
+    #[error("cannot listen on {path}")]
     Listen {
         /// Where.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel refuses what the loop needs.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}")]
     System {
         /// What was tried.
         what: &'static str,

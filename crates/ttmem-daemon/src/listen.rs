@@ -14,9 +14,23 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
     path: PathBuf,
+    mode: u32,
     inode: u64,
     /// Held while we serve, so that two servers that start at once cannot both replace a stale socket.
-    _lock: OwnedFd,
+    _lock: Lock,
+}
+
+/// A locked file beside a socket, removed when it is unlocked.
+#[derive(Debug)]
+struct Lock {
+    path: PathBuf,
+    _file: OwnedFd,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 impl Listener {
@@ -43,12 +57,36 @@ impl Listener {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(listen(source)),
         }
-        let socket = UnixListener::bind(path).map_err(listen)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(listen)?;
-        socket.set_nonblocking(true).map_err(listen)?;
-        let inode = fs::symlink_metadata(path).map_err(listen)?.ino();
-        Ok(Self { socket, path: path.to_owned(), inode, _lock: lock })
+        let (socket, inode) = open(path, mode).map_err(listen)?;
+        Ok(Self { socket, path: path.to_owned(), mode, inode, _lock: lock })
     }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the socket anew if it is gone; returns whether it was. That another one is there is an error.
+    pub(crate) fn restore(&mut self) -> io::Result<bool> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) if found.ino() == self.inode => Ok(false),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                (self.socket, self.inode) = open(&self.path, self.mode)?;
+                Ok(true)
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, u64)> {
+    let socket = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    socket.set_nonblocking(true)?;
+    // Inherited by every accepted socket, also for bytes sent before it is accepted.
+    rustix::net::sockopt::set_socket_passcred(&socket, true)?;
+    let inode = fs::symlink_metadata(path)?.ino();
+    Ok((socket, inode))
 }
 
 impl AsFd for Listener {
@@ -62,7 +100,6 @@ impl Drop for Listener {
         // Somebody may have put another socket there; that one is not ours to remove.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
-            let _ = fs::remove_file(lock_path(&self.path));
         }
     }
 }
@@ -74,7 +111,7 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 /// Takes the lock beside a socket; `None` if somebody holds it.
-fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
+fn lock(path: &Path) -> io::Result<Option<Lock>> {
     let path = lock_path(path);
     for _ in 0..8 {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -87,7 +124,7 @@ fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
         // The last holder removes the file as it leaves; a lock on a removed file holds nobody off.
         let ours = rustix::fs::fstat(&file)?;
         if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == ours.st_ino) {
-            return Ok(Some(file));
+            return Ok(Some(Lock { path, _file: file }));
         }
     }
     Ok(None)
@@ -96,6 +133,23 @@ fn lock(path: &Path) -> io::Result<Option<OwnedFd>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_was_cleaned_away_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
+        let mut listener = Listener::bind(&path, 0o600).unwrap();
+        assert!(!listener.restore().unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(listener.restore().unwrap());
+        assert!(UnixStream::connect(&path).is_ok());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "another's").unwrap();
+        assert!(listener.restore().is_err());
+        drop(listener);
+        assert!(path.exists(), "what is not ours stays");
+    }
 
     #[test]
     fn a_living_server_keeps_its_socket_and_a_dead_one_loses_it() {
@@ -121,5 +175,6 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(matches!(Listener::bind(&path, 0o666), Err(Error::NotASocket { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
+        assert!(!lock_path(&path).exists(), "who fails leaves nothing behind");
     }
 }

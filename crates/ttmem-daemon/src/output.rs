@@ -4,21 +4,37 @@
 //! lines, which are counted, and never the server's time.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Bytes that may wait.
 const ROOM: usize = 1 << 20;
+/// Bytes queued at a time.
+const PIECE: usize = 64 << 10;
 /// A pipe that polls as writable takes at least this much without blocking.
 const PIPE_STEP: usize = 4096;
 /// Warnings of one cause in one second before they are only counted.
 const WARNINGS_A_SECOND: u32 = 10;
 
+/// How a stream takes bytes without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// It never waits.
+    File,
+    /// Asked not to.
+    Socket,
+    /// Written through a description of our own that does not wait; the one we were given is other programs', too.
+    Own,
+    /// By asking first whether there is room.
+    Polled,
+}
+
 /// One stream.
 pub(crate) struct Stream {
     fd: BorrowedFd<'static>,
-    file: bool,
+    own: Option<OwnedFd>,
+    kind: Kind,
     waiting: Vec<u8>,
     dropped_now: u64,
     /// Lines lost so far.
@@ -27,17 +43,38 @@ pub(crate) struct Stream {
 
 impl Stream {
     pub(crate) fn new(fd: BorrowedFd<'static>) -> Self {
-        let file = rustix::fs::fstat(fd)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        Self { fd, file, waiting: Vec::new(), dropped_now: 0, dropped: 0 }
+        let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let mut own = None;
+        let kind = match kind {
+            Ok(FileType::RegularFile) => Kind::File,
+            Ok(FileType::Socket) => Kind::Socket,
+            Ok(FileType::CharacterDevice | FileType::Fifo) => {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+                own =
+                    rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Mode::empty()).ok();
+                if own.is_some() { Kind::Own } else { Kind::Polled }
+            }
+            _ => Kind::Polled,
+        };
+        Self { fd, own, kind, waiting: Vec::new(), dropped_now: 0, dropped: 0 }
     }
 
     /// Queues lines. `text` ends with a newline.
     pub(crate) fn write(&mut self, text: &str) {
-        if self.waiting.len() + text.len() > ROOM {
-            self.lose(text.lines().count() as u64);
-        } else {
-            self.waiting.extend_from_slice(text.as_bytes());
+        if self.dropped_now > 0 && self.waiting.is_empty() {
+            let note = format!("ttmem: {} lines could not be written here and are lost\n", self.dropped_now);
+            self.dropped_now = 0;
+            self.waiting.extend_from_slice(note.as_bytes());
+        }
+        for piece in pieces(text) {
+            if self.waiting.len() + piece.len() > ROOM {
+                self.flush();
+            }
+            if self.waiting.len() + piece.len() > ROOM {
+                self.lose(piece.lines().count() as u64);
+            } else {
+                self.waiting.extend_from_slice(piece.as_bytes());
+            }
         }
     }
 
@@ -54,13 +91,11 @@ impl Stream {
     /// Writes as much as goes without waiting.
     pub(crate) fn flush(&mut self) {
         let mut sent = 0;
-        while sent < self.waiting.len() && (self.file || self.has_room()) {
-            let step = if self.file { self.waiting.len() } else { PIPE_STEP };
-            let end = self.waiting.len().min(sent + step);
-            match rustix::io::write(self.fd, &self.waiting[sent..end]) {
+        while sent < self.waiting.len() {
+            match self.send(&self.waiting[sent..]) {
+                Ok(0) | Err(rustix::io::Errno::AGAIN) => break,
                 Ok(written) => sent += written,
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => break,
                 Err(_) => {
                     // A full disk or a closed pipe: what waits is lost, what comes may not be.
                     let lines = self.waiting[sent..].split_inclusive(|&b| b == b'\n').count();
@@ -71,10 +106,18 @@ impl Stream {
             }
         }
         self.waiting.drain(..sent);
-        if self.dropped_now > 0 && self.waiting.is_empty() {
-            let note = format!("ttmem: {} lines could not be written here and are lost\n", self.dropped_now);
-            self.dropped_now = 0;
-            self.waiting.extend_from_slice(note.as_bytes());
+    }
+
+    fn send(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        match (self.kind, &self.own) {
+            (Kind::Socket, _) => {
+                let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
+                rustix::net::send(self.fd, bytes, flags)
+            }
+            (Kind::Own, Some(own)) => rustix::io::write(own, bytes),
+            (Kind::Polled, _) if !self.has_room() => Ok(0),
+            (Kind::Polled, _) => rustix::io::write(self.fd, &bytes[..bytes.len().min(PIPE_STEP)]),
+            _ => rustix::io::write(self.fd, bytes),
         }
     }
 
@@ -84,6 +127,24 @@ impl Stream {
         // A pipe without a reader is "ready", too: the write then says so.
         poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
     }
+}
+
+/// A long text in pieces of whole lines, so that a report larger than the room is not lost whole.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let limit = rest.len().min(PIECE);
+        let end = match rest.as_bytes()[..limit].iter().rposition(|&b| b == b'\n') {
+            Some(at) => at + 1,
+            None => rest.find('\n').map_or(rest.len(), |at| at + 1),
+        };
+        let (piece, left) = rest.split_at(end);
+        rest = left;
+        Some(piece)
+    })
 }
 
 /// What the daemon prints: the event log and warnings.
@@ -143,5 +204,22 @@ impl Output {
 
     pub(crate) fn dropped(&self) -> u64 {
         self.errors.dropped + self.log.as_ref().map_or(0, |log| log.dropped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_falls_into_pieces_of_whole_lines() {
+        let long = "x".repeat(PIECE * 2);
+        let text = format!("a\nb\n{long}\n{}", "line\n".repeat(PIECE));
+        let all: Vec<&str> = pieces(&text).collect();
+        assert_eq!(all.concat(), text);
+        assert!(all.iter().all(|piece| piece.ends_with('\n')));
+        assert!(all.len() > 3);
+        assert_eq!(pieces("").count(), 0);
+        assert_eq!(pieces("no end").collect::<Vec<_>>(), ["no end"]);
     }
 }

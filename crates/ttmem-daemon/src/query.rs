@@ -63,7 +63,7 @@ impl QueryConnection {
     /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
     /// the connection is done.
     pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
-        let mut pieces = 0;
+        let (mut pieces, mut begun) = (0, false);
         loop {
             send(&self.stream, &mut self.answer).ok()?;
             if self.answer.len() >= ANSWER_STEP {
@@ -83,6 +83,11 @@ impl QueryConnection {
                 return Some(true);
             }
             if let Some(end) = self.request.iter().position(|&b| b == b'\n') {
+                if begun {
+                    // The next one is for the next turn; there is room to write, so that comes at once.
+                    return Some(true);
+                }
+                begun = true;
                 let line: Vec<u8> = self.request.drain(..=end).collect();
                 self.begin(daemon, &line);
                 continue;

@@ -31,6 +31,10 @@ const GATHER: Duration = Duration::from_micros(100);
 const RETRY: Duration = Duration::from_millis(50);
 /// How often statistics are logged while something happens.
 const STATISTICS: Duration = Duration::from_secs(10);
+/// How often both sockets are looked after.
+const TICKS_A_SOCKET_CHECK: u64 = 10;
+/// Descriptors that old clients' connections leave free.
+const RESERVED_DESCRIPTORS: usize = QUERY_CONNECTIONS + 32;
 /// Programs that may ask at the same time.
 const QUERY_CONNECTIONS: usize = 64;
 
@@ -87,6 +91,8 @@ pub(crate) struct Daemon {
     pub(crate) line: String,
     /// Messages taken so far.
     pub(crate) messages: u64,
+    /// Bytes of old clients read so far.
+    pub(crate) bytes_read: u64,
     pub(crate) devices: BTreeMap<u32, ChipId>,
     pub(crate) chips_known: bool,
     tracked: BTreeMap<u64, Tracked>,
@@ -95,22 +101,24 @@ pub(crate) struct Daemon {
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
+    /// The sockets of the dead are being read.
+    draining: bool,
     /// A process was already gone when its bytes were read.
     met_the_dead: bool,
+    /// Descriptors this process may have.
+    descriptors: usize,
     /// Accepting waits until the next tick, because descriptors ran out.
     full: bool,
     next_number: u64,
+    ticks: u64,
 }
 
 /// Runs the daemon until a signal ends it.
 pub fn serve(options: &Options) -> Result<(), Error> {
     let system = |what| move |source: io::Error| Error::System { what, source };
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
     let legacy = Listener::bind(&options.legacy_socket, options.mode)?;
     let query = Listener::bind(&options.query_socket, options.mode)?;
-    // Inherited by every accepted socket, also for bytes sent before it is accepted.
-    rustix::net::sockopt::set_socket_passcred(&legacy, true)
-        .map_err(|e| system("ask for senders' credentials")(e.into()))?;
     let mut signals = signal_stream().map_err(system("handle signals"))?;
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| system("create epoll")(e.into()))?;
     let mut seed = [0; 8];
@@ -136,9 +144,13 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         epoll,
         legacy,
         query,
+        draining: false,
         met_the_dead: false,
+        descriptors,
+        bytes_read: 0,
         full: false,
         next_number: 1,
+        ticks: 0,
     };
     daemon.state.apply(daemon.now, Origin::Machine, Event::Host(options.host.clone()));
     for chip in &options.chips {
@@ -173,20 +185,24 @@ impl Daemon {
             }
             self.now = monotonic();
             let before = self.messages;
+            let mut ended = Vec::new();
             for event in &events {
-                let flags = event.flags;
                 match Token::from(event.data.u64()) {
                     Token::LegacyListener => self.accept_legacy(),
                     Token::QueryListener => self.accept_queries(),
-                    Token::Legacy(number) => self.legacy_ready(number, flags),
+                    Token::Legacy(number) => self.legacy_ready(number, event.flags),
                     Token::Query(number) => self.query_ready(number),
-                    Token::Process(number) => self.process_ended(number),
+                    Token::Process(number) => ended.push(number),
                     Token::Signal => {
                         if self.signalled(signals) {
                             return Ok(());
                         }
                     }
                 }
+            }
+            // Last: what they said before they died may lie in the same round.
+            for process in ended {
+                self.process_ended(process);
             }
             self.tell_pauses();
             if std::mem::take(&mut self.met_the_dead) {
@@ -214,12 +230,36 @@ impl Daemon {
         }
     }
 
+    /// Waits for connections on both sockets, where it does not yet.
     fn listen(&mut self) -> io::Result<()> {
         self.full = false;
-        let flags = epoll::EventFlags::IN;
-        epoll::add(&self.epoll, &self.legacy, Token::LegacyListener.data(), flags)?;
-        epoll::add(&self.epoll, &self.query, Token::QueryListener.data(), flags)?;
+        for (listener, token) in [(&self.legacy, Token::LegacyListener), (&self.query, Token::QueryListener)]
+        {
+            match epoll::add(&self.epoll, listener, token.data(), epoll::EventFlags::IN) {
+                Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
         Ok(())
+    }
+
+    /// A cleaner of old files may have taken a socket away under us.
+    fn restore_sockets(&mut self) {
+        for listener in [&mut self.legacy, &mut self.query] {
+            match listener.restore() {
+                Ok(false) => {}
+                Ok(true) => {
+                    let path = listener.path().display().to_string();
+                    self.output.warn("socket was gone", format_args!("{path} was gone and is there again"));
+                }
+                Err(e) => {
+                    let path = listener.path().display().to_string();
+                    self.output
+                        .warn("socket is gone", format_args!("{path} is not our socket any more: {e}"));
+                }
+            }
+        }
+        let _ = self.listen();
     }
 
     fn wait_for(&self, fd: BorrowedFd<'_>, token: Token) -> io::Result<()> {
@@ -244,7 +284,13 @@ impl Daemon {
     }
 
     fn accept_legacy(&mut self) {
-        while let Some(stream) = self.accept(true) {
+        loop {
+            // However many clients there are, those who want to look must find a place.
+            let used = self.connections.len() + self.tracked.len();
+            if used + RESERVED_DESCRIPTORS.min(self.descriptors / 2) >= self.descriptors {
+                return self.stop_accepting("every descriptor is in use");
+            }
+            let Some(stream) = self.accept(true) else { return };
             let Ok(peer) = socket::peer(stream.as_fd()) else { continue };
             let number = self.number();
             if self.wait_for(stream.as_fd(), Token::Legacy(number)).is_ok() {
@@ -267,25 +313,28 @@ impl Daemon {
     }
 
     fn accept(&mut self, legacy: bool) -> Option<UnixStream> {
-        if self.full {
-            return None;
-        }
         let listener = if legacy { &self.legacy } else { &self.query };
         loop {
             match listener.socket.accept() {
                 Ok((stream, _)) => return stream.set_nonblocking(true).ok().map(|()| stream),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                    // The connection stays in the queue; asking again at once would only burn time.
-                    self.full = true;
-                    let _ = epoll::delete(&self.epoll, &self.legacy);
                     let _ = epoll::delete(&self.epoll, &self.query);
-                    self.output.warn("cannot accept", format_args!("cannot accept a connection: {e}"));
+                    self.stop_accepting(&e.to_string());
                     return None;
                 }
                 // The peer was faster gone than we were there.
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Leaves connections in their queue until the next tick; asking again at once would only burn time.
+    fn stop_accepting(&mut self, why: &str) {
+        if !self.full {
+            self.full = true;
+            let _ = epoll::delete(&self.epoll, &self.legacy);
+            self.output.warn("cannot accept", format_args!("cannot accept a connection: {why}"));
         }
     }
 
@@ -308,10 +357,11 @@ impl Daemon {
         match send(&connection.stream, &mut connection.answers) {
             Ok(()) if connection.answers.is_empty() && connection.closing => Turn::Closed,
             Ok(()) => {
-                let writing = !connection.answers.is_empty();
-                if writing != connection.writing {
-                    connection.writing = writing;
-                    self.watch_writing(connection.stream.as_fd(), Token::Legacy(number), writing);
+                // One that is closing has nothing more to say.
+                let wanted = (!connection.closing, !connection.answers.is_empty());
+                if wanted != connection.waits_for {
+                    connection.waits_for = wanted;
+                    self.watch_for(connection.stream.as_fd(), Token::Legacy(number), wanted.0, wanted.1);
                 }
                 Turn::Open
             }
@@ -323,9 +373,11 @@ impl Daemon {
         }
     }
 
-    fn watch_writing(&self, fd: BorrowedFd<'_>, token: Token, writing: bool) {
-        let out = if writing { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-        let _ = epoll::modify(&self.epoll, fd, token.data(), epoll::EventFlags::IN | out);
+    fn watch_for(&self, fd: BorrowedFd<'_>, token: Token, reading: bool, writing: bool) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, reading);
+        flags.set(epoll::EventFlags::OUT, writing);
+        let _ = epoll::modify(&self.epoll, fd, token.data(), flags);
     }
 
     /// A connection is gone, and with it the processes that live only as long as it does.
@@ -340,9 +392,10 @@ impl Daemon {
     fn query_ready(&mut self, number: u64) {
         let Some(mut connection) = self.queries.remove(&number) else { return };
         if let Some(writing) = connection.turn(self) {
+            // While an answer waits, no question is read: it would only wake us in vain.
             if writing != connection.writing {
                 connection.writing = writing;
-                self.watch_writing(connection.stream.as_fd(), Token::Query(number), writing);
+                self.watch_for(connection.stream.as_fd(), Token::Query(number), !writing, writing);
             }
             self.queries.insert(number, connection);
         }
@@ -425,6 +478,11 @@ impl Daemon {
 
     /// A process ended: what it sent before is read, then everything it held is gone.
     fn process_ended(&mut self, process: u64) {
+        if self.draining {
+            // Noticed in the middle of another one's end: reading on would go deeper with each of them.
+            return self.end_process(process);
+        }
+        self.draining = true;
         let heard_on: Vec<u64> = self
             .connections
             .iter()
@@ -434,10 +492,19 @@ impl Daemon {
         for number in heard_on {
             self.drain(number);
         }
+        self.draining = false;
         self.end_process(process);
     }
 
-    fn end_process(&mut self, process: u64) {
+    /// Whether a pid that was heard on a connection has gone to another process since. What comes from a dead process
+    /// whose pid nobody has is its own: it was sent before it died.
+    pub(crate) fn is_reused(&self, author: u64) -> bool {
+        self.tracked.get(&author).is_some_and(|it| {
+            it.watch.ended() && start_ticks(it.id.pid).is_some_and(|start| start != it.id.start)
+        })
+    }
+
+    pub(crate) fn end_process(&mut self, process: u64) {
         let outcome = self.apply(process, Event::Exited);
         let Some(it) = self.tracked.remove(&process) else { return };
         if self.by_pid.get(&it.id.pid) == Some(&process) {
@@ -464,6 +531,10 @@ impl Daemon {
             // What epoll still refuses, the next tick asks for again.
             self.full = self.listen().is_err();
         }
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
+            self.restore_sockets();
+        }
     }
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
@@ -479,6 +550,9 @@ impl Daemon {
     /// Ends every process whose end the kernel has already told of, so that an answer given now is true now, whatever
     /// order the loop's events come in.
     pub(crate) fn reap(&mut self) {
+        if self.draining {
+            return;
+        }
         let ended: Vec<u64> =
             self.tracked.iter().filter(|(_, it)| it.watch.ended()).map(|(&process, _)| process).collect();
         for process in ended {
@@ -542,10 +616,12 @@ fn signal_stream() -> io::Result<UnixStream> {
 }
 
 /// Room for many clients: the default of 1024 descriptors is soon used up by connections and pidfds.
-fn raise_descriptor_limit() {
+fn raise_descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
     let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX)
 }
 
 pub(crate) fn monotonic() -> Mono {

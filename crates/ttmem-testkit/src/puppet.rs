@@ -76,6 +76,11 @@ impl Puppet {
         self.pull(&format!("tell {} {device} {buffer_type} {id} {size}", kind as u8));
     }
 
+    /// Waits for its end.
+    pub fn wait(&mut self) {
+        let _ = self.child.wait();
+    }
+
     /// kill -9, and wait until the kernel has taken it away.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -120,6 +125,18 @@ pub fn run_if_asked() {
                 }
                 client.sync();
             }
+            // Many connections, each with an event and a question that nobody waits for.
+            ["crowd", count] => {
+                let count: u64 = count.parse().unwrap();
+                let mut connections = Vec::new();
+                for n in 0..count {
+                    let mut one = Client::connect_to(&socket, Vintage::V144);
+                    one.alloc(0, 0, n, 1);
+                    one.send(message(Type::Query, 0, 0, 0, 0));
+                    connections.push(one);
+                }
+                std::mem::forget(connections);
+            }
             ["reconnect"] => {
                 client = Client::connect_to(&socket, Vintage::V144);
                 client.sync();
@@ -127,6 +144,24 @@ pub fn run_if_asked() {
             ["fork", id, size] => {
                 said = fork(&client, id.parse().unwrap(), size.parse().unwrap()).to_string();
                 client.sync();
+            }
+            // The same, without asking the server whether it has heard.
+            ["fork-unheard", id, size] => {
+                said = fork(&client, id.parse().unwrap(), size.parse().unwrap()).to_string();
+            }
+            ["reap", pid] => {
+                let pid = pid.parse().unwrap();
+                // SAFETY: the child is ours, and nobody else waits for it.
+                unsafe {
+                    libc::kill(pid, libc::SIGKILL);
+                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                }
+            }
+            // Gone before the server can have read it.
+            ["free-and-quit", id] => {
+                eprintln!("ok");
+                client.free(0, id.parse().unwrap());
+                std::process::exit(0);
             }
             ["quit"] => {
                 eprintln!("ok");

@@ -122,6 +122,9 @@ pub(crate) struct ServeArgs {
     /// Live allocations one process may have; more are refused, with a finding.
     #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
     pub(crate) process_limit: u64,
+    /// End with this parent, and take the sockets' folder along: for the demo.
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) parent: Option<u32>,
 }
 
 fn octal(text: &str) -> Result<u32, String> {
@@ -156,7 +159,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "BOARD[xN]", default_value = "n300")]
     pub(crate) sim: sim::Machine,
     /// End after this many seconds; without it, on Ctrl-C.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
     /// Milliseconds between two looks.
     #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
@@ -170,6 +173,8 @@ pub(crate) struct DemoClientArgs {
     /// Which life to live.
     #[arg(value_enum)]
     pub(crate) role: crate::demo::client::Role,
+    /// The demo's pid.
+    pub(crate) parent: u32,
     /// The server's socket.
     pub(crate) socket: PathBuf,
     /// How many chips there are.

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
     let mut server = Owned(
         this_program()?
-            .args(["serve", "--quiet", "--sim", &args.sim.to_string()])
+            .args(["serve", "--quiet", "--sim", &args.sim.to_string(), "--parent", &own_pid()])
             .arg("--legacy-socket")
             .arg(&legacy)
             .arg("--query-socket")
@@ -73,13 +73,26 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     show::watch(fetch, &Only::default(), &args.look, args.refresh, until, &stop)
 }
 
+fn own_pid() -> String {
+    std::process::id().to_string()
+}
+
+/// From now on this process gets SIGTERM when its parent ends, however that ends.
+pub(crate) fn end_with(parent: u32) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
+    // It may have ended before we asked.
+    let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
+    anyhow::ensure!(now == Some(parent as i32), "the demo is gone");
+    Ok(())
+}
+
 fn this_program() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("cannot find this program")?))
 }
 
 fn spawn_client(role: Role, socket: &Path, chips: u32) -> anyhow::Result<Owned> {
     let child = this_program()?
-        .args(["demo-client", role.name()])
+        .args(["demo-client", role.name(), &own_pid()])
         .arg(socket)
         .arg(chips.to_string())
         .stdin(Stdio::null())

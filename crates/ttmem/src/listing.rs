@@ -30,6 +30,11 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
             it.devices.contains(device) || it.indexes.iter().any(|index| index.to_string() == *device)
         });
     }
+    if dump.allocations.is_empty() && (args.only.pid.is_some() || args.only.device.is_some()) {
+        // Nothing there, or no such thing? The snapshot knows, and says so.
+        let Some(snapshot) = show::fetch(sockets)? else { return Ok(Exit::NoDaemon) };
+        show::only(snapshot, &args.only)?;
+    }
     dump.allocations.sort_by_cached_key(|it| {
         let id = u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX);
         (it.indexes.clone(), it.space, id, it.pid, it.requested_bytes)

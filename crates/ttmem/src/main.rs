@@ -43,7 +43,15 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         None => show::snapshot(&cli.show, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Serve(args)) => {
-            ttmem_daemon::serve(&args.options(&cli.sockets))?;
+            let options = args.options(&cli.sockets);
+            if let Some(parent) = args.parent {
+                demo::end_with(parent)?;
+            }
+            ttmem_daemon::serve(&options)?;
+            if let (Some(_), Some(folder)) = (args.parent, options.query_socket.parent()) {
+                // The demo removes it, too, unless it was killed.
+                let _ = std::fs::remove_dir(folder);
+            }
             Ok(Exit::Done)
         }
         Some(Command::Demo(args)) => demo::run(args),

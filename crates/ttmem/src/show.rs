@@ -1,7 +1,7 @@
 //! `ttmem`: one snapshot, as a table or as JSON.
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
-use crate::text::Style;
+use crate::text::{Style, cut_line};
 use crate::{Exit, paths, print, table};
 use anyhow::Context;
 use serde::Deserialize;
@@ -72,13 +72,13 @@ pub(crate) fn ask_daemon(sockets: &Sockets, request: Request) -> anyhow::Result<
     Ok(None)
 }
 
-fn fetch(sockets: &Sockets) -> anyhow::Result<Option<Snapshot>> {
+pub(crate) fn fetch(sockets: &Sockets) -> anyhow::Result<Option<Snapshot>> {
     let Some(answer) = ask_daemon(sockets, Request::Snapshot { history: false })? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the daemon's answer")?))
 }
 
 /// Leaves only what was asked for.
-fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
+pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
     if let Some(wanted) = &only.device {
         let fits = |id: &str, index: u32| id == wanted || index.to_string() == *wanted;
         let Some(device) = snapshot.devices.iter().find(|d| fits(&d.id, d.index)).cloned() else {
@@ -139,7 +139,9 @@ pub(crate) fn watch(
             } else {
                 print(format!("{text}\n").as_bytes())?;
             }
-            nap(Duration::from_millis(refresh_ms), stop);
+            let pause = Duration::from_millis(refresh_ms);
+            let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
+            nap(pause.min(left), stop);
         }
         Ok(Exit::Done)
     })();
@@ -149,10 +151,11 @@ pub(crate) fn watch(
     shown
 }
 
-/// One frame: from the top, each line cleared behind its end, no more lines than the terminal has.
+/// One frame: from the top, each line cleared behind its end, no more lines than the terminal has, and no longer ones.
 fn on_screen(text: &str) -> String {
-    let rows = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(24, |size| size.ws_row);
-    let rows = usize::from(rows.max(4));
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row, size.ws_col));
+    let (rows, columns) = (usize::from(rows.max(4)), usize::from(columns.max(20)));
     let lines: Vec<&str> = text.lines().collect();
     let mut frame = String::from("\x1b[H");
     let room = if lines.len() > rows { rows - 1 } else { lines.len() };
@@ -160,7 +163,7 @@ fn on_screen(text: &str) -> String {
         if n > 0 {
             frame.push_str("\r\n");
         }
-        frame.push_str(line);
+        frame.push_str(&cut_line(line, columns));
         frame.push_str("\x1b[K");
     }
     if room < lines.len() {

@@ -1,6 +1,7 @@
 //! How figures look: sizes, bars, colours.
 
 use std::io::IsTerminal;
+use unicode_width::UnicodeWidthChar;
 
 /// A size in binary units, three digits or so: `0 B`, `1023 B`, `1.5 KiB`, `12.0 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
@@ -37,15 +38,35 @@ pub(crate) fn ranges(numbers: &[u32]) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Cuts text to `width` characters, and shows that it did.
+/// Cuts text to `width` columns, and shows that it did.
 pub(crate) fn cut(text: &str, width: usize) -> String {
-    // Other people's names may hold anything; a terminal must not act on it.
-    let clean = |c: char| if c.is_control() { '?' } else { c };
-    if text.chars().count() <= width {
-        text.chars().map(clean).collect()
+    // Other people's names may hold anything. A terminal must not act on it, and columns must stay where they are: what
+    // has no width (controls, marks that turn the writing direction) or two is not shown as it is.
+    let clean: Vec<char> = text.chars().map(|c| if c.width() == Some(1) { c } else { '?' }).collect();
+    if clean.len() <= width {
+        clean.into_iter().collect()
     } else {
-        text.chars().map(clean).take(width.saturating_sub(1)).chain(['…']).collect()
+        clean.into_iter().take(width.saturating_sub(1)).chain(['…']).collect()
     }
+}
+
+/// Cuts a line of ours, which may hold colours, to `width` columns.
+pub(crate) fn cut_line(line: &str, width: usize) -> String {
+    let mut out = String::new();
+    let (mut used, mut escape) = (0, false);
+    for c in line.chars() {
+        if c == '\x1b' {
+            escape = true;
+        }
+        if escape {
+            escape = c != 'm';
+            out.push(c);
+        } else if used < width {
+            used += 1;
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// How to draw.
@@ -135,6 +156,13 @@ mod tests {
     fn names_cannot_reach_the_terminal_raw() {
         assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
         assert_eq!(cut("python", 4), "pyt…");
+        assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
+    }
+
+    #[test]
+    fn lines_are_cut_around_their_colours() {
+        assert_eq!(cut_line("ab\x1b[31mcd\x1b[0mef", 3), "ab\x1b[31mc\x1b[0m");
+        assert_eq!(cut_line("│─█", 2), "│─");
     }
 
     #[test]

@@ -371,6 +371,26 @@ fn findings_expire_and_peaks_outlive_their_process() {
 }
 
 #[test]
+fn many_ends_of_processes_do_not_hide_what_is_worse() {
+    let mut state = machine();
+    for pid in 1..=3000 {
+        born(&mut state, legacy(pid));
+        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+        state.apply(Mono(3), legacy(pid), Event::Exited);
+    }
+    assert!(found(&state, FindingKind::Truncated).is_some());
+    born(&mut state, legacy(9999));
+    state.apply(Mono(4), legacy(9999), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+    for _ in 0..2 {
+        state.apply(Mono(4), legacy(9999), free(on(0), None, 1));
+    }
+    assert!(found(&state, FindingKind::DoubleFree).is_some());
+    assert!(shot(&state).findings.len() <= 1100);
+    state.tick(Mono(700 * Mono::SECOND));
+    assert!(shot(&state).findings.is_empty());
+}
+
+#[test]
 fn memory_that_only_grows_becomes_a_finding_and_a_fall_ends_it() {
     let mut state = machine();
     born(&mut state, legacy(1));

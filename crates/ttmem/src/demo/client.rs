@@ -36,8 +36,7 @@ const MIB: u64 = 1 << 20;
 const CB_BASE: u64 = 0x19d60;
 
 pub(crate) fn run(args: &DemoClientArgs) -> anyhow::Result<()> {
-    // The demo may be killed before it can end us.
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    super::end_with(args.parent)?;
     let name = std::ffi::CString::new(format!("demo-{}", args.role.name()))?;
     rustix::thread::set_name(&name)?;
     let mut life = Life { socket: UnixStream::connect(&args.socket)?, chips: args.chips };

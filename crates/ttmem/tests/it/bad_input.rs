@@ -55,6 +55,7 @@ fn impossible_messages_are_refused_one_by_one() {
             "Invalid size 18446744073709551615",
             Refusal::TooLarge,
         ),
+        (message(Type::CbAlloc, 0, 0, u64::MAX - 9, 64), "leave 64 bits", Refusal::BeyondAddresses),
         (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Refusal::UnknownDevice),
         (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Refusal::UnknownDevice),
         (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Refusal::UnknownDevice),
@@ -312,4 +313,186 @@ fn many_idle_askers_do_not_lock_out_the_next() {
     let _idle: Vec<UnixStream> = (0..200).map(|_| UnixStream::connect(&server.query).unwrap()).collect();
     assert_eq!(server.snapshot().devices.len(), 8);
     assert!(server.descriptors() < 100);
+}
+
+#[test]
+fn a_crowd_that_asks_and_dies_unread_does_not_go_deeper_with_each() {
+    use rustix::process::Signal;
+    let mut server = Server::start(exe(), &["--sim", "n150", "--quiet"]);
+    let mut puppet = Puppet::new(&server.legacy);
+    puppet.tell(Type::Alloc, 0, DRAM, 1 << 40, 1);
+    server.signal(Signal::STOP);
+    puppet.pull("crowd 900");
+    let mut others: Vec<Puppet> = (0..3).map(|_| Puppet::new(&server.legacy)).collect();
+    for other in &mut others {
+        other.pull("crowd 900");
+    }
+    puppet.kill();
+    others.clear();
+    server.signal(Signal::CONT);
+    eventually("all of it is gone", || {
+        let snapshot = server.snapshot();
+        (snapshot.processes.is_empty() && snapshot.health.connections == 0).then_some(())
+    });
+    assert!(server.is_running() && server.snapshot().devices[0].usage.dram.is_none());
+}
+
+#[test]
+fn an_answer_that_nobody_reads_costs_nothing_while_it_waits() {
+    let server = Server::start(exe(), &["--sim", "n150", "--quiet"]);
+    let mut client = Client::connect(&server, Vintage::V144);
+    for n in 0..20_000 {
+        client.alloc(0, DRAM, n, 1);
+    }
+    client.sync();
+    let mut asker = UnixStream::connect(&server.query).unwrap();
+    asker.write_all(b"{\"get\":\"allocations\"}\n").unwrap();
+    asker.write_all(b"x").unwrap();
+    asker.shutdown(std::net::Shutdown::Write).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let before = server.cpu_time();
+    std::thread::sleep(Duration::from_millis(400));
+    let spent = server.cpu_time().saturating_sub(before);
+    assert!(spent < Duration::from_millis(100), "{spent:?} of 400 ms");
+    let mut text = String::new();
+    asker.read_to_string(&mut text).unwrap();
+    assert_eq!(text.lines().next().unwrap().matches("requested_bytes").count(), 20_000);
+    assert!(text.lines().nth(1).unwrap().contains("error"), "the second question was answered, too");
+}
+
+#[test]
+fn a_terminal_that_stands_still_stops_nothing() {
+    let pty = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
+    rustix::pty::grantpt(&pty).unwrap();
+    rustix::pty::unlockpt(&pty).unwrap();
+    let name = rustix::pty::ptsname(&pty, Vec::new()).unwrap();
+    let name = std::path::PathBuf::from(name.to_str().unwrap());
+    let terminal = std::fs::OpenOptions::new().write(true).open(name).unwrap();
+    let mut server =
+        Server::start_logging(Command::new(exe()), &["--sim", "n150"], Some(Stdio::from(terminal)));
+    let mut client = Client::connect(&server, Vintage::V144);
+    for n in 0..30_000 {
+        client.alloc(0, DRAM, n, 10);
+    }
+    assert_eq!(client.query(0).levels.dram, 300_000);
+    assert!(server.snapshot().health.dropped_log_lines > 0);
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn many_questions_at_once_are_all_answered() {
+    let server = server();
+    let mut buffer = [0; MAX_SIZE];
+    for vintage in Vintage::ALL {
+        let mut client = Client::connect(&server, vintage);
+        let mut many = Vec::new();
+        for n in 0..1400 {
+            let device = n % 8;
+            many.extend_from_slice(message(Type::Query, device, 0, 0, 0).encode(vintage, &mut buffer));
+        }
+        let mut writer = client.stream.try_clone().unwrap();
+        let sender = std::thread::spawn(move || writer.write_all(&many).unwrap());
+        for n in 0..1400 {
+            assert_eq!(client.answer().device_id, n % 8, "{vintage:?} {n}");
+        }
+        sender.join().unwrap();
+    }
+    assert_eq!(server.warnings(), "");
+    // Questions, then junk: what was asked before is owed.
+    let mut stream = UnixStream::connect(&server.legacy).unwrap();
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        bytes.extend_from_slice(message(Type::Query, 0, 0, 0, 0).encode(Vintage::V144, &mut buffer));
+    }
+    bytes.extend_from_slice(&[0xff; 20]);
+    stream.write_all(&bytes).unwrap();
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    assert_eq!(answers.len(), 3 * 144);
+}
+
+#[test]
+fn a_long_report_comes_whole_to_one_who_has_stopped_sending() {
+    let server = Server::start(exe(), &["--quiet"]);
+    let mut client = Client::connect(&server, Vintage::V144);
+    for device in 0..1024 {
+        for n in 0..10 {
+            client.alloc(device, DRAM, n, 1024);
+            client.alloc(device, L1, n, 1024);
+        }
+    }
+    client.sync();
+    let mut person = UnixStream::connect(&server.legacy).unwrap();
+    person.write_all(b"\n").unwrap();
+    person.shutdown(std::net::Shutdown::Write).unwrap();
+    // Slow to read: the report has to wait in the daemon.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut text = String::new();
+    person.read_to_string(&mut text).unwrap();
+    assert_eq!(text.matches("- Buffer 0x").count(), 20_480);
+    eventually("the connection is gone", || (server.snapshot().health.connections == 1).then_some(()));
+}
+
+#[test]
+fn a_log_in_a_file_loses_no_line() {
+    use rustix::process::Signal;
+    let server = server();
+    let mut clients: Vec<Client> = (0..16).map(|_| Client::connect(&server, Vintage::V72)).collect();
+    for client in &mut clients {
+        client.sync();
+    }
+    let buffer = &mut [0; MAX_SIZE];
+    server.signal(Signal::STOP);
+    for (which, client) in clients.iter_mut().enumerate() {
+        let mut many = Vec::new();
+        for n in 0..2000u64 {
+            let id = (which as u64) << 32 | n;
+            many.extend_from_slice(message(Type::Alloc, 0, DRAM, id, 1).encode(Vintage::V72, buffer));
+        }
+        client.stream.write_all(&many).unwrap();
+    }
+    server.signal(Signal::CONT);
+    for client in &mut clients {
+        client.sync();
+    }
+    eventually("every line", || (server.log().matches("Allocated 1 bytes").count() == 32_000).then_some(()));
+    // A report longer than what may wait.
+    let mut client = Client::connect(&server, Vintage::V144);
+    for device in 0..8 {
+        for n in 0..4000 {
+            client.kernel_load(device, 0, n, 64);
+        }
+    }
+    client.send(message(Type::DumpKernels, 0, 0, 0, 0));
+    client.sync();
+    eventually("every kernel that is listed", || {
+        (server.log().matches("- Kernel 0x").count() == 8 * 1000).then_some(())
+    });
+    assert_eq!(server.log().matches("… and 3000 more").count(), 8);
+    assert_eq!(server.snapshot().health.dropped_log_lines, 0);
+}
+
+#[test]
+fn a_socket_that_is_cleaned_away_comes_back() {
+    let server = server();
+    std::fs::remove_file(&server.legacy).unwrap();
+    eventually("the socket is there again", || server.legacy.exists().then_some(()));
+    Client::connect(&server, Vintage::V144).sync();
+    server.wait_for_warning("was gone and is there again");
+}
+
+#[test]
+fn sizes_at_one_address_are_limited() {
+    let server = server();
+    let mut client = Client::connect(&server, Vintage::V144);
+    for size in 1..=5000 {
+        client.cb_alloc(0, 0x19d60, size);
+    }
+    assert_eq!(client.query(0).levels.cb, 1024);
+    assert_eq!(refused(&server, Refusal::ProcessLimit), 5000 - 1024);
+    for size in 1..=1024 {
+        client.cb_free(0, 0x19d60, size);
+    }
+    assert_eq!(client.query(0).levels.cb, 0);
 }

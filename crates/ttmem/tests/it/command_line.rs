@@ -133,6 +133,11 @@ fn dump_lists_every_live_allocation() {
     assert!(lines[7].starts_with("6 live allocations, 3.1 GiB asked for"), "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
     assert!(on_one.contains("0 live allocations"));
+    for (args, why) in [(["-d", "9"], "no device is called 9"), (["--pid", "1"], "pid 1 is not tracked")] {
+        let none = ttmem(&server, &["dump", args[0], args[1]]);
+        assert_eq!(none.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&none.stderr).contains(why));
+    }
 }
 
 #[test]
@@ -236,4 +241,37 @@ fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
     assert!(!Path::new(socket).exists() && !Path::new(socket).parent().unwrap().exists());
     let pid = notes.split("the daemon (pid ").nth(1).unwrap().split(')').next().unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
+}
+
+#[test]
+fn a_demo_that_is_killed_leaves_nothing_behind() {
+    use std::io::BufRead;
+    for delay in [0, 300] {
+        let mut demo = Command::new(exe())
+            .arg("demo")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut notes = String::new();
+        let mut errors = std::io::BufReader::new(demo.stderr.take().unwrap());
+        while !notes.contains("dump --query-socket") {
+            assert!(errors.read_line(&mut notes).unwrap() > 0, "{notes}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        let socket =
+            notes.split("--query-socket ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+        let folder = Path::new(&socket).parent().unwrap().to_owned();
+        demo.kill().unwrap();
+        demo.wait().unwrap();
+        ttmem_testkit::eventually("no process of the demo is left", || {
+            let left = std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+                let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&command).contains(folder.to_str().unwrap())
+            });
+            (!left).then_some(())
+        });
+        assert!(!folder.exists(), "{} is left", folder.display());
+    }
 }

@@ -167,3 +167,46 @@ fn a_stale_socket_is_replaced() {
         assert!(legacy.exists());
     }
 }
+
+#[test]
+fn a_pid_used_again_on_the_same_socket_is_another_process() {
+    use rustix::process::Signal;
+    let server = server();
+    let mut parent = Puppet::new(&server.legacy);
+    parent.tell(Type::Alloc, 0, DRAM, 1, 1);
+    for _ in 0..200 {
+        let first: i32 = parent.pull("fork 4096 1000").parse().unwrap();
+        assert!(server.process(first as u32).is_some());
+        // Before the server can see the death, another child has the pid and speaks on the same socket.
+        server.signal(Signal::STOP);
+        parent.pull(&format!("reap {first}"));
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (first - 1).to_string()).unwrap();
+        let second: i32 = parent.pull("fork-unheard 8192 5000").parse().unwrap();
+        server.signal(Signal::CONT);
+        if second != first {
+            parent.pull(&format!("reap {second}"));
+            continue;
+        }
+        eventually("the second child is known by what it holds", || {
+            let held = server.process(second as u32)?.usage.first()?.usage.dram.as_ref()?.requested_bytes;
+            (held == 5000).then_some(())
+        });
+        assert_eq!(server.usage(0).dram.unwrap().requested_bytes, 5001);
+        return;
+    }
+    panic!("the pid could not be had again");
+}
+
+#[test]
+fn a_process_that_frees_all_and_ends_leaves_no_finding() {
+    let server = server();
+    for _ in 0..20 {
+        let mut puppet = Puppet::new(&server.legacy);
+        puppet.tell(Type::Alloc, 0, DRAM, 1, 64);
+        puppet.pull("free-and-quit 1");
+        puppet.wait();
+        let pid = puppet.pid;
+        eventually("it is gone", || server.process(pid).is_none().then_some(()));
+    }
+    assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
+}
