@@ -446,7 +446,11 @@ fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
         fs::write(&path, text.replace(edit.from, edit.to))?;
         originals.push((path, text));
     }
-    let output = cargo(&["test", "--locked", "--package", "ttmem", "--test", "it", mutant.test])
+    // A fault may well make a test wait for ever.
+    let output = Command::new("timeout")
+        .arg("300")
+        .arg(cargo(&[]).get_program())
+        .args(["test", "--locked", "--package", "ttmem", "--test", "it", mutant.test])
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/target"))
         .output()
@@ -460,5 +464,5 @@ fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
         println!("{}", String::from_utf8_lossy(&output.stderr));
         bail!("it does not compile, or has no test");
     }
-    Ok(log.contains("test result: FAILED"))
+    Ok(log.contains("test result: FAILED") || output.status.code() == Some(124))
 }

@@ -85,10 +85,8 @@ impl Daemon {
         let begin = monotonic();
         let reach = connection.reach;
         let turn = self.read_turn(number, &mut connection, &mut buffer[..reach]);
-        connection.reach = match monotonic().since(begin) > LONG_TURN_NS {
-            true => (reach / 8).max(MAX_SIZE),
-            false => (reach * 2).min(BUFFER),
-        };
+        let long = monotonic().since(begin) > LONG_TURN_NS;
+        connection.reach = if long { (reach / 8).max(MAX_SIZE) } else { (reach * 2).min(BUFFER) };
         self.buffer = buffer;
         if turn == Turn::Closed {
             self.forget_connection(&connection);
@@ -132,11 +130,8 @@ impl Daemon {
                 break;
             }
         }
-        let pause = match connection.framer.waits_for_pause() {
-            true if connection.framer.is_newline() => Some(NEWLINE_PAUSE),
-            true => Some(QUESTION_PAUSE),
-            false => None,
-        };
+        let pause = if connection.framer.is_newline() { NEWLINE_PAUSE } else { QUESTION_PAUSE };
+        let pause = connection.framer.waits_for_pause().then_some(pause);
         connection.pause_at = pause.map(|pause| Mono(self.now.0 + pause.as_nanos() as u64));
         if let Some(at) = connection.pause_at {
             self.pauses.push((at, number));

@@ -36,7 +36,9 @@ impl Client {
     /// Connects to a path.
     pub fn connect_to(path: &std::path::Path, vintage: Vintage) -> Self {
         let stream = UnixStream::connect(path).unwrap();
+        // A server that stands still fails the test instead of holding it up.
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
         Self { stream, vintage }
     }
 
