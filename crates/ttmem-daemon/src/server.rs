@@ -314,18 +314,15 @@ impl Daemon {
 
     fn accept(&mut self, legacy: bool) -> Option<UnixStream> {
         let listener = if legacy { &self.legacy } else { &self.query };
-        loop {
-            match listener.socket.accept() {
-                Ok((stream, _)) => return stream.set_nonblocking(true).ok().map(|()| stream),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
-                    let _ = epoll::delete(&self.epoll, &self.query);
-                    self.stop_accepting(&e.to_string());
-                    return None;
-                }
-                // The peer was faster gone than we were there.
-                Err(_) => {}
+        match listener.socket.accept() {
+            Ok((stream, _)) => stream.set_nonblocking(true).ok().map(|()| stream),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => {
+                let _ = epoll::delete(&self.epoll, &self.query);
+                self.stop_accepting(&e.to_string());
+                None
             }
+            // Nobody there, or no more: the loop asks again when there is.
+            Err(_) => None,
         }
     }
 

@@ -2,7 +2,8 @@
 
 use crate::{paths, sim};
 use clap::{Args, Parser, Subcommand};
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use ttmem_core::Limits;
 use ttmem_core::event::Host;
 
@@ -23,6 +24,17 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
 Try it without hardware: ttmem demo";
+
+/// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is
+/// nothing to change, since that tool's flags are ours.
+pub(crate) fn arguments(typed: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut typed: Vec<OsString> = typed.collect();
+    let name = typed.first().and_then(|name| Path::new(name).file_name());
+    if name.is_some_and(|name| name == "allocation_server_poc") {
+        typed.insert(1, "serve".into());
+    }
+    typed
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -76,6 +88,9 @@ pub(crate) struct ShowArgs {
     /// With --watch: milliseconds between two looks.
     #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
     pub(crate) refresh: u64,
+    /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
+    #[arg(long, hide = true)]
+    sysfs: bool,
 }
 
 /// Of what.
@@ -135,16 +150,19 @@ fn octal(text: &str) -> Result<u32, String> {
 }
 
 impl ServeArgs {
-    pub(crate) fn options(&self, sockets: &Sockets) -> ttmem_daemon::Options {
-        ttmem_daemon::Options {
+    pub(crate) fn options(&self, sockets: &Sockets) -> anyhow::Result<ttmem_daemon::Options> {
+        Ok(ttmem_daemon::Options {
             legacy_socket: sockets.legacy_socket.clone(),
-            query_socket: sockets.query_socket.clone().unwrap_or_else(paths::query_socket_to_serve),
+            query_socket: match &sockets.query_socket {
+                Some(path) => path.clone(),
+                None => paths::query_socket_to_serve()?,
+            },
             mode: self.socket_mode,
             quiet: self.quiet,
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             host: host(),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
-        }
+        })
     }
 }
 
@@ -189,6 +207,15 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_old_names_mean_what_they_did() {
+        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from));
+        let server = Cli::parse_from(typed(&["/opt/bin/allocation_server_poc", "-q"]));
+        assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
+        let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));
+        assert!(monitor.command.is_none() && monitor.show.watch && monitor.show.refresh == 1000);
     }
 
     #[test]

@@ -27,7 +27,7 @@ enum Exit {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
     match run(&cli) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
@@ -43,7 +43,7 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
         None => show::snapshot(&cli.show, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Serve(args)) => {
-            let options = args.options(&cli.sockets);
+            let options = args.options(&cli.sockets)?;
             if let Some(parent) = args.parent {
                 demo::end_with(parent)?;
             }

@@ -1,22 +1,42 @@
 //! Where the query socket is, if nobody says.
 
+use anyhow::{Context, ensure};
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 const SYSTEM: &str = "/run/ttmem/query.sock";
 
 /// Where to serve: the system's place for root, else the user's own.
-pub(crate) fn query_socket_to_serve() -> PathBuf {
-    if rustix::process::geteuid().is_root() { PathBuf::from(SYSTEM) } else { users() }
-}
-
-/// Where to ask: the system's daemon, else the user's own.
-pub(crate) fn query_sockets_to_ask() -> Vec<PathBuf> {
-    vec![PathBuf::from(SYSTEM), users()]
-}
-
-fn users() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-        Some(dir) => PathBuf::from(dir).join("ttmem/query.sock"),
-        None => PathBuf::from(format!("/tmp/ttmem-{}/query.sock", rustix::process::geteuid().as_raw())),
+pub(crate) fn query_socket_to_serve() -> anyhow::Result<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from(SYSTEM));
     }
+    let folder = users_folder();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
+    ensure!(is_own(&folder), "{} belongs to somebody else", folder.display());
+    Ok(folder.join("query.sock"))
+}
+
+/// Where to ask: the system's daemon, else the user's own. In a folder of somebody else's anybody could answer.
+pub(crate) fn query_sockets_to_ask() -> Vec<PathBuf> {
+    let folder = users_folder();
+    let users = is_own(&folder).then(|| folder.join("query.sock"));
+    [PathBuf::from(SYSTEM)].into_iter().chain(users).collect()
+}
+
+fn users_folder() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) => PathBuf::from(dir).join("ttmem"),
+        None => PathBuf::from(format!("/tmp/ttmem-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+fn is_own(folder: &PathBuf) -> bool {
+    fs::symlink_metadata(folder)
+        .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
 }
