@@ -15,7 +15,8 @@ cargo xtask COMMAND
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [--json]     figures against their budgets; builds the release program first
   fuzz [SECONDS]     every fuzz target for so long (default 60)
-  mutants [NUMBER…]  puts old defects back, one at a time, and expects their tests to fail";
+  mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
+                     defect's number or how a test's name begins";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

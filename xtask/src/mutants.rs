@@ -395,11 +395,14 @@ const MUTANTS: &[Mutant] = &[
 ];
 
 pub(crate) fn run(numbers: &[&str]) -> anyhow::Result<()> {
-    let wanted: Vec<String> = numbers.iter().map(|n| format!("defect_{n:0>2}_")).collect();
+    let wanted = |test: &str| {
+        numbers.is_empty()
+            || numbers.iter().any(|n| test == format!("defect_{n:0>2}_") || test.starts_with(n))
+    };
     let tree = root().join("target/mutants/tree");
     copy_tree(&tree)?;
     let mut survivors = Vec::new();
-    let chosen = MUTANTS.iter().filter(|mutant| wanted.is_empty() || wanted.iter().any(|w| w == mutant.test));
+    let chosen = MUTANTS.iter().filter(|mutant| wanted(mutant.test));
     let mut count = 0;
     for mutant in chosen {
         count += 1;

@@ -36,8 +36,11 @@ impl Drop for Lock {
 impl Listener {
     pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, Error> {
         let listen = |source| Error::Listen { path: path.to_owned(), source };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(listen)?;
+        // A folder of our own below the system's is ours to make; a whole path is somebody's typing error.
+        if let Some(folder) =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        {
+            fs::DirBuilder::new().mode(0o755).create(folder).map_err(listen)?;
         }
         let lock =
             lock(path).map_err(listen)?.ok_or_else(|| Error::AlreadyServed { path: path.to_owned() })?;
@@ -154,10 +157,12 @@ mod tests {
     #[test]
     fn a_living_server_keeps_its_socket_and_a_dead_one_loses_it() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/er/s.sock");
+        let path = folder.path().join("own/s.sock");
         let first = Listener::bind(&path, 0o666).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o666);
         assert!(matches!(Listener::bind(&path, 0o666), Err(Error::AlreadyServed { .. })));
+        let typo = folder.path().join("no/where/s.sock");
+        assert!(matches!(Listener::bind(&typo, 0o666), Err(Error::Listen { .. })));
         drop(first);
         assert!(!path.exists() && !lock_path(&path).exists());
         // A server that was killed leaves its socket and its lock file behind.

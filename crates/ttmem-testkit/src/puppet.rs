@@ -128,6 +128,9 @@ pub fn run_if_asked() {
             // Many connections, each with an event and a question that nobody waits for.
             ["crowd", count] => {
                 let count: u64 = count.parse().unwrap();
+                let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+                let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
+                rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
                 let mut connections = Vec::new();
                 for n in 0..count {
                     let mut one = Client::connect_to(&socket, Vintage::V144);
