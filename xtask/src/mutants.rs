@@ -358,7 +358,7 @@ const MUTANTS: &[Mutant] = &[
         what: "the end of a stream closes it at once",
         edits: &[edit(
             LEGACY,
-            "connection.closing = true;\n        self.send_answers(number, connection)\n",
+            "connection.closing.get_or_insert(self.now);\n        self.send_answers(number, connection)\n",
             "self.send_answers(number, connection);\n        Turn::Closed\n",
         )],
     },

@@ -38,8 +38,8 @@ pub(crate) struct Connection {
     pub(crate) answers: Vec<u8>,
     /// Whether the loop waits for something to read, and for room to write.
     pub(crate) waits_for: (bool, bool),
-    /// Close as soon as all answers are out.
-    pub(crate) closing: bool,
+    /// Since when it is to be closed as soon as all answers are out.
+    pub(crate) closing: Option<Mono>,
     /// When the framer is to be told of a pause.
     pub(crate) pause_at: Option<Mono>,
     /// Processes heard on it, with the pid they had: mostly one, more after a fork.
@@ -57,7 +57,7 @@ impl Connection {
             framer: Framer::default(),
             answers: Vec::new(),
             waits_for: (true, false),
-            closing: false,
+            closing: None,
             pause_at: None,
             authors: Vec::new(),
             deaf: false,
@@ -109,7 +109,7 @@ impl Daemon {
                 return self.end_of_stream(number, connection);
             }
             self.bytes_read += len as u64;
-            if connection.closing {
+            if connection.closing.is_some() {
                 continue;
             }
             if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender)
@@ -173,7 +173,7 @@ impl Daemon {
 
     fn end_of_stream(&mut self, number: u64, connection: &mut Connection) -> Turn {
         let peer = connection.peer;
-        if !connection.closing {
+        if connection.closing.is_none() {
             match connection.framer.end() {
                 Ok(Some(frame)) => self.take(number, connection, peer, frame),
                 Ok(None) => {}
@@ -181,7 +181,7 @@ impl Daemon {
             }
         }
         // The peer may have closed only its sending half and wait for what it asked.
-        connection.closing = true;
+        connection.closing.get_or_insert(self.now);
         self.send_answers(number, connection)
     }
 
@@ -237,7 +237,7 @@ impl Daemon {
                 self.reap();
                 let report = self.remaining();
                 connection.answers.extend_from_slice(report.as_bytes());
-                connection.closing = true;
+                connection.closing = Some(self.now);
             }
         }
     }

@@ -31,6 +31,8 @@ const GATHER: Duration = Duration::from_micros(100);
 const RETRY: Duration = Duration::from_millis(50);
 /// How often statistics are logged while something happens.
 const STATISTICS: Duration = Duration::from_secs(10);
+/// How long a connection that is closing may take to read what it asked for.
+const CLOSING_NS: u64 = 30 * Mono::SECOND;
 /// How often both sockets are looked after.
 const TICKS_A_SOCKET_CHECK: u64 = 10;
 /// Descriptors that old clients' connections leave free.
@@ -352,10 +354,10 @@ impl Daemon {
     /// Sends what a connection is owed, as far as it takes it.
     pub(crate) fn send_answers(&mut self, number: u64, connection: &mut Connection) -> Turn {
         match send(&connection.stream, &mut connection.answers) {
-            Ok(()) if connection.answers.is_empty() && connection.closing => Turn::Closed,
+            Ok(()) if connection.answers.is_empty() && connection.closing.is_some() => Turn::Closed,
             Ok(()) => {
                 // One that is closing has nothing more to say.
-                let wanted = (!connection.closing, !connection.answers.is_empty());
+                let wanted = (connection.closing.is_none(), !connection.answers.is_empty());
                 if wanted != connection.waits_for {
                     connection.waits_for = wanted;
                     self.watch_for(connection.stream.as_fd(), Token::Legacy(number), wanted.0, wanted.1);
@@ -365,7 +367,7 @@ impl Daemon {
             // It reads no more, but what it still sends counts.
             Err(_) => {
                 connection.answers.clear();
-                if connection.closing { Turn::Closed } else { Turn::Open }
+                if connection.closing.is_some() { Turn::Closed } else { Turn::Open }
             }
         }
     }
@@ -523,6 +525,12 @@ impl Daemon {
             .collect();
         for process in ended {
             self.process_ended(process);
+        }
+        // Who asked for a report and does not read it has had its time.
+        let slow = |it: &Connection| it.closing.is_some_and(|since| self.now.since(since) > CLOSING_NS);
+        let slow: Vec<u64> = self.connections.iter().filter(|(_, it)| slow(it)).map(|(&n, _)| n).collect();
+        for connection in slow.iter().filter_map(|n| self.connections.remove(n)).collect::<Vec<_>>() {
+            self.forget_connection(&connection);
         }
         if self.full {
             // What epoll still refuses, the next tick asks for again.
