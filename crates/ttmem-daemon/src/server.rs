@@ -495,12 +495,12 @@ impl Daemon {
         self.end_process(process);
     }
 
-    /// Whether a pid that was heard on a connection has gone to another process since. What comes from a dead process
-    /// whose pid nobody has is its own: it was sent before it died.
+    /// Whether a pid that was heard on a connection has gone to another process since: the one is dead, and one with its
+    /// pid lives. (Start times would not tell: they count hundredths of a second.) What comes from a dead process whose
+    /// pid nobody has is its own: it was sent before it died.
     pub(crate) fn is_reused(&self, author: u64) -> bool {
-        self.tracked.get(&author).is_some_and(|it| {
-            it.watch.ended() && start_ticks(it.id.pid).is_some_and(|start| start != it.id.start)
-        })
+        let Some(it) = self.tracked.get(&author) else { return false };
+        it.watch.ended() && Watch::by_pid(it.id.pid).is_some_and(|living| !living.ended())
     }
 
     pub(crate) fn end_process(&mut self, process: u64) {

@@ -1,6 +1,7 @@
 //! Whose memory it is: namespaces, users, reused pids, invisible peers.
 
 use crate::*;
+use std::io::Write;
 use std::process::Command;
 use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, eventually};
@@ -176,7 +177,7 @@ fn a_pid_used_again_on_the_same_socket_is_another_process() {
     parent.tell(Type::Alloc, 0, DRAM, 1, 1);
     for _ in 0..200 {
         let first: i32 = parent.pull("fork 4096 1000").parse().unwrap();
-        assert!(server.process(first as u32).is_some());
+        eventually("the first child is heard", || server.process(first as u32));
         // Before the server can see the death, another child has the pid and speaks on the same socket.
         server.signal(Signal::STOP);
         parent.pull(&format!("reap {first}"));
@@ -199,14 +200,26 @@ fn a_pid_used_again_on_the_same_socket_is_another_process() {
 
 #[test]
 fn a_process_that_frees_all_and_ends_leaves_no_finding() {
+    use rustix::process::Signal;
     let server = server();
-    for _ in 0..20 {
+    for round in 0..20 {
         let mut puppet = Puppet::new(&server.legacy);
+        // Its end must not be the only thing the server wakes up to.
+        let mut other = Client::connect(&server, Vintage::V144);
         puppet.tell(Type::Alloc, 0, DRAM, 1, 64);
+        server.signal(Signal::STOP);
+        other.stream.write_all(&query(round)).unwrap();
         puppet.pull("free-and-quit 1");
         puppet.wait();
+        server.signal(Signal::CONT);
+        assert_eq!(other.answer().device_id, round % 8);
         let pid = puppet.pid;
         eventually("it is gone", || server.process(pid).is_none().then_some(()));
     }
     assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
+}
+
+fn query(device: i32) -> Vec<u8> {
+    let mut buffer = [0; ttmem_wire::legacy::MAX_SIZE];
+    ttmem_testkit::message(Type::Query, device % 8, 0, 0, 0).encode(Vintage::V144, &mut buffer).to_vec()
 }
