@@ -105,6 +105,7 @@ pub fn run_if_asked() {
     let Some(socket) = std::env::var_os(ENV) else { return };
     let socket = PathBuf::from(socket);
     let mut client = Client::connect_to(&socket, Vintage::V144);
+    let mut crowd = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
@@ -125,20 +126,24 @@ pub fn run_if_asked() {
                 }
                 client.sync();
             }
-            // Many connections, each with an event and a question that nobody waits for.
+            // Many connections, each heard once.
             ["crowd", count] => {
                 let count: u64 = count.parse().unwrap();
                 let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
                 let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
                 rustix::process::setrlimit(rustix::process::Resource::Nofile, most).unwrap();
-                let mut connections = Vec::new();
                 for n in 0..count {
                     let mut one = Client::connect_to(&socket, Vintage::V144);
                     one.alloc(0, 0, n, 1);
-                    one.send(message(Type::Query, 0, 0, 0, 0));
-                    connections.push(one);
+                    one.sync();
+                    crowd.push(one);
                 }
-                std::mem::forget(connections);
+            }
+            // All of them ask, and nobody waits for an answer.
+            ["crowd-asks"] => {
+                for one in &mut crowd {
+                    one.send(message(Type::Query, 0, 0, 0, 0));
+                }
             }
             ["reconnect"] => {
                 client = Client::connect_to(&socket, Vintage::V144);
@@ -176,22 +181,27 @@ pub fn run_if_asked() {
     }
 }
 
-/// Forks a child that uses the parent's socket for one ALLOC on device 0 and then holds still. Returns its pid.
+/// Forks a child that uses the parent's socket for one ALLOC on device 0 and then holds still. Returns its pid once it
+/// has spoken.
 fn fork(client: &Client, id: u64, size: u64) -> i32 {
     let mut buffer = [0; MAX_SIZE];
     let bytes = message(Type::Alloc, 0, 0, id, size).encode(Vintage::V144, &mut buffer).to_vec();
     let fd = client.stream.as_raw_fd();
-    // SAFETY: the child calls nothing but send, prctl and pause, which are safe after a fork of threads.
-    unsafe {
+    let (spoken, speaks) = rustix::pipe::pipe().unwrap();
+    // SAFETY: the child calls nothing but send, write, prctl and pause, which are safe after a fork of threads.
+    let pid = unsafe {
         match libc::fork() {
             0 => {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL);
+                libc::write(speaks.as_raw_fd(), [0u8].as_ptr().cast(), 1);
                 loop {
                     libc::pause();
                 }
             }
             pid => pid,
         }
-    }
+    };
+    rustix::io::read(spoken, &mut [0u8]).unwrap();
+    pid
 }

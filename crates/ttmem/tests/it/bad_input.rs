@@ -320,10 +320,9 @@ fn a_crowd_that_asks_and_dies_unread_does_not_go_deeper_with_each() {
     use rustix::process::Signal;
     let mut server = Server::start(exe(), &["--sim", "n150", "--quiet"]);
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.tell(Type::Alloc, 0, DRAM, 1 << 40, 1);
-    server.signal(Signal::STOP);
-    // As many as can wait to be accepted.
     puppet.pull("crowd 4000");
+    server.signal(Signal::STOP);
+    puppet.pull("crowd-asks");
     puppet.kill();
     server.signal(Signal::CONT);
     eventually("all of it is gone", || {

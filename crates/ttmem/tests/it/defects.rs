@@ -477,7 +477,6 @@ fn defect_29_a_forked_child_is_its_own_process() {
     let mut parent = Puppet::new(&server.legacy);
     parent.tell(Type::Alloc, 0, DRAM, 0x1000, 100);
     let child: u32 = parent.pull("fork 8192 50").parse().unwrap();
-    eventually("the child is heard", || server.process(child));
     let snapshot = server.snapshot();
     let held = |pid| {
         let process = snapshot.processes.iter().find(|p| p.pid == Some(pid)).unwrap();
