@@ -2,14 +2,28 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use std::ops::ControlFlow;
 use ttmem_wire::framer::{Frame, FrameError, Framer};
 
 fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, Result<(), FrameError>) {
     let mut framer = Framer::default();
     let mut frames = Vec::new();
     for piece in pieces {
-        if let Err(e) = framer.feed(piece, |frame| frames.push(frame)) {
-            return (frames, Err(e));
+        // Every third message breaks off, and the rest is fed again.
+        let mut rest = piece;
+        loop {
+            let before = frames.len();
+            let fed = framer.feed(rest, |frame| {
+                frames.push(frame);
+                if frames.len() % 3 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            match fed {
+                Ok(taken) => rest = &rest[taken..],
+                Err(e) => return (frames, Err(e)),
+            }
+            if rest.is_empty() && frames.len() == before {
+                break;
+            }
         }
     }
     match framer.end() {
@@ -30,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
     // A pause at any moment must not panic either, whatever it decides.
     let mut framer = Framer::default();
     for piece in bytes.chunks(usize::from(step) % 160 + 1) {
-        if framer.feed(piece, |_| ()).is_err() {
+        if framer.feed(piece, |_| ControlFlow::Continue(())).is_err() {
             return;
         }
         let waits = framer.waits_for_pause();

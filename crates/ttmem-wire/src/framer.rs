@@ -11,6 +11,7 @@
 //! as one of the four. The caller decides what a pause is, since the framer knows no clock.
 
 use crate::legacy::{HEAD_SIZE, Head, MAX_SIZE, Message, Type, Vintage};
+use core::ops::ControlFlow;
 use zerocopy::FromBytes;
 
 /// What a stream turned out to hold.
@@ -105,28 +106,59 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// Takes the next bytes of the stream, however they were cut, and hands every message in them to `sink`.
-    /// After an error the stream is lost: feed no more.
-    pub fn feed(&mut self, mut bytes: &[u8], mut sink: impl FnMut(Frame)) -> Result<(), FrameError> {
-        // Finish what was begun. Only a few bytes go through `carry`; the bulk is read where it lies.
-        while self.carried > 0 || self.vintage().is_none() {
-            if bytes.is_empty() {
-                return Ok(());
+    /// Takes the next bytes of the stream, however they were cut, and hands every message in them to `sink`, until
+    /// that breaks. Returns how many bytes were taken: all, or up to the message `sink` broke at. To go on, feed the
+    /// rest, even if there is none. After an error the stream is lost: feed no more.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        mut sink: impl FnMut(Frame) -> ControlFlow<()>,
+    ) -> Result<usize, FrameError> {
+        let mut rest = bytes;
+        let taken = |rest: &[u8]| bytes.len() - rest.len();
+        loop {
+            let Some(vintage) = self.vintage() else {
+                if rest.is_empty() {
+                    return Ok(bytes.len());
+                }
+                self.carry_from(&mut rest, MAX_SIZE);
+                if self.begin(&mut sink)?.is_break() {
+                    return Ok(taken(rest));
+                }
+                continue;
+            };
+            let size = vintage.size();
+            if self.carried == 0 {
+                // The bulk is read where it lies.
+                while rest.len() >= size {
+                    let message = &rest[..size];
+                    rest = &rest[size..];
+                    if self.emit(message, vintage, &mut sink)?.is_break() {
+                        return Ok(taken(rest));
+                    }
+                }
             }
-            let want = self.vintage().map_or(MAX_SIZE, Vintage::size);
-            let take = bytes.len().min(want - self.carried);
-            self.carry[self.carried..self.carried + take].copy_from_slice(&bytes[..take]);
-            self.carried += take;
-            bytes = &bytes[take..];
-            self.advance(&mut sink)?;
+            self.carry_from(&mut rest, size);
+            if self.carried >= 4 {
+                self.check_start()?;
+            }
+            if self.carried < size {
+                return Ok(bytes.len());
+            }
+            let carry = self.carry;
+            self.carried = 0;
+            if self.emit(&carry[..size], vintage, &mut sink)?.is_break() {
+                return Ok(taken(rest));
+            }
         }
-        let Some(vintage) = self.vintage() else { return Ok(()) };
-        let size = vintage.size();
-        while bytes.len() >= size {
-            self.emit(&bytes[..size], vintage, &mut sink)?;
-            bytes = &bytes[size..];
-        }
-        self.keep(bytes)
+    }
+
+    /// Moves bytes into `carry` until it holds `size` of them.
+    fn carry_from(&mut self, rest: &mut &[u8], size: usize) {
+        let take = rest.len().min(size.saturating_sub(self.carried));
+        self.carry[self.carried..self.carried + take].copy_from_slice(&rest[..take]);
+        self.carried += take;
+        *rest = &rest[take..];
     }
 
     /// The stream is quiet. Returns what that alone decides: the question that waits, or a lone newline.
@@ -176,54 +208,37 @@ impl Framer {
         }
     }
 
-    /// Makes what it can of `carry`.
-    fn advance(&mut self, sink: &mut impl FnMut(Frame)) -> Result<(), FrameError> {
-        if self.carried < 4 {
-            return Ok(());
-        }
-        self.check_start()?;
-        if let Some(vintage) = self.vintage() {
-            if self.carried == vintage.size() {
-                let carry = self.carry;
-                self.carried = 0;
-                self.emit(&carry[..vintage.size()], vintage, sink)?;
-            }
-            return Ok(());
+    /// Makes what it can of the first message: hands an event out with its head, and settles the size.
+    fn begin(&mut self, sink: &mut impl FnMut(Frame) -> ControlFlow<()>) -> Result<ControlFlow<()>, FrameError> {
+        if self.carried >= 4 {
+            self.check_start()?;
         }
         if self.carried < HEAD_SIZE {
-            return Ok(());
+            return Ok(ControlFlow::Continue(()));
         }
-        if let Size::Open { delivered: false } = self.size {
-            let kind = self.carry[0];
-            if !Type::from_byte(kind).is_some_and(Type::wants_answer) {
-                if let Ok((head, _)) = Head::read_from_prefix(&self.carry) {
-                    sink(Frame::Event(Message::from_head(&head)));
-                }
-                self.size = Size::Open { delivered: true };
+        let mut flow = ControlFlow::Continue(());
+        let mut delivered = self.size == (Size::Open { delivered: true });
+        if !delivered && !Type::from_byte(self.carry[0]).is_some_and(Type::wants_answer) {
+            if let Ok((head, _)) = Head::ref_from_prefix(&self.carry) {
+                flow = sink(Frame::Event(Message::from_head(head)));
             }
+            delivered = true;
+            self.size = Size::Open { delivered };
         }
-        let Some(vintage) = self.settle()? else { return Ok(()) };
-        let delivered = self.size == Size::Open { delivered: true };
-        self.size = Size::Settled(vintage);
-        let size = vintage.size();
+        let Some(vintage) = self.settle()? else { return Ok(flow) };
         let carry = self.carry;
-        let mut rest = &carry[..self.carried];
+        let size = vintage.size();
+        self.size = Size::Settled(vintage);
         if delivered {
             self.consumed += size as u64;
-            rest = &rest[size..];
+        } else {
+            flow = self.emit(&carry[..size], vintage, sink)?;
         }
-        while rest.len() >= size {
-            self.emit(&rest[..size], vintage, sink)?;
-            rest = &rest[size..];
-        }
-        self.keep(rest)
-    }
-
-    /// Keeps the beginning of a message for later.
-    fn keep(&mut self, rest: &[u8]) -> Result<(), FrameError> {
-        self.carry[..rest.len()].copy_from_slice(rest);
-        self.carried = rest.len();
-        if self.carried >= 4 { self.check_start() } else { Ok(()) }
+        // What lies beyond begins the second message; of the smallest size it may be whole.
+        let rest = self.carried - size;
+        self.carry[..rest].copy_from_slice(&carry[size..self.carried]);
+        self.carried = rest;
+        Ok(flow)
     }
 
     /// Decides the size of the first message, once enough of what follows its head has arrived.
@@ -241,19 +256,17 @@ impl Framer {
         &mut self,
         bytes: &[u8],
         vintage: Vintage,
-        sink: &mut impl FnMut(Frame),
-    ) -> Result<(), FrameError> {
+        sink: &mut impl FnMut(Frame) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, FrameError> {
         let found = start(bytes).map_err(|found| self.refuse(found))?;
         self.consumed += bytes.len() as u64;
         self.size = Size::Settled(vintage);
-        if found.wants_answer() {
-            if let Some(message) = Message::decode(vintage, bytes) {
-                sink(Frame::Question(message, vintage));
-            }
-        } else if let Ok((head, _)) = Head::ref_from_prefix(bytes) {
-            sink(Frame::Event(Message::from_head(head)));
-        }
-        Ok(())
+        let frame = if found.wants_answer() {
+            Message::decode(vintage, bytes).map(|message| Frame::Question(message, vintage))
+        } else {
+            Head::ref_from_prefix(bytes).ok().map(|(head, _)| Frame::Event(Message::from_head(head)))
+        };
+        Ok(frame.map_or(ControlFlow::Continue(()), sink))
     }
 
     fn check_start(&self) -> Result<(), FrameError> {

@@ -42,7 +42,10 @@ fn framer() -> Figure {
         let mut sum = 0;
         for chunk in bytes.chunks(65_536) {
             framer
-                .feed(chunk, |frame| sum += usize::from(matches!(frame, ttmem_wire::framer::Frame::Event(_))))
+                .feed(chunk, |frame| {
+                    sum += usize::from(matches!(frame, ttmem_wire::framer::Frame::Event(_)));
+                    std::ops::ControlFlow::Continue(())
+                })
                 .ok();
         }
         assert_eq!(sum as u64, COUNT);

@@ -21,11 +21,24 @@ fn bytes_of(messages: &[Message], vintage: Vintage) -> Vec<u8> {
     messages.iter().flat_map(|m| m.encode(vintage, &mut buffer).to_vec()).collect()
 }
 
+/// A sink that takes everything.
+fn into(frames: &mut Vec<Frame>) -> impl FnMut(Frame) -> ControlFlow<()> {
+    |frame| {
+        frames.push(frame);
+        ControlFlow::Continue(())
+    }
+}
+
+/// A sink that takes nothing.
+fn none(_: Frame) -> ControlFlow<()> {
+    panic!("too early")
+}
+
 /// Feeds `bytes` cut at `cuts`, then ends the stream.
 fn framed(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, FrameError> {
     let (mut framer, mut frames, mut from) = (Framer::default(), Vec::new(), 0);
     for &to in cuts.iter().chain([&bytes.len()]) {
-        framer.feed(&bytes[from..to], |f| frames.push(f))?;
+        framer.feed(&bytes[from..to], into(&mut frames))?;
         from = to;
     }
     frames.extend(framer.end()?);
@@ -82,7 +95,7 @@ fn an_event_is_handed_out_with_its_head() {
     for vintage in Vintage::ALL {
         let messages = [message(1, 9)];
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
-        framer.feed(&bytes_of(&messages, vintage)[..72], |f| frames.push(f)).unwrap();
+        framer.feed(&bytes_of(&messages, vintage)[..72], into(&mut frames)).unwrap();
         assert_eq!(frames, naive(&messages, vintage));
         assert!(!framer.waits_for_pause(), "an event needs no clock");
     }
@@ -93,14 +106,14 @@ fn a_pause_settles_a_first_question_and_the_stream_goes_on() {
     for vintage in Vintage::ALL {
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
         let messages = [message(3, 1), message(6, 2), message(8, 3)];
-        framer.feed(&bytes_of(&messages[..1], vintage), |f| frames.push(f)).unwrap();
+        framer.feed(&bytes_of(&messages[..1], vintage), into(&mut frames)).unwrap();
         if vintage == Vintage::V144 {
             assert_eq!(frames.len(), 1, "144 zero-filled bytes can be nothing else");
         } else {
             assert!(framer.waits_for_pause());
             frames.extend(framer.pause());
         }
-        framer.feed(&bytes_of(&messages[1..], vintage), |f| frames.push(f)).unwrap();
+        framer.feed(&bytes_of(&messages[1..], vintage), into(&mut frames)).unwrap();
         assert_eq!(frames, naive(&messages, vintage));
     }
 }
@@ -109,21 +122,21 @@ fn a_pause_settles_a_first_question_and_the_stream_goes_on() {
 fn a_tail_after_the_pause_is_refused_not_misread() {
     let mut framer = Framer::default();
     let bytes = bytes_of(&[message(3, 1)], Vintage::V144);
-    framer.feed(&bytes[..72], |_| panic!("too early")).unwrap();
+    framer.feed(&bytes[..72], none).unwrap();
     assert!(matches!(framer.pause(), Some(Frame::Question(_, Vintage::V72))));
-    let late = framer.feed(&bytes[72..], |_| panic!("zeros are no message"));
+    let late = framer.feed(&bytes[72..], none);
     assert_eq!(late, Err(FrameError::LateTail { offset: 72 }));
 }
 
 #[test]
 fn a_newline_alone_is_a_person_and_with_zeros_a_kernel_load() {
     let mut framer = Framer::default();
-    framer.feed(b"\n", |_| panic!("too early")).unwrap();
+    framer.feed(b"\n", none).unwrap();
     assert!(framer.waits_for_pause());
     assert_eq!(framer.pause(), Some(Frame::Newline));
 
     let mut framer = Framer::default();
-    framer.feed(b"\n", |_| panic!("too early")).unwrap();
+    framer.feed(b"\n", none).unwrap();
     assert_eq!(framer.end(), Ok(Some(Frame::Newline)));
 
     let load = [message(Type::KernelLoad as u8, 2)];
@@ -158,7 +171,7 @@ fn what_follows_a_whole_message_is_judged_by_itself() {
     for cut in 0..bytes.len() {
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
         let (one, two) = bytes.split_at(cut);
-        let end = framer.feed(one, |f| frames.push(f)).and_then(|()| framer.feed(two, |f| frames.push(f)));
+        let end = framer.feed(one, into(&mut frames)).and_then(|_| framer.feed(two, into(&mut frames)));
         assert_eq!(end, Err(FrameError::NotAMessage { offset: 144, found: 256 }), "cut {cut}");
         assert_eq!(frames, naive(&question, Vintage::V144));
     }
@@ -174,7 +187,42 @@ fn half_a_message_at_the_end_is_reported() {
     assert_eq!(framed(&[], &[]), Ok(vec![]));
 }
 
+/// Feeds `bytes` to a sink that breaks at every message, going on with the rest each time.
+fn framed_one_by_one(bytes: &[u8], cut: usize) -> Result<Vec<Frame>, FrameError> {
+    let (mut framer, mut frames) = (Framer::default(), Vec::new());
+    for piece in [&bytes[..cut], &bytes[cut..]] {
+        let mut rest = piece;
+        loop {
+            let before = frames.len();
+            let taken = framer.feed(rest, |frame| {
+                frames.push(frame);
+                ControlFlow::Break(())
+            })?;
+            rest = &rest[taken..];
+            assert!(frames.len() <= before + 1, "it went on after the break");
+            if frames.len() == before {
+                assert!(rest.is_empty());
+                break;
+            }
+        }
+    }
+    frames.extend(framer.end()?);
+    Ok(frames)
+}
+
 proptest! {
+    #[test]
+    fn a_sink_may_take_one_message_at_a_time(
+        vintage in prop::sample::select(&Vintage::ALL[..]),
+        kinds in prop::collection::vec((1u8..=12, any::<u64>()), 1..12),
+        cut in 0usize..2000,
+    ) {
+        let messages: Vec<Message> = kinds.iter().map(|&(kind, seed)| message(kind, seed)).collect();
+        let bytes = bytes_of(&messages, vintage);
+        let cut = cut.min(bytes.len());
+        prop_assert_eq!(framed_one_by_one(&bytes, cut), Ok(naive(&messages, vintage)));
+    }
+
     #[test]
     fn any_cut_of_any_stream_gives_the_same_messages(
         vintage in prop::sample::select(&Vintage::ALL[..]),
