@@ -43,9 +43,9 @@ const SIM: &str = "crates/ttmem/src/sim.rs";
 
 const RELEASE: &str = "let references = self.ledger.release(slot);";
 const SENDER: &str = "let sender = sender.unwrap_or(connection.peer);";
-const FEED: &str = "framer.feed(&buffer[..len],";
+const FEED: &str = "self.take_in(number, connection, sender, &buffer[..len], until)";
 /// A short read is taken for a whole message, with what lay in the buffer behind it.
-const PADDED: &str = "framer.feed(&buffer[..len.next_multiple_of(144)],";
+const PADDED: &str = "self.take_in(number, connection, sender, &buffer[..len.next_multiple_of(144)], until)";
 
 const MUTANTS: &[Mutant] = &[
     Mutant { test: "defect_01_", what: "no version in what is sent", edits: &[edit(QUERY, r#"{{"schema":1,"#, "{{")] },
@@ -339,7 +339,23 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_terminal_that_stands_still",
         what: "a terminal is written to as it was given",
-        edits: &[edit(OUTPUT, "if own.is_some() { Kind::Own } else { Kind::Polled }", "Kind::Polled")],
+        edits: &[edit(OUTPUT, "map_or_else(|_| writer(fd), Kind::Own)", "map_or(Kind::File, |_| Kind::File)")],
+    },
+    Mutant {
+        test: "a_strangers_terminal_that_stands_still",
+        what: "another user's terminal is written to as it was given",
+        edits: &[edit(OUTPUT, "map_or_else(|_| writer(fd), Kind::Own)", "map_or(Kind::File, Kind::Own)")],
+    },
+    Mutant {
+        test: "a_clean_short_life_leaves_no_finding",
+        what: "a question ends its own author unheard",
+        edits: &[edit(LEGACY, "self.reap(spared);", "let _ = spared;
+        self.reap(&[]);")],
+    },
+    Mutant {
+        test: "a_question_drained_with_the_dead",
+        what: "questions are answered while the dead are heard",
+        edits: &[edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.now.0 == 0 => {")],
     },
     Mutant {
         test: "many_questions_at_once",

@@ -243,6 +243,8 @@ pub enum Refusal {
     WrongDirection,
     /// More live allocations than a process may have.
     ProcessLimit,
+    /// More sizes at one address than a program may have.
+    VariantLimit,
     /// More live allocations than all processes may have.
     TotalLimit,
     /// More definitions than a process may make.
@@ -265,6 +267,7 @@ impl Refusal {
             Self::UnknownAllocator => "allocator was never defined",
             Self::WrongDirection => "only a server sends this message",
             Self::ProcessLimit => "too many live allocations for one process",
+            Self::VariantLimit => "too many sizes of circular buffers at one address",
             Self::TotalLimit => "too many live allocations on this host",
             Self::DefinitionLimit => "too many definitions for one process",
             Self::BrokenStream => "stream cannot be read as messages, connection closed",

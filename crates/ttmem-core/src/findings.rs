@@ -50,13 +50,11 @@ impl Findings {
         if self.tallies.len() >= ROOM && !self.tallies.contains_key(&subject) {
             self.dropped += 1;
             // Many short-lived processes must not hide what is worse than their ends.
-            let oldest = |incident: fn(&Incident) -> bool| {
-                let of = self.tallies.iter().filter(|(subject, _)| incident(&subject.incident));
-                of.min_by_key(|(_, tally)| tally.last).map(|(subject, _)| *subject)
-            };
-            let harmless =
-                |incident: &Incident| matches!(incident, Incident::Reclaimed | Incident::UnknownFree);
-            match oldest(harmless).or_else(|| oldest(|_| true)) {
+            let harmless = |incident| matches!(incident, Incident::Reclaimed | Incident::UnknownFree);
+            let candidates =
+                self.tallies.iter().filter(|(of, _)| harmless(of.incident) || !harmless(subject.incident));
+            let oldest = candidates.min_by_key(|(of, tally)| (!harmless(of.incident), tally.last));
+            match oldest.map(|(of, _)| *of) {
                 Some(oldest) => self.tallies.remove(&oldest),
                 None => return,
             };

@@ -46,7 +46,19 @@ impl CoreSet {
 
     /// The cores, lowest number first.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        (0..Self::ROOM).filter(move |core| self.0[core >> 6] & (1 << (core & 63)) != 0)
+        let mut words = self.0;
+        let mut word = 0;
+        std::iter::from_fn(move || {
+            while word < words.len() {
+                let left = words[word];
+                if left != 0 {
+                    words[word] &= left - 1;
+                    return Some(word << 6 | left.trailing_zeros() as usize);
+                }
+                word += 1;
+            }
+            None
+        })
     }
 
     /// How many cores.

@@ -124,7 +124,7 @@ pub(crate) struct Growth {
 }
 
 impl Pool {
-    fn new(key: PoolKey, place: u32) -> Self {
+    fn new(key: PoolKey, place: u32, version: u64) -> Self {
         Self {
             key,
             place,
@@ -134,7 +134,7 @@ impl Pool {
             growth: Growth::default(),
             level: None,
             head: NONE,
-            version: 0,
+            version,
             free: Cell::new(None),
         }
     }
@@ -174,7 +174,8 @@ pub(crate) struct Ledger {
     seed: u64,
     pools: Vec<Option<Pool>>,
     vacant_pools: Vec<u32>,
-    /// Where addresses mean the same to several pools: a chip's space, by number. An allocator's addresses are its own.
+    /// Where addresses mean the same to several pools: a chip's space of buffers, by number. Elsewhere each pool has a
+    /// place of its own: an allocator's addresses are its own, and programs lie over each other by design.
     places: BTreeMap<(Scope, Space), u32>,
     /// By place: bytes of records whose address another process holds, too.
     shared: BTreeMap<u32, u64>,
@@ -207,17 +208,13 @@ impl Ledger {
     }
 
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
-        let place = match (key.scope, self.places.get(&(key.scope, key.space))) {
-            (Scope::Chip(_), Some(&place)) => place,
-            (scope, _) => {
-                self.next_place += 1;
-                if matches!(scope, Scope::Chip(_)) {
-                    self.places.insert((scope, key.space), self.next_place);
-                }
-                self.next_place
-            }
-        };
-        let pool = Some(Pool::new(key, place));
+        let mut place = self.next_place + 1;
+        if matches!(key.scope, Scope::Chip(_)) && !key.space.is_program() {
+            place = *self.places.entry((key.scope, key.space)).or_insert(place);
+        }
+        self.next_place = self.next_place.max(place);
+        self.version += 1;
+        let pool = Some(Pool::new(key, place, self.version));
         if let Some(number) = self.vacant_pools.pop() {
             self.pools[number as usize] = pool;
             return PoolId(number);
@@ -237,6 +234,11 @@ impl Ledger {
         let pool = self.pool_mut(id);
         change(pool);
         pool.changed(version);
+    }
+
+    /// Drops what was derived from a pool's layout, which has changed.
+    pub(crate) fn forget_layout(&mut self, id: PoolId) {
+        self.change(id, |_| ());
     }
 
     /// Sets a level, for a basis that has no records.
@@ -307,18 +309,18 @@ impl Ledger {
         mix(self.seed, pool.place, pool.tag(program), id)
     }
 
-    /// Bytes at an address that are held by more than one pool of this one's place: all but the largest record.
+    /// Bytes at an address that are held by more than one process: all but the largest record.
     fn shared_at(&self, pool: PoolId, id: u64) -> u64 {
         let Pool { place, key, .. } = *self.pool(pool);
         if key.space.is_program() {
             return 0;
         }
-        let (mut sum, mut largest, mut first, mut shared) = (0, 0, NONE, false);
+        let (mut sum, mut largest, mut first, mut shared) = (0, 0, None, false);
         for &slot in self.index.iter_hash(self.hash(pool, id, 0)) {
             let entry = self.entry(slot);
-            if entry.id == id && self.pool(entry.pool()).place == place {
-                shared |= first != NONE && first != entry.pool;
-                first = entry.pool;
+            let pool = self.pool(entry.pool());
+            if entry.id == id && pool.place == place {
+                shared |= *first.get_or_insert(pool.key.process) != pool.key.process;
                 sum += entry.requested;
                 largest = entry.requested.max(largest);
             }

@@ -27,3 +27,4 @@ pub use event::Event;
 pub use footprint::CoreSet;
 pub use snapshot::Snapshot;
 pub use state::{Limits, Outcome, Reclaimed, State};
+pub use view::REPORT_ROOM;

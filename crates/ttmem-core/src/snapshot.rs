@@ -221,8 +221,12 @@ pub struct AuditResult {
     pub chips: Vec<String>,
     /// Which space.
     pub space: Space,
-    /// Ours minus the allocator's.
+    /// Allocated bytes: ours minus the allocator's.
     pub drift_bytes: i64,
+    /// The same of free bytes, where the bank layout is known.
+    pub free_drift_bytes: Option<i64>,
+    /// The same of the largest free block in a bank.
+    pub largest_free_drift_bytes: Option<i64>,
     /// Whether nothing happened meanwhile, so that the difference means something.
     pub judged: bool,
 }

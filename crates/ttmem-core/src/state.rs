@@ -120,8 +120,28 @@ pub(crate) struct ProcessState {
 /// The last audit of one allocator's space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
-    pub(crate) drift: i64,
+    pub(crate) drift: Drift,
     pub(crate) judged: bool,
+}
+
+/// Ours minus the allocator's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drift {
+    pub(crate) allocated: i64,
+    /// Not known without the bank layout, as the next.
+    pub(crate) free: Option<i64>,
+    pub(crate) largest_free: Option<i64>,
+}
+
+impl Drift {
+    pub(crate) fn is_zero(self) -> bool {
+        self.allocated == 0 && self.free.unwrap_or(0) == 0 && self.largest_free.unwrap_or(0) == 0
+    }
+}
+
+fn difference(ours: u64, theirs: u64) -> i64 {
+    let drift = i128::from(ours) - i128::from(theirs);
+    drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
 }
 
 /// Everything known.
@@ -163,14 +183,19 @@ impl State {
     pub fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
         self.now = self.now.max(now);
         self.unsampled = true;
-        match (from, event) {
-            (_, Event::Host(host)) => {
+        let by = match from {
+            Origin::Process(id, basis) => Some(Author { id, basis }),
+            Origin::Machine => None,
+        };
+        match (event, by) {
+            (Event::Host(host), _) => {
                 self.host = host;
                 Outcome::Noted
             }
-            (_, Event::Chip(chip)) => self.define_chip(chip),
-            (Origin::Machine, _) => Outcome::NobodysEvent,
-            (Origin::Process(id, basis), event) => self.apply_to(id, basis, event),
+            (Event::Chip(chip), _) => self.define_chip(chip),
+            (Event::Born(info), Some(by)) => self.bear(by, info),
+            (event, Some(by)) if self.processes.contains_key(&by.id) => self.apply_to(by, event),
+            _ => Outcome::NobodysEvent,
         }
     }
 
@@ -214,41 +239,25 @@ impl State {
         Outcome::Noted
     }
 
-    fn apply_to(&mut self, id: ProcessId, basis: Basis, event: Event) -> Outcome {
-        if let Event::Born(info) = event {
-            self.processes.entry(id).and_modify(|known| known.info = info.clone()).or_insert_with(|| {
-                ProcessState {
-                    info,
-                    pools: BTreeMap::new(),
-                    allocators: BTreeMap::new(),
-                    cores: BTreeMap::new(),
-                    resident: BTreeMap::new(),
-                    audits: BTreeMap::new(),
-                    basis,
-                    lost: 0,
-                    refused: 0,
-                    records: 0,
-                    freed: VecDeque::new(),
-                }
-            });
-            return Outcome::Noted;
+    fn bear(&mut self, by: Author, info: Process) -> Outcome {
+        match self.processes.get_mut(&by.id) {
+            Some(known) => known.info = info,
+            None => {
+                self.processes.insert(by.id, ProcessState::new(info, by.basis));
+            }
         }
-        let Some(process) = self.processes.get_mut(&id) else { return Outcome::NobodysEvent };
-        let by = Author { id, basis };
+        Outcome::Noted
+    }
+
+    /// An event of a process that is known.
+    fn apply_to(&mut self, by: Author, event: Event) -> Outcome {
         match event {
             Event::Alloc(alloc) => self.alloc(by, &alloc),
             Event::Free(free) => self.free(by, free),
-            Event::Exited => self.exit(id),
+            Event::Exited => self.exit(by.id),
             Event::Allocator(allocator) => self.define_allocator(by, allocator),
             Event::AllocatorClosed(allocator) => self.close_allocator(by, allocator),
-            Event::Cores(number, cores) => {
-                if process.cores.len() >= self.limits.definitions && !process.cores.contains_key(&number) {
-                    return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
-                }
-                process.cores.insert(number, cores);
-                self.derived.get_mut().clear();
-                Outcome::Noted
-            }
+            Event::Cores(number, cores) => self.define_cores(by, number, cores),
             Event::Dispatched(scope, program) => self.dispatch(by, scope, program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
             Event::Level { scope, space, bytes } => match self.pool(by, scope, space) {
@@ -261,13 +270,27 @@ impl State {
             Event::Audit(audit) => self.audit(by, &audit),
             Event::Refused(why) => self.refuse(by, why, None, None, 0),
             Event::Lost(records) => {
-                process.lost = process.lost.saturating_add(records);
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.lost = process.lost.saturating_add(records);
+                }
                 self.lost = self.lost.saturating_add(records);
                 self.note(Incident::Lost, by, None, None, 0, records, 0);
                 Outcome::Noted
             }
+            // The machine's, and births, went elsewhere.
             Event::Host(_) | Event::Chip(_) | Event::Born(_) => Outcome::Noted,
         }
+    }
+
+    fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
+        let limit = self.limits.definitions;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if process.cores.len() >= limit && !process.cores.contains_key(&number) {
+            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+        }
+        process.cores.insert(number, cores);
+        self.derived.get_mut().clear();
+        Outcome::Noted
     }
 
     fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
@@ -283,9 +306,10 @@ impl State {
         } else {
             None
         };
-        let pool = match (refusal, self.pool(by, scope, space)) {
-            (Some(why), _) | (None, Err(why)) => return self.refuse_in(by, why, scope, space, requested),
-            (None, Ok(pool)) => pool,
+        // What is refused opens no pool.
+        let pool = match refusal.map_or_else(|| self.pool(by, scope, space), Err) {
+            Ok(pool) => pool,
+            Err(why) => return self.refuse_in(by, why, scope, space, requested),
         };
         let extent = extent.unwrap_or(Extent { occupied: 0, bytes_per_bank: 0, banks: 0 });
         let mut wanted = ledger::entry(id, requested, self.now.0);
@@ -323,8 +347,10 @@ impl State {
             }
             None => {
                 let process = self.processes.get(&by.id).map_or(0, |process| process.records);
-                let limit = if process >= self.limits.records_per_process || variants >= MAX_VARIANTS {
+                let limit = if process >= self.limits.records_per_process {
                     Some(Refusal::ProcessLimit)
+                } else if variants >= MAX_VARIANTS {
+                    Some(Refusal::VariantLimit)
                 } else if self.ledger.live() as u64 >= self.limits.records {
                     Some(Refusal::TotalLimit)
                 } else {
@@ -422,7 +448,11 @@ impl State {
         if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
+        let scope = Scope::Allocator(allocator.id);
         process.allocators.insert(allocator.id, allocator);
+        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
+            self.ledger.forget_layout(pool);
+        }
         Outcome::Noted
     }
 
@@ -487,7 +517,7 @@ impl State {
 
     fn audit(&mut self, by: Author, audit: &Audit) -> Outcome {
         let scope = Scope::Allocator(audit.allocator);
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
         if !process.allocators.contains_key(&audit.allocator) {
             return self.refuse_in(by, Refusal::UnknownAllocator, scope, audit.space, 0);
         }
@@ -495,15 +525,25 @@ impl State {
             .pools
             .get(&(scope, audit.space, Basis::Events))
             .map_or(0, |&pool| self.ledger.pool(pool).totals.allocated);
-        let drift = i128::from(ours) - i128::from(audit.allocated_bytes);
-        let drift = drift.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
-        process.audits.insert((audit.allocator, audit.space), Compared { drift, judged: audit.quiet });
+        let layout = process.banks(scope, audit.space);
+        let pool = process.pools.get(&(scope, audit.space, Basis::Events)).copied();
+        let free = layout.map(|layout| self.free_space(layout, pool.as_slice()));
+        let drift = Drift {
+            allocated: difference(ours, audit.allocated_bytes),
+            free: free.zip(layout).map(|(free, layout)| {
+                difference(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)), audit.free_bytes)
+            }),
+            largest_free: free.map(|free| difference(free.largest, audit.largest_free_bytes_per_bank)),
+        };
+        if let Some(process) = self.processes.get_mut(&by.id) {
+            process.audits.insert((audit.allocator, audit.space), Compared { drift, judged: audit.quiet });
+        }
         Outcome::Noted
     }
 
     /// The pool an event of this author goes to.
     fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
-        let Some(process) = self.processes.get_mut(&by.id) else { return Err(Refusal::UnknownDevice) };
+        let process = self.processes.get_mut(&by.id).expect("`apply` asks for the process first");
         if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
             return Ok(pool);
         }
@@ -557,7 +597,6 @@ impl State {
         if let Some(process) = self.processes.get_mut(&by.id) {
             process.refused = process.refused.saturating_add(1);
         }
-        let chip = chip.filter(|chip| self.chips.contains_key(chip));
         self.note(Incident::Refused(why), by, chip, space, bytes, 1, 0);
         Outcome::Refused(why)
     }
@@ -573,6 +612,8 @@ impl State {
         count: u64,
         id: u64,
     ) {
+        // A finding names no chip that is not listed.
+        let chip = chip.filter(|chip| self.chips.contains_key(chip));
         let subject = Subject { incident, process: Some(by.id), chip, space };
         self.findings.add(self.now, subject, bytes, count, id);
     }
@@ -637,6 +678,22 @@ pub(crate) fn chips_in<'a>(allocators: &'a BTreeMap<u32, Allocator>, scope: &'a 
 }
 
 impl ProcessState {
+    fn new(info: Process, basis: Basis) -> Self {
+        Self {
+            info,
+            pools: BTreeMap::new(),
+            allocators: BTreeMap::new(),
+            cores: BTreeMap::new(),
+            resident: BTreeMap::new(),
+            audits: BTreeMap::new(),
+            basis,
+            lost: 0,
+            refused: 0,
+            records: 0,
+            freed: VecDeque::new(),
+        }
+    }
+
     /// How a scope's space is laid out, where the source knows.
     pub(crate) fn banks(&self, scope: Scope, space: Space) -> Option<Banks> {
         let Scope::Allocator(number) = scope else { return None };

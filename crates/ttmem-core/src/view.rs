@@ -14,6 +14,9 @@ use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
 
+/// Allocations listed one by one in a report, however many groups it has.
+pub const REPORT_ROOM: usize = 10_000;
+
 /// Sets of pools for which what they cover is remembered.
 const DERIVED_ROOM: usize = 16_384;
 
@@ -30,11 +33,9 @@ impl State {
             .processes
             .iter()
             .map(|(id, process)| {
-                let cells = shown(process);
+                let cells = shown(process, None);
                 let usage = self.usage_in(&cells);
-                for (cell, pools) in cells {
-                    all.entry(cell).or_default().extend(pools);
-                }
+                merge(&mut all, cells);
                 describe_process(id, process, usage)
             })
             .collect();
@@ -60,7 +61,7 @@ impl State {
         findings
             .extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
         if self.findings.dropped > 0 {
-            let text = format!("{} further findings are not listed", self.findings.dropped);
+            let text = format!("more findings than fit: {} made room for others", self.findings.dropped);
             findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
         }
         findings.sort_by(|a, b| {
@@ -86,24 +87,21 @@ impl State {
 
     /// What one chip's spaces hold, as a snapshot would say, without making one.
     pub fn usage_of(&self, chip: ChipId) -> Usage {
-        let mut cells = Cells::new();
-        for process in self.processes.values() {
-            for ((of, space), pools) in shown_on(process, Some(chip)) {
-                cells.entry((of, space)).or_default().extend(pools);
-            }
-        }
-        self.usage_in(&cells).remove(&chip).unwrap_or_default()
+        self.usage_in(&self.cells(Some(chip))).remove(&chip).unwrap_or_default()
     }
 
     /// What every chip's spaces hold.
     pub(crate) fn usage_by_chip(&self) -> BTreeMap<ChipId, Usage> {
-        let mut cells = Cells::new();
+        self.usage_in(&self.cells(None))
+    }
+
+    /// The pools of all processes that are shown, of one chip or of all.
+    fn cells(&self, only: Option<ChipId>) -> Cells {
+        let mut all = Cells::new();
         for process in self.processes.values() {
-            for (cell, pools) in shown(process) {
-                cells.entry(cell).or_default().extend(pools);
-            }
+            merge(&mut all, shown(process, only));
         }
-        self.usage_in(&cells)
+        all
     }
 
     /// Live allocations among the next `places` from `cursor` on, and where to go on. Together the pages hold every
@@ -117,17 +115,17 @@ impl State {
     /// what they cover: use [`State::usage_of`] for that.
     pub fn recorded(&self, chip: ChipId, space: Space) -> u64 {
         let pools = self.processes.values().flat_map(|process| {
-            let of_chip = |(scope, of, _): &&(Scope, Space, Basis)| {
-                *of == space && chips_in(&process.allocators, scope).contains(&chip)
-            };
-            process.pools.keys().filter(of_chip).map(|key| process.pools[key])
+            let on_chip = move |scope: &Scope| chips_in(&process.allocators, scope).contains(&chip);
+            process.pools.iter().filter(move |((scope, of, _), _)| *of == space && on_chip(scope))
         });
+        let pools = pools.map(|(_, &pool)| pool);
         pools.map(|pool| self.ledger.pool(pool).totals.requested).sum()
     }
 
-    /// Everything held, by chip and space; single allocations only where there are at most `listed` of them, or
-    /// else the first `listed` if `cut`.
+    /// Everything held, by chip and space. Single allocations are listed where there are at most `listed` of them in
+    /// their group, or else the first `listed` if `cut`, and only the first [`REPORT_ROOM`] in all.
     pub fn report(&self, spaces: &[Space], listed: u64, cut: bool) -> Vec<Group> {
+        let mut room = REPORT_ROOM;
         let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
         for process in self.processes.values() {
             for ((scope, space, _), &pool) in process.pools.iter().filter(|(key, _)| spaces.contains(&key.1))
@@ -141,9 +139,10 @@ impl State {
             let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
             let count = totals().map(|t| t.count).sum();
             let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
-            let listed = if count <= listed || cut { listed } else { 0 };
-            let listed =
-                entries.take(listed as usize).filter_map(|entry| self.describe_entry(entry)).collect();
+            let listed = if count <= listed || cut { (listed as usize).min(room) } else { 0 };
+            let listed: Vec<_> =
+                entries.take(listed).filter_map(|entry| self.describe_entry(entry)).collect();
+            room -= listed.len();
             Group { index, space, count, bytes: totals().map(|t| t.requested).sum(), listed }
         });
         groups.filter(|group| group.count > 0).collect()
@@ -309,7 +308,7 @@ impl State {
         entries.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
     }
 
-    fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
+    pub(crate) fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
         let cache = match pools {
             [pool] => Some(&self.ledger.pool(*pool).free),
             _ => None,
@@ -386,19 +385,22 @@ impl State {
 
     fn judge_processes(&self, findings: &mut Vec<Finding>) {
         for (id, process) in &self.processes {
-            for (&(allocator, space), audit) in
-                process.audits.iter().filter(|(_, a)| a.judged && a.drift != 0)
-            {
+            for (&(allocator, space), audit) in &process.audits {
+                if !audit.judged || audit.drift.is_zero() {
+                    continue;
+                }
+                let drift = audit.drift;
                 let text = format!(
-                    "pid {}: allocator {allocator} says {} bytes of {space} {} than we count",
+                    "pid {}: we differ from allocator {allocator} in {space}: allocated {:+}, free {:+}, largest free {:+} bytes",
                     id.pid,
-                    audit.drift.unsigned_abs(),
-                    if audit.drift < 0 { "more" } else { "less" },
+                    drift.allocated,
+                    drift.free.unwrap_or(0),
+                    drift.largest_free.unwrap_or(0),
                 );
                 findings.push(Finding {
                     pid: visible(*id),
                     space: Some(space),
-                    bytes: Some(audit.drift.unsigned_abs()),
+                    bytes: Some(drift.allocated.unsigned_abs()),
                     ..finding(FindingKind::Drift, Severity::Error, text, 1)
                 });
             }
@@ -477,12 +479,14 @@ impl Usage {
     }
 }
 
-/// A process's pools that are shown: of each chip's space those with the best basis.
-fn shown(process: &ProcessState) -> Cells {
-    shown_on(process, None)
+fn merge(all: &mut Cells, cells: Cells) {
+    for (cell, pools) in cells {
+        all.entry(cell).or_default().extend(pools);
+    }
 }
 
-fn shown_on(process: &ProcessState, only: Option<ChipId>) -> Cells {
+/// A process's pools that are shown, of one chip or of all: in each space those with the best basis.
+fn shown(process: &ProcessState, only: Option<ChipId>) -> Cells {
     let mut cells: BTreeMap<(ChipId, Space), (Basis, Vec<PoolId>)> = BTreeMap::new();
     for (&(ref scope, space, basis), &pool) in &process.pools {
         for &chip in chips_in(&process.allocators, scope) {
@@ -581,7 +585,9 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
                     .map(ToString::to_string)
                     .collect(),
                 space,
-                drift_bytes: audit.drift,
+                drift_bytes: audit.drift.allocated,
+                free_drift_bytes: audit.drift.free,
+                largest_free_drift_bytes: audit.drift.largest_free,
                 judged: audit.judged,
             })
             .collect(),

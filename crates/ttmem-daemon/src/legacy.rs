@@ -3,7 +3,9 @@
 use crate::eventlog;
 use crate::server::{Daemon, monotonic};
 use crate::socket::{self, Peer};
+use std::collections::VecDeque;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -23,8 +25,9 @@ const ANSWER_ROOM: usize = 256 << 10;
 const BUFFER: usize = 256 << 10;
 /// Reads of one connection before the others get their turn.
 const READS_A_TURN: usize = 4;
-/// A turn longer than this makes the connection's next ones shorter.
-const LONG_TURN_NS: u64 = 5_000_000;
+/// How long one connection's turn may be, and how many bytes are taken in between two looks at the clock.
+const TURN_NS: u64 = 5_000_000;
+const SLICE: usize = 16 << 10;
 /// Devices clients may name where the machine's chips are not known.
 const UNKNOWN_DEVICES: i32 = 1024;
 /// The old server's bound on one allocation: no device has more.
@@ -45,8 +48,11 @@ pub(crate) struct Connection {
     /// Processes heard on it, with the pid they had: mostly one, more after a fork.
     pub(crate) authors: Vec<(Peer, u64)>,
     deaf: bool,
-    /// How many bytes to read at a time: less for one whose messages take long, so that others wait less.
-    reach: usize,
+    /// What was read but not taken in when the turn was over, and who sent it.
+    backlog: Vec<u8>,
+    backlog_sender: Peer,
+    /// Questions met while the sockets of the dead were read: they are answered when that is done.
+    deferred: VecDeque<Frame>,
 }
 
 impl Connection {
@@ -61,8 +67,17 @@ impl Connection {
             pause_at: None,
             authors: Vec::new(),
             deaf: false,
-            reach: BUFFER,
+            backlog: Vec::new(),
+            backlog_sender: peer,
+            deferred: VecDeque::new(),
         }
+    }
+}
+
+impl Connection {
+    /// The process that was heard with these credentials.
+    fn author(&self, sender: Peer) -> Option<u64> {
+        self.authors.iter().find(|(peer, _)| *peer == sender).map(|&(_, author)| author)
     }
 }
 
@@ -74,7 +89,7 @@ pub(crate) enum Turn {
 }
 
 impl Daemon {
-    /// Reads what a connection has to say. Returns whether it is still there.
+    /// Reads what a connection has to say, for as long as a turn is. Returns whether it is still there.
     pub(crate) fn read_legacy(&mut self, number: u64) -> Turn {
         let Some(mut connection) = self.connections.remove(&number) else { return Turn::Closed };
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -82,11 +97,7 @@ impl Daemon {
             // A death noticed in the middle of one connection's turn drains others.
             buffer = vec![0; BUFFER];
         }
-        let begin = monotonic();
-        let reach = connection.reach;
-        let turn = self.read_turn(number, &mut connection, &mut buffer[..reach]);
-        let long = monotonic().since(begin) > LONG_TURN_NS;
-        connection.reach = if long { (reach / 8).max(MAX_SIZE) } else { (reach * 2).min(BUFFER) };
+        let turn = self.read_turn(number, &mut connection, &mut buffer);
         self.buffer = buffer;
         if turn == Turn::Closed {
             self.forget_connection(&connection);
@@ -97,7 +108,23 @@ impl Daemon {
     }
 
     fn read_turn(&mut self, number: u64, connection: &mut Connection, buffer: &mut [u8]) -> Turn {
+        // What the dead left is read to the end; it is little, and their questions wait.
+        let until = if self.draining { Mono(u64::MAX) } else { Mono(monotonic().0 + TURN_NS) };
+        while let Some(frame) = connection.deferred.front().copied().filter(|_| !self.draining) {
+            connection.deferred.pop_front();
+            let peer = connection.peer;
+            self.take_question(number, connection, peer, frame, true);
+            if monotonic() > until {
+                self.unfinished.insert(number);
+                return self.send_answers(number, connection);
+            }
+        }
+        let backlog = std::mem::take(&mut connection.backlog);
+        let mut taken = self.take_in(number, connection, connection.backlog_sender, &backlog, until);
         for _ in 0..READS_A_TURN {
+            if taken != Ok(true) {
+                return self.settle_turn(number, connection, taken);
+            }
             let (len, sender) = match socket::receive(connection.stream.as_fd(), buffer) {
                 Ok(received) => received,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
@@ -112,23 +139,16 @@ impl Daemon {
             if connection.closing.is_some() {
                 continue;
             }
-            if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender)
-                && self.is_reused(author)
-            {
+            if let Some(author) = connection.author(sender).filter(|&author| self.is_reused(author)) {
                 self.end_process(author);
             }
-            let mut framer = std::mem::take(&mut connection.framer);
-            let fed = framer.feed(&buffer[..len], |frame| self.take(number, connection, sender, frame));
-            connection.framer = framer;
-            if let Err(e) = fed {
-                self.refuse_stream(number, connection, sender, &e);
-                // What was asked before is still owed.
-                self.send_answers(number, connection);
-                return Turn::Closed;
-            }
+            taken = self.take_in(number, connection, sender, &buffer[..len], until);
             if len < buffer.len() {
                 break;
             }
+        }
+        if taken != Ok(true) {
+            return self.settle_turn(number, connection, taken);
         }
         let pause = if connection.framer.is_newline() { NEWLINE_PAUSE } else { QUESTION_PAUSE };
         let pause = connection.framer.waits_for_pause().then_some(pause);
@@ -137,6 +157,66 @@ impl Daemon {
             self.pauses.push((at, number));
         }
         self.send_answers(number, connection)
+    }
+
+    /// The turn is over with something left, or with the stream lost.
+    fn settle_turn(&mut self, number: u64, connection: &mut Connection, taken: Result<bool, Peer>) -> Turn {
+        // What was asked before is owed in any case.
+        let turn = self.send_answers(number, connection);
+        let Err(sender) = taken else { return turn };
+        self.blame(connection, sender, Refusal::BrokenStream);
+        Turn::Closed
+    }
+
+    /// Takes bytes in, message by message. Whether all were: what is left when time is up waits for the next turn. A
+    /// stream that is lost is an error, with who sent the byte that lost it.
+    fn take_in(
+        &mut self,
+        number: u64,
+        connection: &mut Connection,
+        sender: Peer,
+        bytes: &[u8],
+        until: Mono,
+    ) -> Result<bool, Peer> {
+        let mut rest = bytes;
+        loop {
+            // In slices, to look at the clock in between.
+            let slice = &rest[..rest.len().min(SLICE)];
+            let mut question = None;
+            let mut framer = std::mem::take(&mut connection.framer);
+            let fed = framer.feed(slice, |frame| {
+                self.messages += 1;
+                if let Frame::Event(message) = frame {
+                    self.take_event(number, connection, sender, &message);
+                    return ControlFlow::Continue(());
+                }
+                question = Some(frame);
+                ControlFlow::Break(())
+            });
+            connection.framer = framer;
+            match fed {
+                Ok(taken) => rest = &rest[taken..],
+                Err(e) => {
+                    self.warn_of_stream(number, sender, &e);
+                    return Err(sender);
+                }
+            }
+            match question {
+                Some(frame) if self.draining => {
+                    connection.deferred.push_back(frame);
+                    self.unfinished.insert(number);
+                }
+                Some(frame) => self.take_question(number, connection, sender, frame, !rest.is_empty()),
+                None if rest.is_empty() => return Ok(true),
+                None => {}
+            }
+            if monotonic() > until {
+                connection.backlog = rest.to_vec();
+                connection.backlog_sender = sender;
+                self.unfinished.insert(number);
+                return Ok(false);
+            }
+        }
     }
 
     /// Reads what a process sent before it died: what its socket holds now. A child that goes on speaking on the same
@@ -161,7 +241,8 @@ impl Daemon {
             connection.pause_at = None;
             if let Some(frame) = connection.framer.pause() {
                 let peer = connection.peer;
-                self.take(number, &mut connection, peer, frame);
+                self.messages += 1;
+                self.take_question(number, &mut connection, peer, frame, false);
             }
         }
         if self.send_answers(number, &mut connection) == Turn::Closed {
@@ -172,12 +253,19 @@ impl Daemon {
     }
 
     fn end_of_stream(&mut self, number: u64, connection: &mut Connection) -> Turn {
+        if !connection.deferred.is_empty() {
+            // The end comes again when these are answered.
+            return Turn::Open;
+        }
         let peer = connection.peer;
         if connection.closing.is_none() {
             match connection.framer.end() {
-                Ok(Some(frame)) => self.take(number, connection, peer, frame),
+                Ok(Some(frame)) => self.take_question(number, connection, peer, frame, false),
                 Ok(None) => {}
-                Err(e) => self.refuse_stream(number, connection, peer, &e),
+                Err(e) => {
+                    self.warn_of_stream(number, peer, &e);
+                    self.blame(connection, peer, Refusal::BrokenStream);
+                }
             }
         }
         // The peer may have closed only its sending half and wait for what it asked.
@@ -185,60 +273,61 @@ impl Daemon {
         self.send_answers(number, connection)
     }
 
-    fn refuse_stream(
-        &mut self,
-        number: u64,
-        connection: &mut Connection,
-        sender: Peer,
-        why: &dyn std::error::Error,
-    ) {
+    fn warn_of_stream(&mut self, number: u64, sender: Peer, why: &dyn std::error::Error) {
         self.output.warn(
             "broken stream",
             format_args!("connection {number}, pid {}: {why}; connection closed", sender.pid),
         );
-        // Blame a process only if it is tracked; a stray connection makes no process.
-        if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender) {
-            self.apply(author, Event::Refused(Refusal::BrokenStream));
+    }
+
+    /// Makes a finding about who sent something, if it is tracked: a stray connection makes no process.
+    fn blame(&mut self, connection: &Connection, sender: Peer, why: Refusal) {
+        if let Some(author) = connection.author(sender) {
+            self.apply(author, Event::Refused(why));
         }
     }
 
-    fn take(&mut self, number: u64, connection: &mut Connection, sender: Peer, frame: Frame) {
-        self.messages += 1;
+    /// Answers. `more` says that further bytes of this connection were read already.
+    fn take_question(
+        &mut self,
+        number: u64,
+        connection: &mut Connection,
+        sender: Peer,
+        frame: Frame,
+        more: bool,
+    ) {
+        // Who died may still have last words on this very connection: then it is heard first. It lived when this was
+        // asked, since it spoke after that.
+        let unheard = !connection.authors.is_empty()
+            && (more || rustix::io::ioctl_fionread(&connection.stream).is_ok_and(|held| held > 0));
+        let spared: &[(Peer, u64)] = if unheard { &connection.authors } else { &[] };
+        self.reap(spared);
         match frame {
-            Frame::Event(message) => self.take_event(number, connection, sender, &message),
             Frame::Question(message, vintage) => {
-                self.reap();
-                let answer = self.answer(&message);
                 if connection.answers.len() >= ANSWER_ROOM {
                     // It may well have read since.
                     self.send_answers(number, connection);
                 }
-                if connection.answers.len() >= ANSWER_ROOM {
-                    if !connection.deaf {
-                        connection.deaf = true;
-                        self.output.warn(
-                            Refusal::UnreadAnswers.text(),
-                            format_args!(
-                                "connection {number}, pid {}: {}",
-                                sender.pid,
-                                Refusal::UnreadAnswers.text()
-                            ),
-                        );
-                        if let Some(&(_, author)) = connection.authors.first() {
-                            self.apply(author, Event::Refused(Refusal::UnreadAnswers));
-                        }
-                    }
-                    return;
+                if connection.answers.len() < ANSWER_ROOM {
+                    let mut bytes = [0; MAX_SIZE];
+                    let answer = self.answer(&message);
+                    connection.answers.extend_from_slice(answer.encode(vintage, &mut bytes));
+                } else if !connection.deaf {
+                    connection.deaf = true;
+                    let why = Refusal::UnreadAnswers;
+                    self.output.warn(
+                        why.text(),
+                        format_args!("connection {number}, pid {}: {}", sender.pid, why.text()),
+                    );
+                    self.blame(connection, sender, why);
                 }
-                let mut bytes = [0; MAX_SIZE];
-                connection.answers.extend_from_slice(answer.encode(vintage, &mut bytes));
             }
             Frame::Newline => {
-                self.reap();
                 let report = self.remaining();
                 connection.answers.extend_from_slice(report.as_bytes());
                 connection.closing = Some(self.now);
             }
+            Frame::Event(_) => {}
         }
     }
 
@@ -247,13 +336,13 @@ impl Daemon {
         match kind {
             Type::DumpRemaining | Type::DumpKernels if !self.output.logs() => return,
             Type::DumpRemaining => {
-                self.reap();
+                self.reap(&[]);
                 let report = self.remaining();
                 self.output.log(&report);
                 return;
             }
             Type::DumpKernels => {
-                self.reap();
+                self.reap(&[]);
                 let groups = self.state.report(&[Space::Kernel], KERNELS_LISTED, true);
                 self.output.log(&eventlog::kernels(&groups));
                 return;
@@ -289,7 +378,7 @@ impl Daemon {
         self.device(device).map_or(0, |chip| self.state.recorded(chip, space))
     }
 
-    pub(crate) fn remaining(&self) -> String {
+    fn remaining(&self) -> String {
         let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
         eventlog::remaining(&self.state.report(&spaces, BUFFERS_LISTED, false))
     }

@@ -24,12 +24,16 @@ pub(crate) struct Listener {
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
-    _file: OwnedFd,
+    file: OwnedFd,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        // A cleaner may have taken it away, and another server made its own.
+        let ours = rustix::fs::fstat(&self.file).map(|stat| stat.st_ino);
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| ours == Ok(found.ino())) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -127,7 +131,7 @@ fn lock(path: &Path) -> io::Result<Option<Lock>> {
         // The last holder removes the file as it leaves; a lock on a removed file holds nobody off.
         let ours = rustix::fs::fstat(&file)?;
         if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == ours.st_ino) {
-            return Ok(Some(Lock { path, _file: file }));
+            return Ok(Some(Lock { path, file }));
         }
     }
     Ok(None)

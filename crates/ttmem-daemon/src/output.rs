@@ -3,60 +3,54 @@
 //! Lines queue up to a bound and go out when there is room; a stalled terminal, a full pipe or a full disk costs
 //! lines, which are counted, and never the server's time.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 /// Bytes that may wait.
 const ROOM: usize = 1 << 20;
 /// Bytes queued at a time.
 const PIECE: usize = 64 << 10;
-/// A pipe that polls as writable takes at least this much without blocking.
-const PIPE_STEP: usize = 4096;
 /// Warnings of one cause in one second before they are only counted.
 const WARNINGS_A_SECOND: u32 = 10;
 
 /// How a stream takes bytes without waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// It never waits.
     File,
     /// Asked not to.
     Socket,
     /// Written through a description of our own that does not wait; the one we were given is other programs', too.
-    Own,
-    /// By asking first whether there is room.
-    Polled,
+    Own(OwnedFd),
+    /// Where that is not allowed (another user's terminal), by a thread that does the waiting.
+    Thread(SyncSender<Vec<u8>>),
 }
 
 /// One stream.
 pub(crate) struct Stream {
     fd: BorrowedFd<'static>,
-    own: Option<OwnedFd>,
     kind: Kind,
     waiting: Vec<u8>,
     dropped_now: u64,
+    /// What waits begins with a note of ours that lines were lost; it is none of those lines itself.
+    noted: bool,
     /// Lines lost so far.
     pub(crate) dropped: u64,
 }
 
 impl Stream {
     pub(crate) fn new(fd: BorrowedFd<'static>) -> Self {
-        let kind = rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let mut own = None;
-        let kind = match kind {
-            Ok(FileType::RegularFile) => Kind::File,
+        let kind = match rustix::fs::fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::Socket) => Kind::Socket,
             Ok(FileType::CharacterDevice | FileType::Fifo) => {
                 let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-                own =
-                    rustix::fs::open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Mode::empty()).ok();
-                if own.is_some() { Kind::Own } else { Kind::Polled }
+                let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+                rustix::fs::open(path, flags, Mode::empty()).map_or_else(|_| writer(fd), Kind::Own)
             }
-            _ => Kind::Polled,
+            _ => Kind::File,
         };
-        Self { fd, own, kind, waiting: Vec::new(), dropped_now: 0, dropped: 0 }
+        Self { fd, kind, waiting: Vec::new(), dropped_now: 0, noted: false, dropped: 0 }
     }
 
     /// Queues lines. `text` ends with a newline.
@@ -64,6 +58,7 @@ impl Stream {
         if self.dropped_now > 0 && self.waiting.is_empty() {
             let note = format!("ttmem: {} lines could not be written here and are lost\n", self.dropped_now);
             self.dropped_now = 0;
+            self.noted = true;
             self.waiting.extend_from_slice(note.as_bytes());
         }
         for piece in pieces(text) {
@@ -99,34 +94,49 @@ impl Stream {
                 Err(_) => {
                     // A full disk or a closed pipe: what waits is lost, what comes may not be.
                     let lines = self.waiting[sent..].split_inclusive(|&b| b == b'\n').count();
-                    self.lose(lines as u64);
+                    let note = usize::from(std::mem::take(&mut self.noted) && sent == 0);
+                    self.lose((lines - note) as u64);
                     self.waiting.clear();
                     return;
                 }
             }
         }
+        self.noted &= sent == 0;
         self.waiting.drain(..sent);
     }
 
     fn send(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        match (self.kind, &self.own) {
-            (Kind::Socket, _) => {
+        match &self.kind {
+            Kind::File => rustix::io::write(self.fd, bytes),
+            Kind::Own(own) => rustix::io::write(own, bytes),
+            Kind::Socket => {
                 let flags = rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL;
                 rustix::net::send(self.fd, bytes, flags)
             }
-            (Kind::Own, Some(own)) => rustix::io::write(own, bytes),
-            (Kind::Polled, _) if !self.has_room() => Ok(0),
-            (Kind::Polled, _) => rustix::io::write(self.fd, &bytes[..bytes.len().min(PIPE_STEP)]),
-            _ => rustix::io::write(self.fd, bytes),
+            Kind::Thread(thread) => {
+                let piece = &bytes[..bytes.len().min(PIECE)];
+                Ok(thread.try_send(piece.to_vec()).map_or(0, |()| piece.len()))
+            }
         }
     }
+}
 
-    fn has_room(&self) -> bool {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // A pipe without a reader is "ready", too: the write then says so.
-        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
-    }
+/// A thread that writes, and waits as long as it takes.
+fn writer(fd: BorrowedFd<'static>) -> Kind {
+    let (sender, pieces) = sync_channel::<Vec<u8>>(1);
+    std::thread::spawn(move || {
+        for piece in pieces {
+            let mut rest = &piece[..];
+            while !rest.is_empty() {
+                match rustix::io::write(fd, rest) {
+                    Ok(written) => rest = &rest[written..],
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+    });
+    Kind::Thread(sender)
 }
 
 /// A long text in pieces of whole lines, so that a report larger than the room is not lost whole.

@@ -32,6 +32,8 @@ const ANSWER_STEP: usize = 64 << 10;
 /// Places of the ledger looked at for one piece of a list.
 const PAGE: usize = 512;
 
+/// Reads before others get their turn; what is left wakes us again.
+const READS_A_TURN: usize = 16;
 /// Pieces made before others get their turn.
 const PIECES_A_TURN: usize = 4;
 
@@ -63,7 +65,7 @@ impl QueryConnection {
     /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
     /// the connection is done.
     pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
-        let (mut pieces, mut begun) = (0, false);
+        let (mut pieces, mut begun, mut reads) = (0, false, 0);
         loop {
             send(&self.stream, &mut self.answer).ok()?;
             if self.answer.len() >= ANSWER_STEP {
@@ -94,6 +96,10 @@ impl QueryConnection {
             }
             if self.ended {
                 return None;
+            }
+            reads += 1;
+            if reads > READS_A_TURN {
+                return Some(false);
             }
             let mut bytes = [0; REQUEST_ROOM];
             match self.stream.read(&mut bytes) {
@@ -137,7 +143,7 @@ impl QueryConnection {
                 self.answer.push(b'\n');
             }
             Ok(Request::Allocations) => {
-                daemon.reap();
+                daemon.reap(&[]);
                 self.list = Some(List { cursor: 0, begun: false, listed: false });
             }
             Err(e) => self.fail(&format!("cannot read the request: {e}")),

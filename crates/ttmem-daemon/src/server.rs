@@ -12,7 +12,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -37,6 +37,8 @@ const CLOSING_NS: u64 = 30 * Mono::SECOND;
 const TICKS_A_SOCKET_CHECK: u64 = 10;
 /// Descriptors that old clients' connections leave free.
 const RESERVED_DESCRIPTORS: usize = QUERY_CONNECTIONS + 32;
+/// Connections accepted before others get their turn.
+const ACCEPTED_A_TURN: usize = 64;
 /// Programs that may ask at the same time.
 const QUERY_CONNECTIONS: usize = 64;
 
@@ -87,6 +89,8 @@ pub(crate) struct Daemon {
     pub(crate) now: Mono,
     pub(crate) connections: BTreeMap<u64, Connection>,
     pub(crate) queries: BTreeMap<u64, QueryConnection>,
+    /// Connections whose turn was over before they were done.
+    pub(crate) unfinished: BTreeSet<u64>,
     /// When which connection is to be told of a pause.
     pub(crate) pauses: Vec<(Mono, u64)>,
     pub(crate) buffer: Vec<u8>,
@@ -104,7 +108,7 @@ pub(crate) struct Daemon {
     legacy: Listener,
     query: Listener,
     /// The sockets of the dead are being read.
-    draining: bool,
+    pub(crate) draining: bool,
     /// A process was already gone when its bytes were read.
     met_the_dead: bool,
     /// Descriptors this process may have.
@@ -134,6 +138,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         now: monotonic(),
         connections: BTreeMap::new(),
         queries: BTreeMap::new(),
+        unfinished: BTreeSet::new(),
         pauses: Vec::new(),
         buffer: Vec::new(),
         line: String::new(),
@@ -173,6 +178,9 @@ impl Daemon {
         let mut logged_messages = 0;
         loop {
             let mut until = Duration::from_nanos(next_tick.saturating_sub(self.now.0));
+            if !self.unfinished.is_empty() {
+                until = Duration::ZERO;
+            }
             if let Some(&(at, _)) = self.pauses.iter().min() {
                 until = until.min(Duration::from_nanos(at.since(self.now)));
             }
@@ -202,13 +210,16 @@ impl Daemon {
                     }
                 }
             }
+            for number in std::mem::take(&mut self.unfinished) {
+                self.read_legacy(number);
+            }
             // Last: what they said before they died may lie in the same round.
             for process in ended {
                 self.process_ended(process);
             }
             self.tell_pauses();
             if std::mem::take(&mut self.met_the_dead) {
-                self.reap();
+                self.reap(&[]);
             }
             if self.now.0 >= next_tick {
                 next_tick = self.now.0 + TICK.as_nanos() as u64;
@@ -226,7 +237,7 @@ impl Daemon {
                 }
             }
             self.output.flush();
-            if self.messages != before {
+            if self.messages != before && self.unfinished.is_empty() {
                 std::thread::sleep(GATHER);
             }
         }
@@ -256,8 +267,7 @@ impl Daemon {
                 }
                 Err(e) => {
                     let path = listener.path().display().to_string();
-                    self.output
-                        .warn("socket is gone", format_args!("{path} is not our socket any more: {e}"));
+                    self.output.warn("socket is gone", format_args!("cannot make {path} again: {e}"));
                 }
             }
         }
@@ -286,9 +296,10 @@ impl Daemon {
     }
 
     fn accept_legacy(&mut self) {
-        loop {
-            // However many clients there are, those who want to look must find a place.
-            let used = self.connections.len() + self.tracked.len();
+        for _ in 0..ACCEPTED_A_TURN {
+            // However many clients there are, those who want to look must find a place. Each connection may need a
+            // descriptor for its process, too.
+            let used = 2 * self.connections.len() + self.tracked.len();
             if used + RESERVED_DESCRIPTORS.min(self.descriptors / 2) >= self.descriptors {
                 return self.stop_accepting("every descriptor is in use");
             }
@@ -302,7 +313,8 @@ impl Daemon {
     }
 
     fn accept_queries(&mut self) {
-        while let Some(stream) = self.accept(false) {
+        for _ in 0..ACCEPTED_A_TURN {
+            let Some(stream) = self.accept(false) else { return };
             if self.queries.len() >= QUERY_CONNECTIONS {
                 // The longest-lived one gives way: it had its time, and a stuck one must not lock the rest out.
                 self.queries.pop_first();
@@ -418,12 +430,11 @@ impl Daemon {
         sender: Peer,
         message: &Message,
     ) -> u64 {
-        if let Some(&(_, author)) = connection.authors.iter().find(|(peer, _)| *peer == sender) {
-            if self.tracked.contains_key(&author) {
-                return author;
-            }
-            connection.authors.retain(|&(_, gone)| gone != author);
+        let known = connection.authors.iter().find(|(peer, _)| *peer == sender);
+        if let Some(&(_, author)) = known.filter(|(_, author)| self.tracked.contains_key(author)) {
+            return author;
         }
+        connection.authors.retain(|(_, author)| self.tracked.contains_key(author));
         let author = self.meet(number, connection, sender, message);
         connection.authors.push((sender, author));
         author
@@ -544,7 +555,7 @@ impl Daemon {
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
-        self.reap();
+        self.reap(&[]);
         let mut snapshot = self.state.snapshot(Timestamp::now(), history);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
@@ -552,14 +563,15 @@ impl Daemon {
         snapshot
     }
 
-    /// Ends every process whose end the kernel has already told of, so that an answer given now is true now, whatever
+    /// Ends every process (but the spared ones) whose end the kernel has already told of, so that an answer given now is true now, whatever
     /// order the loop's events come in.
-    pub(crate) fn reap(&mut self) {
+    pub(crate) fn reap(&mut self, spared: &[(Peer, u64)]) {
         if self.draining {
             return;
         }
         let ended: Vec<u64> =
             self.tracked.iter().filter(|(_, it)| it.watch.ended()).map(|(&process, _)| process).collect();
+        let ended = ended.into_iter().filter(|process| spared.iter().all(|(_, author)| author != process));
         for process in ended {
             self.process_ended(process);
         }
@@ -606,7 +618,7 @@ pub(crate) fn send(stream: &UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
 const SUMMARY: u8 = b's';
 const END: u8 = b'e';
 
-/// A stream that a byte arrives on for each signal: its own for those that end the daemon and that which does not.
+/// A stream on which a byte arrives for each signal: [`END`] or [`SUMMARY`].
 fn signal_stream() -> io::Result<UnixStream> {
     let (reader, writer) = UnixStream::pair()?;
     reader.set_nonblocking(true)?;

@@ -46,8 +46,12 @@ impl Server {
     }
 
     /// The same, with standard output going elsewhere than into a file.
-    pub fn start_logging(mut command: Command, args: &[&str], log: Option<Stdio>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+    pub fn start_logging(command: Command, args: &[&str], log: Option<Stdio>) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), command, args, log)
+    }
+
+    /// The same, in a folder that is there already.
+    pub fn start_in(folder: TempDir, mut command: Command, args: &[&str], log: Option<Stdio>) -> Self {
         // Other users connect, too.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));

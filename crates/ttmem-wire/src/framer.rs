@@ -209,7 +209,10 @@ impl Framer {
     }
 
     /// Makes what it can of the first message: hands an event out with its head, and settles the size.
-    fn begin(&mut self, sink: &mut impl FnMut(Frame) -> ControlFlow<()>) -> Result<ControlFlow<()>, FrameError> {
+    fn begin(
+        &mut self,
+        sink: &mut impl FnMut(Frame) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, FrameError> {
         if self.carried >= 4 {
             self.check_start()?;
         }

@@ -262,25 +262,62 @@ fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
     born(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
-    let audit = |allocated_bytes, quiet| {
+    let audit = |allocated_bytes, largest: u64, quiet| {
         Event::Audit(Audit {
             allocator: 1,
             space: Space::Dram,
             allocated_bytes,
-            free_bytes: 0,
-            largest_free_bytes_per_bank: 0,
+            free_bytes: (100_000 - 2048) * 12,
+            largest_free_bytes_per_bank: largest,
             quiet,
         })
     };
-    state.apply(Mono(4), events(1), audit(0, false));
+    state.apply(Mono(4), events(1), audit(0, 0, false));
     assert!(found(&state, FindingKind::Drift).is_none());
     assert!(!shot(&state).processes[0].audit[0].judged);
-    state.apply(Mono(4), events(1), audit(2048 * 12, true));
-    assert_eq!(shot(&state).processes[0].audit[0].drift_bytes, 0);
+    state.apply(Mono(4), events(1), audit(2048 * 12, 97_952, true));
+    let result = shot(&state).processes[0].audit[0].clone();
+    assert_eq!((result.drift_bytes, result.free_drift_bytes), (0, Some(0)));
+    assert_eq!(result.largest_free_drift_bytes, Some(0));
     assert!(found(&state, FindingKind::Drift).is_none());
-    state.apply(Mono(4), events(1), audit(2048 * 12 + 5, true));
+    state.apply(Mono(4), events(1), audit(2048 * 12 + 5, 97_952, true));
     assert_eq!(shot(&state).processes[0].audit[0].drift_bytes, -5);
     assert_eq!(found(&state, FindingKind::Drift).unwrap().bytes, Some(5));
+    state.apply(Mono(4), events(1), audit(2048 * 12, 97_000, true));
+    assert_eq!(shot(&state).processes[0].audit[0].largest_free_drift_bytes, Some(952));
+    assert!(found(&state, FindingKind::Drift).is_some());
+}
+
+#[test]
+fn a_pool_number_used_again_brings_no_old_figure_back() {
+    let mut state = machine();
+    for (pid, size) in [(2, 1000), (3, 2000)] {
+        born(&mut state, legacy(pid));
+        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Cb, u64::from(pid) << 20, size)));
+    }
+    assert_eq!(used(&state, 0, Space::Cb), 3000);
+    state.apply(Mono(3), legacy(2), Event::Exited);
+    assert_eq!(used(&state, 0, Space::Cb), 2000);
+    born(&mut state, legacy(1));
+    let refused = state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, u64::MAX, 5)));
+    assert_eq!(refused, Outcome::Refused(Refusal::BeyondAddresses));
+    assert_eq!(used(&state, 0, Space::Cb), 2000);
+    state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, 0, 5)));
+    assert_eq!(used(&state, 0, Space::Cb), 2005);
+}
+
+#[test]
+fn a_new_layout_gives_new_free_space() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    state.apply(Mono(3), events(1), banked(1, 1000, 2048));
+    let free = |state: &State| state.usage_of(chip(0)).dram.unwrap().free_bytes;
+    assert_eq!(free(&state), Some((100_000 - 2048) * 12));
+    let Event::Allocator(mut larger) = mesh(1, &[0]) else { unreachable!() };
+    larger.spaces[0].bytes_per_bank = 200_000;
+    state.apply(Mono(4), events(1), Event::Allocator(larger));
+    assert_eq!(free(&state), Some((200_000 - 2048) * 12));
 }
 
 #[test]

@@ -355,16 +355,18 @@ fn an_answer_that_nobody_reads_costs_nothing_while_it_waits() {
     assert!(text.lines().nth(1).unwrap().contains("error"), "the second question was answered, too");
 }
 
-#[test]
-fn a_terminal_that_stands_still_stops_nothing() {
+/// A terminal whose other side nobody reads.
+fn stalled_terminal() -> (std::os::fd::OwnedFd, Stdio) {
     let pty = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY).unwrap();
     rustix::pty::grantpt(&pty).unwrap();
     rustix::pty::unlockpt(&pty).unwrap();
     let name = rustix::pty::ptsname(&pty, Vec::new()).unwrap();
     let name = std::path::PathBuf::from(name.to_str().unwrap());
     let terminal = std::fs::OpenOptions::new().write(true).open(name).unwrap();
-    let mut server =
-        Server::start_logging(Command::new(exe()), &["--sim", "n150"], Some(Stdio::from(terminal)));
+    (pty, Stdio::from(terminal))
+}
+
+fn outlasts_its_terminal(mut server: Server) {
     let mut client = Client::connect(&server, Vintage::V144);
     for n in 0..30_000 {
         client.alloc(0, DRAM, n, 10);
@@ -373,6 +375,23 @@ fn a_terminal_that_stands_still_stops_nothing() {
     assert!(server.snapshot().health.dropped_log_lines > 0);
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_terminal_that_stands_still_stops_nothing() {
+    let (_pty, terminal) = stalled_terminal();
+    outlasts_its_terminal(Server::start_logging(Command::new(exe()), &["--sim", "n150"], Some(terminal)));
+}
+
+#[test]
+fn a_strangers_terminal_that_stands_still_stops_nothing() {
+    let (_pty, terminal) = stalled_terminal();
+    let keep = server();
+    let mut command = Command::new(NOBODY[0]);
+    command.args(&NOBODY[1..]).arg(copied(exe(), &keep));
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).unwrap();
+    outlasts_its_terminal(Server::start_in(folder, command, &["--sim", "n150"], Some(terminal)));
 }
 
 #[test]
@@ -425,7 +444,8 @@ fn a_long_report_comes_whole_to_one_who_has_stopped_sending() {
     std::thread::sleep(Duration::from_millis(100));
     let mut text = String::new();
     person.read_to_string(&mut text).unwrap();
-    assert_eq!(text.matches("- Buffer 0x").count(), 20_480);
+    assert_eq!(text.matches("- Buffer 0x").count(), ttmem_core::REPORT_ROOM);
+    assert_eq!(text.matches(": 10 buffers, ").count(), 2048, "every group is there");
     eventually("the connection is gone", || (server.snapshot().health.connections == 1).then_some(()));
 }
 
@@ -485,7 +505,7 @@ fn sizes_at_one_address_are_limited() {
         client.cb_alloc(0, 0x19d60, size);
     }
     assert_eq!(client.query(0).levels.cb, 1024);
-    assert_eq!(refused(&server, Refusal::ProcessLimit), 5000 - 1024);
+    assert_eq!(refused(&server, Refusal::VariantLimit), 5000 - 1024);
     for size in 1..=1024 {
         client.cb_free(0, 0x19d60, size);
     }

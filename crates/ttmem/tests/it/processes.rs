@@ -222,6 +222,45 @@ fn a_process_that_frees_all_and_ends_leaves_no_finding() {
     assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
 }
 
+#[test]
+fn a_clean_short_life_leaves_no_finding() {
+    let server = server();
+    // It takes, asks and frees in one breath, and is gone before it is heard.
+    let script = "import socket,sys,struct,os\n\
+        s=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+        m=lambda t,n:struct.pack('<BxxxiQBxxxiQ',t,0,n,0,os.getpid(),77).ljust(144,b'\\0')\n\
+        s.send(m(1,4096)+m(3,0)+m(2,0))\nos._exit(0)";
+    for _ in 0..30 {
+        let status = Command::new("python3").args(["-c", script]).arg(&server.legacy).status().unwrap();
+        assert!(status.success());
+    }
+    eventually("all were heard and are gone", || {
+        let heard = server.log().matches("Freed buffer 0x4d").count();
+        (heard == 30 && server.snapshot().processes.is_empty()).then_some(())
+    });
+    assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
+}
+
+#[test]
+fn a_question_drained_with_the_dead_is_answered_without_them() {
+    use rustix::process::Signal;
+    let server = server();
+    let mut parent = Puppet::new(&server.legacy);
+    parent.tell(Type::Alloc, 0, DRAM, 1, 1);
+    let child: i32 = parent.pull("fork 4096 1000").parse().unwrap();
+    let mut other = Client::connect(&server, Vintage::V144);
+    assert_eq!(other.query(0).levels.dram, 1001);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    server.signal(Signal::STOP);
+    // The child dies; another client asks, then the parent, on the socket that is read to its end because of the death.
+    parent.pull(&format!("reap {child}"));
+    other.stream.write_all(&query(0)).unwrap();
+    parent.pull("ask");
+    server.signal(Signal::CONT);
+    assert_eq!(other.answer().levels.dram, 1);
+    assert_eq!(parent.pull("answer"), "1");
+}
+
 fn query(device: i32) -> Vec<u8> {
     let mut buffer = [0; ttmem_wire::legacy::MAX_SIZE];
     ttmem_testkit::message(Type::Query, device % 8, 0, 0, 0).encode(Vintage::V144, &mut buffer).to_vec()
