@@ -110,10 +110,10 @@ fn ingest(exe: &Path) -> anyhow::Result<Vec<Figure>> {
             let thrown = send_from(&discard.path, clients, messages)?;
             discard_costs.push(discard.cpu()?.as_nanos() as f64 / total);
             drop(discard);
-            let quiet = served(exe, &["--sim", "n300", "--quiet"], clients, messages)?;
+            let quiet = served(exe, &["--sim", "galaxy-wh", "--quiet"], clients, messages)?;
             ratios.push(thrown.time.as_secs_f64() / quiet.0.time.as_secs_f64() * 100.0);
             costs.push(quiet.1.as_nanos() as f64 / total);
-            let logged = served(exe, &["--sim", "n300"], clients, messages)?;
+            let logged = served(exe, &["--sim", "galaxy-wh"], clients, messages)?;
             logging.push(logged.1.as_nanos() as f64 / total);
         }
         let many = if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") };

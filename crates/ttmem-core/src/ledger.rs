@@ -179,7 +179,9 @@ pub(crate) struct Ledger {
     places: BTreeMap<(Scope, Space), u32>,
     /// By place: bytes of records whose address another process holds, too.
     shared: BTreeMap<u32, u64>,
-    next_place: u32,
+    /// By place: how many pools are there. Alone, nothing can be shared.
+    pools_of_place: Vec<u32>,
+    vacant_places: Vec<u32>,
     clock: u64,
     version: u64,
 }
@@ -196,7 +198,8 @@ impl Ledger {
             vacant_pools: Vec::new(),
             places: BTreeMap::new(),
             shared: BTreeMap::new(),
-            next_place: 0,
+            pools_of_place: Vec::new(),
+            vacant_places: Vec::new(),
             clock: 0,
             version: 0,
         }
@@ -208,11 +211,16 @@ impl Ledger {
     }
 
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
-        let mut place = self.next_place + 1;
+        let mut place = self.pools_of_place.len() as u32;
         if matches!(key.scope, Scope::Chip(_)) && !key.space.is_program() {
             place = *self.places.entry((key.scope, key.space)).or_insert(place);
+        } else if let Some(vacant) = self.vacant_places.pop() {
+            place = vacant;
         }
-        self.next_place = self.next_place.max(place);
+        if place as usize == self.pools_of_place.len() {
+            self.pools_of_place.push(0);
+        }
+        self.pools_of_place[place as usize] += 1;
         self.version += 1;
         let pool = Some(Pool::new(key, place, self.version));
         if let Some(number) = self.vacant_pools.pop() {
@@ -253,6 +261,11 @@ impl Ledger {
     /// Drops a pool and all its records, and returns what they were.
     pub(crate) fn close(&mut self, id: PoolId) -> Totals {
         let totals = self.clear(id);
+        let Pool { key, place, .. } = *self.pool(id);
+        self.pools_of_place[place as usize] -= 1;
+        if !matches!(key.scope, Scope::Chip(_)) || key.space.is_program() {
+            self.vacant_places.push(place);
+        }
         self.pools[id.0 as usize] = None;
         self.vacant_pools.push(id.0);
         totals
@@ -289,7 +302,7 @@ impl Ledger {
         if head != NONE {
             self.entry_mut(head).previous = slot;
         }
-        let before = self.shared_at(id, entry.id);
+        self.count_shared(&entry, NONE, true);
         let hash = self.hash(id, entry.id, entry.program);
         let (chunks, pools, seed) = (&self.chunks, &self.pools, self.seed);
         self.index.insert_unique(hash, slot, |&slot| {
@@ -300,7 +313,6 @@ impl Ledger {
             mix(seed, place, tag, entry.id)
         });
         self.live += 1;
-        self.count_shared(id, before, self.shared_at(id, entry.id));
         Slot(slot)
     }
 
@@ -309,30 +321,29 @@ impl Ledger {
         mix(self.seed, pool.place, pool.tag(program), id)
     }
 
-    /// Bytes at an address that are held by more than one process: all but the largest record.
-    fn shared_at(&self, pool: PoolId, id: u64) -> u64 {
-        let Pool { place, key, .. } = *self.pool(pool);
-        if key.space.is_program() {
-            return 0;
+    /// Counts a record's share in what several processes hold at one address: of each address, all but its largest
+    /// record. `slot` is where the record lies in the index, if it does.
+    fn count_shared(&mut self, entry: &Entry, slot: u32, comes: bool) {
+        let Pool { place, key, .. } = *self.pool(entry.pool());
+        if key.space.is_program() || self.pools_of_place[place as usize] < 2 {
+            return;
         }
-        let (mut sum, mut largest, mut first, mut shared) = (0, 0, None, false);
-        for &slot in self.index.iter_hash(self.hash(pool, id, 0)) {
-            let entry = self.entry(slot);
-            let pool = self.pool(entry.pool());
-            if entry.id == id && pool.place == place {
-                shared |= *first.get_or_insert(pool.key.process) != pool.key.process;
-                sum += entry.requested;
-                largest = entry.requested.max(largest);
+        let (mut sum, mut largest, mut first, mut mixed) = (0, 0, None, false);
+        for &other in self.index.iter_hash(self.hash(entry.pool(), entry.id, entry.program)) {
+            let held = self.entry(other);
+            let pool = self.pool(held.pool());
+            if other != slot && held.id == entry.id && pool.place == place {
+                mixed |= *first.get_or_insert(pool.key.process) != pool.key.process;
+                sum += held.requested;
+                largest = held.requested.max(largest);
             }
         }
-        if shared { sum - largest } else { 0 }
-    }
-
-    fn count_shared(&mut self, pool: PoolId, before: u64, after: u64) {
-        if before != after {
-            let bytes = self.shared.entry(self.pool(pool).place).or_default();
-            *bytes = *bytes + after - before;
-        }
+        let Some(first) = first else { return };
+        let without = if mixed { sum - largest } else { 0 };
+        let mixed = mixed || first != key.process;
+        let with = if mixed { sum + entry.requested - largest.max(entry.requested) } else { 0 };
+        let shared = self.shared.entry(place).or_default();
+        *shared = if comes { *shared + with - without } else { *shared + without - with };
     }
 
     /// Bytes of a chip's space that lie at addresses which several processes hold.
@@ -430,13 +441,12 @@ impl Ledger {
 
     /// Takes a record out of the index and gives its place up; its list is the caller's.
     fn take_out(&mut self, slot: u32) {
-        let Entry { id, program, .. } = *self.entry(slot);
-        let pool = self.entry(slot).pool();
-        let before = self.shared_at(pool, id);
-        if let Ok(found) = self.index.find_entry(self.hash(pool, id, program), |&other| other == slot) {
+        let entry = *self.entry(slot);
+        self.count_shared(&entry, slot, false);
+        let hash = self.hash(entry.pool(), entry.id, entry.program);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
             found.remove();
         }
-        self.count_shared(pool, before, self.shared_at(pool, id));
         let vacant = self.vacant;
         let entry = self.entry_mut(slot);
         (entry.pool, entry.next) = (NONE, vacant);

@@ -24,19 +24,37 @@ pub(crate) fn line(message: &Message, pid: i64, outcome: Outcome, recorded: u64,
                     "⚠ [PID {pid}] Buffer 0x{id:x} on device {device} taken again before it was freed ({old_bytes} bytes dropped)"
                 );
             }
+            // These two lines are most of a log, and formatting machinery most of their cost.
             let again = match outcome {
                 Outcome::Held { references } if references > 1 => format!(", ref_count={references}"),
                 _ => String::new(),
             };
             let kind = buffer_type_name(message.buffer_type);
-            writeln!(
-                log,
-                "✓ [PID {pid}] Allocated {} bytes of {kind} on device {device} (buffer_id=0x{id:x}{again})",
-                message.size
-            )
+            log.push_str("✓ [PID ");
+            log.push_str(itoa::Buffer::new().format(pid));
+            log.push_str("] Allocated ");
+            log.push_str(itoa::Buffer::new().format(message.size));
+            log.push_str(" bytes of ");
+            log.push_str(kind);
+            log.push_str(" on device ");
+            log.push_str(itoa::Buffer::new().format(device));
+            log.push_str(" (buffer_id=0x");
+            push_hex(log, id);
+            log.push_str(&again);
+            log.push_str(")\n");
+            Ok(())
         }
         (Some(Type::Free), Outcome::Released { bytes, references: 0, .. }) => {
-            writeln!(log, "✗ [PID {pid}] Freed buffer 0x{id:x} on device {device} ({bytes} bytes, FINAL)")
+            log.push_str("✗ [PID ");
+            log.push_str(itoa::Buffer::new().format(pid));
+            log.push_str("] Freed buffer 0x");
+            push_hex(log, id);
+            log.push_str(" on device ");
+            log.push_str(itoa::Buffer::new().format(device));
+            log.push_str(" (");
+            log.push_str(itoa::Buffer::new().format(bytes));
+            log.push_str(" bytes, FINAL)\n");
+            Ok(())
         }
         (Some(Type::Free), Outcome::Released { bytes, references, .. }) => writeln!(
             log,
@@ -286,6 +304,14 @@ fn names(space: Space) -> (&'static str, &'static str) {
     }
 }
 
+fn push_hex(log: &mut String, value: u64) {
+    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        let nibble = (value >> (digit * 4)) as u32 & 15;
+        log.push(char::from_digit(nibble, 16).unwrap_or('0'));
+    }
+}
+
 fn mib(bytes: u64) -> String {
     six(bytes as f64 / MIB)
 }
@@ -303,7 +329,16 @@ fn six(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::six;
+    use super::{push_hex, six};
+
+    #[test]
+    fn hexadecimal_is_as_it_should_be() {
+        for value in [0, 1, 15, 16, 255, 0x1887000, 0xabc_def0, u64::MAX] {
+            let mut text = String::new();
+            push_hex(&mut text, value);
+            assert_eq!(text, format!("{value:x}"));
+        }
+    }
 
     #[test]
     fn numbers_read_as_they_did() {

@@ -139,7 +139,11 @@ impl Daemon {
             if connection.closing.is_some() {
                 continue;
             }
-            if let Some(author) = connection.author(sender).filter(|&author| self.is_reused(author)) {
+            // The peer itself connected; a child of its may have died, and its pid gone to another.
+            if sender != connection.peer
+                && let Some(author) = connection.author(sender)
+                && self.is_reused(author)
+            {
                 self.end_process(author);
             }
             taken = self.take_in(number, connection, sender, &buffer[..len], until);

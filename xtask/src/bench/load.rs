@@ -22,15 +22,16 @@ pub(crate) struct Sent {
     pub(crate) time: Duration,
 }
 
-/// `clients` processes send `messages` each, one a send, and wait until the server has read them all.
+/// `clients` processes send `messages` each, one a send, and wait until the server has read them all. Each has a chip of
+/// its own, as processes do.
 pub(crate) fn send_from(path: &Path, clients: usize, messages: usize) -> anyhow::Result<Sent> {
     let program = this_program()?;
     let mut children: Vec<Child> = (0..clients)
-        .map(|_| {
+        .map(|n| {
             Command::new(&program)
                 .args(["bench-client", "send"])
                 .arg(path)
-                .arg(messages.to_string())
+                .args([messages.to_string(), n.to_string()])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -55,13 +56,13 @@ pub(crate) fn send_from(path: &Path, clients: usize, messages: usize) -> anyhow:
 /// The client's side of both kinds of load.
 pub(crate) fn client(args: &[&str]) -> anyhow::Result<()> {
     match *args {
-        ["send", path, messages] => send(Path::new(path), messages.parse()?),
+        ["send", path, messages, device] => send(Path::new(path), messages.parse()?, device.parse()?),
         ["hold", path, chips, buffers] => hold(Path::new(path), chips.parse()?, buffers.parse()?),
         _ => anyhow::bail!("bench-client: {args:?}"),
     }
 }
 
-fn send(path: &Path, messages: u64) -> anyhow::Result<()> {
+fn send(path: &Path, messages: u64, device: i32) -> anyhow::Result<()> {
     let mut stream = UnixStream::connect(path)?;
     println!("ready");
     std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -70,10 +71,10 @@ fn send(path: &Path, messages: u64) -> anyhow::Result<()> {
     for n in 0..messages {
         let it = if next - oldest >= WINDOW && n % 2 == 0 {
             oldest += 1;
-            message(Type::Free, 0, 0, oldest - 1, 0)
+            message(Type::Free, device, 0, oldest - 1, 0)
         } else {
             next += 1;
-            message(Type::Alloc, 0, 0, next - 1, 4096)
+            message(Type::Alloc, device, 0, next - 1, 4096)
         };
         stream.write_all(it.encode(Vintage::V144, &mut buffer))?;
     }
