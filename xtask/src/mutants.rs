@@ -31,7 +31,9 @@ const FRAMER: &str = "crates/ttmem-wire/src/framer.rs";
 const WIRE: &str = "crates/ttmem-wire/src/legacy.rs";
 const STATE: &str = "crates/ttmem-core/src/state.rs";
 const VIEW: &str = "crates/ttmem-core/src/view.rs";
+const JUDGEMENT: &str = "crates/ttmem-core/src/judgement.rs";
 const LEGACY: &str = "crates/ttmem-daemon/src/legacy.rs";
+const TRACKING: &str = "crates/ttmem-daemon/src/tracking.rs";
 const SERVER: &str = "crates/ttmem-daemon/src/server.rs";
 const PROCESS: &str = "crates/ttmem-daemon/src/process.rs";
 const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
@@ -137,7 +139,7 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_13_",
         what: "records have no owner",
         edits: &[edit(
-            SERVER,
+            TRACKING,
             "let author = self.meet(number, connection, sender, message);",
             "let first = self.tracked.keys().next().copied();
              let author = first.unwrap_or_else(|| self.meet(number, connection, sender, message));",
@@ -217,7 +219,7 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_23_",
         what: "an unknown free is an error",
         edits: &[edit(
-            VIEW,
+            JUDGEMENT,
             "FindingKind::UnknownFree,\n            Severity::Info,",
             "FindingKind::UnknownFree,\n            Severity::Error,",
         )],
@@ -227,7 +229,7 @@ const MUTANTS: &[Mutant] = &[
         what: "whoever may not be signalled is dead",
         edits: &[
             edit(
-                SERVER,
+                TRACKING,
                 "Ok(fd) => Some(Watch::Pidfd(fd)),",
                 "Ok(_) => Some(Watch::Look { pid: sender.pid, start: None }),",
             ),
@@ -254,7 +256,7 @@ const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(SERVER, "Token::Process(number) => ended.push(number),", "Token::Process(_) => ended.clear(),"),
             edit(
-                SERVER,
+                TRACKING,
                 "self.tracked.iter().filter(|(_, it)| it.watch.ended())",
                 "self.tracked.iter().filter(|(_, it)| it.watch.ended() && self.now.0 == 0)",
             ),
@@ -273,7 +275,7 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_28_",
         what: "only what a process unloads itself is gone",
         edits: &[edit(
-            SERVER,
+            TRACKING,
             "let outcome = self.apply(process, Event::Exited);",
             "let outcome = Outcome::Noted;",
         )],
@@ -325,10 +327,11 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         test: "a_crowd_that_asks_and_dies",
-        what: "a death noticed in a drain drains",
+        what: "a question met in a drain drains",
         edits: &[
-            edit(SERVER, "        if self.draining {\n            return;\n        }\n", ""),
-            edit(SERVER, "            return self.end_process(process);\n", ""),
+            edit(TRACKING, "        if self.draining {\n            return;\n        }\n", ""),
+            edit(TRACKING, "            return self.end_process(process);\n", ""),
+            edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.now.0 == 0 => {"),
         ],
     },
     Mutant {
@@ -391,12 +394,12 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_process_that_frees_all_and_ends",
         what: "the dead are not heard to the end",
-        edits: &[edit(SERVER, "            self.drain(number);\n", "            let _ = number;\n")],
+        edits: &[edit(TRACKING, "            self.drain(number);\n", "            let _ = number;\n")],
     },
     Mutant {
         test: "sizes_at_one_address_are_limited",
         what: "any number of sizes at one address",
-        edits: &[edit(STATE, " || variants >= MAX_VARIANTS {", " || variants > usize::MAX - 1 {")],
+        edits: &[edit(STATE, "} else if variants >= MAX_VARIANTS {", "} else if variants == usize::MAX {")],
     },
     Mutant {
         test: "when_descriptors_run_out",

@@ -16,6 +16,7 @@ pub mod event;
 mod findings;
 mod footprint;
 mod history;
+mod judgement;
 mod ledger;
 mod ranges;
 pub mod snapshot;

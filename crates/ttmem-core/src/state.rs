@@ -1,7 +1,9 @@
 //! Who holds what. Events go in one at a time; whatever their order, totals stay the sums of what is recorded.
 
+mod definitions;
+
 use crate::event::{
-    Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal,
+    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
@@ -282,17 +284,6 @@ impl State {
         }
     }
 
-    fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
-        let limit = self.limits.definitions;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        if process.cores.len() >= limit && !process.cores.contains_key(&number) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
-        }
-        process.cores.insert(number, cores);
-        self.derived.get_mut().clear();
-        Outcome::Noted
-    }
-
     fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
         let Alloc { scope, space, id, requested, extent, .. } = *alloc;
         let charged =
@@ -437,108 +428,6 @@ impl State {
             self.note(Incident::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         Outcome::Reclaimed(gone)
-    }
-
-    fn define_allocator(&mut self, by: Author, allocator: Allocator) -> Outcome {
-        if allocator.chips.iter().any(|chip| !self.chips.contains_key(chip)) {
-            return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
-        }
-        let limit = self.limits.definitions;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
-        }
-        let scope = Scope::Allocator(allocator.id);
-        process.allocators.insert(allocator.id, allocator);
-        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
-            self.ledger.forget_layout(pool);
-        }
-        Outcome::Noted
-    }
-
-    fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
-        let scope = Scope::Allocator(number);
-        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
-        process.pools.retain(|&(of, space, _), &mut pool| {
-            if of == scope {
-                self.remember_peak(&process.allocators, scope, space, pool);
-                process.records -= self.ledger.close(pool).count;
-            }
-            of != scope
-        });
-        let known = process.allocators.remove(&number).is_some();
-        process.resident.remove(&scope);
-        process.audits.retain(|&(of, _), _| of != number);
-        self.processes.insert(by.id, process);
-        if known { Outcome::Noted } else { self.refuse(by, Refusal::UnknownAllocator, None, None, 0) }
-    }
-
-    fn dispatch(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        let mut cores = CoreSet::default();
-        for space in Space::PROGRAM {
-            if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
-                for (_, held) in self.ledger.entries(pool).filter(|(_, held)| held.program == program) {
-                    cores = cores.with(process.cores.get(&held.cores).copied().unwrap_or(CoreSet::UNKNOWN));
-                }
-            }
-        }
-        if cores.count() > 0 {
-            let on = process.resident.entry(scope).or_insert_with(|| Box::new([0; CoreSet::ROOM]));
-            for core in cores.iter() {
-                on[core] = program;
-            }
-        }
-        Outcome::Noted
-    }
-
-    fn end_program(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        for space in Space::PROGRAM {
-            let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
-            let ended: Vec<Slot> = self
-                .ledger
-                .entries(pool)
-                .filter(|(_, held)| held.program == program)
-                .map(|(slot, _)| slot)
-                .collect();
-            process.records -= ended.len() as u64;
-            for slot in ended {
-                self.ledger.remove(slot);
-            }
-        }
-        if let Some(on) = process.resident.get_mut(&scope) {
-            for core in on.iter_mut().filter(|on| **on == program) {
-                *core = 0;
-            }
-        }
-        Outcome::Noted
-    }
-
-    fn audit(&mut self, by: Author, audit: &Audit) -> Outcome {
-        let scope = Scope::Allocator(audit.allocator);
-        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
-        if !process.allocators.contains_key(&audit.allocator) {
-            return self.refuse_in(by, Refusal::UnknownAllocator, scope, audit.space, 0);
-        }
-        let ours = process
-            .pools
-            .get(&(scope, audit.space, Basis::Events))
-            .map_or(0, |&pool| self.ledger.pool(pool).totals.allocated);
-        let layout = process.banks(scope, audit.space);
-        let pool = process.pools.get(&(scope, audit.space, Basis::Events)).copied();
-        let free = layout.map(|layout| self.free_space(layout, pool.as_slice()));
-        let drift = Drift {
-            allocated: difference(ours, audit.allocated_bytes),
-            free: free.zip(layout).map(|(free, layout)| {
-                difference(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)), audit.free_bytes)
-            }),
-            largest_free: free.map(|free| difference(free.largest, audit.largest_free_bytes_per_bank)),
-        };
-        if let Some(process) = self.processes.get_mut(&by.id) {
-            process.audits.insert((audit.allocator, audit.space), Compared { drift, judged: audit.quiet });
-        }
-        Outcome::Noted
     }
 
     /// The pool an event of this author goes to.

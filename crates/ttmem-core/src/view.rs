@@ -1,15 +1,15 @@
 //! From state to snapshot: which figures are shown, how pools combine, and what follows from them.
 
 use crate::event::Banks;
-use crate::findings::{Incident, Subject, Tally};
 use crate::footprint::{self, CoreSet};
+use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Group, Health, History, Process,
     ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
 };
-use crate::state::{ChipState, GROWTH_ROUNDS, ProcessState, State, chips_in};
+use crate::state::{ChipState, ProcessState, State, chips_in};
 use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub const REPORT_ROOM: usize = 10_000;
 const DERIVED_ROOM: usize = 16_384;
 
 /// The pools that make up one figure: of one process, or of all, on one chip in one space.
-type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
+pub(crate) type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
 
 impl State {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
@@ -294,7 +294,7 @@ impl State {
     }
 
     /// The bank layout all pools share, if they do.
-    fn layout(&self, space: Space, pools: &[PoolId]) -> Option<Banks> {
+    pub(crate) fn layout(&self, space: Space, pools: &[PoolId]) -> Option<Banks> {
         let mut layouts = pools.iter().map(|&pool| {
             let key = self.ledger.pool(pool).key;
             self.processes.get(&key.process)?.banks(key.scope, space)
@@ -329,103 +329,12 @@ impl State {
     }
 
     /// Bytes that several allocators hold at once, counted as often as they are held too much.
-    fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
+    pub(crate) fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
         let (Some(layout), [_, _, ..]) = (layout, pools) else { return 0 };
         let each: u64 =
             pools.iter().map(|&pool| ranges::covered(&ranges::union(self.bank_ranges(&[pool])))).sum();
         let together = ranges::covered(&ranges::union(self.bank_ranges(pools)));
         (each - together).saturating_mul(u64::from(layout.banks))
-    }
-
-    fn judge_device(
-        &self,
-        id: &ChipId,
-        state: &ChipState,
-        usage: &Usage,
-        cells: &Cells,
-        findings: &mut Vec<Finding>,
-    ) {
-        let totals = [("DRAM", &usage.dram_total), ("L1", &usage.l1_total)];
-        for (name, total) in totals {
-            let Some(Total { used_bytes, capacity_bytes: Some(capacity), .. }) = *total else { continue };
-            if used_bytes > capacity {
-                let text = format!(
-                    "device {}: {used_bytes} bytes of {name} reported in use, but the chip has {capacity}",
-                    state.chip.index
-                );
-                findings.push(Finding {
-                    device: Some(id.to_string()),
-                    bytes: Some(used_bytes - capacity),
-                    ..finding(FindingKind::OverCapacity, Severity::Error, text, 1)
-                });
-            }
-        }
-        for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace] {
-            let Some(pools) = cells.get(&(*id, space)) else { continue };
-            let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
-                self.aliased_bytes(self.layout(space, pools), pools)
-            } else {
-                // Where only addresses are known, the same address is all that can be seen.
-                self.ledger.shared(Scope::Chip(*id), space)
-            };
-            if bytes > 0 {
-                let text = format!(
-                    "device {}: {bytes} bytes of {space} lie at addresses that several allocators handed out",
-                    state.chip.index
-                );
-                findings.push(Finding {
-                    device: Some(id.to_string()),
-                    space: Some(space),
-                    bytes: Some(bytes),
-                    ..finding(FindingKind::Aliased, Severity::Warning, text, 1)
-                });
-            }
-        }
-    }
-
-    fn judge_processes(&self, findings: &mut Vec<Finding>) {
-        for (id, process) in &self.processes {
-            for (&(allocator, space), audit) in &process.audits {
-                if !audit.judged || audit.drift.is_zero() {
-                    continue;
-                }
-                let drift = audit.drift;
-                let text = format!(
-                    "pid {}: we differ from allocator {allocator} in {space}: allocated {:+}, free {:+}, largest free {:+} bytes",
-                    id.pid,
-                    drift.allocated,
-                    drift.free.unwrap_or(0),
-                    drift.largest_free.unwrap_or(0),
-                );
-                findings.push(Finding {
-                    pid: visible(*id),
-                    space: Some(space),
-                    bytes: Some(drift.allocated.unsigned_abs()),
-                    ..finding(FindingKind::Drift, Severity::Error, text, 1)
-                });
-            }
-            for (&(scope, space, _), &pool) in &process.pools {
-                let growth = self.ledger.pool(pool).growth;
-                if growth.rounds >= GROWTH_ROUNDS {
-                    let text = format!(
-                        "pid {}: {space} grew by {} bytes in {} s and never fell back; it may leak",
-                        id.pid,
-                        growth.bytes,
-                        growth.rounds * 10
-                    );
-                    findings.push(Finding {
-                        pid: visible(*id),
-                        device: match scope {
-                            Scope::Chip(chip) => Some(chip.to_string()),
-                            Scope::Allocator(_) => None,
-                        },
-                        space: Some(space),
-                        bytes: Some(growth.bytes),
-                        ..finding(FindingKind::Leak, Severity::Info, text, 1)
-                    });
-                }
-            }
-        }
     }
 }
 
@@ -517,19 +426,19 @@ fn cores_of(process: &ProcessState, entry: &Entry) -> CoreSet {
     process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN)
 }
 
-fn visible(id: ProcessId) -> Option<u32> {
+pub(crate) fn visible(id: ProcessId) -> Option<u32> {
     (id.pid != 0).then_some(id.pid)
 }
 
 /// Turns monotonic moments into wall-clock ones.
 #[derive(Clone, Copy)]
-struct Clock {
+pub(crate) struct Clock {
     at: Timestamp,
     now: Mono,
 }
 
 impl Clock {
-    fn wall(self, then: Mono) -> Timestamp {
+    pub(crate) fn wall(self, then: Mono) -> Timestamp {
         let ago = SignedDuration::from_millis((self.now.since(then) / 1_000_000) as i64);
         self.at.checked_sub(ago).unwrap_or(self.at)
     }
@@ -591,81 +500,5 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
                 judged: audit.judged,
             })
             .collect(),
-    }
-}
-
-fn finding(kind: FindingKind, severity: Severity, text: String, count: u64) -> Finding {
-    Finding {
-        kind,
-        severity,
-        device: None,
-        pid: None,
-        space: None,
-        bytes: None,
-        count,
-        first: None,
-        last: None,
-        text,
-    }
-}
-
-fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
-    let who = match subject.process {
-        Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
-        Some(ProcessId { pid, .. }) => format!("pid {pid}"),
-        None => "somebody".to_owned(),
-    };
-    let (bytes, id) = (tally.bytes, tally.last_id);
-    let times = if tally.count == 1 { "once".to_owned() } else { format!("{} times", tally.count) };
-    let (kind, severity, text) = match subject.incident {
-        Incident::DoubleFree => (
-            FindingKind::DoubleFree,
-            Severity::Warning,
-            format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
-        ),
-        Incident::UnknownFree => (
-            FindingKind::UnknownFree,
-            Severity::Info,
-            format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
-        ),
-        Incident::AmbiguousFree => (
-            FindingKind::AmbiguousFree,
-            Severity::Info,
-            format!(
-                "{who} freed an address held in several spaces, {times}, last 0x{id:x}; the newest was taken"
-            ),
-        ),
-        Incident::SizeMismatch => (
-            FindingKind::SizeMismatch,
-            Severity::Warning,
-            format!(
-                "{who} freed with another size than recorded, {times}, last 0x{id:x}; the recorded one counts"
-            ),
-        ),
-        Incident::Replaced => (
-            FindingKind::Replaced,
-            Severity::Warning,
-            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}"),
-        ),
-        Incident::Refused(why) => {
-            (FindingKind::Refused, Severity::Warning, format!("{who} was refused {times}: {}", why.text()))
-        }
-        Incident::Lost => {
-            (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))
-        }
-        Incident::Reclaimed => (
-            FindingKind::Reclaimed,
-            Severity::Info,
-            format!("{who} ended holding {bytes} bytes in {} allocations; they were taken back", tally.count),
-        ),
-    };
-    Finding {
-        device: subject.chip.map(|chip| chip.to_string()),
-        pid: subject.process.and_then(visible),
-        space: subject.space,
-        bytes: (bytes > 0).then_some(bytes),
-        first: Some(clock.wall(tally.first)),
-        last: Some(clock.wall(tally.last)),
-        ..finding(kind, severity, text, tally.count)
     }
 }

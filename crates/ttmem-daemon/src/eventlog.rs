@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn hexadecimal_is_as_it_should_be() {
-        for value in [0, 1, 15, 16, 255, 0x1887000, 0xabc_def0, u64::MAX] {
+        for value in [0, 1, 15, 16, 255, 0x0188_7000, 0x0abc_def0, u64::MAX] {
             let mut text = String::new();
             push_hex(&mut text, value);
             assert_eq!(text, format!("{value:x}"));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`serve`] runs it; [`query`] is how programs ask it.
-//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `process` knows who lives.
+//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `tracking` knows whose words they are.
 
 mod eventlog;
 mod legacy;
@@ -18,6 +18,7 @@ pub mod query;
 mod server;
 mod signal;
 mod socket;
+mod tracking;
 
 use std::io;
 use std::path::PathBuf;

@@ -3,9 +3,10 @@
 use crate::legacy::{Connection, Turn};
 use crate::listen::Listener;
 use crate::output::Output;
-use crate::process::{Names, Watch, start_ticks};
+use crate::process::{Names, Watch};
 use crate::query::QueryConnection;
-use crate::socket::{self, Peer};
+use crate::socket;
+use crate::tracking::Tracked;
 use crate::{Error, Options, eventlog};
 use jiff::Timestamp;
 use rustix::event::{Timespec, epoll};
@@ -18,9 +19,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::event::{CapacityOrigin, Chip, Event};
-use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId, Space};
+use ttmem_core::words::{ChipId, Mono, Origin, Space};
 use ttmem_core::{Outcome, Snapshot, State};
-use ttmem_wire::legacy::Message;
 
 /// How often the state is told the time.
 const TICK: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ const QUERY_CONNECTIONS: usize = 64;
 
 /// What wakes the loop. The number of a connection or process is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Token {
+pub(crate) enum Token {
     LegacyListener,
     QueryListener,
     Signal,
@@ -77,12 +77,6 @@ impl Token {
     }
 }
 
-/// A tracked process.
-struct Tracked {
-    id: ProcessId,
-    watch: Watch,
-}
-
 pub(crate) struct Daemon {
     pub(crate) state: State,
     pub(crate) output: Output,
@@ -101,16 +95,16 @@ pub(crate) struct Daemon {
     pub(crate) bytes_read: u64,
     pub(crate) devices: BTreeMap<u32, ChipId>,
     pub(crate) chips_known: bool,
-    tracked: BTreeMap<u64, Tracked>,
-    by_pid: BTreeMap<u32, u64>,
-    names: Names,
+    pub(crate) tracked: BTreeMap<u64, Tracked>,
+    pub(crate) by_pid: BTreeMap<u32, u64>,
+    pub(crate) names: Names,
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
     /// The sockets of the dead are being read.
     pub(crate) draining: bool,
     /// A process was already gone when its bytes were read.
-    met_the_dead: bool,
+    pub(crate) met_the_dead: bool,
     /// Descriptors this process may have.
     descriptors: usize,
     /// Accepting waits until the next tick, because descriptors ran out.
@@ -274,7 +268,7 @@ impl Daemon {
         let _ = self.listen();
     }
 
-    fn wait_for(&self, fd: BorrowedFd<'_>, token: Token) -> io::Result<()> {
+    pub(crate) fn wait_for(&self, fd: BorrowedFd<'_>, token: Token) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, token.data(), epoll::EventFlags::IN)?)
     }
 
@@ -349,7 +343,7 @@ impl Daemon {
         }
     }
 
-    fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number - 1
     }
@@ -391,15 +385,6 @@ impl Daemon {
         let _ = epoll::modify(&self.epoll, fd, token.data(), flags);
     }
 
-    /// A connection is gone, and with it the processes that live only as long as it does.
-    pub(crate) fn forget_connection(&mut self, connection: &Connection) {
-        for &(_, author) in &connection.authors {
-            if self.tracked.get(&author).is_some_and(|it| matches!(it.watch, Watch::Connection)) {
-                self.end_process(author);
-            }
-        }
-    }
-
     fn query_ready(&mut self, number: u64) {
         let Some(mut connection) = self.queries.remove(&number) else { return };
         if let Some(writing) = connection.turn(self) {
@@ -419,110 +404,6 @@ impl Daemon {
         self.pauses.retain(|(at, _)| *at > now);
         for number in due {
             self.wake(number);
-        }
-    }
-
-    /// The process behind an event: found, or met for the first time.
-    pub(crate) fn author(
-        &mut self,
-        number: u64,
-        connection: &mut Connection,
-        sender: Peer,
-        message: &Message,
-    ) -> u64 {
-        let known = connection.authors.iter().find(|(peer, _)| *peer == sender);
-        if let Some(&(_, author)) = known.filter(|(_, author)| self.tracked.contains_key(author)) {
-            return author;
-        }
-        connection.authors.retain(|(_, author)| self.tracked.contains_key(author));
-        let author = self.meet(number, connection, sender, message);
-        connection.authors.push((sender, author));
-        author
-    }
-
-    fn meet(&mut self, number: u64, connection: &Connection, sender: Peer, message: &Message) -> u64 {
-        if let Some(&known) = self.by_pid.get(&sender.pid).filter(|_| sender.pid != 0) {
-            if !self.tracked.get(&known).is_some_and(|it| it.watch.ended()) {
-                return known;
-            }
-            // The pid was given to another process before we heard of the first one's end.
-            self.process_ended(known);
-        }
-        let watch = if sender.pid == 0 {
-            Some(Watch::Connection)
-        } else if sender == connection.peer {
-            match socket::peer_pidfd(connection.stream.as_fd()) {
-                Ok(fd) => Some(Watch::Pidfd(fd)),
-                Err(_) => Watch::by_pid(sender.pid),
-            }
-        } else {
-            Watch::by_pid(sender.pid)
-        };
-        let watch = watch.unwrap_or(Watch::Gone);
-        self.met_the_dead |= matches!(watch, Watch::Gone);
-        let start = start_ticks(sender.pid).filter(|_| !watch.ended());
-        let process = self.number();
-        // Without a start time any number that no other process has will do.
-        let id = ProcessId { pid: sender.pid, start: start.unwrap_or(u64::MAX - number) };
-        let mut info = self.names.describe(sender.pid, sender.uid, start);
-        info.reported_pid =
-            Some(i64::from(message.process_id)).filter(|&pid| pid != i64::from(sender.pid) && pid != 0);
-        if let Some(fd) = watch.fd() {
-            let _ = self.wait_for(fd, Token::Process(process));
-        }
-        if sender.pid != 0 {
-            self.by_pid.insert(sender.pid, process);
-        }
-        self.tracked.insert(process, Tracked { id, watch });
-        self.apply(process, Event::Born(info));
-        process
-    }
-
-    /// Tells the state what a tracked process says.
-    pub(crate) fn apply(&mut self, process: u64, event: Event) -> Outcome {
-        match self.tracked.get(&process) {
-            Some(it) => self.state.apply(self.now, Origin::Process(it.id, Basis::Legacy), event),
-            None => Outcome::NobodysEvent,
-        }
-    }
-
-    /// A process ended: what it sent before is read, then everything it held is gone.
-    fn process_ended(&mut self, process: u64) {
-        if self.draining {
-            // Noticed in the middle of another one's end: reading on would go deeper with each of them.
-            return self.end_process(process);
-        }
-        self.draining = true;
-        let heard_on: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| connection.authors.iter().any(|&(_, author)| author == process))
-            .map(|(&number, _)| number)
-            .collect();
-        for number in heard_on {
-            self.drain(number);
-        }
-        self.draining = false;
-        self.end_process(process);
-    }
-
-    /// Whether a pid that was heard on a connection has gone to another process since: the one is dead, and one with its
-    /// pid lives. (Start times would not tell: they count hundredths of a second.) What comes from a dead process whose
-    /// pid nobody has is its own: it was sent before it died.
-    pub(crate) fn is_reused(&self, author: u64) -> bool {
-        let Some(it) = self.tracked.get(&author) else { return false };
-        it.watch.ended() && Watch::by_pid(it.id.pid).is_some_and(|living| !living.ended())
-    }
-
-    pub(crate) fn end_process(&mut self, process: u64) {
-        let outcome = self.apply(process, Event::Exited);
-        let Some(it) = self.tracked.remove(&process) else { return };
-        if self.by_pid.get(&it.id.pid) == Some(&process) {
-            self.by_pid.remove(&it.id.pid);
-        }
-        if let Outcome::Reclaimed(gone) = outcome {
-            let pid = if it.id.pid == 0 { "unknown".to_owned() } else { it.id.pid.to_string() };
-            self.output.log(&eventlog::cleanup(&pid, gone));
         }
     }
 
@@ -561,20 +442,6 @@ impl Daemon {
         snapshot.health.connections = self.connections.len() as u64;
         snapshot.health.dropped_log_lines = self.output.dropped();
         snapshot
-    }
-
-    /// Ends every process (but the spared ones) whose end the kernel has already told of, so that an answer given now is true now, whatever
-    /// order the loop's events come in.
-    pub(crate) fn reap(&mut self, spared: &[(Peer, u64)]) {
-        if self.draining {
-            return;
-        }
-        let ended: Vec<u64> =
-            self.tracked.iter().filter(|(_, it)| it.watch.ended()).map(|(&process, _)| process).collect();
-        let ended = ended.into_iter().filter(|process| spared.iter().all(|(_, author)| author != process));
-        for process in ended {
-            self.process_ended(process);
-        }
     }
 
     fn log_statistics(&mut self) {

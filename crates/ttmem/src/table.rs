@@ -200,7 +200,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
     let columns = |cells: [&str; 9]| {
         let [pid, user, name, devices, dram, l1, cbs, kernels, tracking] = cells;
         format!(
-            " {pid:>8} {user:<9} {name:<16} {devices:<8} {dram:>9} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
+            " {pid:>8} {user:<9} {name:<15} {devices:<7} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
         )
     };
     row(page, &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "CBs", "Kernels", "Tracking"]));
@@ -227,8 +227,8 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
             &columns([
                 &pid(process),
                 &cut(process.user.as_deref().unwrap_or(UNKNOWN), 9),
-                &cut(process.name.as_deref().unwrap_or(UNKNOWN), 16),
-                &cut(&ranges(&indexes), 8),
+                &cut(process.name.as_deref().unwrap_or(UNKNOWN), 15),
+                &cut(&ranges(&indexes), 7),
                 &sum(&[Space::Dram, Space::Trace]),
                 &sum(&[Space::L1, Space::L1Small]),
                 &sum(&[Space::Cb, Space::Dfb, Space::Scratch]),

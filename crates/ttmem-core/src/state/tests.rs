@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::{CapacityOrigin, Process};
+use crate::event::{Audit, CapacityOrigin, Process};
 use crate::snapshot::{FindingKind, Snapshot};
 use jiff::Timestamp;
 use proptest::prelude::*;

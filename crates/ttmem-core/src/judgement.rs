@@ -1,0 +1,183 @@
+//! What is odd: conditions that hold at the time of a snapshot, and incidents put into words.
+
+use crate::findings::{Incident, Subject, Tally};
+use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
+use crate::state::{ChipState, GROWTH_ROUNDS, State};
+use crate::view::{Cells, Clock, visible};
+use crate::words::{Basis, ChipId, ProcessId, Scope, Space, size};
+
+impl State {
+    pub(crate) fn judge_device(
+        &self,
+        id: &ChipId,
+        state: &ChipState,
+        usage: &Usage,
+        cells: &Cells,
+        findings: &mut Vec<Finding>,
+    ) {
+        let totals = [("DRAM", &usage.dram_total), ("L1", &usage.l1_total)];
+        for (name, total) in totals {
+            let Some(Total { used_bytes, capacity_bytes: Some(capacity), .. }) = *total else { continue };
+            if used_bytes > capacity {
+                let text = format!(
+                    "device {}: {} of {name} reported in use, but the chip has {}",
+                    state.chip.index,
+                    size(used_bytes),
+                    size(capacity)
+                );
+                findings.push(Finding {
+                    device: Some(id.to_string()),
+                    bytes: Some(used_bytes - capacity),
+                    ..finding(FindingKind::OverCapacity, Severity::Error, text, 1)
+                });
+            }
+        }
+        for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace] {
+            let Some(pools) = cells.get(&(*id, space)) else { continue };
+            let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
+                self.aliased_bytes(self.layout(space, pools), pools)
+            } else {
+                // Where only addresses are known, the same address is all that can be seen.
+                self.ledger.shared(Scope::Chip(*id), space)
+            };
+            if bytes > 0 {
+                let text = format!(
+                    "device {}: {} of {space} lie at addresses that several allocators handed out",
+                    state.chip.index,
+                    size(bytes)
+                );
+                findings.push(Finding {
+                    device: Some(id.to_string()),
+                    space: Some(space),
+                    bytes: Some(bytes),
+                    ..finding(FindingKind::Aliased, Severity::Warning, text, 1)
+                });
+            }
+        }
+    }
+
+    pub(crate) fn judge_processes(&self, findings: &mut Vec<Finding>) {
+        for (id, process) in &self.processes {
+            for (&(allocator, space), audit) in &process.audits {
+                if !audit.judged || audit.drift.is_zero() {
+                    continue;
+                }
+                let drift = audit.drift;
+                let text = format!(
+                    "pid {}: we differ from allocator {allocator} in {space}: allocated {:+}, free {:+}, largest free {:+} bytes",
+                    id.pid,
+                    drift.allocated,
+                    drift.free.unwrap_or(0),
+                    drift.largest_free.unwrap_or(0),
+                );
+                findings.push(Finding {
+                    pid: visible(*id),
+                    space: Some(space),
+                    bytes: Some(drift.allocated.unsigned_abs()),
+                    ..finding(FindingKind::Drift, Severity::Error, text, 1)
+                });
+            }
+            for (&(scope, space, _), &pool) in &process.pools {
+                let growth = self.ledger.pool(pool).growth;
+                if growth.rounds >= GROWTH_ROUNDS {
+                    let text = format!(
+                        "pid {}: {space} grew by {} in {} s and never fell back; it may leak",
+                        id.pid,
+                        size(growth.bytes),
+                        growth.rounds * 10
+                    );
+                    findings.push(Finding {
+                        pid: visible(*id),
+                        device: match scope {
+                            Scope::Chip(chip) => Some(chip.to_string()),
+                            Scope::Allocator(_) => None,
+                        },
+                        space: Some(space),
+                        bytes: Some(growth.bytes),
+                        ..finding(FindingKind::Leak, Severity::Info, text, 1)
+                    });
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count: u64) -> Finding {
+    Finding {
+        kind,
+        severity,
+        device: None,
+        pid: None,
+        space: None,
+        bytes: None,
+        count,
+        first: None,
+        last: None,
+        text,
+    }
+}
+
+pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
+    let who = match subject.process {
+        Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
+        Some(ProcessId { pid, .. }) => format!("pid {pid}"),
+        None => "somebody".to_owned(),
+    };
+    let (bytes, id) = (tally.bytes, tally.last_id);
+    let times = if tally.count == 1 { "once".to_owned() } else { format!("{} times", tally.count) };
+    let (kind, severity, text) = match subject.incident {
+        Incident::DoubleFree => (
+            FindingKind::DoubleFree,
+            Severity::Warning,
+            format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
+        ),
+        Incident::UnknownFree => (
+            FindingKind::UnknownFree,
+            Severity::Info,
+            format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
+        ),
+        Incident::AmbiguousFree => (
+            FindingKind::AmbiguousFree,
+            Severity::Info,
+            format!(
+                "{who} freed an address held in several spaces, {times}, last 0x{id:x}; the newest was taken"
+            ),
+        ),
+        Incident::SizeMismatch => (
+            FindingKind::SizeMismatch,
+            Severity::Warning,
+            format!(
+                "{who} freed with another size than recorded, {times}, last 0x{id:x}; the recorded one counts"
+            ),
+        ),
+        Incident::Replaced => (
+            FindingKind::Replaced,
+            Severity::Warning,
+            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}"),
+        ),
+        Incident::Refused(why) => {
+            (FindingKind::Refused, Severity::Warning, format!("{who} was refused {times}: {}", why.text()))
+        }
+        Incident::Lost => {
+            (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))
+        }
+        Incident::Reclaimed => (
+            FindingKind::Reclaimed,
+            Severity::Info,
+            format!(
+                "{who} ended holding {} in {} allocations; they were taken back",
+                size(bytes),
+                tally.count
+            ),
+        ),
+    };
+    Finding {
+        device: subject.chip.map(|chip| chip.to_string()),
+        pid: subject.process.and_then(visible),
+        space: subject.space,
+        bytes: (bytes > 0).then_some(bytes),
+        first: Some(clock.wall(tally.first)),
+        last: Some(clock.wall(tally.last)),
+        ..finding(kind, severity, text, tally.count)
+    }
+}
