@@ -290,6 +290,29 @@ fn sixteen_connections_of_one_process_are_one_process() {
 }
 
 #[test]
+fn six_that_come_as_one_goes_are_six() {
+    let server = server();
+    let mut gone = Puppet::new(&server.legacy);
+    gone.tell(Type::Alloc, 0, DRAM, 0x1000, 1 << 20);
+    let path = server.legacy.clone();
+    let comers: Vec<_> = (0..6)
+        .map(|n| {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let mut puppet = Puppet::new(&path);
+                puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 1000 + n);
+                puppet
+            })
+        })
+        .collect();
+    gone.kill();
+    let puppets: Vec<Puppet> = comers.into_iter().map(|comer| comer.join().unwrap()).collect();
+    let snapshot = server.snapshot();
+    assert_eq!(snapshot.processes.len(), puppets.len());
+    assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 6000 + 15);
+}
+
+#[test]
 fn one_records_while_others_come_and_go_and_nothing_is_lost() {
     let server = server();
     let mut recorder = Puppet::new(&server.legacy);
