@@ -229,9 +229,11 @@ impl Daemon {
         let Some(connection) = self.connections.get(&number) else { return };
         let held = rustix::io::ioctl_fionread(&connection.stream).unwrap_or(0);
         let until = self.bytes_read + held;
-        while self.bytes_read < until {
+        // Once in any case: bytes that were read before may wait for a turn.
+        loop {
             let before = self.bytes_read;
-            if self.read_legacy(number) == Turn::Closed || self.bytes_read == before {
+            let turn = self.read_legacy(number);
+            if turn == Turn::Closed || self.bytes_read >= until || self.bytes_read == before {
                 break;
             }
         }

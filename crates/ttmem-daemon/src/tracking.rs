@@ -122,8 +122,8 @@ impl Daemon {
         }
     }
 
-    /// Ends every process (but the spared ones) whose end the kernel has already told of, so that an answer given now is true now, whatever
-    /// order the loop's events come in.
+    /// Ends every process (but the spared ones) whose end the kernel has already told of, so that an answer given now is
+    /// true now, whatever order the loop's events come in.
     pub(crate) fn reap(&mut self, spared: &[(Peer, u64)]) {
         if self.draining {
             return;

@@ -242,6 +242,27 @@ fn a_clean_short_life_leaves_no_finding() {
 }
 
 #[test]
+fn last_words_that_were_read_but_not_yet_taken_in_are_heard() {
+    let server = server();
+    // Questions that take long, so that the turn is over before the free behind them is reached; then it ends.
+    let script = "import socket,sys,struct,os\n\
+        s=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+        m=lambda t,n,i:struct.pack('<BxxxiQBxxxiQ',t,0,n,0,os.getpid(),i).ljust(144,b'\\0')\n\
+        s.sendall(m(1,4096,77))\n\
+        s.sendall(b''.join(m(8,64,i*128) for i in range(20000))+m(3,0,0))\ns.recv(144)\n\
+        s.sendall(b''.join(m(8,64,10**9+i*128)+m(3,0,0) for i in range(60))+m(2,0,77))\nos._exit(0)";
+    for _ in 0..3 {
+        let status = Command::new("python3").args(["-c", script]).arg(&server.legacy).status().unwrap();
+        assert!(status.success());
+    }
+    eventually("all are gone", || {
+        let heard = server.log().matches("Freed buffer 0x4d").count();
+        (heard == 3 && server.snapshot().processes.is_empty()).then_some(())
+    });
+    assert!(finding(&server, FindingKind::UnknownFree).is_none(), "{:?}", server.snapshot().findings);
+}
+
+#[test]
 fn a_question_drained_with_the_dead_is_answered_without_them() {
     use rustix::process::Signal;
     let server = server();
