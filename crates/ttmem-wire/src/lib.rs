@@ -3,6 +3,7 @@
 //! * [`legacy`]: the `AllocMessage` family of the old allocation server, in its four sizes.
 //! * [`framer`]: cuts one connection's byte stream into those messages.
 //! * [`record`]: the 64-byte [`record::Record`], the unit of ttmem's own formats.
+//! * [`segment`]: the shared-memory file in which a process publishes itself.
 //!
 //! Everything here is a pure function over byte slices: no I/O, no clock, no allocation. Sizes and offsets are
 //! asserted at compile time, because three drifting copies of one struct were the old protocol's first defect.
@@ -10,3 +11,4 @@
 pub mod framer;
 pub mod legacy;
 pub mod record;
+pub mod segment;

@@ -24,10 +24,17 @@ pub enum Kind {
     AllocatorEnd = 6,
     /// An allocation failed: `requested` is what was asked for.
     OutOfMemory = 7,
+    /// Something was refused, or not found: `flags` is a [`crate::segment::Oddity`] by number.
+    Refused = 8,
+    /// The allocator's own statistics of one space: `id` is what is allocated, `requested` what is free, over all
+    /// banks; `bytes_per_bank` the largest free block in a bank.
+    Audit = 9,
+    /// The peak of a space was set back to what it holds now.
+    PeakReset = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::Alloc,
         Self::Free,
         Self::ProgramBegin,
@@ -35,11 +42,14 @@ impl Kind {
         Self::ProgramEnd,
         Self::AllocatorEnd,
         Self::OutOfMemory,
+        Self::Refused,
+        Self::Audit,
+        Self::PeakReset,
     ];
 
     /// The kind numbered `byte`.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().nth(usize::from(byte).checked_sub(1)?)
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
 
@@ -82,7 +92,7 @@ impl Space {
 
     /// The space numbered `byte`.
     pub fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().nth(usize::from(byte).checked_sub(1)?)
+        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
 
@@ -98,35 +108,57 @@ pub struct Record {
     pub kind: u8,
     /// A [`Space`] by number, or 0 where none applies.
     pub space: u8,
-    /// Reserved, zero.
-    pub flags: U16,
     /// Number of the allocator's definition.
-    pub allocator: U32,
+    pub allocator: U16,
+    /// See [`flags`].
+    pub flags: U16,
+    /// Number of the core set's definition; 0: not said.
+    pub cores: U16,
     /// Device address, or the id of a thing that has none.
     pub id: U64,
     /// Bytes the program asked for.
     pub requested: U64,
     /// Bytes taken in each bank the allocator charges.
     pub bytes_per_bank: U64,
-    /// Number of the core-range set's definition; 0: every bank of the allocator.
-    pub cores: U32,
-    /// Number of the program's definition, or 0.
+    /// Bytes beyond `requested` in the banks that really hold it; [`PADDING_UNKNOWN`]: not said.
+    pub padding: U32,
+    /// Number of the program, or 0.
     pub program: U32,
     /// Number of the call site's definition, or 0.
     pub site: U32,
-    /// Kernel thread id of the caller, or 0.
-    pub thread: U32,
+    /// The slot of the live table that this record fills or clears; [`NO_SLOT`]: none.
+    pub slot: U32,
+}
+
+/// A padding that was not said, or is too large to say.
+pub const PADDING_UNKNOWN: u32 = u32::MAX;
+/// The slot of a record that touches none.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// Meanings of [`Record::flags`].
+pub mod flags {
+    /// The buffer lies on its own cores only, and its allocator charges it there only.
+    pub const PER_CORE: u16 = 1;
+    /// Of an audit: nothing happened while the statistics were taken, so a difference means something.
+    pub const QUIET: u16 = 2;
+    /// Of a free: nobody asked for it; the address was taken again before it was freed.
+    pub const IMPLIED: u16 = 4;
+    /// Where a kernel's class begins: 0 application, 1 fabric, 2 dispatch, 3 not said.
+    pub const CLASS_SHIFT: u16 = 8;
 }
 
 /// Bytes of one record.
 pub const SIZE: usize = 64;
+/// 8-byte words of one record.
+pub const WORDS: usize = SIZE / 8;
 
 const _: () = {
     use core::mem::offset_of;
     assert!(size_of::<Record>() == SIZE && align_of::<Record>() == 1);
-    assert!(offset_of!(Record, kind) == 16 && offset_of!(Record, allocator) == 20);
-    assert!(offset_of!(Record, id) == 24 && offset_of!(Record, bytes_per_bank) == 40);
-    assert!(offset_of!(Record, cores) == 48 && offset_of!(Record, thread) == 60);
+    assert!(offset_of!(Record, kind) == 16 && offset_of!(Record, allocator) == 18);
+    assert!(offset_of!(Record, cores) == 22 && offset_of!(Record, id) == 24);
+    assert!(offset_of!(Record, bytes_per_bank) == 40 && offset_of!(Record, padding) == 48);
+    assert!(offset_of!(Record, program) == 52 && offset_of!(Record, slot) == 60);
 };
 
 /// Why 64 bytes are no record.
@@ -182,21 +214,22 @@ mod tests {
             at_ns: 2.into(),
             kind: Kind::Alloc as u8,
             space: Space::L1 as u8,
-            flags: 0.into(),
             allocator: 3.into(),
-            id: 4.into(),
-            requested: 5.into(),
-            bytes_per_bank: 6.into(),
-            cores: 7.into(),
-            program: 8.into(),
-            site: 9.into(),
-            thread: 10.into(),
+            flags: 4.into(),
+            cores: 5.into(),
+            id: 6.into(),
+            requested: 7.into(),
+            bytes_per_bank: 8.into(),
+            padding: 9.into(),
+            program: 10.into(),
+            site: 11.into(),
+            slot: 12.into(),
         };
         let bytes = record.as_bytes();
         assert_eq!(Record::parse(bytes), Ok((record, Kind::Alloc, Some(Space::L1))));
         let firsts: Vec<u8> =
-            [0, 8, 16, 17, 20, 24, 32, 40, 48, 52, 56, 60].iter().map(|&i| bytes[i]).collect();
-        assert_eq!(firsts, [1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+            [0, 8, 16, 17, 18, 20, 22, 24, 32, 40, 48, 52, 56, 60].iter().map(|&i| bytes[i]).collect();
+        assert_eq!(firsts, [1, 2, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Who this process is, as a reader elsewhere must know it.
+
+use crate::text::Text;
+use rustix::fs::{Mode, OFlags};
+use rustix::time::{ClockId, clock_gettime};
+use ttmem_wire::segment::{Header, set_text};
+use zerocopy::FromZeros;
+
+/// Nanoseconds of a clock.
+pub(crate) fn now(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+}
+
+pub(crate) fn pid() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get() as u32
+}
+
+/// A header that says who writes, and nothing of where.
+pub(crate) fn header(runtime: &str) -> Header {
+    let mut header = Header::new_zeroed();
+    let mut nonce = [0; 8];
+    // An old kernel or a strict sandbox has no randomness for us; the name must only be new.
+    let random = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::NONBLOCK);
+    let nonce = match random {
+        Ok(8) => u64::from_ne_bytes(nonce),
+        _ => now(ClockId::Monotonic).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    };
+    header.pid = pid().into();
+    header.uid = rustix::process::geteuid().as_raw().into();
+    header.start_ticks = start_ticks("/proc/self/stat").unwrap_or(0).into();
+    header.pid_namespace = pid_namespace().unwrap_or(0).into();
+    header.nonce = nonce.into();
+    header.wall_ns = now(ClockId::Realtime).into();
+    header.mono_ns = now(ClockId::Monotonic).into();
+    let mut buffer = [0; 64];
+    if let Some(name) = read("/proc/self/comm", &mut buffer) {
+        set_text(&mut header.program, core::str::from_utf8(name).unwrap_or_default().trim_end());
+    }
+    set_text(&mut header.writer, concat!("ttmem-client ", env!("CARGO_PKG_VERSION")));
+    set_text(&mut header.runtime, runtime);
+    header
+}
+
+/// The beginning of a small file.
+pub(crate) fn read<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let len = rustix::io::read(&file, &mut buffer[..]).ok()?;
+    buffer.get(..len)
+}
+
+/// When a process started, from its `stat` file.
+pub(crate) fn start_ticks(path: &str) -> Option<u64> {
+    let mut buffer = [0; 1024];
+    let stat = core::str::from_utf8(read(path, &mut buffer)?).ok()?;
+    // The name, in parentheses, may itself hold spaces and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn pid_namespace() -> Option<u64> {
+    Some(rustix::fs::stat("/proc/self/ns/pid").ok()?.st_ino)
+}
+
+/// Whether a process of our own pid namespace is gone: no such pid, or another process has it now.
+pub(crate) fn is_gone(pid: u32, start: u64) -> bool {
+    let Some(raw) = rustix::process::Pid::from_raw(pid as i32) else { return false };
+    if rustix::process::test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {
+        return true;
+    }
+    let mut path = Text::<32>::new();
+    path.push(format_args!("/proc/{pid}/stat"));
+    start != 0 && start_ticks(path.as_str()).is_some_and(|now| now != start)
+}
+
+/// Whether a header's pid means the same to us as to its writer.
+pub(crate) fn same_namespace(header: &Header) -> bool {
+    header.pid_namespace.get() != 0 && pid_namespace() == Some(header.pid_namespace.get())
+}

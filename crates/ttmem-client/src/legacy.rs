@@ -1,0 +1,247 @@
+//! Telling an old server, on request: the socket protocol of the proof of concept, without its faults.
+//!
+//! Nothing here waits. What the server does not take now stays in a queue of slots: a slot is in it at most once, and an
+//! allocation that comes and goes before its turn is never told, so the queue is bounded by what is live. A slot whose
+//! free was not told yet keeps its words until it was. A server that went away and came back is told everything again.
+
+use crate::identity;
+use crate::memory::Array;
+use crate::text::Text;
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::time::ClockId;
+use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage, buffer_type};
+use ttmem_wire::record::{Kind, Space, WORDS};
+use ttmem_wire::segment::MAX_SLOTS;
+
+/// How long to leave a server alone that did not answer.
+const BACKOFF_NS: u64 = 1_000_000_000;
+/// Messages sent at one event: a long queue must not become a long pause.
+const MESSAGES_A_TURN: usize = 128;
+
+/// The server knows of it.
+const TOLD: u8 = 1;
+/// It is in the queue.
+const QUEUED: u8 = 2;
+/// It was freed.
+const GONE: u8 = 4;
+
+pub(crate) struct Legacy {
+    path: Text<108>,
+    socket: Option<OwnedFd>,
+    /// When connecting may be tried again.
+    not_before: u64,
+    marks: Array<u8>,
+    queue: Array<u32>,
+    head: usize,
+    len: usize,
+    /// The slot whose messages are being sent, and how many of its chips were told.
+    current: Option<(u32, usize)>,
+    /// A message of which only the beginning went out.
+    rest: ([u8; MAX_SIZE], usize, usize),
+}
+
+impl Legacy {
+    pub(crate) fn new(path: Text<108>) -> Option<Self> {
+        Some(Self {
+            path,
+            socket: None,
+            not_before: 0,
+            marks: Array::new(MAX_SLOTS as usize)?,
+            queue: Array::new(MAX_SLOTS as usize)?,
+            head: 0,
+            len: 0,
+            current: None,
+            rest: ([0; MAX_SIZE], 0, 0),
+        })
+    }
+
+    pub(crate) fn queued(&self) -> u64 {
+        self.len as u64 + u64::from(self.current.is_some())
+    }
+
+    fn push(&mut self, slot: u32) {
+        let Some(mark) = self.marks.get_mut(slot as usize) else { return };
+        if *mark & QUEUED == 0 && self.len < self.queue.len() {
+            *mark |= QUEUED;
+            let at = (self.head + self.len) % self.queue.len();
+            self.queue[at] = slot;
+            self.len += 1;
+        }
+    }
+
+    /// A slot was filled.
+    pub(crate) fn came(&mut self, slot: u32) {
+        // Programs and audits are put into their slots again and again, and an old server knows neither.
+        self.push(slot);
+    }
+
+    /// A slot is free. Returns whether it may be used again at once.
+    pub(crate) fn went(&mut self, slot: u32) -> bool {
+        let Some(mark) = self.marks.get_mut(slot as usize) else { return true };
+        *mark |= GONE;
+        if *mark & TOLD != 0 {
+            self.push(slot);
+        }
+        // Told or not: its turn in the queue, which is there in any case, gives it back.
+        false
+    }
+
+    /// Sends what can be sent. `words` are a slot's, `chip` is an allocator's chip by its place, `free` takes a slot back.
+    pub(crate) fn pump(
+        &mut self,
+        words: impl Fn(u32) -> Option<[u64; WORDS]>,
+        chip: impl Fn(u16, usize) -> Option<u32>,
+        mut free: impl FnMut(u32),
+    ) {
+        for _ in 0..MESSAGES_A_TURN {
+            if self.socket.is_none() && !self.connect(&words) {
+                // Nobody hears; what came and went meanwhile need not be kept.
+                self.drop_unheard(&mut free);
+                return;
+            }
+            if self.rest.1 < self.rest.2 {
+                if !self.send_rest() {
+                    return;
+                }
+                continue;
+            }
+            let Some((slot, told)) = self.current.or_else(|| self.next().map(|slot| (slot, 0))) else { return };
+            let mark = self.marks[slot as usize];
+            if mark & (TOLD | GONE) == GONE && told == 0 {
+                // It came and went unheard.
+                self.current = None;
+                self.marks[slot as usize] = 0;
+                free(slot);
+                continue;
+            }
+            self.current = Some((slot, told + 1));
+            let held = words(slot).unwrap_or_default();
+            let next = chip((held[2] >> 16) as u16, told);
+            match next.zip(message(&held, mark & TOLD != 0)) {
+                Some((chip, mut message)) => {
+                    message.device_id = chip as i32;
+                    let mut bytes = [0; MAX_SIZE];
+                    let len = message.encode(Vintage::V144, &mut bytes).len();
+                    self.rest = (bytes, 0, len);
+                }
+                None => {
+                    // Every chip was told.
+                    self.current = None;
+                    let mark = &mut self.marks[slot as usize];
+                    if *mark & TOLD != 0 {
+                        *mark = 0;
+                        free(slot);
+                    } else {
+                        *mark |= TOLD;
+                        if *mark & GONE != 0 {
+                            self.push(slot);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        let slot = self.queue[self.head];
+        self.head = (self.head + 1) % self.queue.len();
+        self.len -= 1;
+        self.marks[slot as usize] &= !QUEUED;
+        Some(slot)
+    }
+
+    /// With nobody to hear it, gives back what was freed, from the front of the queue.
+    fn drop_unheard(&mut self, free: &mut impl FnMut(u32)) {
+        for _ in 0..self.len.min(MESSAGES_A_TURN) {
+            let Some(slot) = self.next() else { return };
+            if self.marks[slot as usize] & GONE != 0 {
+                self.marks[slot as usize] = 0;
+                free(slot);
+            } else {
+                self.push(slot);
+            }
+        }
+    }
+
+    fn connect(&mut self, words: &impl Fn(u32) -> Option<[u64; WORDS]>) -> bool {
+        let now = identity::now(ClockId::Monotonic);
+        if now < self.not_before {
+            return false;
+        }
+        self.not_before = now.saturating_add(BACKOFF_NS);
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let connected = SocketAddrUnix::new(self.path.as_str()).and_then(|address| {
+            let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            rustix::net::connect(&socket, &address)?;
+            Ok(socket)
+        });
+        let Ok(socket) = connected else { return false };
+        self.socket = Some(socket);
+        self.rest = ([0; MAX_SIZE], 0, 0);
+        if let Some((slot, _)) = self.current.take() {
+            self.push(slot);
+        }
+        // It knows nothing: what an earlier one was told is to be told again, and what it was not told it need not be.
+        for slot in 0..self.marks.len() as u32 {
+            if self.marks[slot as usize] & TOLD != 0 {
+                self.marks[slot as usize] &= !TOLD;
+                self.push(slot);
+            } else if self.marks[slot as usize] == 0 && words(slot).is_none() {
+                // Beyond the table.
+                break;
+            }
+        }
+        true
+    }
+
+    /// Sends what is left of a message; `false`: the server takes no more for now.
+    fn send_rest(&mut self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        let (bytes, from, to) = &mut self.rest;
+        match rustix::net::send(socket, &bytes[*from..*to], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(sent) => {
+                *from += sent;
+                true
+            }
+            Err(rustix::io::Errno::INTR) => true,
+            Err(rustix::io::Errno::AGAIN) => false,
+            Err(_) => {
+                // The server is gone. Closing before connecting again, so that no descriptor is left behind.
+                self.socket = None;
+                false
+            }
+        }
+    }
+}
+
+/// What an old server is told of a slot, but for the chip; `None` for what it knows no word for.
+fn message(held: &[u64; WORDS], gone: bool) -> Option<Message> {
+    if held[2] as u8 != Kind::Alloc as u8 {
+        return None;
+    }
+    let space = Space::from_byte((held[2] >> 8) as u8)?;
+    let (comes, goes, kind) = match space {
+        Space::Dram => (Type::Alloc, Type::Free, buffer_type::DRAM),
+        Space::L1 => (Type::Alloc, Type::Free, buffer_type::L1),
+        Space::L1Small => (Type::Alloc, Type::Free, buffer_type::L1_SMALL),
+        Space::Trace => (Type::Alloc, Type::Free, buffer_type::TRACE),
+        Space::Host => (Type::Alloc, Type::Free, buffer_type::SYSTEM_MEMORY),
+        Space::Cb | Space::Dfb | Space::Scratch => (Type::CbAlloc, Type::CbFree, 0),
+        Space::Kernel => {
+            let class = (held[2] >> 40) as u8;
+            (Type::KernelLoad, Type::KernelUnload, if class > 2 { 0 } else { class })
+        }
+    };
+    Some(Message {
+        size: held[4],
+        buffer_type: kind,
+        process_id: identity::pid() as i32,
+        buffer_id: held[3],
+        timestamp: held[1],
+        ..Message::new(if gone { goes } else { comes })
+    })
+}

@@ -1,0 +1,325 @@
+//! The segment as this process maps it. The only module that touches shared memory.
+//!
+//! The whole file is allocated before it is touched: on a full filesystem a hole in it would kill the workload. Address
+//! space for the largest table is mapped at once, beyond the end of the file, so that growing it is one `fallocate`.
+#![allow(unsafe_code)]
+
+use crate::publish::AtomicU64;
+use crate::room;
+use crate::text::Text;
+use core::ptr::{self, NonNull};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use ttmem_wire::record::{SIZE, WORDS};
+use ttmem_wire::segment::{Header, MAGIC, MAX_SLOTS, Plan, word};
+use zerocopy::IntoBytes;
+
+const _: () = assert!(cfg!(target_endian = "little"), "segments are little-endian, and words are stored as they are");
+
+/// From large to small: what there is room for is taken.
+const PLANS: [Plan; 3] = [
+    Plan { rows: 256, definition_blocks: 4096, ring_records: 16_384, slots: 4096 },
+    Plan { rows: 64, definition_blocks: 512, ring_records: 2048, slots: 1024 },
+    Plan { rows: 32, definition_blocks: 128, ring_records: 256, slots: 256 },
+];
+
+/// The table grows to twice its size, but not by more than this at once: what the kernel zeroes, the workload waits for.
+const MOST_GROWTH: u32 = 16_384;
+/// Slots that address space is reserved for, in order of preference.
+const RESERVES: [u32; 3] = [MAX_SLOTS, MAX_SLOTS >> 3, MAX_SLOTS >> 6];
+/// Where our descriptor goes if it can: away from the numbers that programs close or duplicate over by habit.
+const DESCRIPTOR_FROM: i32 = 500;
+
+/// Why there is no segment, or a smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) what: &'static str,
+    pub(crate) errno: Option<Errno>,
+}
+
+struct File {
+    fd: OwnedFd,
+    id: (u64, u64),
+    name: Text<64>,
+}
+
+pub(crate) struct Segment {
+    base: NonNull<u8>,
+    reserved: usize,
+    plan: Plan,
+    slots: u32,
+    most_slots: u32,
+    file: Option<File>,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; words are atomic.
+unsafe impl Send for Segment {}
+
+/// A record, a slot or a copy of a row.
+pub(crate) type Line = [AtomicU64; WORDS];
+
+impl Segment {
+    /// A segment in a file, as large as there is room for; nobody reads it before [`Segment::reveal`]. `header` lacks its
+    /// plan and its magic. The trouble is why it is smaller than it should be, or why there is none.
+    pub(crate) fn publish(
+        folder: &str,
+        group: Option<u32>,
+        header: &Header,
+    ) -> (Option<Self>, Option<Trouble>) {
+        let folder = match rustix::fs::open(
+            folder,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
+            Ok(folder) => folder,
+            Err(e) => {
+                return (None, Some(Trouble { what: "cannot open the segment folder", errno: Some(e) }));
+            }
+        };
+        let mut trouble = None;
+        for plan in PLANS {
+            match Self::publish_as(folder.as_fd(), group, header, plan) {
+                Ok(segment) => return (Some(segment), trouble),
+                Err(why) => trouble = Some(why),
+            }
+        }
+        (None, trouble)
+    }
+
+    fn publish_as(
+        folder: BorrowedFd<'_>,
+        group: Option<u32>,
+        header: &Header,
+        plan: Plan,
+    ) -> Result<Self, Trouble> {
+        let bytes = plan.bytes(plan.slots);
+        if !room::make(folder, bytes as u64) {
+            return Err(Trouble { what: "ttmem's share of the segment folder is used up", errno: None });
+        }
+        let mut name = Text::new();
+        name.push(format_args!(
+            "{}{}.{:016x}",
+            ttmem_wire::segment::FILE_PREFIX,
+            header.pid.get(),
+            header.nonce.get()
+        ));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| Trouble { what: "cannot make the segment", errno: Some(e) })?;
+        let made = Self::fill(fd, group, header, plan, name);
+        if made.is_err() {
+            let _ = rustix::fs::unlinkat(folder, name.as_str(), rustix::fs::AtFlags::empty());
+        }
+        made
+    }
+
+    fn fill(
+        fd: OwnedFd,
+        group: Option<u32>,
+        header: &Header,
+        plan: Plan,
+        name: Text<64>,
+    ) -> Result<Self, Trouble> {
+        let failed = |what| move |e| Trouble { what, errno: Some(e) };
+        let fd = match rustix::io::fcntl_dupfd_cloexec(&fd, DESCRIPTOR_FROM) {
+            Ok(high) => high,
+            Err(_) => fd,
+        };
+        let bytes = plan.bytes(plan.slots);
+        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)
+            .map_err(failed("no room for the segment"))?;
+        if let Some(group) = group {
+            let group = rustix::fs::Gid::from_raw(group);
+            rustix::fs::fchown(&fd, None, Some(group))
+                .and_then(|()| rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR | Mode::RGRP))
+                .map_err(failed("cannot give the segment to its group"))?;
+        }
+        // A lock of this process alone: forked children do not have it, and it goes with the process or its image. So
+        // readers know who writes, from the kernel. Last of all descriptors: closing another one would drop it.
+        rustix::fs::fcntl_lock(&fd, FlockOperation::NonBlockingLockExclusive)
+            .map_err(failed("cannot lock the segment"))?;
+        let found = rustix::fs::fstat(&fd).map_err(failed("cannot look at the segment"))?;
+        let file = File { fd, id: (found.st_dev, found.st_ino), name };
+        let mut segment =
+            Self::map(plan, Some(file)).ok_or(Trouble { what: "cannot map the segment", errno: None })?;
+        segment.initialise(header);
+        Ok(segment)
+    }
+
+    /// A segment that nobody sees, so that figures are kept all the same.
+    pub(crate) fn private(header: &Header) -> Option<Self> {
+        let mut segment = Self::map(PLANS[0], None)?;
+        segment.initialise(header);
+        Some(segment)
+    }
+
+    fn map(plan: Plan, file: Option<File>) -> Option<Self> {
+        for most_slots in RESERVES {
+            let reserved = plan.bytes(most_slots);
+            let access = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping, at an address of the kernel's choice, disturbs nobody. What lies beyond the end of
+            // the file is not touched before `grow` has allocated it.
+            let base = match &file {
+                Some(file) => unsafe {
+                    mmap(ptr::null_mut(), reserved, access, MapFlags::SHARED, &file.fd, 0)
+                },
+                None => unsafe {
+                    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                    mmap_anonymous(ptr::null_mut(), reserved, access, flags)
+                },
+            };
+            if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast())) {
+                return Some(Self { base, reserved, plan, slots: plan.slots, most_slots, file });
+            }
+        }
+        None
+    }
+
+    fn initialise(&mut self, header: &Header) {
+        let planned = self.plan.header();
+        let mut words = [0u64; size_of::<Header>() / 8];
+        let full = Header {
+            pid: header.pid,
+            uid: header.uid,
+            start_ticks: header.start_ticks,
+            pid_namespace: header.pid_namespace,
+            nonce: header.nonce,
+            wall_ns: header.wall_ns,
+            mono_ns: header.mono_ns,
+            program: header.program,
+            writer: header.writer,
+            runtime: header.runtime,
+            ..planned
+        };
+        words.as_mut_bytes().copy_from_slice(full.as_bytes());
+        self.word(word::SLOTS).store(u64::from(self.slots), RELAXED);
+        for (n, &value) in words.iter().enumerate().skip(1) {
+            self.word(n * 8).store(value, RELAXED);
+        }
+    }
+
+    /// Lets readers in: whoever sees the magic sees everything before it.
+    pub(crate) fn reveal(&self) {
+        self.word(0).store(MAGIC, core::sync::atomic::Ordering::Release);
+    }
+
+    /// The path's last part; `None`: nobody can see it.
+    pub(crate) fn name(&self) -> Option<&str> {
+        Some(self.file.as_ref()?.name.as_str())
+    }
+
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// One of the header's words.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset % 8 == 0 && offset < ttmem_wire::segment::HEADER_BYTES);
+        // SAFETY: within the header, which is mapped and allocated, and aligned.
+        unsafe { &*self.base.as_ptr().add(offset).cast() }
+    }
+
+    #[inline]
+    fn line(&self, offset: usize) -> &Line {
+        // SAFETY: callers stay below the end of the file; lines are 64-byte aligned there.
+        unsafe { &*self.base.as_ptr().add(offset).cast() }
+    }
+
+    /// Where the record with this sequence goes.
+    #[inline]
+    pub(crate) fn record(&self, sequence: u64) -> &Line {
+        let number = sequence as usize & (self.plan.ring_records as usize - 1);
+        self.line(self.plan.ring_offset() + number * SIZE)
+    }
+
+    /// A slot of the table.
+    #[inline]
+    pub(crate) fn slot(&self, slot: u32) -> Option<&Line> {
+        (slot < self.slots).then(|| self.line(self.plan.table_offset() + slot as usize * SIZE))
+    }
+
+    /// One of a row's two copies.
+    pub(crate) fn row(&self, row: u32, copy: usize) -> Option<&Line> {
+        let offset = self.plan.rows_offset() + (row as usize * 2 + (copy & 1)) * SIZE;
+        (row < self.plan.rows).then(|| self.line(offset))
+    }
+
+    /// A block of definitions.
+    pub(crate) fn block(&self, block: usize) -> Option<&Line> {
+        let offset = self.plan.definitions_offset() + block * SIZE;
+        (block < self.plan.definition_blocks as usize).then(|| self.line(offset))
+    }
+
+    /// Makes room for more slots.
+    pub(crate) fn grow(&mut self, folder: &str) -> Result<(), Trouble> {
+        let slots = (self.slots + self.slots.min(MOST_GROWTH)).min(self.most_slots);
+        if slots == self.slots {
+            return Err(Trouble { what: "the table is as large as it gets", errno: None });
+        }
+        if let Some(file) = &self.file {
+            // The workload may have closed our descriptor, and opened something else there.
+            let found = rustix::fs::fstat(&file.fd);
+            if !found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id) {
+                return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
+            }
+            let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
+                if !room::make(folder.as_fd(), to - from) {
+                    return Err(Trouble {
+                        what: "ttmem's share of the segment folder is used up",
+                        errno: None,
+                    });
+                }
+            }
+            rustix::fs::fallocate(&file.fd, FallocateFlags::empty(), from, to - from)
+                .map_err(|e| Trouble { what: "no room to enlarge the segment", errno: Some(e) })?;
+        }
+        self.slots = slots;
+        self.word(word::SLOTS).store(u64::from(slots), core::sync::atomic::Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether the file is still there under its name.
+    pub(crate) fn is_linked(&self, folder: &str) -> bool {
+        let Some(file) = &self.file else { return false };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let found = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
+            rustix::fs::statat(&folder, file.name.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+        });
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id)
+    }
+
+    /// Takes the file away; what is mapped stays usable.
+    pub(crate) fn unlink(&self, folder: &str) {
+        if let (Some(file), true) = (&self.file, self.is_linked(folder)) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
+                let _ =
+                    rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());
+            }
+        }
+    }
+}
+
+const RELAXED: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Relaxed;
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody borrows it any more.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
+        // The descriptor may be the workload's by now, and not ours to close.
+        if let Some(file) = self.file.take() {
+            let found = rustix::fs::fstat(&file.fd);
+            if !found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id) {
+                core::mem::forget(file);
+            }
+        }
+    }
+}

@@ -1,0 +1,502 @@
+//! The tracker: on or off, one thread at a time, and never another process's.
+#![allow(unsafe_code)]
+
+use crate::identity;
+use crate::log;
+use crate::memory::Guard;
+use crate::text::Text;
+use crate::types::{
+    AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, Mark,
+    Placement, Result, SiteNumber, Space, Statistics, Status,
+};
+use crate::writer::{Settings, Thing, Writer, is_program};
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use rustix::time::ClockId;
+use ttmem_wire::record::{PADDING_UNKNOWN, flags};
+
+/// Looks at the lock before the processor is given away.
+const SPINS: u32 = 200;
+/// A thread that cannot get in for so long gives up: whoever is inside will not come out.
+const PATIENCE_NS: u64 = 10_000_000_000;
+
+/// How events leave the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// In a segment.
+    #[default]
+    Segment,
+    /// By messages to an old server on this socket.
+    Legacy(String),
+}
+
+/// How a tracker is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where segments go. It must be in memory: a `tmpfs`.
+    pub folder: String,
+    /// A group that may read the segment, too.
+    pub group: Option<u32>,
+    /// The runtime that is tracked, for people: `ttnn 0.81.1`.
+    pub runtime: String,
+    /// How events leave the process.
+    pub transport: Transport,
+    /// Where to say what goes wrong: `stderr` or a file. Nothing is printed otherwise.
+    pub log: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            folder: "/dev/shm".to_owned(),
+            group: None,
+            runtime: String::new(),
+            transport: Transport::Segment,
+            log: None,
+        }
+    }
+}
+
+impl Options {
+    /// What the environment asks for; `None`: not to track.
+    pub fn from_env() -> Option<Self> {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let on = |name: &str| get(name).is_some_and(|value| value != "0");
+        if !on("TTMEM") && !on("TT_ALLOC_TRACKING_ENABLED") {
+            return None;
+        }
+        let mut options = Self::default();
+        if let Some(folder) = get("TTMEM_SHM_DIR") {
+            options.folder = folder;
+        }
+        options.group = get("TTMEM_GROUP").and_then(|group| group.parse().ok());
+        options.log = get("TTMEM_LOG");
+        if get("TTMEM_TRANSPORT").is_some_and(|value| value == "legacy") {
+            let path = get("TTMEM_LEGACY_SOCKET");
+            let path = path.unwrap_or_else(|| ttmem_wire::legacy::SOCKET_PATH.to_owned());
+            options.transport = Transport::Legacy(path);
+        }
+        Some(options)
+    }
+
+    fn settings(&self) -> Settings {
+        let mut settings = Settings {
+            folder: Text::new(),
+            group: self.group,
+            runtime: Text::new(),
+            legacy: None,
+        };
+        settings.folder.push(format_args!("{}", self.folder));
+        settings.runtime.push(format_args!("{}", self.runtime));
+        if let Transport::Legacy(path) = &self.transport {
+            let mut text = Text::new();
+            text.push(format_args!("{path}"));
+            settings.legacy = Some(text);
+        }
+        settings
+    }
+}
+
+/// What `Tracker::guard` is before anybody asked the environment.
+const NOT_ASKED: *mut Guard = ptr::without_provenance_mut(1);
+
+/// Records what a process holds. Methods may be called from any thread; while tracking is off they do nothing.
+pub struct Tracker {
+    /// Null: off. [`NOT_ASKED`]: the first use asks the environment.
+    guard: AtomicPtr<Guard>,
+    writer: UnsafeCell<Option<Writer>>,
+    /// Events that found the door shut.
+    shut_out: AtomicU64,
+}
+
+// SAFETY: `writer` is touched only by the thread whose number stands in the guard.
+unsafe impl Sync for Tracker {}
+
+static GLOBAL: Tracker = Tracker {
+    guard: AtomicPtr::new(NOT_ASKED),
+    writer: UnsafeCell::new(None),
+    shut_out: AtomicU64::new(0),
+};
+
+std::thread_local! {
+    static ME: u8 = const { 0 };
+}
+
+/// A number that no other thread of this process has, without a system call.
+#[inline]
+fn me() -> u64 {
+    ME.with(|me| ptr::from_ref(me).addr() as u64)
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self::off()
+    }
+}
+
+impl Tracker {
+    /// The process's tracker. It is on if the environment says so; see the crate's documentation.
+    pub fn global() -> &'static Self {
+        &GLOBAL
+    }
+
+    /// A tracker that is off.
+    pub const fn off() -> Self {
+        Self {
+            guard: AtomicPtr::new(ptr::null_mut()),
+            writer: UnsafeCell::new(None),
+            shut_out: AtomicU64::new(0),
+        }
+    }
+
+    /// A tracker of its own, which is on.
+    pub fn new(options: &Options) -> Self {
+        let tracker = Self::off();
+        tracker.enable(options);
+        tracker
+    }
+
+    /// Switches tracking on, if it is not. Nothing is made before the first event.
+    pub fn enable(&self, options: &Options) {
+        if let Some(to) = &options.log {
+            log::begin(to);
+        }
+        let Some(guard) = Guard::new() else { return };
+        guard.pid.store(u64::from(identity::pid()), Ordering::Relaxed);
+        // Nobody comes in before the writer is there.
+        guard.owner.store(me(), Ordering::Relaxed);
+        let known = self.guard.load(Ordering::Relaxed);
+        let free = known.is_null() || known == NOT_ASKED;
+        let new = ptr::from_ref(guard).cast_mut();
+        if !free || self.guard.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: we are inside, by the guard that everybody uses from now on.
+        unsafe { *self.writer.get() = Writer::new(options.settings()) };
+        guard.owner.store(0, Ordering::Release);
+    }
+
+    /// Whether events are recorded.
+    pub fn is_on(&self) -> bool {
+        self.find_guard().is_some()
+    }
+
+    #[inline]
+    fn find_guard(&self) -> Option<&'static Guard> {
+        let guard = self.guard.load(Ordering::Relaxed);
+        if guard.is_null() {
+            return None;
+        }
+        fence(Ordering::Acquire);
+        if guard == NOT_ASKED {
+            return self.ask();
+        }
+        // SAFETY: guards are never given back.
+        Some(unsafe { &*guard })
+    }
+
+    #[cold]
+    fn ask(&self) -> Option<&'static Guard> {
+        match Options::from_env() {
+            Some(options) => self.enable(&options),
+            None => {
+                let null = ptr::null_mut();
+                let _ = self.guard.compare_exchange(NOT_ASKED, null, Ordering::AcqRel, Ordering::Relaxed);
+            }
+        }
+        let guard = self.guard.load(Ordering::Acquire);
+        // SAFETY: as above.
+        if guard.is_null() || guard == NOT_ASKED { None } else { Some(unsafe { &*guard }) }
+    }
+
+    /// Runs something with the writer, one thread at a time. `off` is what it gives while tracking is off.
+    #[inline]
+    fn with<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+        let Some(guard) = self.find_guard() else { return Ok(off) };
+        let me = me();
+        if guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait(guard, me)?;
+        }
+        // It may have been closed while we waited, and opened again behind another guard.
+        if !ptr::eq(self.guard.load(Ordering::Relaxed), guard) {
+            guard.owner.store(0, Ordering::Release);
+            return Ok(off);
+        }
+        // SAFETY: our number stands in the guard that counts, so nobody else touches the writer until it is taken out.
+        let writer = unsafe { &mut *self.writer.get() };
+        if guard.pid.load(Ordering::Relaxed) == 0 || guard.look.load(Ordering::Relaxed) != 0 {
+            self.notice_fork(guard, writer);
+        }
+        let done = match writer {
+            Some(writer) => work(writer),
+            None => Err(Error::Lost),
+        };
+        guard.owner.store(0, Ordering::Release);
+        done
+    }
+
+    #[cold]
+    fn wait(&self, guard: &Guard, me: u64) -> Result<()> {
+        let mut since = 0;
+        let mut tries = 0u32;
+        loop {
+            let owner = guard.owner.load(Ordering::Relaxed);
+            if owner == 0 && guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Ok(());
+            }
+            tries = tries.wrapping_add(1);
+            if tries % SPINS != 0 {
+                core::hint::spin_loop();
+                continue;
+            }
+            // A signal handler interrupted this very thread: it would wait for itself.
+            let now = identity::now(ClockId::Monotonic);
+            if since == 0 {
+                since = now;
+            }
+            if owner == me || now.saturating_sub(since) > PATIENCE_NS {
+                self.shut_out.fetch_add(1, Ordering::Relaxed);
+                return Err(Error::Lost);
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    #[cold]
+    fn notice_fork(&self, guard: &Guard, writer: &mut Option<Writer>) {
+        let pid = u64::from(identity::pid());
+        if guard.pid.load(Ordering::Relaxed) == pid {
+            return;
+        }
+        if let Some(writer) = writer {
+            writer.start_over();
+        }
+        self.shut_out.store(0, Ordering::Relaxed);
+        guard.pid.store(pid, Ordering::Relaxed);
+    }
+
+    /// The same for events, which count what was shut out before.
+    #[inline]
+    fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+        self.with(off, |writer| {
+            if self.shut_out.load(Ordering::Relaxed) != 0 {
+                writer.count_lost(self.shut_out.swap(0, Ordering::Relaxed));
+            }
+            work(writer)
+        })
+    }
+
+    // What there is.
+
+    /// Defines a chip. The same one again gets the same number.
+    pub fn chip(&self, chip: &Chip<'_>) -> Result<ChipNumber> {
+        self.event(ChipNumber(0), |writer| writer.define_chip(&chip.wire()).map(ChipNumber))
+    }
+
+    /// Defines an allocator: of a device, a mesh, a submesh. What it hands out is held by all of `chips`, in one record.
+    pub fn allocator(&self, chips: &[ChipNumber], banks: &[Banks]) -> Result<AllocatorNumber> {
+        self.event(AllocatorNumber(0), |writer| {
+            writer.define_allocator(banks, chips.iter().map(|chip| chip.0)).map(AllocatorNumber)
+        })
+    }
+
+    /// The allocator is closed; everything it handed out is free.
+    pub fn close_allocator(&self, allocator: AllocatorNumber) -> Result {
+        self.event(0, |writer| writer.close_allocator(allocator.0))
+    }
+
+    /// Defines a set of cores: rectangles of columns and rows up to 15. The same one again gets the same number.
+    pub fn cores(&self, ranges: &[CoreRange]) -> Result<CoresNumber> {
+        let mut cores = [0u64; 4];
+        for range in ranges {
+            for y in range.from.1..=range.to.1.min(15) {
+                for x in range.from.0..=range.to.0.min(15) {
+                    cores[usize::from(y) >> 2] |= 1 << ((y & 3) * 16 + x);
+                }
+            }
+        }
+        self.event(CoresNumber(0), |writer| writer.define_cores(cores).map(CoresNumber))
+    }
+
+    /// Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
+    pub fn site(&self, site: &str) -> Result<SiteNumber> {
+        self.event(SiteNumber(0), |writer| writer.define_site(site).map(SiteNumber))
+    }
+
+    // What happens.
+
+    /// A buffer is held from now on.
+    #[inline]
+    pub fn alloc(&self, buffer: &Buffer) -> Result {
+        self.event(0, |writer| {
+            if is_program(buffer.space) {
+                return Err(Error::WrongSpace);
+            }
+            let padding = buffer.occupied.and_then(|it| it.checked_sub(buffer.requested));
+            writer.hold(&Thing {
+                allocator: buffer.allocator.0,
+                space: buffer.space,
+                flags: if buffer.per_core { flags::PER_CORE } else { 0 },
+                cores: buffer.cores.0,
+                id: buffer.address,
+                requested: buffer.requested,
+                bytes_per_bank: buffer.bytes_per_bank,
+                padding: padding.and_then(|it| u32::try_from(it).ok()).unwrap_or(PADDING_UNKNOWN),
+                program: 0,
+                site: buffer.site.0,
+            })
+        })
+    }
+
+    /// A buffer is free.
+    #[inline]
+    pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
+        self.event(0, |writer| writer.free(&[space], &only_id(allocator, space, address)))
+    }
+
+    /// A buffer is free, and the caller knows its address only: it is looked for in every space.
+    pub fn free_anywhere(&self, allocator: AllocatorNumber, address: u64) -> Result {
+        const BUFFERS: [Space; 5] = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Host];
+        self.event(0, |writer| writer.free(&BUFFERS, &only_id(allocator, Space::Dram, address)))
+    }
+
+    /// An allocation failed.
+    pub fn out_of_memory(&self, buffer: &Buffer) -> Result {
+        self.event(0, |writer| {
+            writer.out_of_memory(&Thing {
+                requested: buffer.requested,
+                bytes_per_bank: buffer.bytes_per_bank,
+                site: buffer.site.0,
+                ..only_id(buffer.allocator, buffer.space, 0)
+            })
+        })
+    }
+
+    /// A program begins: what it registers follows. Names may be empty. A program begins by itself with the first thing
+    /// it registers.
+    pub fn begin_program(&self, allocator: AllocatorNumber, program: u32, name: &str) -> Result {
+        self.event(0, |writer| writer.begin_program(allocator.0, program, name))
+    }
+
+    /// A program was dispatched: what it registered is resident from now on, and what was there before is not.
+    pub fn dispatch(&self, allocator: AllocatorNumber, program: u32) -> Result {
+        self.event(0, |writer| writer.dispatch(allocator.0, program))
+    }
+
+    /// A program ended, and everything it registered with it.
+    pub fn end_program(&self, allocator: AllocatorNumber, program: u32) -> Result {
+        self.event(0, |writer| writer.end_program(allocator.0, program))
+    }
+
+    /// A program keeps something on its cores.
+    pub fn place(&self, placement: &Placement) -> Result {
+        self.event(0, |writer| match of_placement(placement) {
+            Some(thing) => writer.hold(&thing),
+            None => Err(Error::WrongSpace),
+        })
+    }
+
+    /// It does not any more.
+    pub fn displace(&self, placement: &Placement) -> Result {
+        self.event(0, |writer| match of_placement(placement) {
+            Some(thing) => writer.free(&[thing.space], &thing),
+            None => Err(Error::WrongSpace),
+        })
+    }
+
+    /// A program has a kernel.
+    pub fn load_kernel(&self, kernel: &Kernel) -> Result {
+        self.event(0, |writer| {
+            if kernel.program == 0 {
+                return Err(Error::UnknownProgram);
+            }
+            writer.hold(&Thing {
+                flags: (kernel.class as u16) << flags::CLASS_SHIFT,
+                cores: kernel.cores.0,
+                requested: kernel.bytes,
+                program: kernel.program,
+                ..only_id(kernel.allocator, Space::Kernel, kernel.id)
+            })
+        })
+    }
+
+    /// It does not any more.
+    pub fn unload_kernel(&self, allocator: AllocatorNumber, id: u64) -> Result {
+        self.event(0, |writer| writer.free(&[Space::Kernel], &only_id(allocator, Space::Kernel, id)))
+    }
+
+    // How it compares.
+
+    /// To be called before the allocator's statistics are taken.
+    pub fn before_audit(&self) -> Result<Mark> {
+        self.event(Mark(0), |writer| Ok(Mark(writer.changes())))
+    }
+
+    /// The allocator's own statistics. If nothing was held or freed since `mark`, a difference means something.
+    pub fn audit(&self, mark: Mark, allocator: AllocatorNumber, space: Space, it: Statistics) -> Result {
+        self.event(0, |writer| writer.audit(mark.0, allocator.0, space, it))
+    }
+
+    /// The most that was charged at once, since the beginning or [`Tracker::reset_peak`].
+    pub fn peak(&self, allocator: AllocatorNumber, space: Space) -> Result {
+        self.event(0, |writer| writer.peak(allocator.0, space))
+    }
+
+    /// Lets the peak begin anew, at what is charged now.
+    pub fn reset_peak(&self, allocator: AllocatorNumber, space: Space) -> Result {
+        self.event(0, |writer| writer.reset_peak(allocator.0, space))
+    }
+
+    // How it goes.
+
+    /// Makes good what could not be done before: a segment that found no room, or whose file was removed, is tried again;
+    /// a table that could not grow may; an old server is told what waits. Shows readers that the process is well.
+    pub fn refresh(&self) {
+        let _ = self.event((), |writer| {
+            writer.refresh();
+            Ok(())
+        });
+    }
+
+    /// How tracking is going.
+    pub fn status(&self) -> Status {
+        self.event(Status::default(), |writer| Ok(writer.status())).unwrap_or_default()
+    }
+
+    /// Ends tracking: the segment is taken away, and the tracker is off. A process that ends without this leaves its
+    /// segment for a while, as a black box.
+    pub fn close(&self) {
+        let _ = self.with((), |writer| {
+            writer.close();
+            self.guard.store(ptr::null_mut(), Ordering::Release);
+            Ok(())
+        });
+    }
+}
+
+fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
+    Thing {
+        allocator: allocator.0,
+        space,
+        flags: 0,
+        cores: 0,
+        id,
+        requested: 0,
+        bytes_per_bank: 0,
+        padding: PADDING_UNKNOWN,
+        program: 0,
+        site: 0,
+    }
+}
+
+fn of_placement(it: &Placement) -> Option<Thing> {
+    let fits = matches!(it.space, Space::Cb | Space::Dfb | Space::Scratch) && it.program != 0;
+    fits.then(|| Thing {
+        cores: it.cores.0,
+        requested: it.bytes,
+        bytes_per_bank: it.bytes,
+        program: it.program,
+        ..only_id(it.allocator, it.space, it.address)
+    })
+}

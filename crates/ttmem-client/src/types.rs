@@ -1,0 +1,312 @@
+//! What a program says, and what it hears back.
+
+use core::fmt;
+use ttmem_wire::segment::definition::Chip as WireChip;
+use ttmem_wire::segment::{Oddity, set_text};
+
+pub use ttmem_wire::record::Space;
+pub use ttmem_wire::segment::definition::Banks;
+
+/// Chip architectures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Arch {
+    /// Wormhole B0.
+    WormholeB0 = 1,
+    /// Blackhole.
+    Blackhole = 2,
+}
+
+/// A chip, as far as its process knows it: what is not known is 0 or empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chip<'a> {
+    /// Its 64-bit unique id.
+    pub unique_id: u64,
+    /// The number the process calls it by.
+    pub index: u32,
+    /// Architecture.
+    pub arch: Option<Arch>,
+    /// Reached through another chip rather than over the bus.
+    pub remote: bool,
+    /// Board name, as `n300`.
+    pub board: &'a str,
+    /// PCI address.
+    pub pci: &'a str,
+    /// All of DRAM.
+    pub dram_bytes: u64,
+    /// DRAM channels.
+    pub dram_channels: u32,
+    /// The part of a channel the runtime uses.
+    pub dram_bytes_per_channel: u64,
+    /// Tensix cores, harvested ones left out.
+    pub cores: u32,
+    /// L1 of one core.
+    pub l1_bytes_per_core: u64,
+    /// What the runtime can hand out of DRAM.
+    pub dram_allocatable: u64,
+    /// What the runtime can hand out of L1.
+    pub l1_allocatable: u64,
+}
+
+impl Chip<'_> {
+    pub(crate) fn wire(&self) -> WireChip {
+        let mut chip = WireChip {
+            unique_id: self.unique_id.into(),
+            index: self.index.into(),
+            arch: self.arch.map_or(0, |arch| arch as u8),
+            remote: u8::from(self.remote),
+            dram_bytes: self.dram_bytes.into(),
+            dram_bytes_per_channel: self.dram_bytes_per_channel.into(),
+            l1_bytes_per_core: self.l1_bytes_per_core.into(),
+            dram_allocatable: self.dram_allocatable.into(),
+            l1_allocatable: self.l1_allocatable.into(),
+            dram_channels: self.dram_channels.into(),
+            cores: self.cores.into(),
+            ..WireChip::default()
+        };
+        set_text(&mut chip.board, self.board);
+        set_text(&mut chip.pci, self.pci);
+        chip
+    }
+}
+
+/// A chip that was defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChipNumber(pub(crate) u16);
+
+/// An allocator that was defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AllocatorNumber(pub(crate) u16);
+
+impl AllocatorNumber {
+    /// Its number, for those who must keep it as a number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The allocator with this number, which the tracker once gave out.
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+}
+
+/// A set of cores that was defined; the default is "not said".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CoresNumber(pub(crate) u16);
+
+/// A call site that was defined; the default is "not said".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SiteNumber(pub(crate) u32);
+
+/// A rectangle of cores, both corners included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreRange {
+    /// Lowest column and row.
+    pub from: (u8, u8),
+    /// Highest column and row.
+    pub to: (u8, u8),
+}
+
+/// What kind of kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum KernelClass {
+    /// Part of a user's program.
+    Application = 0,
+    /// Ethernet fabric.
+    Fabric = 1,
+    /// Command dispatch.
+    Dispatch = 2,
+    /// Not known.
+    #[default]
+    Unknown = 3,
+}
+
+/// A buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Who handed it out. All chips of the allocator hold it.
+    pub allocator: AllocatorNumber,
+    /// Where: [`Space::Dram`], [`Space::L1`], [`Space::L1Small`], [`Space::Trace`] or [`Space::Host`].
+    pub space: Space,
+    /// Its address in each bank.
+    pub address: u64,
+    /// What the program asked for, on each chip.
+    pub requested: u64,
+    /// What it takes in each bank; 0: not known, and then neither is what the allocator charges.
+    pub bytes_per_bank: u64,
+    /// What it takes in the banks that really hold it, if that is known.
+    pub occupied: Option<u64>,
+    /// The cores it lies on, if it lies on some only.
+    pub cores: CoresNumber,
+    /// It is charged on those cores only, not in every bank.
+    pub per_core: bool,
+    /// Where in the program it was asked for.
+    pub site: SiteNumber,
+}
+
+impl Buffer {
+    /// A buffer of which nothing more is known.
+    pub fn new(allocator: AllocatorNumber, space: Space, address: u64, requested: u64) -> Self {
+        Self {
+            allocator,
+            space,
+            address,
+            requested,
+            bytes_per_bank: 0,
+            occupied: None,
+            cores: CoresNumber(0),
+            per_core: false,
+            site: SiteNumber(0),
+        }
+    }
+}
+
+/// What a program keeps on each of some cores: a circular buffer, a dataflow buffer, a scratchpad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The allocator of the device or mesh that the program is for.
+    pub allocator: AllocatorNumber,
+    /// The program, by a number of the caller's, not 0.
+    pub program: u32,
+    /// [`Space::Cb`], [`Space::Dfb`] or [`Space::Scratch`].
+    pub space: Space,
+    /// Address on each core.
+    pub address: u64,
+    /// Bytes on each core.
+    pub bytes: u64,
+    /// Which cores.
+    pub cores: CoresNumber,
+}
+
+/// A kernel of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The allocator of the device or mesh that the program is for.
+    pub allocator: AllocatorNumber,
+    /// The program, by a number of the caller's, not 0.
+    pub program: u32,
+    /// A number that no other kernel of this allocator has.
+    pub id: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// Which cores it runs on.
+    pub cores: CoresNumber,
+    /// What kind.
+    pub class: KernelClass,
+}
+
+/// The allocator's own statistics of one space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statistics {
+    /// Allocated bytes, over all banks.
+    pub allocated: u64,
+    /// Free bytes, over all banks.
+    pub free: u64,
+    /// The largest free block in a bank.
+    pub largest_free_per_bank: u64,
+}
+
+/// A moment before statistics are taken; see [`crate::Tracker::before_audit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(pub(crate) u64);
+
+/// Why something was not taken, or not as it was meant. What it did to the figures stands with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// A chip that was never defined. Nothing changes.
+    UnknownChip,
+    /// An allocator that was never defined, or is closed. Nothing changes.
+    UnknownAllocator,
+    /// A program that was never begun, or has ended. Nothing changes.
+    UnknownProgram,
+    /// A size of zero. Nothing changes.
+    ZeroSize,
+    /// A size no device has. Nothing changes.
+    TooLarge,
+    /// An address and a size that together leave 64 bits. Nothing changes.
+    BeyondAddresses,
+    /// It was freed a moment ago. Nothing changes.
+    DoubleFree,
+    /// It was never seen allocated, perhaps because that was before tracking began. Nothing changes.
+    UnknownFree,
+    /// Its address was still held, with the same size: its free was missed. It counts once.
+    StillHeld,
+    /// Its address was still held, with another size. That one counts as freed, this one is held.
+    Replaced,
+    /// This process was forked, and its parent holds it. Nothing changes.
+    InheritedFree,
+    /// There is no room for the definition. What refers to it says "not said" instead.
+    DefinitionsFull,
+    /// A space that does not fit the call. Nothing changes.
+    WrongSpace,
+    /// Not recorded: a signal handler interrupted this very thread in another event, or there is no memory for it.
+    Lost,
+}
+
+impl Error {
+    pub(crate) fn of(oddity: Oddity) -> Self {
+        match oddity {
+            Oddity::UnknownChip => Self::UnknownChip,
+            Oddity::UnknownAllocator => Self::UnknownAllocator,
+            Oddity::UnknownProgram => Self::UnknownProgram,
+            Oddity::ZeroSize => Self::ZeroSize,
+            Oddity::TooLarge => Self::TooLarge,
+            Oddity::BeyondAddresses => Self::BeyondAddresses,
+            Oddity::DoubleFree => Self::DoubleFree,
+            Oddity::UnknownFree => Self::UnknownFree,
+            Oddity::StillHeld => Self::StillHeld,
+            Oddity::Replaced => Self::Replaced,
+            Oddity::InheritedFree => Self::InheritedFree,
+            Oddity::DefinitionsFull => Self::DefinitionsFull,
+            Oddity::WrongSpace => Self::WrongSpace,
+            Oddity::Lost | Oddity::Unlisted => Self::Lost,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownChip => "chip was never defined",
+            Self::UnknownAllocator => "allocator was never defined, or is closed",
+            Self::UnknownProgram => "program was never begun, or has ended",
+            Self::ZeroSize => "size is zero",
+            Self::TooLarge => "size is larger than any device",
+            Self::BeyondAddresses => "address and size leave 64 bits",
+            Self::DoubleFree => "freed twice",
+            Self::UnknownFree => "freed, but never seen allocated",
+            Self::StillHeld => "address was still held; it counts once",
+            Self::Replaced => "address was still held with another size, which counts as freed",
+            Self::InheritedFree => "the parent process holds it",
+            Self::DefinitionsFull => "no room for the definition",
+            Self::WrongSpace => "space does not fit the call",
+            Self::Lost => "could not be recorded",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What an event gives: its sequence number, 0 while tracking is off.
+pub type Result<T = u64> = core::result::Result<T, Error>;
+
+/// How tracking is going.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Whether events are recorded.
+    pub on: bool,
+    /// The segment's file name, where readers can see one.
+    pub segment: Option<String>,
+    /// Why there is none, or a smaller one.
+    pub reason: Option<String>,
+    /// Live allocations.
+    pub live: u64,
+    /// Of these, how many did not fit the table; they are counted, but readers cannot list them.
+    pub unlisted: u64,
+    /// Events that could not be recorded.
+    pub lost: u64,
+    /// Messages that wait for an old server to take them, with the legacy transport.
+    pub queued: u64,
+}

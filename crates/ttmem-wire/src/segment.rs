@@ -1,0 +1,537 @@
+//! The segment: the file in which one tracked process publishes what it holds.
+//!
+//! ```text
+//! header | rows | definitions | ring | table (grows at the end)
+//! ```
+//!
+//! * **header**: who writes, where the areas are, and a few words that change (see [`word`]).
+//! * **rows**: one per allocator and space that is in use: what it holds in all, and its peak.
+//! * **definitions**: chips, allocators, core sets, names; only ever appended ([`definition`]).
+//! * **ring**: the last records, each with its sequence number.
+//! * **table**: one slot for each thing that is live now: the record that put it there.
+//!
+//! The writer stores `begun`, then the record, then what it does to table and rows, then `applied`. A reader copies
+//! words in any order and finds out from these two numbers and the ring what it has missed: see [`replay`].
+
+pub mod definition;
+
+use crate::record::{Kind, NO_SLOT, Record, SIZE};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The first eight bytes of a segment. They are written last: a file without them is still being made.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMEMSEG");
+/// A reader reads segments of its own major version only.
+pub const MAJOR: u16 = 1;
+/// A larger one means more to read, never another meaning of what there was.
+pub const MINOR: u16 = 0;
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 4096;
+/// Bytes of one row: two copies of 64 bytes.
+pub const ROW_BYTES: usize = 2 * ROW_COPY_BYTES;
+/// Bytes of one copy of a row.
+pub const ROW_COPY_BYTES: usize = 64;
+/// Bytes a definition's size is a multiple of.
+pub const BLOCK: usize = 64;
+
+/// More slots than this no reader looks at.
+pub const MAX_SLOTS: u32 = 1 << 21;
+/// Likewise, records of a ring.
+pub const MAX_RING: u32 = 1 << 20;
+/// Likewise, rows.
+pub const MAX_ROWS: u32 = 1 << 14;
+/// Likewise, blocks of definitions.
+pub const MAX_BLOCKS: u32 = 1 << 18;
+
+/// Files are called `ttmem.<pid>.<nonce>`, with the pid as the process itself knows it and the nonce in 16 digits.
+pub const FILE_PREFIX: &str = "ttmem.";
+
+/// The pid and the nonce in a segment's name.
+pub fn parse_name(name: &[u8]) -> Option<(u32, u64)> {
+    let name = core::str::from_utf8(name).ok()?.strip_prefix(FILE_PREFIX)?;
+    let (pid, nonce) = name.split_once('.')?;
+    let digits = |text: &str, all: fn(&u8) -> bool| text.as_bytes().iter().all(all);
+    if !digits(pid, u8::is_ascii_digit) || nonce.len() != 16 || !digits(nonce, u8::is_ascii_hexdigit) {
+        return None;
+    }
+    Some((pid.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
+}
+
+/// The part of the header that does not change once the magic is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: U64,
+    /// [`MAJOR`].
+    pub major: U16,
+    /// [`MINOR`].
+    pub minor: U16,
+    /// [`HEADER_BYTES`], or more in a later minor version.
+    pub header_bytes: U32,
+    /// Reserved, zero.
+    pub flags: U64,
+    /// The writer's pid, as it knows it itself.
+    pub pid: U32,
+    /// Its effective user.
+    pub uid: U32,
+    /// When it started, in clock ticks since boot; 0: not known.
+    pub start_ticks: U64,
+    /// Inode of its pid namespace; 0: not known.
+    pub pid_namespace: U64,
+    /// As in the file's name.
+    pub nonce: U64,
+    /// Wall clock, in nanoseconds since 1970, at the moment `mono_ns`.
+    pub wall_ns: U64,
+    /// The monotonic clock that records are stamped with.
+    pub mono_ns: U64,
+    /// Where the rows begin.
+    pub rows_offset: U64,
+    /// Where the definitions begin.
+    pub definitions_offset: U64,
+    /// Where the ring begins.
+    pub ring_offset: U64,
+    /// Where the table begins; it goes on to the end of the file.
+    pub table_offset: U64,
+    /// Rows there are.
+    pub rows: U32,
+    /// Blocks of definitions there are.
+    pub definition_blocks: U32,
+    /// Records the ring has, a power of two. The record with sequence `s` is number `s mod ring_records`.
+    pub ring_records: U32,
+    /// [`ROW_BYTES`], or more in a later minor version.
+    pub row_bytes: U32,
+    /// The program's name, zero-padded.
+    pub program: [u8; 64],
+    /// What writes: a library and its version.
+    pub writer: [u8; 32],
+    /// The runtime that is tracked and its version, where there is one.
+    pub runtime: [u8; 40],
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Header>() == 256);
+    assert!(offset_of!(Header, pid) == 24 && offset_of!(Header, nonce) == 48);
+    assert!(offset_of!(Header, rows_offset) == 72 && offset_of!(Header, rows) == 104);
+    assert!(offset_of!(Header, program) == 120 && offset_of!(Header, writer) == 184);
+    assert!(offset_of!(Header, runtime) == 216);
+};
+
+/// Offsets of the header's words that change. Each is one aligned 8-byte word.
+pub mod word {
+    /// Sequence of the newest record whose writing has begun.
+    pub const BEGUN: usize = 512;
+    /// Sequence of the newest record that is done with: ring, table and rows say what it says.
+    pub const APPLIED: usize = 520;
+    /// Slots the table has. It grows.
+    pub const SLOTS: usize = 576;
+    /// Blocks of definitions in use.
+    pub const BLOCKS_USED: usize = 584;
+    /// Rows in use.
+    pub const ROWS_USED: usize = 592;
+    /// When the writer last looked after its segment, by the monotonic clock.
+    pub const HEARTBEAT_NS: usize = 600;
+    /// See [`super::state`].
+    pub const STATE: usize = 608;
+    /// Hooks that took, a bit each; what they are is the writer's matter.
+    pub const HOOKS_TAKEN: usize = 616;
+    /// Hooks that were wanted.
+    pub const HOOKS_WANTED: usize = 624;
+    /// Sixteen pairs: how often an [`super::Oddity`] was met, and the id of the last one.
+    pub const ODDITIES: usize = 640;
+    /// 128 bytes of text: why something is less than it should be.
+    pub const REASON: usize = 896;
+}
+
+/// Values of [`word::STATE`].
+pub mod state {
+    /// The process writes, or died.
+    pub const OPEN: u64 = 0;
+    /// The process said that it will not write any more.
+    pub const CLOSED: u64 = 1;
+}
+
+/// The header's words that change, but for `begun` and `applied`, as one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Vitals {
+    /// [`word::SLOTS`].
+    pub slots: U64,
+    /// [`word::BLOCKS_USED`].
+    pub blocks_used: U64,
+    /// [`word::ROWS_USED`].
+    pub rows_used: U64,
+    /// [`word::HEARTBEAT_NS`].
+    pub heartbeat_ns: U64,
+    /// [`word::STATE`].
+    pub state: U64,
+    /// [`word::HOOKS_TAKEN`].
+    pub hooks_taken: U64,
+    /// [`word::HOOKS_WANTED`].
+    pub hooks_wanted: U64,
+    reserved: U64,
+    /// [`word::ODDITIES`]: count and last id.
+    pub oddities: [[U64; 2]; Oddity::ROOM],
+    /// [`word::REASON`].
+    pub reason: [u8; 128],
+}
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(word::SLOTS + size_of::<Vitals>() == 1024);
+    assert!(word::SLOTS + offset_of!(Vitals, oddities) == word::ODDITIES);
+    assert!(word::SLOTS + offset_of!(Vitals, reason) == word::REASON);
+};
+
+/// What a tracked program did that cannot be right, or what could not be kept of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Oddity {
+    /// A chip that was never defined.
+    UnknownChip = 0,
+    /// An allocator that was never defined, or is closed.
+    UnknownAllocator = 1,
+    /// A program that was never begun, or has ended.
+    UnknownProgram = 2,
+    /// A size of zero.
+    ZeroSize = 3,
+    /// A size no device has.
+    TooLarge = 4,
+    /// An address and a size that together leave 64 bits.
+    BeyondAddresses = 5,
+    /// Freed twice.
+    DoubleFree = 6,
+    /// Freed, but never seen allocated.
+    UnknownFree = 7,
+    /// Taken again, with the same size, before it was freed.
+    StillHeld = 8,
+    /// Taken again, with another size, before it was freed.
+    Replaced = 9,
+    /// Freed in a forked child, held by its parent.
+    InheritedFree = 10,
+    /// Live, but not in the table, which is full.
+    Unlisted = 11,
+    /// Not recorded at all.
+    Lost = 12,
+    /// No room for a definition.
+    DefinitionsFull = 13,
+    /// A space the allocator does not have, or that does not fit the call.
+    WrongSpace = 14,
+}
+
+impl Oddity {
+    /// Room for them in the header.
+    pub const ROOM: usize = 16;
+
+    /// All of them, by number.
+    pub const ALL: [Self; 15] = [
+        Self::UnknownChip,
+        Self::UnknownAllocator,
+        Self::UnknownProgram,
+        Self::ZeroSize,
+        Self::TooLarge,
+        Self::BeyondAddresses,
+        Self::DoubleFree,
+        Self::UnknownFree,
+        Self::StillHeld,
+        Self::Replaced,
+        Self::InheritedFree,
+        Self::Unlisted,
+        Self::Lost,
+        Self::DefinitionsFull,
+        Self::WrongSpace,
+    ];
+}
+
+/// One copy of a row. Of its two copies the one with the larger sequence counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RowCopy {
+    /// The record that wrote it.
+    pub sequence: U64,
+    /// Number of the allocator.
+    pub allocator: U16,
+    /// A [`crate::record::Space`] by number.
+    pub space: u8,
+    reserved: [u8; 5],
+    /// Bytes asked for.
+    pub requested: U64,
+    /// Bytes the allocator charges; of program memory, the sum over cores.
+    pub allocated: U64,
+    /// Live allocations.
+    pub count: U64,
+    /// The highest `allocated` since it was last reset.
+    pub peak: U64,
+    /// Live allocations that are not in the table.
+    pub unlisted: U64,
+    reserved_word: U64,
+}
+
+const _: () = assert!(size_of::<RowCopy>() == ROW_COPY_BYTES);
+
+/// The copy of a row that counts; `None` for a row that was never written.
+pub fn newest(row: &[u8]) -> Option<RowCopy> {
+    let (first, rest) = RowCopy::read_from_prefix(row).ok()?;
+    let (second, _) = RowCopy::read_from_prefix(rest).ok()?;
+    let newest = if second.sequence.get() > first.sequence.get() { second } else { first };
+    (newest.sequence.get() > 0).then_some(newest)
+}
+
+/// How large the areas of a segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Rows.
+    pub rows: u32,
+    /// Blocks of definitions.
+    pub definition_blocks: u32,
+    /// Records of the ring, a power of two.
+    pub ring_records: u32,
+    /// Slots to begin with.
+    pub slots: u32,
+}
+
+impl Plan {
+    /// Where the rows begin.
+    pub const fn rows_offset(&self) -> usize {
+        HEADER_BYTES
+    }
+
+    /// Where the definitions begin.
+    pub const fn definitions_offset(&self) -> usize {
+        self.rows_offset() + self.rows as usize * ROW_BYTES
+    }
+
+    /// Where the ring begins.
+    pub const fn ring_offset(&self) -> usize {
+        self.definitions_offset() + self.definition_blocks as usize * BLOCK
+    }
+
+    /// Where the table begins.
+    pub const fn table_offset(&self) -> usize {
+        self.ring_offset() + self.ring_records as usize * SIZE
+    }
+
+    /// Bytes of the file with so many slots.
+    pub const fn bytes(&self, slots: u32) -> usize {
+        self.table_offset() + slots as usize * SIZE
+    }
+
+    /// A header with this plan, and nothing else in it.
+    pub fn header(&self) -> Header {
+        Header {
+            major: MAJOR.into(),
+            minor: MINOR.into(),
+            header_bytes: (HEADER_BYTES as u32).into(),
+            rows_offset: (self.rows_offset() as u64).into(),
+            definitions_offset: (self.definitions_offset() as u64).into(),
+            ring_offset: (self.ring_offset() as u64).into(),
+            table_offset: (self.table_offset() as u64).into(),
+            rows: self.rows.into(),
+            definition_blocks: self.definition_blocks.into(),
+            ring_records: self.ring_records.into(),
+            row_bytes: (ROW_BYTES as u32).into(),
+            ..Header::new_zeroed()
+        }
+    }
+}
+
+/// Why a file cannot be read as a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentError {
+    /// It has no header yet.
+    BeingMade,
+    /// It does not begin as a segment does.
+    Magic,
+    /// Another major version.
+    Version(u16, u16),
+    /// Too short for a header.
+    Short,
+    /// The header contradicts itself, in this.
+    Contradiction(&'static str),
+    /// More than any reader looks at, of this.
+    TooMany(&'static str),
+    /// The header says more than the file has, in this.
+    Truncated(&'static str),
+}
+
+impl core::fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::BeingMade => f.write_str("is still being made"),
+            Self::Magic => f.write_str("is no segment"),
+            Self::Version(major, minor) => {
+                write!(f, "has version {major}.{minor}; this ttmem reads {MAJOR}.x")
+            }
+            Self::Short => f.write_str("is too short for a header"),
+            Self::Contradiction(what) => write!(f, "contradicts itself: {what}"),
+            Self::TooMany(what) => write!(f, "claims too many {what}"),
+            Self::Truncated(what) => write!(f, "is shorter than its {what}"),
+        }
+    }
+}
+
+impl core::error::Error for SegmentError {}
+
+/// Where everything is in a segment whose header was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Rows: where, how many, how long each.
+    pub rows: (u64, u32, u32),
+    /// Definitions: where, how many blocks.
+    pub definitions: (u64, u32),
+    /// Ring: where, how many records.
+    pub ring: (u64, u32),
+    /// Where the table begins.
+    pub table: u64,
+}
+
+impl Layout {
+    /// Checks a header against itself and the file's length. Everything read later stays within what this allows.
+    pub fn of(header: &Header, file_bytes: u64) -> Result<Self, SegmentError> {
+        let (major, minor) = (header.major.get(), header.minor.get());
+        match header.magic.get() {
+            0 => return Err(SegmentError::BeingMade),
+            MAGIC if major == MAJOR => {}
+            MAGIC => return Err(SegmentError::Version(major, minor)),
+            _ => return Err(SegmentError::Magic),
+        }
+        let (rows, blocks) = (header.rows.get(), header.definition_blocks.get());
+        let (records, row_bytes) = (header.ring_records.get(), header.row_bytes.get());
+        for (what, count, most) in
+            [("rows", rows, MAX_ROWS), ("definitions", blocks, MAX_BLOCKS), ("ring records", records, MAX_RING)]
+        {
+            if count > most {
+                return Err(SegmentError::TooMany(what));
+            }
+        }
+        if !records.is_power_of_two() {
+            return Err(SegmentError::Contradiction("ring length is no power of two"));
+        }
+        if (header.header_bytes.get() as usize) < HEADER_BYTES {
+            return Err(SegmentError::Contradiction("header is too short"));
+        }
+        if !(ROW_BYTES as u32..=4096).contains(&row_bytes) || row_bytes % 8 != 0 {
+            return Err(SegmentError::Contradiction("row length"));
+        }
+        // In this order, without overlapping: so no area can be read as another.
+        let mut end = u64::from(header.header_bytes.get());
+        let areas = [
+            ("rows", header.rows_offset.get(), u64::from(rows) * u64::from(row_bytes)),
+            ("definitions", header.definitions_offset.get(), u64::from(blocks) * BLOCK as u64),
+            ("ring", header.ring_offset.get(), u64::from(records) * SIZE as u64),
+            ("table", header.table_offset.get(), 0),
+        ];
+        for (what, offset, bytes) in areas {
+            if offset < end || offset % 8 != 0 {
+                return Err(SegmentError::Contradiction(what));
+            }
+            end = offset.checked_add(bytes).ok_or(SegmentError::Contradiction(what))?;
+            if end > file_bytes {
+                return Err(SegmentError::Truncated(what));
+            }
+        }
+        Ok(Self {
+            rows: (header.rows_offset.get(), rows, row_bytes),
+            definitions: (header.definitions_offset.get(), blocks),
+            ring: (header.ring_offset.get(), records),
+            table: header.table_offset.get(),
+        })
+    }
+
+    /// Slots of the table that can be read: as many as the header says, if the file has them.
+    pub fn slots(&self, vitals: &Vitals, file_bytes: u64) -> Result<u32, SegmentError> {
+        let slots = vitals.slots.get();
+        if slots > u64::from(MAX_SLOTS) {
+            return Err(SegmentError::TooMany("slots"));
+        }
+        if self.table + slots * SIZE as u64 > file_bytes {
+            return Err(SegmentError::Truncated("table"));
+        }
+        Ok(slots as u32)
+    }
+
+    /// Where the record with this sequence lies.
+    pub fn record_offset(&self, sequence: u64) -> u64 {
+        let (offset, records) = self.ring;
+        offset + (sequence & u64::from(records - 1)) * SIZE as u64
+    }
+}
+
+/// Text in a fixed field, up to its first zero.
+pub fn text(field: &[u8]) -> &str {
+    let end = field.iter().position(|&b| b == 0).unwrap_or(field.len());
+    match core::str::from_utf8(&field[..end]) {
+        Ok(text) => text,
+        // Cut where it stops being text.
+        Err(e) => core::str::from_utf8(&field[..e.valid_up_to()]).unwrap_or_default(),
+    }
+}
+
+/// Puts text into a fixed field, as much as fits.
+pub fn set_text(field: &mut [u8], text: &str) {
+    field.fill(0);
+    let mut end = text.len().min(field.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    field[..end].copy_from_slice(&text.as_bytes()[..end]);
+}
+
+/// What a record does to the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Its slot holds it from now on.
+    Put,
+    /// Its slot is free.
+    Clear,
+    /// The slots of its program are free.
+    ClearProgram,
+    /// The slots of its allocator are free.
+    ClearAllocator,
+    /// Nothing.
+    None,
+}
+
+/// What a record of this kind does to the table.
+pub fn change(kind: Kind) -> Change {
+    match kind {
+        Kind::Alloc | Kind::ProgramBegin | Kind::Dispatch | Kind::Audit => Change::Put,
+        Kind::Free => Change::Clear,
+        Kind::ProgramEnd => Change::ClearProgram,
+        Kind::AllocatorEnd => Change::ClearAllocator,
+        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset => Change::None,
+    }
+}
+
+/// Does to a copied table what a record says. Replayed in order, the records from `applied` as it was before the copy
+/// to `begun` as it was after it make the copy exact, whatever was torn in it: each slot that changed meanwhile is
+/// written or cleared by the last record that touched it. A slot's sequence of 0 means that it is free.
+pub fn replay(table: &mut Vec<Record>, record: &Record, kind: Kind) {
+    let clear = |slots: &mut [Record], gone: &dyn Fn(&Record) -> bool| {
+        for slot in slots.iter_mut().filter(|slot| slot.allocator == record.allocator && gone(slot)) {
+            slot.sequence = 0.into();
+        }
+    };
+    let slot = record.slot.get();
+    match change(kind) {
+        Change::Put if slot < MAX_SLOTS => {
+            if table.len() <= slot as usize {
+                table.resize(slot as usize + 1, Record::new_zeroed());
+            }
+            table[slot as usize] = *record;
+        }
+        Change::Clear if slot != NO_SLOT => {
+            if let Some(slot) = table.get_mut(slot as usize) {
+                slot.sequence = 0.into();
+            }
+        }
+        Change::ClearProgram => clear(table, &|slot| slot.program == record.program),
+        Change::ClearAllocator => clear(table, &|_| true),
+        Change::Put | Change::Clear | Change::None => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
