@@ -153,6 +153,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     space: space(place.space),
                     id,
                     requested,
+                    at: None,
                     extent,
                     cores: u32::from(cores % 4),
                     program: u32::from(program % 4),

@@ -166,7 +166,7 @@ const MUTANTS: &[Mutant] = &[
             "Type::Free => Ok(free(None, None)),",
             "Type::Free => {
                  let scope = Scope::Chip(self.devices[&0]);
-                 Ok(Event::Free(Free { scope, space: None, id, program: 0, size: None }))
+                 Ok(Event::Free(Free { scope, space: None, id, program: 0, size: None, cores: 0 }))
              }",
         )],
     },

@@ -1,7 +1,7 @@
 //! What sources say. Events are deltas and definitions; the one level is [`Event::Level`], and never mixes with them.
 
 use crate::footprint::CoreSet;
-use crate::words::{Arch, ChipId, KernelClass, Scope, Space};
+use crate::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -41,10 +41,101 @@ pub enum Event {
     },
     /// The runtime's own statistics, to compare with.
     Audit(Audit),
-    /// The source refused something the process said.
-    Refused(Refusal),
+    /// The process did something odd, and it was noticed before it came here.
+    Odd(Odd),
     /// Records were lost before the source could read them.
     Lost(u64),
+    /// Everything the process holds of one allocator is listed anew from here on: what it held is forgotten, what it
+    /// defined is not.
+    Relisted(u32),
+    /// Besides what it lists, the process holds so much that it has no room to list.
+    Unlisted {
+        /// Where.
+        scope: Scope,
+        /// What.
+        space: Space,
+        /// How much.
+        holding: Holding,
+    },
+    /// The highest use so far was this.
+    Peak {
+        /// Where.
+        scope: Scope,
+        /// What.
+        space: Space,
+        /// How much; `None`: what it is now.
+        bytes: Option<u64>,
+    },
+    /// An allocation failed.
+    Failed {
+        /// Where.
+        scope: Scope,
+        /// What.
+        space: Space,
+        /// Bytes asked for.
+        requested: u64,
+    },
+    /// What a call site or a program is called.
+    Named(Name, String),
+    /// Whether what the source last saw of the process was all of it.
+    Seen {
+        /// It was.
+        exactly: bool,
+    },
+}
+
+/// How much is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Bytes asked for.
+    pub requested: u64,
+    /// Bytes the allocator charges.
+    pub allocated: u64,
+    /// Allocations.
+    pub count: u64,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// A call site.
+    Site(u32),
+    /// A program.
+    Program(u32),
+}
+
+/// Something odd that a source was told of, or met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Odd {
+    /// What.
+    pub what: Oddity,
+    /// How often.
+    pub count: u64,
+    /// The address or id it last concerned; 0: none.
+    pub id: u64,
+}
+
+impl From<Refusal> for Odd {
+    fn from(why: Refusal) -> Self {
+        Self { what: Oddity::Refused(why), count: 1, id: 0 }
+    }
+}
+
+/// What is odd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Oddity {
+    /// It was refused.
+    Refused(Refusal),
+    /// Freed twice.
+    DoubleFree,
+    /// Freed, but never seen allocated.
+    UnknownFree,
+    /// Freed by a forked child, held by its parent.
+    InheritedFree,
+    /// Taken again before it was freed.
+    Replaced,
+    /// Held, but not listed.
+    Unlisted,
 }
 
 /// The machine the reader runs on.
@@ -76,6 +167,17 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two numbers
+    /// for it the first stays.
+    pub(crate) fn learn(&mut self, other: Self) {
+        self.arch = other.arch.or(self.arch);
+        self.board = other.board.or(self.board.take());
+        self.remote |= other.remote;
+        if self.capacity.is_none_or(|known| known.origin != CapacityOrigin::Simulated) {
+            self.capacity = other.capacity.or(self.capacity);
+        }
+    }
+
     /// A chip of which nothing is known but that a client uses it.
     pub fn unknown(index: u32) -> Self {
         let id = ChipId::Ordinal(index);
@@ -168,6 +270,8 @@ pub struct Alloc {
     pub id: u64,
     /// Bytes asked for.
     pub requested: u64,
+    /// When, where the source knows that better.
+    pub at: Option<Mono>,
     /// What it takes, where the source knows.
     pub extent: Option<Extent>,
     /// Number of the core set it lies on; 0: not said.
@@ -183,7 +287,7 @@ pub struct Alloc {
 /// What an allocation takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes in the banks or cores that really hold it.
+    /// Bytes in the banks or cores that really hold it; 0: not known.
     pub occupied: u64,
     /// Bytes in each bank the allocator charges for it.
     pub bytes_per_bank: u64,
@@ -204,6 +308,8 @@ pub struct Free {
     pub program: u32,
     /// The size the process gave, if it gave one. The recorded size counts; a difference becomes a finding.
     pub size: Option<u64>,
+    /// Number of the core set it lies on; 0: not said.
+    pub cores: u32,
 }
 
 /// The runtime's own statistics of one allocator's space.
@@ -239,6 +345,8 @@ pub enum Refusal {
     UnknownSpace,
     /// An allocator the process never defined.
     UnknownAllocator,
+    /// A program the process never began.
+    UnknownProgram,
     /// A message of a type only a server sends.
     WrongDirection,
     /// More live allocations than a process may have.
@@ -265,6 +373,7 @@ impl Refusal {
             Self::UnknownDevice => "no such device",
             Self::UnknownSpace => "no such buffer type",
             Self::UnknownAllocator => "allocator was never defined",
+            Self::UnknownProgram => "program was never begun",
             Self::WrongDirection => "only a server sends this message",
             Self::ProcessLimit => "too many live allocations for one process",
             Self::VariantLimit => "too many sizes of circular buffers at one address",

@@ -14,6 +14,9 @@ pub(crate) enum Incident {
     SizeMismatch,
     Replaced,
     Refused(Refusal),
+    InheritedFree,
+    Unlisted,
+    OutOfMemory,
     Lost,
     Reclaimed,
 }

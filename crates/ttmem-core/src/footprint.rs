@@ -29,6 +29,11 @@ impl CoreSet {
         set
     }
 
+    /// The set with these bits: core `n` is bit `n mod 64` of word `n / 64`.
+    pub fn from_words(words: [u64; 4]) -> Self {
+        Self(words)
+    }
+
     /// Adds one core by its number.
     pub fn insert(&mut self, core: u8) {
         self.0[usize::from(core >> 6)] |= 1 << (core & 63);

@@ -158,6 +158,21 @@ pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) 
         Incident::Refused(why) => {
             (FindingKind::Refused, Severity::Warning, format!("{who} was refused {times}: {}", why.text()))
         }
+        Incident::InheritedFree => (
+            FindingKind::InheritedFree,
+            Severity::Info,
+            format!("{who} was forked and freed what its parent holds, {times}, last 0x{id:x}"),
+        ),
+        Incident::Unlisted => (
+            FindingKind::Unlisted,
+            Severity::Warning,
+            format!("{who} holds more than its segment has room to list: {} were counted only", tally.count),
+        ),
+        Incident::OutOfMemory => (
+            FindingKind::OutOfMemory,
+            Severity::Warning,
+            format!("{who} asked in vain for memory, {times}, {} in all", size(bytes)),
+        ),
         Incident::Lost => {
             (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))
         }

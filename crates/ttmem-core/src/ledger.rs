@@ -5,6 +5,7 @@
 //! one pool form a list: when a process dies, only its own records are visited. The index goes by place and id, not
 //! by owner, so records of several processes at one address of one chip lie side by side and are noticed at once.
 
+use crate::event::Holding;
 use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::Cell;
@@ -54,8 +55,14 @@ pub(crate) struct Entry {
 const _: () = assert!(size_of::<Entry>() == 72, "the budget is 96 bytes a buffer with the index");
 
 impl Entry {
-    pub(crate) fn allocated(&self) -> u64 {
-        self.bytes_per_bank.saturating_mul(u64::from(self.banks))
+    /// What it is charged with: where that is not known, what was asked for.
+    pub(crate) fn charged(&self) -> u64 {
+        self.allocated().unwrap_or(self.requested)
+    }
+
+    /// What the allocator charges, where that is known.
+    pub(crate) fn allocated(&self) -> Option<u64> {
+        (self.banks > 0).then(|| self.bytes_per_bank.saturating_mul(u64::from(self.banks)))
     }
 
     pub(crate) fn pool(&self) -> PoolId {
@@ -68,23 +75,32 @@ impl Entry {
 pub(crate) struct Totals {
     pub(crate) requested: u64,
     pub(crate) occupied: u64,
+    /// What is charged; of records that do not say, what was asked for.
     pub(crate) allocated: u64,
     pub(crate) count: u64,
+    /// Records that do not say what they are charged with.
+    pub(crate) uncharged: u64,
+    /// Records that do not say what they occupy.
+    pub(crate) vague: u64,
 }
 
 impl Totals {
     pub(crate) fn add(&mut self, entry: &Entry) {
         self.requested += entry.requested;
         self.occupied += entry.occupied;
-        self.allocated += entry.allocated();
+        self.allocated += entry.charged();
         self.count += 1;
+        self.uncharged += u64::from(entry.banks == 0);
+        self.vague += u64::from(entry.occupied == 0);
     }
 
     fn subtract(&mut self, entry: &Entry) {
         self.requested -= entry.requested;
         self.occupied -= entry.occupied;
-        self.allocated -= entry.allocated();
+        self.allocated -= entry.charged();
         self.count -= 1;
+        self.uncharged -= u64::from(entry.banks == 0);
+        self.vague -= u64::from(entry.occupied == 0);
     }
 }
 
@@ -108,6 +124,8 @@ pub(crate) struct Pool {
     pub(crate) growth: Growth,
     /// A level set from outside, for a basis that has no records.
     pub(crate) level: Option<u64>,
+    /// Held besides the records, which there was no room for; in `totals`, too.
+    pub(crate) unlisted: Holding,
     head: u32,
     /// Larger after every change than any pool's before it, so that views know what they derived from.
     pub(crate) version: u64,
@@ -133,6 +151,7 @@ impl Pool {
             low: 0,
             growth: Growth::default(),
             level: None,
+            unlisted: Holding::default(),
             head: NONE,
             version,
             free: Cell::new(None),
@@ -254,6 +273,24 @@ impl Ledger {
         self.change(id, |pool| pool.level = Some(bytes));
     }
 
+    /// Says what is held besides the records.
+    pub(crate) fn set_unlisted(&mut self, id: PoolId, holding: Holding) {
+        self.change(id, |pool| {
+            let old = std::mem::replace(&mut pool.unlisted, holding);
+            let totals = &mut pool.totals;
+            totals.requested = totals.requested - old.requested + holding.requested;
+            totals.allocated = totals.allocated - old.allocated + holding.allocated;
+            totals.count = totals.count - old.count + holding.count;
+            totals.vague = totals.vague - old.count + holding.count;
+        });
+    }
+
+    /// Says what the peak is, where another knows that better: never less than what is in use.
+    pub(crate) fn set_peak(&mut self, id: PoolId, bytes: Option<u64>) {
+        let pool = self.pool_mut(id);
+        pool.peak = pool.used().max(bytes.unwrap_or(0));
+    }
+
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
         self.pools[id.0 as usize].as_mut().expect("a pool's number is given up only by `close`")
     }
@@ -283,15 +320,19 @@ impl Ledger {
         self.change(id, |pool| {
             pool.head = NONE;
             pool.totals = Totals::default();
+            pool.unlisted = Holding::default();
         });
         self.shrink();
         totals
     }
 
-    /// Adds a record. `entry.born` is the earliest it may be said to have come.
-    pub(crate) fn insert(&mut self, id: PoolId, mut entry: Entry) -> Slot {
-        self.clock = entry.born.max(self.clock + 1);
-        entry.born = self.clock;
+    /// Adds a record. `entry.born` is when it came, or the earliest it may be said to have come if it is to be told from
+    /// others by its age.
+    pub(crate) fn insert(&mut self, id: PoolId, mut entry: Entry, unique: bool) -> Slot {
+        if unique {
+            self.clock = entry.born.max(self.clock + 1);
+            entry.born = self.clock;
+        }
         let head = self.pool(id).head;
         (entry.pool, entry.previous, entry.next) = (id.0, NONE, head);
         let slot = self.occupy(entry);

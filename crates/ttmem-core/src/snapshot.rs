@@ -278,12 +278,18 @@ pub enum FindingKind {
     SizeMismatch,
     /// A free fits several buffers.
     AmbiguousFree,
+    /// An allocation failed.
+    OutOfMemory,
+    /// More is held than could be listed.
+    Unlisted,
     /// Memory only grew.
     Leak,
     /// A process died and its memory was taken back.
     Reclaimed,
     /// Something was freed that was never seen allocated.
     UnknownFree,
+    /// A forked child freed what its parent holds.
+    InheritedFree,
     /// There were more findings than fit.
     Truncated,
 }
@@ -307,12 +313,30 @@ pub struct Health {
     pub source: String,
     /// Open connections of old clients.
     pub connections: u64,
+    /// Segments of living processes that are read.
+    #[serde(default)]
+    pub segments: u64,
+    /// Segments that dead processes left behind.
+    #[serde(default)]
+    pub black_boxes: u64,
+    /// Files that look like segments and cannot be read as such.
+    #[serde(default)]
+    pub skipped: Vec<Skipped>,
     /// Live records behind the figures.
     pub live_records: u64,
     /// Records lost before they could be read.
     pub lost_records: u64,
     /// Lines the event log had to drop because nobody took them.
     pub dropped_log_lines: u64,
+}
+
+/// A file that was not read, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Where it is.
+    pub path: String,
+    /// Why it was not read.
+    pub reason: String,
 }
 
 /// One live allocation.
@@ -353,6 +377,12 @@ pub struct Allocation {
     /// The call site it came from, where the source knows.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub site: Option<u32>,
+    /// What that site is called.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub site_name: Option<String>,
+    /// What the program is called.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program_name: Option<String>,
     /// Where the figures come from.
     pub basis: Basis,
 }

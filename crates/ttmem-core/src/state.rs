@@ -3,7 +3,7 @@
 mod definitions;
 
 use crate::event::{
-    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Host, Process, Refusal,
+    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd, Oddity, Process, Refusal,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
@@ -115,6 +115,9 @@ pub(crate) struct ProcessState {
     pub(crate) basis: Basis,
     pub(crate) lost: u64,
     pub(crate) refused: u64,
+    /// Whether its source last saw all of it.
+    pub(crate) seen_exactly: bool,
+    pub(crate) names: BTreeMap<Name, String>,
     records: u64,
     freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -231,7 +234,7 @@ impl State {
 
     fn define_chip(&mut self, chip: Chip) -> Outcome {
         if let Some(known) = self.chips.get_mut(&chip.id) {
-            known.chip = chip;
+            known.chip.learn(chip);
         } else if self.chips.len() < self.limits.chips {
             let (dram, l1) = Default::default();
             self.chips.insert(chip.id, ChipState { chip, peaks: BTreeMap::new(), dram, l1 });
@@ -270,7 +273,35 @@ impl State {
                 Err(why) => self.refuse(by, why, None, Some(space), bytes),
             },
             Event::Audit(audit) => self.audit(by, &audit),
-            Event::Refused(why) => self.refuse(by, why, None, None, 0),
+            Event::Odd(odd) => self.odd(by, odd),
+            Event::Relisted(allocator) => self.relist(by, allocator),
+            Event::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
+                Ok(pool) => {
+                    let most = |n: u64| n.min(MAX_BYTES);
+                    let (requested, allocated) = (most(holding.requested), most(holding.allocated));
+                    let count = holding.count.min(self.limits.records);
+                    self.ledger.set_unlisted(pool, Holding { requested, allocated, count });
+                    Outcome::Noted
+                }
+                Err(why) => self.refuse(by, why, None, Some(space), holding.requested),
+            },
+            Event::Peak { scope, space, bytes } => {
+                if let Ok(pool) = self.pool(by, scope, space) {
+                    self.ledger.set_peak(pool, bytes.map(|bytes| bytes.min(MAX_BYTES)));
+                }
+                Outcome::Noted
+            }
+            Event::Failed { scope, space, requested } => {
+                self.note(Incident::OutOfMemory, by, chip_of(scope), Some(space), requested, 1, 0);
+                Outcome::Noted
+            }
+            Event::Named(name, text) => self.define_name(by, name, text),
+            Event::Seen { exactly } => {
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.seen_exactly = exactly;
+                }
+                Outcome::Noted
+            }
             Event::Lost(records) => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
                     process.lost = process.lost.saturating_add(records);
@@ -303,7 +334,7 @@ impl State {
             Err(why) => return self.refuse_in(by, why, scope, space, requested),
         };
         let extent = extent.unwrap_or(Extent { occupied: 0, bytes_per_bank: 0, banks: 0 });
-        let mut wanted = ledger::entry(id, requested, self.now.0);
+        let mut wanted = ledger::entry(id, requested, alloc.at.unwrap_or(self.now).0);
         wanted.occupied = extent.occupied;
         wanted.bytes_per_bank = extent.bytes_per_bank;
         wanted.banks = extent.banks;
@@ -352,7 +383,7 @@ impl State {
                 }
             }
         }
-        self.ledger.insert(pool, wanted);
+        self.ledger.insert(pool, wanted, alloc.at.is_none());
         self.count_records(by.id, 1);
         match old_bytes {
             Some(old_bytes) => Outcome::Replaced { old_bytes },
@@ -361,10 +392,10 @@ impl State {
     }
 
     fn free(&mut self, by: Author, free: Free) -> Outcome {
-        let Free { scope, space, id, program, size } = free;
+        let Free { scope, space, id, program, size, cores } = free;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let spaces = space.as_ref().map_or(&Space::BUFFERS[..], std::slice::from_ref);
-        let mut best: Option<(bool, u64, Slot)> = None;
+        let mut best: Option<((bool, bool, u64), Slot)> = None;
         let mut kinds = 0;
         for &space in spaces {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
@@ -373,16 +404,17 @@ impl State {
                 self.ledger.find(pool, id, program).filter(|(_, held)| held.program == program)
             {
                 found = true;
-                // The one of the size named, else the newest.
-                let rank = (size.is_none_or(|size| size == held.requested), held.born, slot);
-                if best.is_none_or(|best| (rank.0, rank.1) > (best.0, best.1)) {
-                    best = Some(rank);
+                // The one of the size named, on the cores named, else the newest.
+                let size_fits = size.is_none_or(|size| size == held.requested);
+                let rank = (size_fits, cores == 0 || cores == held.cores, held.born);
+                if best.is_none_or(|(best, _)| rank > best) {
+                    best = Some((rank, slot));
                 }
             }
             kinds += usize::from(found);
         }
         let chip = chip_of(scope);
-        let Some((size_fits, _, slot)) = best else {
+        let Some(((size_fits, _, _), slot)) = best else {
             let freed_before =
                 process.freed.iter().any(|&(s, kind, i)| s == scope && i == id && spaces.contains(&kind));
             let incident = if freed_before { Incident::DoubleFree } else { Incident::UnknownFree };
@@ -406,6 +438,38 @@ impl State {
             self.note(Incident::SizeMismatch, by, chip, Some(space), held.requested, 1, id);
         }
         Outcome::Released { space, bytes: held.requested, references, class: held.class }
+    }
+
+    fn odd(&mut self, by: Author, odd: Odd) -> Outcome {
+        let Odd { what, count, id } = odd;
+        let incident = match what {
+            Oddity::Refused(why) => {
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.refused = process.refused.saturating_add(count);
+                }
+                self.note(Incident::Refused(why), by, None, None, 0, count, id);
+                return Outcome::Refused(why);
+            }
+            Oddity::DoubleFree => Incident::DoubleFree,
+            Oddity::UnknownFree => Incident::UnknownFree,
+            Oddity::InheritedFree => Incident::InheritedFree,
+            Oddity::Replaced => Incident::Replaced,
+            Oddity::Unlisted => Incident::Unlisted,
+        };
+        self.note(incident, by, None, None, 0, count, id);
+        Outcome::Noted
+    }
+
+    /// Forgets what a process holds of an allocator, but not that it had it.
+    fn relist(&mut self, by: Author, allocator: u32) -> Outcome {
+        let scope = Scope::Allocator(allocator);
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
+            let unlisted = self.ledger.pool(pool).unlisted.count;
+            process.records -= self.ledger.clear(pool).count - unlisted;
+        }
+        process.resident.remove(&scope);
+        Outcome::Noted
     }
 
     fn exit(&mut self, id: ProcessId) -> Outcome {
@@ -578,6 +642,8 @@ impl ProcessState {
             basis,
             lost: 0,
             refused: 0,
+            seen_exactly: true,
+            names: BTreeMap::new(),
             records: 0,
             freed: VecDeque::new(),
         }

@@ -1,6 +1,6 @@
 //! From state to snapshot: which figures are shown, how pools combine, and what follows from them.
 
-use crate::event::Banks;
+use crate::event::{Banks, Name};
 use crate::footprint::{self, CoreSet};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
@@ -165,13 +165,15 @@ impl State {
             space: key.space,
             id: format!("0x{:x}", entry.id),
             requested_bytes: entry.requested,
-            occupied_bytes: known.map(|()| entry.occupied),
-            allocated_bytes: known.map(|()| entry.allocated()),
+            occupied_bytes: known.map(|()| entry.occupied).filter(|&bytes| bytes > 0),
+            allocated_bytes: known.and_then(|()| entry.allocated()),
             references: entry.refs,
             age_seconds: (self.now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
             kernel: (key.space == Space::Kernel).then_some(entry.class),
             program: (entry.program != 0).then_some(entry.program),
             site: (entry.site != 0).then_some(entry.site),
+            site_name: process.names.get(&Name::Site(entry.site)).cloned(),
+            program_name: process.names.get(&Name::Program(entry.program)).cloned(),
             basis: key.basis,
         })
     }
@@ -208,22 +210,27 @@ impl State {
             basis: Basis::Events,
         };
         let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
+        let (mut uncharged, mut vague, mut unlisted) = (0, 0, 0);
         for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
             sum.requested_bytes += pool.level.unwrap_or(pool.totals.requested);
             occupied += pool.totals.occupied;
             allocated += pool.totals.allocated;
             largest = pool.totals.allocated.max(largest);
+            uncharged += pool.totals.uncharged;
+            vague += pool.totals.vague;
+            unlisted += pool.unlisted.count;
             sum.count += pool.totals.count;
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
         }
         if sum.basis == Basis::Events {
             let layout = self.layout(space, pools);
-            sum.occupied_bytes = Some(occupied);
+            sum.occupied_bytes = (vague == 0).then_some(occupied);
             // However much they overlap, together they are no less than the largest of them.
-            sum.allocated_bytes =
-                Some(allocated.saturating_sub(self.aliased_bytes(layout, pools)).max(largest));
-            if let Some(layout) = layout {
+            sum.allocated_bytes = (uncharged == 0)
+                .then(|| allocated.saturating_sub(self.aliased_bytes(layout, pools)).max(largest));
+            // What is not listed lies somewhere, too.
+            if let Some(layout) = layout.filter(|_| uncharged + unlisted == 0) {
                 let free = self.free_space(layout, pools);
                 sum.allocatable_bytes = Some(layout.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
                 sum.free_bytes = Some(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
@@ -238,10 +245,16 @@ impl State {
         let basis = pools.iter().map(|&pool| self.ledger.pool(pool).key.basis).max().unwrap_or(Basis::Legacy);
         ProgramUsage {
             registered_bytes: self.registered(space, pools),
-            resident_bytes: (basis == Basis::Events).then(|| self.resident(space, pools)),
+            // Where a kernel without a place is, nobody knows: it passes through a ring.
+            resident_bytes: (basis == Basis::Events && self.are_placed(space, pools))
+                .then(|| self.resident(space, pools)),
             count: pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum(),
             basis,
         }
+    }
+
+    fn are_placed(&self, space: Space, pools: &[PoolId]) -> bool {
+        space != Space::Kernel || self.held_in(pools).all(|(_, entry)| place(space, entry).is_some())
     }
 
     fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
@@ -381,7 +394,13 @@ impl Usage {
     }
 
     fn total(&self, spaces: &[Space], capacity_bytes: Option<u64>) -> Option<Total> {
-        let parts: Vec<_> = spaces.iter().filter_map(|&space| self.used(space)).collect();
+        // Kernels that are only registered are not in L1: adding up what was loaded says nothing of what is there.
+        let registered_only = |space: Space| {
+            let kernels = self.kernel.as_ref().filter(|_| space == Space::Kernel);
+            kernels.is_some_and(|it| it.basis == Basis::Events && it.resident_bytes.is_none())
+        };
+        let parts: Vec<_> =
+            spaces.iter().filter(|&&space| !registered_only(space)).filter_map(|&space| self.used(space)).collect();
         let basis = parts.iter().map(|part| part.1).max()?;
         let used_bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.0));
         Some(Total { used_bytes, capacity_bytes, basis })
@@ -479,7 +498,10 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
         user: info.user.clone(),
         container: None,
         tracking,
-        exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0,
+        exact: tracking == Basis::Events
+            && process.lost == 0
+            && process.refused == 0
+            && process.seen_exactly,
         usage: usage
             .into_iter()
             .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })

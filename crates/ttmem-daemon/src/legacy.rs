@@ -289,7 +289,7 @@ impl Daemon {
     /// Makes a finding about who sent something, if it is tracked: a stray connection makes no process.
     fn blame(&mut self, connection: &Connection, sender: Peer, why: Refusal) {
         if let Some(author) = connection.author(sender) {
-            self.apply(author, Event::Refused(why));
+            self.apply(author, Event::Odd(why.into()));
         }
     }
 
@@ -355,10 +355,10 @@ impl Daemon {
             }
             _ => {}
         }
-        let author = self.author(number, connection, sender, message);
+        let author = self.author(connection, sender, message);
         let outcome = match self.translate(kind, message) {
             Ok(event) => self.apply(author, event),
-            Err(why) => self.apply(author, Event::Refused(why)),
+            Err(why) => self.apply(author, Event::Odd(why.into())),
         };
         if let Outcome::Refused(why) = outcome {
             self.output.warn(
@@ -406,6 +406,7 @@ impl Daemon {
                 space,
                 id,
                 requested: message.size,
+                at: None,
                 extent: None,
                 cores: 0,
                 program: 0,
@@ -413,7 +414,7 @@ impl Daemon {
                 class,
             })
         };
-        let free = |space, size| Event::Free(Free { scope, space, id, program: 0, size });
+        let free = |space, size| Event::Free(Free { scope, space, id, program: 0, size, cores: 0 });
         match kind {
             Type::Alloc => {
                 let space = match message.buffer_type {

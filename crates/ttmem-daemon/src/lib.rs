@@ -3,6 +3,7 @@
 //! ```text
 //! legacy socket ──► legacy: frames ──► Event ──► State ──► Snapshot ──► query socket
 //!                     │  answers, event log on stdout
+//! segments ───────────┤
 //! pidfds ─────────────┴► a process ends: everything it held is gone
 //! ```
 //!
@@ -13,8 +14,8 @@ mod eventlog;
 mod legacy;
 mod listen;
 mod output;
-mod process;
 pub mod query;
+mod segments;
 mod server;
 mod signal;
 mod socket;
@@ -34,6 +35,8 @@ pub struct Options {
     pub legacy_socket: PathBuf,
     /// Where ttmem itself connects.
     pub query_socket: PathBuf,
+    /// Where processes publish their segments.
+    pub segments: PathBuf,
     /// Permissions of both sockets.
     pub mode: u32,
     /// No event log.

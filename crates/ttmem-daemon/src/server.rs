@@ -3,7 +3,8 @@
 use crate::legacy::{Connection, Turn};
 use crate::listen::Listener;
 use crate::output::Output;
-use crate::process::{Names, Watch};
+use ttmem_sources::{Keep, Segments};
+use ttmem_sources::process::{Names, Watch};
 use crate::query::QueryConnection;
 use crate::socket;
 use crate::tracking::Tracked;
@@ -33,6 +34,10 @@ const RETRY: Duration = Duration::from_millis(50);
 const STATISTICS: Duration = Duration::from_secs(10);
 /// How long a connection that is closing may take to read what it asked for.
 const CLOSING_NS: u64 = 30 * Mono::SECOND;
+/// How long after looking for containers they are looked for again: it means looking at every process.
+const PLACES_WHILE_TICKING: u64 = 5 * Mono::SECOND;
+/// The same when somebody asks.
+pub(crate) const PLACES_FOR_AN_ANSWER: u64 = Mono::SECOND;
 /// How often both sockets are looked after.
 const TICKS_A_SOCKET_CHECK: u64 = 10;
 /// Descriptors that old clients' connections leave free.
@@ -98,6 +103,11 @@ pub(crate) struct Daemon {
     pub(crate) tracked: BTreeMap<u64, Tracked>,
     pub(crate) by_pid: BTreeMap<u32, u64>,
     pub(crate) names: Names,
+    pub(crate) segments: Segments,
+    /// When segments are looked at next, because their writers are busy.
+    pub(crate) next_look: Option<Mono>,
+    /// When it was last looked for folders with segments.
+    pub(crate) places_found: Option<Mono>,
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
@@ -142,6 +152,9 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         tracked: BTreeMap::new(),
         by_pid: BTreeMap::new(),
         names: Names::default(),
+        segments: Segments::new(&options.segments),
+        next_look: None,
+        places_found: None,
         epoll,
         legacy,
         query,
@@ -176,6 +189,9 @@ impl Daemon {
                 until = Duration::ZERO;
             }
             if let Some(&(at, _)) = self.pauses.iter().min() {
+                until = until.min(Duration::from_nanos(at.since(self.now)));
+            }
+            if let Some(at) = self.next_look {
                 until = until.min(Duration::from_nanos(at.since(self.now)));
             }
             if self.output.is_waiting() {
@@ -214,6 +230,9 @@ impl Daemon {
             self.tell_pauses();
             if std::mem::take(&mut self.met_the_dead) {
                 self.reap(&[]);
+            }
+            if self.next_look.is_some_and(|at| self.now >= at) {
+                self.look_at_segments(PLACES_WHILE_TICKING);
             }
             if self.now.0 >= next_tick {
                 next_tick = self.now.0 + TICK.as_nanos() as u64;
@@ -285,7 +304,7 @@ impl Daemon {
     pub(crate) fn define_chip(&mut self, chip: Chip) {
         let (index, id) = (chip.index, chip.id);
         if self.state.apply(self.now, Origin::Machine, Event::Chip(chip)) == Outcome::Noted {
-            self.devices.insert(index, id);
+            self.devices.entry(index).or_insert(id);
         }
     }
 
@@ -408,6 +427,7 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
+        self.look_at_segments(PLACES_WHILE_TICKING);
         self.state.tick(self.now);
         let ended: Vec<u64> = self
             .tracked
@@ -431,15 +451,20 @@ impl Daemon {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
             self.restore_sockets();
+            self.segments.expire(self.now, Keep::default());
         }
     }
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
         self.reap(&[]);
+        self.look_at_segments(PLACES_FOR_AN_ANSWER);
         let mut snapshot = self.state.snapshot(Timestamp::now(), history);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
+        snapshot.health.segments = self.segments.living() as u64;
+        snapshot.health.black_boxes = self.segments.black_boxes().count() as u64;
+        snapshot.health.skipped = self.segments.skipped();
         snapshot.health.dropped_log_lines = self.output.dropped();
         snapshot
     }

@@ -2,7 +2,7 @@
 
 use crate::eventlog;
 use crate::legacy::Connection;
-use crate::process::{Watch, start_ticks};
+use ttmem_sources::process::{Watch, start_ticks};
 use crate::server::{Daemon, Token};
 use crate::socket::{self, Peer};
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use ttmem_wire::legacy::Message;
 
 /// A tracked process.
 pub(crate) struct Tracked {
-    id: ProcessId,
+    pub(crate) id: ProcessId,
     pub(crate) watch: Watch,
 }
 
@@ -21,7 +21,6 @@ impl Daemon {
     /// The process behind an event: found, or met for the first time.
     pub(crate) fn author(
         &mut self,
-        number: u64,
         connection: &mut Connection,
         sender: Peer,
         message: &Message,
@@ -31,12 +30,12 @@ impl Daemon {
             return author;
         }
         connection.authors.retain(|(_, author)| self.tracked.contains_key(author));
-        let author = self.meet(number, connection, sender, message);
+        let author = self.meet(connection, sender, message);
         connection.authors.push((sender, author));
         author
     }
 
-    fn meet(&mut self, number: u64, connection: &Connection, sender: Peer, message: &Message) -> u64 {
+    fn meet(&mut self, connection: &Connection, sender: Peer, message: &Message) -> u64 {
         if let Some(&known) = self.by_pid.get(&sender.pid).filter(|_| sender.pid != 0) {
             if !self.tracked.get(&known).is_some_and(|it| it.watch.ended()) {
                 return known;
@@ -54,23 +53,36 @@ impl Daemon {
         } else {
             Watch::by_pid(sender.pid)
         };
-        let watch = watch.unwrap_or(Watch::Gone);
+        let label = i64::from(message.process_id);
+        self.track(sender.pid, sender.uid, label, None, watch.unwrap_or(Watch::Gone), Basis::Legacy)
+    }
+
+    /// Tracks a process from now on. `label` is the pid it calls itself by, `name` what it calls itself.
+    pub(crate) fn track(
+        &mut self,
+        pid: u32,
+        uid: u32,
+        label: i64,
+        name: Option<String>,
+        watch: Watch,
+        basis: Basis,
+    ) -> u64 {
         self.met_the_dead |= matches!(watch, Watch::Gone);
-        let start = start_ticks(sender.pid).filter(|_| !watch.ended());
+        let start = start_ticks(pid).filter(|_| !watch.ended());
         let process = self.number();
         // Without a start time any number that no other process has will do.
-        let id = ProcessId { pid: sender.pid, start: start.unwrap_or(u64::MAX - number) };
-        let mut info = self.names.describe(sender.pid, sender.uid, start);
-        info.reported_pid =
-            Some(i64::from(message.process_id)).filter(|&pid| pid != i64::from(sender.pid) && pid != 0);
+        let id = ProcessId { pid, start: start.unwrap_or(u64::MAX - process) };
+        let mut info = self.names.describe(pid, uid, start);
+        info.name = info.name.or(name);
+        info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
         if let Some(fd) = watch.fd() {
             let _ = self.wait_for(fd, Token::Process(process));
         }
-        if sender.pid != 0 {
-            self.by_pid.insert(sender.pid, process);
+        if pid != 0 {
+            self.by_pid.insert(pid, process);
         }
         self.tracked.insert(process, Tracked { id, watch });
-        self.apply(process, Event::Born(info));
+        self.state.apply(self.now, Origin::Process(id, basis), Event::Born(info));
         process
     }
 
@@ -99,6 +111,7 @@ impl Daemon {
             self.drain(number);
         }
         self.draining = false;
+        self.segments_ended(process);
         self.end_process(process);
     }
 

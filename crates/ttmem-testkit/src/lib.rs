@@ -10,4 +10,4 @@ pub mod puppet;
 mod server;
 
 pub use client::{Client, message};
-pub use server::{Server, eventually};
+pub use server::{Server, eventually, memory_folder};

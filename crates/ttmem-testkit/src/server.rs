@@ -22,6 +22,13 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A folder in memory that everybody may write to, as `/dev/shm` is.
+pub fn memory_folder() -> std::sync::Arc<TempDir> {
+    let folder = tempfile::Builder::new().prefix("ttmem-test.").tempdir_in("/dev/shm").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    std::sync::Arc::new(folder)
+}
+
 /// A running `ttmem serve`.
 #[derive(Debug)]
 pub struct Server {
@@ -31,6 +38,8 @@ pub struct Server {
     pub query: PathBuf,
     /// Its folder; sockets and outputs lie there.
     pub folder: TempDir,
+    /// Where segments lie, in memory; of its own, so that tests do not see each other.
+    pub segments: std::sync::Arc<TempDir>,
     child: Child,
 }
 
@@ -51,7 +60,18 @@ impl Server {
     }
 
     /// The same, in a folder that is there already.
-    pub fn start_in(folder: TempDir, mut command: Command, args: &[&str], log: Option<Stdio>) -> Self {
+    pub fn start_in(folder: TempDir, command: Command, args: &[&str], log: Option<Stdio>) -> Self {
+        Self::start_reading(folder, memory_folder(), command, args, log)
+    }
+
+    /// The same, with segments that are there already.
+    pub fn start_reading(
+        folder: TempDir,
+        segments: std::sync::Arc<TempDir>,
+        mut command: Command,
+        args: &[&str],
+        log: Option<Stdio>,
+    ) -> Self {
         // Other users connect, too.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
@@ -62,13 +82,15 @@ impl Server {
             .arg(&legacy)
             .arg("--query-socket")
             .arg(&query)
+            .arg("--shm-dir")
+            .arg(segments.path())
             .args(args)
             .stdin(Stdio::null())
             .stdout(log.unwrap_or_else(|| file("out")))
             .stderr(file("err"))
             .spawn()
             .unwrap();
-        let mut server = Self { legacy, query, folder, child };
+        let mut server = Self { legacy, query, folder, segments, child };
         eventually("the server answers", || {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended: {status}: {}", server.warnings());

@@ -9,7 +9,8 @@ use ttmem_core::event::Host;
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
-/// Alone, prints one table of who holds how much device memory, and ends. Figures come from a daemon: `ttmem serve`.
+/// Alone, prints one table of who holds how much device memory, and ends. Figures come from a daemon (`ttmem serve`) or,
+/// if none answers, straight from what processes publish.
 #[derive(Debug, Parser)]
 #[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -56,9 +57,15 @@ pub(crate) enum Command {
     Man,
 }
 
-/// Where the daemon listens.
+/// Where figures come from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Sockets {
+    /// Ask no daemon: read what processes publish.
+    #[arg(long, global = true)]
+    pub(crate) local: bool,
+    /// Folder that processes publish their segments in.
+    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR", default_value = "/dev/shm")]
+    pub(crate) shm_dir: PathBuf,
     /// Socket that old clients send their messages to.
     #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET",
           default_value = ttmem_wire::legacy::SOCKET_PATH)]
@@ -119,6 +126,9 @@ pub(crate) struct DumpArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) only: Only,
+    /// List what is in this segment, living or left behind by a dead process, and nothing else.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "query_socket"])]
+    pub(crate) segment: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -157,6 +167,7 @@ impl ServeArgs {
                 Some(path) => path.clone(),
                 None => paths::query_socket_to_serve()?,
             },
+            segments: sockets.shm_dir.clone(),
             mode: self.socket_mode,
             quiet: self.quiet,
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
@@ -166,7 +177,7 @@ impl ServeArgs {
     }
 }
 
-fn host() -> Host {
+pub(crate) fn host() -> Host {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Host { name: Some(name), ttmem: env!("CARGO_PKG_VERSION").to_owned(), driver: None }
 }
@@ -193,10 +204,10 @@ pub(crate) struct DemoClientArgs {
     pub(crate) role: crate::demo::client::Role,
     /// The demo's pid.
     pub(crate) parent: u32,
-    /// The server's socket.
-    pub(crate) socket: PathBuf,
-    /// How many chips there are.
-    pub(crate) chips: u32,
+    /// Where it publishes itself, or the old server's socket.
+    pub(crate) place: PathBuf,
+    /// The chips there are.
+    pub(crate) sim: sim::Machine,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 
 use crate::cli::{DemoArgs, Only};
+use crate::sim::Machine;
 use crate::{Exit, show};
 use anyhow::Context;
 use client::Role;
@@ -30,6 +31,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let stop = show::stop_on_signals()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the demo's sockets")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
+    // Segments lie in memory; here they do not meet those of the machine's real processes.
+    let memory = tempfile::Builder::new().prefix("ttmem-demo.").tempdir_in("/dev/shm");
+    let memory = memory.context("cannot make a folder for the demo's segments in /dev/shm")?;
+    let segments = memory.path().to_owned();
     let mut server = Owned(
         this_program()?
             .args(["serve", "--quiet", "--sim", &args.sim.to_string(), "--parent", &own_pid()])
@@ -37,6 +42,8 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
             .arg(&legacy)
             .arg("--query-socket")
             .arg(&query)
+            .arg("--shm-dir")
+            .arg(&segments)
             .stdin(Stdio::null())
             .spawn()
             .context("cannot start the daemon")?,
@@ -53,8 +60,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         q = query.display()
     );
 
-    let chips = args.sim.chips().len() as u32;
-    let spawn = |role: Role| spawn_client(role, &legacy, chips);
+    let spawn = |role: Role| {
+        let place = if role.is_legacy() { &legacy } else { &segments };
+        spawn_client(role, place, args.sim)
+    };
     let _clients = [spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
     let mut victim = Some(spawn(Role::Victim)?);
     let begin = Instant::now();
@@ -63,7 +72,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         if changed.elapsed() >= VICTIM_LIFE {
             changed = Instant::now();
             // Killed in the middle of what it does; dropping it is the kill.
-            victim = if victim.is_some() { None } else { Some(spawn_client(Role::Victim, &legacy, chips)?) };
+            victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
         }
         let answer =
             ask(&query, Request::Snapshot { history: false }).context("the demo's daemon does not answer")?;
@@ -90,11 +99,11 @@ fn this_program() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("cannot find this program")?))
 }
 
-fn spawn_client(role: Role, socket: &Path, chips: u32) -> anyhow::Result<Owned> {
+fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<Owned> {
     let child = this_program()?
         .args(["demo-client", role.name(), &own_pid()])
-        .arg(socket)
-        .arg(chips.to_string())
+        .arg(place)
+        .arg(sim.to_string())
         .stdin(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot start the demo's {} client", role.name()))?;

@@ -1,6 +1,7 @@
 //! `ttmem dump`: every live allocation.
 
 use crate::cli::{DumpArgs, Sockets};
+use crate::source::Source;
 use crate::text::{UNKNOWN, ranges, size};
 use crate::{Exit, print, show};
 use anyhow::Context;
@@ -11,16 +12,20 @@ use ttmem_core::words::KernelClass;
 use ttmem_daemon::query::Request;
 
 #[derive(Serialize, Deserialize)]
-struct Dump {
-    schema: u32,
-    at: jiff::Timestamp,
-    simulated: bool,
-    allocations: Vec<Allocation>,
+pub(crate) struct Dump {
+    pub(crate) schema: u32,
+    pub(crate) at: jiff::Timestamp,
+    pub(crate) simulated: bool,
+    pub(crate) allocations: Vec<Allocation>,
 }
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let Some(answer) = show::ask_daemon(sockets, Request::Allocations)? else { return Ok(Exit::NoDaemon) };
-    let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+    let mut source = match &args.segment {
+        Some(file) => Source::of_file(file)?,
+        None => Source::new(sockets),
+    };
+    let Some(answer) = source.ask(Request::Allocations)? else { return Ok(Exit::NoDaemon) };
+    let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the answer")?;
     drop(answer);
     if let Some(pid) = args.only.pid {
         dump.allocations.retain(|it| it.pid == Some(pid));
@@ -32,7 +37,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     if dump.allocations.is_empty() && (args.only.pid.is_some() || args.only.device.is_some()) {
         // Nothing there, or no such thing? The snapshot knows, and says so.
-        let Some(snapshot) = show::fetch(sockets)? else { return Ok(Exit::NoDaemon) };
+        let Some(snapshot) = source.snapshot()? else { return Ok(Exit::NoDaemon) };
         show::only(snapshot, &args.only)?;
     }
     dump.allocations.sort_by_cached_key(|it| {
@@ -68,7 +73,11 @@ fn render(dump: &Dump) -> String {
             notes.push(class.title().to_lowercase());
         }
         if let Some(program) = it.program {
-            notes.push(format!("program {program}"));
+            let name = it.program_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            notes.push(format!("program {program}{name}"));
+        }
+        if let Some(site) = &it.site_name {
+            notes.push(format!("at {site}"));
         }
         notes.push(crate::table::basis_name(it.basis).to_owned());
         let _ = writeln!(

@@ -6,9 +6,11 @@
 mod cli;
 mod demo;
 mod listing;
+mod local;
 mod paths;
 mod show;
 mod sim;
+mod source;
 mod table;
 mod text;
 

@@ -2,17 +2,17 @@
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
 use crate::text::{Style, cut_line};
-use crate::{Exit, paths, print, table};
+use crate::source::Source;
+use crate::{Exit, print, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use ttmem_core::Snapshot;
-use ttmem_daemon::query::{Request, ask};
+use ttmem_daemon::query::Request;
 
 /// As much of a snapshot as tells whether there is anything in it.
 #[derive(Deserialize)]
@@ -22,22 +22,23 @@ struct Skeleton {
 }
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let mut source = Source::new(sockets);
     if args.watch {
         let stop = stop_on_signals()?;
-        return watch(|| fetch(sockets), &args.only, &args.look, args.refresh, None, &stop);
+        return watch(|| source.snapshot(), &args.only, &args.look, args.refresh, None, &stop);
     }
     let request = Request::Snapshot { history: args.history };
-    let Some(mut answer) = ask_daemon(sockets, request)? else { return Ok(Exit::NoDaemon) };
+    let Some(mut answer) = source.ask(request)? else { return Ok(Exit::NoDaemon) };
     let everything = args.only.device.is_none() && args.only.pid.is_none();
     if args.json && everything {
         // What the daemon says is the schema already.
         let skeleton: Skeleton =
-            serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+            serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));
     }
-    let snapshot: Snapshot = serde_json::from_slice(&answer).context("cannot read the daemon's answer")?;
+    let snapshot: Snapshot = serde_json::from_slice(&answer).context("cannot read the answer")?;
     let snapshot = only(snapshot, &args.only)?;
     if args.json {
         let mut line = serde_json::to_vec(&snapshot)?;
@@ -51,30 +52,6 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
 
 fn verdict(empty: bool) -> Exit {
     if empty { Exit::NothingThere } else { Exit::Done }
-}
-
-/// Asks the daemon; `None` (and a word on standard error) if there is none.
-pub(crate) fn ask_daemon(sockets: &Sockets, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
-    let paths = sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
-    for path in &paths {
-        match ask(path, request) {
-            Ok(answer) => return Ok(Some(answer)),
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
-            Err(e) => return Err(e).with_context(|| format!("cannot ask the daemon at {}", path.display())),
-        }
-    }
-    let paths: Vec<String> = paths.iter().map(|path: &PathBuf| path.display().to_string()).collect();
-    let _ = writeln!(
-        io::stderr(),
-        "ttmem: no daemon answers at {}\n       start one with `ttmem serve`, or look around with `ttmem demo`",
-        paths.join(" or ")
-    );
-    Ok(None)
-}
-
-pub(crate) fn fetch(sockets: &Sockets) -> anyhow::Result<Option<Snapshot>> {
-    let Some(answer) = ask_daemon(sockets, Request::Snapshot { history: false })? else { return Ok(None) };
-    Ok(Some(serde_json::from_slice(&answer).context("cannot read the daemon's answer")?))
 }
 
 /// Leaves only what was asked for.

@@ -51,14 +51,32 @@ const BOARDS: [Board; 8] = [
     Board { chips_per_board: 32, local_per_board: 32, ..blackhole("galaxy-bh", "galaxy-blackhole", 130) },
 ];
 
+struct ArchFacts {
+    /// What a core has, and what firmware and the kernel-config ring take of it.
+    l1: u64,
+    l1_base: u64,
+    /// What a channel has, and what the runtime sees of it.
+    channel: u64,
+    seen: u64,
+    /// The runtime's banks in a channel, and what it reserves in each.
+    banks: u64,
+    dram_base: u64,
+}
+
+/// The part of each core's L1 that is set aside for small buffers, in the demo.
+const L1_SMALL: u64 = 32 << 10;
+
 impl Board {
-    fn capacity(&self) -> Capacity {
-        // What a core has, what firmware and the kernel-config ring take of it, what a channel has, what the runtime
-        // sees of a channel, its banks in a channel, and what it reserves in each.
+    fn facts(&self) -> ArchFacts {
         let (l1, l1_base, channel, seen, banks, dram_base) = match self.arch {
             Arch::WormholeB0 => (1_499_136, 105_664, 2 << 30, 2 << 30, 2, 1_048_640),
             Arch::Blackhole => (1_572_864, 111_616, 4 << 30, 4_278_190_080, 1, 1_048_704),
         };
+        ArchFacts { l1, l1_base, channel, seen, banks, dram_base }
+    }
+
+    fn capacity(&self) -> Capacity {
+        let ArchFacts { l1, l1_base, channel, seen, banks, dram_base } = self.facts();
         let (cores, channels) = (u64::from(self.cores), u64::from(self.dram_channels));
         Capacity {
             dram_bytes: channels * channel,
@@ -111,6 +129,56 @@ impl Machine {
                 capacity: Some(board.capacity()),
             })
             .collect()
+    }
+}
+
+impl Machine {
+    /// The chips as their processes know them.
+    pub(crate) fn client_chips(&self) -> Vec<ttmem_client::Chip<'static>> {
+        let capacity = self.board.capacity();
+        let arch = match self.board.arch {
+            Arch::WormholeB0 => ttmem_client::Arch::WormholeB0,
+            Arch::Blackhole => ttmem_client::Arch::Blackhole,
+        };
+        let chips = self.chips().into_iter();
+        chips
+            .map(|chip| ttmem_client::Chip {
+                unique_id: match chip.id {
+                    ChipId::Unique(id) => id,
+                    ChipId::Ordinal(_) => 0,
+                },
+                index: chip.index,
+                arch: Some(arch),
+                remote: chip.remote,
+                board: self.board.kind,
+                pci: "",
+                dram_bytes: capacity.dram_bytes,
+                dram_channels: capacity.dram_channels,
+                dram_bytes_per_channel: capacity.dram_bytes_per_channel,
+                cores: capacity.cores,
+                l1_bytes_per_core: capacity.l1_bytes_per_core,
+                dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
+                l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
+            })
+            .collect()
+    }
+
+    /// How an allocator over these chips lays out its memory.
+    pub(crate) fn banks(&self) -> Vec<ttmem_client::Banks> {
+        use ttmem_client::{Banks, Space};
+        let facts = self.board.facts();
+        let dram = (u64::from(self.board.dram_channels) * facts.banks) as u16;
+        let bank = facts.seen / facts.banks - facts.dram_base;
+        // The trace region is the top of each bank.
+        let trace = 16 << 20;
+        let l1 = (self.board.cores - self.board.dispatch_cores) as u16;
+        let top = facts.l1 - L1_SMALL;
+        vec![
+            Banks::new(Space::Dram, dram, facts.dram_base, bank - trace),
+            Banks::new(Space::Trace, dram, facts.dram_base + bank - trace, trace),
+            Banks::new(Space::L1, l1, facts.l1_base, top - facts.l1_base),
+            Banks::new(Space::L1Small, l1, top, L1_SMALL),
+        ]
     }
 }
 

@@ -63,6 +63,7 @@ fn alloc(chip: u32, space: Space, id: u64) -> Event {
         space,
         id,
         requested: 2048,
+        at: None,
         extent: None,
         cores: 0,
         program: 0,
@@ -95,7 +96,7 @@ fn ledger(live: u64) -> [Figure; 2] {
     let ours = each(9, COUNT, || {
         for _ in 0..COUNT / 2 {
             let scope = Scope::Chip(ChipId::Ordinal(0));
-            let free = Free { scope, space: None, id: id(next - live), program: 0, size: None };
+            let free = Free { scope, space: None, id: id(next - live), program: 0, size: None, cores: 0 };
             black_box(state.apply(Mono(next), process(1), Event::Free(free)));
             black_box(state.apply(Mono(next), process(1), alloc(0, Space::Dram, id(next))));
             next += 1;

@@ -1,7 +1,7 @@
 //! What a process defines (allocators, core sets), what its programs do, and how it compares with its runtime.
 
 use super::{Author, Compared, Drift, Outcome, State, difference};
-use crate::event::{Allocator, Audit, Refusal};
+use crate::event::{Allocator, Audit, Name, Refusal};
 use crate::footprint::CoreSet;
 use crate::ledger::Slot;
 use crate::words::{Basis, Scope, Space};
@@ -35,13 +35,24 @@ impl State {
         Outcome::Noted
     }
 
+    pub(super) fn define_name(&mut self, by: Author, name: Name, text: String) -> Outcome {
+        let limit = self.limits.definitions;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if process.names.len() >= limit && !process.names.contains_key(&name) {
+            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+        }
+        process.names.insert(name, text);
+        Outcome::Noted
+    }
+
     pub(super) fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
         let scope = Scope::Allocator(number);
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
         process.pools.retain(|&(of, space, _), &mut pool| {
             if of == scope {
                 self.remember_peak(&process.allocators, scope, space, pool);
-                process.records -= self.ledger.close(pool).count;
+                let unlisted = self.ledger.pool(pool).unlisted.count;
+                process.records -= self.ledger.close(pool).count - unlisted;
             }
             of != scope
         });

@@ -63,6 +63,7 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
         space,
         id: at,
         requested,
+        at: None,
         extent: None,
         cores: 0,
         program: 0,
@@ -72,7 +73,7 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
 }
 
 fn free(scope: Scope, space: Option<Space>, at: u64) -> Event {
-    Event::Free(Free { scope, space, id: at, program: 0, size: None })
+    Event::Free(Free { scope, space, id: at, program: 0, size: None, cores: 0 })
 }
 
 fn shot(state: &State) -> Snapshot {
@@ -146,7 +147,7 @@ fn circular_buffers_count_the_union_of_their_ranges() {
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, 4));
     let shrink =
-        Event::Free(Free { scope: on(0), space: Some(Space::Cb), id: 0x1000, program: 0, size: Some(8192) });
+        Event::Free(Free { scope: on(0), space: Some(Space::Cb), id: 0x1000, program: 0, size: Some(8192), cores: 0 });
     state.apply(Mono(3), legacy(1), shrink);
     // 0x1000..0x2000 and 0x2000..0x3000 remain.
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 8192 + 100);
@@ -583,7 +584,7 @@ fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> St
                 (pid, Event::Alloc(alloc(on(chip), space, at, size)))
             }
             Step::Free { pid, chip, space, at, size } => {
-                (pid, Event::Free(Free { scope: on(chip), space, id: at, program: 0, size }))
+                (pid, Event::Free(Free { scope: on(chip), space, id: at, program: 0, size, cores: 0 }))
             }
             Step::Exit { pid } => (pid, Event::Exited),
         };

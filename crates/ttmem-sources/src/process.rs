@@ -10,11 +10,16 @@ use ttmem_core::event::Process;
 
 /// How a process's end is noticed.
 #[derive(Debug)]
-pub(crate) enum Watch {
+pub enum Watch {
     /// The kernel tells, at the instant of death.
     Pidfd(OwnedFd),
     /// By looking: kernels before 5.3 have no pidfd. The start time tells a later process with the same pid.
-    Look { pid: u32, start: Option<u64> },
+    Look {
+        /// Which.
+        pid: u32,
+        /// When it started, in clock ticks since boot.
+        start: Option<u64>,
+    },
     /// It cannot be seen: it lives as long as its connection.
     Connection,
     /// It was gone before it could be watched. What it sent is read, then it ends.
@@ -23,7 +28,7 @@ pub(crate) enum Watch {
 
 impl Watch {
     /// Watches a process by its pid. `None`: it is gone already.
-    pub(crate) fn by_pid(pid: u32) -> Option<Self> {
+    pub fn by_pid(pid: u32) -> Option<Self> {
         let Some(raw) = Pid::from_raw(pid as i32) else { return Some(Self::Connection) };
         match pidfd_open(raw, PidfdFlags::empty()) {
             Ok(fd) => Some(Self::Pidfd(fd)),
@@ -36,7 +41,7 @@ impl Watch {
     }
 
     /// Whether the process has ended.
-    pub(crate) fn ended(&self) -> bool {
+    pub fn ended(&self) -> bool {
         match self {
             Self::Pidfd(fd) => {
                 let mut fds = [PollFd::new(fd, PollFlags::IN)];
@@ -49,7 +54,7 @@ impl Watch {
     }
 
     /// What to wait on for its end, if the kernel tells.
-    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Pidfd(fd) => Some(fd.as_fd()),
             _ => None,
@@ -71,7 +76,7 @@ fn alive(pid: u32, start: Option<u64>) -> bool {
 }
 
 /// When a process started, in clock ticks since boot.
-pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
+pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
@@ -83,14 +88,14 @@ const COMMAND_LEN: usize = 256;
 
 /// Looks processes up, and keeps what does not change.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub struct Names {
     users: BTreeMap<u32, String>,
     boot: Option<Timestamp>,
 }
 
 impl Names {
     /// What can be said of a process to people.
-    pub(crate) fn describe(&mut self, pid: u32, uid: u32, start: Option<u64>) -> Process {
+    pub fn describe(&mut self, pid: u32, uid: u32, start: Option<u64>) -> Process {
         let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
         let name = read("comm").map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned());
         let command = read("cmdline").filter(|bytes| !bytes.is_empty()).map(|bytes| {

@@ -1,0 +1,414 @@
+//! From a segment's bytes to events. Normally the new records of the ring are enough; at the first look, and whenever
+//! more happened than the ring holds, everything is listed anew from the table.
+
+use crate::segment::{Contents, SegmentFile, Skip};
+use std::collections::{BTreeMap, BTreeSet};
+use ttmem_core::event::{
+    Alloc, Allocator, Audit, Banks, Capacity, CapacityOrigin, Chip, Event, Extent, Free, Holding, Name, Odd,
+    Oddity, Refusal,
+};
+use ttmem_core::CoreSet;
+use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
+use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
+use ttmem_wire::segment::definition::{Definition, parse};
+use ttmem_wire::segment::{self, text};
+
+/// Banks of an allocator, by the number of the space.
+#[derive(Clone, Copy, Default)]
+struct BankCounts([u16; 10]);
+
+/// How far one segment has been followed, and what its numbers mean.
+#[derive(Default)]
+pub(crate) struct Follower {
+    /// Tells the numbers of several segments of one process apart.
+    index: u32,
+    begun: bool,
+    sequence: u64,
+    blocks: u32,
+    oddities: [u64; segment::Oddity::ROOM],
+    chips: BTreeMap<u16, ChipId>,
+    allocators: Vec<Option<BankCounts>>,
+    open: BTreeSet<u16>,
+    core_counts: Vec<u16>,
+    unlisted: BTreeMap<(u16, u8), Holding>,
+    /// Records seen so far.
+    pub(crate) records: u64,
+    /// Times everything was listed anew.
+    pub(crate) relisted: u64,
+    exact: bool,
+}
+
+/// What hears events.
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(Event);
+
+impl Follower {
+    pub(crate) fn new(index: u32) -> Self {
+        Self { index, exact: true, ..Self::default() }
+    }
+
+    /// Numbers of definitions, made unique among the segments of one process.
+    fn number(&self, number: u16) -> u32 {
+        self.index << 16 | u32::from(number)
+    }
+
+    fn scope(&self, allocator: u16) -> Scope {
+        Scope::Allocator(self.number(allocator))
+    }
+
+    /// Tells what happened since the last time. Returns by how many records the writer had moved on.
+    pub(crate) fn follow(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<u64, Skip> {
+        let applied = segment.applied()?;
+        let ahead = applied.saturating_sub(self.sequence);
+        if self.begun && ahead == 0 && applied == self.sequence {
+            self.define(segment, emit)?;
+            return Ok(0);
+        }
+        let records = if self.begun { segment.records(self.sequence, applied)? } else { None };
+        match records {
+            Some(records) => {
+                self.define(segment, emit)?;
+                let lumps = self.unlisted.clone();
+                for record in &records {
+                    self.tell(record, emit);
+                }
+                self.tell_unlisted(&lumps, emit);
+                self.records += records.len() as u64;
+                self.sequence = applied;
+                self.see(true, emit);
+            }
+            None => self.relist(segment, emit)?,
+        }
+        self.tell_oddities(segment, emit)?;
+        Ok(ahead)
+    }
+
+    /// The last look at a segment whose writer is gone: its half-done event is finished, too.
+    pub(crate) fn finish(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
+        self.follow(segment, emit)?;
+        Ok(())
+    }
+
+    pub(crate) fn see(&mut self, exactly: bool, emit: Emit<'_>) {
+        if exactly != self.exact {
+            self.exact = exactly;
+            emit(Event::Seen { exactly });
+        }
+    }
+
+    fn relist(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
+        let contents = segment.contents()?;
+        self.define(segment, emit)?;
+        // Only what this segment said is forgotten.
+        for &allocator in &self.open {
+            emit(Event::Relisted(self.number(allocator)));
+        }
+        self.relisted += 1;
+        self.begun = true;
+        self.sequence = contents.sequence;
+        self.tell_contents(&contents, emit);
+        self.see(contents.exact, emit);
+        Ok(())
+    }
+
+    fn tell_contents(&mut self, contents: &Contents, emit: Emit<'_>) {
+        let live = || contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
+        let mut listed: BTreeMap<(u16, u8), Holding> = BTreeMap::new();
+        for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
+            self.tell(record, emit);
+            let sum = listed.entry((record.allocator.get(), record.space)).or_default();
+            sum.requested = sum.requested.saturating_add(record.requested.get());
+            sum.allocated = sum.allocated.saturating_add(self.charge(record));
+            sum.count += 1;
+        }
+        // What was dispatched last on a core is what is there.
+        let mut dispatched: Vec<&Record> = live().filter(|slot| slot.kind == Kind::Dispatch as u8).collect();
+        dispatched.sort_by_key(|record| record.sequence.get());
+        for record in dispatched {
+            self.tell(record, emit);
+        }
+        self.unlisted.clear();
+        for row in &contents.rows {
+            let key = (row.allocator.get(), row.space);
+            let Some(space) = space_of(row.space) else { continue };
+            let scope = self.scope(key.0);
+            let listed = listed.get(&key).copied().unwrap_or_default();
+            if row.unlisted.get() > 0 {
+                let rest = Holding {
+                    requested: row.requested.get().saturating_sub(listed.requested),
+                    allocated: row.allocated.get().saturating_sub(listed.allocated),
+                    count: row.count.get().saturating_sub(listed.count),
+                };
+                self.unlisted.insert(key, rest);
+            }
+            if !space.is_program() && self.open.contains(&key.0) {
+                emit(Event::Peak { scope, space, bytes: Some(row.peak.get()) });
+            }
+            // An audit can be judged only if nothing happened in its space since.
+            let audits = live().filter(|slot| slot.kind == Kind::Audit as u8);
+            for record in audits.filter(|it| (it.allocator.get(), it.space) == key && it.sequence > row.sequence) {
+                self.tell(record, emit);
+            }
+        }
+        self.tell_unlisted(&BTreeMap::new(), emit);
+    }
+
+    fn tell_unlisted(&self, old: &BTreeMap<(u16, u8), Holding>, emit: Emit<'_>) {
+        let keys: BTreeSet<_> = old.keys().chain(self.unlisted.keys()).copied().collect();
+        for key in keys {
+            let holding = self.unlisted.get(&key).copied().unwrap_or_default();
+            let known = old.get(&key).copied().unwrap_or_default();
+            if let Some(space) = space_of(key.1).filter(|_| holding != known) {
+                emit(Event::Unlisted { scope: self.scope(key.0), space, holding });
+            }
+        }
+    }
+
+    fn tell_oddities(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
+        let vitals = segment.vitals()?;
+        for oddity in segment::Oddity::ALL {
+            let [count, id] = vitals.oddities[oddity as usize].map(zerocopy::little_endian::U64::get);
+            let new = count.saturating_sub(self.oddities[oddity as usize]);
+            if new == 0 {
+                continue;
+            }
+            self.oddities[oddity as usize] = count;
+            use segment::Oddity as From;
+            let refused = |why| Some(Oddity::Refused(why));
+            let what = match oddity {
+                From::UnknownChip => refused(Refusal::UnknownDevice),
+                From::UnknownAllocator => refused(Refusal::UnknownAllocator),
+                From::UnknownProgram => refused(Refusal::UnknownProgram),
+                From::ZeroSize => refused(Refusal::ZeroSize),
+                From::TooLarge => refused(Refusal::TooLarge),
+                From::BeyondAddresses => refused(Refusal::BeyondAddresses),
+                From::WrongSpace => refused(Refusal::UnknownSpace),
+                From::DefinitionsFull => refused(Refusal::DefinitionLimit),
+                From::DoubleFree => Some(Oddity::DoubleFree),
+                From::UnknownFree => Some(Oddity::UnknownFree),
+                From::InheritedFree => Some(Oddity::InheritedFree),
+                From::StillHeld | From::Replaced => Some(Oddity::Replaced),
+                From::Unlisted => Some(Oddity::Unlisted),
+                From::Lost => None,
+            };
+            match what {
+                Some(what) => emit(Event::Odd(Odd { what, count: new, id })),
+                None => emit(Event::Lost(new)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what was defined since the last time.
+    fn define(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
+        let (bytes, used) = segment.definitions(self.blocks)?;
+        self.blocks = used;
+        for definition in parse(&bytes).flatten() {
+            match definition {
+                Definition::Chip(number, it) => {
+                    let id = match it.unique_id.get() {
+                        0 => ChipId::Ordinal(it.index.get()),
+                        id => ChipId::Unique(id),
+                    };
+                    self.chips.insert(number, id);
+                    emit(Event::Chip(chip(id, it)));
+                }
+                Definition::Allocator(number, banks, chips) => {
+                    let chips: Vec<ChipId> =
+                        chips.iter().filter_map(|chip| self.chips.get(&chip.get()).copied()).collect();
+                    let mut counts = BankCounts::default();
+                    let mut spaces = Vec::new();
+                    for it in banks {
+                        let Some(space) = space_of(it.space) else { continue };
+                        counts.0[usize::from(it.space) % counts.0.len()] = it.banks.get();
+                        let (banks, base) = (it.banks.get(), it.base.get());
+                        spaces.push(Banks { space, banks, base, bytes_per_bank: it.bytes_per_bank.get() });
+                    }
+                    let place = usize::from(number);
+                    if self.allocators.len() <= place {
+                        self.allocators.resize(place + 1, None);
+                    }
+                    self.allocators[place] = Some(counts);
+                    self.open.insert(number);
+                    emit(Event::Allocator(Allocator { id: self.number(number), chips, spaces }));
+                }
+                Definition::Cores(number, words) => {
+                    let cores = CoreSet::from_words(words.map(zerocopy::little_endian::U64::get));
+                    let place = usize::from(number);
+                    if self.core_counts.len() <= place {
+                        self.core_counts.resize(place + 1, 0);
+                    }
+                    self.core_counts[place] = cores.count() as u16;
+                    emit(Event::Cores(self.number(number), cores));
+                }
+                Definition::Program(number, name) => emit(Event::Named(Name::Program(number), name.to_owned())),
+                Definition::Site(number, site) => {
+                    emit(Event::Named(Name::Site(self.site(number)), site.to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn site(&self, number: u32) -> u32 {
+        if number == 0 { 0 } else { number ^ self.index << 24 }
+    }
+
+    /// On how many banks or cores an allocation is charged.
+    #[inline]
+    fn banks(&self, record: &Record) -> u16 {
+        let program = (record::Space::Cb as u8..=record::Space::Kernel as u8).contains(&record.space);
+        if program || record.flags.get() & flags::PER_CORE != 0 {
+            let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
+            return cores.max(u16::from(program));
+        }
+        let counts = self.allocators.get(usize::from(record.allocator.get())).copied().flatten();
+        counts.map_or(0, |counts| counts.0[usize::from(record.space) % counts.0.len()])
+    }
+
+    fn charge(&self, record: &Record) -> u64 {
+        match (record.bytes_per_bank.get(), self.banks(record)) {
+            (0, _) | (_, 0) => record.requested.get(),
+            (bytes, banks) => bytes.saturating_mul(u64::from(banks)),
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self, record: &Record, emit: Emit<'_>) {
+        // A kind or a space of a later version says something we have no words for.
+        let Some(kind) = Kind::from_byte(record.kind) else { return };
+        let allocator = record.allocator.get();
+        let scope = self.scope(allocator);
+        let space = space_of(record.space);
+        let program = record.program.get();
+        match (kind, space) {
+            (Kind::Alloc | Kind::Free, Some(_)) if record.slot.get() == NO_SLOT => self.lump(record, kind),
+            (Kind::Alloc, Some(space)) => emit(Event::Alloc(self.alloc(record, scope, space))),
+            (Kind::Free, Some(space)) => emit(Event::Free(Free {
+                scope,
+                space: Some(space),
+                id: record.id.get(),
+                program: if space.is_program() { program } else { 0 },
+                size: Some(record.requested.get()),
+                cores: match record.cores.get() {
+                    0 => 0,
+                    cores => self.number(cores),
+                },
+            })),
+            (Kind::Dispatch, _) => emit(Event::Dispatched(scope, program)),
+            (Kind::ProgramEnd, _) => emit(Event::ProgramEnded(scope, program)),
+            (Kind::AllocatorEnd, _) => {
+                self.open.remove(&allocator);
+                self.unlisted.retain(|&(of, _), _| of != allocator);
+                emit(Event::AllocatorClosed(self.number(allocator)));
+            }
+            (Kind::OutOfMemory, Some(space)) => {
+                emit(Event::Failed { scope, space, requested: record.requested.get() });
+            }
+            (Kind::Audit, Some(space)) => emit(Event::Audit(Audit {
+                allocator: self.number(allocator),
+                space,
+                allocated_bytes: record.id.get(),
+                free_bytes: record.requested.get(),
+                largest_free_bytes_per_bank: record.bytes_per_bank.get(),
+                quiet: record.flags.get() & flags::QUIET != 0,
+            })),
+            (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
+            // Refusals are counted in the header, so that none is missed.
+            (Kind::ProgramBegin | Kind::Refused, _) => {}
+            (Kind::Alloc | Kind::Free | Kind::OutOfMemory | Kind::Audit | Kind::PeakReset, None) => {}
+        }
+    }
+
+    /// Counts what is held without being listed.
+    fn lump(&mut self, record: &Record, kind: Kind) {
+        let charge = self.charge(record);
+        let sum = self.unlisted.entry((record.allocator.get(), record.space)).or_default();
+        let change = |of: &mut u64, by: u64| {
+            *of = if kind == Kind::Alloc { of.saturating_add(by) } else { of.saturating_sub(by) };
+        };
+        change(&mut sum.requested, record.requested.get());
+        change(&mut sum.allocated, charge);
+        change(&mut sum.count, 1);
+    }
+
+    #[inline]
+    fn alloc(&self, record: &Record, scope: Scope, space: Space) -> Alloc {
+        let (requested, bytes_per_bank) = (record.requested.get(), record.bytes_per_bank.get());
+        let banks = self.banks(record);
+        let occupied = match record.padding.get() {
+            _ if space.is_program() => bytes_per_bank.saturating_mul(u64::from(banks)),
+            PADDING_UNKNOWN => 0,
+            padding => requested.saturating_add(u64::from(padding)),
+        };
+        let extent = (bytes_per_bank > 0 && banks > 0).then_some(Extent { occupied, bytes_per_bank, banks });
+        Alloc {
+            scope,
+            space,
+            id: record.id.get(),
+            requested,
+            at: Some(Mono(record.at_ns.get())),
+            extent,
+            cores: match record.cores.get() {
+                0 => 0,
+                cores => self.number(cores),
+            },
+            program: if space.is_program() { record.program.get() } else { 0 },
+            site: self.site(record.site.get()),
+            class: match record.flags.get() >> flags::CLASS_SHIFT & 3 {
+                0 if space == Space::Kernel => KernelClass::Application,
+                1 => KernelClass::Fabric,
+                2 => KernelClass::Dispatch,
+                _ => KernelClass::Unknown,
+            },
+        }
+    }
+
+    /// Everything this segment's process holds through it is gone, though the process may live on.
+    pub(crate) fn retire(&mut self, emit: Emit<'_>) {
+        for allocator in std::mem::take(&mut self.open) {
+            emit(Event::AllocatorClosed(self.number(allocator)));
+        }
+    }
+}
+
+fn space_of(byte: u8) -> Option<Space> {
+    Some(match record::Space::from_byte(byte)? {
+        record::Space::Dram => Space::Dram,
+        record::Space::L1 => Space::L1,
+        record::Space::L1Small => Space::L1Small,
+        record::Space::Trace => Space::Trace,
+        record::Space::Cb => Space::Cb,
+        record::Space::Dfb => Space::Dfb,
+        record::Space::Scratch => Space::Scratch,
+        record::Space::Kernel => Space::Kernel,
+        record::Space::Host => Space::Host,
+    })
+}
+
+fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
+    let known = |n: u64| (n > 0).then_some(n);
+    let (cores, l1) = (it.cores.get(), it.l1_bytes_per_core.get());
+    let capacity = (it.dram_bytes.get() > 0 && cores > 0 && l1 > 0).then(|| Capacity {
+        dram_bytes: it.dram_bytes.get(),
+        dram_channels: it.dram_channels.get(),
+        dram_bytes_per_channel: it.dram_bytes_per_channel.get(),
+        l1_bytes: l1.saturating_mul(u64::from(cores)),
+        cores,
+        l1_bytes_per_core: l1,
+        dram_allocatable_bytes: known(it.dram_allocatable.get()),
+        l1_allocatable_bytes: known(it.l1_allocatable.get()),
+        origin: CapacityOrigin::Runtime,
+    });
+    Chip {
+        id,
+        index: it.index.get(),
+        arch: match it.arch {
+            1 => Some(Arch::WormholeB0),
+            2 => Some(Arch::Blackhole),
+            _ => None,
+        },
+        board: Some(text(&it.board).to_owned()).filter(|board| !board.is_empty()),
+        remote: it.remote == 1,
+        capacity,
+    }
+}

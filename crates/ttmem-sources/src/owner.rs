@@ -1,0 +1,103 @@
+//! Whose a segment is. The kernel says: a writer holds a lock on its file that nobody else can have, that no child
+//! inherits, and that goes with the process or its image. Where that lock was lost (a program that closes descriptors it
+//! does not know), the process is found by pid and start time, and must still have the file mapped.
+
+use crate::process::start_ticks;
+use crate::segment::{SegmentFile, Skip};
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// The process that writes a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// As the reader sees it; 0: it lives where the reader cannot see it.
+    pub pid: u32,
+    /// As it knows itself.
+    pub own_pid: u32,
+    /// Its user: the file's owner.
+    pub uid: u32,
+    /// What it calls itself.
+    pub name: String,
+}
+
+/// What is known of a segment's writer.
+pub(crate) enum Writer {
+    Living(Owner),
+    /// It ended, or runs another program by now.
+    Gone,
+}
+
+/// Who holds the lock: nobody, somebody out of sight (0), or a process.
+pub(crate) fn holder(segment: &SegmentFile) -> Option<u32> {
+    let asked = Flock::from(FlockType::WriteLock);
+    let held = fcntl_getlk(segment.fd(), &asked).ok().flatten()?;
+    Some(held.pid.map_or(0, |pid| pid.as_raw_nonzero().get() as u32))
+}
+
+/// Finds out who writes a segment. `processes` lists all pids there are, where they must be searched.
+pub(crate) fn writer(segment: &SegmentFile, processes: &dyn Fn() -> Vec<u32>) -> Result<Writer, Skip> {
+    let header = segment.header();
+    let own_pid = header.pid.get();
+    let name = ttmem_wire::segment::text(&header.program).to_owned();
+    let living = |pid| Writer::Living(Owner { pid, own_pid, uid: segment.uid, name: name.clone() });
+    match holder(segment) {
+        Some(0) => return Ok(living(0)),
+        Some(pid) => {
+            // A file named for somebody else is nobody's.
+            let known_as = innermost_pid(pid);
+            if known_as.is_some_and(|it| it != own_pid) {
+                return Err(Skip::Foreign(format!("claims to be of pid {own_pid}, but pid {pid} writes it")));
+            }
+            return Ok(living(pid));
+        }
+        None => {}
+    }
+    let here = fs::metadata("/proc/self/ns/pid").map(|it| it.ino()).unwrap_or(0);
+    let candidates = match header.pid_namespace.get() {
+        namespace if namespace == here || namespace == 0 => vec![own_pid],
+        _ => {
+            let mut all = processes();
+            all.retain(|&pid| innermost_pid(pid) == Some(own_pid));
+            all
+        }
+    };
+    for pid in candidates {
+        let start = start_ticks(pid);
+        let is_it = start.is_some() && (header.start_ticks.get() == 0 || start == Some(header.start_ticks.get()));
+        if !is_it {
+            continue;
+        }
+        let user = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid()).unwrap_or(u32::MAX);
+        if user != segment.uid {
+            return Err(Skip::Foreign(format!(
+                "belongs to user {}, but pid {pid} to user {user}",
+                segment.uid
+            )));
+        }
+        // It may have gone on as another program, which holds none of this.
+        if has_mapped(pid, segment).unwrap_or(true) {
+            return Ok(living(pid));
+        }
+    }
+    Ok(Writer::Gone)
+}
+
+/// The pid by which a process knows itself: the last in its list of them.
+fn innermost_pid(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    pids.map_or(Some(pid), |pids| pids.split_ascii_whitespace().last()?.parse().ok())
+}
+
+/// Whether a process has the segment mapped; `None` if we may not know.
+fn has_mapped(pid: u32, segment: &SegmentFile) -> Option<bool> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let (device, inode) = segment.id;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let wanted = format!("{major:02x}:{minor:02x}");
+    Some(maps.lines().any(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(3);
+        fields.next() == Some(&wanted) && fields.next().and_then(|it| it.parse().ok()) == Some(inode)
+    }))
+}

@@ -1,0 +1,308 @@
+//! All segments of the machine: found, followed, and let go when their writers end.
+
+use crate::follow::Follower;
+use crate::owner::{self, Owner, Writer};
+use crate::place::{Place, containers, processes};
+use crate::segment::{FileId, SegmentFile, Skip};
+use rustix::fd::AsFd;
+use rustix::fs::AtFlags;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use ttmem_core::event::Event;
+use ttmem_core::snapshot::Skipped;
+use ttmem_core::words::{Mono, ProcessId};
+use ttmem_wire::segment::SegmentError;
+
+/// Who takes in what segments say.
+pub trait Listener {
+    /// A process publishes a segment: who is it to the rest of ttmem?
+    fn meet(&mut self, owner: &Owner) -> ProcessId;
+    /// What it says.
+    fn tell(&mut self, process: ProcessId, event: Event);
+}
+
+/// How many black boxes are kept, how long, and how much of the filesystem they and all other segments may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Of one user.
+    pub count: usize,
+    /// Since their last event.
+    pub age_ns: u64,
+    /// One part in so many, for each user.
+    pub share: u64,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        Self { count: 32, age_ns: 24 * 3600 * Mono::SECOND, share: 8 }
+    }
+}
+
+/// Reasons that are kept for people.
+const MOST_SKIPPED: usize = 64;
+
+struct Known {
+    file: SegmentFile,
+    follower: Follower,
+    process: ProcessId,
+    /// Who held its lock when we looked last.
+    holder: Option<u32>,
+    path: PathBuf,
+    /// Why it could not be read when we looked last.
+    broken: Option<String>,
+}
+
+/// What a dead process left behind. Its descriptor is kept, since a container's file goes with its namespace.
+struct BlackBox {
+    file: SegmentFile,
+    path: PathBuf,
+    name: String,
+    /// The folder it lies in, if it is the machine's own.
+    own: bool,
+    last_event: Mono,
+}
+
+/// All segments.
+#[derive(Default)]
+pub struct Segments {
+    folder: PathBuf,
+    places: Vec<Place>,
+    known: BTreeMap<FileId, Known>,
+    black_boxes: BTreeMap<FileId, BlackBox>,
+    skipped: BTreeMap<PathBuf, String>,
+    next_index: u32,
+}
+
+impl Segments {
+    /// Those in this folder, here and in containers.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), ..Self::default() }
+    }
+
+    /// Looks where segments may lie. Containers come and go, and looking for them means looking at every process.
+    pub fn find_places(&mut self) {
+        let own = Place::own(&self.folder);
+        let others = containers(&self.folder, own.as_ref());
+        self.places = own.into_iter().chain(others).collect();
+    }
+
+    /// Takes in everything that happened since the last look, in all segments, new ones included. Returns whether any
+    /// writer is so busy that the next look should come soon.
+    pub fn look(&mut self, listener: &mut impl Listener) -> bool {
+        // What is known comes first, so that nothing is missed because there is much that is new.
+        let mut busy = false;
+        let ids: Vec<FileId> = self.known.keys().copied().collect();
+        for id in ids {
+            busy |= self.follow(id, listener);
+        }
+        let mut seen = BTreeSet::new();
+        self.skipped.clear();
+        for place in std::mem::take(&mut self.places) {
+            for name in place.names() {
+                if let Some(id) = self.look_at(&place, &name, listener) {
+                    seen.insert(id);
+                }
+            }
+            self.places.push(place);
+        }
+        // A black box whose file somebody removed is no more, unless it lay in a container.
+        self.black_boxes.retain(|id, it| !it.own || seen.contains(id));
+        busy
+    }
+
+    fn look_at(&mut self, place: &Place, name: &str, listener: &mut impl Listener) -> Option<FileId> {
+        let path = place.path.join(name);
+        let found = rustix::fs::statat(&place.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let id = (found.st_dev, found.st_ino);
+        if self.known.contains_key(&id) || self.black_boxes.contains_key(&id) {
+            return Some(id);
+        }
+        match self.open(place, name, &path, listener) {
+            Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {}
+            Err(why) if self.skipped.len() < MOST_SKIPPED => {
+                self.skipped.insert(path, why.to_string());
+            }
+            Err(_) => {}
+        }
+        Some(id)
+    }
+
+    fn open(
+        &mut self,
+        place: &Place,
+        name: &str,
+        path: &Path,
+        listener: &mut impl Listener,
+    ) -> Result<(), Skip> {
+        let file = SegmentFile::open(place.folder.as_fd(), name)?;
+        let owner = match owner::writer(&file, &processes)? {
+            Writer::Living(owner) => owner,
+            Writer::Gone => {
+                let it = BlackBox {
+                    last_event: last_event(&file),
+                    own: place.own,
+                    path: path.to_owned(),
+                    name: name.to_owned(),
+                    file,
+                };
+                self.black_boxes.insert(it.file.id, it);
+                return Ok(());
+            }
+        };
+        let process = listener.meet(&owner);
+        let index = self.index_for(process);
+        let id = file.id;
+        let holder = owner::holder(&file);
+        let follower = Follower::new(index);
+        let path = path.to_owned();
+        self.known.insert(id, Known { file, follower, process, holder, path, broken: None });
+        self.follow(id, listener);
+        Ok(())
+    }
+
+    /// A number that no other segment of the process has.
+    fn index_for(&mut self, process: ProcessId) -> u32 {
+        if self.known.values().any(|known| known.process == process) {
+            self.next_index = (self.next_index + 1) & 0x7f;
+            return self.next_index.max(1);
+        }
+        0
+    }
+
+    fn follow(&mut self, id: FileId, listener: &mut impl Listener) -> bool {
+        let Some(mut known) = self.known.remove(&id) else { return false };
+        // A process that goes on as another program lets go of the lock.
+        let holder = owner::holder(&known.file);
+        if holder != known.holder || holder.is_none() {
+            known.holder = holder;
+            let here = matches!(
+                owner::writer(&known.file, &processes),
+                Ok(Writer::Living(owner)) if owner.pid == known.process.pid
+            );
+            if !here {
+                self.retire(known, listener);
+                return false;
+            }
+        }
+        let process = known.process;
+        let followed = known.follower.follow(&known.file, &mut |event| listener.tell(process, event));
+        known.broken = followed.as_ref().err().map(ToString::to_string);
+        let busy = match followed {
+            Ok(ahead) => ahead > known.file.ring_records() / 4,
+            Err(_) => {
+                // What it said before stays, marked as not exact; perhaps it can be read again later.
+                known.follower.see(false, &mut |event| listener.tell(process, event));
+                false
+            }
+        };
+        self.known.insert(id, known);
+        busy
+    }
+
+    /// Lets go of a segment: what it listed is gone, and it is kept as a black box.
+    fn retire(&mut self, mut known: Known, listener: &mut impl Listener) {
+        let process = known.process;
+        let _ = known.follower.finish(&known.file, &mut |event| listener.tell(process, event));
+        known.follower.retire(&mut |event| listener.tell(process, event));
+        if process.pid == 0 {
+            // Nobody else can tell its end.
+            listener.tell(process, Event::Exited);
+        }
+        let name = known.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
+        let it = BlackBox {
+            last_event: last_event(&known.file),
+            own: known.path.parent() == Some(&self.folder),
+            path: known.path,
+            name,
+            file: known.file,
+        };
+        self.black_boxes.insert(it.file.id, it);
+    }
+
+    /// A process ended: its segments are read to the end, and are black boxes from now on.
+    pub fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
+        let ids: Vec<FileId> =
+            self.known.iter().filter(|(_, known)| known.process == process).map(|(&id, _)| id).collect();
+        for id in ids {
+            if let Some(known) = self.known.remove(&id) {
+                self.retire(known, listener);
+            }
+        }
+    }
+
+    /// Removes black boxes that are too many, too old, or take too much of the filesystem.
+    pub fn expire(&mut self, now: Mono, keep: Keep) {
+        let Some(place) = self.places.iter().find(|place| place.own) else { return };
+        let mut used: BTreeMap<u32, u64> = BTreeMap::new();
+        let living = self.known.values().map(|it| &it.file);
+        for file in living.chain(self.black_boxes.values().map(|it| &it.file)) {
+            *used.entry(file.uid).or_default() += file.bytes();
+        }
+        let total = rustix::fs::fstatfs(&place.folder)
+            .map_or(u64::MAX, |it| (it.f_blocks as u64).saturating_mul(it.f_bsize as u64));
+        // Newest first: those are kept.
+        let mut boxes: Vec<(Mono, FileId)> =
+            self.black_boxes.iter().filter(|(_, it)| it.own).map(|(&id, it)| (it.last_event, id)).collect();
+        boxes.sort_by_key(|&(at, id)| (std::cmp::Reverse(at), id));
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut doomed = Vec::new();
+        for &(at, id) in &boxes {
+            let Some(it) = self.black_boxes.get(&id) else { continue };
+            let count = counts.entry(it.file.uid).or_default();
+            *count += 1;
+            if *count > keep.count || now.since(at) > keep.age_ns {
+                doomed.push(id);
+                *used.entry(it.file.uid).or_default() -= it.file.bytes();
+            }
+        }
+        // Oldest first: those make room.
+        for &(_, id) in boxes.iter().rev() {
+            let Some(it) = self.black_boxes.get(&id).filter(|_| !doomed.contains(&id)) else { continue };
+            let used = used.entry(it.file.uid).or_default();
+            if *used > total / keep.share.max(1) {
+                *used -= it.file.bytes();
+                doomed.push(id);
+            }
+        }
+        for id in doomed {
+            let Some(it) = self.black_boxes.get(&id) else { continue };
+            // Under that name there may be another file by now.
+            let found = rustix::fs::statat(&place.folder, it.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+            if found.is_ok_and(|found| (found.st_dev, found.st_ino) == id) {
+                let _ = rustix::fs::unlinkat(&place.folder, it.name.as_str(), AtFlags::empty());
+            }
+            self.black_boxes.remove(&id);
+        }
+    }
+
+    /// Tells what is in one segment, whoever wrote it and whether that lives or not.
+    pub fn tell_of(file: &SegmentFile, process: ProcessId, listener: &mut impl Listener) -> Result<(), Skip> {
+        Follower::new(0).follow(file, &mut |event| listener.tell(process, event))?;
+        Ok(())
+    }
+
+    /// Segments of living processes.
+    pub fn living(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Segments of dead processes.
+    pub fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
+        self.black_boxes.values().map(|it| (it.path.as_path(), &it.file))
+    }
+
+    /// Files that were not read, and why.
+    pub fn skipped(&self) -> Vec<Skipped> {
+        let broken = self.known.values().filter_map(|it| Some((&it.path, it.broken.as_ref()?)));
+        let all = self.skipped.iter().chain(broken);
+        all.map(|(path, reason)| Skipped { path: path.display().to_string(), reason: reason.clone() }).collect()
+    }
+}
+
+/// When a segment's last event was.
+fn last_event(file: &SegmentFile) -> Mono {
+    let begun = file.applied().ok().filter(|&applied| applied > 0);
+    let last = begun.and_then(|applied| file.records(applied - 1, applied).ok().flatten());
+    let at = last.and_then(|records| records.first().map(|record| record.at_ns.get()));
+    Mono(at.unwrap_or_else(|| file.header().mono_ns.get()))
+}

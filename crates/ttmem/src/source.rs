@@ -1,0 +1,77 @@
+//! Where figures come from: a daemon, or this program itself.
+
+use crate::cli::Sockets;
+use crate::local::Local;
+use crate::paths;
+use anyhow::Context;
+use std::io::{self, Write};
+use std::path::Path;
+use ttmem_core::Snapshot;
+use ttmem_daemon::query::{Request, ask};
+
+/// Answers requests as a daemon does.
+pub(crate) struct Source<'a> {
+    sockets: Option<&'a Sockets>,
+    /// Kept from one look to the next, so that only what is new must be read.
+    local: Option<Local>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(sockets: &'a Sockets) -> Self {
+        let local = sockets.local.then(|| Local::new(&sockets.shm_dir));
+        Self { sockets: Some(sockets), local }
+    }
+
+    /// One segment, and nothing else.
+    pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self { sockets: None, local: Some(Local::of_file(path)?) })
+    }
+
+    /// The answer, one line of JSON; `None` (and a word on standard error) if a daemon was named and there is none.
+    pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(sockets) = self.sockets.filter(|sockets| !sockets.local) else {
+            return self.look(request).map(Some);
+        };
+        let paths = sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
+        for path in &paths {
+            match ask(path, request) {
+                Ok(answer) => {
+                    self.local = None;
+                    return Ok(Some(answer));
+                }
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+                Err(e) => {
+                    return Err(e).with_context(|| format!("cannot ask the daemon at {}", path.display()));
+                }
+            }
+        }
+        if let Some(path) = &sockets.query_socket {
+            let _ = writeln!(
+                io::stderr(),
+                "ttmem: no daemon answers at {}\n       \
+                 start one with `ttmem serve`, look without one with `ttmem --local`, or try `ttmem demo`",
+                path.display()
+            );
+            return Ok(None);
+        }
+        self.look(request).map(Some)
+    }
+
+    fn look(&mut self, request: Request) -> anyhow::Result<Vec<u8>> {
+        let sockets = self.sockets;
+        let local = self.local.get_or_insert_with(|| {
+            Local::new(sockets.map_or(Path::new("/dev/shm"), |sockets| &sockets.shm_dir))
+        });
+        local.look();
+        let answer = match request {
+            Request::Snapshot { history } => serde_json::to_vec(&local.snapshot(history))?,
+            Request::Allocations => serde_json::to_vec(&local.allocations())?,
+        };
+        Ok(answer)
+    }
+
+    pub(crate) fn snapshot(&mut self) -> anyhow::Result<Option<Snapshot>> {
+        let Some(answer) = self.ask(Request::Snapshot { history: false })? else { return Ok(None) };
+        Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
+    }
+}
