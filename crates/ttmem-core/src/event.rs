@@ -77,9 +77,11 @@ pub enum Event {
     },
     /// What a call site or a program is called.
     Named(Name, String),
-    /// Whether what the source last saw of the process was all of it.
+    /// How far the source has followed the process.
     Seen {
-        /// It was.
+        /// The last event of the process that was taken in, by its own count.
+        sequence: u64,
+        /// Whether what is held is exactly what was held after that event.
         exactly: bool,
     },
 }

@@ -196,6 +196,9 @@ pub struct Process {
     pub tracking: Basis,
     /// Whether every allocation and free is known and accounted for.
     pub exact: bool,
+    /// The last event, by the process's own count, that these figures include; `null` where it does not count them.
+    #[serde(default)]
+    pub sequence: Option<u64>,
     /// What it holds, by device.
     pub usage: Vec<ProcessUsage>,
     /// The runtime's own figures, compared.

@@ -115,6 +115,8 @@ pub(crate) struct ProcessState {
     pub(crate) basis: Basis,
     pub(crate) lost: u64,
     pub(crate) refused: u64,
+    /// How far its source has followed it, where it counts its events.
+    pub(crate) sequence: Option<u64>,
     /// Whether its source last saw all of it.
     pub(crate) seen_exactly: bool,
     pub(crate) names: BTreeMap<Name, String>,
@@ -296,9 +298,9 @@ impl State {
                 Outcome::Noted
             }
             Event::Named(name, text) => self.define_name(by, name, text),
-            Event::Seen { exactly } => {
+            Event::Seen { sequence, exactly } => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
-                    process.seen_exactly = exactly;
+                    (process.sequence, process.seen_exactly) = (Some(sequence), exactly);
                 }
                 Outcome::Noted
             }
@@ -642,6 +644,7 @@ impl ProcessState {
             basis,
             lost: 0,
             refused: 0,
+            sequence: None,
             seen_exactly: true,
             names: BTreeMap::new(),
             records: 0,

@@ -502,6 +502,7 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
             && process.lost == 0
             && process.refused == 0
             && process.seen_exactly,
+        sequence: process.sequence,
         usage: usage
             .into_iter()
             .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })

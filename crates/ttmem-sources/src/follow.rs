@@ -35,7 +35,6 @@ pub(crate) struct Follower {
     pub(crate) records: u64,
     /// Times everything was listed anew.
     pub(crate) relisted: u64,
-    exact: bool,
 }
 
 /// What hears events.
@@ -43,7 +42,7 @@ pub(crate) type Emit<'a> = &'a mut dyn FnMut(Event);
 
 impl Follower {
     pub(crate) fn new(index: u32) -> Self {
-        Self { index, exact: true, ..Self::default() }
+        Self { index, ..Self::default() }
     }
 
     /// Numbers of definitions, made unique among the segments of one process.
@@ -88,11 +87,8 @@ impl Follower {
         Ok(())
     }
 
-    pub(crate) fn see(&mut self, exactly: bool, emit: Emit<'_>) {
-        if exactly != self.exact {
-            self.exact = exactly;
-            emit(Event::Seen { exactly });
-        }
+    pub(crate) fn see(&self, exactly: bool, emit: Emit<'_>) {
+        emit(Event::Seen { sequence: self.sequence, exactly });
     }
 
     fn relist(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {

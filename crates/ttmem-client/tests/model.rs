@@ -1,0 +1,263 @@
+//! The tracker against a model so simple that it cannot be wrong, read back through the real reader.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
+    Placement, Space, Statistics, Tracker,
+};
+use ttmem_sources::{Contents, SegmentFile};
+use ttmem_wire::record::Kind;
+
+struct Rig {
+    folder: tempfile::TempDir,
+    tracker: Tracker,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = folder.path().to_str().unwrap().to_owned();
+        Self { tracker: Tracker::new(&Options { folder: path, ..Options::default() }), folder }
+    }
+
+    fn allocator(&self, chips: u64) -> AllocatorNumber {
+        let chip = |n| Chip { unique_id: n + 1, index: n as u32, ..Chip::default() };
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let banks = [Banks::new(Space::Dram, 12, 0, 1 << 30), Banks::new(Space::L1, 64, 0, 1 << 20)];
+        self.tracker.allocator(&chips, &banks).unwrap()
+    }
+
+    fn contents(&self) -> Contents {
+        let folder = std::fs::File::open(self.folder.path()).unwrap();
+        let name = self.tracker.status().segment.expect("there is a segment");
+        let contents = SegmentFile::open(folder.as_fd(), &name).unwrap().contents().unwrap();
+        assert!(contents.exact);
+        contents
+    }
+}
+
+/// What is live: kind, space, allocator, id, program, bytes, cores; how often.
+type Live = BTreeMap<(u8, u8, u16, u64, u32, u64, u16), u32>;
+
+fn live(contents: &Contents) -> Live {
+    let mut live = Live::new();
+    for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
+        let alloc = it.kind == Kind::Alloc as u8;
+        let (id, bytes) = if alloc { (it.id.get(), it.requested.get()) } else { (0, 0) };
+        let kind = if it.kind == Kind::Dispatch as u8 { Kind::ProgramBegin as u8 } else { it.kind };
+        let key = (kind, it.space, it.allocator.get(), id, it.program.get(), bytes, it.cores.get());
+        *live.entry(key).or_default() += 1;
+    }
+    live
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Alloc(Space, u64, u64),
+    Free(Space, u64),
+    Place(u32, u64, u64, u8),
+    Displace(u32, u64, u64, u8),
+    Kernel(u32, u64, u64),
+    Dispatch(u32),
+    End(u32),
+    Audit(Space),
+    ResetPeak(Space),
+    Close,
+}
+
+fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
+    let space = || prop_oneof![Just(Space::Dram), Just(Space::L1)];
+    let at = || (0..20u64).prop_map(|n| n * 64);
+    let bytes = || prop_oneof![Just(64u64), Just(128), 1..5000u64];
+    let program = || 1..5u32;
+    let step = prop_oneof![
+        8 => (space(), at(), bytes()).prop_map(|(space, at, bytes)| Step::Alloc(space, at, bytes)),
+        8 => (space(), at()).prop_map(|(space, at)| Step::Free(space, at)),
+        6 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Place(p, at, bytes, cores)),
+        3 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Displace(p, at, bytes, cores)),
+        2 => (program(), 0..6u64, bytes()).prop_map(|(p, id, bytes)| Step::Kernel(p, id, bytes)),
+        2 => program().prop_map(Step::Dispatch),
+        2 => program().prop_map(Step::End),
+        1 => space().prop_map(Step::Audit),
+        1 => space().prop_map(Step::ResetPeak),
+        1 => Just(Step::Close),
+    ];
+    prop::collection::vec((0..3usize, step), 0..200)
+}
+
+/// What is held, in the plainest way. The first number is always the allocator's.
+#[derive(Default)]
+struct Model {
+    buffers: BTreeMap<(usize, u8, u64), u64>,
+    placed: BTreeMap<(usize, u32, u64, u64, u8), ()>,
+    kernels: BTreeMap<(usize, u64), (u32, u64)>,
+    programs: BTreeMap<(usize, u32), ()>,
+    audits: BTreeMap<(usize, u8), ()>,
+    peaks: BTreeMap<(usize, u8), u64>,
+    closed: [bool; 3],
+}
+
+impl Model {
+    fn charged(&self, n: usize, space: u8) -> u64 {
+        let banks = if space == Space::Dram as u8 { 12 } else { 64 };
+        let of = self.buffers.range((n, space, 0)..=(n, space, u64::MAX));
+        of.map(|(_, bytes)| bytes.div_ceil(64) * 64 * banks).sum()
+    }
+
+    fn live(&self, allocators: &[AllocatorNumber]) -> Live {
+        let a = |n: usize| allocators[n].get();
+        let alloc = Kind::Alloc as u8;
+        let mut live = Live::new();
+        for (&(n, space, at), &bytes) in &self.buffers {
+            live.insert((alloc, space, a(n), at, 0, bytes, 0), 1);
+        }
+        for &(n, program, at, bytes, cores) in self.placed.keys() {
+            live.insert((alloc, Space::Cb as u8, a(n), at, program, bytes, u16::from(cores) + 1), 1);
+        }
+        for (&(n, id), &(program, bytes)) in &self.kernels {
+            live.insert((alloc, Space::Kernel as u8, a(n), id, program, bytes, 0), 1);
+        }
+        for &(n, program) in self.programs.keys() {
+            live.insert((Kind::ProgramBegin as u8, 0, a(n), 0, program, 0, 0), 1);
+        }
+        for &(n, space) in self.audits.keys() {
+            live.insert((Kind::Audit as u8, space, a(n), 0, 0, 0, 0), 1);
+        }
+        live
+    }
+
+    /// Does a step, and says what the tracker should answer.
+    fn step(&mut self, n: usize, step: Step) -> Result<(), Error> {
+        if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_)) {
+            return Err(Error::UnknownAllocator);
+        }
+        let again = |old: Option<u64>, bytes: u64| match old {
+            None => Ok(()),
+            Some(old) if old == bytes => Err(Error::StillHeld),
+            Some(_) => Err(Error::Replaced),
+        };
+        match step {
+            Step::Alloc(space, at, bytes) => {
+                let old = self.buffers.insert((n, space as u8, at), bytes);
+                let now = self.charged(n, space as u8);
+                let peak = self.peaks.entry((n, space as u8)).or_default();
+                *peak = now.max(*peak);
+                again(old, bytes)
+            }
+            Step::Free(space, at) => {
+                self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Error::UnknownFree)
+            }
+            Step::Place(program, at, bytes, cores) => {
+                self.programs.insert((n, program), ());
+                let old = self.placed.insert((n, program, at, bytes, cores), ());
+                again(old.map(|()| bytes), bytes)
+            }
+            Step::Displace(program, at, bytes, cores) => {
+                self.placed.remove(&(n, program, at, bytes, cores)).ok_or(Error::UnknownFree)
+            }
+            Step::Kernel(program, id, bytes) => {
+                self.programs.insert((n, program), ());
+                again(self.kernels.insert((n, id), (program, bytes)).map(|(_, old)| old), bytes)
+            }
+            Step::Dispatch(program) => {
+                self.programs.get(&(n, program)).copied().ok_or(Error::UnknownProgram)
+            }
+            Step::End(program) => {
+                self.placed.retain(|&(a, p, ..), ()| (a, p) != (n, program));
+                self.kernels.retain(|&(a, _), &mut (p, _)| (a, p) != (n, program));
+                self.programs.remove(&(n, program)).ok_or(Error::UnknownProgram)
+            }
+            Step::Audit(space) => {
+                self.audits.insert((n, space as u8), ());
+                Ok(())
+            }
+            Step::ResetPeak(space) => {
+                self.peaks.insert((n, space as u8), self.charged(n, space as u8));
+                Ok(())
+            }
+            Step::Close => {
+                self.closed[n] = true;
+                self.buffers.retain(|&(a, ..), _| a != n);
+                self.placed.retain(|&(a, ..), ()| a != n);
+                self.kernels.retain(|&(a, _), _| a != n);
+                self.programs.retain(|&(a, _), ()| a != n);
+                self.audits.retain(|&(a, _), ()| a != n);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Does a step for real.
+fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: Step) -> ttmem_client::Result {
+    let placement = |program, address, bytes, cores: u8| Placement {
+        allocator,
+        program,
+        space: Space::Cb,
+        address,
+        bytes,
+        cores: sets[usize::from(cores)],
+    };
+    match step {
+        Step::Alloc(space, at, bytes) => {
+            let bytes_per_bank = bytes.div_ceil(64) * 64;
+            t.alloc(&Buffer { bytes_per_bank, ..Buffer::new(allocator, space, at, bytes) })
+        }
+        Step::Free(space, at) => t.free(allocator, space, at),
+        Step::Place(program, at, bytes, cores) => t.place(&placement(program, at, bytes, cores)),
+        Step::Displace(program, at, bytes, cores) => t.displace(&placement(program, at, bytes, cores)),
+        Step::Kernel(program, id, bytes) => {
+            let (cores, class) = (CoresNumber::default(), KernelClass::Application);
+            t.load_kernel(&Kernel { allocator, program, id, bytes, cores, class })
+        }
+        Step::Dispatch(program) => t.dispatch(allocator, program),
+        Step::End(program) => t.end_program(allocator, program),
+        Step::Audit(space) => {
+            let it = Statistics { allocated: 0, free: 1, largest_free_per_bank: 1 };
+            t.audit(t.before_audit()?, allocator, space, it)
+        }
+        Step::ResetPeak(space) => t.reset_peak(allocator, space),
+        Step::Close => t.close_allocator(allocator),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn what_is_published_is_what_is_held(steps in steps()) {
+        let rig = Rig::new();
+        let t = &rig.tracker;
+        let allocators = [rig.allocator(1), rig.allocator(2), rig.allocator(32)];
+        let sets = [
+            t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap(),
+            t.cores(&[CoreRange { from: (0, 0), to: (0, 0) }, CoreRange { from: (3, 3), to: (4, 4) }]).unwrap(),
+        ];
+        let mut model = Model::default();
+        let mut sequence = 0;
+        for (n, step) in steps {
+            let told = tell(t, allocators[n], sets, step);
+            let expected = model.step(n, step);
+            // Which of the two a free in vain is depends on how long ago the other one was.
+            let plain = told.map(|_| ()).map_err(|e| if e == Error::DoubleFree { Error::UnknownFree } else { e });
+            prop_assert_eq!(plain, expected, "{:?}", step);
+            if let Ok(now) = told {
+                prop_assert!(now > sequence);
+                sequence = now;
+            }
+            let contents = rig.contents();
+            prop_assert_eq!(live(&contents), model.live(&allocators));
+            for row in contents.rows.iter().filter(|row| row.space <= Space::L1 as u8) {
+                let n = allocators.iter().position(|it| it.get() == row.allocator.get()).unwrap();
+                prop_assert_eq!(row.allocated.get(), model.charged(n, row.space));
+                prop_assert_eq!(row.unlisted.get(), 0);
+                let peak = model.peaks.get(&(n, row.space)).copied().unwrap_or(0);
+                prop_assert_eq!(row.peak.get(), peak);
+            }
+        }
+        t.close();
+        prop_assert_eq!(std::fs::read_dir(rig.folder.path()).unwrap().count(), 0);
+    }
+}
