@@ -3,7 +3,9 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod loom;
 mod mutants;
+mod truth;
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,8 @@ cargo xtask COMMAND
 
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [--json]     figures against their budgets; builds the release program first
+  truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
+  loom               the order of a writer's stores, in every order a processor may see them
   fuzz [SECONDS]     every fuzz target for so long (default 60)
   mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
                      defect's number or how a test's name begins";
@@ -28,6 +32,12 @@ fn main() -> ExitCode {
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-discard", path] => bench::load::discard(Path::new(path)),
+        ["truth", ref which @ .., "--little"] => truth::run(which, true),
+        ["truth", ref which @ ..] => truth::run(which, false),
+        // Processes that it starts.
+        ["truth-script", folder, seed, rate] => truth::write_script(folder, seed, rate),
+        ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
+        ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => seconds.parse().context("SECONDS is a number").and_then(fuzz::run),
         ["mutants", ref numbers @ ..] => mutants::run(numbers),

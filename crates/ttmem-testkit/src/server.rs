@@ -40,6 +40,8 @@ pub struct Server {
     pub folder: TempDir,
     /// Where segments lie, in memory; of its own, so that tests do not see each other.
     pub segments: std::sync::Arc<TempDir>,
+    /// The first answer it gave.
+    pub first: Snapshot,
     child: Child,
 }
 
@@ -90,13 +92,15 @@ impl Server {
             .stderr(file("err"))
             .spawn()
             .unwrap();
-        let mut server = Self { legacy, query, folder, segments, child };
-        eventually("the server answers", || {
+        let first = Snapshot::default();
+        let mut server = Self { legacy, query, folder, segments, first, child };
+        let first = eventually("the server answers", || {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended: {status}: {}", server.warnings());
             }
             ask(&server.query, Request::Snapshot { history: false }).ok()
         });
+        server.first = serde_json::from_slice(&first).unwrap();
         server
     }
 
