@@ -82,22 +82,24 @@ pub(crate) fn write_script(folder: &str, seed: &str, rate: &str) -> anyhow::Resu
     let (seed, rate): (u64, u64) = (seed.parse()?, rate.parse()?);
     let tracker = tracker(folder);
     let mut script = Script::new(seed);
-    script.define(&tracker)?;
-    let begin = Instant::now();
     // The end of the parent is the end of this.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     });
+    // Decided in advance, so that nearly all of the time is spent in the tracker, which is where it is to be killed.
+    let decide = |script: &mut Script| -> Vec<_> {
+        let one = |_| {
+            let step = script.step();
+            (step, script.apply(step))
+        };
+        (0..AHEAD).map(one).collect()
+    };
+    let mut steps = decide(&mut script);
+    script.define(&tracker)?;
+    let begin = Instant::now();
     let mut told = 0;
     loop {
-        // Decided in advance, so that nearly all of the time is spent in the tracker, which is where it is to be killed.
-        let steps: Vec<_> = (0..AHEAD)
-            .map(|_| {
-                let step = script.step();
-                (step, script.apply(step))
-            })
-            .collect();
         for (n, &(step, events)) in steps.iter().enumerate() {
             script.tell(&tracker, step)?;
             told += events;
@@ -106,6 +108,7 @@ pub(crate) fn write_script(folder: &str, seed: &str, rate: &str) -> anyhow::Resu
                 std::thread::sleep(due.saturating_sub(begin.elapsed()));
             }
         }
+        steps = decide(&mut script);
     }
 }
 

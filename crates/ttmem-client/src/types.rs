@@ -261,7 +261,7 @@ impl Error {
             Oddity::InheritedFree => Self::InheritedFree,
             Oddity::DefinitionsFull => Self::DefinitionsFull,
             Oddity::WrongSpace => Self::WrongSpace,
-            Oddity::Lost | Oddity::Unlisted => Self::Lost,
+            Oddity::Lost | Oddity::Unlisted | Oddity::OutOfMemory => Self::Lost,
         }
     }
 }

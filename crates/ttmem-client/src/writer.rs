@@ -944,6 +944,7 @@ impl Writer {
         if !self.begin(&mut words) {
             return Err(Error::Lost);
         }
+        self.count(Oddity::OutOfMemory, requested);
         Ok(self.finish())
     }
 

@@ -66,15 +66,6 @@ pub enum Event {
         /// How much; `None`: what it is now.
         bytes: Option<u64>,
     },
-    /// An allocation failed.
-    Failed {
-        /// Where.
-        scope: Scope,
-        /// What.
-        space: Space,
-        /// Bytes asked for.
-        requested: u64,
-    },
     /// What a call site or a program is called.
     Named(Name, String),
     /// How far the source has followed the process.
@@ -138,6 +129,8 @@ pub enum Oddity {
     Replaced,
     /// Held, but not listed.
     Unlisted,
+    /// An allocation failed; the id is how many bytes were asked for.
+    OutOfMemory,
 }
 
 /// The machine the reader runs on.

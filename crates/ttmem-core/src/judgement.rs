@@ -171,7 +171,7 @@ pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) 
         Incident::OutOfMemory => (
             FindingKind::OutOfMemory,
             Severity::Warning,
-            format!("{who} asked in vain for memory, {times}, {} in all", size(bytes)),
+            format!("{who} asked in vain for memory, {times}, last for {}", size(id)),
         ),
         Incident::Lost => {
             (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))

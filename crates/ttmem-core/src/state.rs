@@ -293,10 +293,6 @@ impl State {
                 }
                 Outcome::Noted
             }
-            Event::Failed { scope, space, requested } => {
-                self.note(Incident::OutOfMemory, by, chip_of(scope), Some(space), requested, 1, 0);
-                Outcome::Noted
-            }
             Event::Named(name, text) => self.define_name(by, name, text),
             Event::Seen { sequence, exactly } => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
@@ -457,6 +453,7 @@ impl State {
             Oddity::InheritedFree => Incident::InheritedFree,
             Oddity::Replaced => Incident::Replaced,
             Oddity::Unlisted => Incident::Unlisted,
+            Oddity::OutOfMemory => Incident::OutOfMemory,
         };
         self.note(incident, by, None, None, 0, count, id);
         Outcome::Noted

@@ -184,6 +184,7 @@ impl Follower {
                 From::InheritedFree => Some(Oddity::InheritedFree),
                 From::StillHeld | From::Replaced => Some(Oddity::Replaced),
                 From::Unlisted => Some(Oddity::Unlisted),
+                From::OutOfMemory => Some(Oddity::OutOfMemory),
                 From::Lost => None,
             };
             match what {
@@ -297,9 +298,6 @@ impl Follower {
                 self.unlisted.retain(|&(of, _), _| of != allocator);
                 emit(Event::AllocatorClosed(self.number(allocator)));
             }
-            (Kind::OutOfMemory, Some(space)) => {
-                emit(Event::Failed { scope, space, requested: record.requested.get() });
-            }
             (Kind::Audit, Some(space)) => emit(Event::Audit(Audit {
                 allocator: self.number(allocator),
                 space,
@@ -309,9 +307,9 @@ impl Follower {
                 quiet: record.flags.get() & flags::QUIET != 0,
             })),
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
-            // Refusals are counted in the header, so that none is missed.
-            (Kind::ProgramBegin | Kind::Refused, _) => {}
-            (Kind::Alloc | Kind::Free | Kind::OutOfMemory | Kind::Audit | Kind::PeakReset, None) => {}
+            // Refusals and failures are counted in the header, so that none is missed.
+            (Kind::ProgramBegin | Kind::Refused | Kind::OutOfMemory, _) => {}
+            (Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset, None) => {}
         }
     }
 

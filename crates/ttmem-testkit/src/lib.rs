@@ -2,10 +2,12 @@
 //!
 //! * [`Server`]: a `ttmem serve` of one's own.
 //! * [`Client`]: a connection that speaks any vintage, as badly as asked.
+//! * [`producer`]: another process with a tracker in it.
 //! * [`puppet`]: another process with a client in it, moved by strings of text.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
 mod client;
+pub mod producer;
 pub mod puppet;
 mod server;
 

@@ -219,6 +219,8 @@ pub enum Oddity {
     DefinitionsFull = 13,
     /// A space the allocator does not have, or that does not fit the call.
     WrongSpace = 14,
+    /// An allocation failed; the id is how many bytes were asked for.
+    OutOfMemory = 15,
 }
 
 impl Oddity {
@@ -226,7 +228,7 @@ impl Oddity {
     pub const ROOM: usize = 16;
 
     /// All of them, by number.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::UnknownChip,
         Self::UnknownAllocator,
         Self::UnknownProgram,
@@ -242,6 +244,7 @@ impl Oddity {
         Self::Lost,
         Self::DefinitionsFull,
         Self::WrongSpace,
+        Self::OutOfMemory,
     ];
 }
 

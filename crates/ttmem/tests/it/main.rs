@@ -6,6 +6,7 @@ mod bad_input;
 mod command_line;
 mod defects;
 mod processes;
+mod segments;
 mod streams;
 
 use std::path::Path;
@@ -16,6 +17,12 @@ use ttmem_testkit::Server;
 #[test]
 fn puppet() {
     ttmem_testkit::puppet::run_if_asked();
+}
+
+/// Likewise; see `ttmem_testkit::producer`.
+#[test]
+fn producer() {
+    ttmem_testkit::producer::run_if_asked();
 }
 
 fn exe() -> &'static Path {

@@ -1,0 +1,379 @@
+//! What processes publish, seen through the daemon and without one.
+
+use crate::{NOBODY, exe, finding};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{FindingKind, Process};
+use ttmem_core::words::Basis;
+use ttmem_testkit::producer::{BANKS, Producer};
+use ttmem_testkit::{Server, eventually, memory_folder};
+
+pub(crate) fn daemon() -> Server {
+    Server::start(exe(), &["--quiet"])
+}
+
+/// What `ttmem --local` says.
+pub(crate) fn local(folder: &Path) -> Snapshot {
+    let output =
+        Command::new(exe()).args(["--local", "--json", "--shm-dir"]).arg(folder).output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+pub(crate) fn process(snapshot: &Snapshot, pid: u32) -> Option<&Process> {
+    snapshot.processes.iter().find(|process| process.pid == Some(pid))
+}
+
+/// Bytes asked for in DRAM, by one process, on its first chip.
+pub(crate) fn dram(process: &Process) -> u64 {
+    process.usage.first().and_then(|usage| usage.usage.dram.as_ref()).map_or(0, |dram| dram.requested_bytes)
+}
+
+#[test]
+fn a_process_is_seen_at_once_with_and_without_a_daemon() {
+    let server = daemon();
+    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
+    producer.pull("define 2");
+    producer.pull("alloc 4096 24000");
+    producer.pull("begin 7 matmul");
+    producer.pull("place 7 105824 4096");
+    producer.pull("place 7 109920 2048");
+    for snapshot in [server.snapshot(), local(server.segments.path())] {
+        let it = process(&snapshot, producer.pid).expect("the process is listed");
+        assert!(it.exact && it.tracking == Basis::Events && it.sequence == Some(4), "{it:?}");
+        assert_eq!(it.usage.len(), 2, "both chips of the mesh hold it");
+        for usage in &it.usage {
+            let dram = usage.usage.dram.as_ref().unwrap();
+            assert_eq!((dram.requested_bytes, dram.occupied_bytes), (24_000, Some(24_000)));
+            assert_eq!((dram.allocated_bytes, dram.count), (Some(24_000), 1));
+            let cb = usage.usage.cb.as_ref().unwrap();
+            assert_eq!((cb.registered_bytes, cb.resident_bytes), (4 * 6144, Some(0)), "on four cores");
+        }
+        assert_eq!(snapshot.devices.iter().map(|d| d.index).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(snapshot.health.segments, 1);
+    }
+    producer.pull("dispatch 7");
+    let cb = server.process(producer.pid).unwrap().usage[0].usage.cb.clone().unwrap();
+    assert_eq!(cb.resident_bytes, Some(4 * 6144));
+    producer.pull("end 7");
+    producer.pull("free 4096");
+    let snapshot = server.snapshot();
+    let it = process(&snapshot, producer.pid).unwrap();
+    assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, 0);
+    assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().peak_bytes, 24_000);
+    assert_eq!(it.usage[0].usage.cb.as_ref().unwrap().registered_bytes, 0);
+
+    let listed = Command::new(exe())
+        .args(["dump", "--local", "--shm-dir"])
+        .arg(server.segments.path())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("0 live allocations"));
+}
+
+#[test]
+fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut victim = Producer::new(folder);
+    let mut other = Producer::new(folder);
+    victim.pull("alloc 4096 1000");
+    victim.pull("begin 3 softmax");
+    victim.pull("place 3 105824 64");
+    other.pull("alloc 4096 77");
+    assert_eq!(dram(&server.process(victim.pid).unwrap()), 1000);
+    let segment = victim.pull("segment");
+    victim.kill();
+    for snapshot in [server.snapshot(), local(folder)] {
+        assert!(process(&snapshot, victim.pid).is_none());
+        assert_eq!(dram(process(&snapshot, other.pid).unwrap()), 77);
+        assert_eq!((snapshot.health.segments, snapshot.health.black_boxes), (1, 1));
+    }
+    let dump = Command::new(exe()).args(["dump", "--segment"]).arg(folder.join(&segment)).output().unwrap();
+    let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
+    assert!(dump.contains("2 live allocations") && dump.contains("program 3 softmax"), "{dump}");
+    // A copy that somebody sent along with a bug report is as good.
+    let copy = server.folder.path().join("box");
+    fs::copy(folder.join(&segment), &copy).unwrap();
+    let again = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&copy).output().unwrap();
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["allocations"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
+    let segments = memory_folder();
+    let mut producer = Producer::new(segments.path());
+    // More than the ring holds, so that the table must be read.
+    producer.pull("flood 30000 100");
+    producer.pull("alloc 4096 5");
+    let server = Server::start_reading(
+        tempfile::tempdir().unwrap(),
+        Arc::clone(&segments),
+        Command::new(exe()),
+        &["--quiet"],
+        None,
+    );
+    let it = process(&server.first, producer.pid).expect("the first answer knows it");
+    assert_eq!(dram(it), 3_000_005);
+    assert!(it.exact);
+    // And goes on from there, by records and, when those are too many, by the table again.
+    producer.pull("free 4096");
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 3_000_000);
+    for _ in 0..3 {
+        producer.pull("close");
+        producer.pull("define 1");
+        producer.pull("flood 20000 50");
+    }
+    let it = server.process(producer.pid).unwrap();
+    assert_eq!(dram(&it), 1_000_000);
+    assert!(it.exact);
+}
+
+#[test]
+fn what_the_library_refuses_is_an_error_and_a_finding() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("alloc 4096 64");
+    for (command, answer) in [
+        ("alloc 8192 0", "ZeroSize"),
+        ("alloc 8192 2000000000000", "TooLarge"),
+        ("alloc 18446744073709551615 64", "BeyondAddresses"),
+        ("alloc 4096 64", "StillHeld"),
+        ("alloc 4096 128", "Replaced"),
+        ("free 12288", "UnknownFree"),
+        ("dispatch 9", "UnknownProgram"),
+        ("end 9", "UnknownProgram"),
+    ] {
+        assert_eq!(producer.pull(command), answer, "{command}");
+    }
+    producer.pull("free 4096");
+    assert_eq!(producer.pull("free 4096"), "DoubleFree");
+    producer.pull("oom 2097152");
+    let it = server.process(producer.pid).unwrap();
+    assert_eq!(dram(&it), 0, "what is refused changes nothing");
+    assert!(!it.exact, "and the process is not said to be exact");
+    for (kind, count) in [
+        (FindingKind::DoubleFree, 1),
+        (FindingKind::UnknownFree, 1),
+        (FindingKind::Replaced, 2),
+        (FindingKind::OutOfMemory, 1),
+    ] {
+        let found = finding(&server, kind).unwrap_or_else(|| panic!("no finding of {kind:?}"));
+        assert_eq!((found.pid, found.count), (Some(producer.pid), count), "{found:?}");
+    }
+    let refused = server.snapshot().findings.into_iter().filter(|it| it.kind == FindingKind::Refused);
+    assert_eq!(refused.map(|it| it.count).sum::<u64>(), 5);
+    producer.pull("close");
+    assert_eq!(producer.pull("alloc 1 64"), "UnknownAllocator");
+    assert_eq!(producer.pull("close"), "UnknownAllocator");
+}
+
+#[test]
+fn peaks_are_the_writers_own() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("alloc 4096 1200");
+    producer.pull("alloc 8192 2400");
+    producer.pull("free 8192");
+    assert_eq!(producer.number("peak"), 3600);
+    let peak = |server: &Server| {
+        let it = server.process(producer.pid).unwrap();
+        it.usage[0].usage.dram.as_ref().unwrap().peak_bytes
+    };
+    assert_eq!(peak(&server), 3600, "though nobody looked while it was so high");
+    assert_eq!(local(server.segments.path()).processes[0].usage[0].usage.dram.as_ref().unwrap().peak_bytes, 3600);
+    producer.pull("reset-peak");
+    assert_eq!(producer.number("peak"), 1200);
+    let it = server.process(producer.pid).unwrap();
+    assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().peak_bytes, 1200);
+}
+
+#[test]
+fn forked_children_are_processes_of_their_own() {
+    for how in ["fork", "clone"] {
+        let server = daemon();
+        let mut producer = Producer::new(server.segments.path());
+        producer.pull("alloc 4096 64");
+        let pids = producer.pull(&format!("children {how} 100 4096"));
+        let children: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        assert_eq!(children.len(), 100);
+        let snapshot = server.snapshot();
+        assert_eq!(snapshot.health.segments, 101);
+        assert_eq!(dram(process(&snapshot, producer.pid).unwrap()), 64, "{how}: the parent's is its own");
+        for (n, &pid) in children.iter().enumerate() {
+            let child = process(&snapshot, pid).unwrap_or_else(|| panic!("{how}: child {n} is not listed"));
+            assert_eq!(dram(child), 100 + n as u64, "{how}");
+        }
+        let inherited = finding(&server, FindingKind::InheritedFree).expect("frees of what the parent holds");
+        assert!(children.contains(&inherited.pid.unwrap()));
+        assert!(finding(&server, FindingKind::UnknownFree).is_none());
+        producer.pull(&format!("reap {pids}"));
+        let snapshot = server.snapshot();
+        assert_eq!(snapshot.processes.len(), 1, "{how}");
+        // The parent goes on as if nothing had been.
+        producer.pull("alloc 8192 6");
+        assert_eq!(dram(&server.process(producer.pid).unwrap()), 70);
+    }
+}
+
+#[test]
+fn a_process_that_starts_others_stays_what_it_is() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("alloc 4096 64");
+    for _ in 0..10 {
+        producer.pull("spawn");
+    }
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 64);
+    assert_eq!(server.snapshot().health.segments, 1);
+}
+
+#[test]
+fn a_process_that_goes_on_as_another_program_holds_nothing() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("alloc 4096 64");
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 64);
+    producer.pull("exec");
+    eventually("the new program holds nothing", || {
+        let snapshot = server.snapshot();
+        let held = process(&snapshot, producer.pid).map_or(0, dram);
+        (held == 0 && snapshot.health.black_boxes == 1).then_some(())
+    });
+    assert!(local(server.segments.path()).processes.is_empty());
+    assert!(Path::new(&format!("/proc/{}", producer.pid)).exists(), "it lives");
+}
+
+#[test]
+fn a_process_that_closes_all_descriptors_is_still_known() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("alloc 4096 64");
+    producer.pull("close-descriptors");
+    producer.pull("alloc 8192 6");
+    for snapshot in [server.snapshot(), local(server.segments.path())] {
+        assert_eq!(process(&snapshot, producer.pid).map(dram), Some(70));
+    }
+    // Its table cannot grow any more; what does not fit is counted all the same.
+    producer.pull("flood 10000 10");
+    let it = server.process(producer.pid).unwrap();
+    assert_eq!(dram(&it), 100_070);
+    assert!(producer.number("unlisted") > 0 && finding(&server, FindingKind::Unlisted).is_some());
+    assert_eq!(local(server.segments.path()).processes.iter().map(dram).collect::<Vec<_>>(), [100_070]);
+    producer.kill();
+    assert!(server.process(producer.pid).is_none());
+}
+
+#[test]
+fn a_signal_handler_that_tracks_never_waits_for_itself() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    let answer = producer.pull("reenter 200000");
+    let [calls, live, lost] = answer.split(' ').map(|n| n.parse().unwrap()).collect::<Vec<u64>>()[..] else {
+        panic!("{answer}")
+    };
+    assert!(calls > 0);
+    assert_eq!(live + lost, calls, "each call of the handler was recorded or counted as lost");
+    let snapshot = local(folder.path());
+    assert_eq!(snapshot.processes[0].exact, lost == 0);
+    assert_eq!(snapshot.health.lost_records, lost);
+}
+
+#[test]
+fn a_segment_that_was_removed_comes_back() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("flood 9000 100");
+    producer.pull("place 3 105824 64");
+    let first = producer.pull("segment");
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_000);
+    fs::remove_file(server.segments.path().join(&first)).unwrap();
+    // The daemon has it open and goes on.
+    producer.pull("alloc 4096 1");
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_001);
+    assert!(local(server.segments.path()).processes.is_empty());
+    producer.pull("refresh");
+    assert_ne!(producer.pull("segment"), first);
+    for snapshot in [local(server.segments.path()), server.snapshot()] {
+        let it = process(&snapshot, producer.pid).unwrap();
+        assert_eq!((dram(it), it.usage[0].usage.cb.as_ref().unwrap().count), (900_001, 1));
+    }
+    producer.pull("free 4096");
+    assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_000);
+}
+
+#[test]
+fn where_no_segment_can_be_the_workload_works_all_the_same() {
+    let home = tempfile::tempdir().unwrap();
+    let denied = memory_folder();
+    fs::set_permissions(denied.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let missing = home.path().join("missing");
+    for (folder, through, reason) in [
+        (missing.as_path(), &[][..], "No such file"),
+        (Path::new("/proc"), &[], "cannot make the segment"),
+        (denied.path(), &NOBODY[..], "ermission denied"),
+    ] {
+        let mut producer = Producer::by(through, &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
+        producer.pull("define 1");
+        producer.pull("alloc 4096 1200");
+        producer.pull("flood 5000 12");
+        assert_eq!(producer.pull("segment"), "");
+        let why = producer.pull("reason");
+        assert!(why.contains(reason), "{why}");
+        assert_eq!(producer.number("live"), 5001, "figures are kept all the same");
+        assert_eq!(producer.number("peak"), 1200 + 5000 * BANKS);
+        if folder == missing {
+            // It may be there later.
+            let _later = std::os::unix::fs::symlink(denied.path(), &missing);
+            producer.pull("refresh");
+            assert_ne!(producer.pull("segment"), "");
+            assert_eq!(local(denied.path()).processes.iter().map(dram).collect::<Vec<_>>(), [61_200]);
+        }
+        let (status, complaints) = producer.quit();
+        assert!(status.success());
+        assert_eq!(complaints, "", "nothing is ever printed");
+    }
+}
+
+#[test]
+fn it_says_what_goes_wrong_only_if_asked() {
+    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
+    producer.pull("define 1");
+    let (_, complaints) = producer.quit();
+    assert!(complaints.contains("cannot open the segment folder: No such file"), "{complaints}");
+    // And tracks only if asked.
+    let folder = memory_folder();
+    let mut off = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0")]);
+    assert_eq!(off.pull("define 1"), "0");
+    assert_eq!(off.pull("alloc 4096 64"), "0");
+    assert_eq!(off.pull("live"), "0");
+    let mut old = Producer::by(
+        &[],
+        &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0"), ("TT_ALLOC_TRACKING_ENABLED", "1")],
+    );
+    assert_eq!(old.pull("define 1"), "1");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn black_boxes_are_few() {
+    let server = daemon();
+    let mut names = Vec::new();
+    for _ in 0..36 {
+        let mut producer = Producer::new(server.segments.path());
+        producer.pull("alloc 4096 64");
+        names.push(producer.pull("segment"));
+        producer.kill();
+    }
+    let left = eventually("the oldest are removed", || {
+        server.snapshot();
+        let left: Vec<bool> = names.iter().map(|name| server.segments.path().join(name).exists()).collect();
+        (left.iter().filter(|&&it| it).count() <= 32).then_some(left)
+    });
+    assert_eq!(left.iter().filter(|&&it| it).count(), 32);
+    assert!(left[4..].iter().all(|&it| it), "the newest stay");
+    assert_eq!(server.snapshot().health.black_boxes, 32);
+}
