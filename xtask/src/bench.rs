@@ -5,6 +5,7 @@
 
 pub(crate) mod load;
 mod pure;
+pub(crate) mod segment;
 
 use crate::{cargo, root, succeed};
 use anyhow::Context;
@@ -44,21 +45,30 @@ impl Figure {
     }
 }
 
-pub(crate) fn run(json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     succeed(&mut cargo(&["build", "--release", "--locked", "--quiet"]))?;
     // This program measures, too, so it must not be a debug build itself.
     if cfg!(debug_assertions) {
         let mut again =
             cargo(&["run", "--release", "--locked", "--quiet", "--package", "xtask", "--", "bench"]);
-        return succeed(again.args(json.then_some("--json")));
+        return succeed(again.args(only).args(json.then_some("--json")));
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let exe = target.join("release/ttmem");
-    let mut figures = pure::figures();
-    figures.extend(ingest(&exe)?);
-    figures.extend(memory(&exe)?);
-    figures.extend(snapshot(&exe)?);
-    figures.extend(idle(&exe));
+    let wanted = |group: &str| only.is_none_or(|only| only == group);
+    let mut figures = Vec::new();
+    if wanted("segment") {
+        figures.extend(segment::figures()?);
+    }
+    if wanted("core") {
+        figures.extend(pure::figures());
+    }
+    if wanted("daemon") {
+        figures.extend(ingest(&exe)?);
+        figures.extend(memory(&exe)?);
+        figures.extend(snapshot(&exe)?);
+        figures.extend(idle(&exe));
+    }
     if json {
         let rows: Vec<_> = figures
             .iter()

@@ -15,7 +15,9 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
-  bench [--json]     figures against their budgets; builds the release program first
+  bench [GROUP] [--json]
+                     figures against their budgets; builds the release program first. GROUP is one of segment,
+                     core, daemon
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
   fuzz [SECONDS]     every fuzz target for so long (default 60)
@@ -27,10 +29,13 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["ci"] => ci::run(),
-        ["bench"] => bench::run(false),
-        ["bench", "--json"] => bench::run(true),
+        ["bench"] => bench::run(false, None),
+        ["bench", "--json"] => bench::run(true, None),
+        ["bench", group @ ("segment" | "core" | "daemon")] => bench::run(false, Some(group)),
+        ["bench", group @ ("segment" | "core" | "daemon"), "--json"] => bench::run(true, Some(group)),
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
+        ["bench-writer", folder] => bench::segment::write(folder),
         ["bench-discard", path] => bench::load::discard(Path::new(path)),
         ["truth", ref which @ .., "--little"] => truth::run(which, true),
         ["truth", ref which @ ..] => truth::run(which, false),

@@ -276,9 +276,25 @@ impl Tracker {
         guard.pid.store(pid, Ordering::Relaxed);
     }
 
+    /// Whether tracking is off, which is all that an event costs then.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost more than the load")]
+    fn is_off(&self) -> bool {
+        self.guard.load(Ordering::Relaxed).is_null()
+    }
+
     /// The same for events, which count what was shut out before.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "so that the way out is short while tracking is off")]
     fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+        if self.is_off() {
+            return Ok(off);
+        }
+        self.record(off, work)
+    }
+
+    #[inline(never)]
+    fn record<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         self.with(off, |writer| {
             if self.shut_out.load(Ordering::Relaxed) != 0 {
                 writer.count_lost(self.shut_out.swap(0, Ordering::Relaxed));

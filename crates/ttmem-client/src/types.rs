@@ -212,7 +212,10 @@ pub struct Statistics {
 pub struct Mark(pub(crate) u64);
 
 /// Why something was not taken, or not as it was meant. What it did to the figures stands with each.
+///
+/// As wide as what is returned otherwise, so that a result travels in registers: through memory it costs 10 ns an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
 #[non_exhaustive]
 pub enum Error {
     /// A chip that was never defined. Nothing changes.

@@ -437,25 +437,23 @@ impl Writer {
         );
     }
 
-    /// Writes a row as it is now.
+    /// Writes a row as it is now. What seldom changes is stored only if it did: stores are what an event costs.
     #[inline]
     fn write_row(&mut self, row: usize) {
-        let it = &mut self.rows[row];
+        let Some(segment) = &self.segment else { return };
+        let Some(it) = self.rows.get_mut(row) else { return };
         it.copy ^= 1;
-        let words = [
-            self.sequence,
-            u64::from(it.allocator) | u64::from(it.space) << 16,
-            it.requested,
-            it.allocated,
-            it.count,
-            it.peak,
-            it.unlisted,
-            0,
-        ];
-        let copy = usize::from(it.copy);
-        if let Some(line) = self.segment.as_ref().and_then(|segment| segment.row(row as u32, copy)) {
-            publish::put(line, &words);
+        let Some(line) = segment.row(row as u32, usize::from(it.copy)) else { return };
+        let key = u64::from(it.allocator) | u64::from(it.space) << 16;
+        for (word, value) in [(1, key), (5, it.peak), (6, it.unlisted)] {
+            if line[word].load(Ordering::Relaxed) != value {
+                line[word].store(value, Ordering::Relaxed);
+            }
         }
+        line[2].store(it.requested, Ordering::Relaxed);
+        line[3].store(it.allocated, Ordering::Relaxed);
+        line[4].store(it.count, Ordering::Relaxed);
+        line[0].store(self.sequence, Ordering::Release);
     }
 
     /// Counts something that cannot be right, and leaves a record of it.
@@ -530,17 +528,32 @@ impl Writer {
         Some(row)
     }
 
+    /// The slot with this hash whose words fit.
     #[inline]
-    fn find(&self, key: &Key) -> Option<u32> {
+    fn find_by(&self, hash: u64, fits: impl Fn(&dyn Fn(usize) -> u64) -> bool) -> Option<(u32, usize)> {
         let segment = self.segment.as_ref()?;
-        self.live.find(key.hash, |slot| {
+        self.live.find(hash, |slot| {
             if let Some(line) = segment.slot(slot) {
-                let load = |n: usize| line[n].load(Ordering::Relaxed);
-                return key.fits(load(2), load(3), load(4), load(6));
+                return fits(&|n| line[n].load(Ordering::Relaxed));
             }
             let words = self.overflow.as_ref().and_then(|it| it.words.get(slot.wrapping_sub(OVERFLOW) as usize));
-            words.is_some_and(|w| key.fits(w[2], w[3], w[4], w[6]))
+            words.is_some_and(|words| fits(&|n| words[n]))
         })
+    }
+
+    fn find(&self, key: &Key) -> Option<u32> {
+        self.locate(key).map(|(slot, _)| slot)
+    }
+
+    /// The slot, and where its entry in the map is.
+    fn locate(&self, key: &Key) -> Option<(u32, usize)> {
+        self.find_by(key.hash, |word| key.fits(word(2), word(3), word(4), word(6)))
+    }
+
+    /// The slot of a buffer: the same as by its key, without making one.
+    #[inline]
+    fn find_buffer(&self, hash: u64, head: u64, id: u64) -> Option<(u32, usize)> {
+        self.find_by(hash, |word| word(2) & Key::HEAD == head && word(3) == id)
     }
 
     fn words_of(&self, slot: u32) -> Words {
@@ -607,10 +620,10 @@ impl Writer {
         }
     }
 
-    /// Takes a slot out of table and map. What it held is the caller's to subtract. The event has begun.
+    /// Takes a slot out of the table. What it held is the caller's to subtract, and the map's entry is gone already. The
+    /// event has begun.
     #[inline]
-    fn vacate(&mut self, slot: u32, hash: u64) {
-        self.live.remove(hash, slot);
+    fn vacate(&mut self, slot: u32) {
         if slot >= OVERFLOW {
             if let Some(overflow) = &mut self.overflow {
                 overflow.slots.give_back(slot - OVERFLOW);
@@ -663,23 +676,34 @@ impl Writer {
         if charge > MAX_BYTES {
             return Err(self.refuse(Oddity::TooLarge, space as u8, allocator, id));
         }
-        let key = Key::memory(space, allocator, id, thing.program, requested, thing.cores);
-        self.live.expect(key.hash);
+        let stacked = is_stacked(space);
+        let head = words[2] & Key::HEAD;
+        let hash = if stacked {
+            Key::memory(space, allocator, id, thing.program, requested, thing.cores).hash
+        } else {
+            hash(id, head, 0)
+        };
+        self.live.expect(hash);
         // While the map's line is on its way.
         self.at = self.clock.now();
+        let found = if stacked {
+            self.locate(&Key::memory(space, allocator, id, thing.program, requested, thing.cores))
+        } else {
+            self.find_buffer(hash, head, id)
+        };
         let mut odd = None;
-        if let Some(held) = self.find(&key) {
+        if let Some(held) = found {
             let oddity =
-                if self.words_of(held)[4] == requested { Oddity::StillHeld } else { Oddity::Replaced };
+                if self.words_of(held.0)[4] == requested { Oddity::StillHeld } else { Oddity::Replaced };
             odd = Some(Error::of(oddity));
-            self.release(held, &key, flags::IMPLIED);
+            self.release(held, flags::IMPLIED);
             self.count(oddity, id);
         }
         let program = if thing.program != 0 { Some(self.program_slot(allocator, thing.program)?) } else { None };
         let (Some(row), Some(slot)) = (self.row_of(allocator, space as u8), self.take_slot()) else {
             return Err(self.lose(id));
         };
-        if !self.live.insert(key.hash, slot) {
+        if !self.live.insert(hash, slot) {
             self.untake(slot);
             return Err(self.lose(id));
         }
@@ -724,7 +748,8 @@ impl Writer {
     }
 
     /// Gives one thing back: one event.
-    fn release(&mut self, slot: u32, key: &Key, how: u16) -> u64 {
+    #[inline]
+    fn release(&mut self, (slot, entry): (u32, usize), how: u16) -> u64 {
         let held = self.words_of(slot);
         let mut words = held;
         words[2] = held[2] & !(0xffff << 32 | 0xff) | Kind::Free as u64 | u64::from(how) << 32;
@@ -737,7 +762,8 @@ impl Writer {
         if words[6] >> 32 != 0 {
             self.leave(slot);
         }
-        self.vacate(slot, key.hash);
+        self.live.remove_at(entry);
+        self.vacate(slot);
         if let Some(row) = self.subtract(&held, listed) {
             self.write_row(row);
         }
@@ -764,15 +790,20 @@ impl Writer {
         if self.allocator(allocator).is_none() {
             return Err(self.refuse(Oddity::UnknownAllocator, named, allocator, id));
         }
-        let key = |space: Space| Key::memory(space, allocator, id, program, requested, cores);
-        for &space in spaces {
-            let key = key(space);
-            self.live.expect(key.hash);
+        for &space in spaces.iter().filter(|&&space| !is_stacked(space)) {
+            let head = Key::head(Kind::Alloc, space as u8, allocator);
+            let hash = hash(id, head, 0);
+            self.live.expect(hash);
             self.at = self.clock.now();
-            if let Some(slot) = self.find(&key) {
-                self.freed[self.freed_at % REMEMBERED] = key.hash;
-                self.freed_at = self.freed_at.wrapping_add(1);
-                return Ok(self.release(slot, &key, 0));
+            if let Some(found) = self.find_buffer(hash, head, id) {
+                return Ok(self.give_back(found, hash));
+            }
+        }
+        let key = |space: Space| Key::memory(space, allocator, id, program, requested, cores);
+        for &space in spaces.iter().filter(|&&space| is_stacked(space)) {
+            let key = key(space);
+            if let Some(found) = self.locate(&key) {
+                return Ok(self.give_back(found, key.hash));
             }
         }
         let before = spaces.iter().any(|&space| self.freed.contains(&key(space).hash));
@@ -782,6 +813,13 @@ impl Writer {
             (false, false) => Oddity::UnknownFree,
         };
         Err(self.refuse(oddity, named, allocator, id))
+    }
+
+    #[inline]
+    fn give_back(&mut self, found: (u32, usize), hash: u64) -> u64 {
+        self.freed[self.freed_at % REMEMBERED] = hash;
+        self.freed_at = self.freed_at.wrapping_add(1);
+        self.release(found, 0)
     }
 
     // Programs.
@@ -881,7 +919,8 @@ impl Writer {
         while let Some(slot) = part.checked_sub(1) {
             part = self.link(slot).map_or(0, |link| link.next);
             let held = self.words_of(slot);
-            self.vacate(slot, Key::of(&held).hash);
+            self.live.remove(Key::of(&held).hash, slot);
+            self.vacate(slot);
             if let Some(row) = self.subtract(&held, slot < OVERFLOW) {
                 let free = touched.iter().position(|&it| it == row || it == usize::MAX);
                 if let Some(place) = free.and_then(|n| touched.get_mut(n)) {
@@ -889,7 +928,8 @@ impl Writer {
                 }
             }
         }
-        self.vacate(slot, key.hash);
+        self.live.remove(key.hash, slot);
+        self.vacate(slot);
         for row in touched.into_iter().filter(|&row| row != usize::MAX) {
             self.write_row(row);
         }
@@ -916,7 +956,8 @@ impl Writer {
             let key = Key::of(&held);
             // A free slot keeps its words, so only the map knows.
             if (held[2] >> 16) as u16 == allocator && self.live.find(key.hash, |it| it == slot).is_some() {
-                self.vacate(slot, key.hash);
+                self.live.remove(key.hash, slot);
+                self.vacate(slot);
             }
         }
         for space in 0..SPACES {

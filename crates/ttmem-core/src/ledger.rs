@@ -401,6 +401,16 @@ impl Ledger {
         )
     }
 
+    /// The pool's record with this id, where an id has but one: everywhere but in stacked spaces.
+    pub(crate) fn find_one(&self, pool: PoolId, id: u64) -> Option<Slot> {
+        let hash = self.hash(pool, id, 0);
+        let found = self.index.find(hash, |&slot| {
+            let entry = self.entry(slot);
+            entry.id == id && entry.pool == pool.0
+        });
+        found.map(|&slot| Slot(slot))
+    }
+
     pub(crate) fn get(&self, slot: Slot) -> &Entry {
         self.entry(slot.0)
     }

@@ -164,6 +164,8 @@ pub struct State {
     /// What was derived from which pools at which version of them.
     pub(crate) derived: RefCell<BTreeMap<Vec<PoolId>, (u64, u64)>>,
     growth_judged: Mono,
+    /// The pool that was used last, and by whom: most events go where the one before went.
+    recent: Option<(Author, Scope, Space, PoolId)>,
     /// Whether usage may differ from what history last took.
     unsampled: bool,
 }
@@ -182,6 +184,7 @@ impl State {
             lost: 0,
             derived: RefCell::default(),
             growth_judged: Mono(0),
+            recent: None,
             unsampled: true,
         }
     }
@@ -201,9 +204,15 @@ impl State {
             }
             (Event::Chip(chip), _) => self.define_chip(chip),
             (Event::Born(info), Some(by)) => self.bear(by, info),
-            (event, Some(by)) if self.processes.contains_key(&by.id) => self.apply_to(by, event),
+            (event, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
+                self.apply_to(by, event)
+            }
             _ => Outcome::NobodysEvent,
         }
+    }
+
+    fn is_recent(&self, by: Author) -> bool {
+        self.recent.is_some_and(|(recent, ..)| recent == by)
     }
 
     /// Time passes: old findings go, history takes a sample, growth is judged.
@@ -257,6 +266,7 @@ impl State {
     }
 
     /// An event of a process that is known.
+    #[inline]
     fn apply_to(&mut self, by: Author, event: Event) -> Outcome {
         match event {
             Event::Alloc(alloc) => self.alloc(by, &alloc),
@@ -347,13 +357,11 @@ impl State {
                 && held.cores == wanted.cores
         };
         let mut variants = 0;
-        let held: Option<(Slot, bool)> = {
-            let mut found = self.ledger.find(pool, id, alloc.program).map(|(slot, held)| (slot, same(held)));
-            if space.is_stacked() {
-                found.inspect(|_| variants += 1).find(|&(_, same)| same)
-            } else {
-                found.next()
-            }
+        let held: Option<(Slot, bool)> = if space.is_stacked() {
+            let found = self.ledger.find(pool, id, alloc.program).map(|(slot, held)| (slot, same(held)));
+            found.inspect(|_| variants += 1).find(|&(_, same)| same)
+        } else {
+            self.ledger.find_one(pool, id).map(|slot| (slot, same(self.ledger.get(slot))))
         };
         let mut old_bytes = None;
         match held {
@@ -361,13 +369,12 @@ impl State {
             Some((slot, false)) => {
                 let old = *self.ledger.get(slot);
                 self.ledger.remove(slot);
-                self.count_records(by.id, -1);
                 self.note(Incident::Replaced, by, chip_of(scope), Some(space), old.requested, 1, id);
                 old_bytes = Some(old.requested);
             }
             None => {
-                let process = self.processes.get(&by.id).map_or(0, |process| process.records);
-                let limit = if process >= self.limits.records_per_process {
+                let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+                let limit = if process.records >= self.limits.records_per_process {
                     Some(Refusal::ProcessLimit)
                 } else if variants >= MAX_VARIANTS {
                     Some(Refusal::VariantLimit)
@@ -379,10 +386,10 @@ impl State {
                 if let Some(why) = limit {
                     return self.refuse_in(by, why, scope, space, requested);
                 }
+                process.records += 1;
             }
         }
         self.ledger.insert(pool, wanted, alloc.at.is_none());
-        self.count_records(by.id, 1);
         match old_bytes {
             Some(old_bytes) => Outcome::Replaced { old_bytes },
             None => Outcome::Held { references: 1 },
@@ -396,11 +403,19 @@ impl State {
         let mut best: Option<((bool, bool, u64), Slot)> = None;
         let mut kinds = 0;
         for &space in spaces {
-            let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
+            let recent = self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space));
+            let pool = match recent {
+                Some((.., pool)) => pool,
+                None => match process.pools.get(&(scope, space, by.basis)) {
+                    Some(&pool) => pool,
+                    None => continue,
+                },
+            };
             let mut found = false;
-            for (slot, held) in
-                self.ledger.find(pool, id, program).filter(|(_, held)| held.program == program)
-            {
+            let mut consider = |slot: Slot, held: &Entry| {
+                if held.program != program {
+                    return;
+                }
                 found = true;
                 // The one of the size named, on the cores named, else the newest.
                 let size_fits = size.is_none_or(|size| size == held.requested);
@@ -408,6 +423,11 @@ impl State {
                 if best.is_none_or(|(best, _)| rank > best) {
                     best = Some((rank, slot));
                 }
+            };
+            if space.is_stacked() {
+                self.ledger.find(pool, id, program).for_each(|(slot, held)| consider(slot, held));
+            } else if let Some(slot) = self.ledger.find_one(pool, id) {
+                consider(slot, self.ledger.get(slot));
             }
             kinds += usize::from(found);
         }
@@ -472,6 +492,7 @@ impl State {
     }
 
     fn exit(&mut self, id: ProcessId) -> Outcome {
+        self.recent = None;
         let Some(process) = self.processes.remove(&id) else { return Outcome::NobodysEvent };
         let mut gone = Reclaimed::default();
         for (&(scope, space, _), &pool) in &process.pools {
@@ -495,6 +516,15 @@ impl State {
 
     /// The pool an event of this author goes to.
     fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
+        if let Some((.., pool)) = self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space)) {
+            return Ok(pool);
+        }
+        let pool = self.find_or_open_pool(by, scope, space)?;
+        self.recent = Some((by, scope, space, pool));
+        Ok(pool)
+    }
+
+    fn find_or_open_pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
         let process = self.processes.get_mut(&by.id).expect("`apply` asks for the process first");
         if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
             return Ok(pool);
@@ -509,12 +539,6 @@ impl State {
         let pool = self.ledger.open(PoolKey { process: by.id, scope, space, basis: by.basis });
         process.pools.insert((scope, space, by.basis), pool);
         Ok(pool)
-    }
-
-    fn count_records(&mut self, id: ProcessId, change: i64) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.records = process.records.saturating_add_signed(change);
-        }
     }
 
     /// Keeps a pool's peak for its chips when the pool goes.
@@ -615,7 +639,7 @@ impl State {
 }
 
 /// Who an event comes from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Author {
     id: ProcessId,
     basis: Basis,

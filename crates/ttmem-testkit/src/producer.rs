@@ -36,7 +36,11 @@ impl Producer {
 
     /// One started through another program, as `["setpriv", "--reuid", "65534"]`, with more environment.
     pub fn by(through: &[&str], env: &[(&str, &str)]) -> Self {
-        let exe = std::env::current_exe().unwrap();
+        Self::of(&std::env::current_exe().unwrap(), through, env)
+    }
+
+    /// The same, of a copy of the test binary.
+    pub fn of(exe: &Path, through: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = match through {
             [] => Command::new(exe),
             [program, args @ ..] => {
@@ -49,6 +53,7 @@ impl Producer {
             .args(["--exact", TEST, "--nocapture", "--test-threads=1", "--quiet"])
             .env(ENV, "1")
             .env("TTMEM", "1")
+            .env_remove("TTMEM_SHM_DIR")
             .envs(env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -173,6 +178,23 @@ impl Life {
                 for id in 0..n(1) {
                     self.alloc((1 << 32) + id * n(2), n(2)).unwrap();
                 }
+                String::new()
+            }
+            // Threads that take and give back, each its own addresses, so many times.
+            "storm" => {
+                std::thread::scope(|scope| {
+                    for thread in 0..n(1) {
+                        let life = Life { tracker: self.tracker, allocator: self.allocator };
+                        let rounds = n(2);
+                        scope.spawn(move || {
+                            for round in 0..rounds {
+                                let id = (thread << 40) + (round % 3) * 4096;
+                                life.alloc(id, 64).unwrap();
+                                life.free(id).unwrap();
+                            }
+                        });
+                    }
+                });
                 String::new()
             }
             "place" => {

@@ -47,6 +47,7 @@ impl State {
 
     pub(super) fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
         let scope = Scope::Allocator(number);
+        self.recent = None;
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
         process.pools.retain(|&(of, space, _), &mut pool| {
             if of == scope {

@@ -5,9 +5,11 @@ mod acceptance;
 mod bad_input;
 mod command_line;
 mod defects;
+mod places;
 mod processes;
 mod segments;
 mod streams;
+mod transport;
 
 use std::path::Path;
 use ttmem_core::snapshot::{Finding, FindingKind};

@@ -1,0 +1,182 @@
+//! The client library telling an old server: the faults of the old client, by number, and what replaces them.
+
+use crate::exe;
+use crate::segments::dram;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use ttmem_core::words::Basis;
+use ttmem_testkit::producer::Producer;
+use ttmem_testkit::{Server, eventually};
+
+fn server() -> Server {
+    Server::start(exe(), &["--sim", "n300", "--quiet"])
+}
+
+fn producer(server: &Server) -> Producer {
+    let socket = server.legacy.to_str().unwrap();
+    let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", socket)]);
+    producer.pull("define 2");
+    producer
+}
+
+fn held(server: &Server, pid: u32) -> u64 {
+    server.process(pid).as_ref().map_or(0, dram)
+}
+
+#[test]
+fn an_old_server_hears_everything_in_its_own_words() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("alloc 4096 100");
+    producer.pull("alloc 8192 50");
+    producer.pull("free 8192");
+    producer.pull("place 3 105824 64");
+    eventually("all of it", || (held(&server, producer.pid) == 100).then_some(()));
+    let it = server.process(producer.pid).unwrap();
+    assert_eq!((it.usage.len(), it.tracking), (2, Basis::Legacy), "each chip of the mesh is told");
+    assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
+    producer.pull("end 3");
+    eventually("the end of the program", || {
+        let it = server.process(producer.pid)?;
+        (it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == 0)).then_some(())
+    });
+    assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "and no segment is made");
+}
+
+/// A server that does not read, until it does.
+fn stopped(server: &Server, work: impl FnOnce()) {
+    server.signal(rustix::process::Signal::STOP);
+    work();
+    server.signal(rustix::process::Signal::CONT);
+}
+
+#[test]
+fn defect_31_a_server_that_lags_does_not_hold_the_workload_up() {
+    let server = server();
+    let mut producer = producer(&server);
+    stopped(&server, || {
+        let begin = Instant::now();
+        producer.pull("flood 20000 10");
+        // Short of never: an old client would wait here for ever.
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(producer.number("queued") > 10_000, "what the server does not take waits");
+    });
+    eventually("all of it, once the server reads again", || {
+        producer.pull("refresh");
+        (held(&server, producer.pid) == 200_000).then_some(())
+    });
+    assert_eq!(producer.number("queued"), 0);
+}
+
+#[test]
+fn defect_32_nothing_is_lost_and_what_came_and_went_is_not_told() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("alloc 4096 100");
+    eventually("the first", || (held(&server, producer.pid) == 100).then_some(()));
+    stopped(&server, || {
+        producer.pull("flood 20000 10");
+        producer.pull("close");
+        producer.pull("define 2");
+        producer.pull("alloc 4096 7");
+        assert_eq!(producer.number("live"), 1);
+    });
+    eventually("what is held is what is told", || {
+        producer.pull("refresh");
+        (producer.number("queued") == 0 && held(&server, producer.pid) == 7).then_some(())
+    });
+    let findings = server.snapshot().findings;
+    assert!(findings.is_empty(), "each free was told before its address was told again: {findings:?}");
+}
+
+#[test]
+fn defect_33_the_end_of_the_server_is_not_the_end_of_the_workload() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("alloc 4096 100");
+    drop(server);
+    for n in 0..100 {
+        producer.pull(&format!("alloc {} 10", 8192 + n * 10));
+    }
+    let (status, complaints) = producer.quit();
+    assert!(status.success(), "no SIGPIPE: {status}");
+    assert_eq!(complaints, "");
+}
+
+#[test]
+fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("server");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let path = socket.to_str().unwrap();
+    let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", path)]);
+    producer.pull("define 1");
+    let descriptors = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let before = descriptors(producer.pid);
+    listener.set_nonblocking(true).unwrap();
+    let mut accepted = 0;
+    let begin = Instant::now();
+    for n in 0..2000 {
+        producer.pull(&format!("alloc {} 10", 8192 + n * 10));
+        while let Ok((stream, _)) = listener.accept() {
+            accepted += 1;
+            drop(stream);
+        }
+    }
+    let seconds = begin.elapsed().as_secs() + 1;
+    assert!(accepted >= 1 && accepted <= seconds + 1, "{accepted} connections in {seconds} s");
+    assert!(descriptors(producer.pid) <= before + 1);
+}
+
+#[test]
+fn defect_35_a_server_that_starts_again_is_told_everything_again() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("flood 3000 10");
+    producer.pull("place 3 105824 64");
+    eventually("all of it", || {
+        producer.pull("refresh");
+        (held(&server, producer.pid) == 30_000).then_some(())
+    });
+    let socket = server.legacy.clone();
+    let folder = tempfile::tempdir().unwrap();
+    drop(server);
+    producer.pull("free 4294967296");
+    std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
+    let mut again = Command::new(exe())
+        .args(["serve", "--sim", "n300", "--quiet", "--legacy-socket"])
+        .arg(&socket)
+        .arg("--query-socket")
+        .arg(folder.path().join("query"))
+        .env("TTMEM_SHM_DIR", folder.path())
+        .spawn()
+        .unwrap();
+    let ask = || {
+        let request = ttmem_daemon::query::Request::Snapshot { history: false };
+        let answer = ttmem_daemon::query::ask(&folder.path().join("query"), request).ok()?;
+        serde_json::from_slice::<ttmem_core::Snapshot>(&answer).ok()
+    };
+    let snapshot = eventually("everything, told again", || {
+        producer.pull("refresh");
+        ask().filter(|it| it.processes.first().is_some_and(|it| dram(it) == 29_990))
+    });
+    assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, 1);
+    assert!(snapshot.findings.is_empty(), "{:?}", snapshot.findings);
+    again.kill().unwrap();
+    again.wait().unwrap();
+    std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn defect_36_reports_of_many_threads_keep_their_order() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("storm 8 5000");
+    eventually("everything is free again", || {
+        producer.pull("refresh");
+        (producer.number("queued") == 0 && held(&server, producer.pid) == 0).then_some(())
+    });
+    let findings = server.snapshot().findings;
+    assert!(findings.is_empty(), "no free came before its allocation: {findings:?}");
+}

@@ -1,0 +1,262 @@
+//! What an event costs the workload, beside what it costs with the old socket and with tt-metal's own counters; and what
+//! a reader can take in.
+
+use super::{Figure, load, median};
+use crate::{root, succeed};
+use anyhow::{Context, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker};
+use ttmem_core::event::Event;
+use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
+use ttmem_core::{Limits, State};
+use ttmem_sources::{Listener, Owner, Segments};
+use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
+
+/// The wheel that tt-metal's own counters are taken from.
+const TTNN: &str = "0.81.1";
+const EVENTS: usize = 10_000_000;
+
+pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
+    let mut figures = client()?;
+    figures.extend(others()?);
+    figures.push(ingest()?);
+    Ok(figures)
+}
+
+/// Processor time of this thread, in nanoseconds.
+fn cpu() -> f64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// A tracker of its own, and an allocator over so many chips.
+fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorNumber)> {
+    let folder = tempfile::tempdir_in("/dev/shm")?;
+    let path = folder.path().to_str().context("a strange folder")?.to_owned();
+    let tracker = Tracker::new(&Options { folder: path, ..Options::default() });
+    let chip = |n| Chip { unique_id: n + 1, index: n as u32, ..Chip::default() };
+    let chips: Vec<_> = (0..chips).map(|n| tracker.chip(&chip(n))).collect::<Result<_, _>>()?;
+    let allocator = tracker.allocator(&chips, &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
+    Ok((folder, tracker, allocator))
+}
+
+/// Numbers below `end` that look random.
+fn shuffled(end: usize, count: usize) -> Vec<u32> {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % end as u64) as u32
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Median over rounds of what one event costs with so many buffers live, in an order no cache can guess. Every buffer is
+/// freed in its turn, and the next one taken has an address that was never used.
+fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Result<f64> {
+    const ROUNDS: usize = 20;
+    let (_folder, tracker, allocator) = tracker(chips)?;
+    let buffer = |n: u64| {
+        let it = Buffer::new(allocator, Space::Dram, n * 2048, 2048);
+        Buffer { bytes_per_bank: 2048, occupied: Some(2048), ..it }
+    };
+    let mut held: Vec<u64> = (0..live as u64).collect();
+    for &n in &held {
+        tracker.alloc(&buffer(n))?;
+    }
+    let order = shuffled(live, events / ROUNDS / 2);
+    let mut fresh = live as u64;
+    let mut costs = Vec::new();
+    for _ in 0..ROUNDS {
+        let begin = cpu();
+        for &at in &order {
+            let place = &mut held[at as usize];
+            tracker.free(allocator, Space::Dram, *place * 2048)?;
+            *place = fresh;
+            fresh += 1;
+            tracker.alloc(&buffer(*place))?;
+        }
+        costs.push((cpu() - begin) / (order.len() * 2) as f64);
+    }
+    let status = tracker.status();
+    ensure!(status.live == live as u64 && status.unlisted == 0 && status.segment.is_some(), "{status:?}");
+    tracker.close();
+    Ok(median(costs))
+}
+
+fn client() -> anyhow::Result<Vec<Figure>> {
+    let anchor = "tt-metal's region 69-87 ns a chip";
+    let few = event_cost(1000, 1, EVENTS)?;
+    let few_mesh = event_cost(1000, 32, EVENTS)?;
+    let many = event_cost(100_000, 1, EVENTS)?;
+    let many_mesh = event_cost(100_000, 32, EVENTS)?;
+    let off = Tracker::off();
+    let begin = cpu();
+    for n in 0..EVENTS as u64 {
+        off.free(AllocatorNumber::new(1), Space::Dram, std::hint::black_box(n))?;
+    }
+    let off = (cpu() - begin) / EVENTS as f64;
+    Ok(vec![
+        Figure::at_most("client: an event, 1,000 live, 1 chip", anchor, 50.0, few, "ns"),
+        Figure::at_most("client: an event, 1,000 live, 32 chips", anchor, 50.0, few_mesh, "ns"),
+        Figure::at_most("client: an event, 100,000 live, 1 chip", anchor, 120.0, many, "ns"),
+        Figure::at_most("client: an event, 100,000 live, 32 chips", anchor, 120.0, many_mesh, "ns"),
+        Figure::at_most("client: 32 chips over 1, 1,000 live", "-", 1.1, few_mesh / few, "x"),
+        Figure::plain("client: an event while tracking is off", "-", off, "ns"),
+    ])
+}
+
+/// The same with what there was before, in the same run.
+fn others() -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for chips in [1, 32] {
+        let discard = load::Discard::start()?;
+        let mut stream = UnixStream::connect(&discard.path)?;
+        let events = 400_000 / chips;
+        let mut message = Message { size: 2048, ..Message::new(Type::Alloc) };
+        let mut buffer = [0; MAX_SIZE];
+        let begin = cpu();
+        for n in 0..events {
+            for chip in 0..chips {
+                (message.buffer_id, message.device_id) = (n as u64 * 2048, chip);
+                stream.write_all(message.encode(Vintage::V144, &mut buffer))?;
+            }
+        }
+        let cost = (cpu() - begin) / f64::from(events);
+        let what = format!("old client: an event, {}", if chips == 1 { "1 chip" } else { "32 chips" });
+        figures.push(Figure::plain(&what, "same run", cost, "ns"));
+    }
+    let library = region_library()?;
+    let program = root().join("target/lab/region_bench");
+    let source = root().join("xtask/src/bench/region_bench.cpp");
+    succeed(
+        Command::new("g++").args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source).arg("-ldl"),
+    )?;
+    for (chips, events) in [("1", "5000000"), ("32", "200000")] {
+        let mut costs = Vec::new();
+        for _ in 0..3 {
+            let output = Command::new(&program).arg(&library).args([chips, events]).output()?;
+            ensure!(output.status.success(), "region_bench: {}", String::from_utf8_lossy(&output.stderr));
+            let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+            costs.push(answer["ns_per_event"].as_f64().context("no figure")?);
+        }
+        let what = format!("tt-metal's region: an event, {chips} chip{}", if chips == "1" { "" } else { "s" });
+        figures.push(Figure::plain(&what, "same run", median(costs), "ns"));
+    }
+    Ok(figures)
+}
+
+/// `libtt_metal.so` of the stock wheel, got once.
+fn region_library() -> anyhow::Result<PathBuf> {
+    let folder = root().join("target/lab");
+    let unpacked = folder.join(format!("ttnn-{TTNN}"));
+    let library = unpacked.join("ttnn/build/lib/libtt_metal.so");
+    if library.exists() {
+        return Ok(library);
+    }
+    eprintln!("getting the wheel of ttnn {TTNN} (100 MB) into target/lab");
+    std::fs::create_dir_all(&folder)?;
+    succeed(
+        Command::new("python3")
+            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"])
+            .args(["--python-version", "3.10", "--platform", "manylinux_2_34_x86_64", "--dest"])
+            .arg(&folder)
+            .arg(format!("ttnn=={TTNN}")),
+    )?;
+    let wheel = std::fs::read_dir(&folder)?.flatten().map(|entry| entry.path());
+    let wheel = wheel.filter(|path| path.extension().is_some_and(|it| it == "whl")).last();
+    unpack(&wheel.context("pip left no wheel")?, &unpacked)?;
+    ensure!(library.exists(), "the wheel has no libtt_metal.so");
+    Ok(library)
+}
+
+/// Only what is needed: a wheel is a zip file, and Python can read those.
+fn unpack(wheel: &Path, to: &Path) -> anyhow::Result<()> {
+    const SCRIPT: &str = "import sys, zipfile\n\
+        with zipfile.ZipFile(sys.argv[1]) as z:\n\
+        \x20   z.extractall(sys.argv[2], [n for n in z.namelist() if n.startswith(('ttnn/build/lib/lib', 'ttnn.libs/'))])";
+    succeed(Command::new("python3").args(["-c", SCRIPT]).arg(wheel).arg(to))
+}
+
+struct Reader {
+    state: State,
+    records: u64,
+}
+
+impl Listener for Reader {
+    fn meet(&mut self, owner: &Owner) -> ProcessId {
+        let id = ProcessId { pid: owner.pid, start: 1 };
+        self.state.apply(Mono(1), Origin::Process(id, Basis::Events), Event::Born(Default::default()));
+        id
+    }
+
+    fn tell(&mut self, process: ProcessId, event: Event) {
+        self.records += u64::from(matches!(event, Event::Alloc(_) | Event::Free(_)));
+        self.state.apply(Mono(1), Origin::Process(process, Basis::Events), event);
+    }
+}
+
+/// Buffers live while records are taken in, and records a look.
+const LIVE: u64 = 1000;
+const BATCH: u64 = 12_000;
+
+/// Another process that writes a batch for each line it reads.
+pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
+    let tracker = Tracker::new(&Options { folder: folder.to_owned(), ..Options::default() });
+    let chip = tracker.chip(&Chip { unique_id: 1, ..Chip::default() })?;
+    let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
+    let buffer = |n: u64| Buffer { bytes_per_bank: 2048, ..Buffer::new(allocator, Space::Dram, n * 2048, 2048) };
+    for n in 0..LIVE {
+        tracker.alloc(&buffer(n))?;
+    }
+    let mut next = 0;
+    println!();
+    for _ in std::io::stdin().lines() {
+        for _ in 0..BATCH / 2 {
+            tracker.free(allocator, Space::Dram, next * 2048)?;
+            tracker.alloc(&buffer(next + LIVE))?;
+            next += 1;
+        }
+        println!();
+    }
+    Ok(())
+}
+
+/// Records a second from the file into the ledger.
+fn ingest() -> anyhow::Result<Figure> {
+    let folder = tempfile::tempdir_in("/dev/shm")?;
+    let mut writer = Command::new(super::this_program()?)
+        .arg("bench-writer")
+        .arg(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut ask = writer.stdin.take().context("no input")?;
+    let mut answers = BufReader::new(writer.stdout.take().context("no output")?);
+    let mut line = String::new();
+    answers.read_line(&mut line)?;
+    let mut reader = Reader { state: State::new(Limits::default(), 7), records: 0 };
+    let mut segments = Segments::new(folder.path());
+    segments.find_places();
+    segments.look(&mut reader);
+    let mut rates = Vec::new();
+    for _ in 0..200 {
+        writeln!(ask)?;
+        answers.read_line(&mut line)?;
+        reader.records = 0;
+        let begin = cpu();
+        segments.look(&mut reader);
+        let cost = cpu() - begin;
+        ensure!(reader.records == BATCH, "{} records were taken in", reader.records);
+        rates.push(BATCH as f64 / cost * 1e3);
+    }
+    ensure!(reader.state.live_records() as u64 == LIVE, "the ledger has {}", reader.state.live_records());
+    drop(ask);
+    writer.wait()?;
+    Ok(Figure::at_least("segment ingest, file to ledger", "a plain ring 70-90 M/s", 10.0, median(rates), "M/s"))
+}
