@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
-use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Chip, Extent, Free, Process, Refusal};
+use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Chip, Extent, Free, Holding, Process, Refusal};
 use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Event, Limits, State};
 
@@ -83,6 +83,22 @@ enum Step {
         records: u64,
     },
     Refused(u8),
+    Relisted {
+        by: u8,
+        number: u8,
+    },
+    Unlisted {
+        by: u8,
+        place: Place,
+        requested: u64,
+        allocated: u64,
+        count: u64,
+    },
+    Peak {
+        by: u8,
+        place: Place,
+        bytes: Option<u64>,
+    },
     Tick(u32),
 }
 
@@ -169,6 +185,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     space: space(place.space),
                     id: u64::from(id % 8),
                     requested,
+                    at: None,
                     extent: Some(Extent { occupied: requested, bytes_per_bank: requested / 2, banks: 3 }),
                     cores: u32::from(cores % 4),
                     program: u32::from(program % 4),
@@ -184,6 +201,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     id: u64::from(id % 8),
                     program: u32::from(program % 4),
                     size: size.map(u64::from),
+                    cores: u32::from(program % 3),
                 };
                 (origin(by), Event::Free(free))
             }
@@ -208,7 +226,15 @@ fuzz_target!(|steps: Vec<Step>| {
                 (origin(by), Event::Audit(audit))
             }
             Step::Lost { by, records } => (origin(by), Event::Lost(records)),
-            Step::Refused(by) => (origin(by), Event::Refused(Refusal::BrokenStream)),
+            Step::Refused(by) => (origin(by), Event::Odd(Refusal::BrokenStream.into())),
+            Step::Relisted { by, number } => (origin(by), Event::Relisted(u32::from(number % 4))),
+            Step::Unlisted { by, place, requested, allocated, count } => {
+                let holding = Holding { requested, allocated, count };
+                (origin(by), Event::Unlisted { scope: place.scope(), space: space(place.space), holding })
+            }
+            Step::Peak { by, place, bytes } => {
+                (origin(by), Event::Peak { scope: place.scope(), space: space(place.space), bytes })
+            }
             Step::Tick(ms) => {
                 now = Mono(now.0 + u64::from(ms) * 1_000_000);
                 state.tick(now);

@@ -6,10 +6,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 12] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("mount", "mount"),
+    ("mkfifo", "coreutils"),
+    ("chroot", "coreutils"),
     ("setpriv", "util-linux"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
@@ -22,7 +26,7 @@ const DENY_VERSION: &str = "0.20.2";
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 11] = [
     ("prerequisites", prerequisites),
     ("format", format),
     ("lints", || {
@@ -31,6 +35,8 @@ const STEPS: [Step; 9] = [
     ("docs", docs),
     ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
     ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
+    ("order of stores", crate::loom::run),
+    ("truth", || crate::truth::run(&[], true)),
     ("demo", demo),
     ("licences and sources", deny),
     ("fuzzing", || fuzz::run(FUZZ_SECONDS)),

@@ -12,6 +12,7 @@ use crate::{cargo, root, succeed};
 use anyhow::{Context, ensure};
 use script::{Script, published};
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,7 +59,8 @@ impl Drop for Process {
 
 fn spawn(args: &[&str]) -> anyhow::Result<Process> {
     let exe = std::env::current_exe().context("cannot find this program")?;
-    let child = Command::new(exe).args(args).stdin(Stdio::piped()).spawn().context("cannot start a writer")?;
+    let child =
+        Command::new(exe).args(args).stdin(Stdio::piped()).spawn().context("cannot start a writer")?;
     Ok(Process(child))
 }
 
@@ -130,9 +132,11 @@ fn kills(count: u64) -> anyhow::Result<()> {
         ensure!(sequence == applied || sequence == applied + 1, "kill {seed}: {applied} became {sequence}");
         let mut script = Script::new(seed);
         script.run_to(sequence);
-        ensure!(published(&contents) == script.held(), "kill {seed}: event {sequence} differs from the model");
+        ensure!(
+            published(&contents) == script.held(),
+            "kill {seed}: event {sequence} differs from the model"
+        );
         let mut begun = [0; 8];
-        use std::os::unix::fs::FileExt;
         std::fs::File::open(&file)?.read_exact_at(&mut begun, ttmem_wire::segment::word::BEGUN as u64)?;
         half_done += u64::from(u64::from_le_bytes(begun) > applied);
         finished += u64::from(sequence > applied);

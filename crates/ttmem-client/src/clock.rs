@@ -32,7 +32,7 @@ impl Clock {
         let ticks = if self.trusted { counter() } else { 0 };
         let passed = ticks.wrapping_sub(self.ticks);
         let now = if self.scale != 0 && passed < SPAN {
-            self.ns + (u128::from(passed) * u128::from(self.scale) >> 32) as u64
+            self.ns + ((u128::from(passed) * u128::from(self.scale)) >> 32) as u64
         } else {
             self.look(ticks, passed)
         };

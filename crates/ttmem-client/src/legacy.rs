@@ -106,7 +106,9 @@ impl Legacy {
                 }
                 continue;
             }
-            let Some((slot, told)) = self.current.or_else(|| self.next().map(|slot| (slot, 0))) else { return };
+            let Some((slot, told)) = self.current.or_else(|| self.next().map(|slot| (slot, 0))) else {
+                return;
+            };
             let mark = self.marks[slot as usize];
             if mark & (TOLD | GONE) == GONE && told == 0 {
                 // It came and went unheard.

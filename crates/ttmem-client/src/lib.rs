@@ -49,6 +49,6 @@ mod writer;
 
 pub use tracker::{Options, Tracker, Transport};
 pub use types::{
-    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, KernelClass,
-    Mark, Placement, Result, SiteNumber, Space, Statistics, Status,
+    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel,
+    KernelClass, Mark, Placement, Result, SiteNumber, Space, Statistics, Status,
 };

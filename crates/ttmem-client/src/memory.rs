@@ -34,9 +34,8 @@ impl<T: FromZeros + Copy> Array<T> {
     /// Asks for large pages: a map that is probed everywhere misses fewer address translations.
     pub(crate) fn advise_huge(&self) {
         // SAFETY: the range is our own mapping, and the advice changes nothing but speed.
-        let _ = unsafe {
-            madvise(self.base.as_ptr().cast(), self.len * size_of::<T>(), Advice::LinuxHugepage)
-        };
+        let _ =
+            unsafe { madvise(self.base.as_ptr().cast(), self.len * size_of::<T>(), Advice::LinuxHugepage) };
     }
 }
 
@@ -95,7 +94,7 @@ impl Guard {
     /// A guard for ever: it is never given back, since a thread may be about to look at it.
     pub(crate) fn new() -> Option<&'static Self> {
         let bytes = rustix::param::page_size();
-        let array = Array::<u8>::new(bytes)?;
+        let array = Array::<u64>::new(bytes / size_of::<u64>())?;
         let base = array.base.as_ptr();
         core::mem::forget(array);
         // SAFETY: the page is ours, large enough and aligned for a `Guard`, zeros are one, and it is never unmapped.

@@ -16,7 +16,7 @@ const MOST_REMOVED: usize = 64;
 /// Whether a file of this user may take `wanted` more bytes, after removing what must go for that.
 pub(crate) fn make(folder: BorrowedFd<'_>, wanted: u64) -> bool {
     let Ok(system) = rustix::fs::fstatfs(folder) else { return true };
-    let total = (system.f_blocks as u64).saturating_mul(system.f_bsize as u64);
+    let total = system.f_blocks.saturating_mul(system.f_bsize as u64);
     // Some filesystems do not say how large they are.
     if total == 0 {
         return true;

@@ -16,7 +16,8 @@ use ttmem_wire::record::{SIZE, WORDS};
 use ttmem_wire::segment::{Header, MAGIC, MAX_SLOTS, Plan, word};
 use zerocopy::IntoBytes;
 
-const _: () = assert!(cfg!(target_endian = "little"), "segments are little-endian, and words are stored as they are");
+const _: () =
+    assert!(cfg!(target_endian = "little"), "segments are little-endian, and words are stored as they are");
 
 /// From large to small: what there is room for is taken.
 const PLANS: [Plan; 3] = [
@@ -159,17 +160,17 @@ impl Segment {
         for most_slots in RESERVES {
             let reserved = plan.bytes(most_slots);
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping, at an address of the kernel's choice, disturbs nobody. What lies beyond the end of
-            // the file is not touched before `grow` has allocated it.
-            let base = match &file {
-                Some(file) => unsafe {
-                    mmap(ptr::null_mut(), reserved, access, MapFlags::SHARED, &file.fd, 0)
-                },
-                None => unsafe {
-                    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-                    mmap_anonymous(ptr::null_mut(), reserved, access, flags)
-                },
+            let shared = |fd: &OwnedFd| {
+                // SAFETY: a new mapping, at an address of the kernel's choice, disturbs nobody. What lies beyond the end
+                // of the file is not touched before `grow` has allocated it.
+                unsafe { mmap(ptr::null_mut(), reserved, access, MapFlags::SHARED, fd, 0) }
             };
+            let private = || {
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+                // SAFETY: as above.
+                unsafe { mmap_anonymous(ptr::null_mut(), reserved, access, flags) }
+            };
+            let base = file.as_ref().map_or_else(private, |file| shared(&file.fd));
             if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast())) {
                 return Some(Self { base, reserved, plan, slots: plan.slots, most_slots, file });
             }
@@ -301,8 +302,7 @@ impl Segment {
         if let (Some(file), true) = (&self.file, self.is_linked(folder)) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
-                let _ =
-                    rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());
             }
         }
     }

@@ -6,8 +6,8 @@ use crate::log;
 use crate::memory::Guard;
 use crate::text::Text;
 use crate::types::{
-    AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, Mark,
-    Placement, Result, SiteNumber, Space, Statistics, Status,
+    AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, Mark, Placement,
+    Result, SiteNumber, Space, Statistics, Status,
 };
 use crate::writer::{Settings, Thing, Writer, is_program};
 use core::cell::UnsafeCell;
@@ -81,12 +81,8 @@ impl Options {
     }
 
     fn settings(&self) -> Settings {
-        let mut settings = Settings {
-            folder: Text::new(),
-            group: self.group,
-            runtime: Text::new(),
-            legacy: None,
-        };
+        let mut settings =
+            Settings { folder: Text::new(), group: self.group, runtime: Text::new(), legacy: None };
         settings.folder.push(format_args!("{}", self.folder));
         settings.runtime.push(format_args!("{}", self.runtime));
         if let Transport::Legacy(path) = &self.transport {
@@ -113,11 +109,8 @@ pub struct Tracker {
 // SAFETY: `writer` is touched only by the thread whose number stands in the guard.
 unsafe impl Sync for Tracker {}
 
-static GLOBAL: Tracker = Tracker {
-    guard: AtomicPtr::new(NOT_ASKED),
-    writer: UnsafeCell::new(None),
-    shut_out: AtomicU64::new(0),
-};
+static GLOBAL: Tracker =
+    Tracker { guard: AtomicPtr::new(NOT_ASKED), writer: UnsafeCell::new(None), shut_out: AtomicU64::new(0) };
 
 std::thread_local! {
     static ME: u8 = const { 0 };
@@ -173,7 +166,7 @@ impl Tracker {
             return;
         }
         // SAFETY: we are inside, by the guard that everybody uses from now on.
-        unsafe { *self.writer.get() = Writer::new(options.settings()) };
+        unsafe { *self.writer.get() = Writer::new(&options.settings()) };
         guard.owner.store(0, Ordering::Release);
     }
 
@@ -242,7 +235,8 @@ impl Tracker {
         let mut tries = 0u32;
         loop {
             let owner = guard.owner.load(Ordering::Relaxed);
-            if owner == 0 && guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if owner == 0 && guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 return Ok(());
             }
             tries = tries.wrapping_add(1);

@@ -245,13 +245,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(settings: Settings) -> Option<Self> {
+    pub(crate) fn new(settings: &Settings) -> Option<Self> {
         let legacy = match &settings.legacy {
             Some(path) => Some(Legacy::new(*path)?),
             None => None,
         };
         Some(Self {
-            settings,
+            settings: *settings,
             segment: None,
             inherited: None,
             live: Live::new()?,
@@ -339,8 +339,7 @@ impl Writer {
     /// Makes a new segment that readers can see, with everything in it that is known.
     fn publish_again(&mut self) {
         let header = identity::header(self.settings.runtime.as_str());
-        let (made, trouble) =
-            Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
+        let (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
         self.trouble = trouble.or(self.trouble.filter(|_| made.is_none()));
         let (Some(mut new), Some(old)) = (made, self.segment.take()) else { return };
         while new.slots() < self.shared.fresh {
@@ -536,7 +535,8 @@ impl Writer {
             if let Some(line) = segment.slot(slot) {
                 return fits(&|n| line[n].load(Ordering::Relaxed));
             }
-            let words = self.overflow.as_ref().and_then(|it| it.words.get(slot.wrapping_sub(OVERFLOW) as usize));
+            let words =
+                self.overflow.as_ref().and_then(|it| it.words.get(slot.wrapping_sub(OVERFLOW) as usize));
             words.is_some_and(|words| fits(&|n| words[n]))
         })
     }
@@ -699,7 +699,8 @@ impl Writer {
             self.release(held, flags::IMPLIED);
             self.count(oddity, id);
         }
-        let program = if thing.program != 0 { Some(self.program_slot(allocator, thing.program)?) } else { None };
+        let program =
+            if thing.program != 0 { Some(self.program_slot(allocator, thing.program)?) } else { None };
         let (Some(row), Some(slot)) = (self.row_of(allocator, space as u8), self.take_slot()) else {
             return Err(self.lose(id));
         };
@@ -1061,7 +1062,8 @@ impl Writer {
         let encoded = definition.encode(&mut room);
         let used = self.blocks_used;
         let Some(segment) = self.segment() else { return Err(Error::Lost) };
-        let blocks = encoded.filter(|&blocks| used as usize + blocks <= segment.plan().definition_blocks as usize);
+        let blocks =
+            encoded.filter(|&blocks| used as usize + blocks <= segment.plan().definition_blocks as usize);
         let Some(blocks) = blocks else {
             return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
         };

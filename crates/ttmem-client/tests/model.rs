@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
@@ -92,10 +92,10 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 #[derive(Default)]
 struct Model {
     buffers: BTreeMap<(usize, u8, u64), u64>,
-    placed: BTreeMap<(usize, u32, u64, u64, u8), ()>,
+    placed: BTreeSet<(usize, u32, u64, u64, u8)>,
     kernels: BTreeMap<(usize, u64), (u32, u64)>,
-    programs: BTreeMap<(usize, u32), ()>,
-    audits: BTreeMap<(usize, u8), ()>,
+    programs: BTreeSet<(usize, u32)>,
+    audits: BTreeSet<(usize, u8)>,
     peaks: BTreeMap<(usize, u8), u64>,
     closed: [bool; 3],
 }
@@ -114,16 +114,16 @@ impl Model {
         for (&(n, space, at), &bytes) in &self.buffers {
             live.insert((alloc, space, a(n), at, 0, bytes, 0), 1);
         }
-        for &(n, program, at, bytes, cores) in self.placed.keys() {
+        for &(n, program, at, bytes, cores) in &self.placed {
             live.insert((alloc, Space::Cb as u8, a(n), at, program, bytes, u16::from(cores) + 1), 1);
         }
         for (&(n, id), &(program, bytes)) in &self.kernels {
             live.insert((alloc, Space::Kernel as u8, a(n), id, program, bytes, 0), 1);
         }
-        for &(n, program) in self.programs.keys() {
+        for &(n, program) in &self.programs {
             live.insert((Kind::ProgramBegin as u8, 0, a(n), 0, program, 0, 0), 1);
         }
-        for &(n, space) in self.audits.keys() {
+        for &(n, space) in &self.audits {
             live.insert((Kind::Audit as u8, space, a(n), 0, 0, 0, 0), 1);
         }
         live
@@ -151,27 +151,28 @@ impl Model {
                 self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Error::UnknownFree)
             }
             Step::Place(program, at, bytes, cores) => {
-                self.programs.insert((n, program), ());
-                let old = self.placed.insert((n, program, at, bytes, cores), ());
-                again(old.map(|()| bytes), bytes)
+                self.programs.insert((n, program));
+                let new = self.placed.insert((n, program, at, bytes, cores));
+                again((!new).then_some(bytes), bytes)
             }
             Step::Displace(program, at, bytes, cores) => {
-                self.placed.remove(&(n, program, at, bytes, cores)).ok_or(Error::UnknownFree)
+                let known = self.placed.remove(&(n, program, at, bytes, cores));
+                known.then_some(()).ok_or(Error::UnknownFree)
             }
             Step::Kernel(program, id, bytes) => {
-                self.programs.insert((n, program), ());
+                self.programs.insert((n, program));
                 again(self.kernels.insert((n, id), (program, bytes)).map(|(_, old)| old), bytes)
             }
             Step::Dispatch(program) => {
-                self.programs.get(&(n, program)).copied().ok_or(Error::UnknownProgram)
+                self.programs.contains(&(n, program)).then_some(()).ok_or(Error::UnknownProgram)
             }
             Step::End(program) => {
-                self.placed.retain(|&(a, p, ..), ()| (a, p) != (n, program));
+                self.placed.retain(|&(a, p, ..)| (a, p) != (n, program));
                 self.kernels.retain(|&(a, _), &mut (p, _)| (a, p) != (n, program));
-                self.programs.remove(&(n, program)).ok_or(Error::UnknownProgram)
+                self.programs.remove(&(n, program)).then_some(()).ok_or(Error::UnknownProgram)
             }
             Step::Audit(space) => {
-                self.audits.insert((n, space as u8), ());
+                self.audits.insert((n, space as u8));
                 Ok(())
             }
             Step::ResetPeak(space) => {
@@ -181,10 +182,10 @@ impl Model {
             Step::Close => {
                 self.closed[n] = true;
                 self.buffers.retain(|&(a, ..), _| a != n);
-                self.placed.retain(|&(a, ..), ()| a != n);
+                self.placed.retain(|&(a, ..)| a != n);
                 self.kernels.retain(|&(a, _), _| a != n);
-                self.programs.retain(|&(a, _), ()| a != n);
-                self.audits.retain(|&(a, _), ()| a != n);
+                self.programs.retain(|&(a, _)| a != n);
+                self.audits.retain(|&(a, _)| a != n);
                 Ok(())
             }
         }

@@ -3,7 +3,8 @@
 mod definitions;
 
 use crate::event::{
-    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd, Oddity, Process, Refusal,
+    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd, Oddity,
+    Process, Refusal,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
@@ -516,7 +517,9 @@ impl State {
 
     /// The pool an event of this author goes to.
     fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
-        if let Some((.., pool)) = self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space)) {
+        if let Some((.., pool)) =
+            self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space))
+        {
             return Ok(pool);
         }
         let pool = self.find_or_open_pool(by, scope, space)?;

@@ -119,7 +119,8 @@ impl State {
             process.pools.iter().filter(move |((scope, of, _), _)| *of == space && on_chip(scope))
         });
         let pools = pools.map(|(_, &pool)| pool);
-        pools.map(|pool| self.ledger.pool(pool).totals.requested).sum()
+        let listed = pools.map(|pool| self.ledger.pool(pool));
+        listed.map(|pool| pool.totals.requested - pool.unlisted.requested).fold(0, u64::saturating_add)
     }
 
     /// Everything held, by chip and space. Single allocations are listed where there are at most `listed` of them in
@@ -143,7 +144,13 @@ impl State {
             let listed: Vec<_> =
                 entries.take(listed).filter_map(|entry| self.describe_entry(entry)).collect();
             room -= listed.len();
-            Group { index, space, count, bytes: totals().map(|t| t.requested).sum(), listed }
+            Group {
+                index,
+                space,
+                count,
+                bytes: totals().map(|t| t.requested).fold(0, u64::saturating_add),
+                listed,
+            }
         });
         groups.filter(|group| group.count > 0).collect()
     }
@@ -212,9 +219,11 @@ impl State {
         let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
         let (mut uncharged, mut vague, mut unlisted) = (0, 0, 0);
         for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
-            sum.requested_bytes += pool.level.unwrap_or(pool.totals.requested);
+            // What is listed cannot leave 64 bits; what is only said to be held could, if many say so.
+            let requested = pool.level.unwrap_or(pool.totals.requested);
+            sum.requested_bytes = sum.requested_bytes.saturating_add(requested);
             occupied += pool.totals.occupied;
-            allocated += pool.totals.allocated;
+            allocated = pool.totals.allocated.saturating_add(allocated);
             largest = pool.totals.allocated.max(largest);
             uncharged += pool.totals.uncharged;
             vague += pool.totals.vague;
@@ -399,8 +408,11 @@ impl Usage {
             let kernels = self.kernel.as_ref().filter(|_| space == Space::Kernel);
             kernels.is_some_and(|it| it.basis == Basis::Events && it.resident_bytes.is_none())
         };
-        let parts: Vec<_> =
-            spaces.iter().filter(|&&space| !registered_only(space)).filter_map(|&space| self.used(space)).collect();
+        let parts: Vec<_> = spaces
+            .iter()
+            .filter(|&&space| !registered_only(space))
+            .filter_map(|&space| self.used(space))
+            .collect();
         let basis = parts.iter().map(|part| part.1).max()?;
         let used_bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.0));
         Some(Total { used_bytes, capacity_bytes, basis })
@@ -498,10 +510,7 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
         user: info.user.clone(),
         container: None,
         tracking,
-        exact: tracking == Basis::Events
-            && process.lost == 0
-            && process.refused == 0
-            && process.seen_exactly,
+        exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly,
         sequence: process.sequence,
         usage: usage
             .into_iter()

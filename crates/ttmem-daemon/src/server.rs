@@ -3,8 +3,6 @@
 use crate::legacy::{Connection, Turn};
 use crate::listen::Listener;
 use crate::output::Output;
-use ttmem_sources::{Keep, Segments};
-use ttmem_sources::process::{Names, Watch};
 use crate::query::QueryConnection;
 use crate::socket;
 use crate::tracking::Tracked;
@@ -22,6 +20,8 @@ use std::time::Duration;
 use ttmem_core::event::{CapacityOrigin, Chip, Event};
 use ttmem_core::words::{ChipId, Mono, Origin, Space};
 use ttmem_core::{Outcome, Snapshot, State};
+use ttmem_sources::process::{Names, Watch};
+use ttmem_sources::{Keep, Segments};
 
 /// How often the state is told the time.
 const TICK: Duration = Duration::from_millis(500);

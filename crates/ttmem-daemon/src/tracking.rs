@@ -2,13 +2,13 @@
 
 use crate::eventlog;
 use crate::legacy::Connection;
-use ttmem_sources::process::{Watch, start_ticks};
 use crate::server::{Daemon, Token};
 use crate::socket::{self, Peer};
 use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Origin, ProcessId};
+use ttmem_sources::process::{Watch, start_ticks};
 use ttmem_wire::legacy::Message;
 
 /// A tracked process.
@@ -19,12 +19,7 @@ pub(crate) struct Tracked {
 
 impl Daemon {
     /// The process behind an event: found, or met for the first time.
-    pub(crate) fn author(
-        &mut self,
-        connection: &mut Connection,
-        sender: Peer,
-        message: &Message,
-    ) -> u64 {
+    pub(crate) fn author(&mut self, connection: &mut Connection, sender: Peer, message: &Message) -> u64 {
         let known = connection.authors.iter().find(|(peer, _)| *peer == sender);
         if let Some(&(_, author)) = known.filter(|(_, author)| self.tracked.contains_key(author)) {
             return author;

@@ -3,15 +3,15 @@
 
 use crate::segment::{Contents, SegmentFile, Skip};
 use std::collections::{BTreeMap, BTreeSet};
+use ttmem_core::CoreSet;
 use ttmem_core::event::{
     Alloc, Allocator, Audit, Banks, Capacity, CapacityOrigin, Chip, Event, Extent, Free, Holding, Name, Odd,
     Oddity, Refusal,
 };
-use ttmem_core::CoreSet;
 use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
-use ttmem_wire::segment::{self, text};
+use ttmem_wire::segment::{self, Oddity as From, text};
 
 /// Banks of an allocator, by the number of the space.
 #[derive(Clone, Copy, Default)]
@@ -141,7 +141,9 @@ impl Follower {
             }
             // An audit can be judged only if nothing happened in its space since.
             let audits = live().filter(|slot| slot.kind == Kind::Audit as u8);
-            for record in audits.filter(|it| (it.allocator.get(), it.space) == key && it.sequence > row.sequence) {
+            for record in
+                audits.filter(|it| (it.allocator.get(), it.space) == key && it.sequence > row.sequence)
+            {
                 self.tell(record, emit);
             }
         }
@@ -168,7 +170,6 @@ impl Follower {
                 continue;
             }
             self.oddities[oddity as usize] = count;
-            use segment::Oddity as From;
             let refused = |why| Some(Oddity::Refused(why));
             let what = match oddity {
                 From::UnknownChip => refused(Refusal::UnknownDevice),
@@ -237,7 +238,9 @@ impl Follower {
                     self.core_counts[place] = cores.count() as u16;
                     emit(Event::Cores(self.number(number), cores));
                 }
-                Definition::Program(number, name) => emit(Event::Named(Name::Program(number), name.to_owned())),
+                Definition::Program(number, name) => {
+                    emit(Event::Named(Name::Program(number), name.to_owned()));
+                }
                 Definition::Site(number, site) => {
                     emit(Event::Named(Name::Site(self.site(number)), site.to_owned()));
                 }
@@ -307,9 +310,17 @@ impl Follower {
                 quiet: record.flags.get() & flags::QUIET != 0,
             })),
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
-            // Refusals and failures are counted in the header, so that none is missed.
-            (Kind::ProgramBegin | Kind::Refused | Kind::OutOfMemory, _) => {}
-            (Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset, None) => {}
+            // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
+            (
+                Kind::ProgramBegin
+                | Kind::Refused
+                | Kind::OutOfMemory
+                | Kind::Alloc
+                | Kind::Free
+                | Kind::Audit
+                | Kind::PeakReset,
+                _,
+            ) => {}
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) fn writer(segment: &SegmentFile, processes: &dyn Fn() -> Vec<u32>) ->
         }
         None => {}
     }
-    let here = fs::metadata("/proc/self/ns/pid").map(|it| it.ino()).unwrap_or(0);
+    let here = fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
     let candidates = match header.pid_namespace.get() {
         namespace if namespace == here || namespace == 0 => vec![own_pid],
         _ => {
@@ -64,11 +64,12 @@ pub(crate) fn writer(segment: &SegmentFile, processes: &dyn Fn() -> Vec<u32>) ->
     };
     for pid in candidates {
         let start = start_ticks(pid);
-        let is_it = start.is_some() && (header.start_ticks.get() == 0 || start == Some(header.start_ticks.get()));
+        let is_it =
+            start.is_some() && (header.start_ticks.get() == 0 || start == Some(header.start_ticks.get()));
         if !is_it {
             continue;
         }
-        let user = fs::metadata(format!("/proc/{pid}")).map(|it| it.uid()).unwrap_or(u32::MAX);
+        let user = fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |it| it.uid());
         if user != segment.uid {
             return Err(Skip::Foreign(format!(
                 "belongs to user {}, but pid {pid} to user {user}",

@@ -43,8 +43,10 @@ impl Place {
         let Ok(folder) = open_beneath(self.folder.as_fd(), ".", FOLDER) else { return Vec::new() };
         let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
-        let mut names: Vec<String> =
-            names.filter(|name| name.starts_with(ttmem_wire::segment::FILE_PREFIX)).take(MOST_FILES).collect();
+        let mut names: Vec<String> = names
+            .filter(|name| name.starts_with(ttmem_wire::segment::FILE_PREFIX))
+            .take(MOST_FILES)
+            .collect();
         names.sort();
         names
     }
@@ -87,7 +89,8 @@ fn namespace(pid: &str) -> Option<Vec<u8>> {
 fn inside(pid: u32, folder: &Path) -> Option<Place> {
     let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
     let root = format!("/proc/{pid}/root");
-    let root = rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let root =
+        rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let path = folder.to_str()?.to_owned();
     let opened = match open_plain(&root, &path, &mounts) {
         Some(opened) => opened,

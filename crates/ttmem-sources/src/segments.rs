@@ -239,7 +239,7 @@ impl Segments {
             *used.entry(file.uid).or_default() += file.bytes();
         }
         let total = rustix::fs::fstatfs(&place.folder)
-            .map_or(u64::MAX, |it| (it.f_blocks as u64).saturating_mul(it.f_bsize as u64));
+            .map_or(u64::MAX, |it| it.f_blocks.saturating_mul(it.f_bsize as u64));
         // Newest first: those are kept.
         let mut boxes: Vec<(Mono, FileId)> =
             self.black_boxes.iter().filter(|(_, it)| it.own).map(|(&id, it)| (it.last_event, id)).collect();
@@ -295,7 +295,8 @@ impl Segments {
     pub fn skipped(&self) -> Vec<Skipped> {
         let broken = self.known.values().filter_map(|it| Some((&it.path, it.broken.as_ref()?)));
         let all = self.skipped.iter().chain(broken);
-        all.map(|(path, reason)| Skipped { path: path.display().to_string(), reason: reason.clone() }).collect()
+        all.map(|(path, reason)| Skipped { path: path.display().to_string(), reason: reason.clone() })
+            .collect()
     }
 }
 

@@ -180,6 +180,15 @@ impl Life {
                 }
                 String::new()
             }
+            // Takes and gives back, in this thread, so many times.
+            "churn" => {
+                for round in 0..n(1) {
+                    let id = (1 << 45) + (round % 100) * 4096;
+                    self.alloc(id, 64).unwrap();
+                    self.free(id).unwrap();
+                }
+                String::new()
+            }
             // Threads that take and give back, each its own addresses, so many times.
             "storm" => {
                 std::thread::scope(|scope| {

@@ -402,9 +402,11 @@ impl Layout {
         }
         let (rows, blocks) = (header.rows.get(), header.definition_blocks.get());
         let (records, row_bytes) = (header.ring_records.get(), header.row_bytes.get());
-        for (what, count, most) in
-            [("rows", rows, MAX_ROWS), ("definitions", blocks, MAX_BLOCKS), ("ring records", records, MAX_RING)]
-        {
+        for (what, count, most) in [
+            ("rows", rows, MAX_ROWS),
+            ("definitions", blocks, MAX_BLOCKS),
+            ("ring records", records, MAX_RING),
+        ] {
             if count > most {
                 return Err(SegmentError::TooMany(what));
             }

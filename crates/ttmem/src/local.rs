@@ -37,7 +37,8 @@ impl Local {
     pub(crate) fn new(folder: &Path) -> Self {
         let mut state = State::new(Limits::default(), u64::from(std::process::id()));
         state.apply(now(), Origin::Machine, Event::Host(cli::host()));
-        let reader = Reader { state, names: Names::default(), watches: BTreeMap::new(), unseen: 0, now: now() };
+        let reader =
+            Reader { state, names: Names::default(), watches: BTreeMap::new(), unseen: 0, now: now() };
         Self { segments: Segments::new(folder), reader, still: false }
     }
 
@@ -52,7 +53,9 @@ impl Local {
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
         local.reader.state.apply(now(), Origin::Process(process, Basis::Events), Event::Born(info));
-        Segments::tell_of(&file, process, &mut local.reader).map_err(why).context("cannot read the segment")?;
+        Segments::tell_of(&file, process, &mut local.reader)
+            .map_err(why)
+            .context("cannot read the segment")?;
         local.still = true;
         Ok(local)
     }

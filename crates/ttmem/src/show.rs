@@ -1,8 +1,8 @@
 //! `ttmem`: one snapshot, as a table or as JSON.
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
-use crate::text::{Style, cut_line};
 use crate::source::Source;
+use crate::text::{Style, cut_line};
 use crate::{Exit, print, table};
 use anyhow::Context;
 use serde::Deserialize;
@@ -32,8 +32,7 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let everything = args.only.device.is_none() && args.only.pid.is_none();
     if args.json && everything {
         // What the daemon says is the schema already.
-        let skeleton: Skeleton =
-            serde_json::from_slice(&answer).context("cannot read the answer")?;
+        let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));

@@ -135,7 +135,11 @@ fn others() -> anyhow::Result<Vec<Figure>> {
     let program = root().join("target/lab/region_bench");
     let source = root().join("xtask/src/bench/region_bench.cpp");
     succeed(
-        Command::new("g++").args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-o"]).arg(&program).arg(source).arg("-ldl"),
+        Command::new("g++")
+            .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-o"])
+            .arg(&program)
+            .arg(source)
+            .arg("-ldl"),
     )?;
     for (chips, events) in [("1", "5000000"), ("32", "200000")] {
         let mut costs = Vec::new();
@@ -145,7 +149,8 @@ fn others() -> anyhow::Result<Vec<Figure>> {
             let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
             costs.push(answer["ns_per_event"].as_f64().context("no figure")?);
         }
-        let what = format!("tt-metal's region: an event, {chips} chip{}", if chips == "1" { "" } else { "s" });
+        let what =
+            format!("tt-metal's region: an event, {chips} chip{}", if chips == "1" { "" } else { "s" });
         figures.push(Figure::plain(&what, "same run", median(costs), "ns"));
     }
     Ok(figures)
@@ -191,7 +196,11 @@ struct Reader {
 impl Listener for Reader {
     fn meet(&mut self, owner: &Owner) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.state.apply(Mono(1), Origin::Process(id, Basis::Events), Event::Born(Default::default()));
+        self.state.apply(
+            Mono(1),
+            Origin::Process(id, Basis::Events),
+            Event::Born(ttmem_core::event::Process::default()),
+        );
         id
     }
 
@@ -210,7 +219,8 @@ pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
     let tracker = Tracker::new(&Options { folder: folder.to_owned(), ..Options::default() });
     let chip = tracker.chip(&Chip { unique_id: 1, ..Chip::default() })?;
     let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
-    let buffer = |n: u64| Buffer { bytes_per_bank: 2048, ..Buffer::new(allocator, Space::Dram, n * 2048, 2048) };
+    let buffer =
+        |n: u64| Buffer { bytes_per_bank: 2048, ..Buffer::new(allocator, Space::Dram, n * 2048, 2048) };
     for n in 0..LIVE {
         tracker.alloc(&buffer(n))?;
     }
@@ -258,5 +268,11 @@ fn ingest() -> anyhow::Result<Figure> {
     ensure!(reader.state.live_records() as u64 == LIVE, "the ledger has {}", reader.state.live_records());
     drop(ask);
     writer.wait()?;
-    Ok(Figure::at_least("segment ingest, file to ledger", "a plain ring 70-90 M/s", 10.0, median(rates), "M/s"))
+    Ok(Figure::at_least(
+        "segment ingest, file to ledger",
+        "a plain ring 70-90 M/s",
+        10.0,
+        median(rates),
+        "M/s",
+    ))
 }

@@ -1,7 +1,7 @@
 //! What a writer does, decided by a seed alone; and what it holds after each event, in the plainest way.
 
 use anyhow::{Context, ensure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Placement, Space, Statistics, Tracker,
 };
@@ -48,7 +48,7 @@ pub(crate) struct Script {
     /// By place in it, buffers can be chosen at random.
     addresses: Vec<u64>,
     buffers: BTreeMap<u64, u64>,
-    programs: BTreeMap<u32, BTreeMap<(u64, u64), ()>>,
+    programs: BTreeMap<u32, BTreeSet<(u64, u64)>>,
     audited: bool,
     fresh: u64,
     sequence: u64,
@@ -123,7 +123,7 @@ impl Script {
                 if !self.programs.contains_key(&program) {
                     events = 2;
                 }
-                self.programs.entry(program).or_default().insert((address, bytes), ());
+                self.programs.entry(program).or_default().insert((address, bytes));
             }
             Step::Dispatch { .. } => {}
             Step::End { program } => {
@@ -145,7 +145,7 @@ impl Script {
             match step {
                 // A program begins by itself, one event before.
                 Step::Place { program, .. } if !self.programs.contains_key(&program) => {
-                    self.programs.insert(program, BTreeMap::new());
+                    self.programs.insert(program, BTreeSet::new());
                     self.sequence += 1;
                     self.waiting = Some(step);
                 }
@@ -163,7 +163,7 @@ impl Script {
         held.extend(self.buffers.iter().map(|(&address, &bytes)| ((alloc, address, 0, bytes), 1)));
         for (&program, placed) in &self.programs {
             held.insert((Kind::ProgramBegin as u8, 0, program, 0), 1);
-            held.extend(placed.keys().map(|&(address, bytes)| ((alloc, address, program, bytes), 1)));
+            held.extend(placed.iter().map(|&(address, bytes)| ((alloc, address, program, bytes), 1)));
         }
         if self.audited {
             held.insert((Kind::Audit as u8, 0, 0, 0), 1);

@@ -35,11 +35,11 @@ impl Sum {
 pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<()> {
     let folder = ttmem_testkit::memory_folder();
     let log = tempfile::NamedTempFile::new()?;
-    let (path, log_path) = (folder.path().to_str().context("a strange folder")?, log.path().to_str().unwrap_or(""));
+    let (path, log_path) =
+        (folder.path().to_str().context("a strange folder")?, log.path().to_str().unwrap_or(""));
     let rate = rate.unwrap_or(0).to_string();
     let mut writer = spawn(&["truth-threads", path, &events.to_string(), &rate, log_path])?;
-    let segment =
-        SegmentFile::open_path(&only_segment(folder.path())).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let segment = SegmentFile::open_path(&only_segment(folder.path())).map_err(|e| anyhow::anyhow!("{e}"))?;
     let mut samples: Vec<(u64, Option<Sum>)> = Vec::new();
     let total = THREADS * events;
     loop {
@@ -60,7 +60,8 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
     ensure!(writer.0.wait()?.success(), "the writer failed");
     let mut bytes = Vec::new();
     std::fs::File::open(log.path())?.read_to_end(&mut bytes)?;
-    let word = |entry: &[u8], n: usize| u64::from_le_bytes(entry[n * 8..n * 8 + 8].try_into().unwrap_or_default());
+    let word =
+        |entry: &[u8], n: usize| u64::from_le_bytes(entry[n * 8..n * 8 + 8].try_into().unwrap_or_default());
     let mut told: Vec<(u64, u64, u64)> =
         bytes.chunks_exact(24).map(|entry| (word(entry, 0), word(entry, 1), word(entry, 2))).collect();
     drop(bytes);
@@ -105,9 +106,14 @@ pub(crate) fn write(folder: &str, events: &str, rate: &str, log: &str) -> anyhow
     let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
     let logs: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn({ let tracker = &tracker; move || thread_writes(tracker, allocator, thread, events, rate) }))
+            .map(|thread| {
+                scope.spawn({
+                    let tracker = &tracker;
+                    move || thread_writes(tracker, allocator, thread, events, rate)
+                })
+            })
             .collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
+        threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
     });
     let mut file = BufWriter::new(std::fs::File::create(log)?);
     for log in logs {
@@ -145,7 +151,8 @@ fn thread_writes(
         let comes = held.len() < MOST && (held.is_empty() || random.below(2) == 0);
         if comes {
             let (address, bytes) = ((thread << 48 | n) << 5, 1 + random.below(1 << 20));
-            let buffer = Buffer { bytes_per_bank: bytes, ..Buffer::new(allocator, Space::Dram, address, bytes) };
+            let buffer =
+                Buffer { bytes_per_bank: bytes, ..Buffer::new(allocator, Space::Dram, address, bytes) };
             log.push((tracker.alloc(&buffer)?, address, bytes));
             held.push((address, bytes));
         } else {

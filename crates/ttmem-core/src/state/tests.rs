@@ -146,8 +146,14 @@ fn circular_buffers_count_the_union_of_their_ranges() {
     }
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, 4));
-    let shrink =
-        Event::Free(Free { scope: on(0), space: Some(Space::Cb), id: 0x1000, program: 0, size: Some(8192), cores: 0 });
+    let shrink = Event::Free(Free {
+        scope: on(0),
+        space: Some(Space::Cb),
+        id: 0x1000,
+        program: 0,
+        size: Some(8192),
+        cores: 0,
+    });
     state.apply(Mono(3), legacy(1), shrink);
     // 0x1000..0x2000 and 0x2000..0x3000 remain.
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 8192 + 100);

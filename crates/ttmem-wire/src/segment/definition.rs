@@ -154,8 +154,7 @@ impl<'a> Definition<'a> {
         }
         let blocks = end.div_ceil(BLOCK);
         room[end..blocks * BLOCK].fill(0);
-        let head =
-            Head { kind, blocks: blocks as u8, length: (length as u16).into(), number: number.into() };
+        let head = Head { kind, blocks: blocks as u8, length: (length as u16).into(), number: number.into() };
         head.write_to_prefix(room).ok()?;
         Some(blocks)
     }

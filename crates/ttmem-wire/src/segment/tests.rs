@@ -1,1 +1,305 @@
+use super::definition::{Banks, Chip, Definition, ROOM, parse};
 use super::*;
+use crate::record::{PADDING_UNKNOWN, Space, flags};
+use proptest::prelude::*;
+
+/// The bytes of a vector in PROTOCOL.md: a block that begins with "```hex" and its name. Each line is an offset and the
+/// bytes from there on; what is left out is zero.
+fn vector(name: &str) -> Vec<u8> {
+    let text = include_str!("../../../../PROTOCOL.md");
+    let begin = format!("```hex {name}\n");
+    let start = text.find(&begin).unwrap_or_else(|| panic!("PROTOCOL.md has no vector {name}")) + begin.len();
+    let block = text[start..].split("```").next().unwrap();
+    let mut bytes: Vec<u8> = Vec::new();
+    for line in block.lines() {
+        let (offset, hex) = line.split_once(':').unwrap();
+        let offset = usize::from_str_radix(offset.trim(), 16).unwrap();
+        let digits: String = hex.split_whitespace().collect();
+        let part = (0..digits.len() / 2).map(|n| u8::from_str_radix(&digits[n * 2..n * 2 + 2], 16).unwrap());
+        bytes.resize(offset, 0);
+        bytes.extend(part);
+    }
+    bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+    bytes
+}
+
+fn plan() -> Plan {
+    Plan { rows: 2, definition_blocks: 8, ring_records: 4, slots: 2 }
+}
+
+fn header() -> Header {
+    let mut header = plan().header();
+    header.magic = MAGIC.into();
+    header.pid = 4242.into();
+    header.uid = 1000.into();
+    header.start_ticks = 123_456.into();
+    header.pid_namespace = 4_026_531_836.into();
+    header.nonce = 0x0123_4567_89ab_cdef.into();
+    header.wall_ns = 1_763_193_600_000_000_000.into();
+    header.mono_ns = 5_000_000_000.into();
+    set_text(&mut header.program, "python");
+    set_text(&mut header.writer, "ttmem-client 0.1.0");
+    set_text(&mut header.runtime, "ttnn 0.81.1");
+    header
+}
+
+fn record() -> Record {
+    Record {
+        sequence: 7.into(),
+        at_ns: 5_000_001_234.into(),
+        kind: Kind::Alloc as u8,
+        space: Space::L1 as u8,
+        allocator: 1.into(),
+        flags: flags::PER_CORE.into(),
+        cores: 1.into(),
+        id: 0x15_0000.into(),
+        requested: 8000.into(),
+        bytes_per_bank: 2048.into(),
+        padding: 192.into(),
+        program: 0.into(),
+        site: 3.into(),
+        slot: 1.into(),
+    }
+}
+
+fn chip() -> Chip {
+    let mut chip = Chip {
+        unique_id: 0x2_61b2_c3d4.into(),
+        index: 3.into(),
+        arch: 1,
+        remote: 1,
+        dram_bytes: (12u64 << 30).into(),
+        dram_bytes_per_channel: (2u64 << 30).into(),
+        l1_bytes_per_core: 1_499_136.into(),
+        dram_allocatable: 12_872_318_208.into(),
+        l1_allocatable: 78_034_432.into(),
+        dram_channels: 6.into(),
+        cores: 64.into(),
+        ..Chip::default()
+    };
+    set_text(&mut chip.board, "n300");
+    set_text(&mut chip.pci, "0000:01:00.0");
+    chip
+}
+
+fn row() -> RowCopy {
+    RowCopy {
+        sequence: 7.into(),
+        allocator: 1.into(),
+        space: Space::L1 as u8,
+        requested: 8000.into(),
+        allocated: 8192.into(),
+        count: 1.into(),
+        peak: 16_384.into(),
+        unlisted: 0.into(),
+        ..RowCopy::new_zeroed()
+    }
+}
+
+fn encoded(definition: Definition<'_>) -> Vec<u8> {
+    let mut room = [0xff; ROOM];
+    let blocks = definition.encode(&mut room).unwrap();
+    room[..blocks * BLOCK].to_vec()
+}
+
+#[test]
+fn the_documented_vectors_are_what_is_written_and_what_is_read() {
+    assert_eq!(vector("header"), header().as_bytes());
+    assert_eq!(Header::read_from_bytes(&vector("header")), Ok(header()));
+    assert_eq!(vector("record"), record().as_bytes());
+    assert_eq!(Record::parse(&vector("record")), Ok((record(), Kind::Alloc, Some(Space::L1))));
+    assert_eq!(vector("row"), row().as_bytes());
+    let (chip, banks, chips) = (chip(), banks(), [U16::new(1), U16::new(2)]);
+    let cores = [U64::new(0x000f_000f), U64::new(0), U64::new(0), U64::new(0)];
+    let definitions = [
+        ("chip", Definition::Chip(1, &chip)),
+        ("allocator", Definition::Allocator(1, &banks, &chips)),
+        ("cores", Definition::Cores(1, &cores)),
+        ("program", Definition::Program(9, "matmul")),
+        ("site", Definition::Site(3, "model.py:42 forward")),
+    ];
+    let mut all = Vec::new();
+    for (name, definition) in definitions {
+        assert_eq!(vector(name), encoded(definition), "{name}");
+        all.extend(vector(name));
+    }
+    let read: Vec<_> = parse(&all).map(Option::unwrap).collect();
+    assert_eq!(read, definitions.map(|(_, definition)| definition));
+}
+
+fn banks() -> [Banks; 2] {
+    [Banks::new(Space::Dram, 12, 1_048_640, 1_072_693_184), Banks::new(Space::L1, 64, 105_824, 1_393_312)]
+}
+
+#[test]
+fn names_are_pids_and_nonces_and_nothing_else() {
+    assert_eq!(parse_name(b"ttmem.4242.0123456789abcdef"), Some((4242, 0x0123_4567_89ab_cdef)));
+    for bad in [
+        "ttmem.4242",
+        "ttmem.4242.123",
+        "ttmem.x.0123456789abcdef",
+        "ttmem.4242.0123456789abcdeg",
+        "ttmem.+42.0123456789abcdef",
+        "ttmem.99999999999.0123456789abcdef",
+        "xttmem.1.0123456789abcdef",
+        "ttmem.1.0123456789abcdef.bak",
+    ] {
+        assert_eq!(parse_name(bad.as_bytes()), None, "{bad}");
+    }
+}
+
+/// Old reader and new writer, and the reverse: what PROTOCOL.md says in its version matrix.
+#[test]
+fn the_version_matrix_holds() {
+    let bytes = plan().bytes(2) as u64;
+    let with = |change: &dyn Fn(&mut Header)| {
+        let mut header = header();
+        change(&mut header);
+        Layout::of(&header, 1 << 20)
+    };
+    // The same, an older and a newer minor version.
+    assert_eq!(Layout::of(&header(), bytes).unwrap().table, plan().table_offset() as u64);
+    assert!(with(&|h| h.minor = 0.into()).is_ok());
+    assert!(with(&|h| h.minor = 99.into()).is_ok());
+    // A newer minor version may have a longer header, longer rows, and areas in between that we do not know.
+    let longer = with(&|h| {
+        h.minor = 1.into();
+        h.header_bytes = 8192.into();
+        h.row_bytes = 256.into();
+        h.rows_offset = 8192.into();
+        h.definitions_offset = (8192 + 2 * 256u64).into();
+        h.ring_offset = 20_000.into();
+        h.table_offset = 40_000.into();
+    });
+    let longer = longer.unwrap();
+    assert_eq!((longer.rows, longer.ring, longer.table), ((8192, 2, 256), (20_000, 4), 40_000));
+    // Another major version means something else by the same bytes.
+    assert_eq!(with(&|h| h.major = 2.into()), Err(SegmentError::Version(2, 0)));
+    assert_eq!(with(&|h| h.major = 0.into()), Err(SegmentError::Version(0, 0)));
+    // Definitions, kinds and spaces that came later are stepped over.
+    let mut unknown = encoded(Definition::Site(1, "x"));
+    unknown[0] = 200;
+    unknown.extend(encoded(Definition::Program(2, "y")));
+    assert_eq!(parse(&unknown).collect::<Vec<_>>(), [None, Some(Definition::Program(2, "y"))]);
+    assert_eq!(Kind::from_byte(200), None);
+    assert_eq!(Space::from_byte(200), None);
+}
+
+#[test]
+fn a_header_that_contradicts_itself_or_its_file_is_refused() {
+    let file = plan().bytes(2) as u64;
+    let with = |change: &dyn Fn(&mut Header)| {
+        let mut header = header();
+        change(&mut header);
+        Layout::of(&header, file).unwrap_err()
+    };
+    assert_eq!(with(&|h| h.magic = 0.into()), SegmentError::BeingMade);
+    assert_eq!(with(&|h| h.magic = 1.into()), SegmentError::Magic);
+    assert_eq!(with(&|h| h.rows = u32::MAX.into()), SegmentError::TooMany("rows"));
+    assert_eq!(
+        with(&|h| h.ring_records = 0.into()),
+        SegmentError::Contradiction("ring length is no power of two")
+    );
+    assert_eq!(with(&|h| h.header_bytes = 100.into()), SegmentError::Contradiction("header is too short"));
+    assert_eq!(with(&|h| h.row_bytes = 64.into()), SegmentError::Contradiction("row length"));
+    assert_eq!(with(&|h| h.rows_offset = 0.into()), SegmentError::Contradiction("rows"));
+    assert_eq!(with(&|h| h.ring_offset = u64::MAX.into()), SegmentError::Contradiction("ring"));
+    assert_eq!(with(&|h| h.ring_offset = (u64::MAX - 7).into()), SegmentError::Contradiction("ring"));
+    assert_eq!(with(&|h| h.ring_offset = (1u64 << 40).into()), SegmentError::Truncated("ring"));
+    assert_eq!(with(&|h| h.table_offset = 4096.into()), SegmentError::Contradiction("table"));
+    let layout = Layout::of(&header(), file).unwrap();
+    let vitals = |slots: u64| Vitals { slots: slots.into(), ..Vitals::new_zeroed() };
+    assert_eq!(layout.slots(&vitals(2), file), Ok(2));
+    assert_eq!(layout.slots(&vitals(3), file), Err(SegmentError::Truncated("table")));
+    assert_eq!(layout.slots(&vitals(u64::MAX), file), Err(SegmentError::TooMany("slots")));
+}
+
+proptest! {
+    #[test]
+    fn definitions_survive_the_trip(
+        chips in prop::collection::vec(any::<u16>(), 0..200), count in 0..3usize, number in any::<u16>(),
+        words in any::<[u64; 4]>(), text in "\\PC{0,300}",
+    ) {
+        let banks = &banks()[..count.min(2)];
+        let chips: Vec<U16> = chips.into_iter().map(U16::new).collect();
+        let (words, chip) = (words.map(U64::new), chip());
+        let all = [
+            Definition::Allocator(number, banks, &chips),
+            Definition::Cores(number, &words),
+            Definition::Site(u32::from(number) << 8, &text),
+            Definition::Chip(number, &chip),
+            Definition::Program(7, &text),
+        ];
+        let bytes: Vec<u8> = all.iter().flat_map(|definition| encoded(*definition)).collect();
+        prop_assert_eq!(parse(&bytes).map(Option::unwrap).collect::<Vec<_>>(), all);
+    }
+
+    #[test]
+    fn no_bytes_break_a_reader(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        // At most one definition a block, whatever they claim.
+        prop_assert!(parse(&bytes).count() <= bytes.len() / BLOCK);
+        newest(&bytes);
+        if let Ok((header, _)) = Header::read_from_prefix(&bytes) {
+            let _ = Layout::of(&header, bytes.len() as u64);
+        }
+        let mut table = Vec::new();
+        for chunk in bytes.chunks_exact(SIZE) {
+            if let Ok((mut record, kind, _)) = Record::parse(chunk) {
+                // A slot that is far away costs its place; none is further than a table may be.
+                record.slot = (record.slot.get() % 5000).into();
+                replay(&mut table, &record, kind);
+            }
+        }
+        prop_assert!(table.len() <= 5000);
+    }
+
+    /// Any slot may be torn in a copy in any way, as long as records replayed later touch it.
+    #[test]
+    fn replaying_makes_a_torn_copy_whole(
+        steps in prop::collection::vec((0..6u32, 0..4u8, 1..3u32), 1..60),
+        split in any::<prop::sample::Index>(), garbage in any::<[u8; 64]>(),
+    ) {
+        let mut sequence = 0;
+        let records: Vec<(Record, Kind)> = steps
+            .into_iter()
+            .map(|(slot, what, program)| {
+                sequence += 1;
+                let kind = [Kind::Alloc, Kind::Free, Kind::Dispatch, Kind::ProgramEnd][usize::from(what)];
+                let slot = if kind == Kind::ProgramEnd { NO_SLOT } else { slot };
+                let sequence = U64::new(sequence);
+                (Record { sequence, kind: kind as u8, slot: slot.into(), program: program.into(), ..record() }, kind)
+            })
+            .collect();
+        let run = |records: &[(Record, Kind)], table: &mut Vec<Record>| {
+            for (record, kind) in records {
+                replay(table, record, *kind);
+            }
+        };
+        let live = |table: &[Record]| -> Vec<(usize, Record)> {
+            let live = table.iter().copied().enumerate();
+            live.filter(|(_, slot)| slot.sequence.get() != 0).collect()
+        };
+        let mut truth = Vec::new();
+        run(&records, &mut truth);
+        // The copy began after some records; slots touched since hold anything at all.
+        let split = split.index(records.len());
+        let mut copy = Vec::new();
+        run(&records[..split], &mut copy);
+        for (record, _) in records[split..].iter().filter(|(_, kind)| change(*kind) == Change::Put) {
+            let slot = record.slot.get() as usize;
+            copy.resize(copy.len().max(slot + 1), Record::new_zeroed());
+            copy[slot] = Record::read_from_bytes(&garbage).unwrap();
+        }
+        run(&records[split..], &mut copy);
+        prop_assert_eq!(live(&copy), live(&truth));
+    }
+}
+
+#[test]
+fn text_is_cut_at_a_character() {
+    let mut field = [0xff; 5];
+    set_text(&mut field, "abcdé");
+    assert_eq!(text(&field), "abcd");
+    assert_eq!(text(&[b'a', 0xff, 0, b'x']), "a");
+    assert_eq!(PADDING_UNKNOWN, PADDING_UNKNOWN);
+}

@@ -43,7 +43,9 @@ fn a_containers_process_is_seen_with_the_hosts_pid() {
     let it = eventually("the process in the container", || holder(&server.snapshot(), 7001).cloned());
     assert_eq!(it.reported_pid, Some(1));
     let pid = it.pid.unwrap();
-    assert!(fs::read_to_string(format!("/proc/{pid}/status")).unwrap().contains(&format!("NSpid:\t{pid}\t1")));
+    assert!(
+        fs::read_to_string(format!("/proc/{pid}/status")).unwrap().contains(&format!("NSpid:\t{pid}\t1"))
+    );
     assert_eq!(holder(&local(Path::new("/dev/shm")), 7001).unwrap().pid, Some(pid));
     producer.kill();
     Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
@@ -198,7 +200,8 @@ fn other_users_segments_are_theirs() {
     };
     skipped("belongs to user 65534, but pid");
     let lock = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1,flush=True); time.sleep(1000)";
-    let mut locker = Command::new("python3").args(["-c", lock]).arg(&copy).stdout(Stdio::piped()).spawn().unwrap();
+    let mut locker =
+        Command::new("python3").args(["-c", lock]).arg(&copy).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Read::read(locker.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     skipped("claims to be of pid");
     locker.kill().unwrap();
@@ -228,7 +231,9 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
         fs::write(&path, bytes).unwrap();
         path
     };
-    let set = |at: usize, value: u32| move |bytes: &mut Vec<u8>| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    let set = |at: usize, value: u32| {
+        move |bytes: &mut Vec<u8>| bytes[at..at + 4].copy_from_slice(&value.to_le_bytes())
+    };
     let offset = |field: &str| match field {
         "major" => std::mem::offset_of!(Header, major),
         "ring_records" => std::mem::offset_of!(Header, ring_records),
@@ -342,7 +347,8 @@ fn a_small_filesystem_is_left_to_the_workload() {
         assert!(used() > 0 && used() <= size / 8, "{} of {size}", used());
         // Somebody else fills it up; the workload goes on, and its figures stay.
         let mut filler = File::create(folder.join("filler")).unwrap();
-        while std::io::Write::write(&mut filler, &[1; 65536]).is_ok() {}
+        let block = vec![1; 65536];
+        while std::io::Write::write(&mut filler, &block).is_ok() {}
         producer.pull("close");
         producer.pull("define 1");
         producer.pull(&format!("flood {count} 12"));

@@ -17,8 +17,7 @@ pub(crate) fn daemon() -> Server {
 
 /// What `ttmem --local` says.
 pub(crate) fn local(folder: &Path) -> Snapshot {
-    let output =
-        Command::new(exe()).args(["--local", "--json", "--shm-dir"]).arg(folder).output().unwrap();
+    let output = Command::new(exe()).args(["--local", "--json", "--shm-dir"]).arg(folder).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
 }
 
@@ -184,7 +183,10 @@ fn peaks_are_the_writers_own() {
         it.usage[0].usage.dram.as_ref().unwrap().peak_bytes
     };
     assert_eq!(peak(&server), 3600, "though nobody looked while it was so high");
-    assert_eq!(local(server.segments.path()).processes[0].usage[0].usage.dram.as_ref().unwrap().peak_bytes, 3600);
+    assert_eq!(
+        local(server.segments.path()).processes[0].usage[0].usage.dram.as_ref().unwrap().peak_bytes,
+        3600
+    );
     producer.pull("reset-peak");
     assert_eq!(producer.number("peak"), 1200);
     let it = server.process(producer.pid).unwrap();
@@ -352,7 +354,11 @@ fn it_says_what_goes_wrong_only_if_asked() {
     assert_eq!(off.pull("live"), "0");
     let mut old = Producer::by(
         &[],
-        &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0"), ("TT_ALLOC_TRACKING_ENABLED", "1")],
+        &[
+            ("TTMEM_SHM_DIR", folder.path().to_str().unwrap()),
+            ("TTMEM", "0"),
+            ("TT_ALLOC_TRACKING_ENABLED", "1"),
+        ],
     );
     assert_eq!(old.pull("define 1"), "1");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -376,4 +382,23 @@ fn black_boxes_are_few() {
     assert_eq!(left.iter().filter(|&&it| it).count(), 32);
     assert!(left[4..].iter().all(|&it| it), "the newest stay");
     assert_eq!(server.snapshot().health.black_boxes, 32);
+}
+
+#[test]
+fn an_event_makes_no_system_call() {
+    let folder = memory_folder();
+    let trace = tempfile::NamedTempFile::new().unwrap();
+    let through = ["strace", "-f", "-o", trace.path().to_str().unwrap()];
+    let mut producer = Producer::by(&through, &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap())]);
+    producer.pull("define 1");
+    producer.pull("churn 100");
+    producer.pull("churn 50000");
+    producer.pull("hello");
+    let calls = fs::read_to_string(trace.path()).unwrap();
+    let calls: Vec<&str> = calls.lines().filter(|line| line.contains('(')).collect();
+    let answers: Vec<usize> = (0..calls.len()).filter(|&n| calls[n].contains("write(1, \"ok ")).collect();
+    // Between the answers to the first and the second churn: 100,000 events.
+    let [.., first, second, _] = answers[..] else { panic!("{answers:?}") };
+    let between = &calls[first + 1..second];
+    assert!(between.iter().all(|call| call.contains("read(0,")), "{between:?}");
 }
