@@ -35,7 +35,18 @@ const JUDGEMENT: &str = "crates/ttmem-core/src/judgement.rs";
 const LEGACY: &str = "crates/ttmem-daemon/src/legacy.rs";
 const TRACKING: &str = "crates/ttmem-daemon/src/tracking.rs";
 const SERVER: &str = "crates/ttmem-daemon/src/server.rs";
-const PROCESS: &str = "crates/ttmem-daemon/src/process.rs";
+const PROCESS: &str = "crates/ttmem-sources/src/process.rs";
+const OWNER: &str = "crates/ttmem-sources/src/owner.rs";
+const FILE: &str = "crates/ttmem-sources/src/segment.rs";
+const SEGMENTS: &str = "crates/ttmem-sources/src/segments.rs";
+const FOLLOW: &str = "crates/ttmem-sources/src/follow.rs";
+const PLACE: &str = "crates/ttmem-sources/src/place.rs";
+const TRACKER: &str = "crates/ttmem-client/src/tracker.rs";
+const WRITER: &str = "crates/ttmem-client/src/writer.rs";
+const MAPPED: &str = "crates/ttmem-client/src/segment.rs";
+const ROOM: &str = "crates/ttmem-client/src/room.rs";
+const TELLER: &str = "crates/ttmem-client/src/legacy.rs";
+const SAYER: &str = "crates/ttmem-client/src/log.rs";
 const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
 const QUERY: &str = "crates/ttmem-daemon/src/query.rs";
 const LISTEN: &str = "crates/ttmem-daemon/src/listen.rs";
@@ -410,6 +421,122 @@ const MUTANTS: &[Mutant] = &[
         test: "a_demo_that_is_killed",
         what: "the demo's daemon outlives it",
         edits: &[edit(MAIN, "demo::end_with(parent)?;", "let _ = parent;")],
+    },
+    Mutant {
+        test: "defect_31_",
+        what: "the client waits for the server",
+        edits: &[
+            edit(TELLER, "SendFlags::NOSIGNAL | SendFlags::DONTWAIT", "SendFlags::NOSIGNAL"),
+            edit(TELLER, "SocketFlags::NONBLOCK | SocketFlags::CLOEXEC", "SocketFlags::CLOEXEC"),
+        ],
+    },
+    Mutant {
+        test: "defect_32_",
+        what: "a free that finds no room is dropped",
+        edits: &[edit(TELLER, "        *mark |= GONE;\n", "        *mark = 0;\n        return true;\n        #[allow(unreachable_code)]\n        let _ = ();\n")],
+    },
+    Mutant {
+        test: "defect_33_",
+        what: "a dead server raises SIGPIPE",
+        edits: &[edit(TELLER, "SendFlags::NOSIGNAL | SendFlags::DONTWAIT", "SendFlags::DONTWAIT")],
+    },
+    Mutant {
+        test: "defect_34_",
+        what: "an absent server is asked at every event",
+        edits: &[edit(TELLER, "const BACKOFF_NS: u64 = 1_000_000_000;", "const BACKOFF_NS: u64 = 0;")],
+    },
+    Mutant {
+        test: "defect_35_",
+        what: "a new server is told nothing again",
+        edits: &[edit(TELLER, "self.marks[slot as usize] &= !TOLD;", "continue;")],
+    },
+    Mutant {
+        test: "defect_36_",
+        what: "threads tell in any order",
+        edits: &[edit(TELLER, "let slot = self.queue[self.head];\n        self.head = (self.head + 1) % self.queue.len();", "let slot = self.queue[(self.head + self.len - 1) % self.queue.len()];")],
+    },
+    Mutant {
+        test: "forked_children",
+        what: "a fork goes unnoticed",
+        edits: &[edit(TRACKER, "if guard.pid.load(Ordering::Relaxed) == 0 ||", "if guard.pid.load(Ordering::Relaxed) == 1 &&")],
+    },
+    Mutant {
+        test: "a_process_that_goes_on_as_another",
+        what: "a pid and a start time are enough",
+        edits: &[edit(OWNER, "if has_mapped(pid, segment).unwrap_or(true) {", "if has_mapped(pid, segment).unwrap_or(true) || pid > 0 {")],
+    },
+    Mutant {
+        test: "a_process_that_closes_all",
+        what: "without its lock a process is dead",
+        edits: &[edit(OWNER, "if has_mapped(pid, segment).unwrap_or(true) {", "if has_mapped(pid, segment).is_none() {")],
+    },
+    Mutant {
+        test: "a_process_that_closes_all",
+        what: "what is not listed is not counted",
+        edits: &[edit(FOLLOW, "self.unlisted.insert(key, rest);", "let _ = rest;")],
+    },
+    Mutant {
+        test: "other_users_segments",
+        what: "whoever holds the lock may be anybody",
+        edits: &[edit(OWNER, "known_as.is_some_and(|it| it != own_pid)", "known_as.is_some_and(|it| it == 0)")],
+    },
+    Mutant {
+        test: "files_that_are_no_segments",
+        what: "holes are read",
+        edits: &[edit(FILE, "if (found.st_blocks as u64).saturating_mul(512) < bytes {", "if bytes == 1 {")],
+    },
+    Mutant {
+        test: "nothing_is_followed",
+        what: "a container's links lead anywhere",
+        edits: &[
+            edit(FILE, "let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;", "let resolve = ResolveFlags::empty();"),
+            edit(PLACE, "if kinds.last().is_none_or(", "if kinds.first().is_some_and("),
+        ],
+    },
+    Mutant {
+        test: "a_small_filesystem",
+        what: "memory is taken where it is touched",
+        edits: &[edit(MAPPED, "rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)", "rustix::fs::ftruncate(&fd, bytes as u64)"), edit(MAPPED, "rustix::fs::fallocate(&file.fd, FallocateFlags::empty(), from, to - from)", "rustix::fs::ftruncate(&file.fd, to)")],
+    },
+    Mutant {
+        test: "a_small_filesystem",
+        what: "a segment may take everything",
+        edits: &[edit(ROOM, "if used.saturating_add(wanted) <= total / SHARE {", "if used.saturating_add(wanted) <= total / SHARE || total > 0 {")],
+    },
+    Mutant {
+        test: "the_dead_make_room",
+        what: "what the dead left stays",
+        edits: &[edit(ROOM, "&& identity::is_gone(pid, header.start_ticks.get())", "&& pid == 0 && identity::is_gone(pid, header.start_ticks.get())")],
+    },
+    Mutant {
+        test: "where_no_segment_can_be",
+        what: "trouble is printed unasked",
+        edits: &[edit(SAYER, "if !ON.load(Ordering::Acquire) {", "if !ON.load(Ordering::Acquire) && what.is_empty() {")],
+    },
+    Mutant {
+        test: "a_signal_handler_that_tracks",
+        what: "an event waits for itself",
+        edits: &[edit(TRACKER, "if owner == me || now", "if now")],
+    },
+    Mutant {
+        test: "peaks_are_the_writers",
+        what: "the writer's peak is not read",
+        edits: &[edit(FOLLOW, "bytes: Some(row.peak.get())", "bytes: None")],
+    },
+    Mutant {
+        test: "a_segment_that_shrinks",
+        what: "what cannot be read was never there",
+        edits: &[edit(SEGMENTS, "        self.known.insert(id, known);\n        busy\n", "        if known.broken.is_some() {\n            self.retire(known, true, listener);\n        } else {\n            self.known.insert(id, known);\n        }\n        busy\n")],
+    },
+    Mutant {
+        test: "black_boxes_are_few",
+        what: "black boxes stay for ever",
+        edits: &[edit(SEGMENTS, "if *count > keep.count ||", "if *count > keep.count * 1000 ||")],
+    },
+    Mutant {
+        test: "what_the_library_refuses",
+        what: "an address held twice counts twice",
+        edits: &[edit(WRITER, "            self.release(held, flags::IMPLIED);\n", "            let _ = held;\n")],
     },
 ];
 

@@ -31,10 +31,6 @@ pub(crate) struct Follower {
     open: BTreeSet<u16>,
     core_counts: Vec<u16>,
     unlisted: BTreeMap<(u16, u8), Holding>,
-    /// Records seen so far.
-    pub(crate) records: u64,
-    /// Times everything was listed anew.
-    pub(crate) relisted: u64,
 }
 
 /// What hears events.
@@ -71,7 +67,6 @@ impl Follower {
                     self.tell(record, emit);
                 }
                 self.tell_unlisted(&lumps, emit);
-                self.records += records.len() as u64;
                 self.sequence = applied;
                 self.see(true, emit);
             }
@@ -79,12 +74,6 @@ impl Follower {
         }
         self.tell_oddities(segment, emit)?;
         Ok(ahead)
-    }
-
-    /// The last look at a segment whose writer is gone: its half-done event is finished, too.
-    pub(crate) fn finish(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
-        self.follow(segment, emit)?;
-        Ok(())
     }
 
     pub(crate) fn see(&self, exactly: bool, emit: Emit<'_>) {
@@ -98,7 +87,6 @@ impl Follower {
         for &allocator in &self.open {
             emit(Event::Relisted(self.number(allocator)));
         }
-        self.relisted += 1;
         self.begun = true;
         self.sequence = contents.sequence;
         self.tell_contents(&contents, emit);

@@ -180,7 +180,7 @@ impl Segments {
                 Ok(Writer::Living(owner)) if owner.pid == known.process.pid
             );
             if !here {
-                self.retire(known, listener);
+                self.retire(known, true, listener);
                 return false;
             }
         }
@@ -199,11 +199,14 @@ impl Segments {
         busy
     }
 
-    /// Lets go of a segment: what it listed is gone, and it is kept as a black box.
-    fn retire(&mut self, mut known: Known, listener: &mut impl Listener) {
+    /// Lets go of a segment: it is kept as a black box. What it listed is gone, if its process has not taken that along.
+    fn retire(&mut self, mut known: Known, lives: bool, listener: &mut impl Listener) {
         let process = known.process;
-        let _ = known.follower.finish(&known.file, &mut |event| listener.tell(process, event));
-        known.follower.retire(&mut |event| listener.tell(process, event));
+        // Its last events may be odd, too.
+        let _ = known.follower.follow(&known.file, &mut |event| listener.tell(process, event));
+        if lives {
+            known.follower.retire(&mut |event| listener.tell(process, event));
+        }
         if process.pid == 0 {
             // Nobody else can tell its end.
             listener.tell(process, Event::Exited);
@@ -225,7 +228,7 @@ impl Segments {
             self.known.iter().filter(|(_, known)| known.process == process).map(|(&id, _)| id).collect();
         for id in ids {
             if let Some(known) = self.known.remove(&id) {
-                self.retire(known, listener);
+                self.retire(known, false, listener);
             }
         }
     }

@@ -85,6 +85,8 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     assert_eq!(dram(&server.process(victim.pid).unwrap()), 1000);
     let segment = victim.pull("segment");
     victim.kill();
+    let taken_back = finding(&server, FindingKind::Reclaimed).expect("what it held is taken back");
+    assert_eq!((taken_back.pid, taken_back.bytes, taken_back.count), (Some(victim.pid), Some(1064), 2));
     for snapshot in [server.snapshot(), local(folder)] {
         assert!(process(&snapshot, victim.pid).is_none());
         assert_eq!(dram(process(&snapshot, other.pid).unwrap()), 77);
