@@ -65,7 +65,7 @@ struct Row {
     space: u8,
     /// The copy to write next.
     copy: u8,
-    reserved: u32,
+    closed: u32,
     requested: u64,
     allocated: u64,
     count: u64,
@@ -444,7 +444,7 @@ impl Writer {
         it.copy ^= 1;
         let Some(line) = segment.row(row as u32, usize::from(it.copy)) else { return };
         let key = u64::from(it.allocator) | u64::from(it.space) << 16;
-        for (word, value) in [(1, key), (5, it.peak), (6, it.unlisted)] {
+        for (word, value) in [(1, key), (5, it.peak), (6, it.unlisted), (7, u64::from(it.closed))] {
             if line[word].load(Ordering::Relaxed) != value {
                 line[word].store(value, Ordering::Relaxed);
             }
@@ -966,6 +966,7 @@ impl Writer {
                 let row = usize::from(row);
                 let it = &mut self.rows[row];
                 (it.requested, it.allocated, it.count, it.unlisted) = (0, 0, 0, 0);
+                it.closed = 1;
                 self.write_row(row);
             }
         }

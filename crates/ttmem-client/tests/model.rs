@@ -8,7 +8,10 @@ use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
     Placement, Space, Statistics, Tracker,
 };
-use ttmem_sources::{Contents, SegmentFile};
+use ttmem_core::event::{Event, Process};
+use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
+use ttmem_core::{Limits, State};
+use ttmem_sources::{Contents, Listener, Owner, SegmentFile, Segments};
 use ttmem_wire::record::Kind;
 
 struct Rig {
@@ -260,5 +263,84 @@ proptest! {
         }
         t.close();
         prop_assert_eq!(std::fs::read_dir(rig.folder.path()).unwrap().count(), 0);
+    }
+}
+
+/// A reader: its state, and where it has got to.
+struct Reader {
+    state: State,
+    segments: Segments,
+}
+
+struct Ear<'a>(&'a mut State);
+
+impl Listener for Ear<'_> {
+    fn meet(&mut self, owner: &Owner) -> ProcessId {
+        let id = ProcessId { pid: owner.pid, start: 1 };
+        self.tell(id, Event::Born(Process::default()));
+        id
+    }
+
+    fn tell(&mut self, process: ProcessId, event: Event) {
+        self.0.apply(Mono(1), Origin::Process(process, Basis::Events), event);
+    }
+}
+
+impl Reader {
+    fn new(rig: &Rig) -> Self {
+        let mut segments = Segments::new(rig.folder.path());
+        segments.find_places();
+        Self { state: State::new(Limits::default(), 7), segments }
+    }
+
+    /// What it knows, as far as that does not depend on when it looked.
+    fn look(&mut self) -> (serde_json::Value, Vec<String>) {
+        self.segments.look(&mut Ear(&mut self.state));
+        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, false);
+        // A verdict on what was once so is kept by whoever saw it, and cannot be made later.
+        for process in &mut snapshot.processes {
+            process.audit.clear();
+        }
+        let mut listed = self.state.allocations(0, usize::MAX).0;
+        listed.iter_mut().for_each(|it| it.age_seconds = 0.0);
+        let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+        listed.sort();
+        (serde_json::to_value(&snapshot.processes).unwrap(), listed)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    /// Records that a reader missed cost it nothing: the table has what they did.
+    #[test]
+    fn a_reader_that_looks_seldom_knows_what_one_knows_that_looks_always(
+        steps in steps(), looks in prop::collection::vec(any::<bool>(), 200), flood in 0..200usize,
+    ) {
+        let rig = Rig::new();
+        let t = &rig.tracker;
+        let allocators = [rig.allocator(1), rig.allocator(2), rig.allocator(3)];
+        let sets = [
+            t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap(),
+            t.cores(&[CoreRange { from: (1, 1), to: (2, 3) }]).unwrap(),
+        ];
+        let (mut always, mut seldom) = (Reader::new(&rig), Reader::new(&rig));
+        always.look();
+        for (n, &(which, step)) in steps.iter().enumerate() {
+            let _ = tell(t, allocators[which], sets, step);
+            if n == flood {
+                // More than any ring holds.
+                for round in 0..9000 {
+                    let _ = tell(t, allocators[0], sets, Step::Alloc(Space::L1, 1 << 19, 64 + round % 2));
+                    let _ = tell(t, allocators[0], sets, Step::Free(Space::L1, 1 << 19));
+                }
+            }
+            always.look();
+            if looks[n] && n % 7 == 0 {
+                seldom.look();
+            }
+        }
+        let last = Reader::new(&rig).look();
+        prop_assert_eq!(&always.look(), &last);
+        prop_assert_eq!(&seldom.look(), &last);
     }
 }

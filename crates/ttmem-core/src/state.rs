@@ -109,8 +109,9 @@ pub(crate) struct ProcessState {
     pub(crate) pools: BTreeMap<(Scope, Space, Basis), PoolId>,
     pub(crate) allocators: BTreeMap<u32, Allocator>,
     pub(crate) cores: BTreeMap<u32, CoreSet>,
-    /// By scope: the program dispatched last on each core; 0: none.
-    pub(crate) resident: BTreeMap<Scope, Box<[u32; CoreSet::ROOM]>>,
+    /// Programs that were dispatched, and when, by order: on a core the last of those that are there is resident. So
+    /// residency follows from what is live, and a reader that missed dispatches comes to the same result.
+    pub(crate) dispatched: BTreeMap<(Scope, u32), u64>,
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
     /// The way it was first heard of by.
     pub(crate) basis: Basis,
@@ -165,6 +166,8 @@ pub struct State {
     /// What was derived from which pools at which version of them.
     pub(crate) derived: RefCell<BTreeMap<Vec<PoolId>, (u64, u64)>>,
     growth_judged: Mono,
+    /// Dispatches so far.
+    dispatches: u64,
     /// The pool that was used last, and by whom: most events go where the one before went.
     recent: Option<(Author, Scope, Space, PoolId)>,
     /// Whether usage may differ from what history last took.
@@ -185,6 +188,7 @@ impl State {
             lost: 0,
             derived: RefCell::default(),
             growth_judged: Mono(0),
+            dispatches: 0,
             recent: None,
             unsampled: true,
         }
@@ -488,7 +492,7 @@ impl State {
             let unlisted = self.ledger.pool(pool).unlisted.count;
             process.records -= self.ledger.clear(pool).count - unlisted;
         }
-        process.resident.remove(&scope);
+        process.dispatched.retain(|(of, _), _| *of != scope);
         Outcome::Noted
     }
 
@@ -663,7 +667,7 @@ impl ProcessState {
             pools: BTreeMap::new(),
             allocators: BTreeMap::new(),
             cores: BTreeMap::new(),
-            resident: BTreeMap::new(),
+            dispatched: BTreeMap::new(),
             audits: BTreeMap::new(),
             basis,
             lost: 0,

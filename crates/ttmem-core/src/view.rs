@@ -294,18 +294,41 @@ impl State {
 
     fn resident(&self, space: Space, pools: &[PoolId]) -> u64 {
         let mut parts = Vec::new();
-        for (process, entry) in self.held_in(pools) {
-            let scope = self.ledger.pool(entry.pool()).key.scope;
-            let Some(on) = process.resident.get(&scope) else { continue };
-            let mut cores = CoreSet::default();
-            for core in cores_of(process, entry).iter().filter(|&core| on[core] == entry.program) {
-                cores.insert(core as u8);
-            }
-            if let Some(range) = place(space, entry) {
-                parts.push((range, cores));
+        for &pool in pools {
+            let key = self.ledger.pool(pool).key;
+            let Some(process) = self.processes.get(&key.process) else { continue };
+            let last = self.last_dispatched(process, key.scope);
+            for (_, entry) in self.ledger.entries(pool) {
+                let Some(&order) = process.dispatched.get(&(key.scope, entry.program)) else { continue };
+                let mut cores = CoreSet::default();
+                for core in cores_of(process, entry).iter().filter(|&core| last[core] == order) {
+                    cores.insert(core as u8);
+                }
+                if let Some(range) = place(space, entry) {
+                    parts.push((range, cores));
+                }
             }
         }
         footprint::covered(&parts)
+    }
+
+    /// By core: the order of the last dispatch of a program that has something there.
+    fn last_dispatched(&self, process: &ProcessState, scope: Scope) -> [u64; CoreSet::ROOM] {
+        let mut last = [0; CoreSet::ROOM];
+        if process.dispatched.is_empty() {
+            return last;
+        }
+        for ((_, _, _), &pool) in
+            process.pools.iter().filter(|((of, space, _), _)| *of == scope && space.is_program())
+        {
+            for (_, entry) in self.ledger.entries(pool) {
+                let Some(&order) = process.dispatched.get(&(scope, entry.program)) else { continue };
+                for core in cores_of(process, entry).iter() {
+                    last[core] = order.max(last[core]);
+                }
+            }
+        }
+        last
     }
 
     fn held_in<'a>(&'a self, pools: &'a [PoolId]) -> impl Iterator<Item = (&'a ProcessState, &'a Entry)> {

@@ -114,6 +114,12 @@ impl Follower {
         for row in &contents.rows {
             let key = (row.allocator.get(), row.space);
             let Some(space) = space_of(row.space) else { continue };
+            if row.closed.get() == 1 {
+                if self.open.remove(&key.0) {
+                    emit(Event::AllocatorClosed(self.number(key.0)));
+                }
+                continue;
+            }
             let scope = self.scope(key.0);
             let listed = listed.get(&key).copied().unwrap_or_default();
             if row.unlisted.get() > 0 {
@@ -124,14 +130,16 @@ impl Follower {
                 };
                 self.unlisted.insert(key, rest);
             }
-            if !space.is_program() && self.open.contains(&key.0) {
+            if self.open.contains(&key.0) {
                 emit(Event::Peak { scope, space, bytes: Some(row.peak.get()) });
             }
-            // An audit can be judged only if nothing happened in its space since.
-            let audits = live().filter(|slot| slot.kind == Kind::Audit as u8);
-            for record in
-                audits.filter(|it| (it.allocator.get(), it.space) == key && it.sequence > row.sequence)
-            {
+        }
+        // An audit can be judged only if nothing happened in its space since.
+        let changed: BTreeMap<_, _> =
+            contents.rows.iter().map(|row| ((row.allocator.get(), row.space), row.sequence.get())).collect();
+        for record in live().filter(|slot| slot.kind == Kind::Audit as u8) {
+            let key = (record.allocator.get(), record.space);
+            if changed.get(&key).is_none_or(|&changed| changed < record.sequence.get()) {
                 self.tell(record, emit);
             }
         }

@@ -269,7 +269,8 @@ pub struct RowCopy {
     pub peak: U64,
     /// Live allocations that are not in the table.
     pub unlisted: U64,
-    reserved_word: U64,
+    /// 1: the allocator is closed.
+    pub closed: U64,
 }
 
 const _: () = assert!(size_of::<RowCopy>() == ROW_COPY_BYTES);

@@ -58,28 +58,20 @@ impl State {
             of != scope
         });
         let known = process.allocators.remove(&number).is_some();
-        process.resident.remove(&scope);
+        process.dispatched.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
         self.processes.insert(by.id, process);
         if known { Outcome::Noted } else { self.refuse(by, Refusal::UnknownAllocator, None, None, 0) }
     }
 
     pub(super) fn dispatch(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
+        let limit = self.limits.definitions;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        let mut cores = CoreSet::default();
-        for space in Space::PROGRAM {
-            if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
-                for (_, held) in self.ledger.entries(pool).filter(|(_, held)| held.program == program) {
-                    cores = cores.with(process.cores.get(&held.cores).copied().unwrap_or(CoreSet::UNKNOWN));
-                }
-            }
+        if process.dispatched.len() >= limit && !process.dispatched.contains_key(&(scope, program)) {
+            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
-        if cores.count() > 0 {
-            let on = process.resident.entry(scope).or_insert_with(|| Box::new([0; CoreSet::ROOM]));
-            for core in cores.iter() {
-                on[core] = program;
-            }
-        }
+        self.dispatches += 1;
+        process.dispatched.insert((scope, program), self.dispatches);
         Outcome::Noted
     }
 
@@ -98,11 +90,7 @@ impl State {
                 self.ledger.remove(slot);
             }
         }
-        if let Some(on) = process.resident.get_mut(&scope) {
-            for core in on.iter_mut().filter(|on| **on == program) {
-                *core = 0;
-            }
-        }
+        process.dispatched.remove(&(scope, program));
         Outcome::Noted
     }
 

@@ -1,3 +1,5 @@
+mod listing;
+
 use super::*;
 use crate::event::{Audit, CapacityOrigin, Process};
 use crate::snapshot::{FindingKind, Snapshot};

@@ -1,0 +1,139 @@
+//! What sources that follow segments say besides allocations and frees.
+
+use super::*;
+use crate::event::{Holding, Name, Odd, Oddity};
+
+fn tracked() -> State {
+    let mut state = machine();
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    state.apply(Mono(2), events(1), mesh(2, &[0]));
+    state
+}
+
+fn dram(state: &State) -> crate::snapshot::BufferUsage {
+    shot(state).processes[0].usage[0].usage.dram.clone().unwrap()
+}
+
+#[test]
+fn listing_anew_forgets_one_allocators_records_and_nothing_else() {
+    let mut state = tracked();
+    state.apply(Mono(3), events(1), banked(1, 1000, 100));
+    state.apply(Mono(3), events(1), banked(1, 2000, 100));
+    state.apply(Mono(3), events(1), banked(2, 5000, 7));
+    state.apply(Mono(4), events(1), Event::Relisted(1));
+    assert_eq!((dram(&state).requested_bytes, state.live_records()), (7, 1));
+    state.apply(Mono(4), events(1), banked(1, 1000, 100));
+    assert_eq!(dram(&state).requested_bytes, 107);
+    assert_eq!(dram(&state).peak_bytes, 2400, "what was, was");
+    assert!(shot(&state).findings.is_empty());
+    // The process's limit counts what is there, not what was listed.
+    let mut state = machine_with(Limits { records_per_process: 2, ..Limits::default() });
+    born(&mut state, events(1));
+    state.apply(Mono(2), events(1), mesh(1, &[0]));
+    for _ in 0..5 {
+        state.apply(Mono(3), events(1), Event::Relisted(1));
+        for at in [1000, 2000] {
+            assert_eq!(state.apply(Mono(3), events(1), banked(1, at, 1)), Outcome::Held { references: 1 });
+        }
+    }
+}
+
+#[test]
+fn what_is_not_listed_counts_all_the_same() {
+    let mut state = tracked();
+    state.apply(Mono(3), events(1), banked(1, 1000, 100));
+    let unlisted = |requested, allocated, count| Event::Unlisted {
+        scope: Scope::Allocator(1),
+        space: Space::Dram,
+        holding: Holding { requested, allocated, count },
+    };
+    state.apply(Mono(4), events(1), unlisted(50, 600, 5));
+    let it = dram(&state);
+    assert_eq!((it.requested_bytes, it.allocated_bytes, it.count), (150, Some(1800), 6));
+    assert_eq!((it.occupied_bytes, it.free_bytes), (None, None), "where it lies nobody knows");
+    // It is a level: said again, it replaces what was said.
+    state.apply(Mono(5), events(1), unlisted(20, 240, 2));
+    assert_eq!(dram(&state).requested_bytes, 120);
+    state.apply(Mono(6), events(1), unlisted(0, 0, 0));
+    assert_eq!((dram(&state).requested_bytes, dram(&state).occupied_bytes), (100, Some(100)));
+    // And goes with its allocator.
+    state.apply(Mono(7), events(1), unlisted(u64::MAX, u64::MAX, u64::MAX));
+    assert_eq!(dram(&state).requested_bytes, MAX_BYTES + 100);
+    state.apply(Mono(8), events(1), Event::AllocatorClosed(1));
+    assert!(shot(&state).processes[0].usage.is_empty());
+    assert_eq!(state.apply(Mono(9), events(1), Event::Exited), Outcome::Reclaimed(Reclaimed::default()));
+}
+
+#[test]
+fn a_figure_without_its_parts_says_so() {
+    let mut state = tracked();
+    let scope = Scope::Allocator(1);
+    state.apply(Mono(3), events(1), banked(1, 1000, 100));
+    state.apply(Mono(3), events(1), Event::Alloc(alloc(scope, Space::Dram, 5000, 64)));
+    let it = dram(&state);
+    assert_eq!((it.requested_bytes, it.allocated_bytes, it.occupied_bytes), (164, None, None));
+    assert_eq!(it.free_bytes, None);
+    state.apply(Mono(4), events(1), free(scope, Some(Space::Dram), 5000));
+    assert_eq!(dram(&state).allocated_bytes, Some(1200));
+}
+
+#[test]
+fn peaks_come_from_whoever_knows_better() {
+    let mut state = tracked();
+    let scope = Scope::Allocator(1);
+    let peak = |bytes| Event::Peak { scope, space: Space::Dram, bytes };
+    state.apply(Mono(3), events(1), banked(1, 1000, 100));
+    state.apply(Mono(3), events(1), peak(Some(5000)));
+    assert_eq!(dram(&state).peak_bytes, 5000);
+    state.apply(Mono(3), events(1), peak(None));
+    assert_eq!(dram(&state).peak_bytes, 1200);
+    state.apply(Mono(3), events(1), peak(Some(1)));
+    assert_eq!(dram(&state).peak_bytes, 1200, "no less than what is in use");
+}
+
+#[test]
+fn oddities_that_others_met_are_findings_too() {
+    let mut state = tracked();
+    let odd = |what, count, id| Event::Odd(Odd { what, count, id });
+    state.apply(Mono(3), events(1), odd(Oddity::DoubleFree, 3, 0x10));
+    state.apply(Mono(3), events(1), odd(Oddity::OutOfMemory, 1, 2 << 20));
+    assert!(shot(&state).processes[0].exact, "nothing is missing");
+    state.apply(Mono(3), events(1), odd(Oddity::Refused(Refusal::ZeroSize), 2, 0));
+    let shot = shot(&state);
+    assert!(!shot.processes[0].exact);
+    let text =
+        |kind| shot.findings.iter().find(|f| f.kind == kind).map(|f| (f.count, f.text.clone())).unwrap();
+    assert_eq!(text(FindingKind::DoubleFree).0, 3);
+    assert_eq!(text(FindingKind::OutOfMemory).1, "pid 1 asked in vain for memory, once, last for 2.0 MiB");
+    assert_eq!(text(FindingKind::Refused), (2, "pid 1 was refused 2 times: size is zero".to_owned()));
+}
+
+#[test]
+fn names_and_progress_are_shown() {
+    let mut state = tracked();
+    let at = Alloc { site: 4, ..alloc(Scope::Allocator(1), Space::Dram, 1000, 64) };
+    state.apply(Mono(5_000_000_000), events(1), Event::Named(Name::Site(4), "model.py:7".into()));
+    state.apply(Mono(5_000_000_000), events(1), Event::Alloc(Alloc { at: Some(Mono(2_000_000_000)), ..at }));
+    state.apply(Mono(5_000_000_000), events(1), Event::Seen { sequence: 9, exactly: false });
+    let (listed, _) = state.allocations(0, 10);
+    assert_eq!(listed[0].site_name.as_deref(), Some("model.py:7"));
+    assert!((listed[0].age_seconds - 3.0).abs() < 0.01, "by the writer's own clock");
+    let it = &shot(&state).processes[0];
+    assert_eq!((it.sequence, it.exact), (Some(9), false));
+}
+
+#[test]
+fn what_a_process_knows_of_a_chip_completes_what_is_known() {
+    let mut state = State::new(Limits::default(), 7);
+    let plain = Chip::unknown(0);
+    let full = Chip { board: Some("n300".into()), capacity: Some(capacity()), ..plain.clone() };
+    state.apply(Mono(0), Origin::Machine, Event::Chip(full));
+    state.apply(Mono(0), events(1), Event::Chip(plain.clone()));
+    assert_eq!(state.chip(chip(0)).unwrap().board.as_deref(), Some("n300"), "nothing known is forgotten");
+    let simulated = crate::event::Capacity { origin: CapacityOrigin::Simulated, ..capacity() };
+    state.apply(Mono(0), Origin::Machine, Event::Chip(Chip { capacity: Some(simulated), ..plain.clone() }));
+    let runtime = crate::event::Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
+    state.apply(Mono(0), events(1), Event::Chip(Chip { capacity: Some(runtime), ..plain }));
+    assert!(state.is_simulated(), "that a chip is simulated nobody can deny");
+}
