@@ -129,6 +129,7 @@ impl Segment {
             Err(_) => fd,
         };
         let bytes = plan.bytes(plan.slots);
+        check_limit(bytes)?;
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)
             .map_err(failed("no room for the segment"))?;
         if let Some(group) = group {
@@ -269,6 +270,7 @@ impl Segment {
             if !found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id) {
                 return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
             }
+            check_limit(self.plan.bytes(slots))?;
             let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
@@ -305,6 +307,16 @@ impl Segment {
                 let _ = rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());
             }
         }
+    }
+}
+
+/// Beyond the limit of file sizes the kernel does not only refuse: it sends a signal that ends the process.
+fn check_limit(bytes: usize) -> Result<(), Trouble> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit) if limit < bytes as u64 => {
+            Err(Trouble { what: "files may not be that large", errno: None })
+        }
+        _ => Ok(()),
     }
 }
 

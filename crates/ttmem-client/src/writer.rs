@@ -1233,6 +1233,7 @@ impl Writer {
             segment.word(word::STATE).store(state::CLOSED, Ordering::Release);
             segment.unlink(self.settings.folder.as_str());
         }
+        self.segment = None;
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -302,7 +302,9 @@ impl Reader {
             process.audit.clear();
         }
         let mut listed = self.state.allocations(0, usize::MAX).0;
-        listed.iter_mut().for_each(|it| it.age_seconds = 0.0);
+        for it in &mut listed {
+            it.age_seconds = 0.0;
+        }
         let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
         listed.sort();
         (serde_json::to_value(&snapshot.processes).unwrap(), listed)

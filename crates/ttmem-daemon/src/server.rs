@@ -312,7 +312,7 @@ impl Daemon {
         for _ in 0..ACCEPTED_A_TURN {
             // However many clients there are, those who want to look must find a place. Each connection may need a
             // descriptor for its process, too.
-            let used = 2 * self.connections.len() + self.tracked.len();
+            let used = 2 * self.connections.len() + self.tracked.len() + self.segments.descriptors();
             if used + RESERVED_DESCRIPTORS.min(self.descriptors / 2) >= self.descriptors {
                 return self.stop_accepting("every descriptor is in use");
             }

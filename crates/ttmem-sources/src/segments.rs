@@ -38,8 +38,12 @@ impl Default for Keep {
     }
 }
 
-/// Reasons that are kept for people.
+/// Reasons that are told.
 const MOST_SKIPPED: usize = 64;
+/// Looks for which a file that could not be read is left alone.
+const LOOKS_BETWEEN_TRIES: u64 = 8;
+/// Black boxes that are held open; each costs a descriptor.
+const MOST_BLACK_BOXES: usize = 512;
 
 struct Known {
     file: SegmentFile,
@@ -62,6 +66,14 @@ struct BlackBox {
     last_event: Mono,
 }
 
+/// A file that was not read.
+struct NotRead {
+    path: PathBuf,
+    reason: String,
+    /// The look from which on it is tried again: a folder full of such files must not cost us all the time.
+    again: u64,
+}
+
 /// All segments.
 #[derive(Default)]
 pub struct Segments {
@@ -69,8 +81,9 @@ pub struct Segments {
     places: Vec<Place>,
     known: BTreeMap<FileId, Known>,
     black_boxes: BTreeMap<FileId, BlackBox>,
-    skipped: BTreeMap<PathBuf, String>,
+    skipped: BTreeMap<FileId, NotRead>,
     next_index: u32,
+    looks: u64,
 }
 
 impl Segments {
@@ -96,7 +109,7 @@ impl Segments {
             busy |= self.follow(id, listener);
         }
         let mut seen = BTreeSet::new();
-        self.skipped.clear();
+        self.looks += 1;
         for place in std::mem::take(&mut self.places) {
             for name in place.names() {
                 if let Some(id) = self.look_at(&place, &name, listener) {
@@ -105,6 +118,7 @@ impl Segments {
             }
             self.places.push(place);
         }
+        self.skipped.retain(|id, _| seen.contains(id));
         // A black box whose file somebody removed is no more, unless it lay in a container.
         self.black_boxes.retain(|id, it| !it.own || seen.contains(id));
         busy
@@ -114,15 +128,18 @@ impl Segments {
         let path = place.path.join(name);
         let found = rustix::fs::statat(&place.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let id = (found.st_dev, found.st_ino);
-        if self.known.contains_key(&id) || self.black_boxes.contains_key(&id) {
+        let waits = self.skipped.get(&id).is_some_and(|it| it.path == path && self.looks < it.again);
+        if self.known.contains_key(&id) || self.black_boxes.contains_key(&id) || waits {
             return Some(id);
         }
         match self.open(place, name, &path, listener) {
-            Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {}
-            Err(why) if self.skipped.len() < MOST_SKIPPED => {
-                self.skipped.insert(path, why.to_string());
+            Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {
+                self.skipped.remove(&id);
             }
-            Err(_) => {}
+            Err(why) => {
+                let again = self.looks + LOOKS_BETWEEN_TRIES;
+                self.skipped.insert(id, NotRead { path, reason: why.to_string(), again });
+            }
         }
         Some(id)
     }
@@ -138,6 +155,9 @@ impl Segments {
         let owner = match owner::writer(&file, &processes)? {
             Writer::Living(owner) => owner,
             Writer::Gone => {
+                if self.black_boxes.len() >= MOST_BLACK_BOXES {
+                    return Err(Skip::Foreign("is one black box too many".to_owned()));
+                }
                 let it = BlackBox {
                     last_event: last_event(&file),
                     own: place.own,
@@ -284,6 +304,11 @@ impl Segments {
         Ok(())
     }
 
+    /// Descriptors that are held open.
+    pub fn descriptors(&self) -> usize {
+        self.places.len() + self.known.len() + self.black_boxes.len()
+    }
+
     /// Segments of living processes.
     pub fn living(&self) -> usize {
         self.known.len()
@@ -297,9 +322,13 @@ impl Segments {
     /// Files that were not read, and why.
     pub fn skipped(&self) -> Vec<Skipped> {
         let broken = self.known.values().filter_map(|it| Some((&it.path, it.broken.as_ref()?)));
-        let all = self.skipped.iter().chain(broken);
-        all.map(|(path, reason)| Skipped { path: path.display().to_string(), reason: reason.clone() })
-            .collect()
+        let all = self.skipped.values().map(|it| (&it.path, &it.reason)).chain(broken);
+        let mut all: Vec<Skipped> = all
+            .map(|(path, reason)| Skipped { path: path.display().to_string(), reason: reason.clone() })
+            .collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all.truncate(MOST_SKIPPED);
+        all
     }
 }
 

@@ -120,6 +120,9 @@ pub fn run_if_asked() {
     if std::env::var_os(ENV).is_none() {
         return;
     }
+    // As in programs that are not written in Rust.
+    // SAFETY: no handler is replaced that anybody counts on here.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let mut strings = std::io::stdin().lock();
     let mut life = Life { tracker: Tracker::global(), allocator: AllocatorNumber::new(0) };
     loop {

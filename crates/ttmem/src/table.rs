@@ -12,6 +12,8 @@ const WIDTH: usize = 98;
 const BAR: usize = 25;
 /// Findings shown; the rest is counted.
 const FINDINGS: usize = 8;
+/// Files shown that were not read.
+const SKIPPED: usize = 4;
 
 pub(crate) fn render(snapshot: &Snapshot, style: Style) -> String {
     let mut page = String::new();
@@ -19,7 +21,23 @@ pub(crate) fn render(snapshot: &Snapshot, style: Style) -> String {
     breakdown(&mut page, snapshot, style);
     processes(&mut page, snapshot);
     findings(&mut page, snapshot, style);
+    skipped(&mut page, snapshot);
     style.finish(page)
+}
+
+/// Files that were not read: what is in them is not in the figures above.
+fn skipped(page: &mut String, snapshot: &Snapshot) {
+    let all = &snapshot.health.skipped;
+    if all.is_empty() {
+        return;
+    }
+    page.push_str("\nNot read:\n");
+    for it in all.iter().take(SKIPPED) {
+        let _ = writeln!(page, "  {}", cut(&format!("{} {}", it.path, it.reason), 96));
+    }
+    if all.len() > SKIPPED {
+        let _ = writeln!(page, "  and {} more: ttmem --json", all.len() - SKIPPED);
+    }
 }
 
 fn rule(page: &mut String, left: char, right: char) {

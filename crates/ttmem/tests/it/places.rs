@@ -82,11 +82,13 @@ fn nothing_is_followed_out_of_a_containers_root() {
         let server = machine_daemon();
         let script = format!(
             "mount --rbind / {root} && mount -t tmpfs none {root}/dev && ln -s {link} {root}/dev/shm && \
-             exec chroot {root} sleep 1000",
+             exec chroot {root} cat",
             root = root.display()
         );
         let mut prisoner = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
             .spawn()
             .unwrap();
         eventually("the prisoner is in its root", || {
@@ -192,19 +194,26 @@ fn other_users_segments_are_theirs() {
     fs::write(&copy, &bytes).unwrap();
     std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).unwrap();
     let skipped = |part: &str| {
-        let snapshot = server.snapshot();
-        assert_eq!(dram(process(&snapshot, ours.pid).unwrap()), 20);
-        let reason = snapshot.health.skipped.into_iter().find(|it| it.path == copy.to_str().unwrap());
-        let reason = reason.unwrap_or_else(|| panic!("{} is not skipped", copy.display())).reason;
-        assert!(reason.contains(part), "{reason}");
+        eventually(part, || {
+            let snapshot = server.snapshot();
+            assert_eq!(dram(process(&snapshot, ours.pid).unwrap()), 20);
+            let found = snapshot.health.skipped.into_iter().find(|it| it.path == copy.to_str().unwrap())?;
+            found.reason.contains(part).then_some(())
+        });
     };
     skipped("belongs to user 65534, but pid");
-    let lock = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1,flush=True); time.sleep(1000)";
-    let mut locker =
-        Command::new("python3").args(["-c", lock]).arg(&copy).stdout(Stdio::piped()).spawn().unwrap();
+    // It ends with its input, and so with this test.
+    let lock = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()";
+    let mut locker = Command::new("python3")
+        .args(["-c", lock])
+        .arg(&copy)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::io::Read::read(locker.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     skipped("claims to be of pid");
-    locker.kill().unwrap();
+    drop(locker.stdin.take());
     locker.wait().unwrap();
 }
 
@@ -293,6 +302,10 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
         assert_eq!(snapshot.health.black_boxes, 2);
     }
     assert!(server.resident_bytes() < 64 << 20);
+    let table = Command::new(exe()).args(["--local", "--shm-dir"]).arg(folder).output().unwrap();
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("Not read:") && table.contains("is too short for a header"), "{table}");
+    assert!(table.contains("more: ttmem --json"));
     let dump = Command::new(exe()).args(["dump", "--segment"]).arg(&huge).output().unwrap();
     assert_eq!(dump.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&dump.stderr).contains("claims too many slots"), "{dump:?}");

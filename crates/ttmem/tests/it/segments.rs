@@ -343,6 +343,23 @@ fn where_no_segment_can_be_the_workload_works_all_the_same() {
 }
 
 #[test]
+fn a_limit_on_file_sizes_does_not_kill_the_workload() {
+    let folder = memory_folder();
+    let env = [("TTMEM_SHM_DIR", folder.path().to_str().unwrap())];
+    // Too little for any segment, and enough for one that cannot grow.
+    for (limit, published) in [("10000", false), ("2000000", true)] {
+        let mut producer = Producer::by(&["prlimit", &format!("--fsize={limit}")], &env);
+        producer.pull("define 1");
+        producer.pull("flood 10000 12");
+        assert_eq!(producer.number("live"), 10_000);
+        assert_eq!(!producer.pull("segment").is_empty(), published);
+        assert_eq!(producer.pull("reason"), "files may not be that large");
+        let (status, complaints) = producer.quit();
+        assert!(status.success() && complaints.is_empty(), "{status} {complaints}");
+    }
+}
+
+#[test]
 fn it_says_what_goes_wrong_only_if_asked() {
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
     producer.pull("define 1");
