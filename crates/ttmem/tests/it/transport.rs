@@ -3,7 +3,7 @@
 use crate::exe;
 use crate::segments::dram;
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use ttmem_core::words::Basis;
 use ttmem_testkit::producer::Producer;
@@ -129,6 +129,16 @@ fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left
     assert!(descriptors(producer.pid) <= before + 1);
 }
 
+/// A server that ends with its test.
+struct Again(std::process::Child);
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     let server = server();
@@ -144,14 +154,18 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     drop(server);
     producer.pull("free 4294967296");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
-    let mut again = Command::new(exe())
-        .args(["serve", "--sim", "n300", "--quiet", "--legacy-socket"])
-        .arg(&socket)
-        .arg("--query-socket")
-        .arg(folder.path().join("query"))
-        .env("TTMEM_SHM_DIR", folder.path())
-        .spawn()
-        .unwrap();
+    // Started where the first one was: a server's folder would go with it.
+    let again = Again(
+        Command::new(exe())
+            .args(["serve", "--sim", "n300", "--quiet", "--legacy-socket"])
+            .arg(&socket)
+            .arg("--query-socket")
+            .arg(folder.path().join("query"))
+            .env("TTMEM_SHM_DIR", folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
     let ask = || {
         let request = ttmem_daemon::query::Request::Snapshot { history: false };
         let answer = ttmem_daemon::query::ask(&folder.path().join("query"), request).ok()?;
@@ -163,8 +177,7 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     });
     assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, 1);
     assert!(snapshot.findings.is_empty(), "{:?}", snapshot.findings);
-    again.kill().unwrap();
-    again.wait().unwrap();
+    drop(again);
     std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
 }
 
@@ -172,11 +185,27 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
 fn defect_36_reports_of_many_threads_keep_their_order() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("storm 8 5000");
-    eventually("everything is free again", || {
+    for n in 0..100 {
+        producer.pull(&format!("alloc {} 64", n * 4096));
+    }
+    eventually("the first hundred", || {
         producer.pull("refresh");
-        (producer.number("queued") == 0 && held(&server, producer.pid) == 0).then_some(())
+        (held(&server, producer.pid) == 6400).then_some(())
+    });
+    stopped(&server, || {
+        // Enough to fill the socket, so that the rest must wait in order.
+        producer.pull("flood 5000 10");
+        producer.pull("storm 8 5000");
+        for n in 0..100 {
+            producer.pull(&format!("free {}", n * 4096));
+            producer.pull(&format!("alloc {} 128", n * 4096));
+        }
+        producer.pull("storm 8 100");
+    });
+    eventually("all of it", || {
+        producer.pull("refresh");
+        (producer.number("queued") == 0 && held(&server, producer.pid) == 62_800).then_some(())
     });
     let findings = server.snapshot().findings;
-    assert!(findings.is_empty(), "no free came before its allocation: {findings:?}");
+    assert!(findings.is_empty(), "no allocation came before the free of its address: {findings:?}");
 }
