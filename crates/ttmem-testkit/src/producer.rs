@@ -200,7 +200,7 @@ impl Life {
                         let rounds = n(2);
                         scope.spawn(move || {
                             for round in 0..rounds {
-                                let id = (thread << 40) + (round % 3) * 4096;
+                                let id = ((thread + 1) << 40) + (round % 3) * 4096;
                                 life.alloc(id, 64).unwrap();
                                 life.free(id).unwrap();
                             }
