@@ -19,6 +19,9 @@ const BACKOFF_NS: u64 = 1_000_000_000;
 /// Messages sent at one event: a long queue must not become a long pause.
 const MESSAGES_A_TURN: usize = 128;
 
+/// Slots looked at, at one event, while there is no server. More than come, so that the queue stays near what is live.
+const UNHEARD_A_TURN: usize = 8;
+
 /// The server knows of it.
 const TOLD: u8 = 1;
 /// It is in the queue.
@@ -158,7 +161,7 @@ impl Legacy {
 
     /// With nobody to hear it, gives back what was freed, from the front of the queue.
     fn drop_unheard(&mut self, free: &mut impl FnMut(u32)) {
-        for _ in 0..self.len.min(MESSAGES_A_TURN) {
+        for _ in 0..self.len.min(UNHEARD_A_TURN) {
             let Some(slot) = self.next() else { return };
             if self.marks[slot as usize] & GONE != 0 {
                 self.marks[slot as usize] = 0;

@@ -470,8 +470,12 @@ impl Writer {
     }
 
     fn count(&mut self, oddity: Oddity, id: u64) {
+        self.count_many(oddity, 1, id);
+    }
+
+    fn count_many(&mut self, oddity: Oddity, times: u64, id: u64) {
         let n = oddity as usize;
-        self.oddities[n] += 1;
+        self.oddities[n] = self.oddities[n].saturating_add(times);
         let count = self.oddities[n];
         if let Some(segment) = self.segment() {
             segment.word(word::ODDITIES + n * 16 + 8).store(id, Ordering::Relaxed);
@@ -1249,11 +1253,9 @@ impl Writer {
         }
     }
 
-    /// Counts an event that never got here.
+    /// Counts events that never got here.
     pub(crate) fn count_lost(&mut self, events: u64) {
-        for _ in 0..events.min(1 << 20) {
-            self.count(Oddity::Lost, 0);
-        }
+        self.count_many(Oddity::Lost, events, 0);
     }
 }
 
