@@ -4,10 +4,10 @@
 //! allocation that comes and goes before its turn is never told, so the queue is bounded by what is live. A slot whose
 //! free was not told yet keeps its words until it was. A server that went away and came back is told everything again.
 
+use crate::descriptor::Descriptor;
 use crate::identity;
 use crate::memory::Array;
 use crate::text::Text;
-use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::ClockId;
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage, buffer_type};
@@ -28,10 +28,12 @@ const TOLD: u8 = 1;
 const QUEUED: u8 = 2;
 /// It was freed.
 const GONE: u8 = 4;
+/// Its messages are being sent.
+const SENDING: u8 = 8;
 
 pub(crate) struct Legacy {
     path: Text<108>,
-    socket: Option<OwnedFd>,
+    socket: Option<Descriptor>,
     /// When connecting may be tried again.
     not_before: u64,
     marks: Array<u8>,
@@ -73,20 +75,19 @@ impl Legacy {
         }
     }
 
-    /// A slot was filled.
+    /// A slot was filled with an allocation.
     pub(crate) fn came(&mut self, slot: u32) {
-        // Programs and audits are put into their slots again and again, and an old server knows neither.
         self.push(slot);
     }
 
     /// A slot is free. Returns whether it may be used again at once.
     pub(crate) fn went(&mut self, slot: u32) -> bool {
-        let Some(mark) = self.marks.get_mut(slot as usize) else { return true };
+        let Some(mark) = self.marks.get_mut(slot as usize).filter(|mark| **mark != 0) else { return true };
         *mark |= GONE;
-        if *mark & TOLD != 0 {
+        if *mark & (TOLD | SENDING) == TOLD {
             self.push(slot);
         }
-        // Told or not: its turn in the queue, which is there in any case, gives it back.
+        // Its turn in the queue gives it back.
         false
     }
 
@@ -113,36 +114,38 @@ impl Legacy {
                 return;
             };
             let mark = self.marks[slot as usize];
-            if mark & (TOLD | GONE) == GONE && told == 0 {
-                // It came and went unheard.
+            let leaves = mark & TOLD != 0;
+            if mark & GONE == 0 && leaves || mark & GONE != 0 && !leaves && told == 0 {
+                // Nothing to tell: it is known and stays, or it came and went unheard.
                 self.current = None;
-                self.marks[slot as usize] = 0;
-                free(slot);
+                self.marks[slot as usize] = mark & TOLD;
+                if mark & GONE != 0 {
+                    free(slot);
+                }
                 continue;
             }
+            self.marks[slot as usize] |= SENDING;
             self.current = Some((slot, told + 1));
             let held = words(slot).unwrap_or_default();
             let next = chip((held[2] >> 16) as u16, told);
-            match next.zip(message(&held, mark & TOLD != 0)) {
+            match next.zip(message(&held, leaves)) {
                 Some((chip, mut message)) => {
                     message.device_id = chip as i32;
                     let mut bytes = [0; MAX_SIZE];
                     let len = message.encode(Vintage::V144, &mut bytes).len();
                     self.rest = (bytes, 0, len);
                 }
-                None => {
-                    // Every chip was told.
+                // Every chip was told.
+                None if leaves => {
                     self.current = None;
+                    self.marks[slot as usize] = 0;
+                    free(slot);
+                }
+                None => {
                     let mark = &mut self.marks[slot as usize];
-                    if *mark & TOLD != 0 {
-                        *mark = 0;
-                        free(slot);
-                    } else {
-                        *mark |= TOLD;
-                        if *mark & GONE != 0 {
-                            self.push(slot);
-                        }
-                    }
+                    *mark = *mark & !SENDING | TOLD;
+                    // Freed meanwhile: that is told at once, before anything else comes to its address.
+                    self.current = (*mark & GONE != 0).then_some((slot, 0));
                 }
             }
         }
@@ -182,12 +185,13 @@ impl Legacy {
         let connected = SocketAddrUnix::new(self.path.as_str()).and_then(|address| {
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             rustix::net::connect(&socket, &address)?;
-            Ok(socket)
+            Descriptor::new(socket)
         });
         let Ok(socket) = connected else { return false };
         self.socket = Some(socket);
         self.rest = ([0; MAX_SIZE], 0, 0);
         if let Some((slot, _)) = self.current.take() {
+            self.marks[slot as usize] &= !SENDING;
             self.push(slot);
         }
         // It knows nothing: what an earlier one was told is to be told again, and what it was not told it need not be.
@@ -205,7 +209,11 @@ impl Legacy {
 
     /// Sends what is left of a message; `false`: the server takes no more for now.
     fn send_rest(&mut self) -> bool {
-        let Some(socket) = &self.socket else { return false };
+        let Some(socket) = self.socket.as_ref().and_then(Descriptor::ours) else {
+            // Closed by the workload, or gone.
+            self.socket = None;
+            return false;
+        };
         let (bytes, from, to) = &mut self.rest;
         match rustix::net::send(socket, &bytes[*from..*to], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(sent) => {

@@ -26,6 +26,12 @@
 //! | `TTMEM_LOG` | `stderr` or a file: say there what goes wrong; nothing is ever printed otherwise |
 //! | `TTMEM_TRANSPORT=legacy` | tell an old server instead, at `TTMEM_LEGACY_SOCKET` |
 //!
+//! # What it cannot help
+//!
+//! * A segment must be removed, never truncated: a file that is cut short under a mapping kills whoever has it mapped.
+//! * After `mlockall(MCL_FUTURE)` everything that is only reserved is taken at once: some 35 MB, or 170 MB where no file can
+//!   be made.
+//!
 //! # How it is built
 //!
 //! `tracker` lets one thread in at a time and notices forks; `writer` keeps the books; `segment` is the mapped file,
@@ -33,6 +39,7 @@
 //! the old protocol.
 
 mod clock;
+mod descriptor;
 mod identity;
 mod legacy;
 mod live;

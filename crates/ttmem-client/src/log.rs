@@ -1,39 +1,30 @@
 //! A word to whoever asked for it, with `TTMEM_LOG`: the workload's own output is never written to otherwise.
 
 use crate::text::Text;
-use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags};
 use std::sync::OnceLock;
 
-static ON: AtomicBool = AtomicBool::new(false);
-/// `None`: standard error.
-static FILE: OnceLock<Option<rustix::fd::OwnedFd>> = OnceLock::new();
+/// Where to say it: `stderr`, or a file. Opened for each line: a descriptor that is kept may be the workload's own by the
+/// time it is used.
+static TO: OnceLock<String> = OnceLock::new();
 
 /// Logs from now on: to standard error if `to` is `stderr`, else to the file of that name.
 pub(crate) fn begin(to: &str) {
-    let file = if to == "stderr" {
-        None
-    } else {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match rustix::fs::open(to, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(file) => Some(file),
-            Err(_) => return,
-        }
-    };
-    let _ = FILE.set(file);
-    ON.store(true, Ordering::Release);
+    let _ = TO.set(to.to_owned());
 }
 
 #[cold]
 pub(crate) fn say(what: &str) {
-    if !ON.load(Ordering::Acquire) {
-        return;
-    }
+    let Some(to) = TO.get() else { return };
     let mut line = Text::<256>::new();
     line.push(format_args!("ttmem: pid {}: {what}\n", crate::identity::pid()));
     // What cannot be written is not.
-    let _ = match FILE.get() {
-        Some(Some(file)) => rustix::io::write(file, line.as_str().as_bytes()),
-        _ => rustix::io::write(std::io::stderr(), line.as_str().as_bytes()),
-    };
+    if to == "stderr" {
+        let _ = rustix::io::write(std::io::stderr(), line.as_str().as_bytes());
+        return;
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if let Ok(file) = rustix::fs::open(to.as_str(), flags, Mode::RUSR | Mode::WUSR) {
+        let _ = rustix::io::write(&file, line.as_str().as_bytes());
+    }
 }

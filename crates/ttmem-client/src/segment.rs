@@ -4,6 +4,7 @@
 //! space for the largest table is mapped at once, beyond the end of the file, so that growing it is one `fallocate`.
 #![allow(unsafe_code)]
 
+use crate::descriptor::Descriptor;
 use crate::publish::AtomicU64;
 use crate::room;
 use crate::text::Text;
@@ -30,8 +31,6 @@ const PLANS: [Plan; 3] = [
 const MOST_GROWTH: u32 = 16_384;
 /// Slots that address space is reserved for, in order of preference.
 const RESERVES: [u32; 3] = [MAX_SLOTS, MAX_SLOTS >> 3, MAX_SLOTS >> 6];
-/// Where our descriptor goes if it can: away from the numbers that programs close or duplicate over by habit.
-const DESCRIPTOR_FROM: i32 = 500;
 
 /// Why there is no segment, or a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +40,7 @@ pub(crate) struct Trouble {
 }
 
 struct File {
-    fd: OwnedFd,
-    id: (u64, u64),
+    fd: Descriptor,
     name: Text<64>,
 }
 
@@ -124,26 +122,25 @@ impl Segment {
         name: Text<64>,
     ) -> Result<Self, Trouble> {
         let failed = |what| move |e| Trouble { what, errno: Some(e) };
-        let fd = match rustix::io::fcntl_dupfd_cloexec(&fd, DESCRIPTOR_FROM) {
-            Ok(high) => high,
-            Err(_) => fd,
+        let held = Descriptor::new(fd).map_err(failed("cannot look at the segment"))?;
+        let Some(fd) = held.ours() else {
+            return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
         };
         let bytes = plan.bytes(plan.slots);
         check_limit(bytes)?;
-        rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)
+        rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes as u64)
             .map_err(failed("no room for the segment"))?;
         if let Some(group) = group {
             let group = rustix::fs::Gid::from_raw(group);
-            rustix::fs::fchown(&fd, None, Some(group))
-                .and_then(|()| rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR | Mode::RGRP))
+            rustix::fs::fchown(fd, None, Some(group))
+                .and_then(|()| rustix::fs::fchmod(fd, Mode::RUSR | Mode::WUSR | Mode::RGRP))
                 .map_err(failed("cannot give the segment to its group"))?;
         }
         // A lock of this process alone: forked children do not have it, and it goes with the process or its image. So
         // readers know who writes, from the kernel. Last of all descriptors: closing another one would drop it.
-        rustix::fs::fcntl_lock(&fd, FlockOperation::NonBlockingLockExclusive)
+        rustix::fs::fcntl_lock(fd, FlockOperation::NonBlockingLockExclusive)
             .map_err(failed("cannot lock the segment"))?;
-        let found = rustix::fs::fstat(&fd).map_err(failed("cannot look at the segment"))?;
-        let file = File { fd, id: (found.st_dev, found.st_ino), name };
+        let file = File { fd: held, name };
         let mut segment =
             Self::map(plan, Some(file)).ok_or(Trouble { what: "cannot map the segment", errno: None })?;
         segment.initialise(header);
@@ -161,7 +158,7 @@ impl Segment {
         for most_slots in RESERVES {
             let reserved = plan.bytes(most_slots);
             let access = ProtFlags::READ | ProtFlags::WRITE;
-            let shared = |fd: &OwnedFd| {
+            let shared = |fd: BorrowedFd<'_>| {
                 // SAFETY: a new mapping, at an address of the kernel's choice, disturbs nobody. What lies beyond the end
                 // of the file is not touched before `grow` has allocated it.
                 unsafe { mmap(ptr::null_mut(), reserved, access, MapFlags::SHARED, fd, 0) }
@@ -171,7 +168,10 @@ impl Segment {
                 // SAFETY: as above.
                 unsafe { mmap_anonymous(ptr::null_mut(), reserved, access, flags) }
             };
-            let base = file.as_ref().map_or_else(private, |file| shared(&file.fd));
+            let base = match &file {
+                Some(file) => shared(file.fd.ours()?),
+                None => private(),
+            };
             if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast())) {
                 return Some(Self { base, reserved, plan, slots: plan.slots, most_slots, file });
             }
@@ -265,11 +265,9 @@ impl Segment {
             return Err(Trouble { what: "the table is as large as it gets", errno: None });
         }
         if let Some(file) = &self.file {
-            // The workload may have closed our descriptor, and opened something else there.
-            let found = rustix::fs::fstat(&file.fd);
-            if !found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id) {
+            let Some(fd) = file.fd.ours() else {
                 return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
-            }
+            };
             check_limit(self.plan.bytes(slots))?;
             let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -281,7 +279,7 @@ impl Segment {
                     });
                 }
             }
-            rustix::fs::fallocate(&file.fd, FallocateFlags::empty(), from, to - from)
+            rustix::fs::fallocate(fd, FallocateFlags::empty(), from, to - from)
                 .map_err(|e| Trouble { what: "no room to enlarge the segment", errno: Some(e) })?;
         }
         self.slots = slots;
@@ -296,7 +294,7 @@ impl Segment {
         let found = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
             rustix::fs::statat(&folder, file.name.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
         });
-        found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id)
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.fd.id())
     }
 
     /// Takes the file away; what is mapped stays usable.
@@ -326,12 +324,5 @@ impl Drop for Segment {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nobody borrows it any more.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
-        // The descriptor may be the workload's by now, and not ours to close.
-        if let Some(file) = self.file.take() {
-            let found = rustix::fs::fstat(&file.fd);
-            if !found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.id) {
-                core::mem::forget(file);
-            }
-        }
     }
 }

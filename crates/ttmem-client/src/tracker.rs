@@ -83,7 +83,10 @@ impl Options {
     fn settings(&self) -> Settings {
         let mut settings =
             Settings { folder: Text::new(), group: self.group, runtime: Text::new(), legacy: None };
-        settings.folder.push(format_args!("{}", self.folder));
+        // A path that is too long would be another one if it were cut.
+        if self.folder.len() <= 200 {
+            settings.folder.push(format_args!("{}", self.folder));
+        }
         settings.runtime.push(format_args!("{}", self.runtime));
         if let Transport::Legacy(path) = &self.transport {
             let mut text = Text::new();
@@ -104,13 +107,16 @@ pub struct Tracker {
     writer: UnsafeCell<Option<Writer>>,
     /// Events that found the door shut.
     shut_out: AtomicU64,
+    /// A thread that did not come out in time: nobody waits for it again.
+    stuck: AtomicU64,
+    /// The guard of a tracker that was closed, for the next time.
+    spare: AtomicPtr<Guard>,
 }
 
 // SAFETY: `writer` is touched only by the thread whose number stands in the guard.
 unsafe impl Sync for Tracker {}
 
-static GLOBAL: Tracker =
-    Tracker { guard: AtomicPtr::new(NOT_ASKED), writer: UnsafeCell::new(None), shut_out: AtomicU64::new(0) };
+static GLOBAL: Tracker = Tracker::behind(NOT_ASKED);
 
 std::thread_local! {
     static ME: u8 = const { 0 };
@@ -136,10 +142,16 @@ impl Tracker {
 
     /// A tracker that is off.
     pub const fn off() -> Self {
+        Self::behind(ptr::null_mut())
+    }
+
+    const fn behind(guard: *mut Guard) -> Self {
         Self {
-            guard: AtomicPtr::new(ptr::null_mut()),
+            guard: AtomicPtr::new(guard),
             writer: UnsafeCell::new(None),
             shut_out: AtomicU64::new(0),
+            stuck: AtomicU64::new(0),
+            spare: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -155,14 +167,23 @@ impl Tracker {
         if let Some(to) = &options.log {
             log::begin(to);
         }
-        let Some(guard) = Guard::new() else { return };
+        let known = self.guard.load(Ordering::Acquire);
+        if !known.is_null() && known != NOT_ASKED {
+            return;
+        }
+        let spare = self.spare.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: guards are never given back.
+        let Some(guard) = (unsafe { spare.as_ref() }).or_else(Guard::new) else { return };
+        let me = me();
+        // Nobody comes in before the writer is there. Whoever is still inside, since before it was closed, comes out.
+        while guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            rustix::thread::sched_yield();
+        }
         guard.pid.store(u64::from(identity::pid()), Ordering::Relaxed);
-        // Nobody comes in before the writer is there.
-        guard.owner.store(me(), Ordering::Relaxed);
-        let known = self.guard.load(Ordering::Relaxed);
-        let free = known.is_null() || known == NOT_ASKED;
         let new = ptr::from_ref(guard).cast_mut();
-        if !free || self.guard.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if self.guard.compare_exchange(known, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            guard.owner.store(0, Ordering::Release);
+            self.spare.store(new, Ordering::Release);
             return;
         }
         // SAFETY: we are inside, by the guard that everybody uses from now on.
@@ -249,7 +270,11 @@ impl Tracker {
             if since == 0 {
                 since = now;
             }
-            if owner == me || now.saturating_sub(since) > PATIENCE_NS {
+            let stuck = owner != 0 && owner == self.stuck.load(Ordering::Relaxed);
+            if owner == me || stuck || now.saturating_sub(since) > PATIENCE_NS {
+                if owner != me {
+                    self.stuck.store(owner, Ordering::Relaxed);
+                }
                 self.shut_out.fetch_add(1, Ordering::Relaxed);
                 return Err(Error::Lost);
             }
@@ -479,7 +504,8 @@ impl Tracker {
     pub fn close(&self) {
         let _ = self.with((), |writer| {
             writer.close();
-            self.guard.store(ptr::null_mut(), Ordering::Release);
+            let guard = self.guard.swap(ptr::null_mut(), Ordering::AcqRel);
+            self.spare.store(guard, Ordering::Release);
             Ok(())
         });
     }

@@ -66,6 +66,8 @@ struct Row {
     /// The copy to write next.
     copy: u8,
     closed: u32,
+    next_vacant: u32,
+    reserved: u32,
     requested: u64,
     allocated: u64,
     count: u64,
@@ -228,6 +230,8 @@ pub(crate) struct Writer {
     known: Array<[u64; 2]>,
     rows: Array<Row>,
     rows_used: u32,
+    /// The first row of a closed allocator, plus 1; each leads to the next.
+    vacant_rows: u32,
     blocks_used: u32,
     clock: Clock,
     /// The time of the event in hand, if it was asked for early.
@@ -237,7 +241,10 @@ pub(crate) struct Writer {
     changes: u64,
     freed: [u64; REMEMBERED],
     freed_at: usize,
+    /// Oddities told in this segment.
     oddities: [u64; Oddity::ROOM],
+    /// Events lost before it.
+    lost_before: u64,
     forked: bool,
     may_grow: bool,
     trouble: Option<Trouble>,
@@ -269,6 +276,7 @@ impl Writer {
             known: Array::new(REMEMBERED_DEFINITIONS)?,
             rows: Array::new(MAX_ROWS as usize)?,
             rows_used: 0,
+            vacant_rows: 0,
             blocks_used: 0,
             clock: Clock::new(),
             at: 0,
@@ -277,6 +285,7 @@ impl Writer {
             freed: [0; REMEMBERED],
             freed_at: 0,
             oddities: [0; Oddity::ROOM],
+            lost_before: 0,
             forked: false,
             may_grow: true,
             trouble: None,
@@ -293,16 +302,21 @@ impl Writer {
         self.changes = 0;
         self.freed = [0; REMEMBERED];
         self.oddities = [0; Oddity::ROOM];
+        self.lost_before = 0;
         self.may_grow = true;
         self.trouble = None;
-        self.overflow = None;
+        // Another thread may have been in the middle of replacing these when the fork came: what they point to may be
+        // anybody's by now. Nothing is given back that is not known to be ours.
+        core::mem::forget(self.overflow.take());
         self.rows_used = 0;
+        self.vacant_rows = 0;
         for allocator in self.allocators.iter_mut().take(usize::from(self.allocators_used) + 1) {
             allocator.rows = [0; SPACES];
         }
         // If there is no memory for new books, the old ones must do: empty they are not, so nothing is found in them.
         if let (Some(live), Some(shared)) = (Live::new(), Slots::new(MAX_SLOTS)) {
-            (self.live, self.shared) = (live, shared);
+            core::mem::forget(core::mem::replace(&mut self.live, live));
+            core::mem::forget(core::mem::replace(&mut self.shared, shared));
         }
         if let Some(path) = &self.settings.legacy {
             self.legacy = Legacy::new(*path);
@@ -329,6 +343,7 @@ impl Writer {
         self.segment = made.or_else(|| Segment::private(&header));
         if let (Some(segment), Some(from)) = (&self.segment, self.inherited.take()) {
             self.blocks_used = copy_blocks(&from, segment, self.blocks_used);
+            core::mem::forget(from);
         }
         self.note_trouble();
         if let Some(segment) = &self.segment {
@@ -341,7 +356,8 @@ impl Writer {
         let header = identity::header(self.settings.runtime.as_str());
         let (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
         self.trouble = trouble.or(self.trouble.filter(|_| made.is_none()));
-        let (Some(mut new), Some(old)) = (made, self.segment.take()) else { return };
+        let Some(mut new) = made else { return };
+        let Some(old) = self.segment.take() else { return };
         while new.slots() < self.shared.fresh {
             if let Err(trouble) = new.grow(self.settings.folder.as_str()) {
                 self.trouble = Some(trouble);
@@ -365,9 +381,9 @@ impl Writer {
             copy(old.row(row, 1), new.row(row, 1));
         }
         new.word(word::ROWS_USED).store(u64::from(self.rows_used), Ordering::Relaxed);
-        for (n, &count) in self.oddities.iter().enumerate() {
-            new.word(word::ODDITIES + n * 16).store(count, Ordering::Relaxed);
-        }
+        // Those were told of already.
+        self.lost_before += self.oddities[Oddity::Lost as usize];
+        self.oddities = [0; Oddity::ROOM];
         // The records themselves stay behind.
         new.word(word::BEGUN).store(self.sequence, Ordering::Relaxed);
         new.word(word::APPLIED).store(self.sequence, Ordering::Relaxed);
@@ -517,13 +533,23 @@ impl Writer {
 
     #[cold]
     fn make_row(&mut self, allocator: u16, space: u8) -> Option<usize> {
-        let row = self.rows_used as usize;
+        let row = match self.vacant_rows.checked_sub(1) {
+            Some(vacant) => {
+                self.vacant_rows = self.rows[vacant as usize].next_vacant;
+                vacant as usize
+            }
+            None => {
+                self.rows_used += 1;
+                self.rows_used as usize - 1
+            }
+        };
         if row >= self.rows.len() {
+            self.rows_used = self.rows.len() as u32;
             return None;
         }
-        self.rows[row] = Row { allocator, space, ..Row::new_zeroed() };
+        let copy = self.rows[row].copy;
+        self.rows[row] = Row { allocator, space, copy, ..Row::new_zeroed() };
         self.allocators[usize::from(allocator)].rows[usize::from(space) % SPACES] = row as u16 + 1;
-        self.rows_used += 1;
         let used = u64::from(self.rows_used);
         if let Some(segment) = self.segment() {
             segment.word(word::ROWS_USED).store(used, Ordering::Release);
@@ -614,7 +640,8 @@ impl Writer {
     fn occupy(&mut self, slot: u32, words: &Words) {
         if let Some(line) = self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
             publish::put(line, words);
-            if let Some(legacy) = &mut self.legacy {
+            // An old server knows neither programs nor audits.
+            if let Some(legacy) = self.legacy.as_mut().filter(|_| words[2] as u8 == Kind::Alloc as u8) {
                 legacy.came(slot);
             }
         } else if let Some(place) =
@@ -971,10 +998,12 @@ impl Writer {
                 let it = &mut self.rows[row];
                 (it.requested, it.allocated, it.count, it.unlisted) = (0, 0, 0, 0);
                 it.closed = 1;
+                it.next_vacant = core::mem::replace(&mut self.vacant_rows, row as u32 + 1);
                 self.write_row(row);
             }
         }
         self.allocators[usize::from(allocator)].open = 0;
+        self.allocators[usize::from(allocator)].rows = [0; SPACES];
         Ok(self.finish())
     }
 
@@ -1067,8 +1096,10 @@ impl Writer {
         let encoded = definition.encode(&mut room);
         let used = self.blocks_used;
         let Some(segment) = self.segment() else { return Err(Error::Lost) };
-        let blocks =
-            encoded.filter(|&blocks| used as usize + blocks <= segment.plan().definition_blocks as usize);
+        // Names may not take the room of what nothing can be tracked without.
+        let named = matches!(definition, Definition::Program(..) | Definition::Site(..));
+        let room_left = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
+        let blocks = encoded.filter(|&blocks| used as usize + blocks <= room_left);
         let Some(blocks) = blocks else {
             return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
         };
@@ -1124,7 +1155,7 @@ impl Writer {
         let mut at = print as usize;
         for _ in 0..8 {
             at = (at + 1) % REMEMBERED_DEFINITIONS;
-            if self.known[at][0] == 0 {
+            if self.known[at][0] == 0 || self.known[at][0] == print {
                 self.known[at] = [print, number];
                 return;
             }
@@ -1169,7 +1200,17 @@ impl Writer {
         {
             (*place, *covered) = (chip.into(), chip);
         }
+        // A device that is opened again is the same allocator again.
+        let print = Self::fingerprint(&Definition::Allocator(0, banks, &numbers[..count]));
+        if let Some(known) = self.recall(print) {
+            let state = &mut self.allocators[known as usize % (1 << 16)];
+            if state.open == 0 {
+                state.open = 1;
+                return Ok(known as u16);
+            }
+        }
         self.define(&Definition::Allocator(number, banks, &numbers[..count]))?;
+        self.keep(print, u64::from(number));
         let mut state = AllocatorState {
             open: 1,
             chips: count as u16,
@@ -1248,7 +1289,7 @@ impl Writer {
             reason: self.trouble.as_ref().map(|it| describe(it).as_str().to_owned()),
             live: self.rows.iter().take(self.rows_used as usize).map(|row| row.count).sum(),
             unlisted,
-            lost: self.oddities[Oddity::Lost as usize],
+            lost: self.lost_before + self.oddities[Oddity::Lost as usize],
             queued: self.legacy.as_ref().map_or(0, Legacy::queued),
         }
     }

@@ -162,14 +162,21 @@ pub struct Chip {
 }
 
 impl Chip {
-    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two numbers
-    /// for it the first stays.
+    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two names
+    /// or numbers for it the first stays.
     pub(crate) fn learn(&mut self, other: Self) {
-        self.arch = other.arch.or(self.arch);
-        self.board = other.board.or(self.board.take());
+        self.arch = self.arch.or(other.arch);
+        self.board = self.board.take().or(other.board);
         self.remote |= other.remote;
-        if self.capacity.is_none_or(|known| known.origin != CapacityOrigin::Simulated) {
-            self.capacity = other.capacity.or(self.capacity);
+        // Of two that know it equally well, the first: anybody may say anything about a chip.
+        let rank = |it: &Capacity| match it.origin {
+            CapacityOrigin::Simulated => 2,
+            CapacityOrigin::Runtime => 1,
+            CapacityOrigin::Board => 0,
+        };
+        let better = |other: &Capacity| self.capacity.is_none_or(|known| rank(other) > rank(&known));
+        if let Some(other) = other.capacity.filter(better) {
+            self.capacity = Some(other);
         }
     }
 

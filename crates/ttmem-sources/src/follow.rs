@@ -13,9 +13,13 @@ use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
 use ttmem_wire::segment::{self, Oddity as From, text};
 
-/// Banks of an allocator, by the number of the space.
-#[derive(Clone, Copy, Default)]
-struct BankCounts([u16; 10]);
+/// An allocator that was defined.
+struct Known {
+    /// Banks, by the number of the space.
+    banks: [u16; 10],
+    /// Told again when it is opened again.
+    definition: Allocator,
+}
 
 /// How far one segment has been followed, and what its numbers mean.
 #[derive(Default)]
@@ -27,10 +31,12 @@ pub(crate) struct Follower {
     blocks: u32,
     oddities: [u64; segment::Oddity::ROOM],
     chips: BTreeMap<u16, ChipId>,
-    allocators: Vec<Option<BankCounts>>,
+    allocators: Vec<Option<Known>>,
     open: BTreeSet<u16>,
     core_counts: Vec<u16>,
     unlisted: BTreeMap<(u16, u8), Holding>,
+    /// Something went that was never listed: only the table tells what is left.
+    must_relist: bool,
 }
 
 /// What hears events.
@@ -68,7 +74,11 @@ impl Follower {
                 }
                 self.tell_unlisted(&lumps, emit);
                 self.sequence = applied;
-                self.see(true, emit);
+                if std::mem::take(&mut self.must_relist) {
+                    self.relist(segment, emit)?;
+                } else {
+                    self.see(true, emit);
+                }
             }
             None => self.relist(segment, emit)?,
         }
@@ -77,6 +87,9 @@ impl Follower {
     }
 
     pub(crate) fn see(&self, exactly: bool, emit: Emit<'_>) {
+        // Where programs' memory lies is not known unless it is listed.
+        let placed = |&(_, space): &(u16, u8)| !space_of(space).is_some_and(Space::is_program);
+        let exactly = exactly && self.unlisted.iter().all(|(key, holding)| placed(key) || holding.count == 0);
         emit(Event::Seen { sequence: self.sequence, exactly });
     }
 
@@ -111,15 +124,19 @@ impl Follower {
             self.tell(record, emit);
         }
         self.unlisted.clear();
+        let alive: BTreeSet<u16> =
+            contents.rows.iter().filter(|row| row.closed.get() != 1).map(|row| row.allocator.get()).collect();
         for row in &contents.rows {
             let key = (row.allocator.get(), row.space);
             let Some(space) = space_of(row.space) else { continue };
             if row.closed.get() == 1 {
-                if self.open.remove(&key.0) {
+                // Rows of an earlier life may be left beside those of a later one.
+                if !alive.contains(&key.0) && self.open.remove(&key.0) {
                     emit(Event::AllocatorClosed(self.number(key.0)));
                 }
                 continue;
             }
+            self.reopen(key.0, emit);
             let scope = self.scope(key.0);
             let listed = listed.get(&key).copied().unwrap_or_default();
             if row.unlisted.get() > 0 {
@@ -209,21 +226,22 @@ impl Follower {
                 Definition::Allocator(number, banks, chips) => {
                     let chips: Vec<ChipId> =
                         chips.iter().filter_map(|chip| self.chips.get(&chip.get()).copied()).collect();
-                    let mut counts = BankCounts::default();
+                    let mut counts = [0; 10];
                     let mut spaces = Vec::new();
                     for it in banks {
                         let Some(space) = space_of(it.space) else { continue };
-                        counts.0[usize::from(it.space) % counts.0.len()] = it.banks.get();
+                        counts[usize::from(it.space) % 10] = it.banks.get();
                         let (banks, base) = (it.banks.get(), it.base.get());
                         spaces.push(Banks { space, banks, base, bytes_per_bank: it.bytes_per_bank.get() });
                     }
                     let place = usize::from(number);
                     if self.allocators.len() <= place {
-                        self.allocators.resize(place + 1, None);
+                        self.allocators.resize_with(place + 1, || None);
                     }
-                    self.allocators[place] = Some(counts);
+                    let definition = Allocator { id: self.number(number), chips, spaces };
+                    self.allocators[place] = Some(Known { banks: counts, definition: definition.clone() });
                     self.open.insert(number);
-                    emit(Event::Allocator(Allocator { id: self.number(number), chips, spaces }));
+                    emit(Event::Allocator(definition));
                 }
                 Definition::Cores(number, words) => {
                     let cores = CoreSet::from_words(words.map(zerocopy::little_endian::U64::get));
@@ -257,8 +275,8 @@ impl Follower {
             let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
             return cores.max(u16::from(program));
         }
-        let counts = self.allocators.get(usize::from(record.allocator.get())).copied().flatten();
-        counts.map_or(0, |counts| counts.0[usize::from(record.space) % counts.0.len()])
+        let known = self.allocators.get(usize::from(record.allocator.get())).and_then(Option::as_ref);
+        known.map_or(0, |known| known.banks[usize::from(record.space) % 10])
     }
 
     fn charge(&self, record: &Record) -> u64 {
@@ -276,6 +294,9 @@ impl Follower {
         let scope = self.scope(allocator);
         let space = space_of(record.space);
         let program = record.program.get();
+        if !matches!(kind, Kind::AllocatorEnd | Kind::Refused) {
+            self.reopen(allocator, emit);
+        }
         match (kind, space) {
             (Kind::Alloc | Kind::Free, Some(_)) if record.slot.get() == NO_SLOT => self.lump(record, kind),
             (Kind::Alloc, Some(space)) => emit(Event::Alloc(self.alloc(record, scope, space))),
@@ -291,7 +312,14 @@ impl Follower {
                 },
             })),
             (Kind::Dispatch, _) => emit(Event::Dispatched(scope, program)),
-            (Kind::ProgramEnd, _) => emit(Event::ProgramEnded(scope, program)),
+            (Kind::ProgramEnd, _) => {
+                let program_space = |space: u8| space_of(space).is_some_and(Space::is_program);
+                let lumped = self.unlisted.iter().any(|(&(of, space), holding)| {
+                    of == allocator && holding.count > 0 && program_space(space)
+                });
+                self.must_relist |= lumped;
+                emit(Event::ProgramEnded(scope, program));
+            }
             (Kind::AllocatorEnd, _) => {
                 self.open.remove(&allocator);
                 self.unlisted.retain(|&(of, _), _| of != allocator);
@@ -317,6 +345,18 @@ impl Follower {
                 | Kind::PeakReset,
                 _,
             ) => {}
+        }
+    }
+
+    /// A closed allocator of which something is heard is open again.
+    #[inline]
+    fn reopen(&mut self, allocator: u16, emit: Emit<'_>) {
+        if self.open.contains(&allocator) {
+            return;
+        }
+        if let Some(Some(known)) = self.allocators.get(usize::from(allocator)) {
+            emit(Event::Allocator(known.definition.clone()));
+            self.open.insert(allocator);
         }
     }
 

@@ -9,6 +9,7 @@
 //! are believed.
 
 mod follow;
+mod lock;
 mod owner;
 mod place;
 pub mod process;

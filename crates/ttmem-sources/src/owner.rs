@@ -2,9 +2,12 @@
 //! inherits, and that goes with the process or its image. Where that lock was lost (a program that closes descriptors it
 //! does not know), the process is found by pid and start time, and must still have the file mapped.
 
+use crate::lock::{self, Holder};
+use crate::place::processes;
 use crate::process::start_ticks;
 use crate::segment::{SegmentFile, Skip};
-use rustix::process::{Flock, FlockType, fcntl_getlk};
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -28,22 +31,40 @@ pub(crate) enum Writer {
     Gone,
 }
 
-/// Who holds the lock: nobody, somebody out of sight (0), or a process.
-pub(crate) fn holder(segment: &SegmentFile) -> Option<u32> {
-    let asked = Flock::from(FlockType::WriteLock);
-    let held = fcntl_getlk(segment.fd(), &asked).ok().flatten()?;
-    Some(held.pid.map_or(0, |pid| pid.as_raw_nonzero().get() as u32))
+/// All processes, by the pid they know themselves by; looked up once, if at all.
+#[derive(Default)]
+pub(crate) struct Census(OnceCell<BTreeMap<u32, Vec<u32>>>);
+
+impl Census {
+    fn known_as(&self, own_pid: u32) -> Vec<u32> {
+        let all = self.0.get_or_init(|| {
+            let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+            for pid in processes() {
+                if let Some(own) = innermost_pid(pid) {
+                    all.entry(own).or_default().push(pid);
+                }
+            }
+            all
+        });
+        all.get(&own_pid).cloned().unwrap_or_default()
+    }
 }
 
-/// Finds out who writes a segment. `processes` lists all pids there are, where they must be searched.
-pub(crate) fn writer(segment: &SegmentFile, processes: &dyn Fn() -> Vec<u32>) -> Result<Writer, Skip> {
+/// Who holds a segment's lock.
+pub(crate) fn holder(segment: &SegmentFile) -> Holder {
+    lock::holder(segment.fd())
+}
+
+/// Finds out who writes a segment.
+pub(crate) fn writer(segment: &SegmentFile, census: &Census) -> Result<Writer, Skip> {
     let header = segment.header();
     let own_pid = header.pid.get();
     let name = ttmem_wire::segment::text(&header.program).to_owned();
     let living = |pid| Writer::Living(Owner { pid, own_pid, uid: segment.uid, name: name.clone() });
     match holder(segment) {
-        Some(0) => return Ok(living(0)),
-        Some(pid) => {
+        Holder::Unseen => return Ok(living(0)),
+        Holder::Other => return Err(Skip::Foreign("is locked, but not by a process".to_owned())),
+        Holder::Process(pid) => {
             // A file named for somebody else is nobody's.
             let known_as = innermost_pid(pid);
             if known_as.is_some_and(|it| it != own_pid) {
@@ -51,16 +72,12 @@ pub(crate) fn writer(segment: &SegmentFile, processes: &dyn Fn() -> Vec<u32>) ->
             }
             return Ok(living(pid));
         }
-        None => {}
+        Holder::Nobody => {}
     }
     let here = fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
     let candidates = match header.pid_namespace.get() {
         namespace if namespace == here || namespace == 0 => vec![own_pid],
-        _ => {
-            let mut all = processes();
-            all.retain(|&pid| innermost_pid(pid) == Some(own_pid));
-            all
-        }
+        _ => census.known_as(own_pid),
     };
     for pid in candidates {
         let start = start_ticks(pid);

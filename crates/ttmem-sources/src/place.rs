@@ -45,15 +45,15 @@ impl Place {
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
         let mut names: Vec<String> = names
             .filter(|name| name.starts_with(ttmem_wire::segment::FILE_PREFIX))
-            .take(MOST_FILES)
+            .take(MOST_NAMES)
             .collect();
         names.sort();
         names
     }
 }
 
-/// Files that are looked at in one folder.
-const MOST_FILES: usize = 4096;
+/// Names that are looked at in one folder. How many files of one user are opened is bounded elsewhere.
+const MOST_NAMES: usize = 1 << 16;
 
 /// All processes, by pid.
 pub(crate) fn processes() -> Vec<u32> {

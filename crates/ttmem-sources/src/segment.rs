@@ -8,7 +8,7 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
-use ttmem_wire::record::{Kind, Record, SIZE};
+use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
 use ttmem_wire::segment::{
     BLOCK, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, word,
 };
@@ -79,6 +79,8 @@ pub(crate) type FileId = (u64, u64);
 
 /// How often a copy is tried before it is given out as approximate.
 const TRIES: usize = 5;
+/// Slots from which on a copy takes long.
+const LARGE: usize = 1 << 18;
 /// Slots read at a time.
 const PIECE: usize = 256 << 10;
 
@@ -108,10 +110,13 @@ pub struct Contents {
 impl SegmentFile {
     /// Opens a file of a folder. Nothing is followed, nothing but a regular file in memory is opened, and nothing waits.
     pub fn open(folder: BorrowedFd<'_>, name: &str) -> Result<Self, Skip> {
+        let (handle, found) = look_at(folder, name)?;
+        Self::open_found(&handle, &found, name)
+    }
+
+    /// Opens what [`look_at`] found.
+    pub(crate) fn open_found(handle: &OwnedFd, found: &rustix::fs::Stat, name: &str) -> Result<Self, Skip> {
         let named = parse_name(name.as_bytes()).ok_or(Skip::Misnamed)?;
-        // Only looked at: opening a device or a pipe may do something.
-        let handle = open_beneath(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
-        let found = rustix::fs::fstat(&handle)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => {}
             FileType::Symlink => return Err(Skip::NotAFile("a symbolic link")),
@@ -126,7 +131,7 @@ impl SegmentFile {
         let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(again, flags, Mode::empty())?;
-        let segment = Self::check(file, &found)?;
+        let segment = Self::check(file, found)?;
         let header = &segment.header;
         if (header.pid.get(), header.nonce.get()) != named {
             return Err(Skip::Misnamed);
@@ -261,7 +266,9 @@ impl SegmentFile {
     /// Everything that is held, exactly as of one event; or, if the writer is too fast for that, marked as not exact.
     pub fn contents(&self) -> Result<Contents, Skip> {
         let mut contents = self.copy()?;
-        for _ in 1..TRIES {
+        // A large one is not read again and again: others wait.
+        let tries = if contents.slots.len() > LARGE { 2 } else { TRIES };
+        for _ in 1..tries {
             if contents.exact {
                 break;
             }
@@ -277,9 +284,11 @@ impl SegmentFile {
         let begun = self.begun()?;
         let last = self.last_event(begun)?.max(before);
         // Rows cannot be replayed, and are needed where not everything is listed.
-        let torn = last != before && rows.iter().any(|row| row.unlisted.get() > 0);
+        let unlisted = rows.iter().any(|row| row.unlisted.get() > 0);
         let exact = match self.records(before, last)? {
             Some(records) => {
+                let came = |it: &Record| it.kind == Kind::Alloc as u8 && it.slot.get() == NO_SLOT;
+                let torn = last != before && (unlisted || records.iter().any(came));
                 for record in &records {
                     if let Some(kind) = Kind::from_byte(record.kind) {
                         replay(&mut slots, record, kind);
@@ -293,7 +302,12 @@ impl SegmentFile {
     }
 
     fn table(&self) -> Result<Vec<Record>, Skip> {
-        let bytes = rustix::fs::fstat(&self.file)?.st_size as u64;
+        let found = rustix::fs::fstat(&self.file)?;
+        let bytes = found.st_size as u64;
+        // It may have been made larger since it was opened, without there being anything.
+        if (found.st_blocks as u64).saturating_mul(512) < bytes {
+            return Err(Skip::Sparse);
+        }
         let slots = self.layout.slots(&self.vitals()?, bytes)? as usize;
         let mut table = Vec::new();
         let mut piece = vec![0; PIECE.min(slots * SIZE)];
@@ -336,16 +350,29 @@ fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Opens something below a folder, on the same filesystem, through no link of any kind.
+/// Looks at a file of a folder without opening it (opening a device or a pipe may do something) and without leaving the
+/// folder's filesystem: another one may be mounted on the file, served by a program that never answers.
+pub(crate) fn look_at(folder: BorrowedFd<'_>, name: &str) -> Result<(OwnedFd, rustix::fs::Stat), Skip> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let handle = match rustix::fs::openat2(folder, name, flags, Mode::empty(), resolve) {
+        Err(rustix::io::Errno::XDEV) => return Err(Skip::NotInMemory),
+        // Kernels before 5.6, and sandboxes that do not know the call.
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+            rustix::fs::openat(folder, name, flags, Mode::empty())?
+        }
+        opened => opened?,
+    };
+    let found = rustix::fs::fstat(&handle)?;
+    Ok((handle, found))
+}
+
+/// Opens a folder below another, through no link of any kind.
 pub(crate) fn open_beneath(folder: BorrowedFd<'_>, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), resolve) {
         // Kernels before 5.6, and sandboxes that do not know the call: a single name cannot lead anywhere.
         Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) if !path.contains('/') => {
-            rustix::fs::openat(folder, path, flags | OFlags::NOFOLLOW, Mode::empty())
-        }
-        // With O_PATH the link itself is meant.
-        Err(rustix::io::Errno::LOOP) if flags.contains(OFlags::PATH) && !path.contains('/') => {
             rustix::fs::openat(folder, path, flags | OFlags::NOFOLLOW, Mode::empty())
         }
         opened => opened,

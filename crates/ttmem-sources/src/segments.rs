@@ -1,9 +1,10 @@
 //! All segments of the machine: found, followed, and let go when their writers end.
 
 use crate::follow::Follower;
-use crate::owner::{self, Owner, Writer};
-use crate::place::{Place, containers, processes};
-use crate::segment::{FileId, SegmentFile, Skip};
+use crate::lock::Holder;
+use crate::owner::{self, Census, Owner, Writer};
+use crate::place::{Place, containers};
+use crate::segment::{FileId, SegmentFile, Skip, look_at};
 use rustix::fd::AsFd;
 use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,10 @@ impl Default for Keep {
 const MOST_SKIPPED: usize = 64;
 /// Looks for which a file that could not be read is left alone.
 const LOOKS_BETWEEN_TRIES: u64 = 8;
+/// Files of one user that are opened in one look: whoever makes more hides only his own.
+const MOST_FILES_OF_A_USER: usize = 1024;
+/// Segments that one process may have; their numbers are told apart by this.
+const MOST_SEGMENTS_OF_A_PROCESS: u32 = 128;
 /// Black boxes that are held open; each costs a descriptor.
 const MOST_BLACK_BOXES: usize = 512;
 
@@ -49,8 +54,10 @@ struct Known {
     file: SegmentFile,
     follower: Follower,
     process: ProcessId,
+    /// Tells its numbers from those of other segments of its process.
+    index: u32,
     /// Who held its lock when we looked last.
-    holder: Option<u32>,
+    holder: Holder,
     path: PathBuf,
     /// Why it could not be read when we looked last.
     broken: Option<String>,
@@ -82,8 +89,10 @@ pub struct Segments {
     known: BTreeMap<FileId, Known>,
     black_boxes: BTreeMap<FileId, BlackBox>,
     skipped: BTreeMap<FileId, NotRead>,
-    next_index: u32,
     looks: u64,
+    /// Of this look: all processes, and files by user.
+    census: Census,
+    files: BTreeMap<u32, usize>,
 }
 
 impl Segments {
@@ -102,6 +111,9 @@ impl Segments {
     /// Takes in everything that happened since the last look, in all segments, new ones included. Returns whether any
     /// writer is so busy that the next look should come soon.
     pub fn look(&mut self, listener: &mut impl Listener) -> bool {
+        self.census = Census::default();
+        self.files.clear();
+        self.skipped.retain(|id, _| id.0 != u64::MAX);
         // What is known comes first, so that nothing is missed because there is much that is new.
         let mut busy = false;
         let ids: Vec<FileId> = self.known.keys().copied().collect();
@@ -126,13 +138,30 @@ impl Segments {
 
     fn look_at(&mut self, place: &Place, name: &str, listener: &mut impl Listener) -> Option<FileId> {
         let path = place.path.join(name);
-        let found = rustix::fs::statat(&place.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let (handle, found) = match look_at(place.folder.as_fd(), name) {
+            Ok(found) => found,
+            Err(Skip::Io(_)) => return None,
+            Err(why) => {
+                // What it is cannot be told, so it has no number of its own.
+                let id = (u64::MAX, self.skipped.len() as u64);
+                self.skipped.insert(id, NotRead { path, reason: why.to_string(), again: 0 });
+                return Some(id);
+            }
+        };
         let id = (found.st_dev, found.st_ino);
         let waits = self.skipped.get(&id).is_some_and(|it| it.path == path && self.looks < it.again);
         if self.known.contains_key(&id) || self.black_boxes.contains_key(&id) || waits {
             return Some(id);
         }
-        match self.open(place, name, &path, listener) {
+        let of_user = self.files.entry(found.st_uid).or_default();
+        *of_user += 1;
+        let opened = if *of_user > MOST_FILES_OF_A_USER {
+            Err(Skip::Foreign("is one file too many of its user".to_owned()))
+        } else {
+            SegmentFile::open_found(&handle, &found, name)
+                .and_then(|file| self.take(place, file, name, &path, listener))
+        };
+        match opened {
             Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {
                 self.skipped.remove(&id);
             }
@@ -144,15 +173,15 @@ impl Segments {
         Some(id)
     }
 
-    fn open(
+    fn take(
         &mut self,
         place: &Place,
+        file: SegmentFile,
         name: &str,
         path: &Path,
         listener: &mut impl Listener,
     ) -> Result<(), Skip> {
-        let file = SegmentFile::open(place.folder.as_fd(), name)?;
-        let owner = match owner::writer(&file, &processes)? {
+        let owner = match owner::writer(&file, &self.census)? {
             Writer::Living(owner) => owner,
             Writer::Gone => {
                 if self.black_boxes.len() >= MOST_BLACK_BOXES {
@@ -170,33 +199,33 @@ impl Segments {
             }
         };
         let process = listener.meet(&owner);
-        let index = self.index_for(process);
+        let Some(index) = self.index_for(process) else {
+            return Err(Skip::Foreign("is one segment too many of its process".to_owned()));
+        };
         let id = file.id;
         let holder = owner::holder(&file);
         let follower = Follower::new(index);
         let path = path.to_owned();
-        self.known.insert(id, Known { file, follower, process, holder, path, broken: None });
+        self.known.insert(id, Known { file, follower, process, index, holder, path, broken: None });
         self.follow(id, listener);
         Ok(())
     }
 
-    /// A number that no other segment of the process has.
-    fn index_for(&mut self, process: ProcessId) -> u32 {
-        if self.known.values().any(|known| known.process == process) {
-            self.next_index = (self.next_index + 1) & 0x7f;
-            return self.next_index.max(1);
-        }
-        0
+    /// The smallest number that no other segment of the process has.
+    fn index_for(&self, process: ProcessId) -> Option<u32> {
+        let used: BTreeSet<u32> =
+            self.known.values().filter(|known| known.process == process).map(|known| known.index).collect();
+        (0..MOST_SEGMENTS_OF_A_PROCESS).find(|index| !used.contains(index))
     }
 
     fn follow(&mut self, id: FileId, listener: &mut impl Listener) -> bool {
         let Some(mut known) = self.known.remove(&id) else { return false };
         // A process that goes on as another program lets go of the lock.
         let holder = owner::holder(&known.file);
-        if holder != known.holder || holder.is_none() {
+        if holder != known.holder || holder == Holder::Nobody {
             known.holder = holder;
             let here = matches!(
-                owner::writer(&known.file, &processes),
+                owner::writer(&known.file, &self.census),
                 Ok(Writer::Living(owner)) if owner.pid == known.process.pid
             );
             if !here {
@@ -239,7 +268,9 @@ impl Segments {
             name,
             file: known.file,
         };
-        self.black_boxes.insert(it.file.id, it);
+        if self.black_boxes.len() < MOST_BLACK_BOXES {
+            self.black_boxes.insert(it.file.id, it);
+        }
     }
 
     /// A process ended: its segments are read to the end, and are black boxes from now on.
@@ -265,7 +296,7 @@ impl Segments {
             .map_or(u64::MAX, |it| it.f_blocks.saturating_mul(it.f_bsize as u64));
         // Newest first: those are kept.
         let mut boxes: Vec<(Mono, FileId)> =
-            self.black_boxes.iter().filter(|(_, it)| it.own).map(|(&id, it)| (it.last_event, id)).collect();
+            self.black_boxes.iter().map(|(&id, it)| (it.last_event, id)).collect();
         boxes.sort_by_key(|&(at, id)| (std::cmp::Reverse(at), id));
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         let mut doomed = Vec::new();
@@ -275,7 +306,8 @@ impl Segments {
             *count += 1;
             if *count > keep.count || now.since(at) > keep.age_ns {
                 doomed.push(id);
-                *used.entry(it.file.uid).or_default() -= it.file.bytes();
+                let used = used.entry(it.file.uid).or_default();
+                *used = used.saturating_sub(it.file.bytes());
             }
         }
         // Oldest first: those make room.
@@ -283,15 +315,15 @@ impl Segments {
             let Some(it) = self.black_boxes.get(&id).filter(|_| !doomed.contains(&id)) else { continue };
             let used = used.entry(it.file.uid).or_default();
             if *used > total / keep.share.max(1) {
-                *used -= it.file.bytes();
+                *used = used.saturating_sub(it.file.bytes());
                 doomed.push(id);
             }
         }
         for id in doomed {
             let Some(it) = self.black_boxes.get(&id) else { continue };
-            // Under that name there may be another file by now.
-            let found = rustix::fs::statat(&place.folder, it.name.as_str(), AtFlags::SYMLINK_NOFOLLOW);
-            if found.is_ok_and(|found| (found.st_dev, found.st_ino) == id) {
+            // Under that name there may be another file by now. A container's is only let go of: its own writers remove it.
+            let found = look_at(place.folder.as_fd(), &it.name);
+            if it.own && found.is_ok_and(|(_, found)| (found.st_dev, found.st_ino) == id) {
                 let _ = rustix::fs::unlinkat(&place.folder, it.name.as_str(), AtFlags::empty());
             }
             self.black_boxes.remove(&id);
