@@ -5,7 +5,7 @@
 //! anybody else does.
 #![allow(unsafe_code)]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, CoreRange, Placement, Space, Tracker};
@@ -124,7 +124,7 @@ pub fn run_if_asked() {
     // SAFETY: no handler is replaced that anybody counts on here.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let mut strings = std::io::stdin().lock();
-    let mut life = Life { tracker: Tracker::global(), allocator: AllocatorNumber::new(0) };
+    let mut life = Life { tracker: Tracker::global(), allocator: AllocatorNumber::new(0), mine: Vec::new() };
     loop {
         let mut line = String::new();
         if strings.read_line(&mut line).unwrap() == 0 {
@@ -146,6 +146,7 @@ fn say(answer: &str) {
 struct Life {
     tracker: &'static Tracker,
     allocator: AllocatorNumber,
+    mine: Vec<std::fs::File>,
 }
 
 fn answer(told: ttmem_client::Result) -> String {
@@ -196,7 +197,8 @@ impl Life {
             "storm" => {
                 std::thread::scope(|scope| {
                     for thread in 0..n(1) {
-                        let life = Life { tracker: self.tracker, allocator: self.allocator };
+                        let life =
+                            Life { tracker: self.tracker, allocator: self.allocator, mine: Vec::new() };
                         let rounds = n(2);
                         scope.spawn(move || {
                             for round in 0..rounds {
@@ -259,6 +261,19 @@ impl Life {
                 }
                 String::new()
             }
+            // Files of the workload's own, where others were; then, whether they are still open and hold what was written.
+            "mine" => {
+                self.mine = (0..8).map(|_| tempfile::tempfile().unwrap()).collect();
+                String::new()
+            }
+            "still-mine" => {
+                let whole = self.mine.iter_mut().all(|file| {
+                    file.write_all(b"mine").is_ok()
+                        && file.seek(SeekFrom::Start(0)).is_ok()
+                        && std::io::read_to_string(&*file).is_ok_and(|text| text == "mine")
+                });
+                whole.to_string()
+            }
             "reenter" => self.reenter(n(1)),
             _ => panic!("the producer does not know {words:?}"),
         }
@@ -300,7 +315,11 @@ impl Life {
         static CALLS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         extern "C" fn handle(_: i32) {
             let n = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let life = Life { tracker: Tracker::global(), allocator: LIFE.get().copied().unwrap() };
+            let life = Life {
+                tracker: Tracker::global(),
+                allocator: LIFE.get().copied().unwrap(),
+                mine: Vec::new(),
+            };
             let _ = life.alloc((1 << 50) + n, 1);
         }
         let _ = LIFE.set(self.allocator);

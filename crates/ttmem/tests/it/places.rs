@@ -215,6 +215,19 @@ fn other_users_segments_are_theirs() {
     skipped("claims to be of pid");
     drop(locker.stdin.take());
     locker.wait().unwrap();
+    // A lock that no process holds, but an open file.
+    let script = "import fcntl,struct,sys; f=open(sys.argv[1],'r+'); fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 1, 0, 0, 0, 0)); print(1,flush=True); sys.stdin.read()";
+    let mut locker = Command::new("python3")
+        .args(["-c", script])
+        .arg(&copy)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Read::read(locker.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    skipped("is locked, but not by a process");
+    drop(locker.stdin.take());
+    locker.wait().unwrap();
 }
 
 #[test]
@@ -311,6 +324,43 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
     assert!(String::from_utf8_lossy(&dump.stderr).contains("claims too many slots"), "{dump:?}");
     let dump = Command::new(exe()).args(["dump", "--segment", "/dev/null"]).output().unwrap();
     assert!(String::from_utf8_lossy(&dump.stderr).contains("not a file"), "{dump:?}");
+}
+
+#[test]
+fn many_files_of_one_user_hide_nobody_else() {
+    let server = daemon();
+    let folder = server.segments.path();
+    for n in 0..5000 {
+        fs::write(folder.join(format!("ttmem.x{n}")), b"").unwrap();
+        let path = folder.join(format!("ttmem.1.{n:016x}"));
+        fs::write(&path, b"").unwrap();
+        std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+    }
+    let mut producer = Producer::new(folder);
+    producer.pull("alloc 4096 64");
+    // Root's own junk, above, counts for root; the other user's does not.
+    for n in 0..5000 {
+        fs::remove_file(folder.join(format!("ttmem.x{n}"))).unwrap();
+    }
+    assert_eq!(server.process(producer.pid).as_ref().map(dram), Some(64));
+    assert_eq!(server.snapshot().health.skipped.len(), 64, "reasons are few");
+}
+
+#[test]
+fn another_filesystem_on_a_segments_name_is_not_asked() {
+    let server = machine_daemon();
+    // Something is mounted on the very file.
+    let name = "/dev/shm/ttmem.1.0000000000000000";
+    let mut producer = container(
+        &format!("mount -t tmpfs none /dev/shm && touch {name} && mount --bind /proc/self/status {name}"),
+        &[],
+    );
+    producer.pull("define 1");
+    producer.pull("alloc 4096 7005");
+    eventually("the process in the container", || holder(&server.snapshot(), 7005).map(drop));
+    let skipped = server.snapshot().health.skipped;
+    let found = skipped.iter().find(|it| it.path.ends_with(name)).expect("it is skipped");
+    assert_eq!(found.reason, "does not lie in memory");
 }
 
 #[test]

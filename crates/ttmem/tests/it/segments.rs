@@ -310,6 +310,93 @@ fn a_segment_that_was_removed_comes_back() {
 }
 
 #[test]
+fn a_refresh_in_vain_keeps_what_there_is() {
+    let server = daemon();
+    let folder = server.segments.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let mut producer = Producer::new(&folder);
+    producer.pull("flood 100 12");
+    let away = server.segments.path().join("away");
+    fs::rename(&folder, &away).unwrap();
+    producer.pull("refresh");
+    assert_eq!(producer.number("live"), 100);
+    producer.number("free 4294967296");
+    fs::create_dir(&folder).unwrap();
+    producer.pull("refresh");
+    assert_eq!(local(&folder).processes.iter().map(dram).collect::<Vec<_>>(), [99 * 12]);
+}
+
+#[test]
+fn a_device_that_is_opened_again_and_again_stays_tracked() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    for round in 0..3000 {
+        producer.pull("alloc 4096 64");
+        if round % 500 == 0 {
+            assert_eq!(
+                server.process(producer.pid).map(|it| (dram(&it), it.exact)),
+                Some((64, true)),
+                "{round}"
+            );
+        }
+        producer.pull("close");
+        assert_eq!(producer.pull("define 1"), "1", "the same allocator again");
+    }
+    // What is not listed is counted, however many devices there were before.
+    producer.pull("close-descriptors");
+    producer.pull("flood 6000 10");
+    assert!(producer.number("unlisted") > 0);
+    for snapshot in [server.snapshot(), local(server.segments.path())] {
+        assert_eq!(process(&snapshot, producer.pid).map(dram), Some(60_000));
+    }
+}
+
+#[test]
+fn program_memory_that_is_not_listed_goes_with_its_program() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.pull("close-descriptors");
+    producer.pull("flood 4095 10");
+    producer.pull("place 7 105824 64");
+    producer.pull("place 7 105888 64");
+    let pid = producer.pid;
+    let cb =
+        || server.process(pid).map(|it| (it.usage[0].usage.cb.as_ref().map_or(0, |cb| cb.count), it.exact));
+    assert_eq!(cb(), Some((2, false)), "it is counted, but where it lies is not known");
+    producer.pull("end 7");
+    assert_eq!(cb(), Some((0, true)));
+}
+
+#[test]
+fn many_trackers_in_one_process_are_one_process() {
+    let folder = memory_folder();
+    let options = ttmem_client::Options {
+        folder: folder.path().to_str().unwrap().to_owned(),
+        ..ttmem_client::Options::default()
+    };
+    let trackers: Vec<_> = (0..130).map(|_| ttmem_client::Tracker::new(&options)).collect();
+    for tracker in &trackers {
+        let chip = tracker.chip(&ttmem_client::Chip { unique_id: 0x77, ..Default::default() }).unwrap();
+        let allocator = tracker.allocator(&[chip], &[]).unwrap();
+        let buffer = ttmem_client::Buffer::new(allocator, ttmem_client::Space::Dram, 4096, 10);
+        tracker.alloc(&buffer).unwrap();
+    }
+    let snapshot = local(folder.path());
+    assert_eq!(snapshot.processes.iter().map(dram).collect::<Vec<_>>(), [1280], "of 128 of them");
+    assert_eq!(snapshot.health.skipped.len(), 2);
+    assert!(snapshot.health.skipped[0].reason.contains("one segment too many of its process"));
+    // Switched on again and again, it takes no more room.
+    let mappings = || fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let before = mappings();
+    for _ in 0..200 {
+        trackers[0].enable(&options);
+        trackers[1].close();
+        trackers[1].enable(&options);
+    }
+    assert!(mappings() < before + 50, "{before} mappings became {}", mappings());
+}
+
+#[test]
 fn where_no_segment_can_be_the_workload_works_all_the_same() {
     let home = tempfile::tempdir().unwrap();
     let denied = memory_folder();

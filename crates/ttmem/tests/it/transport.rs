@@ -44,6 +44,51 @@ fn an_old_server_hears_everything_in_its_own_words() {
     assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "and no segment is made");
 }
 
+#[test]
+fn programs_that_run_again_and_again_are_told_once() {
+    let server = server();
+    let mut producer = producer(&server);
+    for round in 0..20 {
+        producer.pull("begin 1 matmul");
+        producer.pull("place 1 105824 64");
+        for _ in 0..4 {
+            producer.pull("dispatch 1");
+        }
+        producer.pull("alloc 4096 100");
+        producer.pull("dispatch 1");
+        assert_eq!(producer.number("live"), 2, "round {round}");
+        producer.number("free 4096");
+        producer.number("end 1");
+        assert_eq!(producer.number("live"), 0, "round {round}");
+    }
+    eventually("nothing is held", || {
+        producer.pull("refresh");
+        let it = server.process(producer.pid)?;
+        let empty = it.usage.iter().all(|usage| usage.usage.cb.as_ref().is_none_or(|cb| cb.count == 0));
+        (empty && dram(&it) == 0).then_some(())
+    });
+    assert!(server.snapshot().findings.is_empty());
+}
+
+#[test]
+fn descriptors_that_the_workload_took_over_are_its_own() {
+    let server = server();
+    for env in [
+        vec![("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", server.legacy.to_str().unwrap())],
+        vec![("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())],
+    ] {
+        let mut producer = Producer::by(&[], &env);
+        producer.pull("define 2");
+        producer.pull("alloc 4096 100");
+        producer.pull("close-descriptors");
+        producer.pull("mine");
+        producer.pull("alloc 8192 100");
+        producer.pull("flood 9000 10");
+        producer.pull("refresh");
+        assert_eq!(producer.pull("still-mine"), "true");
+    }
+}
+
 /// A server that does not read, until it does.
 fn stopped(server: &Server, work: impl FnOnce()) {
     server.signal(rustix::process::Signal::STOP);
