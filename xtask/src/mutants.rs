@@ -496,7 +496,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_small_filesystem",
         what: "memory is taken where it is touched",
-        edits: &[edit(MAPPED, "rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)", "rustix::fs::ftruncate(&fd, bytes as u64)"), edit(MAPPED, "rustix::fs::fallocate(&file.fd, FallocateFlags::empty(), from, to - from)", "rustix::fs::ftruncate(&file.fd, to)")],
+        edits: &[edit(MAPPED, "rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes as u64)", "rustix::fs::ftruncate(fd, bytes as u64)"), edit(MAPPED, "rustix::fs::fallocate(fd, FallocateFlags::empty(), from, to - from)", "rustix::fs::ftruncate(fd, to)")],
     },
     Mutant {
         test: "a_small_filesystem",
@@ -511,12 +511,12 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "where_no_segment_can_be",
         what: "trouble is printed unasked",
-        edits: &[edit(SAYER, "if !ON.load(Ordering::Acquire) {", "if !ON.load(Ordering::Acquire) && what.is_empty() {")],
+        edits: &[edit(SAYER, "let Some(to) = TO.get() else { return };", "let stderr = \"stderr\".to_owned();\n    let to = TO.get().unwrap_or(&stderr);")],
     },
     Mutant {
         test: "a_signal_handler_that_tracks",
         what: "an event waits for itself",
-        edits: &[edit(TRACKER, "if owner == me || now", "if now")],
+        edits: &[edit(TRACKER, "if owner == me || stuck", "if stuck")],
     },
     Mutant {
         test: "peaks_are_the_writers",

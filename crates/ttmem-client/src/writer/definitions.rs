@@ -1,0 +1,177 @@
+//! Definitions: appended once, found again after that.
+
+use super::{AllocatorState, REMEMBERED_DEFINITIONS, SPACES, Writer};
+use crate::live::hash;
+use crate::publish::Ordering;
+use crate::types::{Error, Result};
+use ttmem_wire::segment::definition::{Banks, Chip, Definition, MAX_BANKS, MAX_CHIPS, ROOM};
+use ttmem_wire::segment::{Oddity, word};
+use zerocopy::FromZeros;
+use zerocopy::little_endian::{U16, U64};
+
+impl Writer {
+    /// Appends a definition.
+    pub(super) fn define(&mut self, definition: &Definition<'_>) -> Result<()> {
+        let mut room = [0; ROOM];
+        let encoded = definition.encode(&mut room);
+        let used = self.blocks_used;
+        let Some(segment) = self.segment() else { return Err(Error::Lost) };
+        // Names may not take the room of what nothing can be tracked without.
+        let named = matches!(definition, Definition::Program(..) | Definition::Site(..));
+        let room_left = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
+        let blocks = encoded.filter(|&blocks| used as usize + blocks <= room_left);
+        let Some(blocks) = blocks else {
+            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+        };
+        for (n, bytes) in room.chunks_exact(ttmem_wire::segment::BLOCK).take(blocks).enumerate() {
+            let Some(line) = segment.block(used as usize + n) else { return Err(Error::Lost) };
+            for (word, bytes) in line.iter().zip(bytes.chunks_exact(8)) {
+                let bytes = <[u8; 8]>::try_from(bytes).unwrap_or_default();
+                word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+            }
+        }
+        let used = used + blocks as u32;
+        segment.word(word::BLOCKS_USED).store(u64::from(used), Ordering::Release);
+        self.blocks_used = used;
+        Ok(())
+    }
+
+    /// A hash of a definition's contents, never 0.
+    pub(super) fn fingerprint(definition: &Definition<'_>) -> u64 {
+        let mut room = [0; ROOM];
+        let blocks = definition.encode(&mut room).unwrap_or(0);
+        let words = room[..blocks * ttmem_wire::segment::BLOCK].chunks_exact(8);
+        let words = words.map(|bytes| u64::from_le_bytes(<[u8; 8]>::try_from(bytes).unwrap_or_default()));
+        words.fold(1, |sum, word| hash(word, sum, 3)) | 1
+    }
+
+    /// Whether a definition is new; from now on it is not.
+    pub(super) fn remember(&mut self, definition: &Definition<'_>, number: u64) -> bool {
+        let print = Self::fingerprint(definition);
+        match self.recall(print) {
+            Some(_) => false,
+            None => {
+                self.keep(print, number);
+                true
+            }
+        }
+    }
+
+    pub(super) fn recall(&self, print: u64) -> Option<u64> {
+        let mut at = print as usize;
+        for _ in 0..8 {
+            at = (at + 1) % REMEMBERED_DEFINITIONS;
+            match self.known[at] {
+                [0, _] => return None,
+                [known, number] if known == print => return Some(number),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Keeps a number, if there is room: a definition that is not found is only made again.
+    pub(super) fn keep(&mut self, print: u64, number: u64) {
+        let mut at = print as usize;
+        for _ in 0..8 {
+            at = (at + 1) % REMEMBERED_DEFINITIONS;
+            if self.known[at][0] == 0 || self.known[at][0] == print {
+                self.known[at] = [print, number];
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn define_chip(&mut self, chip: &Chip) -> Result<u16> {
+        let print = Self::fingerprint(&Definition::Chip(0, chip));
+        if let Some(number) = self.recall(print) {
+            return Ok(number as u16);
+        }
+        if self.chips_used == u16::MAX {
+            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+        }
+        let number = self.chips_used + 1;
+        self.define(&Definition::Chip(number, chip))?;
+        self.chip_index[usize::from(number)] = chip.index.get();
+        self.chips_used = number;
+        self.keep(print, u64::from(number));
+        Ok(number)
+    }
+
+    pub(crate) fn define_allocator(
+        &mut self,
+        banks: &[Banks],
+        chips: impl ExactSizeIterator<Item = u16> + Clone,
+    ) -> Result<u16> {
+        let mut numbers = [U16::new(0); MAX_CHIPS];
+        let count = chips.len();
+        let unknown = |chip: u16| chip == 0 || chip > self.chips_used;
+        if let Some(chip) = chips.clone().find(|&chip| unknown(chip)) {
+            return Err(self.refuse(Oddity::UnknownChip, 0, 0, u64::from(chip)));
+        }
+        let room = self.covered.len() - self.covered_used as usize;
+        let fits = count <= MAX_CHIPS.min(room) && banks.len() <= MAX_BANKS;
+        if !fits || self.allocators_used >= u16::MAX - 1 {
+            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+        }
+        let number = self.allocators_used + 1;
+        for ((place, covered), chip) in
+            numbers.iter_mut().zip(&mut self.covered[self.covered_used as usize..]).zip(chips)
+        {
+            (*place, *covered) = (chip.into(), chip);
+        }
+        // A device that is opened again is the same allocator again.
+        let print = Self::fingerprint(&Definition::Allocator(0, banks, &numbers[..count]));
+        if let Some(known) = self.recall(print) {
+            let state = &mut self.allocators[known as usize % (1 << 16)];
+            if state.open == 0 {
+                state.open = 1;
+                return Ok(known as u16);
+            }
+        }
+        self.define(&Definition::Allocator(number, banks, &numbers[..count]))?;
+        self.keep(print, u64::from(number));
+        let mut state = AllocatorState {
+            open: 1,
+            chips: count as u16,
+            first_chip: self.covered_used,
+            ..AllocatorState::new_zeroed()
+        };
+        for it in banks.iter().filter(|it| usize::from(it.space) < SPACES) {
+            state.banks[usize::from(it.space)] = it.banks.get();
+        }
+        self.allocators[usize::from(number)] = state;
+        self.covered_used += count as u32;
+        self.allocators_used = number;
+        Ok(number)
+    }
+
+    pub(crate) fn define_cores(&mut self, cores: [u64; 4]) -> Result<u16> {
+        let words = cores.map(U64::new);
+        let print = Self::fingerprint(&Definition::Cores(0, &words));
+        if let Some(number) = self.recall(print) {
+            return Ok(number as u16);
+        }
+        if self.cores_used == u16::MAX {
+            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+        }
+        let number = self.cores_used + 1;
+        self.define(&Definition::Cores(number, &words))?;
+        self.core_counts[usize::from(number)] = cores.iter().map(|word| word.count_ones() as u16).sum();
+        self.cores_used = number;
+        self.keep(print, u64::from(number));
+        Ok(number)
+    }
+
+    pub(crate) fn define_site(&mut self, site: &str) -> Result<u32> {
+        let print = Self::fingerprint(&Definition::Site(0, site));
+        if let Some(number) = self.recall(print) {
+            return Ok(number as u32);
+        }
+        let number = self.sites_used + 1;
+        self.define(&Definition::Site(number, site))?;
+        self.sites_used = number;
+        self.keep(print, u64::from(number));
+        Ok(number)
+    }
+}

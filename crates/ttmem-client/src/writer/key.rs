@@ -1,0 +1,84 @@
+//! What tells one live thing from another.
+
+use super::Words;
+use crate::live::hash;
+use ttmem_wire::record::{Kind, Space};
+
+/// Which slot is meant: the words that tell, and what they must be.
+pub(super) struct Key {
+    pub(super) hash: u64,
+    mask: [u64; 4],
+    want: [u64; 4],
+}
+
+impl Key {
+    pub(super) const HEAD: u64 = 0xffff_ffff;
+
+    pub(super) fn head(kind: Kind, space: u8, allocator: u16) -> u64 {
+        kind as u64 | u64::from(space) << 8 | u64::from(allocator) << 16
+    }
+
+    pub(super) fn memory(
+        space: Space,
+        allocator: u16,
+        id: u64,
+        program: u32,
+        requested: u64,
+        cores: u16,
+    ) -> Self {
+        let head = Self::head(Kind::Alloc, space as u8, allocator);
+        if is_stacked(space) {
+            // Programs lay several of these over one address.
+            let cores = u64::from(cores) << 48;
+            let program = u64::from(program) << 32;
+            return Self {
+                hash: hash(id, head | program, requested | cores),
+                mask: [Self::HEAD | 0xffff << 48, u64::MAX, u64::MAX, Self::HEAD << 32],
+                want: [head | cores, id, requested, program],
+            };
+        }
+        Self { hash: hash(id, head, 0), mask: [Self::HEAD, u64::MAX, 0, 0], want: [head, id, 0, 0] }
+    }
+
+    /// A program's slot holds what happened to it last, so its kind does not count; nothing else has no space.
+    pub(super) fn program(allocator: u16, program: u32) -> Self {
+        let head = Self::head(Kind::ProgramBegin, 0, allocator);
+        let program = u64::from(program) << 32;
+        Self {
+            hash: hash(program, head, 1),
+            mask: [Self::HEAD & !0xff, 0, 0, Self::HEAD << 32],
+            want: [head & !0xff, 0, 0, program],
+        }
+    }
+
+    pub(super) fn audit(allocator: u16, space: Space) -> Self {
+        let head = Self::head(Kind::Audit, space as u8, allocator);
+        Self { hash: hash(0, head, 2), mask: [Self::HEAD, 0, 0, 0], want: [head, 0, 0, 0] }
+    }
+
+    /// The key that finds a slot with these words.
+    pub(super) fn of(words: &Words) -> Self {
+        let (allocator, program) = ((words[2] >> 16) as u16, (words[6] >> 32) as u32);
+        match (words[2] as u8, Space::from_byte((words[2] >> 8) as u8)) {
+            (kind, Some(space)) if kind == Kind::Audit as u8 => Self::audit(allocator, space),
+            (_, Some(space)) => {
+                Self::memory(space, allocator, words[3], program, words[4], (words[2] >> 48) as u16)
+            }
+            (_, None) => Self::program(allocator, program),
+        }
+    }
+
+    #[inline]
+    pub(super) fn fits(&self, head: u64, id: u64, requested: u64, program: u64) -> bool {
+        let words = [head, id, requested, program];
+        (0..4).all(|n| words[n] & self.mask[n] == self.want[n])
+    }
+}
+
+pub(super) fn is_stacked(space: Space) -> bool {
+    matches!(space, Space::Cb | Space::Dfb | Space::Scratch)
+}
+
+pub(crate) fn is_program(space: Space) -> bool {
+    is_stacked(space) || space == Space::Kernel
+}

@@ -1,0 +1,181 @@
+//! Beginnings and ends: the segment is made, made again, inherited, and taken away.
+
+use super::{Live, Oddity, REMEMBERED, SPACES, Slots, Words, Writer};
+use crate::identity;
+use crate::legacy::Legacy;
+use crate::publish::{self, Ordering};
+use crate::segment::{Line, Segment, Trouble};
+use crate::text::Text;
+use crate::types::Status;
+use rustix::time::ClockId;
+use ttmem_wire::segment::{MAX_SLOTS, state, word};
+
+impl Writer {
+    /// This is a forked child: it holds nothing yet, but what was defined is defined here, too.
+    pub(crate) fn start_over(&mut self) {
+        // The parent's segment is mapped here, too, and must not be written.
+        self.inherited = self.segment.take().or_else(|| self.inherited.take());
+        self.forked = true;
+        self.sequence = 0;
+        self.changes = 0;
+        self.freed = [0; REMEMBERED];
+        self.oddities = [0; Oddity::ROOM];
+        self.lost_before = 0;
+        self.may_grow = true;
+        self.trouble = None;
+        // Another thread may have been in the middle of replacing these when the fork came: what they point to may be
+        // anybody's by now. Nothing is given back that is not known to be ours.
+        core::mem::forget(self.overflow.take());
+        self.rows_used = 0;
+        self.vacant_rows = 0;
+        for allocator in self.allocators.iter_mut().take(usize::from(self.allocators_used) + 1) {
+            allocator.rows = [0; SPACES];
+        }
+        // If there is no memory for new books, the old ones must do: empty they are not, so nothing is found in them.
+        if let (Some(live), Some(shared)) = (Live::new(), Slots::new(MAX_SLOTS)) {
+            core::mem::forget(core::mem::replace(&mut self.live, live));
+            core::mem::forget(core::mem::replace(&mut self.shared, shared));
+        }
+        if let Some(path) = &self.settings.legacy {
+            self.legacy = Legacy::new(*path);
+        }
+    }
+
+    #[cold]
+    pub(super) fn make_segment(&mut self) {
+        let header = identity::header(self.settings.runtime.as_str());
+        let (mut made, mut trouble) = (None, None);
+        if self.legacy.is_none() {
+            (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
+        }
+        self.trouble = trouble;
+        self.segment = made.or_else(|| Segment::private(&header));
+        if let (Some(segment), Some(from)) = (&self.segment, self.inherited.take()) {
+            self.blocks_used = copy_blocks(&from, segment, self.blocks_used);
+            core::mem::forget(from);
+        }
+        self.note_trouble();
+        if let Some(segment) = &self.segment {
+            segment.reveal();
+        }
+    }
+
+    /// Makes a new segment that readers can see, with everything in it that is known.
+    pub(super) fn publish_again(&mut self) {
+        let header = identity::header(self.settings.runtime.as_str());
+        let (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
+        self.trouble = trouble.or(self.trouble.filter(|_| made.is_none()));
+        let Some(mut new) = made else { return };
+        let Some(old) = self.segment.take() else { return };
+        while new.slots() < self.shared.fresh {
+            if let Err(trouble) = new.grow(self.settings.folder.as_str()) {
+                self.trouble = Some(trouble);
+                new.unlink(self.settings.folder.as_str());
+                self.segment = Some(old);
+                return;
+            }
+        }
+        self.blocks_used = copy_blocks(&old, &new, self.blocks_used);
+        let copy = |from: Option<&Line>, to: Option<&Line>| {
+            if let (Some(from), Some(to)) = (from, to) {
+                let words: Words = core::array::from_fn(|n| from[n].load(Ordering::Relaxed));
+                publish::put(to, &words);
+            }
+        };
+        for slot in 0..self.shared.fresh {
+            copy(old.slot(slot), new.slot(slot));
+        }
+        for row in 0..self.rows_used.min(new.plan().rows) {
+            copy(old.row(row, 0), new.row(row, 0));
+            copy(old.row(row, 1), new.row(row, 1));
+        }
+        new.word(word::ROWS_USED).store(u64::from(self.rows_used), Ordering::Relaxed);
+        // Those were told of already.
+        self.lost_before += self.oddities[Oddity::Lost as usize];
+        self.oddities = [0; Oddity::ROOM];
+        // The records themselves stay behind.
+        new.word(word::BEGUN).store(self.sequence, Ordering::Relaxed);
+        new.word(word::APPLIED).store(self.sequence, Ordering::Relaxed);
+        new.reveal();
+        self.segment = Some(new);
+        self.note_trouble();
+    }
+
+    pub(super) fn note_trouble(&self) {
+        let (Some(segment), Some(trouble)) = (&self.segment, &self.trouble) else { return };
+        let reason = describe(trouble);
+        let mut words = [0u64; 16];
+        let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut words[..]);
+        ttmem_wire::segment::set_text(bytes, reason.as_str());
+        for (n, &value) in words.iter().enumerate() {
+            segment.word(word::REASON + n * 8).store(value, Ordering::Relaxed);
+        }
+        crate::log::say(reason.as_str());
+    }
+
+    // Upkeep.
+
+    /// Makes good what could not be done before.
+    pub(crate) fn refresh(&mut self) {
+        self.may_grow = true;
+        let gone = self.segment.as_ref().is_some_and(|it| !it.is_linked(self.settings.folder.as_str()));
+        if gone && self.legacy.is_none() {
+            self.publish_again();
+        }
+        if let Some(segment) = self.segment() {
+            segment.word(word::HEARTBEAT_NS).store(identity::now(ClockId::Monotonic), Ordering::Relaxed);
+        }
+        if self.legacy.is_some() {
+            self.pump();
+        }
+    }
+
+    /// Says that nothing more will come, and takes the segment away.
+    pub(crate) fn close(&mut self) {
+        if let Some(segment) = &self.segment {
+            segment.word(word::STATE).store(state::CLOSED, Ordering::Release);
+            segment.unlink(self.settings.folder.as_str());
+        }
+        self.segment = None;
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let unlisted = self.rows.iter().take(self.rows_used as usize).map(|row| row.unlisted).sum();
+        Status {
+            on: true,
+            segment: self.segment.as_ref().and_then(|it| it.name()).map(str::to_owned),
+            reason: self.trouble.as_ref().map(|it| describe(it).as_str().to_owned()),
+            live: self.rows.iter().take(self.rows_used as usize).map(|row| row.count).sum(),
+            unlisted,
+            lost: self.lost_before + self.oddities[Oddity::Lost as usize],
+            queued: self.legacy.as_ref().map_or(0, Legacy::queued),
+        }
+    }
+
+    /// Counts events that never got here.
+    pub(crate) fn count_lost(&mut self, events: u64) {
+        self.count_many(Oddity::Lost, events, 0);
+    }
+}
+
+fn copy_blocks(from: &Segment, to: &Segment, used: u32) -> u32 {
+    let used = used.min(to.plan().definition_blocks);
+    for block in 0..used as usize {
+        if let (Some(from), Some(to)) = (from.block(block), to.block(block)) {
+            for (from, to) in from.iter().zip(to) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+    }
+    to.word(word::BLOCKS_USED).store(u64::from(used), Ordering::Release);
+    used
+}
+
+fn describe(trouble: &Trouble) -> Text<128> {
+    let mut text = Text::new();
+    match trouble.errno {
+        Some(errno) => text.push(format_args!("{}: {errno}", trouble.what)),
+        None => text.push(format_args!("{}", trouble.what)),
+    }
+    text
+}
