@@ -110,7 +110,7 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_09_",
         what: "a repeated load adds again",
         edits: &[
-            edit(STATE, "if space.is_stacked() {", "if space.is_program() {"),
+            edit(STATE, "let held: Option<(Slot, bool)> = if space.is_stacked() {", "let held: Option<(Slot, bool)> = if space.is_program() {"),
             edit(STATE, ".find(|&(_, same)| same)", ".find(|&(_, same)| same && !space.is_program())"),
         ],
     },
@@ -151,9 +151,9 @@ const MUTANTS: &[Mutant] = &[
         what: "records have no owner",
         edits: &[edit(
             TRACKING,
-            "let author = self.meet(number, connection, sender, message);",
+            "let author = self.meet(connection, sender, message);",
             "let first = self.tracked.keys().next().copied();
-             let author = first.unwrap_or_else(|| self.meet(number, connection, sender, message));",
+             let author = first.unwrap_or_else(|| self.meet(connection, sender, message));",
         )],
     },
     Mutant {
@@ -165,7 +165,7 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_15_",
         what: "the same buffer reported twice counts twice",
         edits: &[
-            edit(STATE, "if space.is_stacked() {", "if space != Space::Kernel {"),
+            edit(STATE, "let held: Option<(Slot, bool)> = if space.is_stacked() {", "let held: Option<(Slot, bool)> = if space != Space::Kernel {"),
             edit(STATE, ".find(|&(_, same)| same)", ".find(|&(_, same)| same && space == Space::Kernel)"),
         ],
     },
@@ -256,9 +256,9 @@ const MUTANTS: &[Mutant] = &[
         what: "a message's word for its pid is believed",
         edits: &[edit(
             LEGACY,
-            "let author = self.author(number, connection, sender, message);",
+            "let author = self.author(connection, sender, message);",
             "let sender = Peer { pid: message.process_id as u32, ..sender };
-             let author = self.author(number, connection, sender, message);",
+             let author = self.author(connection, sender, message);",
         )],
     },
     Mutant {
@@ -483,7 +483,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "files_that_are_no_segments",
         what: "holes are read",
-        edits: &[edit(FILE, "if (found.st_blocks as u64).saturating_mul(512) < bytes {", "if bytes == 1 {")],
+        edits: &[edit(FILE, "let layout = Layout::of(&header, bytes)?;\n        if (found.st_blocks as u64).saturating_mul(512) < bytes {", "let layout = Layout::of(&header, bytes)?;\n        if bytes == 1 {")],
     },
     Mutant {
         test: "nothing_is_followed",
