@@ -152,8 +152,11 @@ impl Follower {
             }
         }
         // An audit can be judged only if nothing happened in its space since.
-        let changed: BTreeMap<_, _> =
-            contents.rows.iter().map(|row| ((row.allocator.get(), row.space), row.sequence.get())).collect();
+        let mut changed: BTreeMap<(u16, u8), u64> = BTreeMap::new();
+        for row in &contents.rows {
+            let last = changed.entry((row.allocator.get(), row.space)).or_default();
+            *last = row.sequence.get().max(*last);
+        }
         for record in live().filter(|slot| slot.kind == Kind::Audit as u8) {
             let key = (record.allocator.get(), record.space);
             if changed.get(&key).is_none_or(|&changed| changed < record.sequence.get()) {

@@ -106,7 +106,9 @@ impl State {
             .map_or(0, |&pool| self.ledger.pool(pool).totals.allocated);
         let layout = process.banks(scope, audit.space);
         let pool = process.pools.get(&(scope, audit.space, Basis::Events)).copied();
-        let free = layout.map(|layout| self.free_space(layout, pool.as_slice()));
+        // What is not listed lies somewhere, too.
+        let listed = pool.is_none_or(|pool| self.ledger.pool(pool).unlisted.count == 0);
+        let free = layout.filter(|_| listed).map(|layout| self.free_space(layout, pool.as_slice()));
         let drift = Drift {
             allocated: difference(ours, audit.allocated_bytes),
             free: free.zip(layout).map(|(free, layout)| {
