@@ -32,7 +32,8 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let folder = tempfile::tempdir().context("cannot make a folder for the demo's sockets")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
     // Segments lie in memory; here they do not meet those of the machine's real processes.
-    let memory = tempfile::Builder::new().prefix("ttmem-demo.").tempdir_in("/dev/shm");
+    let prefix = folder_prefix(std::process::id());
+    let memory = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
     let memory = memory.context("cannot make a folder for the demo's segments in /dev/shm")?;
     let segments = memory.path().to_owned();
     let mut server = Owned(
@@ -80,6 +81,25 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     show::watch(fetch, &Only::default(), &args.look, args.refresh, until, &stop)
+}
+
+fn folder_prefix(demo: u32) -> String {
+    format!("ttmem-demo.{demo}.")
+}
+
+/// Removes the folder of a demo's segments, and nothing else. Its clients may need a moment to end.
+pub(crate) fn remove_segments(demo: u32, folder: &Path) {
+    let named = folder.file_name().and_then(|name| name.to_str());
+    if !named.is_some_and(|name| name.starts_with(&folder_prefix(demo))) {
+        return;
+    }
+    for _ in 0..40 {
+        let _ = std::fs::remove_dir_all(folder);
+        if !folder.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(25));
+    }
 }
 
 fn own_pid() -> String {

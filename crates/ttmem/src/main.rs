@@ -50,9 +50,10 @@ fn run(cli: &Cli) -> anyhow::Result<Exit> {
                 demo::end_with(parent)?;
             }
             ttmem_daemon::serve(&options)?;
-            if let (Some(_), Some(folder)) = (args.parent, options.query_socket.parent()) {
-                // The demo removes it, too, unless it was killed.
+            if let (Some(parent), Some(folder)) = (args.parent, options.query_socket.parent()) {
+                // The demo removes these, too, unless it was killed.
                 let _ = std::fs::remove_dir(folder);
+                demo::remove_segments(parent, &options.segments);
             }
             Ok(Exit::Done)
         }

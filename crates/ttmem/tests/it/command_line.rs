@@ -273,5 +273,9 @@ fn a_demo_that_is_killed_leaves_nothing_behind() {
             (!left).then_some(())
         });
         assert!(!folder.exists(), "{} is left", folder.display());
+        let prefix = format!("ttmem-demo.{}.", demo.id());
+        let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
+        let left: Vec<_> = left.filter(|it| it.file_name().to_string_lossy().starts_with(&prefix)).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }
