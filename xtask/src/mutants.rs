@@ -490,7 +490,7 @@ const MUTANTS: &[Mutant] = &[
         what: "a container's links lead anywhere",
         edits: &[
             edit(FILE, "let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;", "let resolve = ResolveFlags::empty();"),
-            edit(PLACE, "if kinds.last().is_none_or(", "if kinds.first().is_some_and("),
+            edit(PLACE, "if kinds.last().is_none_or(", "if kinds.is_empty() && kinds.last().is_none_or("),
         ],
     },
     Mutant {
@@ -516,7 +516,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_signal_handler_that_tracks",
         what: "an event waits for itself",
-        edits: &[edit(TRACKER, "if owner == me || stuck", "if stuck")],
+        edits: &[edit(TRACKER, "if owner == me || stuck || now.saturating_sub(since) > PATIENCE_NS {", "if stuck && now == 0 {")],
     },
     Mutant {
         test: "peaks_are_the_writers",
