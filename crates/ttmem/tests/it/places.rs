@@ -7,7 +7,10 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_core::Snapshot;
+use ttmem_core::event::Event;
 use ttmem_core::snapshot::{FindingKind, Process};
+use ttmem_core::words::{Mono, ProcessId};
+use ttmem_sources::{Keep, Listener, Owner, Segments};
 use ttmem_testkit::producer::Producer;
 use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::segment::{Header, word};
@@ -202,32 +205,74 @@ fn other_users_segments_are_theirs() {
         });
     };
     skipped("belongs to user 65534, but pid");
-    // It ends with its input, and so with this test.
-    let lock = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(1,flush=True); sys.stdin.read()";
-    let mut locker = Command::new("python3")
-        .args(["-c", lock])
-        .arg(&copy)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::io::Read::read(locker.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-    skipped("claims to be of pid");
-    drop(locker.stdin.take());
-    locker.wait().unwrap();
+    let lock = "fcntl.lockf(f, fcntl.LOCK_EX)";
+    locked(&copy, lock, || skipped("claims to be of pid"));
     // A lock that no process holds, but an open file.
-    let script = "import fcntl,struct,sys; f=open(sys.argv[1],'r+'); fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 1, 0, 0, 0, 0)); print(1,flush=True); sys.stdin.read()";
+    let lock = "fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 1, 0, 0, 0, 0))";
+    locked(&copy, lock, || skipped("is locked, but not by a process"));
+}
+
+/// Does something while another process holds a lock, which it takes with a line of Python.
+fn locked(file: &Path, lock: &str, work: impl FnOnce()) {
+    // It ends with its input, and so with this test.
+    let script = format!(
+        "import fcntl,struct,sys; f=open(sys.argv[1],'r+'); {lock}; print(1,flush=True); sys.stdin.read()"
+    );
     let mut locker = Command::new("python3")
-        .args(["-c", script])
-        .arg(&copy)
+        .args(["-c", &script])
+        .arg(file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     std::io::Read::read(locker.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-    skipped("is locked, but not by a process");
+    work();
     drop(locker.stdin.take());
     locker.wait().unwrap();
+}
+
+/// Hears nothing.
+struct Deaf;
+
+impl Listener for Deaf {
+    fn meet(&mut self, owner: &Owner) -> ProcessId {
+        ProcessId { pid: owner.pid, start: 1 }
+    }
+
+    fn tell(&mut self, _: ProcessId, _: Event) {}
+}
+
+#[test]
+fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
+    let folder = memory_folder();
+    let mut names = Vec::new();
+    for _ in 0..3 {
+        let mut producer = Producer::new(folder.path());
+        producer.pull("alloc 4096 64");
+        names.push(producer.pull("segment"));
+        producer.kill();
+    }
+    let mut living = Producer::new(folder.path());
+    living.pull("alloc 4096 64");
+    let mut segments = Segments::new(folder.path());
+    segments.find_places();
+    segments.look(&mut Deaf);
+    assert_eq!((segments.living(), segments.black_boxes().count()), (1, 3));
+    let left = || names.iter().map(|name| folder.path().join(name).exists()).collect::<Vec<_>>();
+    let now = |seconds: i64| {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Mono((now.tv_sec + seconds) as u64 * Mono::SECOND)
+    };
+    segments.expire(now(3600), Keep::default());
+    assert_eq!(left(), [true; 3], "an hour is not long");
+    // A share that three segments fit, and four do not: each takes 1.6 MB.
+    let system = rustix::fs::statvfs("/dev/shm").unwrap();
+    let share = system.f_blocks * system.f_frsize / 5_500_000;
+    segments.expire(now(0), Keep { share, ..Keep::default() });
+    assert_eq!(left(), [false, true, true], "the oldest makes room");
+    segments.expire(now(25 * 3600), Keep::default());
+    assert_eq!(left(), [false; 3], "a day is");
+    assert!(folder.path().join(living.pull("segment")).exists(), "the living stay");
 }
 
 #[test]
