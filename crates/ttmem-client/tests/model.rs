@@ -312,7 +312,7 @@ impl Reader {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
     /// Records that a reader missed cost it nothing: the table has what they did.
     #[test]
     fn a_reader_that_looks_seldom_knows_what_one_knows_that_looks_always(
@@ -345,4 +345,26 @@ proptest! {
         prop_assert_eq!(&always.look(), &last);
         prop_assert_eq!(&seldom.look(), &last);
     }
+}
+
+/// The rows of a closed allocator are given to others. A reader that was overtaken meanwhile finds none of them, and knows.
+#[test]
+fn an_allocator_that_was_closed_unseen_is_closed_for_every_reader() {
+    let rig = Rig::new();
+    let t = &rig.tracker;
+    let other = rig.allocator(3);
+    let cores = t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap();
+    tell(t, other, [cores; 2], Step::Place(1, 0, 64, 0)).unwrap();
+    let mut seen = Reader::new(&rig);
+    seen.look();
+    t.close_allocator(other).unwrap();
+    let one = rig.allocator(1);
+    for _ in 0..9000 {
+        tell(t, one, [cores; 2], Step::Place(1, 1 << 19, 64, 0)).unwrap();
+        t.end_program(one, 1).unwrap();
+    }
+    let told = seen.look();
+    assert_eq!(told, Reader::new(&rig).look());
+    let usage = told.0[0]["usage"].as_array().unwrap();
+    assert_eq!(usage.len(), 1, "only the chip of the open allocator: {usage:#?}");
 }

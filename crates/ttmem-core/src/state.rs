@@ -487,11 +487,16 @@ impl State {
     /// Forgets what a process holds of an allocator, but not that it had it.
     fn relist(&mut self, by: Author, allocator: u32) -> Outcome {
         let scope = Scope::Allocator(allocator);
+        self.recent = None;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
-            let unlisted = self.ledger.pool(pool).unlisted.count;
-            process.records -= self.ledger.clear(pool).count - unlisted;
-        }
+        // The listing that follows names every space there is something to say of: the others are not known any more.
+        process.pools.retain(|&(of, ..), &mut pool| {
+            if of == scope {
+                let unlisted = self.ledger.pool(pool).unlisted.count;
+                process.records -= self.ledger.close(pool).count - unlisted;
+            }
+            of != scope
+        });
         process.dispatched.retain(|(of, _), _| *of != scope);
         Outcome::Noted
     }

@@ -94,12 +94,20 @@ impl Follower {
     }
 
     fn relist(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
-        let contents = segment.contents()?;
         self.define(segment, emit)?;
+        let contents = segment.contents()?;
+        // An open allocator has a row for each of its spaces; those of a closed one may be another's by now.
+        let living = contents.rows.iter().filter(|row| row.closed.get() != 1);
+        let living: BTreeSet<u16> = living.map(|row| row.allocator.get()).collect();
+        for &allocator in self.open.difference(&living) {
+            emit(Event::AllocatorClosed(self.number(allocator)));
+        }
+        self.open.retain(|allocator| living.contains(allocator));
         // Only what this segment said is forgotten.
         for &allocator in &self.open {
             emit(Event::Relisted(self.number(allocator)));
         }
+        self.define(segment, emit)?;
         self.begun = true;
         self.sequence = contents.sequence;
         self.tell_contents(&contents, emit);
@@ -124,18 +132,9 @@ impl Follower {
             self.tell(record, emit);
         }
         self.unlisted.clear();
-        let alive: BTreeSet<u16> =
-            contents.rows.iter().filter(|row| row.closed.get() != 1).map(|row| row.allocator.get()).collect();
-        for row in &contents.rows {
+        for row in contents.rows.iter().filter(|row| row.closed.get() != 1) {
             let key = (row.allocator.get(), row.space);
             let Some(space) = space_of(row.space) else { continue };
-            if row.closed.get() == 1 {
-                // Rows of an earlier life may be left beside those of a later one.
-                if !alive.contains(&key.0) && self.open.remove(&key.0) {
-                    emit(Event::AllocatorClosed(self.number(key.0)));
-                }
-                continue;
-            }
             self.reopen(key.0, emit);
             let scope = self.scope(key.0);
             let listed = listed.get(&key).copied().unwrap_or_default();
@@ -322,6 +321,12 @@ impl Follower {
                 });
                 self.must_relist |= lumped;
                 emit(Event::ProgramEnded(scope, program));
+            }
+            (Kind::AllocatorBegin, _) => {
+                let known = self.allocators.get(usize::from(allocator)).and_then(Option::as_ref);
+                for banks in known.iter().flat_map(|known| &known.definition.spaces) {
+                    emit(Event::Peak { scope, space: banks.space, bytes: Some(0) });
+                }
             }
             (Kind::AllocatorEnd, _) => {
                 self.open.remove(&allocator);

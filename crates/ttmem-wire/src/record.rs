@@ -31,10 +31,12 @@ pub enum Kind {
     Audit = 9,
     /// The peak of a space was set back to what it holds now.
     PeakReset = 10,
+    /// An allocator was opened: it has a row for each of its spaces.
+    AllocatorBegin = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Alloc,
         Self::Free,
         Self::ProgramBegin,
@@ -45,6 +47,7 @@ impl Kind {
         Self::Refused,
         Self::Audit,
         Self::PeakReset,
+        Self::AllocatorBegin,
     ];
 
     /// The kind numbered `byte`.

@@ -507,7 +507,7 @@ pub fn change(kind: Kind) -> Change {
         Kind::Free => Change::Clear,
         Kind::ProgramEnd => Change::ClearProgram,
         Kind::AllocatorEnd => Change::ClearAllocator,
-        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset => Change::None,
+        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => Change::None,
     }
 }
 

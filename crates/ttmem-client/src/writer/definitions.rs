@@ -1,9 +1,10 @@
 //! Definitions: appended once, found again after that.
 
-use super::{AllocatorState, REMEMBERED_DEFINITIONS, SPACES, Writer};
+use super::{AllocatorState, Key, REMEMBERED_DEFINITIONS, SPACES, Writer};
 use crate::live::hash;
 use crate::publish::Ordering;
 use crate::types::{Error, Result};
+use ttmem_wire::record::{Kind, NO_SLOT, WORDS};
 use ttmem_wire::segment::definition::{Banks, Chip, Definition, MAX_BANKS, MAX_CHIPS, ROOM};
 use ttmem_wire::segment::{Oddity, word};
 use zerocopy::FromZeros;
@@ -125,14 +126,12 @@ impl Writer {
         if let Some(known) = self.recall(print) {
             let state = &mut self.allocators[known as usize % (1 << 16)];
             if state.open == 0 {
-                state.open = 1;
-                return Ok(known as u16);
+                return self.open_allocator(known as u16);
             }
         }
         self.define(&Definition::Allocator(number, banks, &numbers[..count]))?;
         self.keep(print, u64::from(number));
         let mut state = AllocatorState {
-            open: 1,
             chips: count as u16,
             first_chip: self.covered_used,
             ..AllocatorState::new_zeroed()
@@ -143,6 +142,26 @@ impl Writer {
         self.allocators[usize::from(number)] = state;
         self.covered_used += count as u32;
         self.allocators_used = number;
+        self.open_allocator(number)
+    }
+
+    fn open_allocator(&mut self, number: u16) -> Result<u16> {
+        let mut words = [0; WORDS];
+        words[2] = Key::head(Kind::AllocatorBegin, 0, number);
+        words[7] = u64::from(NO_SLOT) << 32;
+        if !self.begin(&mut words) {
+            return Err(Error::Lost);
+        }
+        let state = &mut self.allocators[usize::from(number)];
+        state.open = 1;
+        let banks = state.banks;
+        // So that readers can tell an allocator that holds nothing from one that was closed.
+        for space in (0..SPACES).filter(|&space| banks[space] > 0) {
+            if let Some(row) = self.row_of(number, space as u8) {
+                self.write_row(row);
+            }
+        }
+        self.finish();
         Ok(number)
     }
 
