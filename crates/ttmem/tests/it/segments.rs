@@ -41,7 +41,7 @@ fn a_process_is_seen_at_once_with_and_without_a_daemon() {
     producer.pull("place 7 109920 2048");
     for snapshot in [server.snapshot(), local(server.segments.path())] {
         let it = process(&snapshot, producer.pid).expect("the process is listed");
-        assert!(it.exact && it.tracking == Basis::Events && it.sequence == Some(4), "{it:?}");
+        assert!(it.exact && it.tracking == Basis::Events && it.sequence == Some(5), "{it:?}");
         assert_eq!(it.usage.len(), 2, "both chips of the mesh hold it");
         for usage in &it.usage {
             let dram = usage.usage.dram.as_ref().unwrap();
