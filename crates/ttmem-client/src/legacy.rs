@@ -239,7 +239,7 @@ fn message(held: &[u64; WORDS], gone: bool) -> Option<Message> {
     let space = Space::from_byte((held[2] >> 8) as u8)?;
     let (comes, goes, kind) = match space {
         Space::Dram => (Type::Alloc, Type::Free, buffer_type::DRAM),
-        Space::L1 => (Type::Alloc, Type::Free, buffer_type::L1),
+        Space::L1 | Space::L1Core => (Type::Alloc, Type::Free, buffer_type::L1),
         Space::L1Small => (Type::Alloc, Type::Free, buffer_type::L1_SMALL),
         Space::Trace => (Type::Alloc, Type::Free, buffer_type::TRACE),
         Space::Host => (Type::Alloc, Type::Free, buffer_type::SYSTEM_MEMORY),

@@ -82,7 +82,7 @@ impl Options {
 
     fn settings(&self) -> Settings {
         let mut settings =
-            Settings { folder: Text::new(), group: self.group, runtime: Text::new(), legacy: None };
+            Settings { folder: Text::new(), group: self.group, runtime: Text::new(), hooks: [0; 2], legacy: None };
         // A path that is too long would be another one if it were cut.
         if self.folder.len() <= 200 {
             settings.folder.push(format_args!("{}", self.folder));
@@ -372,7 +372,7 @@ impl Tracker {
             writer.hold(&Thing {
                 allocator: buffer.allocator.0,
                 space: buffer.space,
-                flags: if buffer.per_core { flags::PER_CORE } else { 0 },
+                flags: if buffer.mirror { flags::MIRROR } else { 0 },
                 cores: buffer.cores.0,
                 id: buffer.address,
                 requested: buffer.requested,
@@ -388,6 +388,18 @@ impl Tracker {
     #[inline]
     pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
         self.event(0, |writer| writer.free(&[space], &only_id(allocator, space, address)))
+    }
+
+    /// A buffer in [`Space::L1Core`] is free. Others may lie at its address on other cores: all of it must be said.
+    pub fn free_on_cores(&self, buffer: &Buffer) -> Result {
+        self.event(0, |writer| {
+            let thing = Thing {
+                requested: buffer.requested,
+                cores: buffer.cores.0,
+                ..only_id(buffer.allocator, buffer.space, buffer.address)
+            };
+            writer.free(&[buffer.space], &thing)
+        })
     }
 
     /// A buffer is free, and the caller knows its address only: it is looked for in every space.
@@ -468,9 +480,16 @@ impl Tracker {
         self.event(Mark(0), |writer| Ok(Mark(writer.changes())))
     }
 
-    /// The allocator's own statistics. If nothing was held or freed since `mark`, a difference means something.
-    pub fn audit(&self, mark: Mark, allocator: AllocatorNumber, space: Space, it: Statistics) -> Result {
-        self.event(0, |writer| writer.audit(mark.0, allocator.0, space, it))
+    /// The allocator's own statistics. If nothing was held or freed since `mark`, a difference means something. Without
+    /// a mark it does not: the caller knows that something was on its way.
+    pub fn audit(
+        &self,
+        mark: Option<Mark>,
+        allocator: AllocatorNumber,
+        space: Space,
+        it: Statistics,
+    ) -> Result {
+        self.event(0, |writer| writer.audit(mark.map(|mark| mark.0), allocator.0, space, it))
     }
 
     /// The most that was charged at once, since the beginning or [`Tracker::reset_peak`].
@@ -484,6 +503,22 @@ impl Tracker {
     }
 
     // How it goes.
+
+    /// Says which of the hooks that were wanted took, a bit each. What they are is between the writer and its readers.
+    pub fn hooks(&self, taken: u64, wanted: u64) {
+        let _ = self.event((), |writer| {
+            writer.set_hooks([taken, wanted]);
+            Ok(())
+        });
+    }
+
+    /// Says what tracking has cost this process, in nanoseconds of processor time.
+    pub fn cost(&self, ns: u64) {
+        let _ = self.event((), |writer| {
+            writer.set_cost(ns);
+            Ok(())
+        });
+    }
 
     /// Makes good what could not be done before: a segment that found no room, or whose file was removed, is tried again;
     /// a table that could not grow may; an old server is told what waits. Shows readers that the process is well.

@@ -127,7 +127,8 @@ pub enum KernelClass {
 pub struct Buffer {
     /// Who handed it out. All chips of the allocator hold it.
     pub allocator: AllocatorNumber,
-    /// Where: [`Space::Dram`], [`Space::L1`], [`Space::L1Small`], [`Space::Trace`] or [`Space::Host`].
+    /// Where: [`Space::Dram`], [`Space::L1`], [`Space::L1Small`], [`Space::Trace`], [`Space::Host`], or
+    /// [`Space::L1Core`] if it lies on its cores only and is charged there only.
     pub space: Space,
     /// Its address in each bank.
     pub address: u64,
@@ -139,8 +140,8 @@ pub struct Buffer {
     pub occupied: Option<u64>,
     /// The cores it lies on, if it lies on some only.
     pub cores: CoresNumber,
-    /// It is charged on those cores only, not in every bank.
-    pub per_core: bool,
+    /// Another allocator's buffer, which this one only keeps clear of: it takes free space, but is nobody's use.
+    pub mirror: bool,
     /// Where in the program it was asked for.
     pub site: SiteNumber,
 }
@@ -156,7 +157,7 @@ impl Buffer {
             bytes_per_bank: 0,
             occupied: None,
             cores: CoresNumber(0),
-            per_core: false,
+            mirror: false,
             site: SiteNumber(0),
         }
     }

@@ -18,7 +18,7 @@ use crate::publish::{self, Ordering};
 use crate::segment::{Segment, Trouble};
 use crate::text::Text;
 use crate::types::{Error, Result};
-use key::{Key, is_stacked};
+use key::{Key, is_on_cores, is_stacked, own_bytes};
 use slots::{Link, Overflow, Slots};
 use ttmem_wire::record::{Kind, NO_SLOT, Space, WORDS, flags};
 use ttmem_wire::segment::{MAX_ROWS, MAX_SLOTS, Oddity, word};
@@ -33,7 +33,7 @@ const OVERFLOW: u32 = 1 << 30;
 const MAX_OVERFLOW: u32 = 1 << 20;
 /// Frees that double frees are told from unknown ones by.
 const REMEMBERED: usize = 256;
-const SPACES: usize = 10;
+const SPACES: usize = 11;
 /// Definitions that are found again rather than made again, a power of two.
 const REMEMBERED_DEFINITIONS: usize = 1 << 14;
 
@@ -88,6 +88,8 @@ pub(crate) struct Settings {
     pub(crate) folder: Text<200>,
     pub(crate) group: Option<u32>,
     pub(crate) runtime: Text<40>,
+    /// Hooks that took, and those that were wanted.
+    pub(crate) hooks: [u64; 2],
     /// An old server's socket: events go there instead of into a file.
     pub(crate) legacy: Option<Text<108>>,
 }
@@ -290,11 +292,12 @@ impl Writer {
     fn charge(&self, words: &Words) -> u64 {
         let (head, requested, bytes_per_bank) = (words[2], words[4], words[5]);
         let (allocator, cores) = ((head >> 16) as u16, (head >> 48) as u16);
-        let per_core = (head >> 32) as u16 & flags::PER_CORE != 0;
+        if (head >> 32) as u16 & flags::MIRROR != 0 {
+            return 0;
+        }
         let space = (head >> 8) as u8;
-        let program = (Space::Cb as u8..=Space::Kernel as u8).contains(&space);
-        let banks = if per_core || program {
-            self.core_counts[usize::from(cores)].max(u16::from(program))
+        let banks = if is_on_cores(space) {
+            self.core_counts[usize::from(cores)].max(1)
         } else {
             self.allocators[usize::from(allocator)].banks[usize::from(space) % SPACES]
         };
@@ -531,7 +534,7 @@ impl Writer {
             self.join(program, slot);
         }
         let it = &mut self.rows[row];
-        it.requested += requested;
+        it.requested += own_bytes(&words);
         it.allocated += charge;
         it.count += 1;
         it.peak = it.peak.max(it.allocated);
@@ -589,7 +592,7 @@ impl Writer {
         let row = self.row_of((held[2] >> 16) as u16, (held[2] >> 8) as u8)?;
         let charge = self.charge(held);
         let it = &mut self.rows[row];
-        it.requested = it.requested.saturating_sub(held[4]);
+        it.requested = it.requested.saturating_sub(own_bytes(held));
         it.allocated = it.allocated.saturating_sub(charge);
         it.count = it.count.saturating_sub(1);
         it.unlisted = it.unlisted.saturating_sub(u64::from(!listed));

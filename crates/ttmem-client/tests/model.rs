@@ -60,6 +60,11 @@ fn live(contents: &Contents) -> Live {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Alloc(Space, u64, u64),
+    /// Another allocator's L1 buffer, to keep clear of.
+    Mirror(u64, u64),
+    /// A buffer on some cores only.
+    OnCores(u64, u64, u8),
+    OffCores(u64, u64, u8),
     Free(Space, u64),
     Place(u32, u64, u64, u8),
     Displace(u32, u64, u64, u8),
@@ -78,6 +83,9 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     let program = || 1..5u32;
     let step = prop_oneof![
         8 => (space(), at(), bytes()).prop_map(|(space, at, bytes)| Step::Alloc(space, at, bytes)),
+        2 => (at(), bytes()).prop_map(|(at, bytes)| Step::Mirror(at, bytes)),
+        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::OnCores(at, bytes, cores)),
+        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::OffCores(at, bytes, cores)),
         8 => (space(), at()).prop_map(|(space, at)| Step::Free(space, at)),
         6 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Place(p, at, bytes, cores)),
         3 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Displace(p, at, bytes, cores)),
@@ -95,6 +103,8 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 #[derive(Default)]
 struct Model {
     buffers: BTreeMap<(usize, u8, u64), u64>,
+    mirrors: BTreeSet<(usize, u64)>,
+    on_cores: BTreeSet<(usize, u64, u64, u8)>,
     placed: BTreeSet<(usize, u32, u64, u64, u8)>,
     kernels: BTreeMap<(usize, u64), (u32, u64)>,
     programs: BTreeSet<(usize, u32)>,
@@ -106,7 +116,8 @@ struct Model {
 impl Model {
     fn charged(&self, n: usize, space: u8) -> u64 {
         let banks = if space == Space::Dram as u8 { 12 } else { 64 };
-        let of = self.buffers.range((n, space, 0)..=(n, space, u64::MAX));
+        let mirrored = |at: u64| space == Space::L1 as u8 && self.mirrors.contains(&(n, at));
+        let of = self.buffers.range((n, space, 0)..=(n, space, u64::MAX)).filter(|(key, _)| !mirrored(key.2));
         of.map(|(_, bytes)| bytes.div_ceil(64) * 64 * banks).sum()
     }
 
@@ -116,6 +127,9 @@ impl Model {
         let mut live = Live::new();
         for (&(n, space, at), &bytes) in &self.buffers {
             live.insert((alloc, space, a(n), at, 0, bytes, 0), 1);
+        }
+        for &(n, at, bytes, cores) in &self.on_cores {
+            live.insert((alloc, Space::L1Core as u8, a(n), at, 0, bytes, u16::from(cores) + 1), 1);
         }
         for &(n, program, at, bytes, cores) in &self.placed {
             live.insert((alloc, Space::Cb as u8, a(n), at, program, bytes, u16::from(cores) + 1), 1);
@@ -143,7 +157,21 @@ impl Model {
             Some(_) => Err(Error::Replaced),
         };
         match step {
+            Step::Mirror(at, bytes) => {
+                self.mirrors.insert((n, at));
+                again(self.buffers.insert((n, Space::L1 as u8, at), bytes), bytes)
+            }
+            Step::OnCores(at, bytes, cores) => {
+                let new = self.on_cores.insert((n, at, bytes, cores));
+                again((!new).then_some(bytes), bytes)
+            }
+            Step::OffCores(at, bytes, cores) => {
+                self.on_cores.remove(&(n, at, bytes, cores)).then_some(()).ok_or(Error::UnknownFree)
+            }
             Step::Alloc(space, at, bytes) => {
+                if space == Space::L1 {
+                    self.mirrors.remove(&(n, at));
+                }
                 let old = self.buffers.insert((n, space as u8, at), bytes);
                 let now = self.charged(n, space as u8);
                 let peak = self.peaks.entry((n, space as u8)).or_default();
@@ -185,6 +213,7 @@ impl Model {
             Step::Close => {
                 self.closed[n] = true;
                 self.buffers.retain(|&(a, ..), _| a != n);
+                self.on_cores.retain(|&(a, ..)| a != n);
                 self.placed.retain(|&(a, ..)| a != n);
                 self.kernels.retain(|&(a, _), _| a != n);
                 self.programs.retain(|&(a, _)| a != n);
@@ -205,11 +234,22 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         bytes,
         cores: sets[usize::from(cores)],
     };
+    let on_cores = |address, bytes, cores: u8| Buffer {
+        bytes_per_bank: bytes,
+        cores: sets[usize::from(cores)],
+        ..Buffer::new(allocator, Space::L1Core, address, bytes)
+    };
     match step {
         Step::Alloc(space, at, bytes) => {
             let bytes_per_bank = bytes.div_ceil(64) * 64;
             t.alloc(&Buffer { bytes_per_bank, ..Buffer::new(allocator, space, at, bytes) })
         }
+        Step::Mirror(at, bytes) => {
+            let buffer = Buffer::new(allocator, Space::L1, at, bytes);
+            t.alloc(&Buffer { bytes_per_bank: bytes, mirror: true, ..buffer })
+        }
+        Step::OnCores(at, bytes, cores) => t.alloc(&on_cores(at, bytes, cores)),
+        Step::OffCores(at, bytes, cores) => t.free_on_cores(&on_cores(at, bytes, cores)),
         Step::Free(space, at) => t.free(allocator, space, at),
         Step::Place(program, at, bytes, cores) => t.place(&placement(program, at, bytes, cores)),
         Step::Displace(program, at, bytes, cores) => t.displace(&placement(program, at, bytes, cores)),
@@ -221,7 +261,7 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         Step::End(program) => t.end_program(allocator, program),
         Step::Audit(space) => {
             let it = Statistics { allocated: 0, free: 1, largest_free_per_bank: 1 };
-            t.audit(t.before_audit()?, allocator, space, it)
+            t.audit(Some(t.before_audit()?), allocator, space, it)
         }
         Step::ResetPeak(space) => t.reset_peak(allocator, space),
         Step::Close => t.close_allocator(allocator),

@@ -282,6 +282,8 @@ pub struct Alloc {
     pub program: u32,
     /// The call site; 0: not said.
     pub site: u32,
+    /// Another allocator's, which this one only keeps clear of.
+    pub mirror: bool,
     /// For kernels.
     pub class: KernelClass,
 }

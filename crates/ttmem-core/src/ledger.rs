@@ -50,6 +50,8 @@ pub(crate) struct Entry {
     pub(crate) site: u32,
     pub(crate) banks: u16,
     pub(crate) class: KernelClass,
+    /// Another allocator's, which its own only keeps clear of.
+    pub(crate) mirror: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 72, "the budget is 96 bytes a buffer with the index");
@@ -82,10 +84,25 @@ pub(crate) struct Totals {
     pub(crate) uncharged: u64,
     /// Records that do not say what they occupy.
     pub(crate) vague: u64,
+    /// Records of other allocators' buffers, and what they take here. They are nobody's use: `count` has them, nothing
+    /// else does.
+    pub(crate) mirrors: u64,
+    pub(crate) mirrored: u64,
 }
 
 impl Totals {
+    /// What the allocator itself counts: what it handed out, and what it keeps clear of.
+    pub(crate) fn held(self) -> u64 {
+        self.allocated.saturating_add(self.mirrored)
+    }
+
     pub(crate) fn add(&mut self, entry: &Entry) {
+        if entry.mirror {
+            self.count += 1;
+            self.mirrors += 1;
+            self.mirrored += entry.charged();
+            return;
+        }
         self.requested += entry.requested;
         self.occupied += entry.occupied;
         self.allocated += entry.charged();
@@ -95,6 +112,12 @@ impl Totals {
     }
 
     fn subtract(&mut self, entry: &Entry) {
+        if entry.mirror {
+            self.count -= 1;
+            self.mirrors -= 1;
+            self.mirrored -= entry.charged();
+            return;
+        }
         self.requested -= entry.requested;
         self.occupied -= entry.occupied;
         self.allocated -= entry.charged();
@@ -532,6 +555,7 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
         site: 0,
         banks: 0,
         class: KernelClass::Unknown,
+        mirror: false,
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Usage {
     /// `L1_SMALL` buffers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l1_small: Option<BufferUsage>,
+    /// L1 buffers that lie on some cores only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub l1_core: Option<BufferUsage>,
     /// Trace buffers, in DRAM.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace: Option<BufferUsage>,

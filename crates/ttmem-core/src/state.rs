@@ -354,6 +354,7 @@ impl State {
         wanted.cores = alloc.cores;
         wanted.program = alloc.program;
         wanted.site = alloc.site;
+        wanted.mirror = alloc.mirror;
         wanted.class = alloc.class;
         let same = |held: &Entry| {
             held.requested == wanted.requested

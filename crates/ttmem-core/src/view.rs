@@ -198,7 +198,15 @@ impl State {
         for (chip, usage) in &mut all {
             let capacity = self.chips.get(chip).and_then(|state| state.chip.capacity);
             usage.dram_total = usage.total(&[Space::Dram, Space::Trace], capacity.map(|c| c.dram_bytes));
-            let l1 = [Space::L1, Space::L1Small, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
+            let l1 = [
+                Space::L1,
+                Space::L1Small,
+                Space::L1Core,
+                Space::Cb,
+                Space::Dfb,
+                Space::Scratch,
+                Space::Kernel,
+            ];
             usage.l1_total = usage.total(&l1, capacity.map(|c| c.l1_bytes));
         }
         all
@@ -228,7 +236,7 @@ impl State {
             uncharged += pool.totals.uncharged;
             vague += pool.totals.vague;
             unlisted += pool.unlisted.count;
-            sum.count += pool.totals.count;
+            sum.count += pool.totals.count - pool.totals.mirrors;
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
         }
@@ -353,6 +361,13 @@ impl State {
         entries.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
     }
 
+    /// The same of what the pools' own allocators handed out.
+    fn own_ranges(&self, pools: &[PoolId]) -> Vec<Range> {
+        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
+        let own = entries.filter(|(_, entry)| !entry.mirror);
+        own.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
+    }
+
     pub(crate) fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
         let cache = match pools {
             [pool] => Some(&self.ledger.pool(*pool).free),
@@ -377,8 +392,8 @@ impl State {
     pub(crate) fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
         let (Some(layout), [_, _, ..]) = (layout, pools) else { return 0 };
         let each: u64 =
-            pools.iter().map(|&pool| ranges::covered(&ranges::union(self.bank_ranges(&[pool])))).sum();
-        let together = ranges::covered(&ranges::union(self.bank_ranges(pools)));
+            pools.iter().map(|&pool| ranges::covered(&ranges::union(self.own_ranges(&[pool])))).sum();
+        let together = ranges::covered(&ranges::union(self.own_ranges(pools)));
         (each - together).saturating_mul(u64::from(layout.banks))
     }
 }
@@ -390,6 +405,7 @@ impl Usage {
             Space::L1Small => &mut self.l1_small,
             Space::Trace => &mut self.trace,
             Space::Host => &mut self.host,
+            Space::L1Core => &mut self.l1_core,
             _ => &mut self.dram,
         }
     }
@@ -413,6 +429,7 @@ impl Usage {
             Space::L1Small => buffers(&self.l1_small),
             Space::Trace => buffers(&self.trace),
             Space::Host => buffers(&self.host),
+            Space::L1Core => buffers(&self.l1_core),
             Space::Cb => program(&self.cb),
             Space::Dfb => program(&self.dfb),
             Space::Scratch => program(&self.scratch),

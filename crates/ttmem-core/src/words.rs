@@ -39,11 +39,14 @@ pub enum Space {
     Kernel,
     /// Host memory mapped for the device: followed so that its frees match, never counted as the device's.
     Host,
+    /// L1 buffers that lie on some cores only, on each wherever there was room.
+    L1Core,
 }
 
 impl Space {
     /// Spaces that buffers live in and one allocator call fills.
-    pub const BUFFERS: [Self; 5] = [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Host];
+    pub const BUFFERS: [Self; 6] =
+        [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Host, Self::L1Core];
 
     /// Spaces that programs register and only a dispatched program occupies.
     pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
@@ -53,10 +56,10 @@ impl Space {
         Self::PROGRAM.contains(&self)
     }
 
-    /// Whether programs lay several things of this space over one address. A buffer has its address to itself, and a
-    /// kernel its id.
+    /// Whether several things of this space may lie at one address: programs lay theirs over each other, and buffers on
+    /// single cores beside each other. Any other buffer has its address to itself, and a kernel its id.
     pub fn is_stacked(self) -> bool {
-        matches!(self, Self::Cb | Self::Dfb | Self::Scratch)
+        matches!(self, Self::Cb | Self::Dfb | Self::Scratch | Self::L1Core)
     }
 
     /// The name used in snapshots.
@@ -71,6 +74,7 @@ impl Space {
             Self::Scratch => "scratch",
             Self::Kernel => "kernel",
             Self::Host => "host",
+            Self::L1Core => "l1_core",
         }
     }
 }

@@ -287,6 +287,7 @@ fn space_title(space: Space) -> &'static str {
         Space::Dram => "DRAM",
         Space::L1 => "L1",
         Space::L1Small => "L1_SMALL",
+        Space::L1Core => "L1_CORE",
         Space::Trace => "TRACE",
         Space::Host => "SYSTEM_MEMORY",
         Space::Cb => "CBs",

@@ -411,6 +411,7 @@ impl Daemon {
                 cores: 0,
                 program: 0,
                 site: 0,
+                mirror: false,
                 class,
             })
         };

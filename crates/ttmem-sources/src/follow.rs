@@ -16,7 +16,7 @@ use ttmem_wire::segment::{self, Oddity as From, text};
 /// An allocator that was defined.
 struct Known {
     /// Banks, by the number of the space.
-    banks: [u16; 10],
+    banks: [u16; 11],
     /// Told again when it is opened again.
     definition: Allocator,
 }
@@ -121,7 +121,9 @@ impl Follower {
         for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
             self.tell(record, emit);
             let sum = listed.entry((record.allocator.get(), record.space)).or_default();
-            sum.requested = sum.requested.saturating_add(record.requested.get());
+            if !is_mirror(record) {
+                sum.requested = sum.requested.saturating_add(record.requested.get());
+            }
             sum.allocated = sum.allocated.saturating_add(self.charge(record));
             sum.count += 1;
         }
@@ -228,11 +230,11 @@ impl Follower {
                 Definition::Allocator(number, banks, chips) => {
                     let chips: Vec<ChipId> =
                         chips.iter().filter_map(|chip| self.chips.get(&chip.get()).copied()).collect();
-                    let mut counts = [0; 10];
+                    let mut counts = [0; 11];
                     let mut spaces = Vec::new();
                     for it in banks {
                         let Some(space) = space_of(it.space) else { continue };
-                        counts[usize::from(it.space) % 10] = it.banks.get();
+                        counts[usize::from(it.space) % 11] = it.banks.get();
                         let (banks, base) = (it.banks.get(), it.base.get());
                         spaces.push(Banks { space, banks, base, bytes_per_bank: it.bytes_per_bank.get() });
                     }
@@ -273,15 +275,18 @@ impl Follower {
     #[inline]
     fn banks(&self, record: &Record) -> u16 {
         let program = (record::Space::Cb as u8..=record::Space::Kernel as u8).contains(&record.space);
-        if program || record.flags.get() & flags::PER_CORE != 0 {
+        if program || record.space == record::Space::L1Core as u8 {
             let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
-            return cores.max(u16::from(program));
+            return cores.max(1);
         }
         let known = self.allocators.get(usize::from(record.allocator.get())).and_then(Option::as_ref);
-        known.map_or(0, |known| known.banks[usize::from(record.space) % 10])
+        known.map_or(0, |known| known.banks[usize::from(record.space) % 11])
     }
 
     fn charge(&self, record: &Record) -> u64 {
+        if is_mirror(record) {
+            return 0;
+        }
         match (record.bytes_per_bank.get(), self.banks(record)) {
             (0, _) | (_, 0) => record.requested.get(),
             (bytes, banks) => bytes.saturating_mul(u64::from(banks)),
@@ -403,6 +408,7 @@ impl Follower {
             },
             program: if space.is_program() { record.program.get() } else { 0 },
             site: self.site(record.site.get()),
+            mirror: is_mirror(record),
             class: match record.flags.get() >> flags::CLASS_SHIFT & 3 {
                 0 if space == Space::Kernel => KernelClass::Application,
                 1 => KernelClass::Fabric,
@@ -420,6 +426,10 @@ impl Follower {
     }
 }
 
+fn is_mirror(record: &Record) -> bool {
+    record.flags.get() & flags::MIRROR != 0
+}
+
 fn space_of(byte: u8) -> Option<Space> {
     Some(match record::Space::from_byte(byte)? {
         record::Space::Dram => Space::Dram,
@@ -431,6 +441,7 @@ fn space_of(byte: u8) -> Option<Space> {
         record::Space::Scratch => Space::Scratch,
         record::Space::Kernel => Space::Kernel,
         record::Space::Host => Space::Host,
+        record::Space::L1Core => Space::L1Core,
     })
 }
 

@@ -78,10 +78,12 @@ pub enum Space {
     Kernel = 8,
     /// Host memory mapped for the device.
     Host = 9,
+    /// L1 buffers that lie on some cores only, on each wherever there was room.
+    L1Core = 10,
 }
 
 impl Space {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Dram,
         Self::L1,
         Self::L1Small,
@@ -91,6 +93,7 @@ impl Space {
         Self::Scratch,
         Self::Kernel,
         Self::Host,
+        Self::L1Core,
     ];
 
     /// The space numbered `byte`.
@@ -140,8 +143,8 @@ pub const NO_SLOT: u32 = u32::MAX;
 
 /// Meanings of [`Record::flags`].
 pub mod flags {
-    /// The buffer lies on its own cores only, and its allocator charges it there only.
-    pub const PER_CORE: u16 = 1;
+    /// Another allocator's buffer, which this one only keeps clear of: taken from its free space, but nobody's use.
+    pub const MIRROR: u16 = 1;
     /// Of an audit: nothing happened while the statistics were taken, so a difference means something.
     pub const QUIET: u16 = 2;
     /// Of a free: nobody asked for it; the address was taken again before it was freed.
@@ -244,7 +247,7 @@ mod tests {
         assert_eq!(Record::parse(&bytes), Err(RecordError::Kind(0)));
         bytes[16] = 1;
         assert!(Record::parse(&bytes).is_ok());
-        bytes[17] = 10;
-        assert_eq!(Record::parse(&bytes), Err(RecordError::Space(10)));
+        bytes[17] = 11;
+        assert_eq!(Record::parse(&bytes), Err(RecordError::Space(11)));
     }
 }

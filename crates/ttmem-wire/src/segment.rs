@@ -139,6 +139,8 @@ pub mod word {
     pub const HOOKS_TAKEN: usize = 616;
     /// Hooks that were wanted.
     pub const HOOKS_WANTED: usize = 624;
+    /// Processor time that the writer cost its process, in nanoseconds, where it is known.
+    pub const COST_NS: usize = 632;
     /// Sixteen pairs: how often an [`super::Oddity`] was met, and the id of the last one.
     pub const ODDITIES: usize = 640;
     /// 128 bytes of text: why something is less than it should be.
@@ -171,7 +173,8 @@ pub struct Vitals {
     pub hooks_taken: U64,
     /// [`word::HOOKS_WANTED`].
     pub hooks_wanted: U64,
-    reserved: U64,
+    /// [`word::COST_NS`].
+    pub cost_ns: U64,
     /// [`word::ODDITIES`]: count and last id.
     pub oddities: [[U64; 2]; Oddity::ROOM],
     /// [`word::REASON`].

@@ -138,6 +138,7 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
         part(page, usage, "Scratch", Space::Scratch);
         part(page, usage, "Kernels", Space::Kernel);
         part(page, usage, "L1_SMALL", Space::L1Small);
+        part(page, usage, "L1 per core", Space::L1Core);
         if let Some(c) = capacity {
             let _ = writeln!(page, "    of {} cores x {}", c.cores, size(c.l1_bytes_per_core));
         }
@@ -164,6 +165,7 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         Space::Dram => &usage.dram,
         Space::L1 => &usage.l1,
         Space::L1Small => &usage.l1_small,
+        Space::L1Core => &usage.l1_core,
         Space::Trace => &usage.trace,
         Space::Host => &usage.host,
         _ => &None,
@@ -248,7 +250,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
                 &cut(process.name.as_deref().unwrap_or(UNKNOWN), 15),
                 &cut(&ranges(&indexes), 7),
                 &sum(&[Space::Dram, Space::Trace]),
-                &sum(&[Space::L1, Space::L1Small]),
+                &sum(&[Space::L1, Space::L1Small, Space::L1Core]),
                 &sum(&[Space::Cb, Space::Dfb, Space::Scratch]),
                 &sum(&[Space::Kernel]),
                 basis_name(process.tracking),

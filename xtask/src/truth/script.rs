@@ -196,7 +196,7 @@ impl Script {
             Step::End { program } => tracker.end_program(allocator, program)?,
             Step::Audit => {
                 let it = Statistics { allocated: 1, free: 2, largest_free_per_bank: 3 };
-                tracker.audit(tracker.before_audit()?, allocator, Space::Dram, it)?
+                tracker.audit(Some(tracker.before_audit()?), allocator, Space::Dram, it)?
             }
         };
         Ok(())

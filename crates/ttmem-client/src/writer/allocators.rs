@@ -65,7 +65,13 @@ impl Writer {
         self.changes
     }
 
-    pub(crate) fn audit(&mut self, before: u64, allocator: u16, space: Space, it: Statistics) -> Result {
+    pub(crate) fn audit(
+        &mut self,
+        before: Option<u64>,
+        allocator: u16,
+        space: Space,
+        it: Statistics,
+    ) -> Result {
         if self.allocator(allocator).is_none() {
             return Err(self.refuse(Oddity::UnknownAllocator, space as u8, allocator, 0));
         }
@@ -81,7 +87,7 @@ impl Writer {
                 None => return Err(self.lose(0)),
             },
         };
-        let quiet = if before == self.changes { flags::QUIET } else { 0 };
+        let quiet = if before == Some(self.changes) { flags::QUIET } else { 0 };
         let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
         let mut words = [
             0,

@@ -55,8 +55,27 @@ impl Writer {
             core::mem::forget(from);
         }
         self.note_trouble();
+        self.note_hooks();
         if let Some(segment) = &self.segment {
             segment.reveal();
+        }
+    }
+
+    pub(crate) fn set_hooks(&mut self, hooks: [u64; 2]) {
+        self.settings.hooks = hooks;
+        self.note_hooks();
+    }
+
+    fn note_hooks(&self) {
+        let Some(segment) = &self.segment else { return };
+        for (word, value) in [word::HOOKS_TAKEN, word::HOOKS_WANTED].into_iter().zip(self.settings.hooks) {
+            segment.word(word).store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn set_cost(&self, ns: u64) {
+        if let Some(segment) = &self.segment {
+            segment.word(word::COST_NS).store(ns, Ordering::Relaxed);
         }
     }
 
@@ -96,8 +115,11 @@ impl Writer {
         // The records themselves stay behind.
         new.word(word::BEGUN).store(self.sequence, Ordering::Relaxed);
         new.word(word::APPLIED).store(self.sequence, Ordering::Relaxed);
+        let cost = old.word(word::COST_NS).load(Ordering::Relaxed);
+        new.word(word::COST_NS).store(cost, Ordering::Relaxed);
         new.reveal();
         self.segment = Some(new);
+        self.note_hooks();
         self.note_trouble();
     }
 

@@ -103,7 +103,7 @@ impl State {
         let ours = process
             .pools
             .get(&(scope, audit.space, Basis::Events))
-            .map_or(0, |&pool| self.ledger.pool(pool).totals.allocated);
+            .map_or(0, |&pool| self.ledger.pool(pool).totals.held());
         let layout = process.banks(scope, audit.space);
         let pool = process.pools.get(&(scope, audit.space, Basis::Events)).copied();
         // What is not listed lies somewhere, too.

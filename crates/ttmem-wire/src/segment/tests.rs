@@ -50,7 +50,7 @@ fn record() -> Record {
         kind: Kind::Alloc as u8,
         space: Space::L1 as u8,
         allocator: 1.into(),
-        flags: flags::PER_CORE.into(),
+        flags: flags::MIRROR.into(),
         cores: 1.into(),
         id: 0x15_0000.into(),
         requested: 8000.into(),
