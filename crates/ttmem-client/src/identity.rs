@@ -17,7 +17,7 @@ pub(crate) fn pid() -> u32 {
 }
 
 /// A header that says who writes, and nothing of where.
-pub(crate) fn header(runtime: &str) -> Header {
+pub(crate) fn header(writer: &str, runtime: &str) -> Header {
     let mut header = Header::new_zeroed();
     let mut nonce = [0; 8];
     // An old kernel or a strict sandbox has no randomness for us; the name must only be new.
@@ -37,7 +37,7 @@ pub(crate) fn header(runtime: &str) -> Header {
     if let Some(name) = read("/proc/self/comm", &mut buffer) {
         set_text(&mut header.program, core::str::from_utf8(name).unwrap_or_default().trim_end());
     }
-    set_text(&mut header.writer, concat!("ttmem-client ", env!("CARGO_PKG_VERSION")));
+    set_text(&mut header.writer, writer);
     set_text(&mut header.runtime, runtime);
     header
 }

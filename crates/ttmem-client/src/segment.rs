@@ -212,6 +212,12 @@ impl Segment {
         Some(self.file.as_ref()?.name.as_str())
     }
 
+    /// When the file was last modified, by whoever sets such times; `None`: there is no file.
+    pub(crate) fn modified(&self) -> Option<i128> {
+        let stat = rustix::fs::fstat(self.file.as_ref()?.fd.ours()?).ok()?;
+        Some(i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec) + 1)
+    }
+
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }

@@ -38,6 +38,8 @@ pub struct Options {
     pub folder: String,
     /// A group that may read the segment, too.
     pub group: Option<u32>,
+    /// Who writes, for people: `ttmem-agent 0.1.0`.
+    pub writer: String,
     /// The runtime that is tracked, for people: `ttnn 0.81.1`.
     pub runtime: String,
     /// How events leave the process.
@@ -51,6 +53,7 @@ impl Default for Options {
         Self {
             folder: "/dev/shm".to_owned(),
             group: None,
+            writer: concat!("ttmem-client ", env!("CARGO_PKG_VERSION")).to_owned(),
             runtime: String::new(),
             transport: Transport::Segment,
             log: None,
@@ -81,12 +84,19 @@ impl Options {
     }
 
     fn settings(&self) -> Settings {
-        let mut settings =
-            Settings { folder: Text::new(), group: self.group, runtime: Text::new(), hooks: [0; 2], legacy: None };
+        let mut settings = Settings {
+            folder: Text::new(),
+            group: self.group,
+            writer: Text::new(),
+            runtime: Text::new(),
+            hooks: [0; 2],
+            legacy: None,
+        };
         // A path that is too long would be another one if it were cut.
         if self.folder.len() <= 200 {
             settings.folder.push(format_args!("{}", self.folder));
         }
+        settings.writer.push(format_args!("{}", self.writer));
         settings.runtime.push(format_args!("{}", self.runtime));
         if let Transport::Legacy(path) = &self.transport {
             let mut text = Text::new();
@@ -351,7 +361,17 @@ impl Tracker {
                 }
             }
         }
+        self.core_set(cores)
+    }
+
+    /// The same, by a bit for each core: `x` of row `y` is bit `16 * y + x`, the lowest of the first word being 0.
+    pub fn core_set(&self, cores: [u64; 4]) -> Result<CoresNumber> {
         self.event(CoresNumber(0), |writer| writer.define_cores(cores).map(CoresNumber))
+    }
+
+    /// An open allocator's spaces became larger or smaller. What it holds stays.
+    pub fn resize(&self, allocator: AllocatorNumber, banks: &[Banks]) -> Result<()> {
+        self.event((), |writer| writer.resize_allocator(allocator.0, banks))
     }
 
     /// Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
@@ -388,6 +408,11 @@ impl Tracker {
     #[inline]
     pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
         self.event(0, |writer| writer.free(&[space], &only_id(allocator, space, address)))
+    }
+
+    /// Whether a buffer is held at an address.
+    pub fn is_held(&self, allocator: AllocatorNumber, space: Space, address: u64) -> bool {
+        self.event(false, |writer| Ok(writer.is_held(allocator.0, space, address))).unwrap_or(false)
     }
 
     /// A buffer in [`Space::L1Core`] is free. Others may lie at its address on other cores: all of it must be said.
@@ -527,6 +552,12 @@ impl Tracker {
             writer.refresh();
             Ok(())
         });
+    }
+
+    /// Whether a reader has rung since the last time this was asked: it would like to see an audit. Readers ring by setting
+    /// the segment's time of modification.
+    pub fn is_rung(&self) -> bool {
+        self.event(false, |writer| Ok(writer.is_rung())).unwrap_or(false)
     }
 
     /// How tracking is going.

@@ -70,8 +70,8 @@ impl Chip<'_> {
     }
 }
 
-/// A chip that was defined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A chip that was defined; the default is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChipNumber(pub(crate) u16);
 
 /// An allocator that was defined.
@@ -93,6 +93,11 @@ impl AllocatorNumber {
 /// A set of cores that was defined; the default is "not said".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresNumber(pub(crate) u16);
+
+impl CoresNumber {
+    /// Not said.
+    pub const NONE: Self = Self(0);
+}
 
 /// A call site that was defined; the default is "not said".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

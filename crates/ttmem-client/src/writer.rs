@@ -87,6 +87,7 @@ struct Row {
 pub(crate) struct Settings {
     pub(crate) folder: Text<200>,
     pub(crate) group: Option<u32>,
+    pub(crate) writer: Text<32>,
     pub(crate) runtime: Text<40>,
     /// Hooks that took, and those that were wanted.
     pub(crate) hooks: [u64; 2],
@@ -136,6 +137,8 @@ pub(crate) struct Writer {
     may_grow: bool,
     trouble: Option<Trouble>,
     legacy: Option<Legacy>,
+    /// The segment's time of modification when it was last looked at.
+    bell: i128,
 }
 
 impl Writer {
@@ -177,6 +180,7 @@ impl Writer {
             may_grow: true,
             trouble: None,
             legacy,
+            bell: 0,
         })
     }
 

@@ -9,6 +9,7 @@
 //! asserted at compile time, because three drifting copies of one struct were the old protocol's first defect.
 
 pub mod framer;
+pub mod hooks;
 pub mod legacy;
 pub mod record;
 pub mod segment;

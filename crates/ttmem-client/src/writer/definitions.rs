@@ -145,6 +145,23 @@ impl Writer {
         self.open_allocator(number)
     }
 
+    /// Defines an open allocator's banks anew.
+    pub(crate) fn resize_allocator(&mut self, number: u16, banks: &[Banks]) -> Result<()> {
+        let Some(&state) = self.allocator(number) else {
+            return Err(self.refuse(Oddity::UnknownAllocator, 0, number, 0));
+        };
+        let mut chips = [U16::new(0); MAX_CHIPS];
+        let count = usize::from(state.chips).min(MAX_CHIPS);
+        let covered = self.covered.iter().skip(state.first_chip as usize);
+        for (place, &chip) in chips.iter_mut().zip(covered).take(count) {
+            *place = chip.into();
+        }
+        if banks.len() > MAX_BANKS {
+            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+        }
+        self.define(&Definition::Allocator(number, banks, &chips[..count]))
+    }
+
     fn open_allocator(&mut self, number: u16) -> Result<u16> {
         let mut words = [0; WORDS];
         words[2] = Key::head(Kind::AllocatorBegin, 0, number);

@@ -43,7 +43,7 @@ impl Writer {
 
     #[cold]
     pub(super) fn make_segment(&mut self) {
-        let header = identity::header(self.settings.runtime.as_str());
+        let header = identity::header(self.settings.writer.as_str(), self.settings.runtime.as_str());
         let (mut made, mut trouble) = (None, None);
         if self.legacy.is_none() {
             (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
@@ -73,6 +73,13 @@ impl Writer {
         }
     }
 
+    /// Whether the segment was touched since the last look.
+    pub(crate) fn is_rung(&mut self) -> bool {
+        let Some(now) = self.segment.as_ref().and_then(Segment::modified) else { return false };
+        let before = core::mem::replace(&mut self.bell, now);
+        before != 0 && before != now
+    }
+
     pub(crate) fn set_cost(&self, ns: u64) {
         if let Some(segment) = &self.segment {
             segment.word(word::COST_NS).store(ns, Ordering::Relaxed);
@@ -81,7 +88,7 @@ impl Writer {
 
     /// Makes a new segment that readers can see, with everything in it that is known.
     pub(super) fn publish_again(&mut self) {
-        let header = identity::header(self.settings.runtime.as_str());
+        let header = identity::header(self.settings.writer.as_str(), self.settings.runtime.as_str());
         let (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
         self.trouble = trouble.or(self.trouble.filter(|_| made.is_none()));
         let Some(mut new) = made else { return };

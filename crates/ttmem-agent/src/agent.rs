@@ -1,0 +1,634 @@
+//! What the runtime does, as events: its allocators become ours, its buffers records.
+#![allow(unsafe_code)]
+
+use crate::audit;
+use crate::flight::{self, Turn};
+use crate::runtime;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use ttmem_client::{
+    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Mark, Options, Space, Statistics,
+    Tracker,
+};
+
+/// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
+pub(crate) const SPACES: [(u32, Space); 4] =
+    [(0, Space::Dram), (1, Space::L1), (3, Space::L1Small), (4, Space::Trace)];
+const L1: u32 = 1;
+/// The runtime's numbers of memories.
+const MEMORY_L1: u64 = 0;
+const MEMORY_DRAM: u64 = 1;
+/// Chips of the largest mesh we can describe.
+const MOST_CHIPS: usize = 256;
+/// No bank is larger: what is, is a difference that went below zero.
+const MOST_BANK_BYTES: u64 = 1 << 44;
+
+/// As in shim.cpp.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Facts {
+    address: u64,
+    requested: u64,
+    aligned_page_size: u64,
+    aligned_size_per_bank: u64,
+    occupied: u64,
+    cores: [u64; 4],
+    kind: u32,
+    per_core: u32,
+    cores_known: u32,
+    reserved: u32,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct ChipFacts {
+    unique_id: u64,
+    board_id: u64,
+    index: u32,
+    arch: u32,
+    harvested_cores: u32,
+    harvested_dram: u32,
+    known: u32,
+    remote: u32,
+    pci: [u8; 16],
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct BankFacts {
+    banks: u64,
+    bytes: u64,
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct RuntimeStatistics {
+    allocatable: u64,
+    allocated: u64,
+    free: u64,
+    largest_free: u64,
+}
+
+unsafe extern "C" {
+    static ttmem_mode: AtomicI32;
+    fn ttmem_statistics(allocator: usize, kind: u64, out: *mut RuntimeStatistics) -> bool;
+    fn ttmem_bank(allocator: usize, kind: u64, out: *mut BankFacts) -> bool;
+    fn ttmem_base(allocator: usize, memory: u64, out: *mut u64) -> bool;
+    fn ttmem_alignment(allocator: usize, kind: u32, out: *mut u32) -> bool;
+    fn ttmem_worker_l1(allocator: usize) -> u64;
+    fn ttmem_chips(device: usize, out: *mut u32, room: usize) -> usize;
+    fn ttmem_chip(index: u32, out: *mut ChipFacts);
+    fn ttmem_device_of(buffer: *mut c_void) -> usize;
+    fn ttmem_core_addresses(buffer: *mut c_void, out: *mut [u64; 2], room: usize) -> usize;
+    fn ttmem_blocks(
+        allocator: usize,
+        kind: u64,
+        tell: extern "C" fn(*mut c_void, u64, u64),
+        to: *mut c_void,
+    ) -> bool;
+}
+
+const AT_WORK: i32 = 1;
+const CALLS_THROUGH: i32 = 2;
+
+/// An allocator of the runtime's.
+pub(crate) struct Known {
+    /// Where it is; 0: nobody's place, 1: somebody's who is gone.
+    at: AtomicUsize,
+    /// Its device or mesh.
+    device: AtomicUsize,
+    /// Our number of it; 0: nothing was heard of it yet but that it exists.
+    number: AtomicU32,
+    /// What sizes are rounded up to, in every space.
+    alignment: AtomicU32,
+    /// Spaces it has, a bit for each of the runtime's numbers.
+    spaces: AtomicU32,
+    /// 1: it came with a fork, so its figures are the parent's.
+    inherited: AtomicU32,
+    /// How often it changed.
+    changes: AtomicU64,
+    /// `changes` when it was last audited.
+    audited: AtomicU64,
+}
+
+const GONE: usize = 1;
+const ROOM: usize = 4096;
+static ALLOCATORS: [Known; ROOM] = [const {
+    Known {
+        at: AtomicUsize::new(0),
+        device: AtomicUsize::new(0),
+        number: AtomicU32::new(0),
+        alignment: AtomicU32::new(0),
+        spaces: AtomicU32::new(0),
+        inherited: AtomicU32::new(0),
+        changes: AtomicU64::new(0),
+        audited: AtomicU64::new(0),
+    }
+}; ROOM];
+/// Held to add one.
+static ADDING: Mutex<()> = Mutex::new(());
+static HYBRID: AtomicU32 = AtomicU32::new(0);
+/// Nanoseconds that hooks and audits took.
+pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn tracker() -> &'static Tracker {
+    Tracker::global()
+}
+
+impl Known {
+    pub(crate) fn number(&self) -> Option<AllocatorNumber> {
+        let number = self.number.load(Ordering::Acquire) as u16;
+        (number != 0).then(|| AllocatorNumber::new(number))
+    }
+
+    fn changed(&self) {
+        let changes = self.changes.load(Ordering::Relaxed);
+        self.changes.store(changes.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether it changed since it was audited; from now on it has not.
+    pub(crate) fn take_changed(&self) -> bool {
+        let changes = self.changes.load(Ordering::Relaxed);
+        self.audited.swap(changes, Ordering::Relaxed) != changes
+    }
+
+    /// What a buffer takes in each bank, or on each core: whole pages, and no less than the allocator's unit.
+    fn block(&self, facts: &Facts) -> u64 {
+        let unit = u64::from(self.alignment.load(Ordering::Relaxed)).max(1);
+        let mut bytes = facts.aligned_size_per_bank;
+        // There every page begins at a multiple of the unit, too.
+        if facts.kind == L1 && HYBRID.load(Ordering::Relaxed) != 0 && facts.aligned_page_size > 0 {
+            bytes = bytes / facts.aligned_page_size * facts.aligned_page_size.next_multiple_of(unit);
+        }
+        bytes.max(1).next_multiple_of(unit)
+    }
+
+    /// The allocator's own figures of a space, over all its banks.
+    pub(crate) fn statistics(&self, kind: u32) -> Option<Statistics> {
+        let mut it = RuntimeStatistics::default();
+        let mut banks = BankFacts::default();
+        let at = self.at.load(Ordering::Acquire);
+        if at <= GONE || self.spaces.load(Ordering::Relaxed) & 1 << kind == 0 {
+            return None;
+        }
+        // SAFETY: whoever asks holds the turn, so the allocator is not ended meanwhile; or is called by it.
+        let asked = unsafe {
+            ttmem_statistics(at, u64::from(kind), &raw mut it) && ttmem_bank(at, u64::from(kind), &raw mut banks)
+        };
+        asked.then(|| Statistics {
+            allocated: it.allocated.saturating_mul(banks.banks),
+            free: it.free.saturating_mul(banks.banks),
+            largest_free_per_bank: it.largest_free,
+        })
+    }
+}
+
+/// All allocators that something is known of.
+pub(crate) fn allocators() -> impl Iterator<Item = &'static Known> {
+    ALLOCATORS.iter().filter(|it| it.at.load(Ordering::Acquire) > GONE)
+}
+
+fn first_place(at: usize) -> usize {
+    (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52
+}
+
+fn find(at: usize) -> Option<&'static Known> {
+    let mut place = first_place(at);
+    loop {
+        let it = &ALLOCATORS[place % ROOM];
+        match it.at.load(Ordering::Acquire) {
+            0 => return None,
+            known if known == at => return Some(it),
+            _ => place += 1,
+        }
+        if place > ROOM * 2 {
+            return None;
+        }
+    }
+}
+
+fn add(at: usize, device: usize) -> Option<&'static Known> {
+    let _adding = ADDING.lock().ok()?;
+    if let Some(known) = find(at) {
+        return Some(known);
+    }
+    let first = first_place(at);
+    let free = |it: &&Known| it.at.load(Ordering::Relaxed) <= GONE;
+    let it = (first..first + ROOM).map(|place| &ALLOCATORS[place % ROOM]).find(free)?;
+    it.device.store(device, Ordering::Relaxed);
+    it.number.store(0, Ordering::Relaxed);
+    it.inherited.store(0, Ordering::Relaxed);
+    it.spaces.store(0, Ordering::Relaxed);
+    it.at.store(at, Ordering::Release);
+    Some(it)
+}
+
+/// A child sees that what it has, it inherited.
+fn settle() {
+    let Some(page) = flight::page() else { return };
+    if page.settled.load(Ordering::Relaxed) == 0 {
+        for it in allocators() {
+            it.inherited.store(1, Ordering::Relaxed);
+        }
+        page.settled.store(1, Ordering::Relaxed);
+    }
+}
+
+/// The allocator, defined if it was not.
+fn known(at: usize, device: impl FnOnce() -> usize) -> Option<(&'static Known, AllocatorNumber)> {
+    settle();
+    let it = match find(at) {
+        Some(it) => it,
+        None => add(at, device())?,
+    };
+    match it.number() {
+        Some(number) => Some((it, number)),
+        None => Some((it, define(it)?)),
+    }
+}
+
+#[cold]
+fn define(it: &'static Known) -> Option<AllocatorNumber> {
+    let _adding = ADDING.lock().ok()?;
+    if let Some(number) = it.number() {
+        return Some(number);
+    }
+    let (at, device) = (it.at.load(Ordering::Acquire), it.device.load(Ordering::Relaxed));
+    let mut alignment = 1;
+    // SAFETY: the runtime is in a call of this allocator, or has just made it.
+    unsafe { ttmem_alignment(at, 0, &raw mut alignment) };
+    let (banks, len) = banks_of(at);
+    let banks = &banks[..len];
+    let mut spaces = 0;
+    for (kind, space) in SPACES {
+        spaces |= u32::from(banks.iter().any(|it| it.space == space as u8)) << kind;
+    }
+    let mut indexes = [0; MOST_CHIPS];
+    // SAFETY: `device` is null or the allocator's own.
+    let count = if device == 0 { 0 } else { unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) } };
+    let mut chips = [ChipNumber::default(); MOST_CHIPS];
+    let mut defined = 0;
+    for &index in &indexes[..count.min(MOST_CHIPS)] {
+        if let Ok(number) = define_chip(index, at, banks) {
+            chips[defined] = number;
+            defined += 1;
+        }
+    }
+    let number = tracker().allocator(&chips[..defined], banks).ok()?;
+    it.alignment.store(alignment, Ordering::Relaxed);
+    it.spaces.store(spaces, Ordering::Relaxed);
+    it.number.store(u32::from(number.get()), Ordering::Release);
+    it.changed();
+    audit::begin();
+    Some(number)
+}
+
+/// The banks of an allocator's spaces, and where they begin.
+fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
+    let mut bases = [0; 2];
+    for memory in [MEMORY_L1, MEMORY_DRAM] {
+        // SAFETY: as in `define`.
+        unsafe { ttmem_base(at, memory, &raw mut bases[memory as usize]) };
+    }
+    let mut all = [Banks::new(Space::Dram, 0, 0, 0); SPACES.len()];
+    let mut len = 0;
+    // The reserved top of L1 lies behind L1, and traces behind the rest of DRAM.
+    let mut ends = [bases[1], bases[0]];
+    for (kind, space) in SPACES {
+        let mut it = BankFacts::default();
+        // SAFETY: as in `define`.
+        let known = unsafe { ttmem_bank(at, u64::from(kind), &raw mut it) };
+        if !known || it.banks == 0 || it.bytes == 0 || it.bytes > MOST_BANK_BYTES {
+            continue;
+        }
+        let end = &mut ends[usize::from(matches!(space, Space::L1 | Space::L1Small))];
+        all[len] = Banks::new(space, it.banks.min(u64::from(u16::MAX)) as u16, *end, it.bytes);
+        *end += it.bytes;
+        len += 1;
+    }
+    (all, len)
+}
+
+fn define_chip(index: u32, allocator: usize, banks: &[Banks]) -> ttmem_client::Result<ChipNumber> {
+    let mut facts = ChipFacts::default();
+    // SAFETY: asks the runtime for what it knows of a chip that it has just named.
+    unsafe { ttmem_chip(index, &raw mut facts) };
+    let knows = |bit: u32| facts.known >> bit & 1 != 0;
+    let arch = match facts.arch {
+        2 if knows(1) => Some(Arch::WormholeB0),
+        3 if knows(1) => Some(Arch::Blackhole),
+        _ => None,
+    };
+    let of = |space: Space| banks.iter().find(|it| it.space == space as u8);
+    let bytes = |space: Space| of(space).map_or(0, |it| u64::from(it.banks.get()) * it.bytes_per_bank.get());
+    let channels = of(Space::Dram).map_or(0, |it| u32::from(it.banks.get()));
+    let mut chip = Chip {
+        unique_id: facts.unique_id,
+        index,
+        arch,
+        remote: knows(4) && facts.remote != 0,
+        board: if knows(2) { board(facts.board_id) } else { "" },
+        pci: core::str::from_utf8(&facts.pci).unwrap_or_default().trim_end_matches('\0'),
+        // SAFETY: as above.
+        l1_bytes_per_core: unsafe { ttmem_worker_l1(allocator) },
+        dram_channels: channels,
+        dram_allocatable: bytes(Space::Dram) + bytes(Space::Trace),
+        l1_allocatable: bytes(Space::L1) + bytes(Space::L1Small),
+        ..Chip::default()
+    };
+    // Raw sizes are the chip's, not the runtime's.
+    let (cores, channel) = match arch {
+        Some(Arch::WormholeB0) => (80 - 8 * facts.harvested_cores.min(10), 1 << 30),
+        Some(Arch::Blackhole) => (140 - 10 * facts.harvested_cores.min(14), 4 << 30),
+        None => (0, 0),
+    };
+    if knows(3) {
+        chip.cores = cores;
+    }
+    chip.dram_bytes_per_channel = channel;
+    chip.dram_bytes = channel * u64::from(channels);
+    if chip.l1_bytes_per_core == 0 {
+        chip.l1_bytes_per_core = match arch {
+            Some(Arch::WormholeB0) => 1464 << 10,
+            Some(Arch::Blackhole) => 1536 << 10,
+            None => 0,
+        };
+    }
+    tracker().chip(&chip)
+}
+
+/// The board, from the code in its 64-bit id.
+fn board(id: u64) -> &'static str {
+    match id >> 36 & 0xf_ffff {
+        0x14 => "n300",
+        0x18 => "n150",
+        0x0b | 0x35 => "galaxy-wormhole",
+        0x36 => "p100",
+        0x40 => "p150a",
+        0x41 => "p150b",
+        0x42 => "p150c",
+        0x43 => "p100a",
+        0x44 => "p300b",
+        0x45 => "p300a",
+        0x46 => "p300c",
+        0x47 => "galaxy-blackhole",
+        _ => "",
+    }
+}
+
+fn space_of(kind: u32) -> Option<Space> {
+    SPACES.iter().find(|it| it.0 == kind).map(|it| it.1)
+}
+
+/// The number of a set of cores. The last few are remembered: models use the same grids again and again.
+fn cores_of(cores: [u64; 4]) -> CoresNumber {
+    const REMEMBERED: usize = 8;
+    std::thread_local! {
+        static RECENT: core::cell::Cell<[([u64; 4], CoresNumber); REMEMBERED]> =
+            const { core::cell::Cell::new([([0; 4], CoresNumber::NONE); REMEMBERED]) };
+    }
+    let place = (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % REMEMBERED;
+    let mut recent = RECENT.get();
+    if recent[place].0 == cores {
+        return recent[place].1;
+    }
+    let Ok(number) = tracker().core_set(cores) else { return CoresNumber::NONE };
+    recent[place] = (cores, number);
+    RECENT.set(recent);
+    number
+}
+
+/// Tells of each part of a buffer that has an address of its own on each core: the cores with the same one are a part.
+fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts: &Facts, tell: fn(&Buffer)) {
+    let mut places = [[0; 2]; 256];
+    // SAFETY: the buffer that the runtime is in the middle of allocating or freeing.
+    let count = unsafe { ttmem_core_addresses(buffer, places.as_mut_ptr(), places.len()) };
+    let places = &mut places[..count];
+    places.sort_unstable_by_key(|it| (it[1], it[0]));
+    let share = facts.requested / count.max(1) as u64;
+    for part in places.chunk_by(|a, b| a[1] == b[1]) {
+        let mut cores = [0; 4];
+        for [core, _] in part {
+            cores[(core >> 6) as usize & 3] |= 1 << (core & 63);
+        }
+        let requested = share.max(1) * part.len() as u64;
+        let block = known.block(facts);
+        tell(&Buffer {
+            bytes_per_bank: block,
+            occupied: Some(block * part.len() as u64),
+            cores: cores_of(cores),
+            ..Buffer::new(number, Space::L1Core, part[0][1], requested)
+        });
+    }
+}
+
+/// Finds the runtime, or decides to do nothing. The first hook calls this.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_start() {
+    static STARTING: Mutex<()> = Mutex::new(());
+    let Ok(_starting) = STARTING.lock() else { return };
+    // SAFETY: an aligned word of the shim's, which it reads as an atomic, too.
+    let mode = unsafe { &ttmem_mode };
+    if mode.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    let found = runtime::find();
+    let off = std::env::var("TTMEM").is_ok_and(|it| it == "0");
+    if off || !found.usable || !flight::begin() {
+        mode.store(CALLS_THROUGH, Ordering::Release);
+        return;
+    }
+    let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
+    HYBRID.store(u32::from(hybrid), Ordering::Relaxed);
+    let options = Options {
+        writer: concat!("ttmem-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
+        runtime: found.runtime,
+        ..Options::from_env().unwrap_or_default()
+    };
+    tracker().enable(&options);
+    tracker().hooks(found.taken, found.wanted);
+    settle();
+    mode.store(AT_WORK, Ordering::Release);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_met(allocator: usize, device: usize, mesh: bool) {
+    settle();
+    let Some(it) = add(allocator, device) else { return };
+    it.device.store(device, Ordering::Relaxed);
+    // Each chip of a mesh has an allocator, too, which is hardly ever used.
+    if mesh && it.number().is_none() {
+        define(it);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+    // SAFETY: the runtime has just allocated this buffer.
+    let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
+    if facts.per_core != 0 {
+        each_part(it, number, buffer, facts, |part| {
+            let _ = tracker().alloc(part);
+        });
+    } else if let Some(space) = space_of(facts.kind) {
+        let cores = if facts.cores_known != 0 { cores_of(facts.cores) } else { CoresNumber::NONE };
+        let _ = tracker().alloc(&Buffer {
+            bytes_per_bank: it.block(facts),
+            occupied: Some(facts.occupied),
+            cores,
+            ..Buffer::new(number, space, facts.address, facts.requested)
+        });
+    }
+    it.changed();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+    // SAFETY: the runtime is about to free this buffer.
+    let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
+    if facts.per_core != 0 {
+        each_part(it, number, buffer, facts, |part| {
+            let _ = tracker().free_on_cores(part);
+        });
+    } else if let Some(space) = space_of(facts.kind) {
+        let _ = tracker().free(number, space, facts.address);
+    }
+    it.changed();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_failed(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+    // SAFETY: the runtime has just failed to allocate this buffer.
+    let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
+    let Some(space) = space_of(facts.kind) else { return };
+    // Other hooks under way are besides this one.
+    let before = audit::mark(1);
+    let statistics = it.statistics(facts.kind);
+    let block = it.block(facts);
+    if let Some(statistics) = statistics.filter(|_| !it.is_inherited()) {
+        let _ = tracker().audit(before.filter(|_| audit::is_calm(1)), number, space, statistics);
+    }
+    // It may have failed for another reason.
+    let no_room = statistics.is_none_or(|it| block > it.largest_free_per_bank);
+    if no_room || facts.per_core != 0 || HYBRID.load(Ordering::Relaxed) != 0 {
+        let failed = Buffer::new(number, space, 0, facts.requested);
+        let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed });
+    }
+}
+
+/// The runtime would not say what it allocated or freed.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_unknown(allocator: usize) {
+    if let Some(it) = find(allocator) {
+        it.changed();
+    }
+}
+
+/// Everything was freed at once, but the allocator goes on.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_cleared(allocator: usize) {
+    settle();
+    let Some(it) = find(allocator) else { return };
+    let Some(number) = it.number() else { return };
+    let _ = tracker().close_allocator(number);
+    it.number.store(0, Ordering::Release);
+    define(it);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_gone(allocator: usize) {
+    settle();
+    let Some(it) = find(allocator) else { return };
+    let _turn = Turn::take();
+    it.at.store(GONE, Ordering::Release);
+    if let Some(number) = it.number() {
+        let _ = tracker().close_allocator(number);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
+    let Some((it, number)) = known(allocator, || 0) else { return };
+    // One mark stands for all who want it.
+    if !tracker().is_held(number, Space::L1, address) {
+        let unit = u64::from(it.alignment.load(Ordering::Relaxed)).max(1);
+        let bytes_per_bank = bytes.max(1).next_multiple_of(unit);
+        let buffer = Buffer::new(number, Space::L1, address, bytes.max(1));
+        let _ = tracker().alloc(&Buffer { bytes_per_bank, mirror: true, ..buffer });
+    }
+    it.changed();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_unmirroring(allocator: usize, address: u64) {
+    let Some((it, number)) = known(allocator, || 0) else { return };
+    if tracker().is_held(number, Space::L1, address) {
+        let _ = tracker().free(number, Space::L1, address);
+    }
+    it.changed();
+}
+
+/// The allocator was set to a state: what it has now are other allocators' buffers, which it keeps clear of.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_overridden(allocator: usize) {
+    struct To {
+        number: AllocatorNumber,
+        space: Space,
+        base: u64,
+    }
+    extern "C" fn tell(to: *mut c_void, address: u64, bytes: u64) {
+        // SAFETY: what was given to `ttmem_blocks` below.
+        let to = unsafe { &*to.cast::<To>() };
+        let buffer = Buffer::new(to.number, to.space, to.base + address, bytes);
+        let _ = tracker().alloc(&Buffer { bytes_per_bank: bytes, mirror: true, ..buffer });
+    }
+    ttmem_agent_cleared(allocator);
+    let Some((it, number)) = known(allocator, || 0) else { return };
+    let (banks, len) = banks_of(allocator);
+    for (kind, space) in SPACES {
+        let Some(bank) = banks[..len].iter().find(|it| it.space == space as u8) else { continue };
+        let mut to = To { number, space, base: bank.base.get() };
+        // SAFETY: the runtime has just changed this allocator, and `to` outlives the call.
+        unsafe { ttmem_blocks(allocator, u64::from(kind), tell, (&raw mut to).cast()) };
+    }
+    it.changed();
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_resized(allocator: usize) {
+    let Some((it, number)) = known(allocator, || 0) else { return };
+    let (mut banks, len) = banks_of(allocator);
+    // It shrinks from below, and what lies behind it stays where it is.
+    let mut whole = RuntimeStatistics::default();
+    // SAFETY: the runtime has just resized it.
+    if unsafe { ttmem_statistics(allocator, u64::from(L1), &raw mut whole) } {
+        let l1_end = l1_end(allocator, &banks[..len]);
+        for bank in banks[..len].iter_mut().filter(|it| it.space == Space::L1 as u8) {
+            *bank = Banks::new(Space::L1, bank.banks.get(), l1_end - whole.allocatable, whole.allocatable);
+        }
+    }
+    let _ = tracker().resize(number, &banks[..len]);
+    it.changed();
+}
+
+/// Where L1's own space ends: the reserved top begins there, or the core's memory ends.
+fn l1_end(allocator: usize, banks: &[Banks]) -> u64 {
+    let small = banks.iter().find(|it| it.space == Space::L1Small as u8).map_or(0, |it| it.bytes_per_bank.get());
+    // SAFETY: as in `define`.
+    unsafe { ttmem_worker_l1(allocator) }.saturating_sub(small)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_spent(ns: u64) {
+    SPENT.fetch_add(ns, Ordering::Relaxed);
+}
+
+/// A mark for an audit, unless something else than the caller's own `flights` is on its way.
+pub(crate) fn mark(flights: u64) -> Option<Mark> {
+    audit::is_calm(flights).then(|| tracker().before_audit().ok()).flatten()
+}

@@ -1,0 +1,81 @@
+//! Tracks an untouched tt-metal. Loaded with `LD_PRELOAD`, it stands in for the functions in which the runtime's
+//! allocators change, calls the real ones, and publishes what happened in the process's segment.
+//!
+//! * `lib` has the names that the dynamic linker binds the runtime to;
+//! * `shim.cpp` is what is bound: it calls through, and asks the runtime what it needs to know;
+//! * `runtime` finds the runtime's functions: one table, in which a version may lack what it lacks;
+//! * `agent` gives it meaning: allocators, chips, buffers;
+//! * `audit` asks the allocators for their own figures, from a thread of its own.
+//!
+//! In a process that never loads the runtime none of it ever runs: there is no constructor, no thread, no file.
+//!
+//! | variable | means |
+//! |---|---|
+//! | `TTMEM=0` | call through, and do nothing else |
+//!
+//! The others are those of `ttmem-client`.
+#![allow(unsafe_code)]
+
+mod agent;
+mod audit;
+mod flight;
+mod runtime;
+
+use core::ffi::c_void;
+
+type Pointer = *mut c_void;
+
+/// A name that the runtime calls, and the shim's function behind it. The frame between them has nothing to unwind, so that
+/// what the runtime throws passes through it.
+macro_rules! stand_in {
+    ($($name:ident: $symbol:literal => $hook:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
+        /// Stands in for a function of the runtime.
+        ///
+        /// # Safety
+        ///
+        /// Only the runtime may call it, as it calls its own.
+        #[unsafe(export_name = $symbol)]
+        pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) $(-> $result)? {
+            unsafe extern "C-unwind" {
+                fn $hook($($argument: $kind),*) $(-> $result)?;
+            }
+            // SAFETY: the arguments are the runtime's own, passed on as they came.
+            unsafe { $hook($($argument),*) }
+        }
+    )*};
+}
+
+/// As the C++ library passes a span.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Span {
+    begin: Pointer,
+    len: usize,
+}
+
+stand_in! {
+    allocate: "_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE"
+        => ttmem_hook_allocate(allocator: Pointer, buffer: Pointer) -> u64;
+    deallocate: "_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE"
+        => ttmem_hook_deallocate(allocator: Pointer, buffer: Pointer);
+    deallocate_all: "_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv"
+        => ttmem_hook_deallocate_all(allocator: Pointer);
+    clear: "_ZN2tt8tt_metal13AllocatorImpl5clearEv" => ttmem_hook_clear(allocator: Pointer);
+    destroy: "_ZN2tt8tt_metal13AllocatorImplD2Ev" => ttmem_hook_destroy(allocator: Pointer);
+    destroy_complete: "_ZN2tt8tt_metal13AllocatorImplD1Ev" => ttmem_hook_destroy(allocator: Pointer);
+    mirror: "_ZN2tt8tt_metal13AllocatorImpl26mirror_lockstep_allocationEmm"
+        => ttmem_hook_mirror(allocator: Pointer, address: u64, bytes: u64);
+    unmirror: "_ZN2tt8tt_metal13AllocatorImpl28unmirror_lockstep_allocationEm"
+        => ttmem_hook_unmirror(allocator: Pointer, address: u64);
+    override_state: "_ZN2tt8tt_metal13AllocatorImpl14override_stateERKNS0_14AllocatorStateE"
+        => ttmem_hook_override_state(allocator: Pointer, state: Pointer);
+    shrink: "_ZN2tt8tt_metal13AllocatorImpl21shrink_allocator_sizeERKNS0_10BufferTypeEmb"
+        => ttmem_hook_shrink(allocator: Pointer, kind: Pointer, bytes: u64, bottom_up: bool);
+    reset_size: "_ZN2tt8tt_metal13AllocatorImpl20reset_allocator_sizeERKNS0_10BufferTypeE"
+        => ttmem_hook_reset_size(allocator: Pointer, kind: Pointer);
+    mesh_allocator: "_ZN2tt8tt_metal16SubDeviceManagerC1EPNS0_7IDeviceEOSt10unique_ptrINS0_13AllocatorImplESt14default_deleteIS5_EESt4spanIKNS0_9SubDeviceELm18446744073709551615EE"
+        => ttmem_hook_mesh_allocator(manager: Pointer, device: Pointer, allocator: Pointer, subs: Pointer, len: usize);
+    device_allocator: "_ZN2tt8tt_metal6Device20initialize_allocatorEmmmSt4spanIKjLm18446744073709551615EE"
+        => ttmem_hook_device_allocator(
+            made: Pointer, device: Pointer, l1_small: u64, trace: u64, l1_base: u64, remap: Span) -> Pointer;
+}

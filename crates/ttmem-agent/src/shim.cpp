@@ -1,0 +1,726 @@
+// Every call into the runtime. Whatever the runtime throws at the workload reaches the workload; whatever it throws at
+// us ends here. Nothing here allocates, prints or remembers; what the answers mean is decided in Rust.
+//
+// The functions are found at run time (`runtime.rs`). So is the C++ library behind `try`: the one the runtime uses.
+// Linking another one would load it into every process that is watched.
+
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <initializer_list>
+
+#define SHARED __attribute__((visibility("hidden")))
+
+// As `Call` in runtime.rs.
+enum Call : uint32_t {
+    ALLOCATE,
+    DEALLOCATE,
+    DEALLOCATE_ALL,
+    CLEAR,
+    DESTROY,
+    MIRROR,
+    UNMIRROR,
+    OVERRIDE_STATE,
+    SHRINK,
+    RESET_SIZE,
+    MESH_ALLOCATOR,
+    DEVICE_ALLOCATOR,
+    STATISTICS,
+    NUM_BANKS,
+    BANK_SIZE,
+    BASE_ADDRESS,
+    ALIGNMENT,
+    WORKER_L1_SIZE,
+    BUFFER_TYPE,
+    BUFFER_SIZE,
+    BUFFER_ADDRESS,
+    BUFFER_PAGE_SIZE,
+    BUFFER_NUM_PAGES,
+    BUFFER_ALIGNED_PAGE_SIZE,
+    BUFFER_ALIGNED_SIZE,
+    BUFFER_ALIGNED_SIZE_PER_BANK,
+    BUFFER_NUM_CORES,
+    BUFFER_HAS_SHARD_SPEC,
+    BUFFER_SHARD_SPEC,
+    BUFFER_DEVICE,
+    BUFFER_IS_DRAM,
+    BUFFER_IS_PER_CORE,
+    BUFFER_CORE_ADDRESSES,
+    MESH_DEVICE_IDS,
+    MESH_ID,
+    MESH_VTABLE,
+    DEVICE_VTABLE,
+    CONTEXT_EXISTS,
+    CONTEXT,
+    CONTEXT_CLUSTER,
+    CLUSTER_DESCRIPTOR,
+    CHIP_UNIQUE_IDS,
+    CHIP_ARCH,
+    CHIP_BOARD_ID,
+    CHIP_HARVESTING,
+    CHIPS_WITH_MMIO,
+    CHIP_PCI,
+    BLOCK_TABLE,
+    FREE_MEMORY,
+    CALLS,
+};
+
+// Where a `Buffer` keeps what its runtime has no exported function for; -1: nowhere we know.
+struct Layout {
+    int32_t device;
+    int32_t size;
+    int32_t type;
+    int32_t has_shard_spec;
+};
+
+struct Facts {
+    uint64_t address;
+    uint64_t requested;
+    uint64_t aligned_page_size;
+    uint64_t aligned_size_per_bank;
+    uint64_t occupied;
+    uint64_t cores[4];  // a bit for each, as `y * 16 + x`
+    uint32_t type;
+    uint32_t per_core;
+    uint32_t cores_known;
+    uint32_t reserved;
+};
+
+struct ChipFacts {
+    uint64_t unique_id;
+    uint64_t board_id;
+    uint32_t index;
+    uint32_t arch;
+    uint32_t harvested_cores;  // of the mask
+    uint32_t harvested_dram;
+    uint32_t known;  // bit 0 id, 1 arch, 2 board, 3 harvesting, 4 remote
+    uint32_t remote;
+    char pci[16];
+};
+
+struct BankFacts {
+    uint64_t banks;
+    uint64_t bytes;
+};
+
+struct Statistics {
+    uint64_t allocatable;
+    uint64_t allocated;
+    uint64_t free;
+    uint64_t largest_free;
+};
+
+// What the agent wants to know. None of these fails or throws.
+extern "C" {
+void ttmem_agent_start() noexcept;
+void ttmem_agent_allocated(void *allocator, void *buffer, const Facts *facts) noexcept;
+void ttmem_agent_failed(void *allocator, void *buffer, const Facts *facts) noexcept;
+void ttmem_agent_unknown(void *allocator) noexcept;
+void ttmem_agent_freeing(void *allocator, void *buffer, const Facts *facts) noexcept;
+void ttmem_agent_cleared(void *allocator) noexcept;
+void ttmem_agent_gone(void *allocator) noexcept;
+void ttmem_agent_mirrored(void *allocator, uint64_t address, uint64_t bytes) noexcept;
+void ttmem_agent_unmirroring(void *allocator, uint64_t address) noexcept;
+void ttmem_agent_overridden(void *allocator) noexcept;
+void ttmem_agent_resized(void *allocator) noexcept;
+void ttmem_agent_met(void *allocator, void *device, bool mesh) noexcept;
+void ttmem_agent_spent(uint64_t ns) noexcept;
+
+// Set once by `ttmem_agent_start`.
+SHARED void *ttmem_calls[CALLS];
+SHARED Layout ttmem_layout = {-1, -1, -1, -1};
+// 0: not asked yet; 1: at work; 2: only calls through.
+SHARED int ttmem_mode;
+// How many hooks are under way, in memory that a forked child finds at zero.
+SHARED uint64_t *ttmem_flights;
+
+// The runtime's C++ library.
+SHARED void *ttmem_cxx_personality;
+SHARED void *ttmem_cxx_begin_catch;
+SHARED void *ttmem_cxx_end_catch;
+SHARED void *ttmem_cxx_rethrow;
+SHARED void *ttmem_cxx_call_unexpected;
+}
+
+// What the compiler's `try`, `catch` and `throw` call. They jump on, so that whoever is called sees the caller's frame.
+#define JUMP(symbol, target)                                                                                    \
+    __asm__(".text\n.globl " symbol "\n.hidden " symbol "\n.type " symbol ", @function\n" symbol ":\n endbr64\n" \
+            " jmp *" target "(%rip)\n.size " symbol ", . - " symbol "\n")
+JUMP("__gxx_personality_v0", "ttmem_cxx_personality");
+JUMP("__cxa_begin_catch", "ttmem_cxx_begin_catch");
+JUMP("__cxa_end_catch", "ttmem_cxx_end_catch");
+JUMP("__cxa_rethrow", "ttmem_cxx_rethrow");
+JUMP("__cxa_call_unexpected", "ttmem_cxx_call_unexpected");
+JUMP("_ZSt9terminatev", "ttmem_cxx_call_unexpected");
+
+namespace {
+
+template <typename R, typename... A>
+R call(Call which, A... arguments) {
+    return reinterpret_cast<R (*)(A...)>(ttmem_calls[which])(arguments...);
+}
+
+bool has(Call which) { return __atomic_load_n(&ttmem_calls[which], __ATOMIC_RELAXED) != nullptr; }
+
+// A call that gave nonsense once is not made again.
+void give_up(Call which) { __atomic_store_n(&ttmem_calls[which], static_cast<void *>(nullptr), __ATOMIC_RELAXED); }
+
+bool at_work() {
+    int mode = __atomic_load_n(&ttmem_mode, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(mode == 0, 0)) {
+        ttmem_agent_start();
+        mode = __atomic_load_n(&ttmem_mode, __ATOMIC_ACQUIRE);
+    }
+    return mode == 1;
+}
+
+// From before the allocator changes until that is on record, or the other way round.
+struct Flight {
+    Flight() { __atomic_fetch_add(ttmem_flights, 1, __ATOMIC_SEQ_CST); }
+    ~Flight() { __atomic_fetch_sub(ttmem_flights, 1, __ATOMIC_SEQ_CST); }
+};
+
+// One event in 64 is timed, and stands for all of them.
+class Meter {
+    static constexpr uint32_t EVERY = 64;
+    uint64_t begun = 0;
+
+    static uint64_t now() {
+        timespec at;
+        clock_gettime(CLOCK_MONOTONIC, &at);
+        return static_cast<uint64_t>(at.tv_sec) * 1000000000u + static_cast<uint64_t>(at.tv_nsec);
+    }
+
+public:
+    Meter() {
+        static uint32_t events;
+        uint32_t event = __atomic_load_n(&events, __ATOMIC_RELAXED);
+        __atomic_store_n(&events, event + 1, __ATOMIC_RELAXED);
+        if (__builtin_expect(event % EVERY == 0, 0)) {
+            begun = now();
+        }
+    }
+
+    void stop() const {
+        if (__builtin_expect(begun != 0, 0)) {
+            ttmem_agent_spent((now() - begun) * EVERY);
+        }
+    }
+};
+
+template <typename T>
+T at(const void *base, int32_t offset) {
+    T value;
+    __builtin_memcpy(&value, static_cast<const char *>(base) + offset, sizeof value);
+    return value;
+}
+
+// Layouts of the C++ library's own, which it has promised not to change.
+struct Vector {
+    char *begin, *end, *room;
+
+    bool holds(size_t unit, size_t most) const {
+        if (begin > end || end > room) return false;
+        size_t bytes = static_cast<size_t>(end - begin);
+        return bytes % unit == 0 && bytes / unit <= most && (begin != nullptr || room == nullptr);
+    }
+
+    size_t len(size_t unit) const { return static_cast<size_t>(end - begin) / unit; }
+};
+
+struct HashMap {
+    void *buckets;
+    size_t bucket_count;
+    struct Node {
+        Node *next;
+    } *first;
+    size_t len;
+    float load;
+
+    // The first node, or none if this is something else.
+    Node *nodes() const { return load == 1.0f && bucket_count > 0 && len < 65536 ? first : nullptr; }
+};
+
+struct Xy {
+    uint64_t x, y;
+};
+
+struct CoreRange {
+    Xy from, to;
+};
+
+struct OptionalU32 {
+    uint32_t value;
+    bool has;
+};
+
+void add_core(Facts *facts, uint64_t x, uint64_t y) {
+    if (x < 16 && y < 16) {
+        facts->cores[y / 4] |= uint64_t{1} << (y % 4 * 16 + x);
+    }
+}
+
+// The cores of a shard grid, of which only the first `most` are used.
+void read_grid(void *buffer, Facts *facts, uint32_t most) {
+    // A ShardSpecBuffer begins with its grid, which is a vector and nothing else; behind it are the shard's shape and
+    // the order of the cores.
+    struct {
+        Vector ranges;
+        uint32_t shape[2];
+        uint32_t column_major;
+        char rest[512];
+    } spec;
+    __builtin_memset(&spec, 0, sizeof spec);
+    call<void *, void *, const void *>(BUFFER_SHARD_SPEC, &spec, buffer);
+    if (!spec.ranges.holds(sizeof(CoreRange), 256) || spec.column_major > 1) {
+        give_up(BUFFER_SHARD_SPEC);  // and leak it: what it is, is not known
+        return;
+    }
+    uint32_t found = 0;
+    for (size_t n = 0; n < spec.ranges.len(sizeof(CoreRange)); n++) {
+        auto range = at<CoreRange>(spec.ranges.begin, static_cast<int32_t>(n * sizeof(CoreRange)));
+        if (range.to.x > 255 || range.to.y > 255) break;
+        uint64_t wide = range.to.x - range.from.x + 1, high = range.to.y - range.from.y + 1;
+        for (uint64_t core = 0; core < wide * high && found < most; core++, found++) {
+            uint64_t x = spec.column_major ? core / high : core % wide;
+            uint64_t y = spec.column_major ? core % high : core / wide;
+            add_core(facts, range.from.x + x, range.from.y + y);
+        }
+    }
+    facts->cores_known = found == most;
+    if (spec.ranges.begin != nullptr) {
+        call<void, void *>(FREE_MEMORY, spec.ranges.begin);
+    }
+}
+
+uint32_t type_of(void *buffer) {
+    if (has(BUFFER_TYPE)) return call<uint32_t, const void *>(BUFFER_TYPE, buffer);
+    return at<uint32_t>(buffer, ttmem_layout.type);
+}
+
+// What the runtime says of a buffer. False: it would not.
+bool read_buffer(void *buffer, Facts *facts) noexcept {
+    __builtin_memset(facts, 0, sizeof *facts);
+    try {
+        facts->type = type_of(buffer);
+        facts->aligned_size_per_bank = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE_PER_BANK, buffer);
+        facts->aligned_page_size = call<uint64_t, const void *>(BUFFER_ALIGNED_PAGE_SIZE, buffer);
+        facts->occupied = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE, buffer);
+        if (has(BUFFER_SIZE)) {
+            facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
+        } else {
+            facts->requested = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer) *
+                               call<uint32_t, const void *>(BUFFER_NUM_PAGES, buffer);
+        }
+        if (has(BUFFER_IS_PER_CORE)) {
+            facts->per_core = call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
+        }
+        auto cores = call<OptionalU32, const void *>(BUFFER_NUM_CORES, buffer);
+        if (cores.has && has(BUFFER_SHARD_SPEC)) {
+            bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<bool, const void *>(BUFFER_HAS_SHARD_SPEC, buffer)
+                        : ttmem_layout.has_shard_spec >= 0 && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
+            if (spec) read_grid(buffer, facts, cores.value);
+        }
+        return facts->type <= 4;
+    } catch (...) {
+        return false;
+    }
+}
+
+// What must be known before it is freed. False: the runtime would not say.
+bool read_place(void *buffer, Facts *facts) noexcept {
+    __builtin_memset(facts, 0, sizeof *facts);
+    try {
+        facts->type = type_of(buffer);
+        if (has(BUFFER_IS_PER_CORE)) {
+            facts->per_core = call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
+        }
+        facts->address = call<uint32_t, const void *>(BUFFER_ADDRESS, buffer);
+        return facts->type <= 4;
+    } catch (...) {
+        return false;
+    }
+}
+
+void *device_of(void *buffer) noexcept {
+    try {
+        if (has(BUFFER_DEVICE)) return call<void *, const void *>(BUFFER_DEVICE, buffer);
+        return ttmem_layout.device >= 0 ? at<void *>(buffer, ttmem_layout.device) : nullptr;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+bool is_a(void *device, Call vtable) {
+    return has(vtable) && at<char *>(device, 0) == static_cast<char *>(ttmem_calls[vtable]) + 2 * sizeof(void *);
+}
+
+}  // namespace
+
+// The hooks. Frees are recorded before they happen and allocations after, so that no other thread's allocation of the
+// same address comes between.
+extern "C" {
+
+SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
+    if (!at_work()) return call<uint64_t, void *, void *>(ALLOCATE, allocator, buffer);
+    Flight flight;
+    Facts facts;
+    uint64_t address;
+    try {
+        address = call<uint64_t, void *, void *>(ALLOCATE, allocator, buffer);
+    } catch (...) {
+        if (read_buffer(buffer, &facts)) ttmem_agent_failed(allocator, buffer, &facts);
+        throw;
+    }
+    Meter meter;
+    if (read_buffer(buffer, &facts)) {
+        facts.address = address;
+        ttmem_agent_allocated(allocator, buffer, &facts);
+    } else {
+        ttmem_agent_unknown(allocator);
+    }
+    meter.stop();
+    return address;
+}
+
+SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
+    if (!at_work()) return call<void, void *, void *>(DEALLOCATE, allocator, buffer);
+    Flight flight;
+    Meter meter;
+    Facts facts;
+    bool known = read_place(buffer, &facts);
+    if (known && facts.per_core) known = read_buffer(buffer, &facts);
+    if (known) {
+        ttmem_agent_freeing(allocator, buffer, &facts);
+    } else {
+        ttmem_agent_unknown(allocator);
+    }
+    meter.stop();
+    try {
+        call<void, void *, void *>(DEALLOCATE, allocator, buffer);
+    } catch (...) {
+        // It is still held, then. What that was is asked again: it cost nothing to forget it.
+        uint64_t address = facts.address;
+        if (known && read_buffer(buffer, &facts)) {
+            facts.address = address;
+            ttmem_agent_allocated(allocator, buffer, &facts);
+        }
+        throw;
+    }
+}
+
+SHARED void ttmem_hook_deallocate_all(void *allocator) {
+    if (!at_work()) return call<void, void *>(DEALLOCATE_ALL, allocator);
+    Flight flight;
+    ttmem_agent_cleared(allocator);
+    call<void, void *>(DEALLOCATE_ALL, allocator);
+}
+
+SHARED void ttmem_hook_clear(void *allocator) {
+    if (!at_work()) return call<void, void *>(CLEAR, allocator);
+    Flight flight;
+    ttmem_agent_cleared(allocator);
+    call<void, void *>(CLEAR, allocator);
+}
+
+SHARED void ttmem_hook_destroy(void *allocator) {
+    if (at_work()) ttmem_agent_gone(allocator);
+    call<void, void *>(DESTROY, allocator);
+}
+
+SHARED void ttmem_hook_mirror(void *allocator, uint64_t address, uint64_t bytes) {
+    if (!at_work()) return call<void, void *, uint64_t, uint64_t>(MIRROR, allocator, address, bytes);
+    Flight flight;
+    call<void, void *, uint64_t, uint64_t>(MIRROR, allocator, address, bytes);
+    ttmem_agent_mirrored(allocator, address, bytes);
+}
+
+SHARED void ttmem_hook_unmirror(void *allocator, uint64_t address) {
+    if (!at_work()) return call<void, void *, uint64_t>(UNMIRROR, allocator, address);
+    Flight flight;
+    ttmem_agent_unmirroring(allocator, address);
+    call<void, void *, uint64_t>(UNMIRROR, allocator, address);
+}
+
+SHARED void ttmem_hook_override_state(void *allocator, const void *state) {
+    if (!at_work()) return call<void, void *, const void *>(OVERRIDE_STATE, allocator, state);
+    Flight flight;
+    call<void, void *, const void *>(OVERRIDE_STATE, allocator, state);
+    ttmem_agent_overridden(allocator);
+}
+
+SHARED void ttmem_hook_shrink(void *allocator, const void *type, uint64_t bytes, bool bottom_up) {
+    if (!at_work()) return call<void, void *, const void *, uint64_t, bool>(SHRINK, allocator, type, bytes, bottom_up);
+    Flight flight;
+    call<void, void *, const void *, uint64_t, bool>(SHRINK, allocator, type, bytes, bottom_up);
+    ttmem_agent_resized(allocator);
+}
+
+SHARED void ttmem_hook_reset_size(void *allocator, const void *type) {
+    if (!at_work()) return call<void, void *, const void *>(RESET_SIZE, allocator, type);
+    Flight flight;
+    call<void, void *, const void *>(RESET_SIZE, allocator, type);
+    ttmem_agent_resized(allocator);
+}
+
+// A mesh, or a device of an older runtime, is given its allocator.
+SHARED void ttmem_hook_mesh_allocator(void *tracker, void *device, void **allocator, void *subs, size_t subs_len) {
+    void *given = allocator != nullptr ? *allocator : nullptr;
+    bool working = at_work();
+    call<void, void *, void *, void **, void *, size_t>(MESH_ALLOCATOR, tracker, device, allocator, subs, subs_len);
+    if (working && given != nullptr) ttmem_agent_met(given, device, true);
+}
+
+struct Span {
+    void *begin;
+    size_t len;
+};
+
+SHARED void *ttmem_hook_device_allocator(
+    void **made, void *device, uint64_t l1_small, uint64_t trace, uint64_t l1_base, Span remap) {
+    bool working = at_work();
+    void *result = call<void *, void **, void *, uint64_t, uint64_t, uint64_t, Span>(
+        DEVICE_ALLOCATOR, made, device, l1_small, trace, l1_base, remap);
+    if (working && *made != nullptr) ttmem_agent_met(*made, device, false);
+    return result;
+}
+
+// Questions from Rust. False: no answer, or none that can be right.
+
+SHARED bool ttmem_statistics(const void *allocator, uint64_t type, Statistics *out) noexcept {
+    if (!has(STATISTICS)) return false;
+    struct {
+        Statistics known;
+        Vector blocks;  // of runtimes until 0.67
+        char rest[512];
+    } answer;
+    __builtin_memset(&answer, 0, sizeof answer);
+    try {
+        call<void *, void *, const void *, const void *>(STATISTICS, &answer, allocator, &type);
+    } catch (...) {
+        return false;
+    }
+    *out = answer.known;
+    if (answer.blocks.begin != nullptr && answer.blocks.holds(4, size_t{1} << 32)) {
+        call<void, void *>(FREE_MEMORY, answer.blocks.begin);
+    }
+    bool plausible = out->allocated + out->free == out->allocatable && out->largest_free <= out->free;
+    if (!plausible) give_up(STATISTICS);
+    return plausible;
+}
+
+SHARED bool ttmem_bank(const void *allocator, uint64_t type, BankFacts *out) noexcept {
+    if (!has(NUM_BANKS) || !has(BANK_SIZE)) return false;
+    try {
+        out->banks = call<uint32_t, const void *, const void *>(NUM_BANKS, allocator, &type);
+        out->bytes = call<uint64_t, const void *, const void *>(BANK_SIZE, allocator, &type);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+SHARED bool ttmem_base(const void *allocator, uint64_t memory, uint64_t *out) noexcept {
+    if (!has(BASE_ADDRESS)) return false;
+    try {
+        *out = call<uint64_t, const void *, const void *>(BASE_ADDRESS, allocator, &memory);
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+SHARED bool ttmem_alignment(const void *allocator, uint32_t type, uint32_t *out) noexcept {
+    if (!has(ALIGNMENT)) return false;
+    try {
+        *out = call<uint32_t, const void *, uint32_t>(ALIGNMENT, allocator, type);
+        return *out > 0 && (*out & (*out - 1)) == 0;
+    } catch (...) {
+        return false;
+    }
+}
+
+SHARED uint64_t ttmem_worker_l1(const void *allocator) noexcept {
+    if (!has(WORKER_L1_SIZE)) return 0;
+    try {
+        return call<uint64_t, const void *>(WORKER_L1_SIZE, allocator);
+    } catch (...) {
+        return 0;
+    }
+}
+
+// The chips of a device or a mesh. Returns how many there are, 0 if that is not known.
+SHARED size_t ttmem_chips(void *device, uint32_t *out, size_t room) noexcept {
+    try {
+        if (is_a(device, MESH_VTABLE) && has(MESH_DEVICE_IDS)) {
+            Vector ids = {};
+            call<void *, void *, const void *>(MESH_DEVICE_IDS, &ids, device);
+            if (!ids.holds(sizeof(uint32_t), 4096)) {
+                give_up(MESH_DEVICE_IDS);
+                return 0;
+            }
+            size_t len = ids.len(sizeof(uint32_t));
+            for (size_t n = 0; n < len && n < room; n++) {
+                out[n] = at<uint32_t>(ids.begin, static_cast<int32_t>(n * sizeof(uint32_t)));
+            }
+            if (ids.begin != nullptr) call<void, void *>(FREE_MEMORY, ids.begin);
+            return len < room ? len : room;
+        }
+        if (is_a(device, DEVICE_VTABLE) && has(MESH_VTABLE) && has(MESH_ID)) {
+            // Both implement one interface: the place of `id` in the mesh's table is its place in the device's.
+            auto mesh = static_cast<void **>(ttmem_calls[MESH_VTABLE]) + 2;
+            auto own = static_cast<void **>(ttmem_calls[DEVICE_VTABLE]) + 2;
+            for (size_t slot = 0; slot < 64 && room > 0; slot++) {
+                if (mesh[slot] == ttmem_calls[MESH_ID]) {
+                    out[0] = static_cast<uint32_t>(reinterpret_cast<int (*)(const void *)>(own[slot])(device));
+                    return 1;
+                }
+            }
+        }
+        return 0;
+    } catch (...) {
+        return 0;
+    }
+}
+
+SHARED void *ttmem_device_of(void *buffer) noexcept { return device_of(buffer); }
+
+// What the driver's description says of one chip.
+SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
+    __builtin_memset(out, 0, sizeof *out);
+    out->index = index;
+    try {
+        if (!has(CONTEXT) || !has(CONTEXT_CLUSTER) || !has(CLUSTER_DESCRIPTOR)) return;
+        if (has(CONTEXT_EXISTS) && !call<bool, int>(CONTEXT_EXISTS, 0)) return;
+        void *context = call<void *, int>(CONTEXT, 0);
+        void *cluster = call<void *, void *>(CONTEXT_CLUSTER, context);
+        void *descriptor = call<void *, const void *>(CLUSTER_DESCRIPTOR, cluster);
+        if (descriptor == nullptr) return;
+        int chip = static_cast<int>(index);
+        if (has(CHIP_UNIQUE_IDS)) {
+            auto ids = call<HashMap *, const void *>(CHIP_UNIQUE_IDS, descriptor);
+            size_t left = ids->len;
+            for (auto node = ids->nodes(); node != nullptr && left > 0; node = node->next, left--) {
+                if (at<int>(node, 8) == chip) {
+                    out->unique_id = at<uint64_t>(node, 16);
+                    out->known |= 1;
+                }
+            }
+        }
+        if (has(CHIP_ARCH)) {
+            out->arch = call<uint32_t, const void *, int>(CHIP_ARCH, descriptor, chip);
+            out->known |= 2;
+        }
+        if (has(CHIP_HARVESTING)) {
+            uint64_t masks[16] = {};
+            call<void *, void *, const void *, int>(CHIP_HARVESTING, masks, descriptor, chip);
+            out->harvested_cores = static_cast<uint32_t>(__builtin_popcountll(masks[0]));
+            out->harvested_dram = static_cast<uint32_t>(__builtin_popcountll(masks[1]));
+            out->known |= 8;
+        }
+        if (has(CHIPS_WITH_MMIO)) {
+            auto local = call<HashMap *, const void *>(CHIPS_WITH_MMIO, descriptor);
+            size_t left = local->len;
+            if (local->nodes() != nullptr) {
+                out->remote = 1;
+                out->known |= 16;
+            }
+            for (auto node = local->nodes(); node != nullptr && left > 0; node = node->next, left--) {
+                if (at<int>(node, 8) == chip) out->remote = 0;
+            }
+        }
+        if (has(CHIP_PCI)) {
+            // Chip and text, which is a pointer and a length.
+            auto addresses = call<HashMap *, const void *>(CHIP_PCI, descriptor);
+            size_t left = addresses->len;
+            for (auto node = addresses->nodes(); node != nullptr && left > 0; node = node->next, left--) {
+                if (at<int>(node, 8) != chip) continue;
+                auto text = at<const char *>(node, 16);
+                auto len = at<size_t>(node, 24);
+                if (len < sizeof out->pci) __builtin_memcpy(out->pci, text, len);
+            }
+        }
+        // This one throws where there is no board, so it is last.
+        if (has(CHIP_BOARD_ID)) {
+            out->board_id = call<uint64_t, const void *, int>(CHIP_BOARD_ID, descriptor, chip);
+            out->known |= 4;
+        }
+    } catch (...) {
+    }
+}
+
+// Tells of each block that an allocator has handed out. The runtime answers with a vector of maps from text to text, which
+// is taken apart here. False: it would not, or with something else.
+SHARED bool ttmem_blocks(
+    const void *allocator, uint64_t type, void (*tell)(void *, uint64_t, uint64_t) noexcept, void *to) noexcept {
+    struct Text {
+        const char *begin;
+        size_t len;
+        char inside[16];
+
+        bool is(const char *name) const { return len == __builtin_strlen(name) && !__builtin_memcmp(begin, name, len); }
+        uint64_t number() const {
+            uint64_t value = 0;
+            for (size_t n = 0; n < len && begin[n] >= '0' && begin[n] <= '9'; n++) value = value * 10 + (begin[n] - '0');
+            return value;
+        }
+    };
+    struct Entry {
+        HashMap::Node *next;
+        Text name, value;
+    };
+    struct Block {
+        HashMap map;
+        uint64_t next_resize;
+        void *single;
+    };
+    if (!has(BLOCK_TABLE)) return false;
+    Vector table = {};
+    try {
+        call<void *, void *, const void *, const void *>(BLOCK_TABLE, &table, allocator, &type);
+    } catch (...) {
+        return false;
+    }
+    bool right = table.holds(sizeof(Block), size_t{1} << 24);
+    for (size_t n = 0; right && n < table.len(sizeof(Block)); n++) {
+        auto block = reinterpret_cast<Block *>(table.begin) + n;
+        uint64_t address = 0, size = 0;
+        bool taken = false;
+        for (auto node = block->map.nodes(); node != nullptr;) {
+            auto entry = reinterpret_cast<Entry *>(node);
+            if (entry->name.is("address")) address = entry->value.number();
+            if (entry->name.is("size")) size = entry->value.number();
+            if (entry->name.is("allocated")) taken = entry->value.is("yes");
+            for (Text *text : {&entry->name, &entry->value}) {
+                if (text->begin != text->inside) call<void, const void *>(FREE_MEMORY, text->begin);
+            }
+            node = node->next;
+            call<void, void *>(FREE_MEMORY, entry);
+        }
+        if (block->map.buckets != &block->single) call<void, void *>(FREE_MEMORY, block->map.buckets);
+        if (taken && size > 0) tell(to, address, size);
+    }
+    if (right && table.begin != nullptr) call<void, void *>(FREE_MEMORY, table.begin);
+    if (!right) give_up(BLOCK_TABLE);
+    return right;
+}
+
+// The addresses of a buffer that has one on each core. Returns how many cores there are.
+SHARED size_t ttmem_core_addresses(void *buffer, uint64_t (*out)[2], size_t room) noexcept {
+    if (!has(BUFFER_CORE_ADDRESSES)) return 0;
+    try {
+        auto addresses = call<HashMap *, const void *>(BUFFER_CORE_ADDRESSES, buffer);
+        size_t found = 0, left = addresses->len;
+        for (auto node = addresses->nodes(); node != nullptr && left > 0 && found < room; node = node->next, left--) {
+            auto core = at<Xy>(node, 8);
+            if (core.x > 15 || core.y > 15) continue;
+            out[found][0] = core.y * 16 + core.x;
+            out[found][1] = at<uint64_t>(node, 24);
+            found++;
+        }
+        return found;
+    } catch (...) {
+        return 0;
+    }
+}
+}
