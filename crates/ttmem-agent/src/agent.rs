@@ -178,7 +178,8 @@ impl Known {
         }
         // SAFETY: whoever asks holds the turn, so the allocator is not ended meanwhile; or is called by it.
         let asked = unsafe {
-            ttmem_statistics(at, u64::from(kind), &raw mut it) && ttmem_bank(at, u64::from(kind), &raw mut banks)
+            ttmem_statistics(at, u64::from(kind), &raw mut it)
+                && ttmem_bank(at, u64::from(kind), &raw mut banks)
         };
         asked.then(|| Statistics {
             allocated: it.allocated.saturating_mul(banks.banks),
@@ -270,7 +271,8 @@ fn define(it: &'static Known) -> Option<AllocatorNumber> {
     }
     let mut indexes = [0; MOST_CHIPS];
     // SAFETY: `device` is null or the allocator's own.
-    let count = if device == 0 { 0 } else { unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) } };
+    let count =
+        if device == 0 { 0 } else { unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) } };
     let mut chips = [ChipNumber::default(); MOST_CHIPS];
     let mut defined = 0;
     for &index in &indexes[..count.min(MOST_CHIPS)] {
@@ -392,7 +394,8 @@ fn cores_of(cores: [u64; 4]) -> CoresNumber {
         static RECENT: core::cell::Cell<[([u64; 4], CoresNumber); REMEMBERED]> =
             const { core::cell::Cell::new([([0; 4], CoresNumber::NONE); REMEMBERED]) };
     }
-    let place = (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % REMEMBERED;
+    let place =
+        (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % REMEMBERED;
     let mut recent = RECENT.get();
     if recent[place].0 == cores {
         return recent[place].1;
@@ -618,7 +621,8 @@ extern "C" fn ttmem_agent_resized(allocator: usize) {
 
 /// Where L1's own space ends: the reserved top begins there, or the core's memory ends.
 fn l1_end(allocator: usize, banks: &[Banks]) -> u64 {
-    let small = banks.iter().find(|it| it.space == Space::L1Small as u8).map_or(0, |it| it.bytes_per_bank.get());
+    let small =
+        banks.iter().find(|it| it.space == Space::L1Small as u8).map_or(0, |it| it.bytes_per_bank.get());
     // SAFETY: as in `define`.
     unsafe { ttmem_worker_l1(allocator) }.saturating_sub(small)
 }

@@ -39,6 +39,8 @@ pub enum Event {
         /// How much.
         bytes: u64,
     },
+    /// How the process is tracked.
+    Tracked(Tracked),
     /// The runtime's own statistics, to compare with.
     Audit(Audit),
     /// The process did something odd, and it was noticed before it came here.
@@ -316,6 +318,21 @@ pub struct Free {
     pub cores: u32,
 }
 
+/// How a process is tracked, and how well.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tracked {
+    /// Who tracks it: `ttmem-agent 0.1.0`.
+    pub writer: String,
+    /// What is tracked: `ttnn 0.81.1`.
+    pub runtime: Option<String>,
+    /// How many hooks were wanted.
+    pub hooks: u32,
+    /// Those of them that did not take, by name.
+    pub missing: Vec<String>,
+    /// Processor time that it cost the process, in nanoseconds, where that is known.
+    pub cost_ns: Option<u64>,
+}
+
 /// The runtime's own statistics of one allocator's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audit {
@@ -331,6 +348,8 @@ pub struct Audit {
     pub largest_free_bytes_per_bank: u64,
     /// Whether nothing happened while they were taken, so that a difference means something.
     pub quiet: bool,
+    /// The event that they were taken at, by the process's own count.
+    pub sequence: u64,
 }
 
 /// Why something a process said was refused.

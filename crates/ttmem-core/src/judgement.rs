@@ -59,7 +59,7 @@ impl State {
     pub(crate) fn judge_processes(&self, findings: &mut Vec<Finding>) {
         for (id, process) in &self.processes {
             for (&(allocator, space), audit) in &process.audits {
-                if !audit.judged || audit.drift.is_zero() {
+                if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;
                 }
                 let drift = audit.drift;

@@ -202,8 +202,14 @@ pub struct Process {
     /// The last event, by the process's own count, that these figures include; `null` where it does not count them.
     #[serde(default)]
     pub sequence: Option<u64>,
+    /// Who tracks it and how well, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tracker: Option<Tracker>,
     /// What it holds, by device.
     pub usage: Vec<ProcessUsage>,
+    /// What each of its open allocators holds, where there are such.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub allocators: Vec<AllocatorUsage>,
     /// The runtime's own figures, compared.
     pub audit: Vec<AuditResult>,
 }
@@ -216,6 +222,48 @@ pub struct ProcessUsage {
     /// How much.
     #[serde(flatten)]
     pub usage: Usage,
+}
+
+/// Who tracks a process, and how well.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tracker {
+    /// As `ttmem-agent 0.1.0`.
+    pub writer: String,
+    /// The runtime that is tracked, as `ttnn 0.81.1`.
+    pub runtime: Option<String>,
+    /// How many hooks into it were wanted.
+    pub hooks: u32,
+    /// Those that did not take.
+    pub missing_hooks: Vec<String>,
+    /// Processor time that tracking cost the process so far.
+    pub cost_seconds: Option<f64>,
+}
+
+/// What one allocator holds, on each of its devices.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllocatorUsage {
+    /// Its number within the process.
+    pub id: u32,
+    /// [`Device::id`]s it covers.
+    pub devices: Vec<String>,
+    /// By space.
+    pub spaces: Vec<AllocatorSpace>,
+}
+
+/// One space of an allocator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllocatorSpace {
+    /// Which.
+    pub space: Space,
+    /// Banks it moves in lock-step.
+    pub banks: u16,
+    /// First address in a bank.
+    pub base: u64,
+    /// Bytes of a bank.
+    pub bytes_per_bank: u64,
+    /// What it holds.
+    #[serde(flatten)]
+    pub usage: BufferUsage,
 }
 
 /// One comparison with the runtime's allocator.
@@ -235,6 +283,14 @@ pub struct AuditResult {
     pub largest_free_drift_bytes: Option<i64>,
     /// Whether nothing happened meanwhile, so that the difference means something.
     pub judged: bool,
+    /// What the allocator itself said is allocated, over all banks.
+    pub allocated_bytes: u64,
+    /// What it said is free.
+    pub free_bytes: u64,
+    /// The largest free block of a bank, as it said.
+    pub largest_free_bytes_per_bank: u64,
+    /// The event it was asked at, by the process's own count.
+    pub sequence: u64,
 }
 
 /// Something odd, stated as data.

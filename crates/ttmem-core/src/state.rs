@@ -3,8 +3,8 @@
 mod definitions;
 
 use crate::event::{
-    Alloc, Allocator, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd, Oddity,
-    Process, Refusal,
+    Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd,
+    Oddity, Process, Refusal, Tracked,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
@@ -113,6 +113,7 @@ pub(crate) struct ProcessState {
     /// residency follows from what is live, and a reader that missed dispatches comes to the same result.
     pub(crate) dispatched: BTreeMap<(Scope, u32), u64>,
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
+    pub(crate) tracked: Option<Tracked>,
     /// The way it was first heard of by.
     pub(crate) basis: Basis,
     pub(crate) lost: u64,
@@ -129,8 +130,8 @@ pub(crate) struct ProcessState {
 /// The last audit of one allocator's space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compared {
+    pub(crate) theirs: Audit,
     pub(crate) drift: Drift,
-    pub(crate) judged: bool,
 }
 
 /// Ours minus the allocator's.
@@ -290,6 +291,12 @@ impl State {
                 Err(why) => self.refuse(by, why, None, Some(space), bytes),
             },
             Event::Audit(audit) => self.audit(by, &audit),
+            Event::Tracked(how) => {
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.tracked = Some(how);
+                }
+                Outcome::Noted
+            }
             Event::Odd(odd) => self.odd(by, odd),
             Event::Relisted(allocator) => self.relist(by, allocator),
             Event::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
@@ -675,6 +682,7 @@ impl ProcessState {
             cores: BTreeMap::new(),
             dispatched: BTreeMap::new(),
             audits: BTreeMap::new(),
+            tracked: None,
             basis,
             lost: 0,
             refused: 0,

@@ -6,8 +6,9 @@ use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
-    Allocation, AuditResult, BufferUsage, Device, Finding, FindingKind, Group, Health, History, Process,
-    ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total, Usage,
+    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
+    Group, Health, History, Process, ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total,
+    Tracker, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
 use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
@@ -36,7 +37,7 @@ impl State {
                 let cells = shown(process, None);
                 let usage = self.usage_in(&cells);
                 merge(&mut all, cells);
-                describe_process(id, process, usage)
+                describe_process(id, process, usage, self.allocators_of(process))
             })
             .collect();
         let mut usage = self.usage_in(&all);
@@ -210,6 +211,26 @@ impl State {
             usage.l1_total = usage.total(&l1, capacity.map(|c| c.l1_bytes));
         }
         all
+    }
+
+    /// What each allocator of a process holds, by itself.
+    fn allocators_of(&self, process: &ProcessState) -> Vec<AllocatorUsage> {
+        let space_of = |number: u32, banks: &Banks| {
+            let pool = process.pools.get(&(Scope::Allocator(number), banks.space, Basis::Events));
+            AllocatorSpace {
+                space: banks.space,
+                banks: banks.banks,
+                base: banks.base,
+                bytes_per_bank: banks.bytes_per_bank,
+                usage: self.buffer_usage(banks.space, pool.map(std::slice::from_ref).unwrap_or_default()),
+            }
+        };
+        let of = |(&number, it): (&u32, &crate::event::Allocator)| AllocatorUsage {
+            id: number,
+            devices: it.chips.iter().map(ToString::to_string).collect(),
+            spaces: it.spaces.iter().map(|banks| space_of(number, banks)).collect(),
+        };
+        process.allocators.iter().map(of).collect()
     }
 
     fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
@@ -538,7 +559,12 @@ fn describe_device(id: &ChipId, state: &ChipState, usage: Usage, history: Option
     }
 }
 
-fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<ChipId, Usage>) -> Process {
+fn describe_process(
+    id: &ProcessId,
+    process: &ProcessState,
+    usage: BTreeMap<ChipId, Usage>,
+    allocators: Vec<AllocatorUsage>,
+) -> Process {
     let info = &process.info;
     let tracking = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
     Process {
@@ -552,6 +578,14 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
         tracking,
         exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly,
         sequence: process.sequence,
+        tracker: process.tracked.as_ref().map(|it| Tracker {
+            writer: it.writer.clone(),
+            runtime: it.runtime.clone(),
+            hooks: it.hooks,
+            missing_hooks: it.missing.clone(),
+            cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
+        }),
+        allocators,
         usage: usage
             .into_iter()
             .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })
@@ -569,7 +603,11 @@ fn describe_process(id: &ProcessId, process: &ProcessState, usage: BTreeMap<Chip
                 drift_bytes: audit.drift.allocated,
                 free_drift_bytes: audit.drift.free,
                 largest_free_drift_bytes: audit.drift.largest_free,
-                judged: audit.judged,
+                judged: audit.theirs.quiet,
+                allocated_bytes: audit.theirs.allocated_bytes,
+                free_bytes: audit.theirs.free_bytes,
+                largest_free_bytes_per_bank: audit.theirs.largest_free_bytes_per_bank,
+                sequence: audit.theirs.sequence,
             })
             .collect(),
     }

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::CoreSet;
 use ttmem_core::event::{
     Alloc, Allocator, Audit, Banks, Capacity, CapacityOrigin, Chip, Event, Extent, Free, Holding, Name, Odd,
-    Oddity, Refusal,
+    Oddity, Refusal, Tracked,
 };
 use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
+use ttmem_wire::hooks;
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
 use ttmem_wire::segment::{self, Oddity as From, text};
@@ -35,6 +36,8 @@ pub(crate) struct Follower {
     open: BTreeSet<u16>,
     core_counts: Vec<u16>,
     unlisted: BTreeMap<(u16, u8), Holding>,
+    /// Hooks and cost, as last told.
+    tracker: Option<[u64; 3]>,
     /// Something went that was never listed: only the table tells what is left.
     must_relist: bool,
 }
@@ -180,6 +183,7 @@ impl Follower {
 
     fn tell_oddities(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
         let vitals = segment.vitals()?;
+        self.tell_tracker(segment, &vitals, emit);
         for oddity in segment::Oddity::ALL {
             let [count, id] = vitals.oddities[oddity as usize].map(zerocopy::little_endian::U64::get);
             let new = count.saturating_sub(self.oddities[oddity as usize]);
@@ -211,6 +215,25 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Tells who tracks the process, and how well, when that has changed.
+    fn tell_tracker(&mut self, segment: &SegmentFile, vitals: &segment::Vitals, emit: Emit<'_>) {
+        let now =
+            [vitals.hooks_taken, vitals.hooks_wanted, vitals.cost_ns].map(zerocopy::little_endian::U64::get);
+        if self.tracker == Some(now) {
+            return;
+        }
+        self.tracker = Some(now);
+        let [taken, wanted, cost_ns] = now;
+        let header = segment.header();
+        emit(Event::Tracked(Tracked {
+            writer: text(&header.writer).to_owned(),
+            runtime: Some(text(&header.runtime).to_owned()).filter(|runtime| !runtime.is_empty()),
+            hooks: wanted.count_ones(),
+            missing: hooks::names(wanted & !taken).map(ToOwned::to_owned).collect(),
+            cost_ns: Some(cost_ns).filter(|&ns| ns > 0),
+        }));
     }
 
     /// Tells what was defined since the last time.
@@ -345,6 +368,7 @@ impl Follower {
                 free_bytes: record.requested.get(),
                 largest_free_bytes_per_bank: record.bytes_per_bank.get(),
                 quiet: record.flags.get() & flags::QUIET != 0,
+                sequence: record.sequence.get(),
             })),
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.

@@ -61,7 +61,8 @@ impl Writer {
     }
 
     pub(crate) fn is_held(&self, allocator: u16, space: Space, id: u64) -> bool {
-        self.allocator(allocator).is_some() && self.find(&Key::memory(space, allocator, id, 0, 0, 0)).is_some()
+        self.allocator(allocator).is_some()
+            && self.find(&Key::memory(space, allocator, id, 0, 0, 0)).is_some()
     }
 
     /// Events that changed what is held, so far.

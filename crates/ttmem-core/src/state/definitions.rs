@@ -117,7 +117,7 @@ impl State {
             largest_free: free.map(|free| difference(free.largest, audit.largest_free_bytes_per_bank)),
         };
         if let Some(process) = self.processes.get_mut(&by.id) {
-            process.audits.insert((audit.allocator, audit.space), Compared { drift, judged: audit.quiet });
+            process.audits.insert((audit.allocator, audit.space), Compared { theirs: *audit, drift });
         }
         Outcome::Noted
     }

@@ -281,6 +281,7 @@ fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
             free_bytes: (100_000 - 2048) * 12,
             largest_free_bytes_per_bank: largest,
             quiet,
+            sequence: 1,
         })
     };
     state.apply(Mono(4), events(1), audit(0, 0, false));
