@@ -1,8 +1,9 @@
 //! `cargo xtask ci`: what CI runs, in the order in which it fails fastest.
 
+use crate::packages::{has, install};
 use crate::{cargo, fuzz, root, succeed};
 use anyhow::{Context, bail};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
@@ -66,12 +67,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn has(program: &str) -> bool {
-    let found =
-        Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
-}
-
 fn prerequisites() -> anyhow::Result<()> {
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|(program, _)| !has(program)).map(|(_, package)| package).collect();
@@ -80,10 +75,7 @@ fn prerequisites() -> anyhow::Result<()> {
         println!("everything is there");
         return Ok(());
     }
-    println!("installing with apt-get: {}", missing.join(" "));
-    succeed(Command::new("apt-get").args(["update", "-qq"]))?;
-    succeed(Command::new("apt-get").args(["install", "-y", "-qq", "--no-install-recommends"]).args(&missing))
-        .context("these packages are needed, and only root can install them")?;
+    install(&missing)?;
     match NEEDED.into_iter().find(|(program, _)| !has(program)) {
         Some((program, package)) => bail!("{program} is still missing after installing {package}"),
         None => Ok(()),

@@ -5,6 +5,7 @@ mod ci;
 mod fuzz;
 mod loom;
 mod mutants;
+mod packages;
 mod truth;
 
 use anyhow::{Context, bail};
