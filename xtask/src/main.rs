@@ -3,6 +3,7 @@
 mod bench;
 mod ci;
 mod fuzz;
+mod lab;
 mod loom;
 mod mutants;
 mod packages;
@@ -19,6 +20,9 @@ cargo xtask COMMAND
   bench [GROUP] [--json]
                      figures against their budgets; builds the release program first. GROUP is one of segment,
                      core, daemon
+  lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
+                     run it on chips that do not exist; --clusters only writes the descriptors of such chips,
+                     --smoke opens every board and runs an op on it
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
   fuzz [SECONDS]     every fuzz target for so long (default 60)
@@ -38,6 +42,11 @@ fn main() -> ExitCode {
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-writer", folder] => bench::segment::write(folder),
         ["bench-discard", path] => bench::load::discard(Path::new(path)),
+        ["lab", "--clusters"] => lab::list_clusters(),
+        ["lab", "--smoke"] => lab::smoke(lab::TTNN),
+        ["lab", version, "--smoke"] => lab::smoke(version),
+        ["lab"] => lab::run(lab::TTNN),
+        ["lab", version] if !version.starts_with('-') => lab::run(version),
         ["truth", ref which @ .., "--little"] => truth::run(which, true),
         ["truth", ref which @ ..] => truth::run(which, false),
         // Processes that it starts.

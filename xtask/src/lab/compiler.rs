@@ -1,0 +1,77 @@
+//! Installs the stand-in for the kernel compiler into a wheel, and what makes the wheel keep to itself.
+
+use super::python;
+use crate::packages;
+use anyhow::{Context, ensure};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const STAND_IN: &str = include_str!("../../lab/kernel_compiler.py");
+
+/// Imported by every Python of the environment, through a file of the kind that Python looks for when it starts.
+const AT_START: &str = include_str!("../../lab/ttmem_lab.py");
+const IMPORT: &str = "import ttmem_lab\n";
+
+/// Programs that the stand-in calls, and the Debian package that has them.
+const NEEDED: [&str; 2] = ["riscv64-unknown-elf-as", "riscv64-unknown-elf-ld"];
+const PACKAGE: &str = "binutils-riscv64-unknown-elf";
+
+/// Changes when anything that is installed here does.
+pub(super) fn fingerprint() -> u64 {
+    super::fingerprint(&[STAND_IN, AT_START, IMPORT].concat())
+}
+
+pub(super) fn prerequisites() -> anyhow::Result<()> {
+    if NEEDED.into_iter().all(packages::has) {
+        return Ok(());
+    }
+    packages::install(&[PACKAGE])?;
+    for program in NEEDED {
+        ensure!(packages::has(program), "{program} is still missing after installing {PACKAGE}");
+    }
+    Ok(())
+}
+
+/// Puts the stand-in where the wheel looks for its compiler.
+pub(super) fn install(environment: &Path) -> anyhow::Result<()> {
+    let site = python::packages(environment)?;
+    let toolchain = site.join("ttnn/runtime/sfpi");
+    let program = toolchain.join("compiler/bin/riscv-tt-elf-g++");
+    fs::create_dir_all(toolchain.join("compiler/bin"))?;
+    fs::create_dir_all(toolchain.join("include"))?;
+    let version =
+        firmware_compiler(&site.join("ttnn/tt_metal/pre-compiled")).unwrap_or_else(|| "0".to_owned());
+    // The environment's own interpreter: a python3 on the path may be anything. It needs none of the environment's
+    // packages, and starts faster without them.
+    let begin = format!("#!{} -IS\n", environment.join("bin/python").display());
+    fs::write(&program, begin + &STAND_IN.replace("@VERSION@", &version))
+        .with_context(|| format!("cannot write {}", program.display()))?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+    fs::write(site.join("ttmem_lab.py"), AT_START)?;
+    fs::write(site.join("ttmem_lab.pth"), IMPORT)?;
+    Ok(())
+}
+
+/// What the compiler calls itself that made the wheel's firmware: the runtime takes that firmware only if the compiler
+/// it finds is the same. Older wheels have no firmware, and have the stand-in make it.
+fn firmware_compiler(firmware: &Path) -> Option<String> {
+    let builds = fs::read_dir(firmware).into_iter().flatten().flatten();
+    let mut files = builds.filter_map(|build| fs::read(build.path().join("brisc/brisc.elf")).ok());
+    files.find_map(|bytes| compiler_named_in(&bytes))
+}
+
+/// From the note that a compiler leaves in what it makes: `GCC: (tenstorrent/sfpi:…) 15.1.0` and a zero.
+fn compiler_named_in(elf: &[u8]) -> Option<String> {
+    const NOTE: &[u8] = b"GCC: (tenstorrent/sfpi";
+    let at = elf.windows(NOTE.len()).position(|it| it == NOTE)?;
+    let note = elf[at..].split(|&byte| byte == 0).next()?;
+    Some(String::from_utf8_lossy(note).strip_prefix("GCC: ")?.to_owned())
+}
+
+#[test]
+fn the_firmwares_compiler_is_told_by_its_note() {
+    let elf = b"\x7fELF\0junk\0GCC: (tenstorrent/sfpi:1.2.3[4]) 15.1.0\0more";
+    assert_eq!(compiler_named_in(elf).as_deref(), Some("(tenstorrent/sfpi:1.2.3[4]) 15.1.0"));
+    assert_eq!(compiler_named_in(b"GCC: (Debian) 12"), None);
+}

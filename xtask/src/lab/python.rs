@@ -1,0 +1,81 @@
+//! Finds a Python that ttnn has wheels for, and makes an environment with it.
+
+use crate::succeed;
+use anyhow::{Context, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Minor versions that there are wheels for, the preferred one first.
+const MINORS: [&str; 2] = ["10", "12"];
+
+/// Beside ttnn and what it depends on.
+const EXTRAS: [&str; 2] = ["pytest", "numpy"];
+
+/// Says which Python it is, if it can make environments.
+const PROBE: &str =
+    "import sys, venv, ensurepip; assert sys.version_info[0] == 3; print(sys.version_info[1])";
+
+/// Where a Python may be. What pyenv puts on the path answers only for versions that are switched on, so its own
+/// folders are looked through, too.
+fn candidates() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["python3".to_owned()].into_iter().chain(MINORS.map(|minor| format!("python3.{minor}")));
+    let names: Vec<String> = names.collect();
+    let mut found: Vec<PathBuf> = std::env::split_paths(&path)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)))
+        .collect();
+    let pyenv = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    if let Some(root) = pyenv.or_else(|| std::env::home_dir().map(|home| home.join(".pyenv"))) {
+        let versions = std::fs::read_dir(root.join("versions")).into_iter().flatten().flatten();
+        found.extend(versions.map(|version| version.path().join("bin/python")));
+    }
+    found.retain(|python| python.exists());
+    found
+}
+
+/// A Python of one of these versions that really runs.
+fn find() -> anyhow::Result<PathBuf> {
+    let minor = |python: &Path| {
+        let output = Command::new(python).args(["-c", PROBE]).stderr(Stdio::null()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let candidates = candidates();
+    let running: Vec<(&PathBuf, String)> =
+        candidates.iter().filter_map(|python| Some((python, minor(python)?))).collect();
+    let found = MINORS.iter().find_map(|wanted| running.iter().find(|(_, minor)| minor == wanted));
+    match found {
+        Some((python, _)) => Ok((*python).clone()),
+        None => bail!(
+            "ttnn has wheels for Python 3.10 and 3.12 only, and neither was found, with its venv module, on the path or \
+             among pyenv's versions ({} others were): install one, for example with `pyenv install 3.10`",
+            running.len()
+        ),
+    }
+}
+
+/// A new environment with this ttnn.
+pub(super) fn environment(folder: &Path, version: &str) -> anyhow::Result<()> {
+    let python = find()?;
+    println!("installing ttnn {version} (0.7 GB) into target/lab/{version} with {}", python.display());
+    succeed(Command::new(&python).args(["-m", "venv"]).arg(folder))?;
+    succeed(
+        Command::new(folder.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"])
+            .arg(format!("ttnn=={version}"))
+            .args(EXTRAS),
+    )
+    .with_context(|| format!("cannot install ttnn {version}"))
+}
+
+/// Where an environment has its packages.
+pub(super) fn packages(folder: &Path) -> anyhow::Result<PathBuf> {
+    let library = folder.join("lib");
+    let python = std::fs::read_dir(&library)
+        .with_context(|| format!("cannot read {}", library.display()))?
+        .flatten()
+        .map(|entry| entry.path().join("site-packages"))
+        .find(|path| path.is_dir());
+    let packages = python.with_context(|| format!("no packages in {}", library.display()))?;
+    ensure!(packages.join("ttnn").is_dir(), "no ttnn in {}", packages.display());
+    Ok(packages)
+}
