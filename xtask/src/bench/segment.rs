@@ -2,6 +2,7 @@
 //! a reader can take in.
 
 use super::{Figure, load, median};
+use crate::lab::{self, TTNN};
 use crate::{root, succeed};
 use anyhow::{Context, ensure};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,8 +17,6 @@ use ttmem_core::{Limits, State};
 use ttmem_sources::{Listener, Owner, Segments};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
-/// The wheel that tt-metal's own counters are taken from.
-const TTNN: &str = "0.81.1";
 const EVENTS: usize = 10_000_000;
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
@@ -156,8 +155,11 @@ fn others() -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// `libtt_metal.so` of the stock wheel, got once.
+/// `libtt_metal.so` of the stock wheel: the lab's if there is one, else got once without all that it depends on.
 fn region_library() -> anyhow::Result<PathBuf> {
+    if let Some(lab) = lab::ready(TTNN) {
+        return Ok(lab.library);
+    }
     let folder = root().join("target/lab");
     let unpacked = folder.join(format!("ttnn-{TTNN}"));
     let library = unpacked.join("ttnn/build/lib/libtt_metal.so");
