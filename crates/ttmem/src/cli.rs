@@ -23,7 +23,8 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
+Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed;
+`ttmem run` has its program's, or 126 and 127 if it cannot run it.
 Try it without hardware: ttmem demo";
 
 /// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is
@@ -39,6 +40,22 @@ pub(crate) fn arguments(typed: impl Iterator<Item = OsString>) -> Vec<OsString> 
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a program with the agent in it: every buffer of an untouched ttnn is tracked.
+    ///
+    /// The program's children are tracked, too, and a program that never uses ttnn is left alone. Its exit code is the
+    /// program's.
+    #[command(after_help = "Example: ttmem run -- python model.py")]
+    Run(RunArgs),
+    /// Print what `ttmem run` would put into the environment.
+    ///
+    /// For shells, notebooks and containers, where the program cannot be started by ttmem itself.
+    #[command(after_help = "Examples:\n  eval \"$(ttmem env)\"\n  docker run $(ttmem env --style docker) --ipc host ...")]
+    Env(EnvArgs),
+    /// Compare what we say with what each runtime's own allocators say.
+    ///
+    /// Exits with 0 when every drift that could be judged is 0, with 1 when one is not, with 3 when there is nothing to
+    /// compare.
+    Check(CheckArgs),
     /// List every live allocation.
     Dump(DumpArgs),
     /// Run the daemon: legacy socket, query socket, event log on standard output.
@@ -117,6 +134,49 @@ pub(crate) struct Look {
     /// Draw with ASCII characters only.
     #[arg(long)]
     pub(crate) ascii: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvArgs {
+    /// For whom.
+    #[arg(long, value_enum, default_value_t = Style::Sh)]
+    pub(crate) style: Style,
+}
+
+/// Who reads the environment.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Style {
+    /// sh, bash, zsh.
+    Sh,
+    /// fish.
+    Fish,
+    /// One line of JSON, as for a Jupyter kernel.
+    Json,
+    /// Options of `docker run` and `podman run`.
+    Docker,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Print JSON, one line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Have every allocator asked now, instead of taking what it said when something last changed.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Only this process.
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// Wait so long for allocators that are busy.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub(crate) wait: f64,
 }
 
 #[derive(Debug, Args)]

@@ -77,6 +77,11 @@ impl Local {
         self.reader.state.tick(self.reader.now);
     }
 
+    /// Asks every process that can be asked for its allocators' own figures.
+    pub(crate) fn ring(&self) {
+        self.segments.ring();
+    }
+
     pub(crate) fn snapshot(&self, history: bool) -> Snapshot {
         let mut snapshot = self.reader.state.snapshot(Timestamp::now(), history);
         snapshot.health.segments = self.segments.living() as u64;

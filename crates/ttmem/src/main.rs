@@ -3,11 +3,13 @@
 //! `cli` is what can be typed; each command is one module: it asks the daemon (or is it, for `serve`), and `table`
 //! and `listing` turn what comes back into text.
 
+mod check;
 mod cli;
 mod demo;
 mod listing;
 mod local;
 mod paths;
+mod run;
 mod show;
 mod sim;
 mod source;
@@ -26,11 +28,13 @@ enum Exit {
     Failed = 1,
     NothingThere = 3,
     NoDaemon = 4,
+    CannotRun = 126,
+    NotFound = 127,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
-    match run(&cli) {
+    match obey(&cli) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
         Err(e) => {
@@ -40,9 +44,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: &Cli) -> anyhow::Result<Exit> {
+fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
         None => show::snapshot(&cli.show, &cli.sockets),
+        Some(Command::Run(args)) => run::run(args, &cli.sockets),
+        Some(Command::Env(args)) => run::env(args, &cli.sockets),
+        Some(Command::Check(args)) => check::check(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;

@@ -1,0 +1,199 @@
+//! `ttmem check`: what we say, beside what each runtime's own allocators say.
+
+use crate::cli::{CheckArgs, Sockets};
+use crate::local::Local;
+use crate::{Exit, print};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{AuditResult, Process};
+use ttmem_core::words::Space;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// One allocator's space: ours beside theirs.
+#[derive(Clone, Serialize)]
+struct Verdict {
+    pid: u32,
+    allocator: u32,
+    space: Space,
+    devices: Vec<String>,
+    /// `null`: it could not be judged.
+    #[serde(flatten)]
+    audit: Option<AuditResult>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: u32,
+    judged: usize,
+    not_judged: usize,
+    drifting: usize,
+    spaces: Vec<Verdict>,
+}
+
+type Key = (u32, u32, Space);
+
+pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let mut local = Local::new(&sockets.shm_dir);
+    local.look();
+    let first = only(local.snapshot(false), args.pid);
+    // Whatever is asked for anew comes after what was there.
+    let since: BTreeMap<u32, u64> = if args.fresh {
+        local.ring();
+        first.processes.iter().filter_map(|it| Some((it.pid?, it.sequence?))).collect()
+    } else {
+        BTreeMap::new()
+    };
+    let begun = Instant::now();
+    let patience = Duration::from_secs_f64(args.wait.clamp(0.0, 3600.0));
+    let mut verdicts = BTreeMap::new();
+    let mut last = first;
+    loop {
+        take_verdicts(&last, &since, &mut verdicts);
+        if wanted(&last).all(|key| verdicts.contains_key(&key)) || begun.elapsed() >= patience {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        local.look();
+        last = only(local.snapshot(false), args.pid);
+    }
+    report(args, &last, &verdicts)
+}
+
+fn only(mut snapshot: Snapshot, pid: Option<u32>) -> Snapshot {
+    snapshot.processes.retain(|it| pid.is_none() || it.pid == pid);
+    snapshot
+}
+
+/// Every space that could be judged.
+fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
+    let of = |it: &Process| {
+        let pid = it.pid.unwrap_or(0);
+        let spaces = it.allocators.iter().flat_map(move |a| a.spaces.iter().map(move |s| (pid, a.id, s.space)));
+        spaces.collect::<Vec<_>>()
+    };
+    snapshot.processes.iter().flat_map(of)
+}
+
+fn take_verdicts(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, verdicts: &mut BTreeMap<Key, AuditResult>) {
+    for process in &snapshot.processes {
+        let pid = process.pid.unwrap_or(0);
+        let fresh = |audit: &&AuditResult| since.get(&pid).is_none_or(|&before| audit.sequence > before);
+        for audit in process.audit.iter().filter(fresh).filter(|audit| audit.judged) {
+            verdicts.insert((pid, audit.allocator, audit.space), audit.clone());
+        }
+    }
+}
+
+fn is_zero(audit: &AuditResult) -> bool {
+    let none = |drift: Option<i64>| drift.unwrap_or(0) == 0;
+    audit.drift_bytes == 0 && none(audit.free_drift_bytes) && none(audit.largest_free_drift_bytes)
+}
+
+fn report(
+    args: &CheckArgs,
+    snapshot: &Snapshot,
+    verdicts: &BTreeMap<Key, AuditResult>,
+) -> anyhow::Result<Exit> {
+    let mut spaces = Vec::new();
+    for process in &snapshot.processes {
+        let pid = process.pid.unwrap_or(0);
+        for allocator in &process.allocators {
+            for space in &allocator.spaces {
+                let audit = verdicts.get(&(pid, allocator.id, space.space)).cloned();
+                let devices = allocator.devices.clone();
+                spaces.push(Verdict { pid, allocator: allocator.id, space: space.space, devices, audit });
+            }
+        }
+    }
+    let judged = spaces.iter().filter(|it| it.audit.is_some()).count();
+    let drifting = spaces.iter().filter(|it| it.audit.as_ref().is_some_and(|it| !is_zero(it))).count();
+    let report = Report { schema: 1, judged, not_judged: spaces.len() - judged, drifting, spaces };
+    if args.json {
+        let mut line = serde_json::to_vec(&report)?;
+        line.push(b'\n');
+        print(&line)?;
+    } else {
+        print(tell(snapshot, &report).as_bytes())?;
+    }
+    if report.spaces.is_empty() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "ttmem: nothing to check: no process with the agent is running. Start one with `ttmem run -- CMD`"
+        );
+        return Ok(Exit::NothingThere);
+    }
+    Ok(if drifting > 0 { Exit::Failed } else { Exit::Done })
+}
+
+/// Text from elsewhere, made harmless for a terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+fn tell(snapshot: &Snapshot, report: &Report) -> String {
+    let mut page = String::new();
+    for process in &snapshot.processes {
+        let pid = process.pid.unwrap_or(0);
+        let of: Vec<&Verdict> = report.spaces.iter().filter(|it| it.pid == pid).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let _ = write!(page, "pid {pid} {}", plain(process.name.as_deref().unwrap_or("?")));
+        if let Some(tracker) = &process.tracker {
+            let taken = tracker.hooks as usize - tracker.missing_hooks.len();
+            let _ = write!(page, ": {}", plain(tracker.runtime.as_deref().unwrap_or(&tracker.writer)));
+            if tracker.hooks > 0 {
+                let _ = write!(page, ", {taken} of {} hooks", tracker.hooks);
+            }
+            if !tracker.missing_hooks.is_empty() {
+                let _ = write!(page, " (without {})", tracker.missing_hooks.join(", "));
+            }
+        }
+        page.push('\n');
+        let _ = writeln!(
+            page,
+            "  {:<10} {:<9} {:>16} {:>18} {:>18}  drift",
+            "allocator", "space", "allocated", "free", "largest free"
+        );
+        for it in of {
+            let _ = write!(page, "  {:<10} {:<9} ", it.allocator, it.space.name());
+            let Some(audit) = &it.audit else {
+                let _ = writeln!(page, "not judged: its allocator was not asked, or is never at rest");
+                continue;
+            };
+            let _ = write!(
+                page,
+                "{:>16} {:>18} {:>18}  ",
+                audit.allocated_bytes, audit.free_bytes, audit.largest_free_bytes_per_bank
+            );
+            let _ = match (is_zero(audit), audit.free_drift_bytes, audit.largest_free_drift_bytes) {
+                (true, Some(_), Some(_)) => writeln!(page, "0"),
+                (true, ..) => writeln!(page, "0 (allocated only: not every buffer is listed)"),
+                (false, free, largest) => writeln!(
+                    page,
+                    "{:+} allocated, {:+} free, {:+} largest",
+                    audit.drift_bytes,
+                    free.unwrap_or(0),
+                    largest.unwrap_or(0)
+                ),
+            };
+        }
+    }
+    let what = match report.drifting {
+        _ if report.spaces.is_empty() => return page,
+        0 => "drift 0".to_owned(),
+        n => format!("{n} drift"),
+    };
+    let _ = write!(page, "{} judged: {what}", report.judged);
+    let _ = match report.not_judged {
+        0 => writeln!(page),
+        n => writeln!(page, "; {n} not judged"),
+    };
+    page
+}
