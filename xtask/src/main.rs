@@ -2,6 +2,7 @@
 
 mod bench;
 mod ci;
+mod drift;
 mod fuzz;
 mod lab;
 mod loom;
@@ -23,6 +24,9 @@ cargo xtask COMMAND
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
                      --smoke opens every board and runs an op on it
+  drift [STEPS] [--seed N] [CASE…]
+                     whether we say what the runtime's own allocators say: stock ttnn does STEPS random things
+                     (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
   fuzz [SECONDS]     every fuzz target for so long (default 60)
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         ["lab", version, "--smoke"] => lab::smoke(version),
         ["lab"] => lab::run(lab::TTNN),
         ["lab", version] if !version.starts_with('-') => lab::run(version),
+        ["drift", ref args @ ..] => drift::command(args),
         ["truth", ref which @ .., "--little"] => truth::run(which, true),
         ["truth", ref which @ ..] => truth::run(which, false),
         // Processes that it starts.

@@ -168,6 +168,13 @@ impl Known {
         bytes.max(1).next_multiple_of(unit)
     }
 
+    fn bank_bytes(&self, kind: u32) -> u64 {
+        let mut it = BankFacts::default();
+        // SAFETY: as in `statistics`.
+        unsafe { ttmem_bank(self.at.load(Ordering::Acquire), u64::from(kind), &raw mut it) };
+        it.bytes
+    }
+
     /// The allocator's own figures of a space, over all its banks.
     pub(crate) fn statistics(&self, kind: u32) -> Option<Statistics> {
         let mut it = RuntimeStatistics::default();
@@ -630,6 +637,48 @@ fn l1_end(allocator: usize, banks: &[Banks]) -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_spent(ns: u64) {
     SPENT.fetch_add(ns, Ordering::Relaxed);
+}
+
+/// One allocator's own figures of one space.
+#[repr(C)]
+struct Figure {
+    allocator: u64,
+    space: u64,
+    banks: u64,
+    allocated: u64,
+    free: u64,
+    largest_free_per_bank: u64,
+}
+
+/// For those who would compare: what every allocator of this process says of itself now, as many as there is room for.
+/// Returns how many.
+///
+/// # Safety
+///
+/// `out` must have room for `room` figures.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ttmem_agent_figures(out: *mut Figure, room: usize) -> usize {
+    let mut told = 0;
+    for it in allocators().filter(|it| !it.is_inherited()) {
+        let Some(_turn) = Turn::take() else { break };
+        let Some(number) = it.number() else { continue };
+        for (kind, space) in SPACES {
+            let Some(statistics) = it.statistics(kind).filter(|_| told < room) else { continue };
+            let whole = statistics.allocated + statistics.free;
+            let figure = Figure {
+                allocator: u64::from(number.get()),
+                space: space as u64,
+                banks: whole / it.bank_bytes(kind).max(1),
+                allocated: statistics.allocated,
+                free: statistics.free,
+                largest_free_per_bank: statistics.largest_free_per_bank,
+            };
+            // SAFETY: the caller's word.
+            unsafe { out.add(told).write(figure) };
+            told += 1;
+        }
+    }
+    told
 }
 
 /// A mark for an audit, unless something else than the caller's own `flights` is on its way.
