@@ -59,7 +59,8 @@ class Workload:
         self.random = random.Random(seed)
         self.shape, self.with_submeshes, self.hybrid = shape, submeshes, hybrid
         self.held, self.lock = [], threading.Lock()
-        self.oom = self.refused = self.allocated = self.freed = 0
+        self.oom = self.allocated = self.freed = 0
+        self.refused = []
         self.open()
 
     def open(self):
@@ -161,7 +162,7 @@ class Workload:
             if "Out of Memory" in str(why):
                 self.oom += 1
             else:
-                self.refused += 1
+                self.refused.append(str(why)[:300])
             return
         with self.lock:
             self.allocated += 1
@@ -263,8 +264,8 @@ def main():
         extra = {"view": view_of(workload.mesh)} if n % 16 == 0 else None
         tell(what, workload, extra)
     workload.close()
-    counts = {name: getattr(workload, name) for name in ("allocated", "freed", "oom", "refused")}
-    tell("closed", workload, {"counts": counts})
+    counts = {name: getattr(workload, name) for name in ("allocated", "freed", "oom")}
+    tell("closed", workload, {"counts": counts, "refused": workload.refused})
 
 
 main()

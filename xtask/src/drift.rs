@@ -164,8 +164,10 @@ impl Case {
                 (told.allocated, told.freed, told.oom) = (count("allocated"), count("freed"), count("oom"));
                 let listed = reader.state.live_records();
                 ensure!(listed == 0, "{listed} records are left after everything was closed");
-                let refused = count("refused");
-                ensure!(refused * 20 < told.allocated, "{refused} requests were refused for other reasons");
+                let refused = line["refused"].as_array().map_or(0, Vec::len) as u64;
+                // In HYBRID mode the runtime refuses what runs at once, and submeshes that meet.
+                let most = told.allocated / if self.hybrid { 1 } else { 20 };
+                ensure!(refused <= most, "{refused} were refused for other reasons: {}", line["refused"]);
                 break;
             }
             workload.go_on()?;
