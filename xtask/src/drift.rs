@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-use ttmem_core::event::{Event, Process};
+use ttmem_core::event::{Event, Process, Refusal};
 use ttmem_core::snapshot::FindingKind;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId, Space};
 use ttmem_core::{Limits, Snapshot, State};
@@ -82,7 +82,9 @@ pub(crate) fn run(steps: u64, seed: u64, which: &[&str]) -> anyhow::Result<()> {
         let lab = lab::prepare(case.version)?;
         let steps = (steps * case.share / 100).max(1);
         let begun = Instant::now();
-        let told = case.run(&lab, seed + n as u64, steps).with_context(|| format!("{name}, seed {}", seed + n as u64))?;
+        let told = case
+            .run(&lab, seed + n as u64, steps)
+            .with_context(|| format!("{name}, seed {}", seed + n as u64))?;
         compared += told.compared;
         println!(
             "{name:<34} {steps:>6} steps, {} allocations, {} frees, {} out of memory, {} allocators at most: {} figures \
@@ -193,7 +195,8 @@ fn compare(line: &Value, snapshot: &Snapshot, told: &mut Told) -> anyhow::Result
         for allocator in &process.allocators {
             for it in &allocator.spaces {
                 let free = it.usage.free_bytes.context("free is known")?;
-                let largest = it.usage.largest_free_bytes_per_bank.context("the largest free block is known")?;
+                let largest =
+                    it.usage.largest_free_bytes_per_bank.context("the largest free block is known")?;
                 // In HYBRID mode a device's allocator counts what it keeps clear of, too: all that is not free.
                 let whole = it.bytes_per_bank * u64::from(it.banks);
                 let figures = [u64::from(it.banks), whole - free, free, largest];
@@ -205,9 +208,18 @@ fn compare(line: &Value, snapshot: &Snapshot, told: &mut Told) -> anyhow::Result
         let differs = |key: &&(u64, u64)| ours.get(key) != theirs.get(key);
         let keys: std::collections::BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         let lines = keys.into_iter().filter(differs).map(|key| {
-            format!("allocator {} space {}: we say {:?}, it says {:?}", key.0, key.1, ours.get(key), theirs.get(key))
+            format!(
+                "allocator {} space {}: we say {:?}, it says {:?}",
+                key.0,
+                key.1,
+                ours.get(key),
+                theirs.get(key)
+            )
         });
-        bail!("(banks, allocated, free, largest free block of a bank)\n{}", lines.collect::<Vec<_>>().join("\n"));
+        bail!(
+            "(banks, allocated, free, largest free block of a bank)\n{}",
+            lines.collect::<Vec<_>>().join("\n")
+        );
     }
     // What Python's own call says of the whole mesh is among them.
     for row in line["view"].as_array().into_iter().flatten() {
@@ -215,11 +227,16 @@ fn compare(line: &Value, snapshot: &Snapshot, told: &mut Told) -> anyhow::Result
         let space = [1, 2, 0, 3, 4][row[0] as usize];
         let figures = [row[1], row[2], row[3], row[4]];
         let known = ours.iter().any(|(key, it)| key.1 == space && *it == figures);
-        ensure!(known || figures[2] == 0, "get_memory_view says {figures:?} of space {space}: nobody else does");
+        ensure!(
+            known || figures[2] == 0,
+            "get_memory_view says {figures:?} of space {space}: nobody else does"
+        );
     }
     let odd = snapshot.findings.iter().find(|it| {
         use FindingKind::{DoubleFree, Drift, LostRecords, Refused, Replaced, UnknownFree};
-        matches!(it.kind, DoubleFree | UnknownFree | Replaced | LostRecords | Refused | Drift)
+        // So many different grids as here no model has: at some point there is no room to name another.
+        let full = it.text.contains(Refusal::DefinitionLimit.text());
+        matches!(it.kind, DoubleFree | UnknownFree | Replaced | LostRecords | Refused | Drift) && !full
     });
     if let Some(finding) = odd {
         bail!("finding: {}", finding.text);

@@ -427,11 +427,13 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
             cores[(core >> 6) as usize & 3] |= 1 << (core & 63);
         }
         let requested = share.max(1) * part.len() as u64;
-        let block = known.block(facts);
+        let bytes = known.block(facts) * part.len() as u64;
+        let cores = cores_of(cores);
         tell(&Buffer {
-            bytes_per_bank: block,
-            occupied: Some(block * part.len() as u64),
-            cores: cores_of(cores),
+            // Without the cores it counts as much as on all of them.
+            bytes_per_bank: if cores == CoresNumber::NONE { bytes } else { bytes / part.len() as u64 },
+            occupied: Some(bytes),
+            cores,
             ..Buffer::new(number, Space::L1Core, part[0][1], requested)
         });
     }

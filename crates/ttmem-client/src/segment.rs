@@ -22,8 +22,8 @@ const _: () =
 
 /// From large to small: what there is room for is taken.
 const PLANS: [Plan; 3] = [
-    Plan { rows: 256, definition_blocks: 4096, ring_records: 16_384, slots: 4096 },
-    Plan { rows: 64, definition_blocks: 512, ring_records: 2048, slots: 1024 },
+    Plan { rows: 512, definition_blocks: 8192, ring_records: 16_384, slots: 4096 },
+    Plan { rows: 128, definition_blocks: 1024, ring_records: 2048, slots: 1024 },
     Plan { rows: 32, definition_blocks: 128, ring_records: 256, slots: 256 },
 ];
 

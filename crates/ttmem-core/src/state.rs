@@ -475,7 +475,9 @@ impl State {
         let Odd { what, count, id } = odd;
         let incident = match what {
             Oddity::Refused(why) => {
-                if let Some(process) = self.processes.get_mut(&by.id) {
+                // What is only not described is accounted for all the same; what cannot be without it is refused itself.
+                let process = self.processes.get_mut(&by.id).filter(|_| why != Refusal::DefinitionLimit);
+                if let Some(process) = process {
                     process.refused = process.refused.saturating_add(count);
                 }
                 self.note(Incident::Refused(why), by, None, None, 0, count, id);

@@ -74,7 +74,8 @@ fn only(mut snapshot: Snapshot, pid: Option<u32>) -> Snapshot {
 fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
     let of = |it: &Process| {
         let pid = it.pid.unwrap_or(0);
-        let spaces = it.allocators.iter().flat_map(move |a| a.spaces.iter().map(move |s| (pid, a.id, s.space)));
+        let spaces =
+            it.allocators.iter().flat_map(move |a| a.spaces.iter().map(move |s| (pid, a.id, s.space)));
         spaces.collect::<Vec<_>>()
     };
     snapshot.processes.iter().flat_map(of)

@@ -49,7 +49,9 @@ pub(crate) enum Command {
     /// Print what `ttmem run` would put into the environment.
     ///
     /// For shells, notebooks and containers, where the program cannot be started by ttmem itself.
-    #[command(after_help = "Examples:\n  eval \"$(ttmem env)\"\n  docker run $(ttmem env --style docker) --ipc host ...")]
+    #[command(
+        after_help = "Examples:\n  eval \"$(ttmem env)\"\n  docker run $(ttmem env --style docker) --ipc host ..."
+    )]
     Env(EnvArgs),
     /// Compare what we say with what each runtime's own allocators say.
     ///

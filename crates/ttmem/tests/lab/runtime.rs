@@ -1,0 +1,138 @@
+//! What is told of chips, allocators and buffers, and what of runtimes that we know less well.
+
+use super::{Puppet, TTNN, checked, here, process, python, snapshot, tracked, ttmem};
+use ttmem_core::words::Space;
+use ttmem_testkit::memory_folder;
+
+#[test]
+fn chips_are_described_as_the_runtime_knows_them() {
+    for (board, shape, chips, cores, l1, dram, name) in [
+        ("t3k", "2, 4", 8, 64, 1_499_136, 12 << 30, "n300"),
+        ("p150", "1, 1", 1, 120, 1_572_864, 32 << 30, "p150"),
+        ("galaxy", "8, 4", 32, 80, 1_499_136, 12 << 30, "galaxy-wormhole"),
+    ] {
+        let folder = memory_folder();
+        let mut puppet = Puppet::with_device(board, folder.path(), shape);
+        let seen = snapshot(folder.path());
+        assert_eq!(seen.devices.len(), chips, "{board}, with nothing allocated yet");
+        for device in &seen.devices {
+            let capacity = device.capacity.unwrap();
+            assert_eq!((capacity.cores, capacity.l1_bytes_per_core), (cores, l1));
+            assert_eq!(capacity.dram_bytes, dram);
+            assert!(device.board.as_deref().unwrap().starts_with(name), "{:?}", device.board);
+            assert!(device.id.starts_with("0x") && device.id != "0x0000000000000000");
+        }
+        let remote = seen.devices.iter().filter(|it| it.remote).count();
+        assert_eq!(remote, if board == "t3k" { 4 } else { 0 });
+        let it = process(&seen, puppet.pid());
+        let tracker = it.tracker.as_ref().unwrap();
+        assert_eq!(tracker.runtime.as_deref(), Some("ttnn 0.81.1"));
+        assert_eq!(tracker.missing_hooks, [""; 0]);
+        // What the runtime can hand out is what it says itself.
+        let l1 = it.allocators[0].spaces.iter().find(|it| it.space == Space::L1).unwrap();
+        let banks = puppet.number("ttnn.get_memory_view(d, ttnn.BufferType.L1).num_banks");
+        let bytes = puppet.number("ttnn.get_memory_view(d, ttnn.BufferType.L1).total_bytes_per_bank");
+        assert_eq!((u64::from(l1.banks), l1.bytes_per_bank), (banks, bytes));
+    }
+}
+
+#[test]
+fn a_buffer_says_what_it_is_and_where() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("t3k", folder.path(), "2, 4");
+    puppet.does("a = ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4))");
+    puppet.does("b = tiles(d, 13)");
+    let address = puppet.number("b.buffer_address()");
+    let output = ttmem(folder.path(), &["dump", "--json"]);
+    let dump: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let listed = dump["allocations"].as_array().unwrap();
+    assert_eq!(listed.len(), 2, "one record for eight chips: {dump:#}");
+    let of = |space: &str| listed.iter().find(|it| it["space"] == space).unwrap();
+    let (l1, dram) = (of("l1"), of("dram"));
+    assert_eq!(l1["requested_bytes"], 8192);
+    assert_eq!((&l1["occupied_bytes"], &l1["allocated_bytes"]), (&8192.into(), &131_072.into()));
+    assert_eq!(dram["id"], format!("0x{address:x}"));
+    assert_eq!(dram["devices"].as_array().unwrap().len(), 8);
+    assert_eq!((&dram["requested_bytes"], &dram["allocated_bytes"]), (&26_624.into(), &49_152.into()));
+    checked(folder.path());
+}
+
+#[test]
+fn the_peak_outlives_what_made_it() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
+    puppet.does("a = [tiles(d, 12) for _ in range(7)]; del a");
+    let seen = snapshot(folder.path());
+    let dram = seen.devices[0].usage.dram.as_ref().unwrap();
+    assert_eq!((dram.allocated_bytes, dram.peak_bytes), (Some(0), 7 * 12 * 2048));
+    puppet.does("ttnn.close_mesh_device(d)");
+    assert!(snapshot(folder.path()).processes[0].allocators.is_empty(), "it is closed");
+}
+
+#[test]
+fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
+    let said = puppet.does(
+        "def greedy():\n    \
+             held = []\n    \
+             try:\n        \
+                 while True: held.append(tiles(d, 4096, ttnn.L1_MEMORY_CONFIG))\n    \
+             except RuntimeError as why: return str(why)\n",
+    );
+    assert!(said.is_null());
+    let said = puppet.does("greedy()");
+    assert!(said.as_str().unwrap().contains("Out of Memory: Not enough space to allocate"), "{said}");
+    let seen = snapshot(folder.path());
+    let vain = seen.findings.iter().find(|it| it.text.contains("asked in vain")).expect("a finding");
+    assert!(vain.text.contains("8.0 MiB"), "{}", vain.text);
+    checked(folder.path());
+}
+
+#[test]
+fn a_bulk_free_frees_everything_once() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
+    puppet.does("a = [tiles(d, 12) for _ in range(7)]");
+    puppet.does("ttnn._ttnn.device.deallocate_buffers(d)");
+    let seen = snapshot(folder.path());
+    assert_eq!(super::held(process(&seen, puppet.pid())), (0, 0));
+    puppet.does("b = tiles(d, 12)");
+    checked(folder.path());
+    // A stale buffer frees what lies at its address now, whoever's it is: the runtime does, and so do we.
+    puppet.does("ttnn.deallocate(a[0])");
+    checked(folder.path());
+}
+
+/// An older wheel, in its own way to work without hardware.
+fn older(version: &str, missing: &[&str]) {
+    let folder = memory_folder();
+    let python = python(version);
+    let script = here().join("puppet.py");
+    let mut command = tracked("n150", folder.path(), &[python.to_str().unwrap(), script.to_str().unwrap()]);
+    command.env("TT_METAL_SLOW_DISPATCH_MODE", "1");
+    let mut puppet = Puppet::start(command);
+    puppet.does("import ttnn");
+    puppet.does("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), l1_small_size=8192)");
+    puppet.does("a = [tiles(d, n, m) for n in (1, 2, 13, 50) for m in (ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG)]");
+    puppet.does("a.append(ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4)))");
+    let seen = snapshot(folder.path());
+    let it = process(&seen, puppet.pid());
+    let tracker = it.tracker.as_ref().unwrap();
+    assert_eq!(tracker.runtime.as_deref(), Some(format!("ttnn {version}").as_str()));
+    assert_eq!(tracker.missing_hooks, missing, "of {}", tracker.hooks);
+    println!("{}", checked(folder.path()));
+    puppet.does("[ttnn.deallocate(it) for it in a[::2]]");
+    checked(folder.path());
+    puppet.does("ttnn.close_mesh_device(d)");
+}
+
+#[test]
+fn the_oldest_wheel_that_opens_a_device_is_followed() {
+    older("0.67.4", &[]);
+}
+
+#[test]
+fn the_newest_wheel_is_followed_without_dispatch_too() {
+    older(TTNN, &[]);
+}
