@@ -3,6 +3,7 @@
 //! Wall-clock time on shared cores says little, so every figure is processor time, memory, or a ratio of two runs made
 //! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
 
+mod agent;
 pub(crate) mod load;
 mod pure;
 pub(crate) mod segment;
@@ -59,6 +60,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     let mut figures = Vec::new();
     if wanted("segment") {
         figures.extend(segment::figures()?);
+    }
+    if wanted("agent") {
+        figures.extend(agent::figures()?);
     }
     if wanted("core") {
         figures.extend(pure::figures());

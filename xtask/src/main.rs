@@ -19,8 +19,8 @@ cargo xtask COMMAND
 
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [GROUP] [--json]
-                     figures against their budgets; builds the release program first. GROUP is one of segment,
-                     core, daemon
+                     figures against their budgets; builds the release program first. GROUP is one of agent,
+                     segment, core, daemon
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
                      --smoke opens every board and runs an op on it
@@ -40,8 +40,10 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        ["bench", group @ ("segment" | "core" | "daemon")] => bench::run(false, Some(group)),
-        ["bench", group @ ("segment" | "core" | "daemon"), "--json"] => bench::run(true, Some(group)),
+        ["bench", group @ ("agent" | "segment" | "core" | "daemon")] => bench::run(false, Some(group)),
+        ["bench", group @ ("agent" | "segment" | "core" | "daemon"), "--json"] => {
+            bench::run(true, Some(group))
+        }
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-writer", folder] => bench::segment::write(folder),

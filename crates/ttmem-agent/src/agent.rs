@@ -5,7 +5,7 @@ use crate::audit;
 use crate::flight::{self, Turn};
 use crate::runtime;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use ttmem_client::{
     AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Mark, Options, Space, Statistics,
@@ -15,7 +15,9 @@ use ttmem_client::{
 /// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
 pub(crate) const SPACES: [(u32, Space); 4] =
     [(0, Space::Dram), (1, Space::L1), (3, Space::L1Small), (4, Space::Trace)];
+const DRAM: u32 = 0;
 const L1: u32 = 1;
+const L1_SMALL: u32 = 3;
 /// The runtime's numbers of memories.
 const MEMORY_L1: u64 = 0;
 const MEMORY_DRAM: u64 = 1;
@@ -25,19 +27,32 @@ const MOST_CHIPS: usize = 256;
 const MOST_BANK_BYTES: u64 = 1 << 44;
 
 /// As in shim.cpp.
-#[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Facts {
     address: u64,
     requested: u64,
+    page_size: u64,
+    kind: u32,
+    known: u32,
+    // Not filled in if it is interleaved.
     aligned_page_size: u64,
     aligned_size_per_bank: u64,
     occupied: u64,
     cores: [u64; 4],
-    kind: u32,
-    per_core: u32,
-    cores_known: u32,
-    reserved: u32,
+}
+
+impl Facts {
+    fn is_interleaved(&self) -> bool {
+        self.known & 1 != 0
+    }
+
+    fn has_cores(&self) -> bool {
+        self.known & 2 != 0
+    }
+
+    fn is_per_core(&self) -> bool {
+        self.known & 4 != 0
+    }
 }
 
 #[derive(Default)]
@@ -72,6 +87,7 @@ struct RuntimeStatistics {
 
 unsafe extern "C" {
     static ttmem_mode: AtomicI32;
+    static ttmem_hybrid: AtomicI32;
     fn ttmem_statistics(allocator: usize, kind: u64, out: *mut RuntimeStatistics) -> bool;
     fn ttmem_bank(allocator: usize, kind: u64, out: *mut BankFacts) -> bool;
     fn ttmem_base(allocator: usize, memory: u64, out: *mut u64) -> bool;
@@ -92,7 +108,8 @@ unsafe extern "C" {
 const AT_WORK: i32 = 1;
 const CALLS_THROUGH: i32 = 2;
 
-/// An allocator of the runtime's.
+/// An allocator of the runtime's. What every event needs is one cache line.
+#[repr(align(64))]
 pub(crate) struct Known {
     /// Where it is; 0: nobody's place, 1: somebody's who is gone.
     at: AtomicUsize,
@@ -101,7 +118,11 @@ pub(crate) struct Known {
     /// Our number of it; 0: nothing was heard of it yet but that it exists.
     number: AtomicU32,
     /// What sizes are rounded up to, in every space.
-    alignment: AtomicU32,
+    unit: AtomicU32,
+    /// What pages of L1 are rounded up to.
+    l1_alignment: AtomicU32,
+    /// Banks, by the runtime's numbers of spaces.
+    banks: [AtomicU16; 5],
     /// Spaces it has, a bit for each of the runtime's numbers.
     spaces: AtomicU32,
     /// 1: it came with a fork, so its figures are the parent's.
@@ -119,7 +140,9 @@ static ALLOCATORS: [Known; ROOM] = [const {
         at: AtomicUsize::new(0),
         device: AtomicUsize::new(0),
         number: AtomicU32::new(0),
-        alignment: AtomicU32::new(0),
+        unit: AtomicU32::new(1),
+        l1_alignment: AtomicU32::new(1),
+        banks: [const { AtomicU16::new(0) }; 5],
         spaces: AtomicU32::new(0),
         inherited: AtomicU32::new(0),
         changes: AtomicU64::new(0),
@@ -128,7 +151,6 @@ static ALLOCATORS: [Known; ROOM] = [const {
 }; ROOM];
 /// Held to add one.
 static ADDING: Mutex<()> = Mutex::new(());
-static HYBRID: AtomicU32 = AtomicU32::new(0);
 /// Nanoseconds that hooks and audits took.
 pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
 
@@ -157,15 +179,31 @@ impl Known {
         self.audited.swap(changes, Ordering::Relaxed) != changes
     }
 
-    /// What a buffer takes in each bank, or on each core: whole pages, and no less than the allocator's unit.
-    fn block(&self, facts: &Facts) -> u64 {
-        let unit = u64::from(self.alignment.load(Ordering::Relaxed)).max(1);
-        let mut bytes = facts.aligned_size_per_bank;
-        // There every page begins at a multiple of the unit, too.
-        if facts.kind == L1 && HYBRID.load(Ordering::Relaxed) != 0 && facts.aligned_page_size > 0 {
-            bytes = bytes / facts.aligned_page_size * facts.aligned_page_size.next_multiple_of(unit);
+    /// What a buffer takes in each bank, or on each core, and in all of them: whole pages, each at a multiple of what its
+    /// memory can be read at, and in a bank no less than the allocator's unit.
+    #[inline]
+    fn sizes(&self, facts: &Facts) -> (u64, u64) {
+        let unit = self.unit();
+        let (mut page, mut per_bank, mut occupied) =
+            (facts.aligned_page_size, facts.aligned_size_per_bank, facts.occupied);
+        if facts.is_interleaved() {
+            let is_l1 = matches!(facts.kind, L1 | L1_SMALL);
+            let alignment = if is_l1 { u64::from(self.l1_alignment.load(Ordering::Relaxed)) } else { unit };
+            let banks = self.banks.get(facts.kind as usize).map_or(1, |it| it.load(Ordering::Relaxed));
+            let pages = facts.requested / facts.page_size.max(1);
+            page = round_up(facts.page_size, alignment);
+            per_bank = pages.div_ceil(u64::from(banks.max(1))) * page;
+            occupied = pages * page;
         }
-        bytes.max(1).next_multiple_of(unit)
+        // There a page begins at a multiple of the unit, too.
+        if facts.kind == L1 && is_hybrid() && page > 0 {
+            per_bank = per_bank / page * round_up(page, unit);
+        }
+        (round_up(per_bank.max(1), unit), occupied)
+    }
+
+    fn unit(&self) -> u64 {
+        u64::from(self.unit.load(Ordering::Relaxed))
     }
 
     fn bank_bytes(&self, kind: u32) -> u64 {
@@ -194,6 +232,19 @@ impl Known {
             largest_free_per_bank: it.largest_free,
         })
     }
+}
+
+/// Whether buffers may have an address on each core.
+#[inline]
+fn is_hybrid() -> bool {
+    // SAFETY: an aligned word of the shim's, set before it is at work.
+    unsafe { &ttmem_hybrid }.load(Ordering::Relaxed) != 0
+}
+
+/// To a multiple of a power of two.
+#[inline]
+fn round_up(bytes: u64, to: u64) -> u64 {
+    (bytes + to - 1) & !(to - 1)
 }
 
 /// All allocators that something is known of.
@@ -238,12 +289,10 @@ fn add(at: usize, device: usize) -> Option<&'static Known> {
 
 /// A child sees that what it has, it inherited.
 fn settle() {
-    let Some(page) = flight::page() else { return };
-    if page.settled.load(Ordering::Relaxed) == 0 {
+    if flight::page().is_some_and(flight::Page::is_new) {
         for it in allocators() {
             it.inherited.store(1, Ordering::Relaxed);
         }
-        page.settled.store(1, Ordering::Relaxed);
     }
 }
 
@@ -267,14 +316,19 @@ fn define(it: &'static Known) -> Option<AllocatorNumber> {
         return Some(number);
     }
     let (at, device) = (it.at.load(Ordering::Acquire), it.device.load(Ordering::Relaxed));
-    let mut alignment = 1;
-    // SAFETY: the runtime is in a call of this allocator, or has just made it.
-    unsafe { ttmem_alignment(at, 0, &raw mut alignment) };
+    let alignment = |kind: u32| {
+        let mut bytes = 0;
+        // SAFETY: the runtime is in a call of this allocator, or has just made it.
+        if unsafe { ttmem_alignment(at, kind, &raw mut bytes) } { bytes } else { 1 }
+    };
+    let (unit, l1_alignment) = (alignment(DRAM), alignment(L1));
     let (banks, len) = banks_of(at);
     let banks = &banks[..len];
     let mut spaces = 0;
     for (kind, space) in SPACES {
-        spaces |= u32::from(banks.iter().any(|it| it.space == space as u8)) << kind;
+        let of = banks.iter().find(|it| it.space == space as u8);
+        spaces |= u32::from(of.is_some()) << kind;
+        it.banks[kind as usize].store(of.map_or(0, |it| it.banks.get()), Ordering::Relaxed);
     }
     let mut indexes = [0; MOST_CHIPS];
     // SAFETY: `device` is null or the allocator's own.
@@ -289,7 +343,8 @@ fn define(it: &'static Known) -> Option<AllocatorNumber> {
         }
     }
     let number = tracker().allocator(&chips[..defined], banks).ok()?;
-    it.alignment.store(alignment, Ordering::Relaxed);
+    it.unit.store(unit, Ordering::Relaxed);
+    it.l1_alignment.store(l1_alignment, Ordering::Relaxed);
     it.spaces.store(spaces, Ordering::Relaxed);
     it.number.store(u32::from(number.get()), Ordering::Release);
     it.changed();
@@ -427,7 +482,7 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
             cores[(core >> 6) as usize & 3] |= 1 << (core & 63);
         }
         let requested = share.max(1) * part.len() as u64;
-        let bytes = known.block(facts) * part.len() as u64;
+        let bytes = known.sizes(facts).0 * part.len() as u64;
         let cores = cores_of(cores);
         tell(&Buffer {
             // Without the cores it counts as much as on all of them.
@@ -456,7 +511,8 @@ extern "C" fn ttmem_agent_start() {
         return;
     }
     let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
-    HYBRID.store(u32::from(hybrid), Ordering::Relaxed);
+    // SAFETY: as above.
+    unsafe { &ttmem_hybrid }.store(i32::from(hybrid), Ordering::Relaxed);
     let options = Options {
         writer: concat!("ttmem-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
         runtime: found.runtime,
@@ -483,15 +539,16 @@ extern "C" fn ttmem_agent_met(allocator: usize, device: usize, mesh: bool) {
 extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts: &Facts) {
     // SAFETY: the runtime has just allocated this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
-    if facts.per_core != 0 {
+    if facts.is_per_core() {
         each_part(it, number, buffer, facts, |part| {
             let _ = tracker().alloc(part);
         });
     } else if let Some(space) = space_of(facts.kind) {
-        let cores = if facts.cores_known != 0 { cores_of(facts.cores) } else { CoresNumber::NONE };
+        let cores = if facts.has_cores() { cores_of(facts.cores) } else { CoresNumber::NONE };
+        let (bytes_per_bank, occupied) = it.sizes(facts);
         let _ = tracker().alloc(&Buffer {
-            bytes_per_bank: it.block(facts),
-            occupied: Some(facts.occupied),
+            bytes_per_bank,
+            occupied: Some(occupied),
             cores,
             ..Buffer::new(number, space, facts.address, facts.requested)
         });
@@ -503,7 +560,7 @@ extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts
 extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: *mut c_void, facts: &Facts) {
     // SAFETY: the runtime is about to free this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
-    if facts.per_core != 0 {
+    if facts.is_per_core() {
         each_part(it, number, buffer, facts, |part| {
             let _ = tracker().free_on_cores(part);
         });
@@ -521,13 +578,13 @@ extern "C" fn ttmem_agent_failed(allocator: usize, buffer: *mut c_void, facts: &
     // Other hooks under way are besides this one.
     let before = audit::mark(1);
     let statistics = it.statistics(facts.kind);
-    let block = it.block(facts);
+    let (block, _) = it.sizes(facts);
     if let Some(statistics) = statistics.filter(|_| !it.is_inherited()) {
         let _ = tracker().audit(before.filter(|_| audit::is_calm(1)), number, space, statistics);
     }
     // It may have failed for another reason.
     let no_room = statistics.is_none_or(|it| block > it.largest_free_per_bank);
-    if no_room || facts.per_core != 0 || HYBRID.load(Ordering::Relaxed) != 0 {
+    if no_room || facts.is_per_core() || is_hybrid() {
         let failed = Buffer::new(number, space, 0, facts.requested);
         let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed });
     }
@@ -568,8 +625,7 @@ extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     // One mark stands for all who want it.
     if !tracker().is_held(number, Space::L1, address) {
-        let unit = u64::from(it.alignment.load(Ordering::Relaxed)).max(1);
-        let bytes_per_bank = bytes.max(1).next_multiple_of(unit);
+        let bytes_per_bank = round_up(bytes.max(1), it.unit());
         let buffer = Buffer::new(number, Space::L1, address, bytes.max(1));
         let _ = tracker().alloc(&Buffer { bytes_per_bank, mirror: true, ..buffer });
     }

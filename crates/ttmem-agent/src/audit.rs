@@ -20,7 +20,7 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Whether no hook is under way but `own` ones.
 pub(crate) fn is_calm(own: u64) -> bool {
-    flight::page().is_some_and(|page| page.flights.load(Ordering::SeqCst) == own)
+    flight::page().is_some_and(|page| page.under_way() == own)
 }
 
 /// A mark for an audit, unless something is on its way.

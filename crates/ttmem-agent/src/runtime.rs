@@ -10,10 +10,16 @@ use std::path::{Path, PathBuf};
 use ttmem_wire::hooks::Hook;
 
 /// What we call or look at, in the order of `Call` in shim.cpp. The first are those that we stand in for.
-const NAMES: [(&CStr, Need); 49] = [
-    // AllocatorImpl: what changes it.
+const NAMES: [(&CStr, Need); 50] = [
+    // What every event needs.
     (c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Allocate)),
     (c"_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Deallocate)),
+    (c"_ZNK2tt8tt_metal6Buffer11buffer_typeEv", Need::Nice),
+    (c"_ZNK2tt8tt_metal6Buffer13buffer_layoutEv", Need::Nice),
+    (c"_ZNK2tt8tt_metal6Buffer4sizeEv", Need::Nice),
+    (c"_ZNK2tt8tt_metal6Buffer9page_sizeEv", Need::Hook(Hook::Buffers)),
+    (c"_ZNK2tt8tt_metal6Buffer7addressEv", Need::Hook(Hook::Buffers)),
+    // AllocatorImpl: what else changes it.
     (c"_ZN2tt8tt_metal13AllocatorImpl18deallocate_buffersEv", Need::Hook(Hook::DeallocateAll)),
     (c"_ZN2tt8tt_metal13AllocatorImpl5clearEv", Need::Hook(Hook::Clear)),
     (c"_ZN2tt8tt_metal13AllocatorImplD2Ev", Need::Hook(Hook::Destroy)),
@@ -23,14 +29,8 @@ const NAMES: [(&CStr, Need); 49] = [
     (c"_ZN2tt8tt_metal13AllocatorImpl21shrink_allocator_sizeERKNS0_10BufferTypeEmb", Need::Hook(Hook::Resize)),
     (c"_ZN2tt8tt_metal13AllocatorImpl20reset_allocator_sizeERKNS0_10BufferTypeE", Need::Hook(Hook::Resize)),
     // Devices and meshes: when one gets its allocator.
-    (
-        c"_ZN2tt8tt_metal16SubDeviceManagerC1EPNS0_7IDeviceEOSt10unique_ptrINS0_13AllocatorImplESt14default_deleteIS5_EESt4spanIKNS0_9SubDeviceELm18446744073709551615EE",
-        Need::Hook(Hook::MeshOpen),
-    ),
-    (
-        c"_ZN2tt8tt_metal6Device20initialize_allocatorEmmmSt4spanIKjLm18446744073709551615EE",
-        Need::Hook(Hook::DeviceOpen),
-    ),
+    (c"_ZN2tt8tt_metal16SubDeviceManagerC1EPNS0_7IDeviceEOSt10unique_ptrINS0_13AllocatorImplESt14default_deleteIS5_EESt4spanIKNS0_9SubDeviceELm18446744073709551615EE", Need::Hook(Hook::MeshOpen)),
+    (c"_ZN2tt8tt_metal6Device20initialize_allocatorEmmmSt4spanIKjLm18446744073709551615EE", Need::Hook(Hook::DeviceOpen)),
     // AllocatorImpl: what it says.
     (c"_ZNK2tt8tt_metal13AllocatorImpl14get_statisticsERKNS0_10BufferTypeE", Need::Hook(Hook::Statistics)),
     (c"_ZNK2tt8tt_metal13AllocatorImpl13get_num_banksERKNS0_10BufferTypeE", Need::Hook(Hook::Banks)),
@@ -39,10 +39,6 @@ const NAMES: [(&CStr, Need); 49] = [
     (c"_ZNK2tt8tt_metal13AllocatorImpl13get_alignmentENS0_10BufferTypeE", Need::Hook(Hook::Banks)),
     (c"_ZNK2tt8tt_metal13AllocatorImpl18get_worker_l1_sizeEv", Need::Nice),
     // Buffer.
-    (c"_ZNK2tt8tt_metal6Buffer11buffer_typeEv", Need::Nice),
-    (c"_ZNK2tt8tt_metal6Buffer4sizeEv", Need::Nice),
-    (c"_ZNK2tt8tt_metal6Buffer7addressEv", Need::Hook(Hook::Buffers)),
-    (c"_ZNK2tt8tt_metal6Buffer9page_sizeEv", Need::Hook(Hook::Buffers)),
     (c"_ZNK2tt8tt_metal6Buffer9num_pagesEv", Need::Hook(Hook::Buffers)),
     (c"_ZNK2tt8tt_metal6Buffer17aligned_page_sizeEv", Need::Hook(Hook::Buffers)),
     (c"_ZNK2tt8tt_metal6Buffer12aligned_sizeEv", Need::Hook(Hook::Buffers)),
@@ -52,27 +48,15 @@ const NAMES: [(&CStr, Need); 49] = [
     (c"_ZNK2tt8tt_metal6Buffer10shard_specEv", Need::Hook(Hook::Shards)),
     (c"_ZNK2tt8tt_metal6Buffer6deviceEv", Need::Nice),
     (c"_ZNK2tt8tt_metal6Buffer7is_dramEv", Need::Nice),
-    (
-        c"_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE",
-        Need::Newer(Hook::PerCore),
-    ),
-    (
-        c"_ZN2tt8tt_metal12experimental19per_core_allocation22get_per_core_addressesERKNS0_6BufferE",
-        Need::Newer(Hook::PerCore),
-    ),
+    (c"_ZN2tt8tt_metal12experimental19per_core_allocation22is_per_core_allocationERKNS0_6BufferE", Need::Newer(Hook::PerCore)),
+    (c"_ZN2tt8tt_metal12experimental19per_core_allocation22get_per_core_addressesERKNS0_6BufferE", Need::Newer(Hook::PerCore)),
     // Who the chips are.
     (c"_ZNK2tt8tt_metal11distributed10MeshDevice14get_device_idsEv", Need::Hook(Hook::Chips)),
     (c"_ZNK2tt8tt_metal11distributed10MeshDevice2idEv", Need::Hook(Hook::Chips)),
     (c"_ZTVN2tt8tt_metal11distributed10MeshDeviceE", Need::Hook(Hook::Chips)),
     (c"_ZTVN2tt8tt_metal6DeviceE", Need::Hook(Hook::Chips)),
-    (
-        c"_ZN2tt8tt_metal12MetalContext15instance_existsEN4ttsl10StrongTypeIiNS0_12ContextIdTagEEE",
-        Need::Nice,
-    ),
-    (
-        c"_ZN2tt8tt_metal12MetalContext8instanceEN4ttsl10StrongTypeIiNS0_12ContextIdTagEEE",
-        Need::Hook(Hook::Identity),
-    ),
+    (c"_ZN2tt8tt_metal12MetalContext15instance_existsEN4ttsl10StrongTypeIiNS0_12ContextIdTagEEE", Need::Nice),
+    (c"_ZN2tt8tt_metal12MetalContext8instanceEN4ttsl10StrongTypeIiNS0_12ContextIdTagEEE", Need::Hook(Hook::Identity)),
     (c"_ZN2tt8tt_metal12MetalContext11get_clusterEv", Need::Hook(Hook::Identity)),
     (c"_ZNK2tt7Cluster16get_cluster_descEv", Need::Hook(Hook::Identity)),
     (c"_ZNK2tt3umd17ClusterDescriptor19get_chip_unique_idsEv", Need::Hook(Hook::Identity)),
@@ -81,6 +65,7 @@ const NAMES: [(&CStr, Need); 49] = [
     (c"_ZNK2tt3umd17ClusterDescriptor20get_harvesting_masksEi", Need::Hook(Hook::Identity)),
     (c"_ZNK2tt3umd17ClusterDescriptor19get_chips_with_mmioEv", Need::Nice),
     (c"_ZNK2tt3umd17ClusterDescriptor17get_chip_pci_bdfsB5cxx11Ev", Need::Nice),
+    // What an allocator has handed out, block by block.
     (c"_ZNK2tt8tt_metal13AllocatorImpl22get_memory_block_tableB5cxx11ERKNS0_10BufferTypeE", Need::Hook(Hook::Override)),
     // What the C++ library frees memory with.
     (c"_ZdlPv", Need::Hook(Hook::Shards)),

@@ -13,8 +13,14 @@
 
 // As `Call` in runtime.rs.
 enum Call : uint32_t {
+    // What every event needs is one cache line.
     ALLOCATE,
     DEALLOCATE,
+    BUFFER_TYPE,
+    BUFFER_LAYOUT,
+    BUFFER_SIZE,
+    BUFFER_PAGE_SIZE,
+    BUFFER_ADDRESS,
     DEALLOCATE_ALL,
     CLEAR,
     DESTROY,
@@ -31,10 +37,6 @@ enum Call : uint32_t {
     BASE_ADDRESS,
     ALIGNMENT,
     WORKER_L1_SIZE,
-    BUFFER_TYPE,
-    BUFFER_SIZE,
-    BUFFER_ADDRESS,
-    BUFFER_PAGE_SIZE,
     BUFFER_NUM_PAGES,
     BUFFER_ALIGNED_PAGE_SIZE,
     BUFFER_ALIGNED_SIZE,
@@ -76,15 +78,16 @@ struct Layout {
 struct Facts {
     uint64_t address;
     uint64_t requested;
+    uint64_t page_size;
+    uint32_t type;
+    uint32_t known;  // bit 0: not sharded, and all that follows is left to be worked out; 1: the cores; 2: per core
     uint64_t aligned_page_size;
     uint64_t aligned_size_per_bank;
     uint64_t occupied;
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
-    uint32_t type;
-    uint32_t per_core;
-    uint32_t cores_known;
-    uint32_t reserved;
 };
+
+constexpr uint32_t INTERLEAVED = 1, CORES = 2, PER_CORE = 4;
 
 struct ChipFacts {
     uint64_t unique_id;
@@ -110,6 +113,17 @@ struct Statistics {
     uint64_t largest_free;
 };
 
+// As in flight.rs. More threads than there are lines share a counter.
+constexpr uint32_t FLIGHT_LINES = 1000;
+
+struct Flights {
+    uint32_t enrolled;
+    uint32_t others;
+    alignas(64) struct {
+        alignas(64) uint32_t under_way;
+    } lines[FLIGHT_LINES];
+};
+
 // What the agent wants to know. None of these fails or throws.
 extern "C" {
 void ttmem_agent_start() noexcept;
@@ -127,12 +141,16 @@ void ttmem_agent_met(void *allocator, void *device, bool mesh) noexcept;
 void ttmem_agent_spent(uint64_t ns) noexcept;
 
 // Set once by `ttmem_agent_start`.
-SHARED void *ttmem_calls[CALLS];
+SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED Layout ttmem_layout = {-1, -1, -1, -1};
 // 0: not asked yet; 1: at work; 2: only calls through.
 SHARED int ttmem_mode;
-// How many hooks are under way, in memory that a forked child finds at zero.
-SHARED uint64_t *ttmem_flights;
+// Whether buffers may have an address on each core.
+SHARED int ttmem_hybrid;
+// Hooks that are under way, in memory that a forked child finds at zero.
+SHARED Flights *ttmem_flights;
+// Changes when this process turns out to be a child: who was enrolled was so in the parent.
+SHARED uint32_t ttmem_generation;
 
 // The runtime's C++ library.
 SHARED void *ttmem_cxx_personality;
@@ -174,10 +192,40 @@ bool at_work() {
     return mode == 1;
 }
 
-// From before the allocator changes until that is on record, or the other way round.
-struct Flight {
-    Flight() { __atomic_fetch_add(ttmem_flights, 1, __ATOMIC_SEQ_CST); }
-    ~Flight() { __atomic_fetch_sub(ttmem_flights, 1, __ATOMIC_SEQ_CST); }
+// From before the allocator changes until that is on record, or the other way round. Each thread has a line of its own
+// and only stores to it: between that and the change there is always a lock taken, the allocator's or the tracker's,
+// which orders the two for whoever looks.
+class Flight {
+    uint32_t *under_way;
+
+    static uint32_t *enroll() {
+        static thread_local uint32_t *own __attribute__((tls_model("initial-exec")));
+        static thread_local uint32_t since __attribute__((tls_model("initial-exec")));
+        uint32_t generation = __atomic_load_n(&ttmem_generation, __ATOMIC_RELAXED);
+        if (__builtin_expect(own == nullptr || since != generation, 0)) {
+            uint32_t line = __atomic_fetch_add(&ttmem_flights->enrolled, 1, __ATOMIC_RELAXED);
+            own = line < FLIGHT_LINES ? &ttmem_flights->lines[line].under_way : nullptr;
+            since = generation;
+        }
+        return own;
+    }
+
+public:
+    Flight() : under_way(enroll()) {
+        if (__builtin_expect(under_way == nullptr, 0)) {
+            __atomic_fetch_add(&ttmem_flights->others, 1, __ATOMIC_SEQ_CST);
+        } else {
+            __atomic_store_n(under_way, *under_way + 1, __ATOMIC_RELEASE);
+        }
+    }
+
+    ~Flight() {
+        if (__builtin_expect(under_way == nullptr, 0)) {
+            __atomic_fetch_sub(&ttmem_flights->others, 1, __ATOMIC_SEQ_CST);
+        } else {
+            __atomic_store_n(under_way, *under_way - 1, __ATOMIC_RELEASE);
+        }
+    }
 };
 
 // One event in 64 is timed, and stands for all of them.
@@ -288,22 +336,38 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
             add_core(facts, range.from.x + x, range.from.y + y);
         }
     }
-    facts->cores_known = found == most;
+    if (found == most) facts->known |= CORES;
     if (spec.ranges.begin != nullptr) {
         call<void, void *>(FREE_MEMORY, spec.ranges.begin);
     }
 }
 
+// 5: not known.
 uint32_t type_of(void *buffer) {
     if (has(BUFFER_TYPE)) return call<uint32_t, const void *>(BUFFER_TYPE, buffer);
-    return at<uint32_t>(buffer, ttmem_layout.type);
+    auto type = at<uint32_t>(buffer, ttmem_layout.type);
+    // Whether this is where it keeps its type can be told.
+    bool dram = type == 0 || type == 4;
+    return has(BUFFER_IS_DRAM) && call<bool, const void *>(BUFFER_IS_DRAM, buffer) == dram ? type : 5;
+}
+
+bool is_per_core(void *buffer) {
+    return ttmem_hybrid && has(BUFFER_IS_PER_CORE) && call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
 }
 
 // What the runtime says of a buffer. False: it would not.
 bool read_buffer(void *buffer, Facts *facts) noexcept {
-    __builtin_memset(facts, 0, sizeof *facts);
     try {
         facts->type = type_of(buffer);
+        facts->known = 0;
+        // Most are not sharded, and asking the runtime to work out their sizes takes longer than all the rest.
+        if (has(BUFFER_LAYOUT) && has(BUFFER_SIZE) && call<uint32_t, const void *>(BUFFER_LAYOUT, buffer) == 0) {
+            facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
+            facts->page_size = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer);
+            facts->known = INTERLEAVED;
+            return facts->type <= 4 && facts->page_size > 0;
+        }
+        __builtin_memset(facts->cores, 0, sizeof facts->cores);
         facts->aligned_size_per_bank = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE_PER_BANK, buffer);
         facts->aligned_page_size = call<uint64_t, const void *>(BUFFER_ALIGNED_PAGE_SIZE, buffer);
         facts->occupied = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE, buffer);
@@ -313,9 +377,7 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
             facts->requested = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer) *
                                call<uint32_t, const void *>(BUFFER_NUM_PAGES, buffer);
         }
-        if (has(BUFFER_IS_PER_CORE)) {
-            facts->per_core = call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
-        }
+        if (is_per_core(buffer)) facts->known |= PER_CORE;
         auto cores = call<OptionalU32, const void *>(BUFFER_NUM_CORES, buffer);
         if (cores.has && has(BUFFER_SHARD_SPEC)) {
             bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<bool, const void *>(BUFFER_HAS_SHARD_SPEC, buffer)
@@ -330,12 +392,9 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
 
 // What must be known before it is freed. False: the runtime would not say.
 bool read_place(void *buffer, Facts *facts) noexcept {
-    __builtin_memset(facts, 0, sizeof *facts);
     try {
         facts->type = type_of(buffer);
-        if (has(BUFFER_IS_PER_CORE)) {
-            facts->per_core = call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
-        }
+        facts->known = is_per_core(buffer) ? PER_CORE : 0;
         facts->address = call<uint32_t, const void *>(BUFFER_ADDRESS, buffer);
         return facts->type <= 4;
     } catch (...) {
@@ -390,7 +449,7 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
     Meter meter;
     Facts facts;
     bool known = read_place(buffer, &facts);
-    if (known && facts.per_core) known = read_buffer(buffer, &facts);
+    if (known && (facts.known & PER_CORE)) known = read_buffer(buffer, &facts);
     if (known) {
         ttmem_agent_freeing(allocator, buffer, &facts);
     } else {
@@ -401,7 +460,7 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
         call<void, void *, void *>(DEALLOCATE, allocator, buffer);
     } catch (...) {
         // It is still held, then. What that was is asked again: it cost nothing to forget it.
-        uint64_t address = facts.address;
+        uint64_t address = known ? facts.address : 0;
         if (known && read_buffer(buffer, &facts)) {
             facts.address = address;
             ttmem_agent_allocated(allocator, buffer, &facts);

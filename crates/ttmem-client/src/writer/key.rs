@@ -76,20 +76,24 @@ impl Key {
 }
 
 /// Whether several things of this space may lie at one address.
+#[inline]
 pub(super) fn is_stacked(space: Space) -> bool {
     matches!(space, Space::Cb | Space::Dfb | Space::Scratch | Space::L1Core)
 }
 
+#[inline]
 pub(crate) fn is_program(space: Space) -> bool {
     matches!(space, Space::Cb | Space::Dfb | Space::Scratch | Space::Kernel)
 }
 
 /// Whether things of this space are charged on their cores, not in banks.
+#[inline]
 pub(super) fn is_on_cores(space: u8) -> bool {
     (Space::Cb as u8..=Space::Kernel as u8).contains(&space) || space == Space::L1Core as u8
 }
 
 /// What a slot's words add to what is asked for: another allocator's buffer was not asked for here.
+#[inline]
 pub(super) fn own_bytes(words: &Words) -> u64 {
     if (words[2] >> 32) as u16 & flags::MIRROR == 0 { words[4] } else { 0 }
 }

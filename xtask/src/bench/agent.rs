@@ -1,0 +1,153 @@
+//! What the agent costs stock ttnn: in the lab, beside the same without it and with tt-metal's own counters.
+
+use super::{Figure, median};
+use crate::drift::{build, tracked};
+use crate::lab::board::Board;
+use crate::lab::{self, Lab};
+use crate::root;
+use anyhow::{Context, ensure};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use ttmem_testkit::memory_folder;
+
+/// Times that all processes are started anew: where the loader happens to put things is worth a hundred nanoseconds.
+const STARTS: usize = 6;
+/// Blocks of each kind after each start, made in turns.
+const BLOCKS: usize = 10;
+/// Pairs of a block.
+const PAIRS: usize = 2000;
+/// Programs of the run that hooks are measured on.
+const PROGRAMS: u64 = 200;
+
+/// One process that is told what to measure.
+struct Model {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Model {
+    fn start(mut command: Command) -> anyhow::Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().context("cannot start ttnn")?;
+        let input = child.stdin.take().context("its input")?;
+        let output = BufReader::new(child.stdout.take().context("its output")?);
+        Ok(Self { child, input, output })
+    }
+
+    fn ask(&mut self, what: &str, count: u64) -> anyhow::Result<Vec<f64>> {
+        writeln!(self.input, "{what} {count}").context("ttnn ended")?;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            ensure!(self.output.read_line(&mut line)? > 0, "ttnn ended while it was asked for {what}");
+            if let Some(told) = line.strip_prefix("cost: ") {
+                return told.split_whitespace().map(|it| it.parse().context("a number")).collect();
+            }
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The script on a machine, with or without tt-metal's own counters.
+fn script(lab: &Lab, board: Board, region: bool) -> anyhow::Result<Command> {
+    let (rows, columns) = board.mesh();
+    let mut command = lab.on(board)?;
+    command.arg(root().join("xtask/lab/cost.py")).arg(format!("{rows}x{columns}"));
+    command.env("TT_METAL_LOGGER_LEVEL", "FATAL").env_remove("LD_PRELOAD").env_remove("TTMEM");
+    if !region {
+        command.env("TT_METAL_SHM_TRACKING_DISABLED", "1");
+    }
+    Ok(command)
+}
+
+pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
+    build()?;
+    let lab = lab::prepare(lab::TTNN)?;
+    let mut figures = Vec::new();
+    for board in [Board::N150, Board::T3k, Board::Galaxy] {
+        figures.extend(pairs(&lab, board)?);
+    }
+    figures.push(programs(&lab)?);
+    Ok(figures)
+}
+
+fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
+    let mut costs = [const { Vec::new() }; 3];
+    for _ in 0..STARTS {
+        let folder = memory_folder();
+        let mut models = [
+            Model::start(script(lab, board, false)?)?,
+            Model::start(script(lab, board, true)?)?,
+            Model::start(tracked(folder.path(), &script(lab, board, false)?))?,
+        ];
+        for model in &mut models {
+            model.ask("pairs", PAIRS as u64)?;
+        }
+        for block in 0..BLOCKS {
+            // Each is the first one as often as the others.
+            for n in 0..models.len() {
+                let which = (n + block) % models.len();
+                costs[which].extend(models[which].ask("pairs", PAIRS as u64)?);
+            }
+        }
+    }
+    let [plain, region, agent] = &costs;
+    let added = |of: &[f64]| of.iter().zip(plain).map(|(with, without)| with - without).collect::<Vec<_>>();
+    let spread = |of: &[f64]| {
+        let mut sorted = of.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        (sorted[sorted.len() / 4], sorted[sorted.len() * 3 / 4])
+    };
+    let chips = board.chips();
+    let (low, high) = spread(&added(agent));
+    println!(
+        "{chips} chips, {STARTS} x {BLOCKS} blocks of {PAIRS} pairs in turns: untracked {:.0} ns, region {:.0} ns, agent {:.0} ns a pair; \
+         the agent adds {:.0} ns (middle half of the blocks: {low:.0} to {high:.0})",
+        median(plain.clone()),
+        median(region.clone()),
+        median(agent.clone()),
+        median(added(agent)),
+    );
+    let what = |it: &str| format!("ttnn.empty + deallocate on {chips} chips: {it}");
+    Ok([
+        Figure::plain(&what("untracked"), "same run", median(plain.clone()), "ns"),
+        Figure::plain(&what("tt-metal's region adds"), "+1.3 us (1), +4 us (8)", median(added(region)), "ns"),
+        Figure::at_most(&what("the agent adds"), "same run", 300.0, median(added(agent)), "ns"),
+        Figure::plain(&what("middle half of that"), "same run", high - low, "ns"),
+    ])
+}
+
+/// Of a run of many programs, how much of the processor time the agent took, by its own count.
+fn programs(lab: &Lab) -> anyhow::Result<Figure> {
+    let folder = memory_folder();
+    let mut model = Model::start(tracked(folder.path(), &script(lab, Board::N150, false)?))?;
+    let told = model.ask("programs", PROGRAMS)?;
+    let [entries, used_ns] = told[..] else { anyhow::bail!("two numbers, not {told:?}") };
+    ensure!(entries >= PROGRAMS as f64, "only {entries} programs were made");
+    let spent = spent_ns(folder.path())?;
+    println!(
+        "{entries} cached programs, run three times: {:.2} s of processor time, {:.2} ms of it the agent's",
+        used_ns / 1e9,
+        spent / 1e6
+    );
+    let what = format!("agent in a run of {PROGRAMS} programs: of its processor time");
+    Ok(Figure::at_most(&what, "same run", 2.0, spent / used_ns * 100.0, "%"))
+}
+
+/// What the agent says it took, once it has said so after everything.
+fn spent_ns(folder: &Path) -> anyhow::Result<f64> {
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let mut ttmem = Command::new(root().join("target/release/ttmem"));
+    let output = ttmem.args(["--json", "--local", "--shm-dir"]).arg(folder).output()?;
+    let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&output.stdout)?;
+    let tracker = snapshot.processes.first().and_then(|it| it.tracker.clone()).context("it is tracked")?;
+    Ok(tracker.cost_seconds.context("it says what it cost")? * 1e9)
+}
