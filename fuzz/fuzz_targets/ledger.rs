@@ -5,7 +5,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Chip, Extent, Free, Holding, Process, Refusal};
-use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
+use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Event, Limits, State};
 
 #[derive(Arbitrary, Debug)]
@@ -174,6 +174,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     cores: u32::from(cores % 4),
                     program: u32::from(program % 4),
                     site: 0,
+                    layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
                 };
                 (origin(by), Event::Alloc(alloc))
@@ -190,6 +191,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     cores: u32::from(cores % 4),
                     program: u32::from(program % 4),
                     site: 0,
+                    layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
                 };
                 (origin(by), Event::Alloc(alloc))
@@ -222,6 +224,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     free_bytes: bytes,
                     largest_free_bytes_per_bank: bytes,
                     quiet,
+                    sequence: 1,
                 };
                 (origin(by), Event::Audit(audit))
             }

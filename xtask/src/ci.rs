@@ -23,19 +23,26 @@ const NEEDED: [(&str, &str); 12] = [
 ];
 
 const FUZZ_SECONDS: u64 = 20;
+const DRIFT_STEPS: u64 = 5000;
 const DENY_VERSION: &str = "0.20.2";
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 15] = [
     ("prerequisites", prerequisites),
     ("format", format),
     ("lints", || {
-        succeed(&mut cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+        let features = ["--features", "ttmem/lab"];
+        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);
+        succeed(clippy.args(features).args(["--", "-D", "warnings"]))
     }),
     ("docs", docs),
     ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
     ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
+    ("what the agent needs", crate::agent::check_needs),
+    ("lab", lab),
+    ("agent in stock ttnn", agent_in_ttnn),
+    ("drift", || crate::drift::run(DRIFT_STEPS, 1, &[])),
     ("order of stores", crate::loom::run),
     ("truth", || crate::truth::run(&[], true)),
     ("demo", demo),
@@ -103,6 +110,19 @@ fn demo() -> anyhow::Result<()> {
     }
     println!("{frames} tables, the last one:\n{}", page.rsplit("\n\n+--").next().unwrap_or_default());
     Ok(())
+}
+
+/// Stock ttnn: the newest that we know, an older one, and the oldest that opens a device here.
+fn lab() -> anyhow::Result<()> {
+    for version in [crate::drift::OLDER, crate::drift::OLDEST] {
+        crate::lab::prepare(version)?;
+    }
+    crate::lab::smoke(crate::lab::TTNN)
+}
+
+fn agent_in_ttnn() -> anyhow::Result<()> {
+    succeed(&mut cargo(&["build", "--locked", "-p", "ttmem", "-p", "ttmem-agent"]))?;
+    succeed(&mut cargo(&["test", "--locked", "-p", "ttmem", "--features", "lab", "--test", "lab"]))
 }
 
 /// cargo-deny has no package that works with this cargo, so it is built once, with little optimisation.

@@ -33,6 +33,8 @@ const fn case(version: &'static str, board: Board, share: u64) -> Case {
     Case { version, board, share, submeshes: false, hybrid: false }
 }
 
+/// The oldest wheel that opens a device on chips that do not exist.
+pub(crate) const OLDEST: &str = "0.67.4";
 /// The older wheel that is followed in full.
 pub(crate) const OLDER: &str = "0.76.0";
 

@@ -1,5 +1,6 @@
 //! What the project does to itself. `cargo xtask` lists the commands.
 
+mod agent;
 mod bench;
 mod ci;
 mod drift;

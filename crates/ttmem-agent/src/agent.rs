@@ -8,8 +8,8 @@ use core::ffi::c_void;
 use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use ttmem_client::{
-    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Mark, Options, Space, Statistics,
-    Tracker,
+    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Layout, Mark, Options, Space,
+    Statistics, Tracker,
 };
 
 /// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
@@ -52,6 +52,18 @@ impl Facts {
 
     fn is_per_core(&self) -> bool {
         self.known & 4 != 0
+    }
+
+    fn layout(&self) -> Layout {
+        // The runtime's number, and 1; it has one of its own that is not used any more.
+        match self.known >> 8 {
+            1 => Layout::Interleaved,
+            3 => Layout::HeightSharded,
+            4 => Layout::WidthSharded,
+            5 => Layout::BlockSharded,
+            6 => Layout::NdSharded,
+            _ => Layout::Unknown,
+        }
     }
 }
 
@@ -489,6 +501,7 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
             bytes_per_bank: if cores == CoresNumber::NONE { bytes } else { bytes / part.len() as u64 },
             occupied: Some(bytes),
             cores,
+            layout: facts.layout(),
             ..Buffer::new(number, Space::L1Core, part[0][1], requested)
         });
     }
@@ -550,6 +563,7 @@ extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts
             bytes_per_bank,
             occupied: Some(occupied),
             cores,
+            layout: facts.layout(),
             ..Buffer::new(number, space, facts.address, facts.requested)
         });
     }

@@ -89,13 +89,16 @@ pub(crate) struct BufferLayout {
     device: i32,
     size: i32,
     kind: i32,
+    layout: i32,
     has_shard_spec: i32,
 }
 
 /// Runtimes that have functions for everything.
-const EXPORTED: BufferLayout = BufferLayout { device: -1, size: -1, kind: -1, has_shard_spec: -1 };
+const EXPORTED: BufferLayout =
+    BufferLayout { device: -1, size: -1, kind: -1, layout: -1, has_shard_spec: -1 };
 /// Runtimes until 0.79, which kept these in line; checked against the functions there are before it is believed.
-const IN_LINE: BufferLayout = BufferLayout { device: 16, size: 24, kind: 32, has_shard_spec: 152 };
+const IN_LINE: BufferLayout =
+    BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
 
 unsafe extern "C" {
     static mut ttmem_calls: [*mut c_void; NAMES.len()];

@@ -72,6 +72,7 @@ struct Layout {
     int32_t device;
     int32_t size;
     int32_t type;
+    int32_t layout;
     int32_t has_shard_spec;
 };
 
@@ -80,14 +81,15 @@ struct Facts {
     uint64_t requested;
     uint64_t page_size;
     uint32_t type;
-    uint32_t known;  // bit 0: not sharded, and all that follows is left to be worked out; 1: the cores; 2: per core
+    uint32_t known;  // bit 0: not sharded, and all that follows is left to be worked out; 1: the cores; 2: per core;
+                     // from 8 on: the runtime's number of its layout, and 1
     uint64_t aligned_page_size;
     uint64_t aligned_size_per_bank;
     uint64_t occupied;
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
-constexpr uint32_t INTERLEAVED = 1, CORES = 2, PER_CORE = 4;
+constexpr uint32_t INTERLEAVED = 1, CORES = 2, PER_CORE = 4, LAYOUT_SHIFT = 8;
 
 struct ChipFacts {
     uint64_t unique_id;
@@ -142,7 +144,7 @@ void ttmem_agent_spent(uint64_t ns) noexcept;
 
 // Set once by `ttmem_agent_start`.
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
-SHARED Layout ttmem_layout = {-1, -1, -1, -1};
+SHARED Layout ttmem_layout = {-1, -1, -1, -1, -1};
 // 0: not asked yet; 1: at work; 2: only calls through.
 SHARED int ttmem_mode;
 // Whether buffers may have an address on each core.
@@ -351,6 +353,12 @@ uint32_t type_of(void *buffer) {
     return has(BUFFER_IS_DRAM) && call<bool, const void *>(BUFFER_IS_DRAM, buffer) == dram ? type : 5;
 }
 
+// 8: not known.
+uint32_t layout_of(void *buffer) {
+    if (has(BUFFER_LAYOUT)) return call<uint32_t, const void *>(BUFFER_LAYOUT, buffer);
+    return ttmem_layout.layout >= 0 ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
+}
+
 bool is_per_core(void *buffer) {
     return ttmem_hybrid && has(BUFFER_IS_PER_CORE) && call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
 }
@@ -361,12 +369,14 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
         facts->type = type_of(buffer);
         facts->known = 0;
         // Most are not sharded, and asking the runtime to work out their sizes takes longer than all the rest.
-        if (has(BUFFER_LAYOUT) && has(BUFFER_SIZE) && call<uint32_t, const void *>(BUFFER_LAYOUT, buffer) == 0) {
+        uint32_t layout = layout_of(buffer);
+        if (layout == 0 && has(BUFFER_SIZE)) {
             facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
             facts->page_size = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer);
-            facts->known = INTERLEAVED;
+            facts->known = INTERLEAVED | 1 << LAYOUT_SHIFT;
             return facts->type <= 4 && facts->page_size > 0;
         }
+        if (layout < 8) facts->known = (layout + 1) << LAYOUT_SHIFT;
         __builtin_memset(facts->cores, 0, sizeof facts->cores);
         facts->aligned_size_per_bank = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE_PER_BANK, buffer);
         facts->aligned_page_size = call<uint64_t, const void *>(BUFFER_ALIGNED_PAGE_SIZE, buffer);

@@ -404,7 +404,8 @@ impl Tracker {
             writer.hold(&Thing {
                 allocator: buffer.allocator.0,
                 space: buffer.space,
-                flags: if buffer.mirror { flags::MIRROR } else { 0 },
+                flags: (buffer.layout as u16) << flags::LAYOUT_SHIFT
+                    | if buffer.mirror { flags::MIRROR } else { 0 },
                 cores: buffer.cores.0,
                 id: buffer.address,
                 requested: buffer.requested,

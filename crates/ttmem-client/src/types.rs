@@ -127,6 +127,25 @@ pub enum KernelClass {
     Unknown = 3,
 }
 
+/// How a buffer lies in its banks or on its cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Layout {
+    /// Not said.
+    #[default]
+    Unknown = 0,
+    /// Page by page over all banks.
+    Interleaved = 1,
+    /// In pieces of some rows, one to a core.
+    HeightSharded = 2,
+    /// In pieces of some columns.
+    WidthSharded = 3,
+    /// In rectangles.
+    BlockSharded = 4,
+    /// In pieces of as many dimensions as it has.
+    NdSharded = 5,
+}
+
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
@@ -147,6 +166,8 @@ pub struct Buffer {
     pub cores: CoresNumber,
     /// Another allocator's buffer, which this one only keeps clear of: it takes free space, but is nobody's use.
     pub mirror: bool,
+    /// How it lies there.
+    pub layout: Layout,
     /// Where in the program it was asked for.
     pub site: SiteNumber,
 }
@@ -163,6 +184,7 @@ impl Buffer {
             occupied: None,
             cores: CoresNumber(0),
             mirror: false,
+            layout: Layout::Unknown,
             site: SiteNumber(0),
         }
     }

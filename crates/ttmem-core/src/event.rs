@@ -1,7 +1,7 @@
 //! What sources say. Events are deltas and definitions; the one level is [`Event::Level`], and never mixes with them.
 
 use crate::footprint::CoreSet;
-use crate::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
+use crate::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -284,8 +284,8 @@ pub struct Alloc {
     pub program: u32,
     /// The call site; 0: not said.
     pub site: u32,
-    /// Another allocator's, which this one only keeps clear of.
-    pub mirror: bool,
+    /// How it lies there.
+    pub layout: Layout,
     /// For kernels.
     pub class: KernelClass,
 }

@@ -49,6 +49,25 @@ impl CoreSet {
         all
     }
 
+    /// The same cores as few rectangles: from column, row to column, row, none over another.
+    pub fn rectangles(self) -> Vec<[u8; 4]> {
+        let mut left = self;
+        let mut found = Vec::new();
+        while let Some(first) = left.iter().next() {
+            let has = |x: usize, y: usize| left.0[y * 16 / 64] >> (y * 16 % 64 + x) & 1 != 0;
+            let (x0, y0) = (first % 16, first / 16);
+            let x1 = (x0..16).take_while(|&x| has(x, y0)).last().unwrap_or(x0);
+            let y1 = (y0..16).take_while(|&y| (x0..=x1).all(|x| has(x, y))).last().unwrap_or(y0);
+            let corners = [x0, y0, x1, y1].map(|n| n as u8);
+            let taken = Self::rectangle((corners[0], corners[1]), (corners[2], corners[3]));
+            for (mine, theirs) in left.0.iter_mut().zip(taken.0) {
+                *mine &= !theirs;
+            }
+            found.push(corners);
+        }
+        found
+    }
+
     /// The cores, lowest number first.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut words = self.0;
@@ -107,6 +126,19 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn rectangles_are_the_same_cores(words in prop::array::uniform4(any::<u64>())) {
+            let set = CoreSet::from_words(words);
+            let mut all = CoreSet::default();
+            let mut cores = 0;
+            for [x0, y0, x1, y1] in set.rectangles() {
+                let one = CoreSet::rectangle((x0, y0), (x1, y1));
+                cores += one.count();
+                all = all.with(one);
+            }
+            prop_assert_eq!((all, cores), (set, set.count()));
+        }
+
         #[test]
         fn covered_agrees_with_a_bitmap_per_core(
             parts in prop::collection::vec(((0u64..60, 0u64..30), (0u8..4, 0u8..3), (0u8..4, 0u8..3)), 0..20)

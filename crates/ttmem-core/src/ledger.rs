@@ -6,7 +6,7 @@
 //! by owner, so records of several processes at one address of one chip lie side by side and are noticed at once.
 
 use crate::event::Holding;
-use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
+use crate::words::{Basis, KernelClass, Layout, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -50,8 +50,7 @@ pub(crate) struct Entry {
     pub(crate) site: u32,
     pub(crate) banks: u16,
     pub(crate) class: KernelClass,
-    /// Another allocator's, which its own only keeps clear of.
-    pub(crate) mirror: bool,
+    pub(crate) layout: Layout,
 }
 
 const _: () = assert!(size_of::<Entry>() == 72, "the budget is 96 bytes a buffer with the index");
@@ -97,7 +96,7 @@ impl Totals {
     }
 
     pub(crate) fn add(&mut self, entry: &Entry) {
-        if entry.mirror {
+        if entry.layout == Layout::Mirror {
             self.count += 1;
             self.mirrors += 1;
             self.mirrored += entry.charged();
@@ -112,7 +111,7 @@ impl Totals {
     }
 
     fn subtract(&mut self, entry: &Entry) {
-        if entry.mirror {
+        if entry.layout == Layout::Mirror {
             self.count -= 1;
             self.mirrors -= 1;
             self.mirrored -= entry.charged();
@@ -555,7 +554,7 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
         site: 0,
         banks: 0,
         class: KernelClass::Unknown,
-        mirror: false,
+        layout: Layout::Unknown,
     }
 }
 

@@ -4,7 +4,7 @@
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
 use crate::event::{Capacity, Host};
-use crate::words::{Arch, Basis, KernelClass, Space};
+use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -293,6 +293,14 @@ pub struct AuditResult {
     pub sequence: u64,
 }
 
+impl AuditResult {
+    /// Whether we and the allocator say the same in everything that could be compared.
+    pub fn is_zero(&self) -> bool {
+        let none = |drift: Option<i64>| drift.unwrap_or(0) == 0;
+        self.drift_bytes == 0 && none(self.free_drift_bytes) && none(self.largest_free_drift_bytes)
+    }
+}
+
 /// Something odd, stated as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
@@ -426,6 +434,18 @@ pub struct Allocation {
     pub occupied_bytes: Option<u64>,
     /// What the runtime's allocator charges.
     pub allocated_bytes: Option<u64>,
+    /// What it takes in each of its banks, or on each of its cores.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bytes_per_bank: Option<u64>,
+    /// On how many banks or cores it is charged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub banks: Option<u16>,
+    /// How it lies there.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub layout: Option<Layout>,
+    /// The cores it lies on, if it lies on some only: rectangles, each from column, row to column, row.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cores: Option<Vec<[u8; 4]>>,
     /// How many times it is held.
     pub references: u32,
     /// How long it has lived.

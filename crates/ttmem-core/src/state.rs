@@ -361,7 +361,7 @@ impl State {
         wanted.cores = alloc.cores;
         wanted.program = alloc.program;
         wanted.site = alloc.site;
-        wanted.mirror = alloc.mirror;
+        wanted.layout = alloc.layout;
         wanted.class = alloc.class;
         let same = |held: &Entry| {
             held.requested == wanted.requested

@@ -11,7 +11,7 @@ use crate::snapshot::{
     Tracker, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
-use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
+use crate::words::{Basis, ChipId, Layout, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
 
@@ -175,6 +175,10 @@ impl State {
             requested_bytes: entry.requested,
             occupied_bytes: known.map(|()| entry.occupied).filter(|&bytes| bytes > 0),
             allocated_bytes: known.and_then(|()| entry.allocated()),
+            bytes_per_bank: known.map(|()| entry.bytes_per_bank).filter(|&bytes| bytes > 0),
+            banks: known.map(|()| entry.banks).filter(|&banks| banks > 0),
+            layout: Some(entry.layout).filter(|&layout| layout != Layout::Unknown),
+            cores: process.cores.get(&entry.cores).map(|cores| cores.rectangles()),
             references: entry.refs,
             age_seconds: (self.now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
             kernel: (key.space == Space::Kernel).then_some(entry.class),
@@ -385,7 +389,7 @@ impl State {
     /// The same of what the pools' own allocators handed out.
     fn own_ranges(&self, pools: &[PoolId]) -> Vec<Range> {
         let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
-        let own = entries.filter(|(_, entry)| !entry.mirror);
+        let own = entries.filter(|(_, entry)| entry.layout != Layout::Mirror);
         own.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
     }
 

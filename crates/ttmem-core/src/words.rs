@@ -85,6 +85,42 @@ impl fmt::Display for Space {
     }
 }
 
+/// How a buffer lies in its banks or on its cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Not said.
+    #[default]
+    Unknown,
+    /// Page by page over all banks.
+    Interleaved,
+    /// In pieces of some rows, one to a core.
+    HeightSharded,
+    /// In pieces of some columns.
+    WidthSharded,
+    /// In rectangles.
+    BlockSharded,
+    /// In pieces of as many dimensions as it has.
+    NdSharded,
+    /// It is another allocator's, and lies there; this one only keeps clear of it.
+    Mirror,
+}
+
+impl Layout {
+    /// For people.
+    pub fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Unknown => return None,
+            Self::Interleaved => "interleaved",
+            Self::HeightSharded => "height sharded",
+            Self::WidthSharded => "width sharded",
+            Self::BlockSharded => "block sharded",
+            Self::NdSharded => "ND sharded",
+            Self::Mirror => "kept clear of",
+        })
+    }
+}
+
 /// One ASIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChipId {

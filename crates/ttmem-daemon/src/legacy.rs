@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::event::{Alloc, Chip, Event, Free, Refusal};
-use ttmem_core::words::{ChipId, KernelClass, Mono, Scope, Space};
+use ttmem_core::words::{ChipId, KernelClass, Layout, Mono, Scope, Space};
 use ttmem_core::{Outcome, State};
 use ttmem_wire::framer::{Frame, Framer};
 use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch, buffer_type};
@@ -411,7 +411,7 @@ impl Daemon {
                 cores: 0,
                 program: 0,
                 site: 0,
-                mirror: false,
+                layout: Layout::Unknown,
                 class,
             })
         };

@@ -8,7 +8,7 @@ use ttmem_core::event::{
     Alloc, Allocator, Audit, Banks, Capacity, CapacityOrigin, Chip, Event, Extent, Free, Holding, Name, Odd,
     Oddity, Refusal, Tracked,
 };
-use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space};
+use ttmem_core::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
 use ttmem_wire::hooks;
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
@@ -432,7 +432,15 @@ impl Follower {
             },
             program: if space.is_program() { record.program.get() } else { 0 },
             site: self.site(record.site.get()),
-            mirror: is_mirror(record),
+            layout: match record.flags.get() >> flags::LAYOUT_SHIFT & 7 {
+                _ if is_mirror(record) => Layout::Mirror,
+                1 => Layout::Interleaved,
+                2 => Layout::HeightSharded,
+                3 => Layout::WidthSharded,
+                4 => Layout::BlockSharded,
+                5 => Layout::NdSharded,
+                _ => Layout::Unknown,
+            },
             class: match record.flags.get() >> flags::CLASS_SHIFT & 3 {
                 0 if space == Space::Kernel => KernelClass::Application,
                 1 => KernelClass::Fabric,

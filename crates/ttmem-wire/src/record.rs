@@ -149,6 +149,9 @@ pub mod flags {
     pub const QUIET: u16 = 2;
     /// Of a free: nobody asked for it; the address was taken again before it was freed.
     pub const IMPLIED: u16 = 4;
+    /// Where a buffer's layout begins, three bits: 0 not said, 1 interleaved, 2 height sharded, 3 width sharded, 4 block
+    /// sharded, 5 sharded in more dimensions.
+    pub const LAYOUT_SHIFT: u16 = 10;
     /// Where a kernel's class begins: 0 application, 1 fabric, 2 dispatch, 3 not said.
     pub const CLASS_SHIFT: u16 = 8;
 }

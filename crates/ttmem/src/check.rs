@@ -91,11 +91,6 @@ fn take_verdicts(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, verdicts: &mut
     }
 }
 
-fn is_zero(audit: &AuditResult) -> bool {
-    let none = |drift: Option<i64>| drift.unwrap_or(0) == 0;
-    audit.drift_bytes == 0 && none(audit.free_drift_bytes) && none(audit.largest_free_drift_bytes)
-}
-
 fn report(
     args: &CheckArgs,
     snapshot: &Snapshot,
@@ -113,7 +108,7 @@ fn report(
         }
     }
     let judged = spaces.iter().filter(|it| it.audit.is_some()).count();
-    let drifting = spaces.iter().filter(|it| it.audit.as_ref().is_some_and(|it| !is_zero(it))).count();
+    let drifting = spaces.iter().filter(|it| it.audit.as_ref().is_some_and(|it| !it.is_zero())).count();
     let report = Report { schema: 1, judged, not_judged: spaces.len() - judged, drifting, spaces };
     if args.json {
         let mut line = serde_json::to_vec(&report)?;
@@ -173,7 +168,7 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
                 "{:>16} {:>18} {:>18}  ",
                 audit.allocated_bytes, audit.free_bytes, audit.largest_free_bytes_per_bank
             );
-            let _ = match (is_zero(audit), audit.free_drift_bytes, audit.largest_free_drift_bytes) {
+            let _ = match (audit.is_zero(), audit.free_drift_bytes, audit.largest_free_drift_bytes) {
                 (true, Some(_), Some(_)) => writeln!(page, "0"),
                 (true, ..) => writeln!(page, "0 (allocated only: not every buffer is listed)"),
                 (false, free, largest) => writeln!(

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use ttmem_core::snapshot::Allocation;
-use ttmem_core::words::KernelClass;
+use ttmem_core::words::{KernelClass, Layout};
 use ttmem_daemon::query::Request;
 
 #[derive(Serialize, Deserialize)]
@@ -72,6 +72,10 @@ fn render(dump: &Dump) -> String {
         if let Some(class) = it.kernel.filter(|class| *class != KernelClass::Unknown) {
             notes.push(class.title().to_lowercase());
         }
+        if let Some(layout) = it.layout.and_then(Layout::name) {
+            let cores = it.cores.as_deref().unwrap_or_default();
+            notes.push(format!("{layout}{}", on_cores(cores)));
+        }
         if let Some(program) = it.program {
             let name = it.program_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
             notes.push(format!("program {program}{name}"));
@@ -96,4 +100,18 @@ fn render(dump: &Dump) -> String {
     }
     let _ = writeln!(page, "{} live allocations, {} asked for", dump.allocations.len(), size(total));
     page
+}
+
+/// `on 4 cores 0,0-3,0`, as far as there is room.
+fn on_cores(rectangles: &[[u8; 4]]) -> String {
+    let wide = |[x0, y0, x1, y1]: [u8; 4]| u32::from(x1 - x0 + 1) * u32::from(y1 - y0 + 1);
+    let count: u32 = rectangles.iter().copied().map(wide).sum();
+    let shown = |[x0, y0, x1, y1]: &[u8; 4]| format!(" {x0},{y0}-{x1},{y1}");
+    match rectangles {
+        [] => String::new(),
+        [..] if rectangles.len() <= 3 => {
+            format!(" on {count} cores{}", rectangles.iter().map(shown).collect::<String>())
+        }
+        [..] => format!(" on {count} cores"),
+    }
 }

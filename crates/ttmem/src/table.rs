@@ -14,12 +14,15 @@ const BAR: usize = 25;
 const FINDINGS: usize = 8;
 /// Files shown that were not read.
 const SKIPPED: usize = 4;
+/// Processes whose tracking is described.
+const TRACKED: usize = 8;
 
 pub(crate) fn render(snapshot: &Snapshot, style: Style) -> String {
     let mut page = String::new();
     devices(&mut page, snapshot);
     breakdown(&mut page, snapshot, style);
     processes(&mut page, snapshot);
+    tracking(&mut page, snapshot);
     findings(&mut page, snapshot, style);
     skipped(&mut page, snapshot);
     style.finish(page)
@@ -160,7 +163,7 @@ fn total_line(page: &mut String, name: &str, total: &Total, style: Style) {
 
 fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
     let Some((used, basis)) = usage.used(space) else { return };
-    let mut notes = Vec::new();
+    let (mut notes, mut more) = (Vec::new(), Vec::new());
     let buffers = match space {
         Space::Dram => &usage.dram,
         Space::L1 => &usage.l1,
@@ -181,11 +184,14 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         notes.push(count(buffers.count, "buffer"));
         notes.push(format!("peak {}", size(buffers.peak_bytes)));
         match buffers.allocated_bytes {
-            Some(_) => notes.push(format!("{} asked for", size(buffers.requested_bytes))),
+            Some(_) => more.push(format!("{} asked for", size(buffers.requested_bytes))),
             None => notes.push("as asked for".to_owned()),
         }
-        if let Some(largest) = buffers.largest_free_bytes_per_bank {
-            notes.push(format!("largest free {} a bank", size(largest)));
+        if let Some(occupied) = buffers.occupied_bytes {
+            more.push(format!("{} occupied", size(occupied)));
+        }
+        if let (Some(free), Some(largest)) = (buffers.free_bytes, buffers.largest_free_bytes_per_bank) {
+            more.push(format!("{} free, largest block {} a bank", size(free), size(largest)));
         }
     }
     if let Some(program) = program {
@@ -199,6 +205,9 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
     }
     notes.push(format!("by {}", basis_name(basis)));
     let _ = writeln!(page, "    {name:<11}{:>11}   {}", size(used), notes.join(", "));
+    if !more.is_empty() {
+        let _ = writeln!(page, "{:29}{}", "", more.join(", "));
+    }
 }
 
 /// `1 buffer`, `2 buffers`.
@@ -253,7 +262,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
                 &sum(&[Space::L1, Space::L1Small, Space::L1Core]),
                 &sum(&[Space::Cb, Space::Dfb, Space::Scratch]),
                 &sum(&[Space::Kernel]),
-                basis_name(process.tracking),
+                quality(process),
             ]),
         );
     }
@@ -261,6 +270,57 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
         row(page, " No process reports device memory.");
     }
     rule(page, '└', '┘');
+}
+
+/// How well a process is tracked, in a word.
+fn quality(process: &Process) -> &'static str {
+    let Some(tracker) = process.tracker.as_ref().filter(|it| it.hooks > 0) else {
+        return basis_name(process.tracking);
+    };
+    let judged = || process.audit.iter().filter(|audit| audit.judged);
+    if judged().any(|audit| !audit.is_zero()) {
+        "DRIFT"
+    } else if !process.exact || !tracker.missing_hooks.is_empty() {
+        "partial"
+    } else if judged().next().is_some() {
+        "audited"
+    } else {
+        "agent"
+    }
+}
+
+/// How well processes with the agent are tracked, in a line each.
+fn tracking(page: &mut String, snapshot: &Snapshot) {
+    let tracked = || {
+        snapshot.processes.iter().filter_map(|it| Some((it, it.tracker.as_ref().filter(|t| t.hooks > 0)?)))
+    };
+    if tracked().next().is_none() {
+        return;
+    }
+    page.push_str("\nTracking:\n");
+    for (process, tracker) in tracked().take(TRACKED) {
+        let mut notes = vec![cut(tracker.runtime.as_deref().unwrap_or(&tracker.writer), 40)];
+        match tracker.missing_hooks.len() as u32 {
+            0 => notes.push(format!("all {} hooks", tracker.hooks)),
+            n => notes.push(format!("{} of {} hooks", tracker.hooks - n.min(tracker.hooks), tracker.hooks)),
+        }
+        let judged = process.audit.iter().filter(|audit| audit.judged).count();
+        let drift: u64 =
+            process.audit.iter().filter(|it| it.judged).map(|it| it.drift_bytes.unsigned_abs()).sum();
+        match (judged, drift) {
+            (0, _) => notes.push("not audited yet".to_owned()),
+            (n, 0) => notes.push(format!("drift 0 in {}", count(n as u64, "space"))),
+            (n, drift) => notes.push(format!("DRIFT {drift} B in {}", count(n as u64, "space"))),
+        }
+        if let Some(seconds) = tracker.cost_seconds {
+            notes.push(format!("cost {:.1} ms", seconds * 1000.0));
+        }
+        let _ = writeln!(page, "  pid {:<8} {}", pid(process), notes.join(", "));
+    }
+    let more = tracked().count().saturating_sub(TRACKED);
+    if more > 0 {
+        let _ = writeln!(page, "  and {more} more: ttmem check");
+    }
 }
 
 fn pid(process: &Process) -> String {

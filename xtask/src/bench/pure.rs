@@ -68,7 +68,7 @@ fn alloc(chip: u32, space: Space, id: u64) -> Event {
         cores: 0,
         program: 0,
         site: 0,
-        mirror: false,
+        layout: ttmem_core::words::Layout::Unknown,
         class: KernelClass::Unknown,
     })
 }

@@ -70,7 +70,7 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
         cores: 0,
         program: 0,
         site: 0,
-        mirror: false,
+        layout: crate::words::Layout::Unknown,
         class: KernelClass::Application,
     }
 }

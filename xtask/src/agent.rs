@@ -1,0 +1,59 @@
+//! What the agent needs of the processes it is loaded into.
+
+use crate::{drift, root};
+use anyhow::{Context, bail, ensure};
+use std::process::Command;
+
+/// The C library that the wheels need themselves (manylinux_2_34).
+const NEWEST_GLIBC: (u32, u32) = (2, 34);
+
+/// Libraries that every process has, or that come with the compiler and know their older selves. A C++ library is not
+/// among them: which one is right is the runtime's to say.
+const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
+
+/// The agent runs wherever the wheels do, and binds nothing but what it must.
+pub(crate) fn check_needs() -> anyhow::Result<()> {
+    drift::build()?;
+    let library = root().join("target/release/libttmem_agent.so");
+    let objdump = |what: &str| -> anyhow::Result<String> {
+        let output =
+            Command::new("objdump").arg(what).arg(&library).output().context("cannot run objdump")?;
+        ensure!(output.status.success(), "objdump: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let dynamic = objdump("-p")?;
+    let needed: Vec<&str> =
+        dynamic.lines().filter_map(|line| line.trim().strip_prefix("NEEDED")).map(str::trim).collect();
+    if let Some(other) = needed.iter().find(|it| !LIBRARIES.contains(it)) {
+        bail!("the agent needs {other}");
+    }
+    let symbols = objdump("-T")?;
+    let versions = symbols.split("GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
+        let mut numbers = version.split('.').map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    });
+    let newest: (u32, u32) = versions.max().context("it needs some C library")?;
+    ensure!(
+        newest <= NEWEST_GLIBC,
+        "the agent needs glibc {}.{}, newer than the wheels do",
+        newest.0,
+        newest.1
+    );
+    // Whatever it exports takes the place of somebody's: it must be the runtime's, or bear our name.
+    let exported = symbols.lines().filter(|line| line.contains(" .text") && line.contains(" g "));
+    let names: Vec<&str> = exported.filter_map(|line| line.split_whitespace().last()).collect();
+    let ours = |name: &&&str| name.starts_with("_ZN2tt8tt_metal") || name.starts_with("ttmem_agent_");
+    ensure!(names.len() > 10, "it exports {names:?} only");
+    if let Some(other) = names.iter().find(|name| !ours(name)) {
+        bail!("the agent exports {other}");
+    }
+    println!(
+        "needs {} and glibc {}.{}; exports {} names",
+        needed.join(", "),
+        newest.0,
+        newest.1,
+        names.len()
+    );
+    Ok(())
+}
