@@ -261,7 +261,7 @@ fn check(state: &State) {
     assert_eq!(back, snapshot);
     let (all, next) = state.allocations(0, usize::MAX);
     assert_eq!(next, None);
-    assert_eq!(all.len(), state.live_records());
+    assert!(all.len() <= state.live_records(), "mirrors are not listed");
     // Recorded sums, chip by chip and space by space, are those of the list.
     let mut sums: BTreeMap<(u32, Space), u64> = BTreeMap::new();
     for it in &all {

@@ -343,9 +343,11 @@ fn define(it: &'static Known) -> Option<AllocatorNumber> {
         it.banks[kind as usize].store(of.map_or(0, |it| it.banks.get()), Ordering::Relaxed);
     }
     let mut indexes = [0; MOST_CHIPS];
-    // SAFETY: `device` is null or the allocator's own.
-    let count =
-        if device == 0 { 0 } else { unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) } };
+    let mut count = 0;
+    if device != 0 {
+        // SAFETY: the allocator's own device.
+        count = unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) };
+    }
     let mut chips = [ChipNumber::default(); MOST_CHIPS];
     let mut defined = 0;
     for &index in &indexes[..count.min(MOST_CHIPS)] {

@@ -28,15 +28,17 @@ pub(crate) fn mark(own: u64) -> Option<Mark> {
     agent::mark(own)
 }
 
+/// Called when the process ends by itself.
+extern "C" fn end() {
+    let _turn = Turn::take();
+    ENDING.store(true, Ordering::Release);
+}
+
 /// Starts the thread, if this process has none.
 pub(crate) fn begin() {
     let Some(page) = flight::page() else { return };
     if page.thread.swap(1, Ordering::AcqRel) != 0 {
         return;
-    }
-    extern "C" fn end() {
-        let _turn = Turn::take();
-        ENDING.store(true, Ordering::Release);
     }
     // Registered after the runtime's own, it is called before them.
     // SAFETY: `end` may be called at any time.

@@ -156,7 +156,11 @@ impl State {
         groups.filter(|group| group.count > 0).collect()
     }
 
+    /// `None`: it is no allocation of its own.
     fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
+        if entry.layout == Layout::Mirror {
+            return None;
+        }
         let key = self.ledger.pool(entry.pool()).key;
         let process = self.processes.get(&key.process)?;
         let chips = chips_in(&process.allocators, &key.scope);
