@@ -181,6 +181,11 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         _ => &None,
     };
     if let Some(buffers) = buffers {
+        // A part that was never used is nothing to read about.
+        let part = !matches!(space, Space::Dram | Space::L1);
+        if part && buffers.peak_bytes == 0 && buffers.count == 0 {
+            return;
+        }
         notes.push(count(buffers.count, "buffer"));
         notes.push(format!("peak {}", size(buffers.peak_bytes)));
         match buffers.allocated_bytes {
