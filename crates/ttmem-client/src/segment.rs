@@ -44,6 +44,7 @@ struct File {
     name: Text<64>,
 }
 
+#[repr(C)]
 pub(crate) struct Segment {
     base: NonNull<u8>,
     reserved: usize,

@@ -38,6 +38,7 @@ impl Writer {
         }
         if let Some(path) = &self.settings.legacy {
             self.legacy = Legacy::new(*path);
+            self.tells = self.legacy.is_some();
         }
     }
 
