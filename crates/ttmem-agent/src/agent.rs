@@ -5,7 +5,7 @@ use crate::audit;
 use crate::flight::{self, Turn};
 use crate::runtime;
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Mutex;
 use ttmem_client::{
     AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Layout, Mark, Options, Space,
@@ -14,10 +14,11 @@ use ttmem_client::{
 
 /// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
 pub(crate) const SPACES: [(u32, Space); 4] =
-    [(0, Space::Dram), (1, Space::L1), (3, Space::L1Small), (4, Space::Trace)];
+    [(DRAM, Space::Dram), (L1, Space::L1), (L1_SMALL, Space::L1Small), (TRACE, Space::Trace)];
 const DRAM: u32 = 0;
 const L1: u32 = 1;
 const L1_SMALL: u32 = 3;
+const TRACE: u32 = 4;
 /// The runtime's numbers of memories.
 const MEMORY_L1: u64 = 0;
 const MEMORY_DRAM: u64 = 1;
@@ -98,8 +99,6 @@ struct RuntimeStatistics {
 }
 
 unsafe extern "C" {
-    static ttmem_mode: AtomicI32;
-    static ttmem_hybrid: AtomicI32;
     fn ttmem_statistics(allocator: usize, kind: u64, out: *mut RuntimeStatistics) -> bool;
     fn ttmem_bank(allocator: usize, kind: u64, out: *mut BankFacts) -> bool;
     fn ttmem_base(allocator: usize, memory: u64, out: *mut u64) -> bool;
@@ -117,8 +116,8 @@ unsafe extern "C" {
     ) -> bool;
 }
 
-const AT_WORK: i32 = 1;
-const CALLS_THROUGH: i32 = 2;
+const AT_WORK: u32 = 1;
+const CALLS_THROUGH: u32 = 2;
 
 /// An allocator of the runtime's. What every event needs is one cache line.
 #[repr(align(64))]
@@ -249,8 +248,7 @@ impl Known {
 /// Whether buffers may have an address on each core.
 #[inline]
 fn is_hybrid() -> bool {
-    // SAFETY: an aligned word of the shim's, set before it is at work.
-    unsafe { &ttmem_hybrid }.load(Ordering::Relaxed) != 0
+    flight::state().hybrid.load(Ordering::Relaxed) != 0
 }
 
 /// To a multiple of a power of two.
@@ -459,8 +457,16 @@ fn board(id: u64) -> &'static str {
     }
 }
 
+#[inline]
 fn space_of(kind: u32) -> Option<Space> {
-    SPACES.iter().find(|it| it.0 == kind).map(|it| it.1)
+    // Not looked up in the table: that would be one more line to fetch.
+    Some(match kind {
+        DRAM => Space::Dram,
+        L1 => Space::L1,
+        L1_SMALL => Space::L1Small,
+        TRACE => Space::Trace,
+        _ => return None,
+    })
 }
 
 /// The number of a set of cores. The last few are remembered: models use the same grids again and again.
@@ -514,8 +520,7 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
 extern "C" fn ttmem_agent_start() {
     static STARTING: Mutex<()> = Mutex::new(());
     let Ok(_starting) = STARTING.lock() else { return };
-    // SAFETY: an aligned word of the shim's, which it reads as an atomic, too.
-    let mode = unsafe { &ttmem_mode };
+    let mode = &flight::state().mode;
     if mode.load(Ordering::Acquire) != 0 {
         return;
     }
@@ -526,8 +531,7 @@ extern "C" fn ttmem_agent_start() {
         return;
     }
     let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
-    // SAFETY: as above.
-    unsafe { &ttmem_hybrid }.store(i32::from(hybrid), Ordering::Relaxed);
+    flight::state().hybrid.store(u32::from(hybrid), Ordering::Relaxed);
     let options = Options {
         writer: concat!("ttmem-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
         runtime: found.runtime,

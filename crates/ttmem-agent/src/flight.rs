@@ -2,43 +2,47 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Threads that have a line of their own.
 const LINES: usize = 1000;
-
-/// As in shim.cpp: which threads are between a change of an allocator and its record.
-#[repr(C)]
-struct Flights {
-    /// Threads that wanted a line.
-    enrolled: AtomicU32,
-    /// Of those that found none: how many are under way.
-    others: AtomicU32,
-    lines: [Line; LINES],
-}
 
 #[repr(C, align(64))]
 struct Line {
     under_way: AtomicU32,
 }
 
-/// Lies in pages of its own, which the kernel wipes in a child, however it was made.
+/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.cpp, as far as that knows it.
 #[repr(C)]
 pub(crate) struct Page {
-    flights: Flights,
+    /// Threads that wanted a line.
+    enrolled: AtomicU32,
+    /// Of those that found none: how many are under way.
+    others: AtomicU32,
     /// 1: this process has seen what it inherited.
     settled: AtomicU32,
     /// 1: somebody asks an allocator, or ends one.
     auditing: AtomicU32,
     /// 1: the thread that audits was started.
     pub(crate) thread: AtomicU32,
+    /// Which threads are between a change of an allocator and its record.
+    lines: [Line; LINES],
 }
 
-static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
+/// As in shim.cpp: what every event looks at, in one line.
+#[repr(C, align(64))]
+pub(crate) struct State {
+    /// 0: not asked yet; 1: at work; 2: only calls through.
+    pub(crate) mode: AtomicU32,
+    /// Whether buffers may have an address on each core.
+    pub(crate) hybrid: AtomicU32,
+    generation: AtomicU32,
+    events: AtomicU32,
+    page: *mut Page,
+}
 
 unsafe extern "C" {
-    static mut ttmem_flights: *mut Page;
-    static ttmem_generation: AtomicU32;
+    static mut ttmem_state: State;
 }
 
 /// Makes the pages. `false`: there is no memory for them.
@@ -54,15 +58,21 @@ pub(crate) fn begin() -> bool {
     // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
     // SAFETY: our own mapping; in this process it changes nothing.
     unsafe { libc::madvise(page, bytes, libc::MADV_WIPEONFORK) };
-    PAGE.store(page.cast(), Ordering::Release);
-    // SAFETY: `ttmem_agent_start` calls this once, before the shim uses it.
-    unsafe { ttmem_flights = page.cast() };
+    // SAFETY: `ttmem_agent_start` calls this once, before anybody is at work.
+    unsafe { ttmem_state.page = page.cast() };
     true
 }
 
+#[inline]
+pub(crate) fn state() -> &'static State {
+    // SAFETY: what changes in it is atomic, but for the page, which is set before anybody is at work.
+    unsafe { &*(&raw const ttmem_state) }
+}
+
+#[inline]
 pub(crate) fn page() -> Option<&'static Page> {
     // SAFETY: null, or the pages, which are never given back; zeros are valid.
-    unsafe { PAGE.load(Ordering::Acquire).as_ref() }
+    unsafe { state().page.as_ref() }
 }
 
 impl Page {
@@ -73,18 +83,17 @@ impl Page {
             return false;
         }
         self.settled.store(1, Ordering::Relaxed);
-        // SAFETY: an aligned word of the shim's, which it reads as an atomic.
-        unsafe { &ttmem_generation }.fetch_add(1, Ordering::Relaxed);
+        state().generation.fetch_add(1, Ordering::Relaxed);
         true
     }
 
     /// Hooks that are under way.
     pub(crate) fn under_way(&self) -> u64 {
         fence(Ordering::SeqCst);
-        let enrolled = self.flights.enrolled.load(Ordering::Relaxed) as usize;
-        let lines = self.flights.lines.iter().take(enrolled);
+        let enrolled = self.enrolled.load(Ordering::Relaxed) as usize;
+        let lines = self.lines.iter().take(enrolled);
         let own: u64 = lines.map(|it| u64::from(it.under_way.load(Ordering::Acquire))).sum();
-        own + u64::from(self.flights.others.load(Ordering::Acquire))
+        own + u64::from(self.others.load(Ordering::Acquire))
     }
 }
 

@@ -118,12 +118,20 @@ struct Statistics {
 // As in flight.rs. More threads than there are lines share a counter.
 constexpr uint32_t FLIGHT_LINES = 1000;
 
-struct Flights {
+struct Page {
     uint32_t enrolled;
     uint32_t others;
-    alignas(64) struct {
+    struct {
         alignas(64) uint32_t under_way;
     } lines[FLIGHT_LINES];
+};
+
+struct alignas(64) State {
+    uint32_t mode;    // 0: not asked yet; 1: at work; 2: only calls through
+    uint32_t hybrid;  // whether buffers may have an address on each core
+    uint32_t generation;  // changes when this process turns out to be a child: who was enrolled was so in the parent
+    uint32_t events;
+    Page *page;  // in memory that a forked child finds at zero
 };
 
 // What the agent wants to know. None of these fails or throws.
@@ -145,14 +153,8 @@ void ttmem_agent_spent(uint64_t ns) noexcept;
 // Set once by `ttmem_agent_start`.
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED Layout ttmem_layout = {-1, -1, -1, -1, -1};
-// 0: not asked yet; 1: at work; 2: only calls through.
-SHARED int ttmem_mode;
-// Whether buffers may have an address on each core.
-SHARED int ttmem_hybrid;
-// Hooks that are under way, in memory that a forked child finds at zero.
-SHARED Flights *ttmem_flights;
-// Changes when this process turns out to be a child: who was enrolled was so in the parent.
-SHARED uint32_t ttmem_generation;
+// What every event looks at.
+SHARED State ttmem_state;
 
 // The runtime's C++ library.
 SHARED void *ttmem_cxx_personality;
@@ -186,10 +188,10 @@ bool has(Call which) { return __atomic_load_n(&ttmem_calls[which], __ATOMIC_RELA
 void give_up(Call which) { __atomic_store_n(&ttmem_calls[which], static_cast<void *>(nullptr), __ATOMIC_RELAXED); }
 
 bool at_work() {
-    int mode = __atomic_load_n(&ttmem_mode, __ATOMIC_ACQUIRE);
+    uint32_t mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
     if (__builtin_expect(mode == 0, 0)) {
         ttmem_agent_start();
-        mode = __atomic_load_n(&ttmem_mode, __ATOMIC_ACQUIRE);
+        mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
     }
     return mode == 1;
 }
@@ -203,10 +205,10 @@ class Flight {
     static uint32_t *enroll() {
         static thread_local uint32_t *own __attribute__((tls_model("initial-exec")));
         static thread_local uint32_t since __attribute__((tls_model("initial-exec")));
-        uint32_t generation = __atomic_load_n(&ttmem_generation, __ATOMIC_RELAXED);
+        uint32_t generation = __atomic_load_n(&ttmem_state.generation, __ATOMIC_RELAXED);
         if (__builtin_expect(own == nullptr || since != generation, 0)) {
-            uint32_t line = __atomic_fetch_add(&ttmem_flights->enrolled, 1, __ATOMIC_RELAXED);
-            own = line < FLIGHT_LINES ? &ttmem_flights->lines[line].under_way : nullptr;
+            uint32_t line = __atomic_fetch_add(&ttmem_state.page->enrolled, 1, __ATOMIC_RELAXED);
+            own = line < FLIGHT_LINES ? &ttmem_state.page->lines[line].under_way : nullptr;
             since = generation;
         }
         return own;
@@ -215,7 +217,7 @@ class Flight {
 public:
     Flight() : under_way(enroll()) {
         if (__builtin_expect(under_way == nullptr, 0)) {
-            __atomic_fetch_add(&ttmem_flights->others, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_add(&ttmem_state.page->others, 1, __ATOMIC_SEQ_CST);
         } else {
             __atomic_store_n(under_way, *under_way + 1, __ATOMIC_RELEASE);
         }
@@ -223,7 +225,7 @@ public:
 
     ~Flight() {
         if (__builtin_expect(under_way == nullptr, 0)) {
-            __atomic_fetch_sub(&ttmem_flights->others, 1, __ATOMIC_SEQ_CST);
+            __atomic_fetch_sub(&ttmem_state.page->others, 1, __ATOMIC_SEQ_CST);
         } else {
             __atomic_store_n(under_way, *under_way - 1, __ATOMIC_RELEASE);
         }
@@ -243,9 +245,8 @@ class Meter {
 
 public:
     Meter() {
-        static uint32_t events;
-        uint32_t event = __atomic_load_n(&events, __ATOMIC_RELAXED);
-        __atomic_store_n(&events, event + 1, __ATOMIC_RELAXED);
+        uint32_t event = __atomic_load_n(&ttmem_state.events, __ATOMIC_RELAXED);
+        __atomic_store_n(&ttmem_state.events, event + 1, __ATOMIC_RELAXED);
         // Not the first one: it defines an allocator, once.
         if (__builtin_expect(event % EVERY == EVERY / 2, 0)) {
             begun = now();
@@ -360,7 +361,7 @@ uint32_t layout_of(void *buffer) {
 }
 
 bool is_per_core(void *buffer) {
-    return ttmem_hybrid && has(BUFFER_IS_PER_CORE) && call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
+    return ttmem_state.hybrid && has(BUFFER_IS_PER_CORE) && call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
 }
 
 // What the runtime says of a buffer. False: it would not.

@@ -13,7 +13,7 @@ mod upkeep;
 use crate::clock::Clock;
 use crate::legacy::Legacy;
 use crate::live::{Live, hash};
-use crate::memory::Array;
+use crate::memory::{Array, expect_write};
 use crate::publish::{self, Ordering};
 use crate::segment::{Segment, Trouble};
 use crate::text::Text;
@@ -220,6 +220,8 @@ impl Writer {
     fn finish(&mut self) -> u64 {
         if let Some(segment) = &self.segment {
             publish::finish(segment.word(word::APPLIED), self.sequence);
+            // Nobody has touched it since the ring last came round, and the workload's next lock would wait for it.
+            expect_write(segment.record(self.sequence + 1));
         }
         self.at = 0;
         if self.tells {
@@ -472,6 +474,21 @@ impl Writer {
     /// Holds a buffer or a part of a program.
     #[inline]
     pub(crate) fn hold(&mut self, thing: &Thing) -> Result {
+        if is_stacked(thing.space) || thing.program != 0 {
+            return self.hold_beside_others(thing);
+        }
+        self.hold_as::<false>(thing)
+    }
+
+    /// What has its address not to itself, or belongs to a program.
+    #[inline(never)]
+    fn hold_beside_others(&mut self, thing: &Thing) -> Result {
+        self.hold_as::<true>(thing)
+    }
+
+    /// Made twice, so that the way of a plain buffer, by far the most travelled, is short.
+    #[inline]
+    fn hold_as<const BESIDE_OTHERS: bool>(&mut self, thing: &Thing) -> Result {
         let Thing { allocator, space, id, requested, .. } = *thing;
         let refusal = if self.allocator(allocator).is_none() {
             Some(Oddity::UnknownAllocator)
@@ -503,7 +520,7 @@ impl Writer {
         if charge > MAX_BYTES {
             return Err(self.refuse(Oddity::TooLarge, space as u8, allocator, id));
         }
-        let stacked = is_stacked(space);
+        let stacked = BESIDE_OTHERS && is_stacked(space);
         let head = words[2] & Key::HEAD;
         let hash = if stacked {
             Key::memory(space, allocator, id, thing.program, requested, thing.cores).hash
@@ -520,14 +537,12 @@ impl Writer {
         };
         let mut odd = None;
         if let Some(held) = found {
-            let oddity =
-                if self.words_of(held.0)[4] == requested { Oddity::StillHeld } else { Oddity::Replaced };
-            odd = Some(Error::of(oddity));
-            self.release(held, flags::IMPLIED);
-            self.count(oddity, id);
+            odd = Some(self.replace(held, requested, id));
         }
-        let program =
-            if thing.program != 0 { Some(self.program_slot(allocator, thing.program)?) } else { None };
+        let mut program = None;
+        if BESIDE_OTHERS && thing.program != 0 {
+            program = Some(self.program_slot(allocator, thing.program)?);
+        }
         let (Some(row), Some(slot)) = (self.row_of(allocator, space as u8), self.take_slot()) else {
             return Err(self.lose(id));
         };
@@ -557,6 +572,16 @@ impl Writer {
         }
         let sequence = self.finish();
         odd.map_or(Ok(sequence), Err)
+    }
+
+    /// What lay there before is freed: that was missed.
+    #[cold]
+    fn replace(&mut self, held: (u32, usize), requested: u64, id: u64) -> Error {
+        let same = self.words_of(held.0)[4] == requested;
+        let oddity = if same { Oddity::StillHeld } else { Oddity::Replaced };
+        self.release(held, flags::IMPLIED);
+        self.count(oddity, id);
+        Error::of(oddity)
     }
 
     #[cold]
