@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 /// Threads that have a line of their own.
 const LINES: usize = 1000;
@@ -38,11 +38,11 @@ pub(crate) struct State {
     pub(crate) hybrid: AtomicU32,
     generation: AtomicU32,
     events: AtomicU32,
-    page: *mut Page,
+    page: AtomicPtr<Page>,
 }
 
 unsafe extern "C" {
-    static mut ttmem_state: State;
+    static ttmem_state: State;
 }
 
 /// Makes the pages. `false`: there is no memory for them.
@@ -58,21 +58,20 @@ pub(crate) fn begin() -> bool {
     // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
     // SAFETY: our own mapping; in this process it changes nothing.
     unsafe { libc::madvise(page, bytes, libc::MADV_WIPEONFORK) };
-    // SAFETY: `ttmem_agent_start` calls this once, before anybody is at work.
-    unsafe { ttmem_state.page = page.cast() };
+    state().page.store(page.cast(), Ordering::Release);
     true
 }
 
 #[inline]
 pub(crate) fn state() -> &'static State {
-    // SAFETY: what changes in it is atomic, but for the page, which is set before anybody is at work.
-    unsafe { &*(&raw const ttmem_state) }
+    // SAFETY: everything in it is atomic.
+    unsafe { &ttmem_state }
 }
 
 #[inline]
 pub(crate) fn page() -> Option<&'static Page> {
     // SAFETY: null, or the pages, which are never given back; zeros are valid.
-    unsafe { state().page.as_ref() }
+    unsafe { state().page.load(Ordering::Relaxed).as_ref() }
 }
 
 impl Page {
