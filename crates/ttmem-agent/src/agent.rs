@@ -2,11 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::audit;
-use crate::flight::{self, Turn};
+use crate::flight::{self, Lock};
 use crate::runtime;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::Mutex;
 use ttmem_client::{
     AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoresNumber, Layout, Mark, Options, Space,
     Statistics, Tracker,
@@ -160,8 +159,6 @@ static ALLOCATORS: [Known; ROOM] = [const {
         audited: AtomicU64::new(0),
     }
 }; ROOM];
-/// Held to add one.
-static ADDING: Mutex<()> = Mutex::new(());
 /// Nanoseconds that hooks and audits took.
 pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
 
@@ -282,7 +279,7 @@ fn find(at: usize) -> Option<&'static Known> {
 }
 
 fn add(at: usize, device: usize) -> Option<&'static Known> {
-    let _adding = ADDING.lock().ok()?;
+    let _adding = Lock::to_add()?;
     if let Some(known) = find(at) {
         return Some(known);
     }
@@ -321,7 +318,7 @@ fn known(at: usize, device: impl FnOnce() -> usize) -> Option<(&'static Known, A
 
 #[cold]
 fn define(it: &'static Known) -> Option<AllocatorNumber> {
-    let _adding = ADDING.lock().ok()?;
+    let _adding = Lock::to_add()?;
     if let Some(number) = it.number() {
         return Some(number);
     }
@@ -518,15 +515,14 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
 /// Finds the runtime, or decides to do nothing. The first hook calls this.
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_start() {
-    static STARTING: Mutex<()> = Mutex::new(());
-    let Ok(_starting) = STARTING.lock() else { return };
+    let starting = Lock::to_start();
     let mode = &flight::state().mode;
     if mode.load(Ordering::Acquire) != 0 {
         return;
     }
     let found = runtime::find();
     let off = std::env::var("TTMEM").is_ok_and(|it| it == "0");
-    if off || !found.usable || !flight::begin() {
+    if off || !found.usable || starting.is_none() {
         mode.store(CALLS_THROUGH, Ordering::Release);
         return;
     }
@@ -633,7 +629,7 @@ extern "C" fn ttmem_agent_cleared(allocator: usize) {
 extern "C" fn ttmem_agent_gone(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
-    let _turn = Turn::take();
+    let _turn = Lock::to_ask();
     it.at.store(GONE, Ordering::Release);
     if let Some(number) = it.number() {
         let _ = tracker().close_allocator(number);
@@ -738,7 +734,7 @@ struct Figure {
 unsafe extern "C" fn ttmem_agent_figures(out: *mut Figure, room: usize) -> usize {
     let mut told = 0;
     for it in allocators().filter(|it| !it.is_inherited()) {
-        let Some(_turn) = Turn::take() else { break };
+        let Some(_turn) = Lock::to_ask() else { break };
         let Some(number) = it.number() else { continue };
         for (kind, space) in SPACES {
             let Some(statistics) = it.statistics(kind).filter(|_| told < room) else { continue };

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::agent::{self, SPACES, SPENT, tracker};
-use crate::flight::{self, Turn};
+use crate::flight::{self, Lock};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use ttmem_client::Mark;
@@ -30,7 +30,7 @@ pub(crate) fn mark(own: u64) -> Option<Mark> {
 
 /// Called when the process ends by itself.
 extern "C" fn end() {
-    let _turn = Turn::take();
+    let _turn = Lock::to_ask();
     ENDING.store(true, Ordering::Release);
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn audit(all: bool) -> bool {
     let mut any = false;
     for it in agent::allocators() {
         // Each is a turn of its own: nobody who ends an allocator waits for the others.
-        let Some(_turn) = Turn::take() else { return any };
+        let Some(_turn) = Lock::to_ask() else { return any };
         let changed = it.take_changed();
         if ENDING.load(Ordering::Acquire) || it.is_inherited() || !(all || changed) {
             continue;

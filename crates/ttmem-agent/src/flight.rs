@@ -1,33 +1,18 @@
-//! What a forked child must find at zero: which hooks are under way, who audits, and which allocators are its own.
+//! What a forked child must find at zero: which hooks are under way, who audits, which allocators are its own, and locks
+//! that some other thread held.
 #![allow(unsafe_code)]
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use core::time::Duration;
+use std::time::Instant;
+
+/// Who cannot have an allocator for so long goes on without it: whoever has it will not come out, and the workload must
+/// not wait for that.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Threads that have a line of their own.
 const LINES: usize = 1000;
-
-#[repr(C, align(64))]
-struct Line {
-    under_way: AtomicU32,
-}
-
-/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.cpp, as far as that knows it.
-#[repr(C)]
-pub(crate) struct Page {
-    /// Threads that wanted a line.
-    enrolled: AtomicU32,
-    /// Of those that found none: how many are under way.
-    others: AtomicU32,
-    /// 1: this process has seen what it inherited.
-    settled: AtomicU32,
-    /// 1: somebody asks an allocator, or ends one.
-    auditing: AtomicU32,
-    /// 1: the thread that audits was started.
-    pub(crate) thread: AtomicU32,
-    /// Which threads are between a change of an allocator and its record.
-    lines: [Line; LINES],
-}
 
 /// As in shim.cpp: what every event looks at, in one line.
 #[repr(C, align(64))]
@@ -41,25 +26,35 @@ pub(crate) struct State {
     page: AtomicPtr<Page>,
 }
 
-unsafe extern "C" {
-    static ttmem_state: State;
+/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.cpp, as far as that knows
+/// it.
+#[repr(C)]
+pub(crate) struct Page {
+    /// Threads that wanted a line.
+    enrolled: AtomicU32,
+    /// Of those that found none: how many are under way.
+    others: AtomicU32,
+    /// 1: this process has seen what it inherited.
+    settled: AtomicU32,
+    /// 1: the thread that audits was started.
+    pub(crate) thread: AtomicU32,
+    /// 1: somebody looks for the runtime.
+    starting: AtomicU32,
+    /// 1: somebody adds an allocator, or defines one.
+    adding: AtomicU32,
+    /// 1: somebody asks an allocator, or ends one.
+    auditing: AtomicU32,
+    /// Which threads are between a change of an allocator and its record.
+    lines: [Line; LINES],
 }
 
-/// Makes the pages. `false`: there is no memory for them.
-pub(crate) fn begin() -> bool {
-    let bytes = size_of::<Page>().next_multiple_of(4096);
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, at an address of the kernel's choice.
-    let page = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
-    if page == libc::MAP_FAILED {
-        return false;
-    }
-    // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
-    // SAFETY: our own mapping; in this process it changes nothing.
-    unsafe { libc::madvise(page, bytes, libc::MADV_WIPEONFORK) };
-    state().page.store(page.cast(), Ordering::Release);
-    true
+#[repr(C, align(64))]
+struct Line {
+    under_way: AtomicU32,
+}
+
+unsafe extern "C" {
+    static ttmem_state: State;
 }
 
 #[inline]
@@ -68,10 +63,35 @@ pub(crate) fn state() -> &'static State {
     unsafe { &ttmem_state }
 }
 
+/// The pages, made if there are none. `None`: there is no memory for them.
+fn begin() -> Option<&'static Page> {
+    if let Some(page) = page() {
+        return Some(page);
+    }
+    let bytes = size_of::<Page>().next_multiple_of(4096);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, at an address of the kernel's choice.
+    let new = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
+    if new == libc::MAP_FAILED {
+        return None;
+    }
+    // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
+    // SAFETY: our own mapping; in this process it changes nothing.
+    unsafe { libc::madvise(new, bytes, libc::MADV_WIPEONFORK) };
+    let first =
+        state().page.compare_exchange(ptr::null_mut(), new.cast(), Ordering::AcqRel, Ordering::Acquire);
+    if first.is_err() {
+        // SAFETY: another thread was faster, and nobody has seen this one.
+        unsafe { libc::munmap(new, bytes) };
+    }
+    page()
+}
+
 #[inline]
 pub(crate) fn page() -> Option<&'static Page> {
     // SAFETY: null, or the pages, which are never given back; zeros are valid.
-    unsafe { state().page.load(Ordering::Relaxed).as_ref() }
+    unsafe { state().page.load(Ordering::Acquire).as_ref() }
 }
 
 impl Page {
@@ -96,23 +116,41 @@ impl Page {
     }
 }
 
-/// Nobody else asks an allocator, or ends one, while this lives.
-pub(crate) struct Turn(&'static Page);
+/// A lock of the page's, as long as this lives.
+pub(crate) struct Lock(&'static AtomicU32);
 
-impl Turn {
+impl Lock {
     /// Waits for the others: they hold it for microseconds.
-    pub(crate) fn take() -> Option<Self> {
-        let page = page()?;
-        while page.auditing.swap(1, Ordering::Acquire) != 0 {
+    fn take(lock: &'static AtomicU32, patience: Duration) -> Option<Self> {
+        let mut since = None;
+        while lock.swap(1, Ordering::Acquire) != 0 {
+            if since.get_or_insert_with(Instant::now).elapsed() > patience {
+                return None;
+            }
             // SAFETY: has no effect but on who runs.
             unsafe { libc::sched_yield() };
         }
-        Some(Self(page))
+        Some(Self(lock))
+    }
+
+    /// Nobody else looks for the runtime. Without it nothing can go on.
+    pub(crate) fn to_start() -> Option<Self> {
+        Self::take(&begin()?.starting, Duration::MAX)
+    }
+
+    /// Nobody else adds an allocator, or defines one.
+    pub(crate) fn to_add() -> Option<Self> {
+        Self::take(&page()?.adding, PATIENCE)
+    }
+
+    /// Nobody else asks an allocator, or ends one.
+    pub(crate) fn to_ask() -> Option<Self> {
+        Self::take(&page()?.auditing, PATIENCE)
     }
 }
 
-impl Drop for Turn {
+impl Drop for Lock {
     fn drop(&mut self) {
-        self.0.auditing.store(0, Ordering::Release);
+        self.0.store(0, Ordering::Release);
     }
 }
