@@ -6,6 +6,8 @@ use crate::agent::{self, SPACES, SPENT, tracker};
 use crate::flight::{self, Lock};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
+use std::fs::File;
+use std::io::Read;
 use ttmem_client::Mark;
 
 /// Between audits while something happens.
@@ -57,7 +59,7 @@ pub(crate) fn begin() {
 
 fn run() {
     let mut quiet = 0;
-    while !ENDING.load(Ordering::Acquire) {
+    while !ENDING.load(Ordering::Acquire) && (quiet == 0 || !is_alone()) {
         std::thread::sleep(if quiet < PATIENCE { BUSY } else { IDLE });
         let all = tracker().is_rung();
         quiet = if audit(all) { 0 } else { quiet.saturating_add(1) };
@@ -65,6 +67,20 @@ fn run() {
         tracker().cost(spent);
         tracker().refresh();
     }
+}
+
+/// Whether the workload's threads have all ended. A process lives as long as one of its threads does: this one would keep
+/// it for ever.
+fn is_alone() -> bool {
+    // No memory is taken for it: a child may be made of the process at any time.
+    let mut text = [0; 512];
+    let read = File::open("/proc/self/stat").and_then(|mut it| it.read(&mut text));
+    let text = &text[..read.unwrap_or(0)];
+    // The main thread is listed until all others have ended. Behind its name, which may hold anything, come its state and,
+    // as 18th, the number of threads.
+    let name_ends = text.iter().rposition(|&byte| byte == b')').unwrap_or(0);
+    let mut fields = text[name_ends..].split(|&byte| byte == b' ').skip(1);
+    fields.next() == Some(b"Z") && fields.nth(16) == Some(b"2")
 }
 
 /// Audits what changed, or everything. Whether there was anything.
