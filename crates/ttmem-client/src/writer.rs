@@ -60,6 +60,8 @@ pub(crate) struct AllocatorState {
     reserved: u8,
     chips: u16,
     first_chip: u32,
+    /// Fingerprint of its definition as it is now.
+    print: u64,
     banks: [u16; SPACES],
     /// Row + 1, by space.
     rows: [u16; SPACES],

@@ -124,9 +124,14 @@ impl Writer {
         // A device that is opened again is the same allocator again.
         let print = Self::fingerprint(&Definition::Allocator(0, banks, &numbers[..count]));
         if let Some(known) = self.recall(print) {
-            let state = &mut self.allocators[known as usize % (1 << 16)];
+            let known = known as u16;
+            let state = self.allocators[usize::from(known)];
             if state.open == 0 {
-                return self.open_allocator(known as u16);
+                if state.print != print {
+                    self.define(&Definition::Allocator(known, banks, &numbers[..count]))?;
+                    self.allocators[usize::from(known)].print = print;
+                }
+                return self.open_allocator(known);
             }
         }
         self.define(&Definition::Allocator(number, banks, &numbers[..count]))?;
@@ -134,6 +139,7 @@ impl Writer {
         let mut state = AllocatorState {
             chips: count as u16,
             first_chip: self.covered_used,
+            print,
             ..AllocatorState::new_zeroed()
         };
         for it in banks.iter().filter(|it| usize::from(it.space) < SPACES) {
@@ -159,7 +165,12 @@ impl Writer {
         if banks.len() > MAX_BANKS {
             return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
         }
-        self.define(&Definition::Allocator(number, banks, &chips[..count]))
+        let print = Self::fingerprint(&Definition::Allocator(0, banks, &chips[..count]));
+        if state.print != print {
+            self.define(&Definition::Allocator(number, banks, &chips[..count]))?;
+            self.allocators[usize::from(number)].print = print;
+        }
+        Ok(())
     }
 
     fn open_allocator(&mut self, number: u16) -> Result<u16> {
