@@ -370,7 +370,7 @@ fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     }
     let mut all = [Banks::new(Space::Dram, 0, 0, 0); SPACES.len()];
     let mut len = 0;
-    // The reserved top of L1 lies behind L1, and traces behind the rest of DRAM.
+    // Traces lie behind the rest of DRAM, and the reserved top of L1 behind L1.
     let mut ends = [bases[1], bases[0]];
     for (kind, space) in SPACES {
         let mut it = BankFacts::default();
@@ -381,8 +381,15 @@ fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
         }
         let end = &mut ends[usize::from(matches!(space, Space::L1 | Space::L1Small))];
         all[len] = Banks::new(space, it.banks.min(u64::from(u16::MAX)) as u16, *end, it.bytes);
-        *end += it.bytes;
+        *end = end.saturating_add(it.bytes);
         len += 1;
+    }
+    // L1 shrinks from below: what is missing at the core's end is missing at the beginning.
+    // SAFETY: as in `define`.
+    let missing = unsafe { ttmem_worker_l1(at) }.saturating_sub(ends[1]);
+    for bank in all[..len].iter_mut().filter(|it| [Space::L1 as u8, Space::L1Small as u8].contains(&it.space))
+    {
+        bank.base = bank.base.get().saturating_add(missing).into();
     }
     (all, len)
 }
@@ -668,7 +675,7 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
     extern "C" fn tell(to: *mut c_void, address: u64, bytes: u64) {
         // SAFETY: what was given to `ttmem_blocks` below.
         let to = unsafe { &*to.cast::<To>() };
-        let buffer = Buffer::new(to.number, to.space, to.base + address, bytes);
+        let buffer = Buffer::new(to.number, to.space, to.base.wrapping_add(address), bytes);
         let _ = tracker().alloc(&Buffer { bytes_per_bank: bytes, mirror: true, ..buffer });
     }
     ttmem_agent_cleared(allocator);
@@ -677,8 +684,14 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
     for (kind, space) in SPACES {
         let Some(bank) = banks[..len].iter().find(|it| it.space == space as u8) else { continue };
         let mut to = To { number, space, base: bank.base.get() };
-        // SAFETY: the runtime has just changed this allocator, and `to` outlives the call.
-        unsafe { ttmem_blocks(allocator, u64::from(kind), tell, (&raw mut to).cast()) };
+        // SAFETY: the runtime has just changed this allocator, and `to` outlives the calls.
+        unsafe {
+            if kind == L1 {
+                // They are counted from where it began before it shrank.
+                ttmem_base(allocator, MEMORY_L1, &raw mut to.base);
+            }
+            ttmem_blocks(allocator, u64::from(kind), tell, (&raw mut to).cast());
+        }
     }
     it.changed();
 }
@@ -686,26 +699,9 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_resized(allocator: usize) {
     let Some((it, number)) = known(allocator, || 0) else { return };
-    let (mut banks, len) = banks_of(allocator);
-    // It shrinks from below, and what lies behind it stays where it is.
-    let mut whole = RuntimeStatistics::default();
-    // SAFETY: the runtime has just resized it.
-    if unsafe { ttmem_statistics(allocator, u64::from(L1), &raw mut whole) } {
-        let l1_end = l1_end(allocator, &banks[..len]);
-        for bank in banks[..len].iter_mut().filter(|it| it.space == Space::L1 as u8) {
-            *bank = Banks::new(Space::L1, bank.banks.get(), l1_end - whole.allocatable, whole.allocatable);
-        }
-    }
+    let (banks, len) = banks_of(allocator);
     let _ = tracker().resize(number, &banks[..len]);
     it.changed();
-}
-
-/// Where L1's own space ends: the reserved top begins there, or the core's memory ends.
-fn l1_end(allocator: usize, banks: &[Banks]) -> u64 {
-    let small =
-        banks.iter().find(|it| it.space == Space::L1Small as u8).map_or(0, |it| it.bytes_per_bank.get());
-    // SAFETY: as in `define`.
-    unsafe { ttmem_worker_l1(allocator) }.saturating_sub(small)
 }
 
 #[unsafe(no_mangle)]

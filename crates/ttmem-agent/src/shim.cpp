@@ -492,6 +492,7 @@ SHARED void ttmem_hook_clear(void *allocator) {
     Flight flight;
     ttmem_agent_cleared(allocator);
     call<void, void *>(CLEAR, allocator);
+    ttmem_agent_resized(allocator);  // it has back what it was shrunk by
 }
 
 SHARED void ttmem_hook_destroy(void *allocator) {
