@@ -182,10 +182,13 @@ R call(Call which, A... arguments) {
     return reinterpret_cast<R (*)(A...)>(ttmem_calls[which])(arguments...);
 }
 
-bool has(Call which) { return __atomic_load_n(&ttmem_calls[which], __ATOMIC_RELAXED) != nullptr; }
+// Calls that gave nonsense. Where they lead stays known: another thread may be about to go there.
+bool given_up[CALLS];
+
+bool has(Call which) { return ttmem_calls[which] != nullptr && !__atomic_load_n(&given_up[which], __ATOMIC_RELAXED); }
 
 // A call that gave nonsense once is not made again.
-void give_up(Call which) { __atomic_store_n(&ttmem_calls[which], static_cast<void *>(nullptr), __ATOMIC_RELAXED); }
+void give_up(Call which) { __atomic_store_n(&given_up[which], true, __ATOMIC_RELAXED); }
 
 bool at_work() {
     uint32_t mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
