@@ -334,7 +334,7 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
     uint32_t found = 0;
     for (size_t n = 0; n < spec.ranges.len(sizeof(CoreRange)); n++) {
         auto range = at<CoreRange>(spec.ranges.begin, static_cast<int32_t>(n * sizeof(CoreRange)));
-        if (range.to.x > 255 || range.to.y > 255) break;
+        if (range.to.x > 255 || range.to.y > 255 || range.from.x > range.to.x || range.from.y > range.to.y) break;
         uint64_t wide = range.to.x - range.from.x + 1, high = range.to.y - range.from.y + 1;
         for (uint64_t core = 0; core < wide * high && found < most; core++, found++) {
             uint64_t x = spec.column_major ? core / high : core % wide;
