@@ -67,9 +67,11 @@ const NAMES: [(&CStr, Need); 50] = [
     (c"_ZNK2tt3umd17ClusterDescriptor17get_chip_pci_bdfsB5cxx11Ev", Need::Nice),
     // What an allocator has handed out, block by block.
     (c"_ZNK2tt8tt_metal13AllocatorImpl22get_memory_block_tableB5cxx11ERKNS0_10BufferTypeE", Need::Hook(Hook::Override)),
-    // What the C++ library frees memory with.
-    (c"_ZdlPv", Need::Hook(Hook::Shards)),
+    // What frees the memory of answers.
+    (DELETE, Need::Hook(Hook::Shards)),
 ];
+
+const DELETE: &CStr = c"_ZdlPv";
 
 /// How much depends on a function.
 #[derive(Clone, Copy)]
@@ -163,9 +165,15 @@ pub(crate) fn find() -> Found {
         let mut found = handles.iter().map(|&handle| unsafe { libc::dlsym(handle, name.as_ptr()) });
         found.find(|it| !it.is_null()).unwrap_or(ptr::null_mut())
     };
+    // What is the language's is found as the runtime finds it: where the program has its own, that is the one.
+    let look_up_bound = |name: &CStr| {
+        // SAFETY: as above.
+        let everybodys = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        if everybodys.is_null() { look_up(name) } else { everybodys }
+    };
     let (mut taken, mut wanted) = (u64::MAX, 0);
     for (place, (name, need)) in NAMES.iter().enumerate() {
-        let address = look_up(name);
+        let address = if *name == DELETE { look_up_bound(name) } else { look_up(name) };
         // SAFETY: only `ttmem_agent_start` calls this, once, before the shim reads the table.
         unsafe { ttmem_calls[place] = address };
         match need {
@@ -190,7 +198,7 @@ pub(crate) fn find() -> Found {
         c"__cxa_rethrow",
         c"_ZSt9terminatev",
     ]
-    .map(look_up);
+    .map(look_up_bound);
     // SAFETY: as above; nothing is thrown through the shim before this is done.
     unsafe {
         ttmem_cxx_personality = cxx[0];
