@@ -172,7 +172,7 @@ impl Known {
         (number != 0).then(|| AllocatorNumber::new(number))
     }
 
-    fn changed(&self) {
+    pub(crate) fn changed(&self) {
         let changes = self.changes.load(Ordering::Relaxed);
         self.changes.store(changes.wrapping_add(1), Ordering::Relaxed);
     }
