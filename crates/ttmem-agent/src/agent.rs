@@ -200,12 +200,12 @@ impl Known {
             let banks = self.banks.get(facts.kind as usize).map_or(1, |it| it.load(Ordering::Relaxed));
             let pages = facts.requested / facts.page_size.max(1);
             page = round_up(facts.page_size, alignment);
-            per_bank = pages.div_ceil(u64::from(banks.max(1))) * page;
-            occupied = pages * page;
+            per_bank = pages.div_ceil(u64::from(banks.max(1))).saturating_mul(page);
+            occupied = pages.saturating_mul(page);
         }
         // There a page begins at a multiple of the unit, too.
         if facts.kind == L1 && is_hybrid() && page > 0 {
-            per_bank = per_bank / page * round_up(page, unit);
+            per_bank = (per_bank / page).saturating_mul(round_up(page, unit));
         }
         (round_up(per_bank.max(1), unit), occupied)
     }
@@ -248,10 +248,10 @@ fn is_hybrid() -> bool {
     flight::state().hybrid.load(Ordering::Relaxed) != 0
 }
 
-/// To a multiple of a power of two.
+/// To a multiple of a power of two. What cannot be rounded up cannot be a size, and stays as it is.
 #[inline]
 fn round_up(bytes: u64, to: u64) -> u64 {
-    (bytes + to - 1) & !(to - 1)
+    bytes.checked_add(to - 1).map_or(bytes, |it| it & !(to - 1))
 }
 
 /// All allocators that something is known of.
@@ -505,8 +505,8 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
         for [core, _] in part {
             cores[(core >> 6) as usize & 3] |= 1 << (core & 63);
         }
-        let requested = share.max(1) * part.len() as u64;
-        let bytes = known.sizes(facts).0 * part.len() as u64;
+        let requested = share.max(1).saturating_mul(part.len() as u64);
+        let bytes = known.sizes(facts).0.saturating_mul(part.len() as u64);
         let cores = cores_of(cores);
         tell(&Buffer {
             // Without the cores it counts as much as on all of them.
@@ -734,7 +734,7 @@ unsafe extern "C" fn ttmem_agent_figures(out: *mut Figure, room: usize) -> usize
         let Some(number) = it.number() else { continue };
         for (kind, space) in SPACES {
             let Some(statistics) = it.statistics(kind).filter(|_| told < room) else { continue };
-            let whole = statistics.allocated + statistics.free;
+            let whole = statistics.allocated.saturating_add(statistics.free);
             let figure = Figure {
                 allocator: u64::from(number.get()),
                 space: space as u64,
