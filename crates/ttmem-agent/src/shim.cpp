@@ -348,19 +348,28 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
     }
 }
 
-// 5: not known.
+constexpr uint32_t DRAM = 0, TRACE = 4, TYPES = 5;
+
+// Whether a buffer looks as we think it does: what lies there must be what the functions say that there are.
+bool is_laid_out(void *buffer) {
+    if (ttmem_layout.type < 0) return false;
+    uint64_t pages = call<uint32_t, const void *>(BUFFER_NUM_PAGES, buffer);
+    uint32_t type = at<uint32_t>(buffer, ttmem_layout.type);
+    return type < TYPES &&
+           at<uint64_t>(buffer, ttmem_layout.size) == pages * call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer) &&
+           has(BUFFER_IS_DRAM) && call<bool, const void *>(BUFFER_IS_DRAM, buffer) == (type == DRAM || type == TRACE);
+}
+
+// `TYPES`: not known.
 uint32_t type_of(void *buffer) {
     if (has(BUFFER_TYPE)) return call<uint32_t, const void *>(BUFFER_TYPE, buffer);
-    auto type = at<uint32_t>(buffer, ttmem_layout.type);
-    // Whether this is where it keeps its type can be told.
-    bool dram = type == 0 || type == 4;
-    return has(BUFFER_IS_DRAM) && call<bool, const void *>(BUFFER_IS_DRAM, buffer) == dram ? type : 5;
+    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.type) : TYPES;
 }
 
 // 8: not known.
 uint32_t layout_of(void *buffer) {
     if (has(BUFFER_LAYOUT)) return call<uint32_t, const void *>(BUFFER_LAYOUT, buffer);
-    return ttmem_layout.layout >= 0 ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
+    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
 }
 
 bool is_per_core(void *buffer) {
@@ -378,7 +387,7 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
             facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
             facts->page_size = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer);
             facts->known = INTERLEAVED | 1 << LAYOUT_SHIFT;
-            return facts->type <= 4 && facts->page_size > 0;
+            return facts->type < TYPES && facts->page_size > 0;
         }
         if (layout < 8) facts->known = (layout + 1) << LAYOUT_SHIFT;
         __builtin_memset(facts->cores, 0, sizeof facts->cores);
@@ -395,10 +404,10 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
         auto cores = call<OptionalU32, const void *>(BUFFER_NUM_CORES, buffer);
         if (cores.has && has(BUFFER_SHARD_SPEC)) {
             bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<bool, const void *>(BUFFER_HAS_SHARD_SPEC, buffer)
-                        : ttmem_layout.has_shard_spec >= 0 && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
+                        : is_laid_out(buffer) && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
             if (spec) read_grid(buffer, facts, cores.value);
         }
-        return facts->type <= 4;
+        return facts->type < TYPES;
     } catch (...) {
         return false;
     }
@@ -410,7 +419,7 @@ bool read_place(void *buffer, Facts *facts) noexcept {
         facts->type = type_of(buffer);
         facts->known = is_per_core(buffer) ? PER_CORE : 0;
         facts->address = call<uint32_t, const void *>(BUFFER_ADDRESS, buffer);
-        return facts->type <= 4;
+        return facts->type < TYPES;
     } catch (...) {
         return false;
     }
@@ -419,7 +428,7 @@ bool read_place(void *buffer, Facts *facts) noexcept {
 void *device_of(void *buffer) noexcept {
     try {
         if (has(BUFFER_DEVICE)) return call<void *, const void *>(BUFFER_DEVICE, buffer);
-        return ttmem_layout.device >= 0 ? at<void *>(buffer, ttmem_layout.device) : nullptr;
+        return is_laid_out(buffer) ? at<void *>(buffer, ttmem_layout.device) : nullptr;
     } catch (...) {
         return nullptr;
     }
