@@ -208,8 +208,9 @@ class Flight {
     static uint32_t *enroll() {
         static thread_local uint32_t *own __attribute__((tls_model("initial-exec")));
         static thread_local uint32_t since __attribute__((tls_model("initial-exec")));
+        // It is never 0 in a process that is at work.
         uint32_t generation = __atomic_load_n(&ttmem_state.generation, __ATOMIC_RELAXED);
-        if (__builtin_expect(own == nullptr || since != generation, 0)) {
+        if (__builtin_expect(since != generation, 0)) {
             uint32_t line = __atomic_fetch_add(&ttmem_state.page->enrolled, 1, __ATOMIC_RELAXED);
             own = line < FLIGHT_LINES ? &ttmem_state.page->lines[line].under_way : nullptr;
             since = generation;
