@@ -66,7 +66,8 @@ impl Script {
             programs: BTreeMap::new(),
             audited: false,
             fresh: 0,
-            sequence: 0,
+            // That the allocator was opened is an event, too.
+            sequence: 1,
             waiting: None,
             told: None,
         }

@@ -32,6 +32,9 @@ impl Sum {
     }
 }
 
+/// That the allocator was opened is an event, too.
+const OPENING: u64 = 1;
+
 pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<()> {
     let folder = ttmem_testkit::memory_folder();
     let log = tempfile::NamedTempFile::new()?;
@@ -50,7 +53,7 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
             sum.add(it.id.get(), it.requested.get(), true);
         }
         samples.push((contents.sequence, contents.exact.then_some(sum)));
-        if contents.sequence >= total {
+        if contents.sequence >= total + OPENING {
             break;
         }
         ensure!(writer.0.try_wait()?.is_none(), "the writer ended");
@@ -67,12 +70,13 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
     drop(bytes);
     told.sort_unstable();
     ensure!(told.len() as u64 == total, "{} events were logged", told.len());
-    ensure!(told.iter().zip(1..).all(|(entry, n)| entry.0 == n), "sequence numbers are not one to {total}");
+    let in_order = told.iter().zip(OPENING + 1..).all(|(entry, n)| entry.0 == n);
+    ensure!(in_order, "sequence numbers are not {} to {}", OPENING + 1, OPENING + total);
 
     let exact = samples.iter().filter(|(_, sum)| sum.is_some()).count();
     let mut next = told.iter();
     let mut model = Sum::default();
-    let mut done = 0;
+    let mut done = OPENING;
     for &(sequence, sum) in &samples {
         while done < sequence {
             let &(_, id, bytes) = next.next().context("a sample is ahead of the writer")?;
