@@ -598,6 +598,7 @@ extern "C" fn ttmem_agent_failed(allocator: usize, buffer: *mut c_void, facts: &
     // SAFETY: the runtime has just failed to allocate this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
     let Some(space) = space_of(facts.kind) else { return };
+    let _turn = Lock::to_ask();
     // Other hooks under way are besides this one.
     let before = audit::mark(1);
     let statistics = it.statistics(facts.kind);
@@ -627,6 +628,8 @@ extern "C" fn ttmem_agent_cleared(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
     let Some(number) = it.number() else { return };
+    // An audit must not be of what is closed meanwhile.
+    let _turn = Lock::to_ask();
     let _ = tracker().close_allocator(number);
     it.number.store(0, Ordering::Release);
     define(it);
