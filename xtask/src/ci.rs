@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 14] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -19,6 +19,8 @@ const NEEDED: [(&str, &str); 12] = [
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("g++", "g++"),
+    ("nm", "binutils"),
+    ("setarch", "util-linux"),
     ("bash", "bash"),
 ];
 

@@ -1,0 +1,55 @@
+//! Processes that never load the runtime: nothing is made, nothing is said, nothing is changed.
+
+use crate::make::{self, Build, Way};
+use crate::{exe, segments};
+use std::path::Path;
+use std::process::{Command, Output};
+use ttmem_testkit::memory_folder;
+
+fn output(program: &[&str], folder: Option<&Path>) -> Output {
+    let mut command = match folder {
+        Some(folder) => {
+            make::agent();
+            let mut command = Command::new(exe());
+            command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
+            command
+        }
+        None => {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]);
+            command
+        }
+    };
+    command.env_remove("LD_PRELOAD").output().unwrap()
+}
+
+#[test]
+fn a_process_without_the_runtime_is_left_alone() {
+    let folder = memory_folder();
+    let look =
+        "import os; print(os.listdir('/proc/self/task') == [str(os.getpid())], os.listdir('/proc/self/fd'))";
+    let programs: [&[&str]; 8] = [
+        &["true"],
+        &["false"],
+        &["sh", "-c", "echo said; exit 3"],
+        &["sh", "-c", "echo said; kill -9 $$"],
+        &["python3", "-c", "pass"],
+        &["python3", "-c", look],
+        &["g++", "--version"],
+        &["g++", "no-such-file"],
+    ];
+    for program in programs {
+        let (without, with) = (output(program, None), output(program, Some(folder.path())));
+        assert_eq!(with, without, "{program:?}");
+    }
+    assert!(segments(folder.path()).is_empty());
+}
+
+/// A library of that name is loaded, and never used.
+#[test]
+fn a_process_that_has_the_runtime_and_does_not_use_it_is_left_alone() {
+    let mut program = crate::Program::start(Build::Plain, Way::Linked);
+    program.does("truth");
+    assert!(segments(program.folder()).is_empty());
+    program.quits();
+}

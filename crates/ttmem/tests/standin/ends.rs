@@ -1,0 +1,91 @@
+//! Beginnings and ends: of libraries, allocators, threads and processes.
+
+use crate::{ALL, ALLOCATE, Build, PROCESS_EXIT, Program, Way, segments};
+
+#[test]
+fn a_library_may_be_loaded_and_unloaded_again_and_again() {
+    for build in [Build::Plain, Build::Address] {
+        let mut program = Program::start(build, Way::Loading);
+        for _ in 0..2 {
+            program.does("reload 50");
+            let mesh = program.number("mesh 0 2 0");
+            program.number(&format!("alloc {mesh} dram 2048 24"));
+            program.is_right();
+        }
+        program.quits();
+    }
+}
+
+#[test]
+fn allocators_begin_and_end_while_they_are_audited() {
+    for (build, way) in
+        [(Build::Plain, Way::Loading), (Build::Address, Way::Linked), (Build::Thread, Way::Linked)]
+    {
+        let mut program = Program::start(build, way);
+        program.does("mesh 7 1 0");
+        program.number("alloc 1 l1 2048 24");
+        program.does("storm 4 250");
+        let process = program.process();
+        assert_eq!(process.allocators.len(), 1, "{process:?}");
+        program.is_right();
+        program.is_exact();
+        program.quits();
+    }
+}
+
+/// The agent has places for some thousands at once, and so has a segment for their descriptions.
+#[test]
+fn more_allocators_than_there_are_places_for() {
+    let mut program = Program::start(Build::Plain, Way::Linked);
+    program.does("crowd 5000 0");
+    program.does("mesh 0 1 4096");
+    program.number("alloc 1 dram 2048 24");
+    program.is_right();
+    program.is_exact();
+    program.does("close 1");
+    program.does("crowd 5000 1");
+    // One like those that are described already.
+    let mesh = program.number("mesh 0 1 0");
+    program.number(&format!("alloc {mesh} dram 2048 24"));
+    assert_eq!(program.does("compare"), "equal");
+    let (code, report) = program.checked();
+    assert_eq!((code, &report["judged"]), (0, &3.into()), "{report}");
+    program.quits();
+}
+
+#[test]
+fn a_process_ends_as_it_would() {
+    for (build, way) in ALL {
+        for (how, expected) in
+            [("", 7), ("_exit", 7), ("quick", 7), ("closed", 7), ("abort", 134), ("main", 0)]
+        {
+            let mut program = Program::start(build, way);
+            program.does("mesh 0 1 0");
+            program.number("alloc 1 dram 2048 24");
+            program.does("close 1");
+            program.does("mesh 0 1 0");
+            // There is something new, so that an audit is under way or about to be.
+            program.tell(&format!("exit 7 {how}"));
+            let status = program.ends();
+            let code = status
+                .code()
+                .unwrap_or_else(|| 128 + std::os::unix::process::ExitStatusExt::signal(&status).unwrap());
+            assert_eq!(code, expected, "{how}: {}", program.errors());
+            assert!(program.errors().is_empty(), "{how}: {}", program.errors());
+            assert!(program.snapshot().processes.is_empty(), "{how}");
+        }
+    }
+}
+
+/// The lock that it holds is the one that an audit waits for.
+#[test]
+fn a_process_may_exit_inside_an_allocation() {
+    for (build, way) in [ALL[0], ALL[1]] {
+        let mut program = Program::start(build, way);
+        program.does("mesh 0 1 0");
+        program.next(PROCESS_EXIT, ALLOCATE, 9);
+        program.tell("alloc 1 dram 2048 24");
+        assert_eq!(program.ends().code(), Some(9));
+        assert_eq!(segments(program.folder()).len(), 1, "it leaves a black box");
+    }
+}

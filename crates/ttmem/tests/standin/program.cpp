@@ -1,0 +1,314 @@
+// A program that uses the stand-in as it is told: one command a line on standard input, one answer a line on standard
+// output. `program linked` was linked with the library, `program PATH` loads it as Python does, sharing no names.
+
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "trials.hpp"
+
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+// Operators of its own, as some programs have: what they hand out, nobody else can take back.
+constexpr size_t ASIDE = 64;
+void *operator new(size_t bytes) {
+    auto memory = static_cast<char *>(malloc(bytes + ASIDE));
+    return memory ? memory + ASIDE : throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept {
+    if (memory) free(static_cast<char *>(memory) - ASIDE);
+}
+void operator delete(void *memory, size_t) noexcept { operator delete(memory); }
+#endif
+
+// Leaks count where a process ends in peace: in the middle of something, anything may be anywhere.
+bool in_peace = true;
+extern "C" int __lsan_is_turned_off() { return !in_peace; }
+
+namespace {
+
+Runtime *runtime;
+const char *library;
+void *handle;
+std::map<int, IDevice *> devices;
+struct Held {
+    int device;
+    Buffer *buffer;
+};
+std::map<int, Held> buffers;
+int numbers;
+
+void answer(const char *format, ...) {
+    char line[4096] = "ok ";
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + 3, sizeof line - 4, format, arguments);
+    va_end(arguments);
+    strcat(line, "\n");
+    if (write(1, line, strlen(line)) < 0) _exit(98);
+}
+
+void load() {
+    if (!strcmp(library, "linked")) {
+        runtime = reinterpret_cast<Runtime *(*)()>(dlsym(RTLD_DEFAULT, "standin"))();
+        return;
+    }
+    handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(97);
+    }
+    runtime = reinterpret_cast<Runtime *(*)()>(dlsym(handle, "standin"))();
+}
+
+AllocatorImpl *allocator(int device) { return runtime->allocator(devices.at(device)); }
+
+BufferType type_of(const std::string &name) {
+    for (size_t n = 0; n < 4; n++) {
+        if (name == NAMES[n]) return TYPES[n];
+    }
+    fprintf(stderr, "no space %s\n", name.c_str());
+    exit(96);
+}
+
+// The same, as it is, of everything that is open.
+std::multiset<std::string> truth() {
+    std::multiset<std::string> all;
+    for (auto [number, device] : devices) {
+        AllocatorImpl *it = runtime->allocator(device);
+        for (size_t space = 0; space < 4; space++) {
+            uint64_t banks = runtime->banks(it, TYPES[space]);
+            Statistics own = runtime->truth(it, TYPES[space]);
+            if (banks == 0) continue;
+            std::ostringstream line;
+            line << NAMES[space] << ' ' << banks << ' ' << own.allocated * banks << ' ' << own.free * banks << ' '
+                 << own.largest_free;
+            all.insert(line.str());
+        }
+    }
+    return all;
+}
+
+std::string joined(const std::multiset<std::string> &lines) {
+    std::string all;
+    for (const std::string &line : lines) all += (all.empty() ? "" : ";") + line;
+    return all;
+}
+
+Plan plan(std::istream &in) {
+    Plan plan;
+    std::string space, word;
+    in >> space >> plan.page >> plan.pages;
+    plan.type = type_of(space);
+    // `on X0 Y0 X1 Y1 CORES ORIENTATION` again and again: the ranges of its grid.
+    while (in >> word) {
+        plan.per_core |= word == "percore";
+        if (word != "on") continue;
+        uint32_t cores;
+        if (!plan.shards) plan.shards = ShardSpecBuffer{};
+        CoreRange range;
+        in >> range.from.x >> range.from.y >> range.to.x >> range.to.y >> cores >> plan.shards->orientation;
+        plan.shards->grid.ranges.push_back(range);
+        plan.cores = cores;
+    }
+    return plan;
+}
+
+int spawn(bool raw) { return raw ? static_cast<int>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) : fork(); }
+
+void close_all() {
+    for (auto [number, held] : buffers) runtime->destroy(held.buffer, false);
+    buffers.clear();
+    for (auto [number, device] : devices) runtime->close(device);
+    devices.clear();
+}
+
+// Loads the library, uses it, and unloads it.
+void reload(int count) {
+    close_all();
+    for (int n = 0; n < count; n++) {
+        dlclose(handle);
+        load();
+        if (n % 3 == 0) continue;
+        IDevice *device = runtime->open_mesh(n % 8, 2, 0);
+        runtime->destroy(runtime->create(device, of(4096, 24)), true);
+        runtime->close(device);
+    }
+}
+
+void obey(const std::string &line) {
+    std::istringstream in(line);
+    std::string verb, word;
+    in >> verb;
+    int number = 0, count = 0, more = 0;
+    uint64_t bytes = 0, address = 0;
+    if (verb == "mesh") {
+        in >> number >> count >> bytes;
+        devices[++numbers] = runtime->open_mesh(number, count, bytes);
+        answer("%d", numbers);
+    } else if (verb == "device") {
+        in >> number;
+        devices[++numbers] = runtime->open_device(number);
+        answer("%d", numbers);
+    } else if (verb == "close") {
+        in >> number;
+        for (auto it = buffers.begin(); it != buffers.end();) {
+            if (it->second.device == number) runtime->destroy(it->second.buffer, false);
+            it = it->second.device == number ? buffers.erase(it) : std::next(it);
+        }
+        runtime->close(devices.at(number));
+        devices.erase(number);
+        answer("closed");
+    } else if (verb == "alloc") {
+        in >> number;
+        Buffer *made = nullptr;
+        Plan it = plan(in);
+        std::string what = thrown([&] { made = runtime->create(devices.at(number), it); });
+        if (made == nullptr) return answer("%s", what.c_str());
+        buffers[++numbers] = {number, made};
+        answer("%d %lu", numbers, made->address_);
+    } else if (verb == "free") {
+        in >> number;
+        std::string what = thrown([&] {
+            runtime->destroy(buffers.at(number).buffer, true);
+            buffers.erase(number);
+        });
+        answer("%s", what.c_str());
+    } else if (verb == "bulk" || verb == "clear") {
+        in >> number;
+        runtime->bulk(allocator(number), verb == "clear");
+        answer("done");
+    } else if (verb == "mirror") {
+        in >> number >> address >> bytes;
+        runtime->mirror(allocator(number), address, bytes);
+        answer("done");
+    } else if (verb == "override") {
+        in >> number;
+        AllocatorState state;
+        while (in >> word >> address >> bytes) state.regions[type_of(word)].push_back({address, bytes});
+        runtime->override_state(allocator(number), state);
+        answer("done");
+    } else if (verb == "shrink") {
+        in >> number >> word >> bytes;
+        std::string what = thrown([&] { runtime->shrink(allocator(number), type_of(word), bytes); });
+        answer("%s", what.c_str());
+    } else if (verb == "next") {
+        // What the next allocation or free does instead.
+        in >> more >> count >> number;
+        runtime->next() = {Failure::Kind(more), Failure::When(count), number};
+        answer("set");
+    } else if (verb == "throwing") {
+        static std::set<std::string> names;
+        in >> word;
+        runtime->misbehaviour().throwing = names.insert(word).first->c_str();
+        answer("set");
+    } else if (verb == "nonsense" || verb == "torn" || verb == "huge") {
+        in >> number;
+        Misbehaviour &it = runtime->misbehaviour();
+        (verb == "torn" ? it.torn : verb == "huge" ? it.huge : it.nonsense) = number != 0;
+        answer("set");
+    } else if (verb == "truth") {
+        answer("%s", joined(truth()).c_str());
+    } else if (verb == "compare") {
+        // Ours beside the agent's.
+        auto own = joined(truth()), theirs = joined(figures());
+        own == theirs ? answer("equal") : answer("%s differs from %s", own.c_str(), theirs.c_str());
+    } else if (verb == "asked") {
+        answer("%lu", runtime->misbehaviour().asked.load());
+    } else if (verb == "threads") {
+        in >> number >> count >> more;
+        answer("%d", threads(runtime, devices.at(number), count, more));
+    } else if (verb == "storm") {
+        in >> count >> more;
+        storm(runtime, count, more);
+        answer("over");
+    } else if (verb == "crowd") {
+        in >> count >> more;
+        crowd(runtime, count, more != 0);
+        answer("over");
+    } else if (verb == "forks") {
+        in >> count;
+        answer("%d", forks_in_the_middle(runtime, count));
+    } else if (verb == "reload") {
+        in >> count;
+        reload(count);
+        answer("loaded");
+    } else if (verb == "fork" || verb == "clone") {
+        // The child obeys from here on, and the parent says how it ended.
+        int child = spawn(verb == "clone");
+        if (child == 0) return answer("%d", getpid());
+        int code = wait_for(child);
+        answer("%d", code);
+    } else if (verb == "exec") {
+        in >> word;
+        int child = vfork();
+        if (child == 0) {
+            execlp(word.c_str(), word.c_str(), nullptr);
+            _exit(99);
+        }
+        answer("%d", wait_for(child));
+    } else if (verb == "thread_exit") {
+        // A thread that ends inside an allocation.
+        in >> number;
+        std::thread([=] {
+            runtime->next() = {Failure::THREAD_EXIT, Failure::ALLOCATE, 0};
+            runtime->create(devices.at(number), of(32, 32));
+            abort();
+        }).join();
+        answer("joined");
+    } else if (verb == "park") {
+        // A thread stays inside an allocation, until so many questions were asked; then that fails.
+        in >> number >> bytes;
+        Misbehaviour &it = runtime->misbehaviour();
+        it.parked = true;
+        uint64_t until = it.asked + bytes;
+        std::thread([=] {
+            runtime->next() = {Failure::PARK, Failure::ALLOCATE, 5};
+            std::string what = thrown([&] { runtime->create(devices.at(number), of(32, 32)); });
+            answer("%s", what.c_str());
+        }).detach();
+        std::thread([=, &it] {
+            while (it.asked < until) std::this_thread::yield();
+            it.parked = false;
+            it.parked.notify_all();
+        }).detach();
+        while (it.parking == 0) std::this_thread::yield();
+        answer("parked");
+    } else if (verb == "exit") {
+        in >> number >> word;
+        in_peace = false;
+        if (word == "_exit") _exit(number);
+        if (word == "quick") quick_exit(number);
+        if (word == "abort") abort();
+        if (word == "main") pthread_exit(nullptr);
+        if (word == "closed") close_all();
+        exit(number);
+    } else {
+        fprintf(stderr, "what is %s?\n", line.c_str());
+        exit(95);
+    }
+}
+
+}  // namespace
+
+int main(int, char **arguments) {
+    library = arguments[1];
+    load();
+    // A line is read to its end and no further: a forked child reads the next one.
+    std::string line;
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        if (byte != '\n') {
+            line += byte;
+            continue;
+        }
+        obey(line);
+        line.clear();
+    }
+    close_all();
+    return 0;
+}

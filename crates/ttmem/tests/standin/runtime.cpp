@@ -1,0 +1,420 @@
+// The stand-in itself; see runtime.hpp. Everything that the agent stands in for is called as the real library calls it:
+// from another function, through the table that the dynamic linker fills.
+
+#include "runtime.hpp"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#ifdef __SANITIZE_THREAD__
+// The agent's own order between whoever begins or ends an allocator and whoever asks it cannot be seen by the sanitizer.
+// Whether it is one is for the address sanitizer to judge.
+extern "C" void __tsan_acquire(void *);
+extern "C" void __tsan_release(void *);
+#else
+#define __tsan_acquire(it) static_cast<void>(it)
+#define __tsan_release(it) static_cast<void>(it)
+#endif
+
+namespace {
+// While an allocator is asked.
+struct Asked {
+    void *whom;
+    explicit Asked(const void *it) : whom(const_cast<void *>(it)) { __tsan_acquire(whom); }
+    ~Asked() { __tsan_release(whom); }
+};
+
+Misbehaviour misbehaviour;
+thread_local Failure next;
+
+// As a Wormhole: banks, where they begin, and what everything is rounded up to.
+constexpr uint32_t DRAM_BANKS = 12, L1_BANKS = 64, UNIT = 32, PAGE_UNIT_L1 = 16;
+constexpr uint64_t DRAM_BASE = 1048640, DRAM_BYTES = 1 << 30, TRACE_BYTES = 16384;
+constexpr uint64_t L1_BASE = 105824, L1_END = 1499136;
+
+uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+void trip(const char *function) {
+    if (!std::strcmp(misbehaviour.throwing.load(), function)) throw tt::Fatal{-1, function};
+}
+
+// Does what this thread was told to do instead, if it is time for it.
+void fail(Failure::When when) {
+    if (next.kind == Failure::NONE || next.when != when) return;
+    Failure it = std::exchange(next, Failure{});
+    switch (it.kind) {
+        case Failure::FATAL: throw tt::Fatal{it.value, "told to"};
+        case Failure::BAD_ALLOC: throw std::bad_alloc();
+        case Failure::INT: throw it.value;
+        case Failure::THREAD_EXIT: pthread_exit(nullptr);
+        case Failure::PROCESS_EXIT:
+            // Whoever asks now waits for the lock that is held here.
+            while (misbehaviour.asked == misbehaviour.answered) {
+            }
+            std::exit(it.value);
+        case Failure::PARK:
+            misbehaviour.parking++;
+            misbehaviour.parked.wait(true);
+            throw tt::Fatal{it.value, "was parked"};
+        case Failure::NONE: break;
+    }
+}
+}  // namespace
+
+namespace tt {
+namespace umd {
+ClusterDescriptor::ClusterDescriptor() {
+    for (int chip = 0; chip < 32; chip++) ids[chip] = 0x5717d100u + static_cast<uint64_t>(chip);
+    for (int chip = 0; chip < 32; chip += 2) {
+        local[chip] = chip / 2;
+        pci[chip] = "0000:0" + std::to_string(chip % 10) + ":00.0";
+    }
+}
+const std::unordered_map<int, uint64_t> &ClusterDescriptor::get_chip_unique_ids() const { return ids; }
+int ClusterDescriptor::get_arch(int) const { return trip(__func__), 2; }
+uint64_t ClusterDescriptor::get_board_id_for_chip(int chip) const {
+    if (chip >= 32) throw Fatal{chip, "no board"};
+    return uint64_t{0x14} << 36;
+}
+HarvestingMasks ClusterDescriptor::get_harvesting_masks(int) const { return {3, 0, 0, 0, 0}; }
+const std::unordered_map<int, int> &ClusterDescriptor::get_chips_with_mmio() const { return local; }
+const std::unordered_map<int, std::string> &ClusterDescriptor::get_chip_pci_bdfs() const { return pci; }
+}  // namespace umd
+
+umd::ClusterDescriptor *Cluster::get_cluster_desc() const {
+    static umd::ClusterDescriptor descriptor;
+    return &descriptor;
+}
+
+namespace tt_metal {
+bool MetalContext::instance_exists(ContextId) { return true; }
+MetalContext &MetalContext::instance(ContextId) {
+    static MetalContext context;
+    return context;
+}
+Cluster &MetalContext::get_cluster() {
+    static Cluster cluster;
+    return cluster;
+}
+
+Device::Device(int chip) : chip(chip) {}
+Device::~Device() = default;
+int Device::arch() const { return 2; }
+std::unique_ptr<AllocatorImpl> Device::initialize_allocator(size_t l1_small, size_t, size_t, std::span<const uint32_t> remap) {
+    if (remap.size() != 3 || remap[2] != 7) throw Fatal{1, "the span did not arrive"};
+    // Of no derived class, so that it ends by another name.
+    return std::make_unique<AllocatorImpl>(l1_small);
+}
+
+SubDeviceManager::SubDeviceManager(IDevice *device, std::unique_ptr<AllocatorImpl> &&allocator, std::span<const SubDevice> subs)
+    : own(std::move(allocator)) {
+    if (device == nullptr || subs.size() != 2) throw Fatal{2, "the arguments did not arrive"};
+}
+SubDeviceManager::~SubDeviceManager() {
+    own->deallocate_buffers();
+    own->clear();
+}
+
+namespace distributed {
+MeshDevice::MeshDevice(std::vector<int> chips) : chips(std::move(chips)) {}
+MeshDevice::~MeshDevice() = default;
+int MeshDevice::arch() const { return 2; }
+int MeshDevice::id() const { return 1000; }
+std::vector<int> MeshDevice::get_device_ids() const { return trip(__func__), chips; }
+}  // namespace distributed
+
+Buffer::Buffer(IDevice *device, AllocatorImpl *allocator, const Plan &plan)
+    : device_(device), size_(plan.page * plan.pages), type_(plan.type),
+      layout_(plan.cores ? BufferLayout::HEIGHT_SHARDED : BufferLayout::INTERLEAVED), allocator_(allocator),
+      page_(plan.page), shards(plan.shards), cores(plan.cores), per_core(plan.per_core) {
+#ifndef MOVED
+    static_assert(offsetof(Buffer, device_) == 16 && offsetof(Buffer, size_) == 24 && offsetof(Buffer, type_) == 32);
+    static_assert(offsetof(Buffer, layout_) == 36 && offsetof(Buffer, shards) + sizeof(ShardSpecBuffer) == 152);
+#endif
+    std::memset(unused, 0xee, sizeof unused);
+}
+Buffer::~Buffer() = default;
+void Buffer::allocate() {
+    address_ = allocator_->allocate_buffer(this);
+    status = 1;
+}
+void Buffer::deallocate() {
+    if (status != 1) return;
+    allocator_->deallocate_buffer(this);
+    status = 2;
+}
+uint64_t Buffer::per_bank(uint64_t alignment) const {
+    bool sharded = cores && *cores > 0;
+    uint64_t banks = sharded ? *cores : allocator_->banks(type_), pages = page_ ? size_ / page_ : 0;
+    return (pages + banks - 1) / banks * round_up(page_, alignment);
+}
+
+namespace {
+uint64_t sane(uint64_t bytes) { return misbehaviour.huge ? ~bytes : bytes; }
+uint64_t page_unit(BufferType type) { return type == BufferType::L1 || type == BufferType::L1_SMALL ? PAGE_UNIT_L1 : UNIT; }
+}  // namespace
+
+uint32_t Buffer::address() const {
+    trip(__func__);
+    if (status == 0) throw Fatal{3, "not allocated"};
+    return static_cast<uint32_t>(address_);
+}
+uint64_t Buffer::page_size() const { return trip(__func__), page_; }
+uint32_t Buffer::num_pages() const { return static_cast<uint32_t>(page_ ? size_ / page_ : 0); }
+uint64_t Buffer::aligned_page_size() const { return trip(__func__), sane(round_up(page_, page_unit(type_))); }
+uint64_t Buffer::aligned_size() const { return sane(num_pages() * round_up(page_, page_unit(type_))); }
+#ifndef BROKEN
+uint64_t Buffer::aligned_size_per_bank() const { return trip(__func__), sane(per_bank(page_unit(type_))); }
+#endif
+std::optional<uint32_t> Buffer::num_cores() const { return trip(__func__), cores; }
+ShardSpecBuffer Buffer::shard_spec() const {
+    trip(__func__);
+    if (!shards) throw Fatal{4, "not sharded"};
+    ShardSpecBuffer spec = *shards;
+    if (misbehaviour.torn) spec.orientation = 77;
+    return spec;
+}
+bool Buffer::is_dram() const { return type_ == BufferType::DRAM || type_ == BufferType::TRACE; }
+#ifndef OLD
+BufferType Buffer::buffer_type() const { return trip(__func__), type_; }
+BufferLayout Buffer::buffer_layout() const { return trip(__func__), layout_; }
+uint64_t Buffer::size() const { return trip(__func__), sane(size_); }
+bool Buffer::has_shard_spec() const { return shards.has_value(); }
+IDevice *Buffer::device() const { return trip(__func__), device_; }
+
+namespace experimental::per_core_allocation {
+bool is_per_core_allocation(const Buffer &buffer) { return buffer.per_core; }
+const std::unordered_map<xy_pair, uint64_t, HashXy> &get_per_core_addresses(const Buffer &buffer) {
+    return trip(__func__), buffer.core_addresses;
+}
+}  // namespace experimental::per_core_allocation
+#endif
+
+// First fit, from below or from above.
+std::optional<uint64_t> Space::take(uint64_t bytes, bool from_below) {
+    std::optional<uint64_t> found;
+    uint64_t at = begin;
+    auto look = [&](uint64_t until) {
+        if (until - at >= bytes && !(from_below && found)) found = from_below ? at : until - bytes;
+    };
+    for (auto [block, len] : blocks) {
+        look(block);
+        at = block + len;
+    }
+    look(end);
+    if (found) blocks[*found] = bytes;
+    return found;
+}
+
+Statistics Space::statistics() const {
+    Statistics it = {end - begin, 0, 0, 0};
+    uint64_t at = begin;
+    for (auto [block, len] : blocks) {
+        it.allocated += len;
+        it.largest_free = std::max<size_t>(it.largest_free, block - at);
+        at = block + len;
+    }
+    it.largest_free = std::max<size_t>(it.largest_free, end - at);
+    it.free = it.allocatable - it.allocated;
+    return it;
+}
+
+AllocatorImpl::AllocatorImpl(uint64_t l1_small) {
+    uint64_t dram = DRAM_BYTES - DRAM_BASE - TRACE_BYTES, l1 = L1_END - L1_BASE - l1_small;
+    spaces[BufferType::DRAM] = {DRAM_BANKS, DRAM_BASE, 0, dram, {}};
+    spaces[BufferType::TRACE] = {DRAM_BANKS, DRAM_BASE + dram, 0, TRACE_BYTES, {}};
+    spaces[BufferType::L1] = {L1_BANKS, L1_BASE, 0, l1, {}};
+    spaces[BufferType::L1_SMALL] = {l1_small ? L1_BANKS : 0, L1_END - l1_small, 0, l1_small, {}};
+    __tsan_release(this);
+}
+AllocatorImpl::~AllocatorImpl() { __tsan_acquire(this); }
+L1BankingAllocator::~L1BankingAllocator() = default;
+
+uint64_t AllocatorImpl::allocate_buffer(Buffer *buffer) {
+    if (next.kind == Failure::PARK) fail(Failure::ALLOCATE);
+    std::lock_guard lock(mutex);
+    fail(Failure::ALLOCATE);
+    // There pages of L1 begin at a multiple of the unit.
+    static const bool hybrid = std::getenv("TT_METAL_ALLOCATOR_MODE_HYBRID") != nullptr;
+    uint64_t page = hybrid && buffer->type_ == BufferType::L1 ? UNIT : page_unit(buffer->type_);
+    uint64_t bytes = round_up(std::max<uint64_t>(buffer->per_bank(page), UNIT), UNIT);
+    if (buffer->per_core) {
+        // In lists of their own, which the statistics know nothing of; every second core gets another address.
+        uint64_t lowest = L1_BASE + per_core_taken;
+        per_core_taken += 2 * bytes;
+        for (const CoreRange &range : buffer->shards->grid.ranges) {
+            for (size_t x = range.from.x; x <= range.to.x; x++) {
+                for (size_t y = range.from.y; y <= range.to.y; y++) buffer->core_addresses[{x, y}] = lowest + x % 2 * bytes;
+            }
+        }
+        return lowest;
+    }
+    Space &space = spaces.at(buffer->type_);
+    auto taken = space.take(bytes, page_unit(buffer->type_) == UNIT);
+    if (!taken) throw Fatal{static_cast<int>(buffer->type_), "out of memory"};
+    return space.base + *taken;
+}
+
+void AllocatorImpl::deallocate_buffer(Buffer *buffer) {
+    std::lock_guard lock(mutex);
+    fail(Failure::BEFORE_FREE);
+    Space &space = spaces.at(buffer->type_);
+    if (!buffer->per_core) space.blocks.erase(buffer->address_ - space.base);
+    fail(Failure::AFTER_FREE);
+}
+
+void AllocatorImpl::deallocate_buffers() {
+    std::lock_guard lock(mutex);
+    for (auto &[type, space] : spaces) space.blocks.clear();
+}
+
+void AllocatorImpl::clear() {
+    std::lock_guard lock(mutex);
+    for (auto &[type, space] : spaces) {
+        space.blocks.clear();
+        space.begin = 0;
+    }
+}
+
+#ifndef OLD
+void AllocatorImpl::mirror_lockstep_allocation(uint64_t address, uint64_t bytes) {
+    std::lock_guard lock(mutex);
+    Space &space = spaces.at(BufferType::L1);
+    space.blocks.try_emplace(address - space.base, round_up(std::max<uint64_t>(bytes, UNIT), UNIT));
+}
+void AllocatorImpl::unmirror_lockstep_allocation(uint64_t address) {
+    std::lock_guard lock(mutex);
+    Space &space = spaces.at(BufferType::L1);
+    space.blocks.erase(address - space.base);
+}
+#endif
+
+void AllocatorImpl::override_state(const AllocatorState &state) {
+    std::lock_guard lock(mutex);
+    for (auto &[type, space] : spaces) {
+        space.blocks.clear();
+        auto regions = state.regions.find(type);
+        if (regions == state.regions.end()) continue;
+        for (auto [at, bytes] : regions->second) space.blocks[at] = bytes;
+    }
+}
+
+void AllocatorImpl::shrink_allocator_size(const BufferType &type, uint64_t bytes, bool from_below) {
+    std::lock_guard lock(mutex);
+    Space &space = spaces.at(type);
+    if (!from_below || space.begin + bytes > (space.blocks.empty() ? space.end : space.blocks.begin()->first)) {
+        throw Fatal{5, "cannot shrink"};
+    }
+    space.begin += bytes;
+}
+void AllocatorImpl::reset_allocator_size(const BufferType &type) {
+    std::lock_guard lock(mutex);
+    spaces.at(type).begin = 0;
+}
+
+Statistics AllocatorImpl::get_statistics(const BufferType &type) const {
+    Asked asked{this};
+    trip(__func__);
+    misbehaviour.asked++;
+    std::lock_guard lock(mutex);
+    misbehaviour.answered++;
+    if (misbehaviour.nonsense) return {1, 2, 3, 4};
+    return spaces.at(type).statistics();
+}
+uint32_t AllocatorImpl::get_num_banks(const BufferType &type) const {
+    Asked asked{this};
+    return trip(__func__), spaces.at(type).banks;
+}
+uint64_t AllocatorImpl::get_bank_size(const BufferType &type) const {
+    Asked asked{this};
+    trip(__func__);
+    std::lock_guard lock(mutex);
+    return spaces.at(type).end - spaces.at(type).begin;
+}
+uint64_t AllocatorImpl::get_base_allocator_addr(const HalMemType &memory) const {
+    return trip(__func__), memory == HalMemType::L1 ? L1_BASE : DRAM_BASE;
+}
+uint32_t AllocatorImpl::get_alignment(BufferType type) const {
+    return trip(__func__), static_cast<uint32_t>(page_unit(type));
+}
+uint64_t AllocatorImpl::get_worker_l1_size() const { return trip(__func__), L1_END; }
+std::vector<std::unordered_map<std::string, std::string>> AllocatorImpl::get_memory_block_table(const BufferType &type) const {
+    trip(__func__);
+    std::lock_guard lock(mutex);
+    std::vector<std::unordered_map<std::string, std::string>> table;
+    for (auto [at, bytes] : spaces.at(type).blocks) {
+        // The last one is too long for a string without memory of its own.
+        table.push_back({{"address", std::to_string(at)}, {"size", std::to_string(bytes)}, {"allocated", "yes"},
+            {"blockID", "a name that is longer than fits " + std::to_string(at)}});
+    }
+    table.push_back({{"address", "4096"}, {"size", "64"}, {"allocated", "no"}});
+    return table;
+}
+
+Statistics AllocatorImpl::truth(BufferType type) const {
+    std::lock_guard lock(mutex);
+    return spaces.at(type).statistics();
+}
+}  // namespace tt_metal
+}  // namespace tt
+
+namespace {
+using namespace tt::tt_metal;
+
+class Here final : public Runtime {
+    IDevice *open_mesh(int first, int chips, uint64_t l1_small) override {
+        std::vector<int> ids;
+        for (int chip = 0; chip < chips; chip++) ids.push_back(first + chip);
+        // As opening a chip does: an allocator that nobody ever uses.
+        L1BankingAllocator ghost(l1_small);
+        auto mesh = std::make_unique<distributed::MeshDevice>(std::move(ids));
+        static const SubDevice subs[2];
+        mesh->manager =
+            std::make_unique<SubDeviceManager>(mesh.get(), std::make_unique<L1BankingAllocator>(l1_small), subs);
+        return mesh.release();
+    }
+    IDevice *open_device(int chip) override {
+        auto device = std::make_unique<Device>(chip);
+        static const uint32_t remap[] = {5, 6, 7};
+        device->allocator = device->initialize_allocator(0, 0, 0, remap);
+        return device.release();
+    }
+    void close(IDevice *device) override { delete device; }
+    AllocatorImpl *allocator(IDevice *device) override {
+        if (auto mesh = dynamic_cast<distributed::MeshDevice *>(device)) return mesh->manager->allocator();
+        return static_cast<Device *>(device)->allocator.get();
+    }
+    Buffer *create(IDevice *device, const Plan &plan) override {
+        auto buffer = std::make_unique<Buffer>(device, allocator(device), plan);
+        buffer->allocate();
+        return buffer.release();
+    }
+    void destroy(Buffer *buffer, bool give_back) override {
+        if (give_back) buffer->deallocate();
+        delete buffer;
+    }
+    void bulk(AllocatorImpl *it, bool clear) override { clear ? it->clear() : it->deallocate_buffers(); }
+    void mirror(AllocatorImpl *it, uint64_t address, uint64_t bytes) override {
+#ifndef OLD
+        bytes ? it->mirror_lockstep_allocation(address, bytes) : it->unmirror_lockstep_allocation(address);
+#endif
+    }
+    void override_state(AllocatorImpl *it, const AllocatorState &state) override { it->override_state(state); }
+    void shrink(AllocatorImpl *it, BufferType type, uint64_t bytes) override {
+        bytes ? it->shrink_allocator_size(type, bytes, true) : it->reset_allocator_size(type);
+    }
+    Statistics truth(AllocatorImpl *it, BufferType type) override { return it->truth(type); }
+    uint32_t banks(AllocatorImpl *it, BufferType type) override { return it->banks(type); }
+    Misbehaviour &misbehaviour() override { return ::misbehaviour; }
+    Failure &next() override { return ::next; }
+};
+}  // namespace
+
+extern "C" Runtime *standin() {
+    static Here here;
+    return &here;
+}

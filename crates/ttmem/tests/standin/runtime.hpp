@@ -1,0 +1,325 @@
+// A stand-in for tt-metal's library: the same names, and behind them a small allocator that knows the truth and does what
+// the real one cannot be made to do. Nothing here is tt-metal's; what must be alike are names, arguments and layouts.
+//
+// -DOLD leaves out what runtimes before 0.80 do not export, -DMOVED also keeps it elsewhere than those do; -DBROKEN leaves
+// out what the agent cannot do without.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace ttsl {
+template <typename T, typename Tag>
+struct StrongType {
+    T value;
+};
+}  // namespace ttsl
+
+namespace tt {
+
+// Thrown where the real one throws of its own.
+struct Fatal {
+    int value;
+    std::string why;
+};
+
+struct xy_pair {
+    size_t x, y;
+    bool operator==(const xy_pair &) const = default;
+};
+
+struct HashXy {
+    // Not `noexcept`, as the real one: the map then keeps it in its nodes.
+    size_t operator()(const xy_pair &it) const { return it.y * 31 + it.x; }
+};
+
+namespace umd {
+struct HarvestingMasks {
+    size_t tensix, dram, eth, pcie, l2cpu;
+};
+
+class ClusterDescriptor {
+    std::unordered_map<int, uint64_t> ids;
+    std::unordered_map<int, int> local;
+    std::unordered_map<int, std::string> pci;
+
+public:
+    ClusterDescriptor();
+    const std::unordered_map<int, uint64_t> &get_chip_unique_ids() const;
+    int get_arch(int chip) const;
+    uint64_t get_board_id_for_chip(int chip) const;
+    HarvestingMasks get_harvesting_masks(int chip) const;
+    const std::unordered_map<int, int> &get_chips_with_mmio() const;
+    const std::unordered_map<int, std::string> &get_chip_pci_bdfs() const;
+};
+}  // namespace umd
+
+class Cluster {
+public:
+    umd::ClusterDescriptor *get_cluster_desc() const;
+};
+
+namespace tt_metal {
+
+enum class BufferType : int { DRAM, L1, SYSTEM_MEMORY, L1_SMALL, TRACE };
+enum class BufferLayout : int { INTERLEAVED = 0, HEIGHT_SHARDED = 2 };
+enum class HalMemType : uint8_t { L1, DRAM };
+struct ContextIdTag;
+using ContextId = ttsl::StrongType<int, ContextIdTag>;
+class AllocatorImpl;
+class SubDevice {};
+
+class MetalContext {
+public:
+    static bool instance_exists(ContextId);
+    static MetalContext &instance(ContextId);
+    Cluster &get_cluster();
+};
+
+class IDevice {
+public:
+    virtual ~IDevice() = default;
+    virtual int arch() const = 0;
+    virtual int id() const = 0;
+};
+
+class Device : public IDevice {
+    int chip;
+
+public:
+    std::unique_ptr<AllocatorImpl> allocator;
+
+    explicit Device(int chip);
+    ~Device() override;
+    int arch() const override;
+    int id() const override { return chip; }
+    std::unique_ptr<AllocatorImpl> initialize_allocator(size_t l1_small, size_t trace, size_t l1_base,
+        std::span<const uint32_t> remap);
+};
+
+class SubDeviceManager {
+    std::unique_ptr<AllocatorImpl> own;
+
+public:
+    SubDeviceManager(IDevice *device, std::unique_ptr<AllocatorImpl> &&allocator, std::span<const SubDevice> subs);
+    ~SubDeviceManager();
+    AllocatorImpl *allocator() const { return own.get(); }
+};
+
+namespace distributed {
+class MeshDevice : public IDevice {
+    std::vector<int> chips;
+
+public:
+    std::unique_ptr<SubDeviceManager> manager;
+
+    explicit MeshDevice(std::vector<int> chips);
+    ~MeshDevice() override;
+    int arch() const override;
+    int id() const override;
+    std::vector<int> get_device_ids() const;
+};
+}  // namespace distributed
+
+struct CoreRange {
+    xy_pair from, to;
+};
+
+struct CoreRangeSet {
+    std::vector<CoreRange> ranges;
+};
+
+struct ShardSpecBuffer {
+    CoreRangeSet grid;
+    uint32_t shape[2];
+    int32_t orientation;
+    uint32_t page_shape[2];
+    uint32_t tensor_in_pages[2];
+};
+
+// What a buffer is made from.
+struct Plan {
+    BufferType type = BufferType::DRAM;
+    uint64_t page = 0;
+    uint32_t pages = 0;
+    std::optional<uint32_t> cores;
+    std::optional<ShardSpecBuffer> shards;
+    bool per_core = false;
+};
+
+// Laid out as until 0.79, where some of it has no function.
+class Buffer {
+    void *self[2] = {};
+
+public:
+#ifdef MOVED
+    void *no_device = this + 1;
+    uint64_t no_size = 64;
+    int32_t no_type[2] = {1, 0};
+#endif
+    IDevice *device_;
+    uint64_t size_;
+    BufferType type_;
+    BufferLayout layout_;
+    char unused[24];
+    AllocatorImpl *allocator_;
+    uint8_t status = 0;
+    uint64_t address_ = 0;
+    uint64_t page_;
+    std::optional<ShardSpecBuffer> shards;
+    std::optional<uint32_t> cores;
+    bool per_core = false;
+    std::unordered_map<xy_pair, uint64_t, HashXy> core_addresses;
+
+    Buffer(IDevice *device, AllocatorImpl *allocator, const Plan &plan);
+    ~Buffer();
+    Buffer(const Buffer &) = delete;
+    void allocate();
+    void deallocate();
+    uint64_t per_bank(uint64_t alignment) const;
+
+    uint32_t address() const;
+    uint64_t page_size() const;
+    uint32_t num_pages() const;
+    uint64_t aligned_page_size() const;
+    uint64_t aligned_size() const;
+#ifndef BROKEN
+    uint64_t aligned_size_per_bank() const;
+#endif
+    std::optional<uint32_t> num_cores() const;
+    ShardSpecBuffer shard_spec() const;
+    bool is_dram() const;
+#ifndef OLD
+    BufferType buffer_type() const;
+    BufferLayout buffer_layout() const;
+    uint64_t size() const;
+    bool has_shard_spec() const;
+    IDevice *device() const;
+#endif
+};
+
+#ifndef OLD
+namespace experimental::per_core_allocation {
+bool is_per_core_allocation(const Buffer &buffer);
+const std::unordered_map<xy_pair, uint64_t, HashXy> &get_per_core_addresses(const Buffer &buffer);
+}  // namespace experimental::per_core_allocation
+#endif
+
+struct Statistics {
+    size_t allocatable, allocated, free, largest_free;
+};
+
+// Regions that another allocator has, by offset into a bank of DRAM or L1.
+struct AllocatorState {
+    std::map<BufferType, std::vector<std::pair<uint64_t, uint64_t>>> regions;
+};
+
+// One free list for all banks of a space: blocks by offset.
+struct Space {
+    uint32_t banks = 0;
+    uint64_t base = 0, begin = 0, end = 0;
+    std::map<uint64_t, uint64_t> blocks;
+
+    std::optional<uint64_t> take(uint64_t bytes, bool from_below);
+    Statistics statistics() const;
+};
+
+class AllocatorImpl {
+    mutable std::mutex mutex;
+    std::map<BufferType, Space> spaces;
+    uint64_t per_core_taken = 0;
+
+public:
+    explicit AllocatorImpl(uint64_t l1_small);
+    virtual ~AllocatorImpl();
+
+    uint64_t allocate_buffer(Buffer *buffer);
+    void deallocate_buffer(Buffer *buffer);
+    void deallocate_buffers();
+    void clear();
+#ifndef OLD
+    void mirror_lockstep_allocation(uint64_t address, uint64_t bytes);
+    void unmirror_lockstep_allocation(uint64_t address);
+#endif
+    void override_state(const AllocatorState &state);
+    void shrink_allocator_size(const BufferType &type, uint64_t bytes, bool from_below);
+    void reset_allocator_size(const BufferType &type);
+
+    Statistics get_statistics(const BufferType &type) const;
+    uint32_t get_num_banks(const BufferType &type) const;
+    uint64_t get_bank_size(const BufferType &type) const;
+    uint64_t get_base_allocator_addr(const HalMemType &memory) const;
+    uint32_t get_alignment(BufferType type) const;
+    uint64_t get_worker_l1_size() const;
+    std::vector<std::unordered_map<std::string, std::string>> get_memory_block_table(const BufferType &type) const;
+
+    // The truth, by no name that the agent knows.
+    Statistics truth(BufferType type) const;
+    uint32_t banks(BufferType type) const { return spaces.at(type).banks; }
+};
+
+class L1BankingAllocator : public AllocatorImpl {
+public:
+    using AllocatorImpl::AllocatorImpl;
+    ~L1BankingAllocator() override;
+};
+
+}  // namespace tt_metal
+}  // namespace tt
+
+// How it is told to misbehave.
+struct Misbehaviour {
+    // The function that throws whenever somebody from outside calls it.
+    std::atomic<const char *> throwing{""};
+    // Statistics that cannot be.
+    std::atomic<bool> nonsense{false};
+    // Shard specs that are none.
+    std::atomic<bool> torn{false};
+    // Sizes that no device has.
+    std::atomic<bool> huge{false};
+    // Threads that are to park stay so while this is set; how many do.
+    std::atomic<bool> parked{false};
+    std::atomic<int> parking{0};
+    // Calls of `get_statistics`: begun, and over.
+    std::atomic<uint64_t> asked{0}, answered{0};
+};
+
+// What this thread's next call does instead of what it should.
+struct Failure {
+    enum Kind { NONE, FATAL, BAD_ALLOC, INT, THREAD_EXIT, PROCESS_EXIT, PARK } kind = NONE;
+    enum When { ALLOCATE, BEFORE_FREE, AFTER_FREE } when = ALLOCATE;
+    int value = 0;
+};
+
+// What the program uses: the way into a library that may have been loaded without giving away its names.
+class Runtime {
+public:
+    virtual tt::tt_metal::IDevice *open_mesh(int first, int chips, uint64_t l1_small) = 0;
+    virtual tt::tt_metal::IDevice *open_device(int chip) = 0;
+    virtual void close(tt::tt_metal::IDevice *device) = 0;
+    virtual tt::tt_metal::AllocatorImpl *allocator(tt::tt_metal::IDevice *device) = 0;
+    virtual tt::tt_metal::Buffer *create(tt::tt_metal::IDevice *device, const tt::tt_metal::Plan &plan) = 0;
+    // If giving it back throws, it is still there.
+    virtual void destroy(tt::tt_metal::Buffer *buffer, bool give_back) = 0;
+    virtual void bulk(tt::tt_metal::AllocatorImpl *allocator, bool clear) = 0;
+    // No bytes: the end of it.
+    virtual void mirror(tt::tt_metal::AllocatorImpl *allocator, uint64_t address, uint64_t bytes) = 0;
+    virtual void override_state(tt::tt_metal::AllocatorImpl *allocator, const tt::tt_metal::AllocatorState &state) = 0;
+    // No bytes: to what it was.
+    virtual void shrink(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type, uint64_t bytes) = 0;
+    virtual tt::tt_metal::Statistics truth(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
+    virtual uint32_t banks(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
+    virtual Misbehaviour &misbehaviour() = 0;
+    virtual Failure &next() = 0;
+};
+
+extern "C" Runtime *standin();

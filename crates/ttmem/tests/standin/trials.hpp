@@ -1,0 +1,174 @@
+// What the program does many times over, and in many threads.
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <new>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "runtime.hpp"
+
+using namespace tt::tt_metal;
+
+// As the agent has it: what every allocator says of itself.
+struct Figure {
+    uint64_t allocator, space, banks, allocated, free, largest_free_per_bank;
+};
+
+namespace {
+
+constexpr BufferType TYPES[] = {BufferType::DRAM, BufferType::L1, BufferType::L1_SMALL, BufferType::TRACE};
+constexpr const char *NAMES[] = {"dram", "l1", "l1_small", "trace"};
+
+// A buffer in DRAM.
+Plan of(uint64_t page, uint32_t pages) {
+    Plan plan;
+    plan.page = page;
+    plan.pages = pages;
+    return plan;
+}
+
+// What was thrown, in words. Nothing thrown is "fine".
+template <typename F>
+std::string thrown(F work) {
+    try {
+        work();
+        return "fine";
+    } catch (const tt::Fatal &it) {
+        return "fatal " + std::to_string(it.value) + " " + it.why;
+    } catch (const std::bad_alloc &) {
+        return "bad_alloc";
+    } catch (int it) {
+        return "int " + std::to_string(it);
+    }
+}
+
+// Space, banks, and what is allocated, free and the largest free block, of every allocator, as the agent says.
+std::multiset<std::string> figures() {
+    std::multiset<std::string> all;
+    auto ask = reinterpret_cast<size_t (*)(Figure *, size_t)>(dlsym(RTLD_DEFAULT, "ttmem_agent_figures"));
+    if (ask == nullptr) return {"no agent"};
+    std::vector<Figure> told(1000);
+    told.resize(ask(told.data(), told.size()));
+    for (const Figure &it : told) {
+        std::ostringstream line;
+        line << (it.space >= 1 && it.space <= 4 ? NAMES[it.space - 1] : "another") << ' ' << it.banks << ' ' << it.allocated << ' ' << it.free << ' '
+             << it.largest_free_per_bank;
+        all.insert(line.str());
+    }
+    return all;
+}
+
+int wait_for(int child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+uint32_t random(uint64_t &state) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return static_cast<uint32_t>(state >> 33);
+}
+
+// Many threads on one allocator, with failures of every kind. How many there were; -1: one arrived as another.
+int threads(Runtime *runtime, IDevice *device, int count, int rounds) {
+    std::atomic<int> failures = 0, wrong = 0;
+    std::vector<std::thread> all;
+    for (int n = 0; n < count; n++) {
+        all.emplace_back([&, n] {
+            uint64_t state = static_cast<uint64_t>(n) + 1;
+            std::vector<Buffer *> own;
+            for (int round = 0; round < rounds; round++) {
+                Failure &next = runtime->next();
+                int value = static_cast<int>(random(state) % 1000);
+                const std::string expected[] = {"fine", "fatal " + std::to_string(value) + " told to", "bad_alloc",
+                    "int " + std::to_string(value)};
+                auto kind = random(state) % 12 >= 4 ? Failure::NONE : Failure::Kind(random(state) % 4);
+                bool frees = !own.empty() && random(state) % 2;
+                next = {kind, frees ? Failure::BEFORE_FREE : Failure::ALLOCATE, value};
+                std::string what = thrown([&] {
+                    if (frees) {
+                        runtime->destroy(own.back(), true);
+                        own.pop_back();
+                    } else {
+                        Plan it = of(16 + random(state) % 4096 / 16 * 16, 1 + random(state) % 8);
+                        // L1 has no room for very many.
+                        it.type = TYPES[random(state) % (count < 100 ? 2 : 1)];
+                        own.push_back(runtime->create(device, it));
+                    }
+                });
+                failures += kind != Failure::NONE;
+                wrong += what != expected[kind];
+                next = {};
+            }
+            // Half of it stays, and belongs to nobody any more.
+            for (size_t n = 0; n < own.size(); n++) runtime->destroy(own[n], n % 2);
+        });
+    }
+    for (std::thread &thread : all) thread.join();
+    return wrong ? -1 : failures.load();
+}
+
+// Allocators that begin and end while they are asked, by several threads.
+void storm(Runtime *runtime, int count, int rounds) {
+    std::atomic<bool> going = true;
+    std::thread asking([&] {
+        while (going) figures();
+    });
+    std::vector<std::thread> all;
+    for (int n = 0; n < count; n++) {
+        all.emplace_back([=] {
+            for (int round = 0; round < rounds; round++) {
+                IDevice *device = round % 3 ? runtime->open_mesh(n, 1, 1024) : runtime->open_device(n);
+                runtime->destroy(runtime->create(device, of(2048, 1)), round % 2);
+                runtime->close(device);
+            }
+        });
+    }
+    for (std::thread &thread : all) thread.join();
+    going = false;
+    asking.join();
+}
+
+// Allocators one after another, or all at once, each with a buffer.
+void crowd(Runtime *runtime, int count, bool at_once) {
+    std::vector<IDevice *> open;
+    for (int n = 0; n < count; n++) {
+        open.push_back(runtime->open_mesh(n % 32, 1, 0));
+        runtime->destroy(runtime->create(open.back(), of(2048, 1)), false);
+        if (at_once) continue;
+        runtime->close(open.back());
+        open.pop_back();
+    }
+    for (IDevice *device : open) runtime->close(device);
+}
+
+// Forks while another thread begins allocators; each child does so, too. How many children did not live to say so.
+int forks_in_the_middle(Runtime *runtime, int count) {
+    std::atomic<bool> going = true;
+    std::thread other([&] {
+        while (going) crowd(runtime, 1, false);
+    });
+    int failed = 0;
+    for (int n = 0; n < count; n++) {
+        int child = fork();
+        if (child == 0) {
+            alarm(30);
+            IDevice *device = runtime->open_mesh(0, 1, 0);
+            runtime->create(device, of(64, 1));
+            _exit(0);
+        }
+        failed += wait_for(child) != 0;
+    }
+    going = false;
+    other.join();
+    return failed;
+}
+
+}  // namespace
