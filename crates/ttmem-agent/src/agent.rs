@@ -538,7 +538,7 @@ extern "C" fn ttmem_agent_start() {
     let options = Options {
         writer: concat!("ttmem-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
         runtime: found.runtime,
-        ..Options::from_env().unwrap_or_default()
+        ..Options::as_env_says()
     };
     tracker().enable(&options);
     tracker().hooks(found.taken, found.wanted);

@@ -66,9 +66,12 @@ impl Options {
     pub fn from_env() -> Option<Self> {
         let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let on = |name: &str| get(name).is_some_and(|value| value != "0");
-        if !on("TTMEM") && !on("TT_ALLOC_TRACKING_ENABLED") {
-            return None;
-        }
+        (on("TTMEM") || on("TT_ALLOC_TRACKING_ENABLED")).then(Self::as_env_says)
+    }
+
+    /// How the environment would have it, for those who track whether it asks for that or not.
+    pub fn as_env_says() -> Self {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let mut options = Self::default();
         if let Some(folder) = get("TTMEM_SHM_DIR") {
             options.folder = folder;
@@ -80,7 +83,7 @@ impl Options {
             let path = path.unwrap_or_else(|| ttmem_wire::legacy::SOCKET_PATH.to_owned());
             options.transport = Transport::Legacy(path);
         }
-        Some(options)
+        options
     }
 
     fn settings(&self) -> Settings {
