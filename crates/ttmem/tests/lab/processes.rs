@@ -196,6 +196,8 @@ fn a_cpp_program_linked_with_the_runtime_is_followed() {
     let mut command = tracked("n150", folder.path(), &[program.to_str().unwrap()]);
     command.env("TT_METAL_RUNTIME_ROOT", site.join("ttnn")).env("TT_METAL_HOME", site.join("ttnn"));
     command.env("TT_METAL_CACHE", lab().join(TTNN).join("kernels/0"));
+    // It leaves files wherever it is started.
+    command.current_dir(folder.path());
     let mut puppet = Puppet::start(command);
     // It answers as the puppet does; what it is told does not matter.
     puppet.does("open");
