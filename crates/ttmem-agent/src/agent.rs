@@ -712,6 +712,19 @@ extern "C" fn ttmem_agent_spent(ns: u64) {
     SPENT.fetch_add(ns, Ordering::Relaxed);
 }
 
+/// For those who would measure: has hooks only call through, or work again. What happens meanwhile is not seen, so all of it
+/// must be undone meanwhile. Returns whether they worked before.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_switch(on: bool) -> bool {
+    let mode = &flight::state().mode;
+    let (from, to) = if on { (CALLS_THROUGH, AT_WORK) } else { (AT_WORK, CALLS_THROUGH) };
+    // Without a page it never worked, and must not begin to.
+    if flight::page().is_some() {
+        let _ = mode.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    }
+    !on
+}
+
 /// One allocator's own figures of one space.
 #[repr(C)]
 struct Figure {
