@@ -2,7 +2,8 @@
 //! and when a reader rings. So the last word after the last event is always an audit.
 #![allow(unsafe_code)]
 
-use crate::agent::{self, SPACES, SPENT, tracker};
+use crate::agent::{self, SPENT, tracker};
+use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -86,7 +87,7 @@ fn is_alone() -> bool {
 /// Audits what changed, or everything. Whether there was anything.
 pub(crate) fn audit(all: bool) -> bool {
     let mut any = false;
-    for it in agent::allocators() {
+    for it in allocators() {
         // Each is a turn of its own: nobody who ends an allocator waits for the others.
         let Some(_turn) = Lock::to_ask() else { return any };
         let changed = it.take_changed();

@@ -17,7 +17,7 @@ const LINES: usize = 1000;
 /// As in shim.cpp: what every event looks at, in one line.
 #[repr(C, align(64))]
 pub(crate) struct State {
-    /// 0: not asked yet; 1: at work; 2: only calls through.
+    /// 0: not asked yet; 1: at work; 2: only calls through; 3: the same, for a while.
     pub(crate) mode: AtomicU32,
     /// Whether buffers may have an address on each core.
     pub(crate) hybrid: AtomicU32,

@@ -4,7 +4,7 @@
 //! * `lib` has the names that the dynamic linker binds the runtime to;
 //! * `shim.cpp` is what is bound: it calls through, and asks the runtime what it needs to know;
 //! * `runtime` finds the runtime's functions: one table, in which a version may lack what it lacks;
-//! * `agent` gives it meaning: allocators, chips, buffers;
+//! * `agent` gives it meaning; `allocators` knows the runtime's allocators and their chips;
 //! * `audit` asks the allocators for their own figures, from a thread of its own.
 //!
 //! In a process that never loads the runtime none of it ever runs: there is no constructor, no thread, no file.
@@ -17,9 +17,11 @@
 #![allow(unsafe_code)]
 
 mod agent;
+mod allocators;
 mod audit;
 mod flight;
 mod runtime;
+mod shim;
 
 use core::ffi::c_void;
 

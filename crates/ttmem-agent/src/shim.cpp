@@ -127,7 +127,7 @@ struct Page {
 };
 
 struct alignas(64) State {
-    uint32_t mode;    // 0: not asked yet; 1: at work; 2: only calls through
+    uint32_t mode;    // 0: not asked yet; 1: at work; 2: only calls through; 3: the same, for a while
     uint32_t hybrid;  // whether buffers may have an address on each core
     uint32_t generation;  // changes when this process turns out to be a child: who was enrolled was so in the parent
     uint32_t events;
