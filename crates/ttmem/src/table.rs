@@ -313,7 +313,7 @@ fn tracking(page: &mut String, snapshot: &Snapshot) {
         let drift: u64 =
             process.audit.iter().filter(|it| it.judged).map(|it| it.drift_bytes.unsigned_abs()).sum();
         match (judged, drift) {
-            (0, _) => notes.push("not audited yet".to_owned()),
+            (0, _) => notes.push("no audit to judge by just now".to_owned()),
             (n, 0) => notes.push(format!("drift 0 in {}", count(n as u64, "space"))),
             (n, drift) => notes.push(format!("DRIFT {drift} B in {}", count(n as u64, "space"))),
         }
