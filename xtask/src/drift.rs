@@ -12,12 +12,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
-use ttmem_core::event::{Event, Process, Refusal};
+use ttmem_core::Snapshot;
+use ttmem_core::event::Refusal;
 use ttmem_core::snapshot::FindingKind;
-use ttmem_core::words::{Basis, Mono, Origin, ProcessId, Space};
-use ttmem_core::{Limits, Snapshot, State};
-use ttmem_sources::{Listener, Owner, Segments};
-use ttmem_testkit::memory_folder;
+use ttmem_core::words::Space;
+use ttmem_testkit::{Reader, memory_folder};
 
 /// One machine and what is done on it.
 struct Case {
@@ -160,7 +159,9 @@ impl Case {
         let mut told = Told::default();
         for step in 0.. {
             let line = workload.next()?.with_context(|| format!("it ended at step {step}"))?;
-            let snapshot = reader.look()?;
+            let snapshot = reader.look();
+            let skipped = reader.segments.skipped();
+            ensure!(skipped.is_empty(), "not read: {skipped:?}");
             compare(&line, &snapshot, &mut told)
                 .with_context(|| format!("step {step}, {}: {line}", line["what"]))?;
             if line["what"] == "closed" {
@@ -305,40 +306,5 @@ impl Drop for Workload {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// A reader, as `ttmem --local` is one.
-struct Reader {
-    state: State,
-    segments: Segments,
-}
-
-struct Ear<'a>(&'a mut State);
-
-impl Listener for Ear<'_> {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
-        let id = ProcessId { pid: owner.pid, start: 1 };
-        self.tell(id, Event::Born(Process::default()));
-        id
-    }
-
-    fn tell(&mut self, process: ProcessId, event: Event) {
-        self.0.apply(Mono(1), Origin::Process(process, Basis::Events), event);
-    }
-}
-
-impl Reader {
-    fn new(folder: &Path) -> Self {
-        let mut segments = Segments::new(folder);
-        segments.find_places();
-        Self { state: State::new(Limits::default(), 7), segments }
-    }
-
-    fn look(&mut self) -> anyhow::Result<Snapshot> {
-        self.segments.look(&mut Ear(&mut self.state));
-        let skipped = self.segments.skipped();
-        ensure!(skipped.is_empty(), "not read: {skipped:?}");
-        Ok(self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, false))
     }
 }

@@ -13,7 +13,7 @@ use crate::shim::{
 };
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Mark, Options, Space, Tracker};
+use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Options, Space, Tracker};
 
 const AT_WORK: u32 = 1;
 const CALLS_THROUGH: u32 = 2;
@@ -325,9 +325,4 @@ unsafe extern "C" fn ttmem_agent_figures(out: *mut Figure, room: usize) -> usize
         }
     }
     told
-}
-
-/// A mark for an audit, unless something else than the caller's own `flights` is on its way.
-pub(crate) fn mark(flights: u64) -> Option<Mark> {
-    audit::is_calm(flights).then(|| tracker().before_audit().ok()).flatten()
 }

@@ -2,7 +2,7 @@
 //! and when a reader rings. So the last word after the last event is always an audit.
 #![allow(unsafe_code)]
 
-use crate::agent::{self, SPENT, tracker};
+use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +26,9 @@ pub(crate) fn is_calm(own: u64) -> bool {
     flight::page().is_some_and(|page| page.under_way() == own)
 }
 
-/// A mark for an audit, unless something is on its way.
+/// A mark for an audit, unless something else than the caller's `own` hooks is on its way.
 pub(crate) fn mark(own: u64) -> Option<Mark> {
-    agent::mark(own)
+    is_calm(own).then(|| tracker().before_audit().ok()).flatten()
 }
 
 /// Called when the process ends by itself.

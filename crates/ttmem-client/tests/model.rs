@@ -8,10 +8,8 @@ use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
     Placement, Space, Statistics, Tracker,
 };
-use ttmem_core::event::{Event, Process};
-use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_core::{Limits, State};
-use ttmem_sources::{Contents, Listener, Owner, SegmentFile, Segments};
+use ttmem_sources::{Contents, SegmentFile};
+use ttmem_testkit::Reader;
 use ttmem_wire::record::Kind;
 
 struct Rig {
@@ -306,49 +304,20 @@ proptest! {
     }
 }
 
-/// A reader: its state, and where it has got to.
-struct Reader {
-    state: State,
-    segments: Segments,
-}
-
-struct Ear<'a>(&'a mut State);
-
-impl Listener for Ear<'_> {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
-        let id = ProcessId { pid: owner.pid, start: 1 };
-        self.tell(id, Event::Born(Process::default()));
-        id
+/// What a reader knows, as far as that does not depend on when it looked.
+fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
+    let mut snapshot = reader.look();
+    // A verdict on what was once so is kept by whoever saw it, and cannot be made later.
+    for process in &mut snapshot.processes {
+        process.audit.clear();
     }
-
-    fn tell(&mut self, process: ProcessId, event: Event) {
-        self.0.apply(Mono(1), Origin::Process(process, Basis::Events), event);
+    let mut listed = reader.state.allocations(0, usize::MAX).0;
+    for it in &mut listed {
+        it.age_seconds = 0.0;
     }
-}
-
-impl Reader {
-    fn new(rig: &Rig) -> Self {
-        let mut segments = Segments::new(rig.folder.path());
-        segments.find_places();
-        Self { state: State::new(Limits::default(), 7), segments }
-    }
-
-    /// What it knows, as far as that does not depend on when it looked.
-    fn look(&mut self) -> (serde_json::Value, Vec<String>) {
-        self.segments.look(&mut Ear(&mut self.state));
-        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, false);
-        // A verdict on what was once so is kept by whoever saw it, and cannot be made later.
-        for process in &mut snapshot.processes {
-            process.audit.clear();
-        }
-        let mut listed = self.state.allocations(0, usize::MAX).0;
-        for it in &mut listed {
-            it.age_seconds = 0.0;
-        }
-        let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
-        listed.sort();
-        (serde_json::to_value(&snapshot.processes).unwrap(), listed)
-    }
+    let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    listed.sort();
+    (serde_json::to_value(&snapshot.processes).unwrap(), listed)
 }
 
 proptest! {
@@ -365,8 +334,8 @@ proptest! {
             t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap(),
             t.cores(&[CoreRange { from: (1, 1), to: (2, 3) }]).unwrap(),
         ];
-        let (mut always, mut seldom) = (Reader::new(&rig), Reader::new(&rig));
-        always.look();
+        let (mut always, mut seldom) = (Reader::new(rig.folder.path()), Reader::new(rig.folder.path()));
+        look(&mut always);
         for (n, &(which, step)) in steps.iter().enumerate() {
             let _ = tell(t, allocators[which], sets, step);
             if n == flood {
@@ -376,14 +345,14 @@ proptest! {
                     let _ = tell(t, allocators[0], sets, Step::Free(Space::L1, 1 << 19));
                 }
             }
-            always.look();
+            look(&mut always);
             if looks[n] && n % 7 == 0 {
-                seldom.look();
+                look(&mut seldom);
             }
         }
-        let last = Reader::new(&rig).look();
-        prop_assert_eq!(&always.look(), &last);
-        prop_assert_eq!(&seldom.look(), &last);
+        let last = look(&mut Reader::new(rig.folder.path()));
+        prop_assert_eq!(&look(&mut always), &last);
+        prop_assert_eq!(&look(&mut seldom), &last);
     }
 }
 
@@ -395,16 +364,16 @@ fn an_allocator_that_was_closed_unseen_is_closed_for_every_reader() {
     let other = rig.allocator(3);
     let cores = t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap();
     tell(t, other, [cores; 2], Step::Place(1, 0, 64, 0)).unwrap();
-    let mut seen = Reader::new(&rig);
-    seen.look();
+    let mut seen = Reader::new(rig.folder.path());
+    look(&mut seen);
     t.close_allocator(other).unwrap();
     let one = rig.allocator(1);
     for _ in 0..9000 {
         tell(t, one, [cores; 2], Step::Place(1, 1 << 19, 64, 0)).unwrap();
         t.end_program(one, 1).unwrap();
     }
-    let told = seen.look();
-    assert_eq!(told, Reader::new(&rig).look());
+    let told = look(&mut seen);
+    assert_eq!(told, look(&mut Reader::new(rig.folder.path())));
     let usage = told.0[0]["usage"].as_array().unwrap();
     assert_eq!(usage.len(), 1, "only the chip of the open allocator: {usage:#?}");
 }

@@ -3,13 +3,16 @@
 //! * [`Server`]: a `ttmem serve` of one's own.
 //! * [`Client`]: a connection that speaks any vintage, as badly as asked.
 //! * [`producer`]: another process with a tracker in it.
+//! * [`Reader`]: what follows segments, in the test's own process.
 //! * [`puppet`]: another process with a client in it, moved by strings of text.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
 mod client;
 pub mod producer;
 pub mod puppet;
+mod reader;
 mod server;
 
 pub use client::{Client, message};
+pub use reader::Reader;
 pub use server::{Server, eventually, memory_folder};
