@@ -1,13 +1,15 @@
-//! Test support. Nothing here pretends: servers and clients are real processes on real sockets.
+//! Test support. Servers and clients are real processes on real sockets; only cards are pretended.
 //!
 //! * [`Server`]: a `ttmem serve` of one's own.
 //! * [`Client`]: a connection that speaks any vintage, as badly as asked.
+//! * [`machine`]: the files of a host with cards in it, for any version of the driver.
 //! * [`producer`]: another process with a tracker in it.
 //! * [`Reader`]: what follows segments, in the test's own process.
 //! * [`puppet`]: another process with a client in it, moved by strings of text.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
 mod client;
+pub mod machine;
 pub mod producer;
 pub mod puppet;
 mod reader;
