@@ -1,7 +1,9 @@
-//! What sources say. Events are deltas and definitions; the one level is [`Event::Level`], and never mixes with them.
+//! What sources say. Events are deltas and definitions; the one kind of level is
+//! [`Event::Levels`], and never mixes with them.
 
 use crate::footprint::CoreSet;
-use crate::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
+use crate::machine::{Chip, Host, RegionReport, Sensors};
+use crate::words::{ChipId, KernelClass, Layout, Mono, Scope, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +14,14 @@ pub enum Event {
     Host(Host),
     /// A chip exists, or more is known of it now.
     Chip(Chip),
+    /// A chip left the bus.
+    ChipGone(ChipId),
+    /// What a chip's sensors said.
+    Sensors(ChipId, Box<SensorReading>),
+    /// A chip is open so many times by processes that cannot be seen from here.
+    OpenUnseen(ChipId, u32),
+    /// What is odd about tt-metal's own counters, all of them: whatever was told before holds no more.
+    Regions(Vec<RegionReport>),
     /// A process begins to be tracked. Everything else a process says needs this first.
     Born(Process),
     /// The process is gone, and with it everything it held.
@@ -30,15 +40,10 @@ pub enum Event {
     Dispatched(Scope, u32),
     /// A program was destroyed, and everything it registered with it.
     ProgramEnded(Scope, u32),
-    /// The process holds exactly this much.
-    Level {
-        /// Where.
-        scope: Scope,
-        /// What.
-        space: Space,
-        /// How much.
-        bytes: u64,
-    },
+    /// Of this chip the process holds exactly this much; what it said before of any space holds no more.
+    Levels(ChipId, Vec<(Space, u64)>),
+    /// The chips that the process has open.
+    Opened(Vec<ChipId>),
     /// How the process is tracked.
     Tracked(Tracked),
     /// The runtime's own statistics, to compare with.
@@ -77,6 +82,17 @@ pub enum Event {
         /// Whether what is held is exactly what was held after that event.
         exactly: bool,
     },
+}
+
+/// What a chip's sensors said, and when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SensorReading {
+    /// When the oldest of them was read; `None`: none was, and `why` says why.
+    pub at: Option<Mono>,
+    /// What they said.
+    pub sensors: Sensors,
+    /// Why there is nothing, or nothing new.
+    pub why: Option<String>,
 }
 
 /// How much is held.
@@ -135,95 +151,6 @@ pub enum Oddity {
     OutOfMemory,
 }
 
-/// The machine the reader runs on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Host {
-    /// Host name.
-    pub name: Option<String>,
-    /// Version of the program that made the snapshot.
-    pub ttmem: String,
-    /// Version of the kernel driver.
-    pub driver: Option<String>,
-}
-
-/// A chip and what is known of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chip {
-    /// Its key.
-    pub id: ChipId,
-    /// The number clients call it by.
-    pub index: u32,
-    /// Architecture.
-    pub arch: Option<Arch>,
-    /// Board name, as `n300`.
-    pub board: Option<String>,
-    /// Reached through another chip rather than over the bus.
-    pub remote: bool,
-    /// Memory it has.
-    pub capacity: Option<Capacity>,
-}
-
-impl Chip {
-    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two names
-    /// or numbers for it the first stays.
-    pub(crate) fn learn(&mut self, other: Self) {
-        self.arch = self.arch.or(other.arch);
-        self.board = self.board.take().or(other.board);
-        self.remote |= other.remote;
-        // Of two that know it equally well, the first: anybody may say anything about a chip.
-        let rank = |it: &Capacity| match it.origin {
-            CapacityOrigin::Simulated => 2,
-            CapacityOrigin::Runtime => 1,
-            CapacityOrigin::Board => 0,
-        };
-        let better = |other: &Capacity| self.capacity.is_none_or(|known| rank(other) > rank(&known));
-        if let Some(other) = other.capacity.filter(better) {
-            self.capacity = Some(other);
-        }
-    }
-
-    /// A chip of which nothing is known but that a client uses it.
-    pub fn unknown(index: u32) -> Self {
-        let id = ChipId::Ordinal(index);
-        Self { id, index, arch: None, board: None, remote: false, capacity: None }
-    }
-}
-
-/// Memory of one chip. Cores are those left after harvesting, never the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capacity {
-    /// All of DRAM.
-    pub dram_bytes: u64,
-    /// DRAM channels.
-    pub dram_channels: u32,
-    /// The part of a channel the runtime uses.
-    pub dram_bytes_per_channel: u64,
-    /// L1 of all cores.
-    pub l1_bytes: u64,
-    /// Tensix cores.
-    pub cores: u32,
-    /// L1 of one core.
-    pub l1_bytes_per_core: u64,
-    /// What tt-metal can hand out of DRAM with default settings; assumed, since it differs by release.
-    pub dram_allocatable_bytes: Option<u64>,
-    /// What tt-metal can hand out of L1 with default settings; assumed likewise.
-    pub l1_allocatable_bytes: Option<u64>,
-    /// Where these figures come from.
-    pub origin: CapacityOrigin,
-}
-
-/// Where capacities come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CapacityOrigin {
-    /// There is no such chip: it is simulated.
-    Simulated,
-    /// A table by board type.
-    Board,
-    /// A client's runtime said so.
-    Runtime,
-}
-
 /// A process, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
@@ -237,6 +164,10 @@ pub struct Process {
     pub start: Option<Timestamp>,
     /// The pid it gave itself, where that is another one than the reader sees.
     pub reported_pid: Option<i64>,
+    /// The container it runs in.
+    pub container: Option<String>,
+    /// The pod that is part of.
+    pub pod: Option<String>,
 }
 
 /// One runtime allocator.

@@ -5,6 +5,7 @@ use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
 use crate::view::{Cells, Clock, visible};
 use crate::words::{Basis, ChipId, ProcessId, Scope, Space, size};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
     pub(crate) fn judge_device(
@@ -32,6 +33,21 @@ impl State {
                 });
             }
         }
+        if state.open_unseen > 0 {
+            let text = format!(
+                "device {}: open {} by processes that cannot be seen from here: what they hold is not known",
+                state.chip.index,
+                if state.open_unseen == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{} times", state.open_unseen)
+                }
+            );
+            findings.push(Finding {
+                device: Some(id.to_string()),
+                ..finding(FindingKind::Untracked, Severity::Info, text, state.open_unseen.into())
+            });
+        }
         for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace] {
             let Some(pools) = cells.get(&(*id, space)) else { continue };
             let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
@@ -53,6 +69,68 @@ impl State {
                     ..finding(FindingKind::Aliased, Severity::Warning, text, 1)
                 });
             }
+        }
+    }
+
+    /// What is odd about tt-metal's own counters.
+    pub(crate) fn judge_regions(&self, findings: &mut Vec<Finding>) {
+        self.judge_ghosts(findings);
+        for region in &self.regions {
+            let known = self.chips.get(&region.chip);
+            let device = known.map(|_| region.chip.to_string());
+            let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
+            for &(space, bytes) in &region.unattributed {
+                let text = format!(
+                    "{of}: tt-metal's counters hold {} of {space} that none of their processes accounts for",
+                    size(bytes)
+                );
+                findings.push(Finding {
+                    device: device.clone(),
+                    space: Some(space),
+                    bytes: Some(bytes),
+                    ..finding(FindingKind::Unattributed, Severity::Warning, text, 1)
+                });
+            }
+            for trouble in &region.troubles {
+                let text = format!("{of}: tt-metal's counters {trouble}");
+                findings.push(Finding {
+                    device: device.clone(),
+                    ..finding(FindingKind::Counters, Severity::Warning, text, 1)
+                });
+            }
+        }
+    }
+
+    /// What the dead left in tt-metal's counters: a finding for each of them, however many chips it used.
+    fn judge_ghosts(&self, findings: &mut Vec<Finding>) {
+        let mut dead: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
+        for (region, ghost) in self.regions.iter().flat_map(|it| it.ghosts.iter().map(move |g| (it, g))) {
+            let key = (ghost.pid, ghost.name.as_str(), ghost.perhaps_unseen);
+            let (bytes, chips) = dead.entry(key).or_default();
+            *bytes = bytes.saturating_add(ghost.bytes);
+            chips.insert(region.chip);
+        }
+        for ((pid, name, perhaps_unseen), (bytes, chips)) in dead {
+            let here: Vec<(ChipId, u32)> =
+                chips.iter().filter_map(|id| Some((*id, self.chips.get(id)?.chip.index))).collect();
+            let of = match &here[..] {
+                [] => "of no device that is here".to_owned(),
+                [(_, index)] => format!("of device {index}"),
+                all => format!("of {} devices", all.len()),
+            };
+            let fate = if perhaps_unseen { "is not to be seen from here" } else { "is dead" };
+            let text = format!(
+                "pid {pid} ({name}) {fate}, but tt-metal's counters {of} still hold {} of it; not counted here",
+                size(bytes)
+            );
+            // Old files of chips that are not here any more concern nobody.
+            let severity = if here.is_empty() { Severity::Info } else { Severity::Warning };
+            findings.push(Finding {
+                device: here.first().filter(|_| here.len() == 1).map(|(id, _)| id.to_string()),
+                pid: Some(pid),
+                bytes: Some(bytes),
+                ..finding(FindingKind::GhostBytes, severity, text, chips.len() as u64)
+            });
         }
     }
 

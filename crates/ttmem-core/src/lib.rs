@@ -8,7 +8,7 @@
 //! thread and iterates over nothing in random order, so that a test is a loop and a bug report a recording.
 //!
 //! * [`words`]: the names of things: chips, spaces, processes, bases.
-//! * [`event`]: what sources say.
+//! * [`event`]: what sources say; [`machine`]: what they say of the machine.
 //! * [`State`]: who holds what, kept exact under any order of events.
 //! * [`snapshot`]: what views show, and the JSON schema.
 
@@ -18,6 +18,7 @@ mod footprint;
 mod history;
 mod judgement;
 mod ledger;
+pub mod machine;
 mod ranges;
 pub mod snapshot;
 mod state;

@@ -3,7 +3,7 @@
 //! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
-use crate::event::{Capacity, Host};
+use crate::machine::{Capacity, Firmware, Host, Sensors};
 use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ pub struct Snapshot {
 /// A chip.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its key: `0x` and 16 digits, or `ordinal-N`.
+    /// Its key: `0x` and 16 digits of its unique id, else `pci-` and its place, else `ordinal-N`.
     pub id: String,
     /// The number clients call it by.
     pub index: u32,
@@ -45,10 +45,31 @@ pub struct Device {
     pub board: Option<String>,
     /// Reached through another chip.
     pub remote: bool,
+    /// Where it is on the bus, as `0000:01:00.0`.
+    #[serde(default)]
+    pub pci: Option<String>,
+    /// The N of `/dev/tenstorrent/N`.
+    #[serde(default)]
+    pub node: Option<u32>,
+    /// Number of its board, 16 digits.
+    #[serde(default)]
+    pub serial: Option<String>,
+    /// Other ids that it is known by, as to tt-metal.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub names: Vec<String>,
+    /// Versions of what runs on it.
+    #[serde(default)]
+    pub firmware: Firmware,
     /// Memory it has.
     pub capacity: Option<Capacity>,
     /// Memory in use.
     pub usage: Usage,
+    /// What its sensors say.
+    #[serde(default)]
+    pub sensors: Option<Sensors>,
+    /// Why they say nothing, or nothing new.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sensors_absent: Option<String>,
     /// Usage over time, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub history: Option<History>,
@@ -112,8 +133,8 @@ pub struct BufferUsage {
     pub largest_free_bytes_per_bank: Option<u64>,
     /// The highest use seen.
     pub peak_bytes: u64,
-    /// Live buffers.
-    pub count: u64,
+    /// Live buffers; `null` where only their sum is known.
+    pub count: Option<u64>,
     /// Where the figures come from.
     pub basis: Basis,
 }
@@ -132,8 +153,8 @@ pub struct ProgramUsage {
     pub registered_bytes: u64,
     /// Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched.
     pub resident_bytes: Option<u64>,
-    /// Live records.
-    pub count: u64,
+    /// Live records; `null` where only their sum is known.
+    pub count: Option<u64>,
     /// Where the figures come from.
     pub basis: Basis,
 }
@@ -195,6 +216,12 @@ pub struct Process {
     pub user: Option<String>,
     /// Container, where it runs in one.
     pub container: Option<String>,
+    /// The pod that is part of, where that can be told.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pod: Option<String>,
+    /// [`Device::id`]s that it has open, as far as the kernel says.
+    #[serde(default)]
+    pub opened: Vec<String>,
     /// How it is tracked: the best basis it has.
     pub tracking: Basis,
     /// Whether every allocation and free is known and accounted for.
@@ -360,6 +387,14 @@ pub enum FindingKind {
     UnknownFree,
     /// A forked child freed what its parent holds.
     InheritedFree,
+    /// Dead processes left bytes in tt-metal's own counters.
+    GhostBytes,
+    /// tt-metal's own counters hold bytes that none of their processes accounts for.
+    Unattributed,
+    /// tt-metal's own counters are odd, or cannot be read.
+    Counters,
+    /// Somebody uses a chip who cannot be seen.
+    Untracked,
     /// There were more findings than fit.
     Truncated,
 }
@@ -389,7 +424,10 @@ pub struct Health {
     /// Segments that dead processes left behind.
     #[serde(default)]
     pub black_boxes: u64,
-    /// Files that look like segments and cannot be read as such.
+    /// Files of tt-metal's own counters that are read.
+    #[serde(default)]
+    pub regions: u64,
+    /// Files that look like segments or counters and cannot be read as such.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Live records behind the figures.

@@ -1,18 +1,20 @@
 //! Who holds what. Events go in one at a time; whatever their order, totals stay the sums of what is recorded.
 
 mod definitions;
+mod machine;
 
 use crate::event::{
-    Alloc, Allocator, Audit, Banks, CapacityOrigin, Chip, Event, Extent, Free, Holding, Host, Name, Odd,
-    Oddity, Process, Refusal, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Process, Refusal,
+    SensorReading, Tracked,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
 use crate::history::Series;
 use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
+use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What input may make the state keep. Beyond a limit input is refused, with a finding.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +104,20 @@ pub(crate) struct ChipState {
     pub(crate) peaks: BTreeMap<Space, u64>,
     pub(crate) dram: Series,
     pub(crate) l1: Series,
+    pub(crate) sensors: SensorReading,
+    /// What it was really called besides its key.
+    pub(crate) called: BTreeSet<ChipId>,
+    /// It left the bus.
+    pub(crate) gone: bool,
+    /// How often it is open by processes that cannot be seen.
+    pub(crate) open_unseen: u32,
+}
+
+impl ChipState {
+    fn new(chip: Chip) -> Self {
+        let (peaks, dram, l1, sensors, called, gone, open_unseen) = Default::default();
+        Self { chip, peaks, dram, l1, sensors, called, gone, open_unseen }
+    }
 }
 
 pub(crate) struct ProcessState {
@@ -114,8 +130,10 @@ pub(crate) struct ProcessState {
     pub(crate) dispatched: BTreeMap<(Scope, u32), u64>,
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
     pub(crate) tracked: Option<Tracked>,
-    /// The way it was first heard of by.
+    /// The best way it was heard of by.
     pub(crate) basis: Basis,
+    /// The chips it has open, as far as the kernel says.
+    pub(crate) opened: BTreeSet<ChipId>,
     pub(crate) lost: u64,
     pub(crate) refused: u64,
     /// How far its source has followed it, where it counts its events.
@@ -160,6 +178,9 @@ pub struct State {
     pub(crate) now: Mono,
     pub(crate) host: Host,
     pub(crate) chips: BTreeMap<ChipId, ChipState>,
+    /// Other names of chips, and their keys.
+    pub(crate) names: BTreeMap<ChipId, ChipId>,
+    pub(crate) regions: Vec<RegionReport>,
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
@@ -183,6 +204,8 @@ impl State {
             now: Mono(0),
             host: Host::default(),
             chips: BTreeMap::new(),
+            names: BTreeMap::new(),
+            regions: Vec::new(),
             processes: BTreeMap::new(),
             ledger: Ledger::new(seed),
             findings: Findings::default(),
@@ -208,7 +231,17 @@ impl State {
                 self.host = host;
                 Outcome::Noted
             }
-            (Event::Chip(chip), _) => self.define_chip(chip),
+            (Event::Chip(chip), by) => self.define_chip(chip, by.is_none()),
+            (Event::ChipGone(chip), None) => self.lose_chip(chip),
+            (Event::Sensors(chip, reading), None) => self.sense(chip, *reading),
+            (Event::OpenUnseen(chip, times), None) => {
+                let chip = self.resolve(chip);
+                if let Some(state) = self.chips.get_mut(&chip) {
+                    state.open_unseen = times;
+                }
+                Outcome::Noted
+            }
+            (Event::Regions(regions), None) => self.report_regions(regions),
             (Event::Born(info), Some(by)) => self.bear(by, info),
             (event, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
                 self.apply_to(by, event)
@@ -225,13 +258,14 @@ impl State {
     pub fn tick(&mut self, now: Mono) {
         self.now = self.now.max(now);
         self.findings.expire(self.now);
+        self.forget_gone_chips();
         self.judge_growth();
         self.sample();
     }
 
-    /// What is known of a chip.
+    /// What is known of a chip, by any of its names.
     pub fn chip(&self, id: ChipId) -> Option<&Chip> {
-        self.chips.get(&id).map(|state| &state.chip)
+        self.chips.get(&self.resolve(id)).map(|state| &state.chip)
     }
 
     /// Whether any chip is simulated.
@@ -249,21 +283,12 @@ impl State {
         self.ledger.live()
     }
 
-    fn define_chip(&mut self, chip: Chip) -> Outcome {
-        if let Some(known) = self.chips.get_mut(&chip.id) {
-            known.chip.learn(chip);
-        } else if self.chips.len() < self.limits.chips {
-            let (dram, l1) = Default::default();
-            self.chips.insert(chip.id, ChipState { chip, peaks: BTreeMap::new(), dram, l1 });
-        } else {
-            return Outcome::Refused(Refusal::DefinitionLimit);
-        }
-        Outcome::Noted
-    }
-
     fn bear(&mut self, by: Author, info: Process) -> Outcome {
         match self.processes.get_mut(&by.id) {
-            Some(known) => known.info = info,
+            Some(known) => {
+                known.info = info;
+                known.basis = known.basis.min(by.basis);
+            }
             None => {
                 self.processes.insert(by.id, ProcessState::new(info, by.basis));
             }
@@ -283,13 +308,8 @@ impl State {
             Event::Cores(number, cores) => self.define_cores(by, number, cores),
             Event::Dispatched(scope, program) => self.dispatch(by, scope, program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
-            Event::Level { scope, space, bytes } => match self.pool(by, scope, space) {
-                Ok(pool) => {
-                    self.ledger.set_level(pool, bytes.min(MAX_BYTES));
-                    Outcome::Noted
-                }
-                Err(why) => self.refuse(by, why, None, Some(space), bytes),
-            },
+            Event::Levels(chip, held) => self.set_levels(by, chip, &held),
+            Event::Opened(chips) => self.open_chips(by, &chips),
             Event::Audit(audit) => self.audit(by, &audit),
             Event::Tracked(how) => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
@@ -319,6 +339,8 @@ impl State {
             Event::Seen { sequence, exactly } => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
                     (process.sequence, process.seen_exactly) = (Some(sequence), exactly);
+                    // It may have been met as one that merely has a chip open.
+                    process.basis = process.basis.min(by.basis);
                 }
                 Outcome::Noted
             }
@@ -331,7 +353,13 @@ impl State {
                 Outcome::Noted
             }
             // The machine's, and births, went elsewhere.
-            Event::Host(_) | Event::Chip(_) | Event::Born(_) => Outcome::Noted,
+            Event::Host(_)
+            | Event::Chip(_)
+            | Event::ChipGone(_)
+            | Event::Sensors(..)
+            | Event::OpenUnseen(..)
+            | Event::Regions(_)
+            | Event::Born(_) => Outcome::Noted,
         }
     }
 
@@ -686,6 +714,7 @@ impl ProcessState {
             audits: BTreeMap::new(),
             tracked: None,
             basis,
+            opened: BTreeSet::new(),
             lost: 0,
             refused: 0,
             sequence: None,

@@ -4,6 +4,7 @@ use crate::event::{Banks, Name};
 use crate::footprint::{self, CoreSet};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
+use crate::machine::{CapacityOrigin, Sensors};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
@@ -17,6 +18,9 @@ use std::collections::BTreeMap;
 
 /// Allocations listed one by one in a report, however many groups it has.
 pub const REPORT_ROOM: usize = 10_000;
+
+/// Sensors are read every second; a reading older than this is not what the chip is like now.
+const STALE_MS: u64 = 15_000;
 
 /// Sets of pools for which what they cover is remembered.
 const DERIVED_ROOM: usize = 16_384;
@@ -33,6 +37,7 @@ impl State {
         let processes = self
             .processes
             .iter()
+            .filter(|(_, process)| process.is_shown())
             .map(|(id, process)| {
                 let cells = shown(process, None);
                 let usage = self.usage_in(&cells);
@@ -54,11 +59,12 @@ impl State {
                     }
                 }
                 self.judge_device(id, state, &usage, &all, &mut findings);
-                describe_device(id, state, usage, history.then_some(clock))
+                self.describe_device(id, state, usage, history.then_some(clock))
             })
             .collect();
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
+        self.judge_regions(&mut findings);
         findings
             .extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
         if self.findings.dropped > 0 {
@@ -221,6 +227,67 @@ impl State {
         all
     }
 
+    fn describe_device(
+        &self,
+        id: &ChipId,
+        state: &ChipState,
+        usage: Usage,
+        history: Option<Clock>,
+    ) -> Device {
+        let chip = &state.chip;
+        let samples = |series: &crate::history::Series, clock: Clock| {
+            let samples = series.samples().into_iter();
+            samples
+                .map(|s| Sample {
+                    at: clock.wall(s.at),
+                    min_bytes: s.min,
+                    mean_bytes: s.mean,
+                    max_bytes: s.max,
+                })
+                .collect()
+        };
+        let (sensors, sensors_absent) = self.sensors_of(state);
+        Device {
+            id: id.to_string(),
+            index: chip.index,
+            arch: chip.arch,
+            board: chip.board.clone(),
+            remote: chip.remote,
+            pci: chip.pci.map(|it| it.to_string()),
+            node: chip.node,
+            serial: chip.serial.map(|it| format!("{it:016x}")),
+            names: state.called.iter().map(ToString::to_string).collect(),
+            firmware: chip.firmware.clone(),
+            capacity: chip.capacity,
+            usage,
+            sensors,
+            sensors_absent,
+            history: history.map(|clock| History {
+                dram_total: samples(&state.dram, clock),
+                l1_total: samples(&state.l1, clock),
+            }),
+        }
+    }
+
+    /// What a chip's sensors said, with its age, or why they say nothing.
+    fn sensors_of(&self, state: &ChipState) -> (Option<Sensors>, Option<String>) {
+        let reading = &state.sensors;
+        let why = reading.why.clone();
+        let Some(at) = reading.at else {
+            let unknown = if state.chip.remote {
+                "remote: only the chip it is reached through has sensors that can be read"
+            } else if state.chip.capacity.is_some_and(|it| it.origin == CapacityOrigin::Simulated) {
+                "simulated"
+            } else {
+                "the driver does not show this chip"
+            };
+            return (None, why.or_else(|| Some(unknown.to_owned())));
+        };
+        let age_ms = self.now.since(at) / 1_000_000;
+        let stale = why.is_some() || age_ms > STALE_MS;
+        (Some(Sensors { age_ms, stale, ..reading.sensors.clone() }), why)
+    }
+
     /// What each allocator of a process holds, by itself.
     fn allocators_of(&self, process: &ProcessState) -> Vec<AllocatorUsage> {
         let space_of = |number: u32, banks: &Banks| {
@@ -250,9 +317,10 @@ impl State {
             free_bytes: None,
             largest_free_bytes_per_bank: None,
             peak_bytes: 0,
-            count: 0,
+            count: None,
             basis: Basis::Events,
         };
+        let mut count = 0;
         let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
         let (mut uncharged, mut vague, mut unlisted) = (0, 0, 0);
         for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
@@ -265,7 +333,7 @@ impl State {
             uncharged += pool.totals.uncharged;
             vague += pool.totals.vague;
             unlisted += pool.unlisted.count;
-            sum.count += pool.totals.count - pool.totals.mirrors;
+            count += pool.totals.count - pool.totals.mirrors;
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
         }
@@ -283,8 +351,14 @@ impl State {
                 sum.largest_free_bytes_per_bank = Some(free.largest);
             }
         }
+        sum.count = self.are_listed(pools).then_some(count);
         sum.peak_bytes = sum.peak_bytes.max(sum.used_bytes());
         sum
+    }
+
+    /// Whether there is a record of everything in them, rather than a mere sum.
+    fn are_listed(&self, pools: &[PoolId]) -> bool {
+        pools.iter().all(|&pool| self.ledger.pool(pool).level.is_none())
     }
 
     fn program_usage(&self, space: Space, pools: &[PoolId]) -> ProgramUsage {
@@ -294,7 +368,9 @@ impl State {
             // Where a kernel without a place is, nobody knows: it passes through a ring.
             resident_bytes: (basis == Basis::Events && self.are_placed(space, pools))
                 .then(|| self.resident(space, pools)),
-            count: pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum(),
+            count: self
+                .are_listed(pools)
+                .then(|| pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum()),
             basis,
         }
     }
@@ -326,7 +402,10 @@ impl State {
                 None => placeless += entry.requested,
             }
         }
-        footprint::covered(&parts).saturating_add(placeless)
+        // Where only a sum is known it is the same on whatever cores, and beside all else.
+        let levels = pools.iter().filter_map(|&pool| self.ledger.pool(pool).level);
+        let levels = levels.fold(0, u64::saturating_add);
+        footprint::covered(&parts).saturating_add(placeless).saturating_add(levels)
     }
 
     fn resident(&self, space: Space, pools: &[PoolId]) -> u64 {
@@ -544,29 +623,6 @@ impl Clock {
     }
 }
 
-fn describe_device(id: &ChipId, state: &ChipState, usage: Usage, history: Option<Clock>) -> Device {
-    let chip = &state.chip;
-    let samples = |series: &crate::history::Series, clock: Clock| {
-        let samples = series.samples().into_iter();
-        samples
-            .map(|s| Sample { at: clock.wall(s.at), min_bytes: s.min, mean_bytes: s.mean, max_bytes: s.max })
-            .collect()
-    };
-    Device {
-        id: id.to_string(),
-        index: chip.index,
-        arch: chip.arch,
-        board: chip.board.clone(),
-        remote: chip.remote,
-        capacity: chip.capacity,
-        usage,
-        history: history.map(|clock| History {
-            dram_total: samples(&state.dram, clock),
-            l1_total: samples(&state.l1, clock),
-        }),
-    }
-}
-
 fn describe_process(
     id: &ProcessId,
     process: &ProcessState,
@@ -582,7 +638,9 @@ fn describe_process(
         name: info.name.clone(),
         command: info.command.clone(),
         user: info.user.clone(),
-        container: None,
+        container: info.container.clone(),
+        pod: info.pod.clone(),
+        opened: process.opened.iter().map(ToString::to_string).collect(),
         tracking,
         exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly,
         sequence: process.sequence,

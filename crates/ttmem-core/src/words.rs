@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// A moment on the reader's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,14 +127,51 @@ impl Layout {
 pub enum ChipId {
     /// Its 64-bit unique id.
     Unique(u64),
-    /// Where no unique id is known: the number a client calls it by.
+    /// Where no unique id is known: where it is on the bus.
+    Pci(PciAddress),
+    /// Where nothing else is known: the number a client calls it by.
     Ordinal(u32),
+}
+
+/// A place on the PCI bus, as `0000:01:00.0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PciAddress {
+    /// Domain.
+    pub domain: u32,
+    /// Bus.
+    pub bus: u8,
+    /// Device and function.
+    pub slot: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { domain, bus, slot } = self;
+        write!(f, "{domain:04x}:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7)
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str, most: u32| match u32::from_str_radix(text, 16) {
+            Ok(n) if n <= most && text.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(n),
+            _ => Err(()),
+        };
+        let (rest, function) = text.split_once('.').ok_or(())?;
+        let (rest, device) = rest.rsplit_once(':').ok_or(())?;
+        let (domain, bus) = rest.split_once(':').ok_or(())?;
+        let slot = (number(device, 31)? << 3 | number(function, 7)?) as u8;
+        Ok(Self { domain: number(domain, u32::MAX)?, bus: number(bus, 255)? as u8, slot })
+    }
 }
 
 impl fmt::Display for ChipId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unique(id) => write!(f, "0x{id:016x}"),
+            Self::Pci(address) => write!(f, "pci-{address}"),
             Self::Ordinal(n) => write!(f, "ordinal-{n}"),
         }
     }
@@ -158,6 +196,20 @@ pub enum Basis {
     Counters,
     /// Messages of the old socket protocol.
     Legacy,
+    /// None: it is only known that there is something to know.
+    Unknown,
+}
+
+impl Basis {
+    /// The name used in snapshots.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Events => "events",
+            Self::Counters => "counters",
+            Self::Legacy => "legacy",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Who says something.
@@ -244,6 +296,18 @@ pub fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_on_the_bus_are_read_and_written() {
+        for good in ["0000:01:00.0", "0000:c1:1f.7", "10000:00:00.0"] {
+            assert_eq!(good.parse::<PciAddress>().unwrap().to_string(), good);
+        }
+        for bad in
+            ["", "0000:01:00", "0000:01:20.0", "0000:01:00.8", "0000:100:00.0", "x:01:00.0", "+1:01:00.0"]
+        {
+            assert!(bad.parse::<PciAddress>().is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn sizes_read_well() {

@@ -18,7 +18,10 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn define_allocator(&mut self, by: Author, allocator: Allocator) -> Outcome {
+    pub(super) fn define_allocator(&mut self, by: Author, mut allocator: Allocator) -> Outcome {
+        for chip in &mut allocator.chips {
+            *chip = self.resolve(*chip);
+        }
         if allocator.chips.iter().any(|chip| !self.chips.contains_key(chip)) {
             return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
         }

@@ -1,15 +1,16 @@
 mod listing;
 
 use super::*;
-use crate::event::{Audit, CapacityOrigin, Process};
+use crate::event::{Audit, Process};
+use crate::machine::{Capacity, CapacityOrigin, Chip};
 use crate::snapshot::{FindingKind, Snapshot};
 use jiff::Timestamp;
 use proptest::prelude::*;
 
 const CHIPS: u32 = 3;
 
-fn capacity() -> crate::event::Capacity {
-    crate::event::Capacity {
+fn capacity() -> Capacity {
+    Capacity {
         dram_bytes: 12 << 30,
         dram_channels: 6,
         dram_bytes_per_channel: 2 << 30,
@@ -148,7 +149,7 @@ fn circular_buffers_count_the_union_of_their_ranges() {
         state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, at, size)));
     }
     let cb = state.usage_of(chip(0)).cb.unwrap();
-    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, 4));
+    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, Some(4)));
     let shrink = Event::Free(Free {
         scope: on(0),
         space: Some(Space::Cb),
@@ -232,10 +233,10 @@ fn only_the_best_basis_of_a_process_is_shown() {
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let dram = state.usage_of(chip(0)).dram.unwrap();
-    assert_eq!((dram.basis, dram.count, dram.used_bytes()), (Basis::Events, 1, 2048 * 12));
+    assert_eq!((dram.basis, dram.count, dram.used_bytes()), (Basis::Events, Some(1), 2048 * 12));
     let counters = Origin::Process(id(2), Basis::Counters);
     born(&mut state, counters);
-    state.apply(Mono(4), counters, Event::Level { scope: on(1), space: Space::Dram, bytes: 77 });
+    state.apply(Mono(4), counters, Event::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
     let dram = state.usage_of(chip(1)).dram.unwrap();
     assert_eq!((dram.basis, dram.used_bytes(), dram.allocated_bytes), (Basis::Counters, 77, None));
 }

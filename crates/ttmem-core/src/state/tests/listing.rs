@@ -52,7 +52,7 @@ fn what_is_not_listed_counts_all_the_same() {
     };
     state.apply(Mono(4), events(1), unlisted(50, 600, 5));
     let it = dram(&state);
-    assert_eq!((it.requested_bytes, it.allocated_bytes, it.count), (150, Some(1800), 6));
+    assert_eq!((it.requested_bytes, it.allocated_bytes, it.count), (150, Some(1800), Some(6)));
     assert_eq!((it.occupied_bytes, it.free_bytes), (None, None), "where it lies nobody knows");
     // It is a level: said again, it replaces what was said.
     state.apply(Mono(5), events(1), unlisted(20, 240, 2));
@@ -133,9 +133,9 @@ fn what_a_process_knows_of_a_chip_completes_what_is_known() {
     state.apply(Mono(0), Origin::Machine, Event::Chip(full));
     state.apply(Mono(0), events(1), Event::Chip(plain.clone()));
     assert_eq!(state.chip(chip(0)).unwrap().board.as_deref(), Some("n300"), "nothing known is forgotten");
-    let simulated = crate::event::Capacity { origin: CapacityOrigin::Simulated, ..capacity() };
+    let simulated = Capacity { origin: CapacityOrigin::Simulated, ..capacity() };
     state.apply(Mono(0), Origin::Machine, Event::Chip(Chip { capacity: Some(simulated), ..plain.clone() }));
-    let runtime = crate::event::Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
+    let runtime = Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
     state.apply(Mono(0), events(1), Event::Chip(Chip { capacity: Some(runtime), ..plain }));
     assert!(state.is_simulated(), "that a chip is simulated nobody can deny");
 }

@@ -1,0 +1,248 @@
+//! What the machine has: chips, the memory and sensors they have, and what tt-metal's own counters say of them.
+
+use crate::words::{Arch, ChipId, PciAddress, Space};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The machine the reader runs on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Host name.
+    pub name: Option<String>,
+    /// Version of the program that made the snapshot.
+    pub ttmem: String,
+    /// Version of the kernel driver.
+    pub driver: Option<String>,
+}
+
+/// A chip and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chip {
+    /// Its key.
+    pub id: ChipId,
+    /// The number clients call it by.
+    pub index: u32,
+    /// Architecture.
+    pub arch: Option<Arch>,
+    /// Board name, as `n300`.
+    pub board: Option<String>,
+    /// Reached through another chip rather than over the bus.
+    pub remote: bool,
+    /// Memory it has.
+    pub capacity: Option<Capacity>,
+    /// Where it is on the bus.
+    pub pci: Option<PciAddress>,
+    /// The N of `/dev/tenstorrent/N`; not the number clients call it by.
+    pub node: Option<u32>,
+    /// Number of its board, which several chips may share.
+    pub serial: Option<u64>,
+    /// Other unique ids that runtimes may know it by.
+    pub names: Vec<u64>,
+    /// What runs on it.
+    pub firmware: Firmware,
+}
+
+impl Chip {
+    /// A chip of which nothing else is known.
+    pub fn new(id: ChipId, index: u32) -> Self {
+        Self {
+            id,
+            index,
+            arch: None,
+            board: None,
+            remote: false,
+            capacity: None,
+            pci: None,
+            node: None,
+            serial: None,
+            names: Vec::new(),
+            firmware: Firmware::default(),
+        }
+    }
+
+    /// A chip of which nothing is known but that a client uses it.
+    pub fn unknown(index: u32) -> Self {
+        Self::new(ChipId::Ordinal(index), index)
+    }
+
+    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two names
+    /// or numbers for it the first stays; but where it is on this machine, the machine knows best.
+    pub(crate) fn learn(&mut self, other: Self, from_machine: bool) {
+        self.arch = self.arch.or(other.arch);
+        self.remote |= other.remote;
+        // Of two that know it equally well, the first: anybody may say anything about a chip.
+        let better = |other: &Capacity| {
+            let ours = self.capacity.map(|known| known.origin);
+            ours.is_none_or(|ours| other.origin > ours || (from_machine && other.origin == ours))
+        };
+        if let Some(other) = other.capacity.filter(better) {
+            self.capacity = Some(other);
+        }
+        if from_machine {
+            self.board = other.board.or(self.board.take());
+            self.pci = other.pci.or(self.pci);
+            self.node = other.node.or(self.node);
+            self.serial = other.serial.or(self.serial);
+            if other.firmware != Firmware::default() {
+                self.firmware = other.firmware;
+            }
+        } else {
+            self.board = self.board.take().or(other.board);
+            self.pci = self.pci.or(other.pci);
+        }
+    }
+}
+
+/// Versions of what runs on a chip.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firmware {
+    /// The bundle that all of it came in.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bundle: Option<String>,
+    /// The ARC's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub arc: Option<String>,
+    /// The Ethernet cores'.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ethernet: Option<String>,
+    /// The board manager's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub manager: Option<String>,
+    /// What starts that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub manager_boot: Option<String>,
+    /// What it was written with.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub flasher: Option<String>,
+}
+
+/// Memory of one chip. Cores are those left after harvesting, never the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// All of DRAM.
+    pub dram_bytes: u64,
+    /// DRAM channels.
+    pub dram_channels: u32,
+    /// The part of a channel the runtime uses.
+    pub dram_bytes_per_channel: u64,
+    /// L1 of all cores.
+    pub l1_bytes: u64,
+    /// Tensix cores.
+    pub cores: u32,
+    /// L1 of one core.
+    pub l1_bytes_per_core: u64,
+    /// What tt-metal can hand out of DRAM with default settings; assumed, since it differs by release.
+    pub dram_allocatable_bytes: Option<u64>,
+    /// What tt-metal can hand out of L1 with default settings; assumed likewise.
+    pub l1_allocatable_bytes: Option<u64>,
+    /// Where these figures come from.
+    pub origin: CapacityOrigin,
+}
+
+/// Where capacities come from, best last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CapacityOrigin {
+    /// A table by board type: assumed.
+    Board,
+    /// A description of the cluster, with what is harvested of each chip.
+    Descriptor,
+    /// A client's runtime said so.
+    Runtime,
+    /// There is no such chip: it is simulated.
+    Simulated,
+}
+
+/// What a chip's sensors said. What is not there has its reason in `absent`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sensors {
+    /// Temperature.
+    pub asic_celsius: Option<f64>,
+    /// Power of the core, not of the board.
+    pub power_watts: Option<f64>,
+    /// Current of the core.
+    pub current_amperes: Option<f64>,
+    /// Voltage of the core.
+    pub vcore_volts: Option<f64>,
+    /// Clock of the Tensix cores.
+    pub aiclk_mhz: Option<f64>,
+    /// Clock of the AXI bus.
+    pub axiclk_mhz: Option<f64>,
+    /// Clock of the ARC.
+    pub arcclk_mhz: Option<f64>,
+    /// Fan.
+    pub fan_rpm: Option<f64>,
+    /// A counter that changes while the firmware lives.
+    pub heartbeat: Option<u64>,
+    /// Whether it changed since it was last read.
+    pub heartbeat_beats: Option<bool>,
+    /// Shutdowns for heat since the last power cycle.
+    pub thermal_trips: Option<u64>,
+    /// What must not be exceeded.
+    pub limits: SensorLimits,
+    /// Traffic on the bus.
+    pub pcie: Option<PcieRates>,
+    /// How old the oldest of these is.
+    #[serde(default)]
+    pub age_ms: u64,
+    /// Whether they are older than they should be, because the driver does not answer.
+    #[serde(default)]
+    pub stale: bool,
+    /// What is not there, by name, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub absent: BTreeMap<String, String>,
+}
+
+/// Limits of sensors.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SensorLimits {
+    /// At this temperature the chip slows down.
+    pub asic_celsius: Option<f64>,
+    /// Most power.
+    pub power_watts: Option<f64>,
+    /// Most current.
+    pub current_amperes: Option<f64>,
+    /// Highest voltage.
+    pub vcore_volts: Option<f64>,
+}
+
+/// Traffic between a chip and its host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PcieRates {
+    /// The host reads the chip.
+    pub host_reads_bytes_per_second: Option<f64>,
+    /// The host writes to the chip.
+    pub host_writes_bytes_per_second: Option<f64>,
+    /// The chip reads the host's memory.
+    pub chip_reads_bytes_per_second: Option<f64>,
+    /// The chip writes to the host's memory.
+    pub chip_writes_bytes_per_second: Option<f64>,
+}
+
+/// What is odd about one of tt-metal's own files of counters. What is right in it is told by its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionReport {
+    /// Where it is.
+    pub path: String,
+    /// The chip it is of.
+    pub chip: ChipId,
+    /// What dead processes left in it.
+    pub ghosts: Vec<Ghost>,
+    /// What its totals have beyond all its processes.
+    pub unattributed: Vec<(Space, u64)>,
+    /// Anything else, for people.
+    pub troubles: Vec<String>,
+}
+
+/// What a dead process left in a file of counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ghost {
+    /// Its pid, as it knew itself.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// How much.
+    pub bytes: u64,
+    /// Whether it may also live where it cannot be seen from here.
+    pub perhaps_unseen: bool,
+}

@@ -1,0 +1,171 @@
+//! What is known of the machine: its chips under all their names, their sensors, and who has them open.
+
+use super::{Author, ChipState, Outcome, State};
+use crate::event::{Refusal, SensorReading};
+use crate::machine::{Chip, RegionReport};
+use crate::words::{Basis, ChipId, Scope, Space};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Names that a chip may be known by besides its key, on average.
+const NAMES_A_CHIP: usize = 16;
+/// Reports on regions that are kept.
+const MOST_REGIONS: usize = 1024;
+
+impl State {
+    /// The key of a chip that somebody calls so.
+    pub fn resolve(&self, id: ChipId) -> ChipId {
+        if self.chips.contains_key(&id) { id } else { self.names.get(&id).copied().unwrap_or(id) }
+    }
+
+    /// The chip that this is, if it is known already: by its key, by another name, by its place, or by its number if it
+    /// has nothing else.
+    fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
+        let known = |id: ChipId| Some(self.resolve(id)).filter(|id| self.chips.contains_key(id));
+        let at = |chips: &BTreeMap<ChipId, ChipState>, fits: &dyn Fn(&Chip) -> bool| {
+            chips.iter().find(|(_, state)| fits(&state.chip)).map(|(&id, _)| id)
+        };
+        known(chip.id)
+            .or_else(|| chip.names.iter().find_map(|&name| known(ChipId::Unique(name))))
+            .or_else(|| {
+                let place = chip.pci?;
+                at(&self.chips, &|it| it.pci == Some(place))
+            })
+            .or_else(|| match chip.id {
+                ChipId::Ordinal(index) => at(&self.chips, &|it| it.index == index),
+                _ => None,
+            })
+    }
+
+    pub(super) fn define_chip(&mut self, mut chip: Chip, from_machine: bool) -> Outcome {
+        let id = chip.id;
+        let names: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
+        let key = match self.find_chip(&chip) {
+            Some(key) => {
+                if let Some(known) = self.chips.get_mut(&key) {
+                    known.gone &= !from_machine;
+                    known.chip.learn(chip, from_machine);
+                }
+                key
+            }
+            None if self.chips.len() < self.limits.chips => {
+                // What is called by number must be called by one number: that of a client that sees only some chips, or
+                // of another machine's, may be taken.
+                let taken: BTreeSet<u32> = self.chips.values().map(|it| it.chip.index).collect();
+                if taken.contains(&chip.index) {
+                    chip.index = (0..).find(|index| !taken.contains(index)).unwrap_or(chip.index);
+                }
+                self.chips.insert(id, ChipState::new(chip));
+                id
+            }
+            None => return Outcome::Refused(Refusal::DefinitionLimit),
+        };
+        for name in names.into_iter().chain([id]) {
+            let room = self.names.len() < self.limits.chips * NAMES_A_CHIP;
+            if name != key && room && !self.chips.contains_key(&name) {
+                self.names.entry(name).or_insert(key);
+            }
+        }
+        let called = self.chips.get_mut(&key).map(|state| &mut state.called);
+        if let Some(called) = called.filter(|it| id != key && it.len() < NAMES_A_CHIP) {
+            called.insert(id);
+        }
+        Outcome::Noted
+    }
+
+    /// A chip left the bus. While somebody holds memory on it, it is shown.
+    pub(super) fn lose_chip(&mut self, id: ChipId) -> Outcome {
+        let id = self.resolve(id);
+        if let Some(state) = self.chips.get_mut(&id) {
+            (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
+            let why = Some("the chip left the bus".to_owned());
+            state.sensors = SensorReading { why, ..SensorReading::default() };
+        }
+        for process in self.processes.values_mut() {
+            process.opened.remove(&id);
+        }
+        self.forget_gone_chips();
+        Outcome::Noted
+    }
+
+    /// Forgets chips that are gone and that nobody speaks of.
+    pub(super) fn forget_gone_chips(&mut self) {
+        if self.chips.values().all(|state| !state.gone) {
+            return;
+        }
+        let mut used = BTreeSet::new();
+        for process in self.processes.values() {
+            used.extend(process.allocators.values().flat_map(|it| it.chips.iter().copied()));
+            used.extend(process.pools.keys().filter_map(|(scope, ..)| match scope {
+                Scope::Chip(chip) => Some(*chip),
+                Scope::Allocator(_) => None,
+            }));
+        }
+        self.chips.retain(|id, state| !state.gone || used.contains(id));
+        self.names.retain(|_, key| self.chips.contains_key(key));
+    }
+
+    pub(super) fn sense(&mut self, id: ChipId, reading: SensorReading) -> Outcome {
+        let id = self.resolve(id);
+        if let Some(state) = self.chips.get_mut(&id) {
+            state.sensors = reading;
+        }
+        Outcome::Noted
+    }
+
+    pub(super) fn report_regions(&mut self, mut regions: Vec<RegionReport>) -> Outcome {
+        regions.truncate(MOST_REGIONS);
+        for region in &mut regions {
+            region.chip = self.resolve(region.chip);
+        }
+        self.regions = regions;
+        Outcome::Noted
+    }
+
+    /// The process holds just this much on a chip.
+    pub(super) fn set_levels(&mut self, by: Author, chip: ChipId, held: &[(Space, u64)]) -> Outcome {
+        let chip = self.resolve(chip);
+        let scope = Scope::Chip(chip);
+        if !self.chips.contains_key(&chip) {
+            return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
+        }
+        self.recent = None;
+        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
+        process.basis = process.basis.min(by.basis);
+        process.pools.retain(|&(of, space, basis), &mut pool| {
+            let gone = of == scope && basis == by.basis && held.iter().all(|(it, _)| *it != space);
+            if gone {
+                self.remember_peak(&process.allocators, of, space, pool);
+                let unlisted = self.ledger.pool(pool).unlisted.count;
+                process.records -= self.ledger.close(pool).count - unlisted;
+            }
+            !gone
+        });
+        self.processes.insert(by.id, process);
+        for &(space, bytes) in held {
+            if let Ok(pool) = self.pool(by, scope, space) {
+                self.ledger.set_level(pool, bytes.min(super::MAX_BYTES));
+            }
+        }
+        Outcome::Noted
+    }
+
+    /// The process has just these chips open.
+    pub(super) fn open_chips(&mut self, by: Author, chips: &[ChipId]) -> Outcome {
+        let known = chips.iter().map(|&chip| self.resolve(chip)).filter(|chip| self.chips.contains_key(chip));
+        let opened = known.collect();
+        if let Some(process) = self.processes.get_mut(&by.id) {
+            process.opened = opened;
+        }
+        Outcome::Noted
+    }
+}
+
+impl super::ProcessState {
+    /// Whether there is anything to say of it: a process that merely had a chip open once, or was in tt-metal's counters,
+    /// is forgotten when it no longer is.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.basis < Basis::Unknown && self.basis != Basis::Counters
+            || !self.pools.is_empty()
+            || !self.opened.is_empty()
+    }
+}
