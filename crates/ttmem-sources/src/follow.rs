@@ -5,9 +5,9 @@ use crate::segment::{Contents, SegmentFile, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::CoreSet;
 use ttmem_core::event::{
-    Alloc, Allocator, Audit, Banks, Capacity, CapacityOrigin, Chip, Event, Extent, Free, Holding, Name, Odd,
-    Oddity, Refusal, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Refusal, Tracked,
 };
+use ttmem_core::machine::{Capacity, CapacityOrigin, Chip};
 use ttmem_core::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
 use ttmem_wire::hooks;
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
@@ -492,8 +492,7 @@ fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
         origin: CapacityOrigin::Runtime,
     });
     Chip {
-        id,
-        index: it.index.get(),
+        pci: text(&it.pci).parse().ok(),
         arch: match it.arch {
             1 => Some(Arch::WormholeB0),
             2 => Some(Arch::Blackhole),
@@ -502,5 +501,6 @@ fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
         board: Some(text(&it.board).to_owned()).filter(|board| !board.is_empty()),
         remote: it.remote == 1,
         capacity,
+        ..Chip::new(id, it.index.get())
     }
 }

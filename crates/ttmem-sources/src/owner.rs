@@ -3,8 +3,7 @@
 //! does not know), the process is found by pid and start time, and must still have the file mapped.
 
 use crate::lock::{self, Holder};
-use crate::place::processes;
-use crate::process::start_ticks;
+use crate::process::Processes;
 use crate::segment::{SegmentFile, Skip};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -36,12 +35,12 @@ pub(crate) enum Writer {
 pub(crate) struct Census(OnceCell<BTreeMap<u32, Vec<u32>>>);
 
 impl Census {
-    fn known_as(&self, own_pid: u32) -> Vec<u32> {
+    pub(crate) fn known_as(&self, own_pid: u32, processes: &Processes) -> Vec<u32> {
         let all = self.0.get_or_init(|| {
             let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-            for pid in processes() {
-                if let Some(own) = innermost_pid(pid) {
-                    all.entry(own).or_default().push(pid);
+            for pid in processes.all() {
+                if let Some(it) = processes.status(pid) {
+                    all.entry(it.own_pid).or_default().push(pid);
                 }
             }
             all
@@ -56,7 +55,7 @@ pub(crate) fn holder(segment: &SegmentFile) -> Holder {
 }
 
 /// Finds out who writes a segment.
-pub(crate) fn writer(segment: &SegmentFile, census: &Census) -> Result<Writer, Skip> {
+pub(crate) fn writer(segment: &SegmentFile, census: &Census, processes: &Processes) -> Result<Writer, Skip> {
     let header = segment.header();
     let own_pid = header.pid.get();
     let name = ttmem_wire::segment::text(&header.program).to_owned();
@@ -66,8 +65,7 @@ pub(crate) fn writer(segment: &SegmentFile, census: &Census) -> Result<Writer, S
         Holder::Other => return Err(Skip::Foreign("is locked, but not by a process".to_owned())),
         Holder::Process(pid) => {
             // A file named for somebody else is nobody's.
-            let known_as = innermost_pid(pid);
-            if known_as.is_some_and(|it| it != own_pid) {
+            if processes.status(pid).is_some_and(|it| it.own_pid != own_pid) {
                 return Err(Skip::Foreign(format!("claims to be of pid {own_pid}, but pid {pid} writes it")));
             }
             return Ok(living(pid));
@@ -77,16 +75,16 @@ pub(crate) fn writer(segment: &SegmentFile, census: &Census) -> Result<Writer, S
     let here = fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino());
     let candidates = match header.pid_namespace.get() {
         namespace if namespace == here || namespace == 0 => vec![own_pid],
-        _ => census.known_as(own_pid),
+        _ => census.known_as(own_pid, processes),
     };
     for pid in candidates {
-        let start = start_ticks(pid);
+        let start = processes.start_ticks(pid);
         let is_it =
             start.is_some() && (header.start_ticks.get() == 0 || start == Some(header.start_ticks.get()));
         if !is_it {
             continue;
         }
-        let user = fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |it| it.uid());
+        let user = processes.status(pid).map_or(u32::MAX, |it| it.uid);
         if user != segment.uid {
             return Err(Skip::Foreign(format!(
                 "belongs to user {}, but pid {pid} to user {user}",
@@ -94,28 +92,9 @@ pub(crate) fn writer(segment: &SegmentFile, census: &Census) -> Result<Writer, S
             )));
         }
         // It may have gone on as another program, which holds none of this.
-        if has_mapped(pid, segment).unwrap_or(true) {
+        if processes.has_mapped(pid, segment.id).unwrap_or(true) {
             return Ok(living(pid));
         }
     }
     Ok(Writer::Gone)
-}
-
-/// The pid by which a process knows itself: the last in its list of them.
-fn innermost_pid(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    pids.map_or(Some(pid), |pids| pids.split_ascii_whitespace().last()?.parse().ok())
-}
-
-/// Whether a process has the segment mapped; `None` if we may not know.
-fn has_mapped(pid: u32, segment: &SegmentFile) -> Option<bool> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let (device, inode) = segment.id;
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let wanted = format!("{major:02x}:{minor:02x}");
-    Some(maps.lines().any(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(3);
-        fields.next() == Some(&wanted) && fields.next().and_then(|it| it.parse().ok()) == Some(inode)
-    }))
 }

@@ -1,18 +1,22 @@
-//! Where segments may lie: in the machine's own folder, and in that of every container, seen through its processes.
+//! Where segments and counters may lie: in the machine's own folder, and in that of every container, seen through its
+//! processes.
 //!
 //! A container's files are its own business, and may be meant to harm: its folder is opened beneath its root, through no
 //! link, and only if its mount table says that all on the way there is plain. A filesystem that a program serves (FUSE)
 //! could hang whoever asks it anything.
 
+use crate::process::Processes;
+use crate::root::Root;
 use crate::segment::{is_in_memory, open_beneath};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A folder with segments in it, perhaps.
+/// A folder with segments or counters in it, perhaps.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
@@ -21,76 +25,87 @@ pub(crate) struct Place {
     pub(crate) id: (u64, u64),
     /// Whether it is the machine's own.
     pub(crate) own: bool,
+    /// What the processes that see it call it.
+    name: PathBuf,
+    /// Whether what lies in it must lie in memory: anything else could hang.
+    pub(crate) in_memory: bool,
 }
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
 impl Place {
-    fn new(folder: OwnedFd, path: PathBuf, own: bool) -> Option<Self> {
+    fn new(folder: OwnedFd, path: PathBuf, name: &Path, own: bool, in_memory: bool) -> Option<Self> {
         let found = rustix::fs::fstat(&folder).ok()?;
-        is_in_memory(folder.as_fd()).then_some(Self { folder, path, id: (found.st_dev, found.st_ino), own })
+        let id = (found.st_dev, found.st_ino);
+        let fits = !in_memory || is_in_memory(folder.as_fd());
+        fits.then(|| Self { folder, path, id, own, name: name.to_owned(), in_memory })
     }
 
-    /// The machine's own folder.
-    pub(crate) fn own(folder: &Path) -> Option<Self> {
+    /// The machine's own folder. Of another machine, whoever showed it to us must know that it can be read.
+    pub(crate) fn own(root: &Root, folder: &Path) -> Option<Self> {
         let opened = rustix::fs::open(folder, FOLDER, Mode::empty()).ok()?;
-        Self::new(opened, folder.to_owned(), true)
+        Self::new(opened, folder.to_owned(), folder, true, root.is_own())
     }
 
-    /// The names in it that segments may have.
-    pub(crate) fn names(&self) -> Vec<String> {
+    /// The names in it that begin so.
+    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
         // A descriptor of our own: reading moves its position.
         let Ok(folder) = open_beneath(self.folder.as_fd(), ".", FOLDER) else { return Vec::new() };
         let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
         let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
-        let mut names: Vec<String> = names
-            .filter(|name| name.starts_with(ttmem_wire::segment::FILE_PREFIX))
-            .take(MOST_NAMES)
-            .collect();
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).take(MOST_NAMES).collect();
         names.sort();
         names
+    }
+
+    /// Whether it is this folder that a process sees under its name.
+    pub(crate) fn is_of(&self, pid: u32, processes: &Processes) -> bool {
+        let seen = fs::metadata(processes.inside(pid, &self.name));
+        seen.is_ok_and(|it| (it.dev(), it.ino()) == self.id)
     }
 }
 
 /// Names that are looked at in one folder. How many files of one user are opened is bounded elsewhere.
 const MOST_NAMES: usize = 1 << 16;
 
-/// All processes, by pid.
-pub(crate) fn processes() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-}
-
 /// The folders of all containers whose processes we may look into, each once.
-pub(crate) fn containers(folder: &Path, own: Option<&Place>) -> Vec<Place> {
-    let here = namespace("self");
+pub(crate) fn containers(
+    root: &Root,
+    processes: &Processes,
+    folder: &Path,
+    own: Option<&Place>,
+) -> Vec<Place> {
+    let here = namespace(root, "self");
     let mut seen: BTreeSet<Vec<u8>> = here.into_iter().collect();
     let mut ids: BTreeSet<(u64, u64)> = own.iter().map(|own| own.id).collect();
     let mut places = Vec::new();
-    for pid in processes() {
-        let Some(namespace) = namespace(&pid.to_string()) else { continue };
+    for pid in processes.all() {
+        let Some(namespace) = namespace(root, &pid.to_string()) else { continue };
         if !seen.insert(namespace) {
             continue;
         }
         // Several namespaces may share one folder.
-        if let Some(place) = inside(pid, folder).filter(|place| ids.insert(place.id)) {
+        if let Some(place) = inside(root, pid, folder).filter(|place| ids.insert(place.id)) {
             places.push(place);
         }
     }
     places
 }
 
-fn namespace(pid: &str) -> Option<Vec<u8>> {
-    let link = fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()?;
+fn namespace(root: &Root, pid: &str) -> Option<Vec<u8>> {
+    let link = fs::read_link(root.path(&format!("/proc/{pid}/ns/mnt"))).ok()?;
     Some(link.as_os_str().as_bytes().to_vec())
 }
 
 /// A process's folder, beneath its root.
-fn inside(pid: u32, folder: &Path) -> Option<Place> {
-    let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
-    let root = format!("/proc/{pid}/root");
-    let root =
-        rustix::fs::open(root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+fn inside(at: &Root, pid: u32, folder: &Path) -> Option<Place> {
+    let mounts = fs::read_to_string(at.of_process(pid, "mountinfo")).ok()?;
+    let root = rustix::fs::open(
+        at.of_process(pid, "root"),
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
     let path = folder.to_str()?.to_owned();
     let opened = match open_plain(&root, &path, &mounts) {
         Some(opened) => opened,
@@ -104,7 +119,8 @@ fn inside(pid: u32, folder: &Path) -> Option<Place> {
             open_plain(&root, &plain_path(&target)?, &mounts)?
         }
     };
-    Place::new(opened, PathBuf::from(format!("/proc/{pid}/root{}", folder.display())), false)
+    let shown = PathBuf::from(format!("/proc/{pid}/root{}", folder.display()));
+    Place::new(opened, shown, folder, false, true)
 }
 
 /// An absolute path without `.` and `..`.

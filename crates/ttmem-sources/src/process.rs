@@ -1,11 +1,18 @@
 //! Processes as the kernel shows them: are they alive, when did they start, what are they called.
 
+use crate::container;
+use crate::root::Root;
+use crate::segment::FileId;
 use jiff::{SignedDuration, Timestamp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use ttmem_core::event::Process;
 
 /// How a process's end is noticed.
@@ -13,8 +20,11 @@ use ttmem_core::event::Process;
 pub enum Watch {
     /// The kernel tells, at the instant of death.
     Pidfd(OwnedFd),
-    /// By looking: kernels before 5.3 have no pidfd. The start time tells a later process with the same pid.
+    /// By looking: kernels before 5.3 have no pidfd, and another machine's processes are only files. The start time tells
+    /// a later process with the same pid.
     Look {
+        /// Whose processes they are.
+        root: Root,
         /// Which.
         pid: u32,
         /// When it started, in clock ticks since boot.
@@ -34,8 +44,9 @@ impl Watch {
             Ok(fd) => Some(Self::Pidfd(fd)),
             Err(rustix::io::Errno::SRCH) => None,
             Err(_) => {
-                let start = start_ticks(pid);
-                alive(pid, start).then_some(Self::Look { pid, start })
+                let root = Root::default();
+                let start = start_ticks(&root, pid);
+                alive(&root, pid, start).then_some(Self::Look { root, pid, start })
             }
         }
     }
@@ -47,7 +58,7 @@ impl Watch {
                 let mut fds = [PollFd::new(fd, PollFlags::IN)];
                 poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
             }
-            Self::Look { pid, start } => !alive(*pid, *start),
+            Self::Look { root, pid, start } => !alive(root, *pid, *start),
             Self::Connection => false,
             Self::Gone => true,
         }
@@ -64,20 +75,23 @@ impl Watch {
 
 /// Whether a process lives, and is the one that started then. Only the kernel's "no such process" is death: that we
 /// may not signal another user's process says nothing.
-fn alive(pid: u32, start: Option<u64>) -> bool {
+fn alive(root: &Root, pid: u32, start: Option<u64>) -> bool {
+    if !root.is_own() {
+        return start_ticks(root, pid).is_some_and(|now| start.is_none_or(|then| then == now));
+    }
     let Some(raw) = Pid::from_raw(pid as i32) else { return false };
     if test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {
         return false;
     }
-    match (start, start_ticks(pid)) {
+    match (start, start_ticks(root, pid)) {
         (Some(then), Some(now)) => then == now,
         _ => true,
     }
 }
 
 /// When a process started, in clock ticks since boot.
-pub fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(root.of_process(pid, "stat")).ok()?;
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -85,20 +99,109 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 
 /// Longest command line that is kept.
 const COMMAND_LEN: usize = 256;
+/// As much of a file of a process as is read.
+const MOST_BYTES: u64 = 64 << 10;
 
-/// Looks processes up, and keeps what does not change.
-#[derive(Debug, Default)]
-pub struct Names {
-    users: BTreeMap<u32, String>,
-    boot: Option<Timestamp>,
+/// What the kernel says of a process's standing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) uid: u32,
+    /// The pid that it knows itself by: the last in its list of them.
+    pub(crate) own_pid: u32,
 }
 
-impl Names {
+/// A machine's processes.
+#[derive(Clone, Debug, Default)]
+pub struct Processes {
+    root: Root,
+    users: BTreeMap<u32, String>,
+    boot: Option<Timestamp>,
+    sees_all: OnceCell<bool>,
+}
+
+/// The number of the first pid namespace, which sees all others.
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
+
+impl Processes {
+    /// Those of a machine.
+    pub fn new(root: &Root) -> Self {
+        Self { root: root.clone(), ..Self::default() }
+    }
+
+    /// All of them, by pid.
+    pub(crate) fn all(&self) -> Vec<u32> {
+        let entries = fs::read_dir(self.root.path("/proc")).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// When a process started, in clock ticks since boot. `None`: there is none.
+    pub fn start_ticks(&self, pid: u32) -> Option<u64> {
+        start_ticks(&self.root, pid)
+    }
+
+    pub(crate) fn exists(&self, pid: u32) -> bool {
+        self.root.of_process(pid, "").exists()
+    }
+
+    /// Whether every process there is has a pid here. From inside a container, others cannot be seen.
+    pub(crate) fn sees_all(&self) -> bool {
+        let first = || fs::metadata("/proc/self/ns/pid").is_ok_and(|it| it.ino() == FIRST_NAMESPACE);
+        *self.sees_all.get_or_init(|| !self.root.is_own() || first())
+    }
+
+    pub(crate) fn name(&self, pid: u32) -> Option<String> {
+        let bytes = self.read(pid, "comm")?;
+        Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
+
+    /// The process's root folder, and what is below it.
+    pub(crate) fn inside(&self, pid: u32, path: &Path) -> PathBuf {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        self.root.of_process(pid, "root").join(below)
+    }
+
+    /// Whether a process has a file mapped; `None` if we may not know.
+    pub(crate) fn has_mapped(&self, pid: u32, (device, inode): FileId) -> Option<bool> {
+        let maps = fs::read_to_string(self.root.of_process(pid, "maps")).ok()?;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let wanted = format!("{major:02x}:{minor:02x}");
+        Some(maps.lines().any(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(3);
+            fields.next() == Some(&wanted) && fields.next().and_then(|it| it.parse().ok()) == Some(inode)
+        }))
+    }
+
+    pub(crate) fn status(&self, pid: u32) -> Option<Status> {
+        let status = self.read(pid, "status")?;
+        let status = String::from_utf8_lossy(&status);
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        // Real, effective, saved, of files.
+        let uid = line("Uid:")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        let own_pid =
+            line("NSpid:").map_or(Some(pid), |pids| pids.split_ascii_whitespace().last()?.parse().ok())?;
+        Some(Status { uid, own_pid })
+    }
+
+    /// Watches a process. `None`: it is gone already.
+    pub fn watch(&self, pid: u32) -> Option<Watch> {
+        if self.root.is_own() {
+            return Watch::by_pid(pid);
+        }
+        let start = self.start_ticks(pid)?;
+        Some(Watch::Look { root: self.root.clone(), pid, start: Some(start) })
+    }
+
+    fn read(&self, pid: u32, name: &str) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let file = fs::File::open(self.root.of_process(pid, name)).ok()?;
+        file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
     /// What can be said of a process to people.
     pub fn describe(&mut self, pid: u32, uid: u32, start: Option<u64>) -> Process {
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).ok();
-        let name = read("comm").map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned());
-        let command = read("cmdline").filter(|bytes| !bytes.is_empty()).map(|bytes| {
+        let name = self.read(pid, "comm").map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned());
+        let command = self.read(pid, "cmdline").filter(|bytes| !bytes.is_empty()).map(|bytes| {
             let words: Vec<_> = bytes
                 .split(|&b| b == 0)
                 .filter(|word| !word.is_empty())
@@ -106,16 +209,26 @@ impl Names {
                 .collect();
             words.join(" ").chars().take(COMMAND_LEN).collect()
         });
-        let start = start.and_then(|ticks| {
-            let ms = ticks.saturating_mul(1000) / rustix::param::clock_ticks_per_second().max(1);
-            self.boot()?.checked_add(SignedDuration::from_millis(ms as i64)).ok()
-        });
-        Process { name, command, user: Some(self.user(uid)), start, reported_pid: None }
+        let start = start.and_then(|ticks| self.wall(ticks));
+        let cgroup = self.read(pid, "cgroup").unwrap_or_default();
+        let (container, pod) = container::of(&String::from_utf8_lossy(&cgroup));
+        Process { name, command, user: Some(self.user(uid)), start, reported_pid: None, container, pod }
     }
 
-    fn user(&mut self, uid: u32) -> String {
+    /// Clock ticks as nanoseconds.
+    pub(crate) fn nanoseconds(ticks: u64) -> u64 {
+        ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1))
+    }
+
+    /// When so many clock ticks since boot were.
+    pub(crate) fn wall(&mut self, ticks: u64) -> Option<Timestamp> {
+        let since = SignedDuration::from_nanos(i64::try_from(Self::nanoseconds(ticks)).ok()?);
+        self.boot()?.checked_add(since).ok()
+    }
+
+    pub(crate) fn user(&mut self, uid: u32) -> String {
         let lookup = || {
-            let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+            let passwd = fs::read_to_string(self.root.path("/etc/passwd")).unwrap_or_default();
             passwd.lines().find_map(|line| {
                 let mut fields = line.split(':');
                 let (name, _, of) = (fields.next()?, fields.next()?, fields.next()?);
@@ -127,7 +240,7 @@ impl Names {
 
     fn boot(&mut self) -> Option<Timestamp> {
         if self.boot.is_none() {
-            let stat = fs::read_to_string("/proc/stat").ok()?;
+            let stat = fs::read_to_string(self.root.path("/proc/stat")).ok()?;
             let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
             self.boot = Timestamp::from_second(seconds).ok();
         }
@@ -144,10 +257,11 @@ mod tests {
     fn looking_tells_the_living_from_the_dead_and_from_another_with_the_same_pid() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let start = start_ticks(pid);
+        let root = Root::default();
+        let start = start_ticks(&root, pid);
         assert!(start.is_some());
-        let look = Watch::Look { pid, start };
-        let reused = Watch::Look { pid, start: start.map(|s| s + 1) };
+        let look = Watch::Look { root: root.clone(), pid, start };
+        let reused = Watch::Look { root: root.clone(), pid, start: start.map(|s| s + 1) };
         assert!(!look.ended());
         assert!(reused.ended(), "same pid, other start time: another process");
         let watch = Watch::by_pid(pid).unwrap();
@@ -158,17 +272,18 @@ mod tests {
         assert!(watch.ended());
         assert!(Watch::by_pid(pid).is_none());
         // Not ours to signal for anybody but root, yet alive.
-        assert!(!Watch::Look { pid: 1, start: start_ticks(1) }.ended());
+        assert!(!Watch::Look { pid: 1, start: start_ticks(&root, 1), root }.ended());
     }
 
     #[test]
     fn a_process_has_a_name_an_owner_and_a_start() {
         let me = std::process::id();
-        let info = Names::default().describe(me, 0, start_ticks(me));
+        let mut processes = Processes::default();
+        let info = processes.describe(me, 0, processes.start_ticks(me));
         assert!(info.name.is_some_and(|name| !name.is_empty()));
         assert!(info.command.is_some_and(|command| !command.is_empty()));
         assert_eq!(info.user.as_deref(), Some("root"));
         assert!(info.start.is_some_and(|start| start <= Timestamp::now()));
-        assert_eq!(Names::default().describe(me, 4_000_000, None).user.as_deref(), Some("4000000"));
+        assert_eq!(processes.describe(me, 4_000_000, None).user.as_deref(), Some("4000000"));
     }
 }

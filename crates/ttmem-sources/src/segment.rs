@@ -74,6 +74,18 @@ pub(crate) fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstatfs(fd).is_ok_and(|it| [TMPFS, RAMFS].contains(&{ it.f_type }))
 }
 
+/// Refuses what is no regular file.
+pub(crate) fn not_a_file(found: &rustix::fs::Stat) -> Result<(), Skip> {
+    Err(Skip::NotAFile(match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Symlink => "a symbolic link",
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }))
+}
+
 /// Device and inode of a file: what tells it from others.
 pub(crate) type FileId = (u64, u64);
 
@@ -117,14 +129,7 @@ impl SegmentFile {
     /// Opens what [`look_at`] found.
     pub(crate) fn open_found(handle: &OwnedFd, found: &rustix::fs::Stat, name: &str) -> Result<Self, Skip> {
         let named = parse_name(name.as_bytes()).ok_or(Skip::Misnamed)?;
-        match FileType::from_raw_mode(found.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Symlink => return Err(Skip::NotAFile("a symbolic link")),
-            FileType::Directory => return Err(Skip::NotAFile("a folder")),
-            FileType::Fifo => return Err(Skip::NotAFile("a pipe")),
-            FileType::Socket => return Err(Skip::NotAFile("a socket")),
-            _ => return Err(Skip::NotAFile("a device")),
-        }
+        not_a_file(found)?;
         if !is_in_memory(handle.as_fd()) {
             return Err(Skip::NotInMemory);
         }

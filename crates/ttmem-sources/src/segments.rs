@@ -3,7 +3,8 @@
 use crate::follow::Follower;
 use crate::lock::Holder;
 use crate::owner::{self, Census, Owner, Writer};
-use crate::place::{Place, containers};
+use crate::place::Place;
+use crate::process::Processes;
 use crate::segment::{FileId, SegmentFile, Skip, look_at};
 use rustix::fd::AsFd;
 use rustix::fs::AtFlags;
@@ -11,15 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use ttmem_core::event::Event;
 use ttmem_core::snapshot::Skipped;
-use ttmem_core::words::{Mono, ProcessId};
+use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_wire::segment::SegmentError;
 
-/// Who takes in what segments say.
+/// Who takes in what sources say.
 pub trait Listener {
-    /// A process publishes a segment: who is it to the rest of ttmem?
-    fn meet(&mut self, owner: &Owner) -> ProcessId;
+    /// Something is known of a process, in this way: who is it to the rest of ttmem?
+    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId;
     /// What it says.
-    fn tell(&mut self, process: ProcessId, event: Event);
+    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event);
+    /// What the machine itself says.
+    fn say(&mut self, event: Event);
 }
 
 /// How many black boxes are kept, how long, and how much of the filesystem they and all other segments may take.
@@ -81,54 +84,50 @@ struct NotRead {
     again: u64,
 }
 
+/// Where a look goes, and whom it may ask.
+pub(crate) struct Around<'a> {
+    pub(crate) places: &'a [Place],
+    pub(crate) processes: &'a Processes,
+    pub(crate) census: &'a Census,
+}
+
 /// All segments.
 #[derive(Default)]
-pub struct Segments {
+pub(crate) struct Segments {
     folder: PathBuf,
-    places: Vec<Place>,
     known: BTreeMap<FileId, Known>,
     black_boxes: BTreeMap<FileId, BlackBox>,
     skipped: BTreeMap<FileId, NotRead>,
     looks: u64,
-    /// Of this look: all processes, and files by user.
-    census: Census,
+    /// Of this look: files by user.
     files: BTreeMap<u32, usize>,
 }
 
 impl Segments {
     /// Those in this folder, here and in containers.
-    pub fn new(folder: &Path) -> Self {
+    pub(crate) fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned(), ..Self::default() }
-    }
-
-    /// Looks where segments may lie. Containers come and go, and looking for them means looking at every process.
-    pub fn find_places(&mut self) {
-        let own = Place::own(&self.folder);
-        let others = containers(&self.folder, own.as_ref());
-        self.places = own.into_iter().chain(others).collect();
     }
 
     /// Takes in everything that happened since the last look, in all segments, new ones included. Returns whether any
     /// writer is so busy that the next look should come soon.
-    pub fn look(&mut self, listener: &mut impl Listener) -> bool {
-        self.census = Census::default();
+    pub(crate) fn look(&mut self, around: &Around<'_>, listener: &mut impl Listener) -> bool {
         self.files.clear();
         self.skipped.retain(|id, _| id.0 != u64::MAX);
         // What is known comes first, so that nothing is missed because there is much that is new.
         let mut busy = false;
         let ids: Vec<FileId> = self.known.keys().copied().collect();
         for id in ids {
-            busy |= self.follow(id, listener);
+            busy |= self.follow(id, around, listener);
         }
         let mut seen = BTreeSet::new();
         self.looks += 1;
-        for place in std::mem::take(&mut self.places) {
-            for name in place.names() {
-                if let Some(id) = self.look_at(&place, &name, listener) {
+        for place in around.places {
+            for name in place.names(ttmem_wire::segment::FILE_PREFIX) {
+                if let Some(id) = self.look_at(place, &name, around, listener) {
                     seen.insert(id);
                 }
             }
-            self.places.push(place);
         }
         self.skipped.retain(|id, _| seen.contains(id));
         // A black box whose file somebody removed is no more, unless it lay in a container.
@@ -136,7 +135,13 @@ impl Segments {
         busy
     }
 
-    fn look_at(&mut self, place: &Place, name: &str, listener: &mut impl Listener) -> Option<FileId> {
+    fn look_at(
+        &mut self,
+        place: &Place,
+        name: &str,
+        around: &Around<'_>,
+        listener: &mut impl Listener,
+    ) -> Option<FileId> {
         let path = place.path.join(name);
         let (handle, found) = match look_at(place.folder.as_fd(), name) {
             Ok(found) => found,
@@ -159,7 +164,7 @@ impl Segments {
             Err(Skip::Foreign("is one file too many of its user".to_owned()))
         } else {
             SegmentFile::open_found(&handle, &found, name)
-                .and_then(|file| self.take(place, file, name, &path, listener))
+                .and_then(|file| self.take(place, file, (name, &path), around, listener))
         };
         match opened {
             Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {
@@ -177,11 +182,11 @@ impl Segments {
         &mut self,
         place: &Place,
         file: SegmentFile,
-        name: &str,
-        path: &Path,
+        (name, path): (&str, &Path),
+        around: &Around<'_>,
         listener: &mut impl Listener,
     ) -> Result<(), Skip> {
-        let owner = match owner::writer(&file, &self.census)? {
+        let owner = match owner::writer(&file, around.census, around.processes)? {
             Writer::Living(owner) => owner,
             Writer::Gone => {
                 if self.black_boxes.len() >= MOST_BLACK_BOXES {
@@ -198,7 +203,7 @@ impl Segments {
                 return Ok(());
             }
         };
-        let process = listener.meet(&owner);
+        let process = listener.meet(&owner, Basis::Events);
         let Some(index) = self.index_for(process) else {
             return Err(Skip::Foreign("is one segment too many of its process".to_owned()));
         };
@@ -207,7 +212,7 @@ impl Segments {
         let follower = Follower::new(index);
         let path = path.to_owned();
         self.known.insert(id, Known { file, follower, process, index, holder, path, broken: None });
-        self.follow(id, listener);
+        self.follow(id, around, listener);
         Ok(())
     }
 
@@ -218,14 +223,14 @@ impl Segments {
         (0..MOST_SEGMENTS_OF_A_PROCESS).find(|index| !used.contains(index))
     }
 
-    fn follow(&mut self, id: FileId, listener: &mut impl Listener) -> bool {
+    fn follow(&mut self, id: FileId, around: &Around<'_>, listener: &mut impl Listener) -> bool {
         let Some(mut known) = self.known.remove(&id) else { return false };
         // A process that goes on as another program lets go of the lock.
         let holder = owner::holder(&known.file);
         if holder != known.holder || holder == Holder::Nobody {
             known.holder = holder;
             let here = matches!(
-                owner::writer(&known.file, &self.census),
+                owner::writer(&known.file, around.census, around.processes),
                 Ok(Writer::Living(owner)) if owner.pid == known.process.pid
             );
             if !here {
@@ -234,13 +239,14 @@ impl Segments {
             }
         }
         let process = known.process;
-        let followed = known.follower.follow(&known.file, &mut |event| listener.tell(process, event));
+        let followed =
+            known.follower.follow(&known.file, &mut |event| listener.tell(process, Basis::Events, event));
         known.broken = followed.as_ref().err().map(ToString::to_string);
         let busy = match followed {
             Ok(ahead) => ahead > known.file.ring_records() / 4,
             Err(_) => {
                 // What it said before stays, marked as not exact; perhaps it can be read again later.
-                known.follower.see(false, &mut |event| listener.tell(process, event));
+                known.follower.see(false, &mut |event| listener.tell(process, Basis::Events, event));
                 false
             }
         };
@@ -252,13 +258,13 @@ impl Segments {
     fn retire(&mut self, mut known: Known, lives: bool, listener: &mut impl Listener) {
         let process = known.process;
         // Its last events may be odd, too.
-        let _ = known.follower.follow(&known.file, &mut |event| listener.tell(process, event));
+        let _ = known.follower.follow(&known.file, &mut |event| listener.tell(process, Basis::Events, event));
         if lives {
-            known.follower.retire(&mut |event| listener.tell(process, event));
+            known.follower.retire(&mut |event| listener.tell(process, Basis::Events, event));
         }
         if process.pid == 0 {
             // Nobody else can tell its end.
-            listener.tell(process, Event::Exited);
+            listener.tell(process, Basis::Events, Event::Exited);
         }
         let name = known.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let it = BlackBox {
@@ -274,14 +280,14 @@ impl Segments {
     }
 
     /// Rings at every segment: whoever writes it may audit its allocators now. Only the file's owner and root can.
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         for known in self.known.values() {
             known.file.touch();
         }
     }
 
     /// A process ended: its segments are read to the end, and are black boxes from now on.
-    pub fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
+    pub(crate) fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
         let ids: Vec<FileId> =
             self.known.iter().filter(|(_, known)| known.process == process).map(|(&id, _)| id).collect();
         for id in ids {
@@ -292,8 +298,8 @@ impl Segments {
     }
 
     /// Removes black boxes that are too many, too old, or take too much of the filesystem.
-    pub fn expire(&mut self, now: Mono, keep: Keep) {
-        let Some(place) = self.places.iter().find(|place| place.own) else { return };
+    pub(crate) fn expire(&mut self, places: &[Place], now: Mono, keep: Keep) {
+        let Some(place) = places.iter().find(|place| place.own) else { return };
         let mut used: BTreeMap<u32, u64> = BTreeMap::new();
         let living = self.known.values().map(|it| &it.file);
         for file in living.chain(self.black_boxes.values().map(|it| &it.file)) {
@@ -337,29 +343,23 @@ impl Segments {
         }
     }
 
-    /// Tells what is in one segment, whoever wrote it and whether that lives or not.
-    pub fn tell_of(file: &SegmentFile, process: ProcessId, listener: &mut impl Listener) -> Result<(), Skip> {
-        Follower::new(0).follow(file, &mut |event| listener.tell(process, event))?;
-        Ok(())
-    }
-
     /// Descriptors that are held open.
-    pub fn descriptors(&self) -> usize {
-        self.places.len() + self.known.len() + self.black_boxes.len()
+    pub(crate) fn descriptors(&self) -> usize {
+        self.known.len() + self.black_boxes.len()
     }
 
     /// Segments of living processes.
-    pub fn living(&self) -> usize {
+    pub(crate) fn living(&self) -> usize {
         self.known.len()
     }
 
     /// Segments of dead processes.
-    pub fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
+    pub(crate) fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
         self.black_boxes.values().map(|it| (it.path.as_path(), &it.file))
     }
 
     /// Files that were not read, and why.
-    pub fn skipped(&self) -> Vec<Skipped> {
+    pub(crate) fn skipped(&self) -> Vec<Skipped> {
         let broken = self.known.values().filter_map(|it| Some((&it.path, it.broken.as_ref()?)));
         let all = self.skipped.values().map(|it| (&it.path, &it.reason)).chain(broken);
         let mut all: Vec<Skipped> = all
@@ -369,6 +369,12 @@ impl Segments {
         all.truncate(MOST_SKIPPED);
         all
     }
+}
+
+/// Tells what is in one segment, whoever wrote it and whether that lives or not.
+pub fn tell_of(file: &SegmentFile, process: ProcessId, listener: &mut impl Listener) -> Result<(), Skip> {
+    Follower::new(0).follow(file, &mut |event| listener.tell(process, Basis::Events, event))?;
+    Ok(())
 }
 
 /// When a segment's last event was.

@@ -1,0 +1,150 @@
+//! One file of the kernel's that holds one value. Its descriptor is kept: reading again costs a tenth of opening again.
+
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// The longest content that makes sense.
+const MOST_BYTES: usize = 256;
+
+/// Why there is no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// There is no such file: this driver or this board has none.
+    NotShown,
+    /// The chip is being reset.
+    Resetting,
+    /// The chip is gone.
+    Gone,
+    /// Anything else, for people.
+    Because(String),
+}
+
+impl Absent {
+    pub(crate) fn because(text: impl Into<String>) -> Self {
+        Self::Because(text.into())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::NotShown => "the driver does not show it".to_owned(),
+            Self::Resetting => "the chip is being reset".to_owned(),
+            Self::Gone => "the chip left the bus".to_owned(),
+            Self::Because(why) => why.clone(),
+        }
+    }
+}
+
+impl From<std::io::Error> for Absent {
+    fn from(e: std::io::Error) -> Self {
+        match Errno::from_io_error(&e) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Self::NotShown,
+            Some(Errno::NODATA) => Self::Resetting,
+            Some(Errno::NODEV | Errno::NXIO) => Self::Gone,
+            Some(Errno::ACCESS | Errno::PERM) => Self::because("it may not be read by this user"),
+            Some(Errno::ISDIR) => Self::because("it is a folder, not a file"),
+            _ => Self::Because(format!("it cannot be read: {e}")),
+        }
+    }
+}
+
+/// A file and, once it was opened, its descriptor.
+#[derive(Debug)]
+pub(crate) struct Attribute {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Attribute {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, file: None }
+    }
+
+    /// What it says now, without the end of its line.
+    pub(crate) fn read(&mut self) -> Result<String, Absent> {
+        let kept = self.file.is_some();
+        let read = self.read_once();
+        if read.is_err() {
+            self.file = None;
+        }
+        match read {
+            // A chip that was reset or plugged in again has new files under the old names.
+            Err(Absent::Gone) if kept => self.read_once(),
+            read => read,
+        }
+    }
+
+    fn read_once(&mut self) -> Result<String, Absent> {
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(File::open(&self.path)?),
+        };
+        let mut bytes = [0; MOST_BYTES + 1];
+        let mut len = 0;
+        loop {
+            match file.read_at(&mut bytes[len..], len as u64) {
+                Ok(0) => break,
+                Ok(more) => len += more,
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+            // The kernel gives such a file whole; only what is not its own needs to be asked for more.
+            if len > MOST_BYTES || bytes[..len].ends_with(b"\n") {
+                break;
+            }
+        }
+        if len > MOST_BYTES {
+            return Err(Absent::because("it is longer than any value"));
+        }
+        let text = std::str::from_utf8(&bytes[..len]).ok().map(str::trim_end);
+        match text.filter(|text| text.chars().all(|c| !c.is_control())) {
+            Some("") => Err(Absent::because("it is empty")),
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Absent::because("it is no text")),
+        }
+    }
+}
+
+/// The value of a file that is read once.
+pub(crate) fn read(path: PathBuf) -> Result<String, Absent> {
+    Attribute::new(path).read()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn whatever_a_file_is_it_is_a_value_or_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("good"), "45406\n").unwrap();
+        fs::write(at("empty"), "").unwrap();
+        fs::write(at("binary"), [0xff, 0xfe, 0, 1]).unwrap();
+        fs::write(at("controls"), "1\x1b[2J").unwrap();
+        fs::write(at("huge"), vec![b'7'; 1 << 20]).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        let reason = |name: &str| read(at(name)).unwrap_err().text();
+        assert_eq!(read(at("good")).unwrap(), "45406");
+        assert_eq!(reason("empty"), "it is empty");
+        assert_eq!(reason("binary"), "it is no text");
+        assert_eq!(reason("controls"), "it is no text");
+        assert_eq!(reason("huge"), "it is longer than any value");
+        assert_eq!(reason("folder"), "it is a folder, not a file");
+        assert_eq!(read(at("missing")), Err(Absent::NotShown));
+        assert_eq!(read(at("good/below")), Err(Absent::NotShown));
+    }
+
+    #[test]
+    fn a_kept_descriptor_sees_what_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("value");
+        fs::write(&path, "1\n").unwrap();
+        let mut attribute = Attribute::new(path.clone());
+        assert_eq!(attribute.read().unwrap(), "1");
+        fs::write(&path, "2\n").unwrap();
+        assert_eq!(attribute.read().unwrap(), "2");
+    }
+}

@@ -1,0 +1,468 @@
+//! tt-metal's own counters: one file a chip, in which every process that uses the chip keeps what it holds. They are read,
+//! never repaired: what dead processes left there is told apart here, and nothing is written.
+//!
+//! A file says a pid as its process knows itself. Whose that is follows from who there is: a process with that pid, in
+//! whatever namespace, that sees the file, had started when the entry was last changed, and has the name it says or the
+//! file mapped.
+
+use crate::bus::Bus;
+use crate::openers::Opened;
+use crate::owner::{Census, Owner};
+use crate::place::Place;
+use crate::process::Processes;
+use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
+use crate::segments::Listener;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ttmem_core::event::Event;
+use ttmem_core::machine::{Chip, Ghost, RegionReport};
+use ttmem_core::snapshot::Skipped;
+use ttmem_core::words::{Basis, ChipId, ProcessId, Space, size};
+use ttmem_wire::region::{self, Clock, Levels, ProcessSlot, Region, RegionError};
+
+/// How often a file is read again that is being made, or whose parts do not fit together yet.
+const TRIES: usize = 5;
+/// How long to wait for one that is being made.
+const MAKING: Duration = Duration::from_micros(500);
+/// Files that are looked at in one folder.
+const MOST_FILES: usize = 1024;
+/// Reasons that are told.
+const MOST_SKIPPED: usize = 64;
+/// No chip has more of anything.
+const MOST_HELD: u64 = 1 << 40;
+/// Clocks are read at other moments than processes start, and ticks are a hundredth of a second.
+const SLACK_NS: u64 = 50_000_000;
+
+struct Known {
+    file: OwnedFd,
+    path: PathBuf,
+    /// The chip's id, from the file's name.
+    name: u64,
+    /// Whose pids are whose, as far as was found out.
+    fates: BTreeMap<u32, Verdict>,
+    /// Which chip it is of, once somebody lives who uses it.
+    chip: Option<ChipId>,
+}
+
+#[derive(Clone, Copy)]
+struct Verdict {
+    fate: Fate,
+    /// The entry's last change that it was found at.
+    updated_ns: u64,
+}
+
+/// What became of the process behind an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It lives, and this is its pid here, and when it started.
+    Lives(u32, u64),
+    Dead,
+    /// It may live where we cannot see it.
+    Unseen,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Regions {
+    known: BTreeMap<FileId, Known>,
+    skipped: Vec<Skipped>,
+    /// What was told of which process, so that it can be taken back.
+    told: BTreeSet<(ProcessId, ChipId)>,
+    reports: Vec<RegionReport>,
+}
+
+/// What a look needs besides the files.
+pub(crate) struct Around<'a> {
+    pub(crate) places: &'a [Place],
+    pub(crate) processes: &'a mut Processes,
+    pub(crate) bus: &'a Bus,
+    pub(crate) opened: &'a Opened,
+    pub(crate) census: &'a Census,
+}
+
+/// Found out once a look.
+#[derive(Default)]
+struct Memo {
+    starts: BTreeMap<u32, Option<u64>>,
+    met: BTreeMap<u32, ProcessId>,
+}
+
+impl Regions {
+    /// Files that are read.
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Files that are not, and why.
+    pub(crate) fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    pub(crate) fn look(&mut self, around: &mut Around<'_>, listener: &mut impl Listener) {
+        self.skipped.clear();
+        let mut memo = Memo::default();
+        let mut seen = BTreeSet::new();
+        let mut told = BTreeSet::new();
+        let mut reports = Vec::new();
+        let places = around.places;
+        for place in places {
+            for file in place.names(region::FILE_PREFIX).into_iter().take(MOST_FILES) {
+                let Some(name) = region::id_of(&file) else { continue };
+                let path = place.path.join(&file);
+                match self.open(place, &file, name, &path) {
+                    Ok(Some(id)) => {
+                        seen.insert(id);
+                        let Some(known) = self.known.get_mut(&id) else { continue };
+                        match read(&known.file) {
+                            Ok(region) => {
+                                let told = &mut told;
+                                reports.extend(known.tell(&region, place, around, &mut memo, told, listener));
+                            }
+                            Err(why) => {
+                                reports.extend(unreadable(known, &why));
+                                self.skip(path, why.to_string());
+                            }
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(why) => {
+                        let remedy = remedy(place, &file, &why, around.processes);
+                        self.skip(path, remedy.unwrap_or_else(|| why.to_string()));
+                    }
+                }
+            }
+        }
+        self.known.retain(|id, _| seen.contains(id));
+        for &(process, chip) in self.told.difference(&told) {
+            listener.tell(process, Basis::Counters, Event::Levels(chip, Vec::new()));
+        }
+        self.told = told;
+        if reports != self.reports {
+            self.reports.clone_from(&reports);
+            listener.say(Event::Regions(reports));
+        }
+    }
+
+    fn skip(&mut self, path: PathBuf, reason: String) {
+        if self.skipped.len() < MOST_SKIPPED {
+            self.skipped.push(Skipped { path: path.display().to_string(), reason });
+        }
+    }
+
+    /// Opens a file, unless it is open. `None`: it is gone already.
+    fn open(&mut self, place: &Place, file: &str, name: u64, path: &Path) -> Result<Option<FileId>, Skip> {
+        let (handle, found) = match look_at(place.folder.as_fd(), file) {
+            Err(Skip::Io(e)) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        let id = (found.st_dev, found.st_ino);
+        if self.known.contains_key(&id) {
+            return Ok(Some(id));
+        }
+        not_a_file(&found)?;
+        if place.in_memory && !is_in_memory(handle.as_fd()) {
+            return Err(Skip::NotInMemory);
+        }
+        let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(again, flags, Mode::empty())?;
+        let (fates, chip) = Default::default();
+        self.known.insert(id, Known { file, path: path.to_owned(), name, fates, chip });
+        Ok(Some(id))
+    }
+}
+
+/// What to do about a file that belongs to somebody else.
+fn remedy(place: &Place, file: &str, why: &Skip, processes: &mut Processes) -> Option<String> {
+    let Skip::Io(e) = why else { return None };
+    if e.kind() != std::io::ErrorKind::PermissionDenied {
+        return None;
+    }
+    let (_, found) = look_at(place.folder.as_fd(), file).ok()?;
+    let user = processes.user(found.st_uid);
+    Some(format!(
+        "belongs to {user}, who alone may read it: run ttmem as {user} or root, or `ttmem serve` as root, which shows it to all"
+    ))
+}
+
+fn unreadable(known: &Known, why: &RegionError) -> Option<RegionReport> {
+    // One that is being made is not odd yet.
+    (*why != RegionError::BeingMade).then(|| RegionReport {
+        path: known.path.display().to_string(),
+        chip: ChipId::Unique(known.name),
+        ghosts: Vec::new(),
+        unattributed: Vec::new(),
+        troubles: vec![format!("cannot be read: {why}")],
+    })
+}
+
+/// Reads a file until its parts fit together, or do not change any more. Its writers never wait, so a copy may show half
+/// of a change.
+fn read(file: &OwnedFd) -> Result<Region, RegionError> {
+    let mut last: Option<Region> = None;
+    for attempt in 0..TRIES {
+        let mut bytes = vec![0; region::MOST_BYTES + 1];
+        let mut len = 0;
+        while len < bytes.len() {
+            match rustix::io::pread(file, &mut bytes[len..], len as u64) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => len += more,
+            }
+        }
+        match region::parse(&bytes[..len]) {
+            Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
+            Err(why) => return Err(why),
+            Ok(region) => {
+                if fits(&region) || last.as_ref() == Some(&region) {
+                    return Ok(region);
+                }
+                last = Some(region);
+            }
+        }
+    }
+    last.ok_or(RegionError::BeingMade)
+}
+
+/// Whether the totals are the sums of the entries.
+fn fits(region: &Region) -> bool {
+    let sums =
+        spaces(region, |of| region.processes.iter().map(|slot| of(&slot.held)).fold(0, u64::saturating_add));
+    let totals = spaces(region, |of| of(&region.totals));
+    sums.into_iter().zip(totals).all(|((_, sum), (_, total))| sum == total)
+}
+
+/// Something of each space that the counters know.
+fn spaces<T>(region: &Region, value: impl Fn(fn(&Levels) -> u64) -> T) -> Vec<(Space, T)> {
+    let all: [(Space, fn(&Levels) -> u64); 6] = [
+        (Space::Dram, |it| it.dram),
+        (Space::L1, |it| it.l1),
+        (Space::L1Small, |it| it.l1_small),
+        (Space::Trace, |it| it.trace),
+        (Space::Cb, |it| it.cb),
+        (Space::Kernel, |it| it.kernel),
+    ];
+    let known = all.into_iter().filter(|(space, _)| *space != Space::Kernel || region.layout.has_kernels());
+    known.map(|(space, of)| (space, value(of))).collect()
+}
+
+impl Known {
+    /// Tells what living processes hold; returns what is odd.
+    fn tell(
+        &mut self,
+        region: &Region,
+        place: &Place,
+        around: &mut Around<'_>,
+        memo: &mut Memo,
+        told: &mut BTreeSet<(ProcessId, ChipId)>,
+        listener: &mut impl Listener,
+    ) -> Option<RegionReport> {
+        let (mut ghosts, mut troubles) = (Vec::new(), Vec::new());
+        let mut living: BTreeMap<u32, (u32, Vec<(Space, u64)>)> = BTreeMap::new();
+        for slot in &region.processes {
+            let held = spaces(region, |of| of(&slot.held));
+            match self.fate(slot, region, place, around, memo) {
+                Fate::Lives(pid, _) => {
+                    let possible = |&(space, bytes): &(Space, u64)| {
+                        if bytes > MOST_HELD {
+                            let what = format!("say that pid {pid} holds {} of {space}", size(bytes));
+                            troubles.push(format!("{what}, which no chip has; that is left out"));
+                        }
+                        bytes <= MOST_HELD
+                    };
+                    let held: Vec<_> = held.into_iter().filter(possible).collect();
+                    let it = living.entry(pid).or_insert((slot.pid, Vec::new()));
+                    for (space, bytes) in held {
+                        match it.1.iter_mut().find(|(of, _)| *of == space) {
+                            Some((_, sum)) => *sum = sum.saturating_add(bytes),
+                            None => it.1.push((space, bytes)),
+                        }
+                    }
+                }
+                fate => {
+                    let bytes = held.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+                    if bytes > 0 {
+                        let perhaps_unseen = fate == Fate::Unseen;
+                        ghosts.push(Ghost { pid: slot.pid, name: slot.name.clone(), bytes, perhaps_unseen });
+                    }
+                }
+            }
+        }
+        self.fates.retain(|pid, _| region.processes.iter().any(|slot| slot.pid == *pid));
+        if !living.is_empty() {
+            let chip = self.chip(region, living.keys().copied(), around, listener);
+            for (pid, (own_pid, held)) in living {
+                let process = *memo.met.entry(pid).or_insert_with(|| {
+                    let uid = around.processes.status(pid).map_or(u32::MAX, |it| it.uid);
+                    listener.meet(&Owner { pid, own_pid, uid, name: String::new() }, Basis::Counters)
+                });
+                told.insert((process, chip));
+                listener.tell(process, Basis::Counters, Event::Levels(chip, held));
+            }
+        }
+        let mut unattributed = Vec::new();
+        for (space, (total, sum)) in spaces(region, |of| {
+            let sum = region.processes.iter().map(|slot| of(&slot.held)).fold(0, u64::saturating_add);
+            (of(&region.totals), sum)
+        }) {
+            if total > sum {
+                unattributed.push((space, total - sum));
+            } else if total < sum && ghosts.is_empty() {
+                let (total, sum) = (size(total), size(sum));
+                troubles.push(format!("say {total} of {space} in all, but {sum} of their processes"));
+            }
+        }
+        if region.full() {
+            let slots = region::PROCESS_SLOTS;
+            troubles.push(format!("have all their {slots} places taken: further processes are in no figure"));
+        }
+        if region.broken_slots > 0 {
+            troubles.push(format!("have {} entries with impossible pids", region.broken_slots));
+        }
+        if region.chips.iter().filter(|it| it.held != Levels::default()).count() > 1 {
+            troubles.push("are of several chips, and do not say which process uses which".to_owned());
+        }
+        let odd = !ghosts.is_empty() || !unattributed.is_empty() || !troubles.is_empty();
+        odd.then(|| RegionReport {
+            path: self.path.display().to_string(),
+            chip: self.chip.unwrap_or_else(|| chip_by_name(self.name, around.bus)),
+            ghosts,
+            unattributed,
+            troubles,
+        })
+    }
+
+    /// The chip that the counters are of, made known where it is not.
+    fn chip(
+        &mut self,
+        region: &Region,
+        mut users: impl Iterator<Item = u32>,
+        around: &Around<'_>,
+        listener: &mut impl Listener,
+    ) -> ChipId {
+        if let Some(chip) = self.chip {
+            return chip;
+        }
+        let name = self.name;
+        let on_bus = around.bus.by_name(name).cloned();
+        // Where the name says nothing, the number does, if whoever uses it has that very chip open.
+        let numbered = || {
+            let mut chips = around.bus.chips.values();
+            let it = chips.find(|it| it.chip.index == region.device_id)?;
+            let open = |pid: u32| around.opened.get(&pid).is_some_and(|nodes| nodes.contains(&it.node));
+            users.any(open).then(|| it.chip.clone())
+        };
+        let index = region.device_id;
+        let chip = match on_bus.or_else(numbered) {
+            // Its place tells which it is, whatever it is called.
+            Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), ..it },
+            None => {
+                let unknown = || Chip::new(ChipId::Unique(name), index);
+                around.bus.behind(name).map_or_else(unknown, |it| Chip { index, ..it })
+            }
+        };
+        let id = chip.id;
+        listener.say(Event::Chip(chip));
+        self.chip = Some(id);
+        id
+    }
+
+    fn fate(
+        &mut self,
+        slot: &ProcessSlot,
+        region: &Region,
+        place: &Place,
+        around: &mut Around<'_>,
+        memo: &mut Memo,
+    ) -> Fate {
+        let mut start_of = |pid: u32, processes: &Processes| {
+            *memo.starts.entry(pid).or_insert_with(|| processes.start_ticks(pid))
+        };
+        if let Some(known) = self.fates.get(&slot.pid) {
+            let holds = match known.fate {
+                Fate::Lives(pid, start) => start_of(pid, around.processes) == Some(start),
+                Fate::Dead | Fate::Unseen => known.updated_ns == slot.updated_ns,
+            };
+            if holds {
+                return known.fate;
+            }
+        }
+        let mut candidates = Vec::new();
+        if place.own {
+            candidates.push(slot.pid);
+        }
+        let direct = candidates.len();
+        let mut fate = None;
+        let mut asked = false;
+        loop {
+            for &pid in &candidates {
+                let Some(start) = start_of(pid, around.processes) else { continue };
+                if self.is_author(pid, start, slot, region, place, around) {
+                    fate = Some(Fate::Lives(pid, start));
+                    break;
+                }
+            }
+            if fate.is_some() || asked {
+                break;
+            }
+            // Looking at every process is the last resort.
+            asked = true;
+            candidates = around.census.known_as(slot.pid, around.processes);
+            candidates.retain(|&pid| direct == 0 || pid != slot.pid);
+        }
+        let blind = || if around.processes.sees_all() { Fate::Dead } else { Fate::Unseen };
+        let fate = fate.unwrap_or_else(blind);
+        self.fates.insert(slot.pid, Verdict { fate, updated_ns: slot.updated_ns });
+        fate
+    }
+
+    /// Whether a process with the right pid is the one that an entry is of.
+    fn is_author(
+        &self,
+        pid: u32,
+        start: u64,
+        slot: &ProcessSlot,
+        region: &Region,
+        place: &Place,
+        around: &mut Around<'_>,
+    ) -> bool {
+        if around.processes.status(pid).is_none_or(|it| it.own_pid != slot.pid) {
+            return false;
+        }
+        // One that started after the entry's last change is a later process with the same pid.
+        let started_ns = match region.layout.clock() {
+            Clock::Monotonic => Some(Processes::nanoseconds(start)),
+            Clock::Wall => around.processes.wall(start).map(|it| it.as_nanosecond().max(0) as u64),
+        };
+        let later = started_ns.is_some_and(|at| at > slot.updated_ns.saturating_add(SLACK_NS));
+        if later && slot.updated_ns != 0 {
+            return false;
+        }
+        if (!place.own || pid != slot.pid) && !place.is_of(pid, around.processes) {
+            return false;
+        }
+        let named = around.processes.name(pid).is_some_and(|name| name == slot.name);
+        if named && around.processes.sees_all() {
+            return true;
+        }
+        let mapped = rustix::fs::fstat(&self.file)
+            .ok()
+            .and_then(|it| around.processes.has_mapped(pid, (it.st_dev, it.st_ino)));
+        mapped.unwrap_or(named)
+    }
+}
+
+/// A chip's unique id, if it has one.
+fn unique(id: ChipId) -> Vec<u64> {
+    match id {
+        ChipId::Unique(id) => vec![id],
+        ChipId::Pci(_) | ChipId::Ordinal(_) => Vec::new(),
+    }
+}
+
+fn chip_by_name(name: u64, bus: &Bus) -> ChipId {
+    bus.by_name(name).map_or(ChipId::Unique(name), |chip| chip.id)
+}

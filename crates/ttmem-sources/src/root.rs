@@ -1,0 +1,35 @@
+//! Where a machine's files are: below `/`, or below a folder that shows another machine.
+
+use std::path::{Path, PathBuf};
+
+/// The folder that everything is looked up below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Default for Root {
+    fn default() -> Self {
+        Self(PathBuf::from("/"))
+    }
+}
+
+impl Root {
+    /// Below this folder.
+    pub fn new(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
+    /// Whether it is this machine's own, so that the kernel can be asked about what is found there.
+    pub fn is_own(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
+    /// Where something is that the machine itself calls by this absolute path.
+    pub fn path(&self, absolute: &str) -> PathBuf {
+        self.0.join(absolute.trim_start_matches('/'))
+    }
+
+    /// A file of a process.
+    pub fn of_process(&self, pid: u32, name: &str) -> PathBuf {
+        self.path(&format!("/proc/{pid}/{name}"))
+    }
+}

@@ -1,0 +1,542 @@
+//! Sensors, read by threads of their own: while a chip is reset, the kernel may let a reader wait for ten seconds. Nobody
+//! else waits for it. A thread that does not come back is left where it is and another one goes on; what it waits for is
+//! reported as not answering.
+
+use crate::attribute::{Absent, Attribute};
+use crate::bus::BusChip;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+use ttmem_core::event::SensorReading;
+use ttmem_core::machine::{PcieRates, Sensors as Values};
+use ttmem_core::words::{ChipId, Mono};
+
+/// How often sensors are read while somebody looks. The firmware measures ten times a second.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The same while nobody does.
+const IDLE_PERIOD: Duration = Duration::from_secs(5);
+/// How long after somebody looked that is so.
+const ATTENTION: Duration = Duration::from_secs(10);
+/// How long a file may take.
+const DEADLINE: Duration = Duration::from_millis(200);
+/// How many files of a chip must hang before the chip is said to.
+const HANGING: usize = 2;
+/// Threads that may wait for chips in vain.
+const MOST_THREADS: usize = 64;
+
+/// One sensor: where it is, what its value means, and what is possible.
+struct Gauge {
+    key: &'static str,
+    file: &'static str,
+    scale: f64,
+    range: (f64, f64),
+    value: fn(&mut Values) -> &mut Option<f64>,
+}
+
+const CELSIUS: (f64, f64) = (-40.0, 150.0);
+const WATTS: (f64, f64) = (0.0, 1000.0);
+const AMPERES: (f64, f64) = (0.0, 2000.0);
+const VOLTS: (f64, f64) = (0.0, 2.0);
+const MEGAHERTZ: (f64, f64) = (0.0, 3000.0);
+
+const fn gauge(
+    key: &'static str,
+    file: &'static str,
+    scale: f64,
+    range: (f64, f64),
+    value: fn(&mut Values) -> &mut Option<f64>,
+) -> Gauge {
+    Gauge { key, file, scale, range, value }
+}
+
+/// What is read every time. A file with a slash is hwmon's.
+const GAUGES: [Gauge; 8] = [
+    gauge("asic_celsius", "hwmon/temp1_input", 1e-3, CELSIUS, |it| &mut it.asic_celsius),
+    gauge("power_watts", "hwmon/power1_input", 1e-6, WATTS, |it| &mut it.power_watts),
+    gauge("current_amperes", "hwmon/curr1_input", 1e-3, AMPERES, |it| &mut it.current_amperes),
+    gauge("vcore_volts", "hwmon/in0_input", 1e-3, VOLTS, |it| &mut it.vcore_volts),
+    gauge("aiclk_mhz", "tt_aiclk", 1.0, MEGAHERTZ, |it| &mut it.aiclk_mhz),
+    gauge("axiclk_mhz", "tt_axiclk", 1.0, MEGAHERTZ, |it| &mut it.axiclk_mhz),
+    gauge("arcclk_mhz", "tt_arcclk", 1.0, MEGAHERTZ, |it| &mut it.arcclk_mhz),
+    gauge("fan_rpm", "hwmon/fan1_input", 1.0, (0.0, 20_000.0), |it| &mut it.fan_rpm),
+];
+
+/// What does not change, and is read until it was read once.
+const LIMITS: [Gauge; 4] = [
+    gauge("limits.asic_celsius", "hwmon/temp1_max", 1e-3, CELSIUS, |it| &mut it.limits.asic_celsius),
+    gauge("limits.power_watts", "hwmon/power1_max", 1e-6, WATTS, |it| &mut it.limits.power_watts),
+    gauge("limits.current_amperes", "hwmon/curr1_max", 1e-3, AMPERES, |it| &mut it.limits.current_amperes),
+    gauge("limits.vcore_volts", "hwmon/in0_max", 1e-3, VOLTS, |it| &mut it.limits.vcore_volts),
+];
+
+/// Counters of 32-byte words that wrap at 32 bits: two of each, to be added.
+const WORDS: [(&str, usize); 6] = [
+    ("slv_rd_data_word_sent", 0),
+    ("slv_posted_wr_data_word_received", 1),
+    ("slv_nonposted_wr_data_word_received", 1),
+    ("mst_rd_data_word_received", 2),
+    ("mst_posted_wr_data_word_sent", 3),
+    ("mst_nonposted_wr_data_word_sent", 3),
+];
+const WORD_BYTES: f64 = 32.0;
+/// More than any bus carries: the counter was set back.
+const MOST_BYTES_PER_SECOND: f64 = 256e9;
+/// After this long a counter may have wrapped unnoticed.
+const WRAPS_AFTER: Duration = Duration::from_secs(4);
+/// Two readings must be so far apart to say anything about what is between them.
+const APART: Duration = Duration::from_millis(250);
+
+const ONE_READING: &str = "a rate needs two readings";
+
+type Shared<T> = Arc<Mutex<T>>;
+
+fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A reader that panicked left values, and no promise about them was broken.
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The files of one chip. Each has a lock of its own: a thread that waits for one keeps the others readable.
+struct Files {
+    id: ChipId,
+    class: PathBuf,
+    device: PathBuf,
+    files: BTreeMap<String, Shared<Attribute>>,
+    hwmon: Mutex<Option<PathBuf>>,
+    memory: Mutex<Memory>,
+    /// Whether it is read more than once.
+    rates: bool,
+}
+
+/// What is kept of a chip between two rounds.
+#[derive(Default)]
+struct Memory {
+    limits: Values,
+    counters: Option<(Instant, [Option<u32>; 12])>,
+    rates: Option<PcieRates>,
+    heartbeat: Option<(Instant, u64)>,
+    beats: Option<bool>,
+}
+
+/// What threads and their master share.
+#[derive(Default)]
+struct Board {
+    /// The chips of the round that is under way, and which of them is next.
+    chips: Vec<Arc<Files>>,
+    next: usize,
+    /// What was read, by chip.
+    readings: BTreeMap<ChipId, SensorReading>,
+    /// Changes with every reading.
+    news: u64,
+    /// Chips done in this round.
+    done: usize,
+    rounds: u64,
+    /// When the round began, and when something was last done in it.
+    begun: Option<Instant>,
+    progress: Option<Instant>,
+    /// Threads there are, and those that wait for work.
+    threads: usize,
+    waiting: usize,
+    attention: Option<Instant>,
+    over: bool,
+}
+
+#[derive(Default)]
+struct Room {
+    board: Mutex<Board>,
+    changed: Condvar,
+}
+
+/// All sensors. Threads are started when there are chips, and end with this.
+pub(crate) struct Sensors {
+    room: Arc<Room>,
+    told: u64,
+    /// Where PCIe counters are wanted: they mean nothing unless they are read twice.
+    rates: bool,
+}
+
+impl Drop for Sensors {
+    fn drop(&mut self) {
+        lock(&self.room.board).over = true;
+        self.room.changed.notify_all();
+    }
+}
+
+impl Sensors {
+    pub(crate) fn new(rates: bool) -> Self {
+        Self { room: Arc::default(), told: 0, rates }
+    }
+
+    /// From now on these chips are read, beginning now.
+    pub(crate) fn follow<'a>(&mut self, chips: impl Iterator<Item = &'a BusChip>) {
+        let chips: Vec<Arc<Files>> = chips.map(|it| Arc::new(Files::new(it, self.rates))).collect();
+        let mut board = lock(&self.room.board);
+        board.readings.retain(|id, _| chips.iter().any(|it| it.id == *id));
+        board.chips = chips;
+        board.begin();
+        drop(board);
+        self.room.changed.notify_all();
+        self.keep_going();
+    }
+
+    /// Somebody looks: sensors are worth reading often.
+    pub(crate) fn attend(&self) {
+        let mut board = lock(&self.room.board);
+        let idle = board.attention.is_none_or(|at| at.elapsed() > ATTENTION);
+        board.attention = Some(Instant::now());
+        drop(board);
+        if idle {
+            self.room.changed.notify_all();
+        }
+    }
+
+    /// Sees to it that somebody works if there is work: a thread that waits for a chip in vain is replaced.
+    fn keep_going(&self) {
+        let mut board = lock(&self.room.board);
+        let work = board.next < board.chips.len() || board.done < board.chips.len();
+        let stuck = board.progress.is_none_or(|at| at.elapsed() > DEADLINE);
+        let none = board.threads == 0 && !board.chips.is_empty();
+        if (none || (work && stuck && board.waiting == 0)) && board.threads < MOST_THREADS {
+            // Whom the stuck one left behind is not done: it is looked at again, as far as it can be.
+            board.next = board.next.min(board.done);
+            board.progress = Some(Instant::now());
+            board.threads += 1;
+            let room = Arc::clone(&self.room);
+            let started = std::thread::Builder::new().name("sensors".to_owned()).spawn(move || room.work());
+            if started.is_err() {
+                board.threads -= 1;
+            }
+        }
+    }
+
+    /// Waits until every chip was read once, or does not answer, or the time is over.
+    pub(crate) fn wait(&self, most: Duration) {
+        let until = Instant::now() + most;
+        loop {
+            self.keep_going();
+            let board = lock(&self.room.board);
+            let left = until.saturating_duration_since(Instant::now());
+            if board.rounds > 0 || board.chips.is_empty() || left.is_zero() {
+                return;
+            }
+            let step = left.min(DEADLINE / 4);
+            drop(self.room.changed.wait_timeout(board, step).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// What is new since the last time.
+    pub(crate) fn news(&mut self, now: Mono) -> Vec<(ChipId, SensorReading)> {
+        self.keep_going();
+        let board = lock(&self.room.board);
+        let unanswered: Vec<ChipId> = board.unanswered();
+        if board.news == self.told && unanswered.is_empty() {
+            return Vec::new();
+        }
+        self.told = board.news;
+        let mut all = board.readings.clone();
+        for id in unanswered {
+            let reading = all.entry(id).or_default();
+            let why = "its sensors have not answered yet".to_owned();
+            reading.why.get_or_insert(why);
+        }
+        let sane = |mut it: SensorReading| {
+            it.at = it.at.map(|at| at.min(now));
+            it
+        };
+        all.into_iter().map(|(id, reading)| (id, sane(reading))).collect()
+    }
+}
+
+impl Board {
+    fn begin(&mut self) {
+        (self.next, self.done) = (0, 0);
+        self.begun = Some(Instant::now());
+        self.progress = self.begun;
+    }
+
+    /// Chips that this round should have been through with by now.
+    fn unanswered(&self) -> Vec<ChipId> {
+        let late = self.progress.is_some_and(|at| at.elapsed() > DEADLINE);
+        let missing = |it: &&Arc<Files>| !self.readings.contains_key(&it.id);
+        let behind = self.chips.iter().take(self.next).skip(self.done);
+        let late = behind.filter(|_| late).map(|it| it.id);
+        self.chips.iter().filter(missing).map(|it| it.id).chain(late).collect()
+    }
+
+    fn period(&self) -> Duration {
+        let attended = self.attention.is_some_and(|at| at.elapsed() < ATTENTION);
+        if attended { PERIOD } else { IDLE_PERIOD }
+    }
+}
+
+impl Room {
+    /// What a thread does: it reads chips, one after the other, and then waits for the next round.
+    fn work(&self) {
+        let mut board = lock(&self.board);
+        while !board.over {
+            if let Some(chip) = board.chips.get(board.next).cloned() {
+                board.next += 1;
+                drop(board);
+                let reading = chip.read();
+                board = lock(&self.board);
+                board.news += 1;
+                let current = board.chips.iter().position(|it| Arc::ptr_eq(it, &chip));
+                if let Some(place) = current {
+                    board.readings.insert(chip.id, reading);
+                    board.done = board.done.max(place + 1);
+                    board.progress = Some(Instant::now());
+                }
+                if board.done == board.chips.len() {
+                    board.rounds += 1;
+                    self.changed.notify_all();
+                }
+                continue;
+            }
+            // One is enough to wait for the next round; who was late is not needed any more.
+            if board.waiting > 0 {
+                break;
+            }
+            board.waiting += 1;
+            let due = board.begun.map_or(Duration::ZERO, |at| board.period().saturating_sub(at.elapsed()));
+            if due.is_zero() {
+                board.begin();
+            } else {
+                let waited = self.changed.wait_timeout(board, due);
+                board = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            board.waiting -= 1;
+        }
+        board.threads -= 1;
+    }
+}
+
+impl Files {
+    fn new(chip: &BusChip, rates: bool) -> Self {
+        let it = Self {
+            id: chip.chip.id,
+            class: chip.class.clone(),
+            device: chip.device.clone(),
+            files: BTreeMap::new(),
+            hwmon: Mutex::new(None),
+            memory: Mutex::default(),
+            rates,
+        };
+        let mut names: Vec<String> =
+            GAUGES.iter().chain(&LIMITS).map(|gauge| gauge.file.to_owned()).collect();
+        names.extend(["tt_heartbeat", "tt_therm_trip_count"].map(str::to_owned));
+        if rates {
+            names.extend(counter_names());
+        }
+        let files = names.into_iter().map(|name| {
+            let path = it.path(&name);
+            (name, Arc::new(Mutex::new(Attribute::new(path))))
+        });
+        let files = files.collect();
+        Self { files, ..it }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        match name.strip_prefix("hwmon/") {
+            None => self.class.join(name),
+            Some(name) => {
+                let mut folder = lock(&self.hwmon);
+                let folder = folder.get_or_insert_with(|| hwmon(&self.device));
+                folder.join(name)
+            }
+        }
+    }
+
+    /// What a file says; if another thread waits for it, that it does not answer.
+    fn value(&self, name: &str, hanging: &mut usize) -> Result<String, Absent> {
+        let Some(file) = self.files.get(name) else { return Err(Absent::NotShown) };
+        if *hanging >= HANGING {
+            return Err(Absent::because("the chip does not answer"));
+        }
+        let mut file = match file.try_lock() {
+            Ok(file) => file,
+            Err(TryLockError::Poisoned(file)) => file.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                *hanging += 1;
+                return Err(Absent::because("it does not answer"));
+            }
+        };
+        let read = file.read();
+        if read == Err(Absent::Gone) && name.starts_with("hwmon/") {
+            // Its folder has another name after a reset.
+            *lock(&self.hwmon) = None;
+            *file = Attribute::new(self.path(name));
+            return file.read();
+        }
+        read
+    }
+
+    fn read(&self) -> SensorReading {
+        let mut values = Values::default();
+        let mut absent = BTreeMap::new();
+        let mut hanging = 0;
+        let now = monotonic();
+        let mut memory = Memory::default();
+        if let Ok(mut kept) = self.memory.try_lock() {
+            memory = std::mem::take(&mut *kept);
+        }
+        let (mut answers, mut resetting) = (0, false);
+        for gauge in &GAUGES {
+            match self.value(gauge.file, &mut hanging).and_then(|text| gauge.parse(&text)) {
+                Ok(value) => {
+                    answers += 1;
+                    *(gauge.value)(&mut values) = Some(value);
+                }
+                Err(why) => {
+                    resetting |= why == Absent::Resetting;
+                    absent.insert(gauge.key.to_owned(), why.text());
+                }
+            }
+        }
+        for gauge in &LIMITS {
+            if (gauge.value)(&mut memory.limits).is_none() {
+                match self.value(gauge.file, &mut hanging).and_then(|text| gauge.parse(&text)) {
+                    Ok(value) => *(gauge.value)(&mut memory.limits) = Some(value),
+                    Err(why) => {
+                        absent.insert(gauge.key.to_owned(), why.text());
+                    }
+                }
+            }
+        }
+        values.limits = memory.limits.limits.clone();
+        let mut number = |name: &str, key: &str| {
+            let parsed = self.value(name, &mut hanging).and_then(|text| {
+                text.parse::<u64>().map_err(|_| Absent::Because(format!("{text:?} is no number")))
+            });
+            parsed.map_err(|why| absent.insert(key.to_owned(), why.text())).ok()
+        };
+        values.heartbeat = number("tt_heartbeat", "heartbeat");
+        values.thermal_trips = number("tt_therm_trip_count", "thermal_trips");
+        // These are read without the lock that guards the rest during a reset: what they say then is nothing.
+        if resetting {
+            memory.counters = None;
+            absent.insert("pcie".to_owned(), Absent::Resetting.text());
+        } else if self.rates {
+            values.pcie = self.rates(&mut memory, &mut hanging, &mut absent);
+        } else {
+            absent.insert("pcie".to_owned(), ONE_READING.to_owned());
+        }
+        memory.feel(&mut values);
+        *lock(&self.memory) = memory;
+        values.absent = absent;
+        let why = (hanging > 0).then(|| "some sensors do not answer".to_owned());
+        SensorReading {
+            at: (answers > 0).then_some(now),
+            sensors: values,
+            why: why.or_else(|| {
+                (answers == 0).then(|| {
+                    if resetting { Absent::Resetting.text() } else { "no sensor answers".to_owned() }
+                })
+            }),
+        }
+    }
+
+    fn rates(
+        &self,
+        memory: &mut Memory,
+        hanging: &mut usize,
+        absent: &mut BTreeMap<String, String>,
+    ) -> Option<PcieRates> {
+        let now = Instant::now();
+        let mut counters = [None; 12];
+        let mut why = None;
+        for (counter, name) in counters.iter_mut().zip(counter_names()) {
+            match self.value(&name, hanging) {
+                Ok(text) => *counter = text.parse().ok(),
+                Err(e) => why = Some(e.text()),
+            }
+        }
+        if counters.iter().all(Option::is_none) {
+            let why = why.unwrap_or_else(|| "they are no numbers".to_owned());
+            absent.insert("pcie".to_owned(), why);
+            (memory.counters, memory.rates) = (None, None);
+            return None;
+        }
+        let since = memory.counters.map(|(at, _)| now.duration_since(at));
+        match (memory.counters, since) {
+            (Some((_, before)), Some(since)) if since >= APART => {
+                memory.rates = (since < WRAPS_AFTER).then(|| rates(&before, &counters, since));
+                memory.counters = Some((now, counters));
+            }
+            (None, _) => memory.counters = Some((now, counters)),
+            _ => {}
+        }
+        if memory.rates.is_none() {
+            absent.insert("pcie".to_owned(), ONE_READING.to_owned());
+        }
+        memory.rates.clone()
+    }
+}
+
+fn rates(before: &[Option<u32>; 12], after: &[Option<u32>; 12], since: Duration) -> PcieRates {
+    let mut sums = [Some(0.0f64); 4];
+    for (n, (&then, &now)) in before.iter().zip(after).enumerate() {
+        let sum = &mut sums[WORDS[n / 2].1];
+        let words = then.zip(now).map(|(then, now)| f64::from(now.wrapping_sub(then)));
+        *sum = sum.zip(words).map(|(sum, words)| sum + words * WORD_BYTES / since.as_secs_f64());
+    }
+    let [host_reads, host_writes, chip_reads, chip_writes] =
+        sums.map(|rate| rate.filter(|&rate| rate <= MOST_BYTES_PER_SECOND).map(f64::round));
+    PcieRates {
+        host_reads_bytes_per_second: host_reads,
+        host_writes_bytes_per_second: host_writes,
+        chip_reads_bytes_per_second: chip_reads,
+        chip_writes_bytes_per_second: chip_writes,
+    }
+}
+
+fn counter_names() -> impl Iterator<Item = String> {
+    WORDS.iter().flat_map(|(name, _)| [0, 1].map(|n| format!("pcie_perf_counters/{name}{n}")))
+}
+
+impl Memory {
+    /// Whether the heart beats.
+    fn feel(&mut self, values: &mut Values) {
+        let Some(beat) = values.heartbeat else {
+            (self.heartbeat, self.beats) = (None, None);
+            return;
+        };
+        match self.heartbeat {
+            Some((at, _)) if at.elapsed() < APART => {}
+            Some((_, before)) => {
+                self.beats = Some(before != beat);
+                self.heartbeat = Some((Instant::now(), beat));
+            }
+            None => self.heartbeat = Some((Instant::now(), beat)),
+        }
+        values.heartbeat_beats = self.beats;
+    }
+}
+
+impl Gauge {
+    /// A hung chip reads as all ones, and a missing sensor as some other nonsense: what cannot be is not shown.
+    fn parse(&self, text: &str) -> Result<f64, Absent> {
+        let raw: i64 = text.parse().map_err(|_| Absent::Because(format!("{text:?} is no number")))?;
+        // In three steps of ten rather than by a factor that no float has exactly.
+        let value = if self.scale < 1.0 { raw as f64 / (1.0 / self.scale).round() } else { raw as f64 };
+        if (self.range.0..=self.range.1).contains(&value) {
+            Ok(value)
+        } else {
+            Err(Absent::Because(format!("{raw} is not possible")))
+        }
+    }
+}
+
+/// The folder of a device's sensors. One old driver left a second one behind after a reset: the newest counts.
+fn hwmon(device: &Path) -> PathBuf {
+    let folder = device.join("hwmon");
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
+    let newest = entries.filter_map(|entry| Some((number(&entry.file_name())?, entry.path()))).max();
+    newest.map_or_else(|| folder.join("hwmon0"), |(_, path)| path)
+}
+
+fn monotonic() -> Mono {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Mono(now.tv_sec as u64 * Mono::SECOND + now.tv_nsec as u64)
+}

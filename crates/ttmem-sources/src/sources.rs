@@ -1,0 +1,272 @@
+//! Everything that is read, in the order in which it makes sense: first the chips, then who says what of them.
+
+use crate::board;
+use crate::bus::Bus;
+use crate::openers::Openers;
+use crate::owner::{Census, Owner};
+use crate::place::{Place, containers};
+use crate::process::Processes;
+use crate::regions::{self, Regions};
+use crate::root::Root;
+use crate::segment::SegmentFile;
+use crate::segments::{self, Keep, Listener, Segments};
+use crate::sensors::Sensors;
+use crate::topology::{Topology, TopologyChip};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ttmem_core::event::Event;
+use ttmem_core::machine::{CapacityOrigin, Chip, Host};
+use ttmem_core::snapshot::Health;
+use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
+
+/// How long [`Sources::settle`] waits for sensors that do not answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is read, and where.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// Where the machine's files are.
+    pub root: Root,
+    /// The folder for shared memory.
+    pub folder: PathBuf,
+    /// Whether the machine itself is read: its chips, who has them open, and tt-metal's own counters. Not if its chips
+    /// are simulated.
+    pub machine: bool,
+    /// How the chips are connected, and what is harvested of them, if somebody said so.
+    pub topology: Option<Topology>,
+    /// Whether there will be more than one look.
+    pub again: bool,
+    /// What is known of the machine beforehand.
+    pub host: Host,
+}
+
+impl Reading {
+    /// The segments in a folder, and nothing else.
+    pub fn segments(folder: &Path) -> Self {
+        Self {
+            root: Root::default(),
+            folder: folder.to_owned(),
+            machine: false,
+            topology: None,
+            again: true,
+            host: Host::default(),
+        }
+    }
+}
+
+/// All sources of a machine.
+pub struct Sources {
+    reading: Reading,
+    processes: Processes,
+    places: Vec<Place>,
+    bus: Bus,
+    sensors: Sensors,
+    openers: Openers,
+    regions: Regions,
+    segments: Segments,
+    looks: u64,
+    /// What was told of who has which chips open.
+    opened: BTreeMap<ProcessId, BTreeSet<u32>>,
+    unseen: BTreeMap<ChipId, usize>,
+}
+
+impl Sources {
+    /// Nothing is read yet.
+    pub fn new(reading: Reading) -> Self {
+        let root = &reading.root;
+        Self {
+            processes: Processes::new(root),
+            bus: Bus::new(root),
+            openers: Openers::new(root),
+            sensors: Sensors::new(reading.again),
+            segments: Segments::new(&reading.folder),
+            places: Vec::new(),
+            regions: Regions::default(),
+            looks: 0,
+            opened: BTreeMap::new(),
+            unseen: BTreeMap::new(),
+            reading,
+        }
+    }
+
+    /// Looks where segments and counters may lie. Containers come and go, and looking for them means looking at every
+    /// process.
+    pub fn find_places(&mut self) {
+        let Reading { root, folder, .. } = &self.reading;
+        let own = Place::own(root, folder);
+        let name = Path::new("/dev/shm");
+        let folder = if root.is_own() { folder } else { name };
+        let others = containers(root, &self.processes, folder, own.as_ref());
+        self.places = own.into_iter().chain(others).collect();
+    }
+
+    /// Takes in everything that happened since the last look. Returns whether any writer of a segment is so busy that
+    /// the next look should come soon.
+    pub fn look(&mut self, now: Mono, listener: &mut impl Listener) -> bool {
+        self.looks += 1;
+        let census = Census::default();
+        if self.reading.machine {
+            self.look_at_bus(listener);
+        } else if self.looks == 1 {
+            listener.say(Event::Host(self.reading.host.clone()));
+        }
+        let around = segments::Around { places: &self.places, processes: &self.processes, census: &census };
+        let busy = self.segments.look(&around, listener);
+        if self.reading.machine {
+            let opened = self.look_at_openers(listener);
+            let mut around = regions::Around {
+                places: &self.places,
+                processes: &mut self.processes,
+                bus: &self.bus,
+                opened: &opened,
+                census: &census,
+            };
+            self.regions.look(&mut around, listener);
+            self.tell_sensors(now, listener);
+        }
+        busy
+    }
+
+    /// After the first look: gives sensors the time to be read once, and no more than that to those that hang.
+    pub fn settle(&mut self, now: impl Fn() -> Mono, listener: &mut impl Listener) {
+        self.sensors.wait(PATIENCE);
+        self.tell_sensors(now(), listener);
+    }
+
+    fn tell_sensors(&mut self, now: Mono, listener: &mut impl Listener) {
+        for (chip, reading) in self.sensors.news(now) {
+            listener.say(Event::Sensors(chip, Box::new(reading)));
+        }
+    }
+
+    /// Looks again at what one process publishes while it may still live: whatever it did last.
+    pub fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
+        self.segments.process_ended(process, listener);
+        self.opened.remove(&process);
+    }
+
+    /// Somebody looks at the figures: they are worth being new.
+    pub fn attend(&self) {
+        self.sensors.attend();
+    }
+
+    fn look_at_bus(&mut self, listener: &mut impl Listener) {
+        let driver = self.bus.driver.clone();
+        let change = self.bus.look();
+        if self.looks == 1 || self.bus.driver != driver {
+            let driver = self.bus.driver.clone();
+            listener.say(Event::Host(Host { driver, ..self.reading.host.clone() }));
+        }
+        for gone in change.gone {
+            listener.say(Event::ChipGone(gone));
+        }
+        if change.any || self.looks == 1 {
+            for chip in self.chips() {
+                listener.say(Event::Chip(chip));
+            }
+        }
+        if change.any {
+            self.sensors.follow(self.bus.chips.values());
+            self.openers.forget(&self.bus.chips.keys().copied().collect());
+        }
+    }
+
+    /// The chips there are: those on the bus, with what the topology knows of them, and those that only it knows.
+    fn chips(&self) -> Vec<Chip> {
+        let mut on_bus: BTreeMap<u32, Chip> =
+            self.bus.chips.iter().map(|(&node, it)| (node, it.chip.clone())).collect();
+        let listed = self.reading.topology.iter().flat_map(|it| it.chips.iter());
+        let mut chips: Vec<Chip> = listed
+            .map(|it| {
+                let id = it.unique_id.map_or(ChipId::Ordinal(it.logical), ChipId::Unique);
+                let place: Option<PciAddress> = it.pci.as_ref().and_then(|text| text.parse().ok());
+                let fits = |chip: &&Chip| {
+                    let name = it.unique_id.is_some_and(|name| chip.names.contains(&name));
+                    chip.id == id || name || (place.is_some() && place == chip.pci)
+                };
+                let node = on_bus.values().find(fits).and_then(|chip| chip.node);
+                // Numbers of nodes change; they are believed only where the file has nothing better.
+                let by_node = it.node.filter(|_| place.is_none());
+                let found = node.or(by_node).and_then(|node| on_bus.remove(&node));
+                described(it, found.unwrap_or_else(|| Chip { pci: place, ..Chip::new(id, it.logical) }))
+            })
+            .collect();
+        chips.extend(on_bus.into_values());
+        chips.sort_by_key(|chip| chip.index);
+        chips
+    }
+
+    fn look_at_openers(&mut self, listener: &mut impl Listener) -> crate::openers::Opened {
+        let found = self.openers.look(self.bus.chips.keys().copied(), &self.processes);
+        let chip = |node: &u32| self.bus.chips.get(node).map(|it| it.chip.id);
+        let mut told = BTreeMap::new();
+        for (&pid, nodes) in &found.opened {
+            let Some(status) = self.processes.status(pid) else { continue };
+            let owner = Owner { pid, own_pid: status.own_pid, uid: status.uid, name: String::new() };
+            let process = listener.meet(&owner, Basis::Unknown);
+            if self.opened.get(&process) != Some(nodes) {
+                let chips = nodes.iter().filter_map(chip).collect();
+                listener.tell(process, Basis::Unknown, Event::Opened(chips));
+            }
+            told.insert(process, nodes.clone());
+        }
+        for &process in self.opened.keys().filter(|process| !told.contains_key(process)) {
+            listener.tell(process, Basis::Unknown, Event::Opened(Vec::new()));
+        }
+        self.opened = told;
+        let unseen: BTreeMap<ChipId, usize> =
+            found.unseen.iter().filter_map(|(node, &times)| Some((chip(node)?, times))).collect();
+        for (&chip, &times) in unseen.iter().filter(|(chip, times)| self.unseen.get(chip) != Some(times)) {
+            listener.say(Event::OpenUnseen(chip, times as u32));
+        }
+        for &chip in self.unseen.keys().filter(|chip| !unseen.contains_key(chip)) {
+            listener.say(Event::OpenUnseen(chip, 0));
+        }
+        self.unseen = unseen;
+        found.opened
+    }
+
+    /// Rings at every segment: whoever writes it may audit its allocators now.
+    pub fn ring(&self) {
+        self.segments.ring();
+    }
+
+    /// Removes black boxes that are too many, too old, or take too much of the filesystem.
+    pub fn expire(&mut self, now: Mono, keep: Keep) {
+        self.segments.expire(&self.places, now, keep);
+    }
+
+    /// Descriptors that are held open for processes' files.
+    pub fn descriptors(&self) -> usize {
+        self.places.len() + self.segments.descriptors() + self.regions.len()
+    }
+
+    /// Segments of dead processes.
+    pub fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
+        self.segments.black_boxes()
+    }
+
+    /// Says in a snapshot what was read, and what was not.
+    pub fn report(&self, health: &mut Health) {
+        health.segments = self.segments.living() as u64;
+        health.black_boxes = self.segments.black_boxes().count() as u64;
+        health.regions = self.regions.len() as u64;
+        health.skipped = self.segments.skipped();
+        health.skipped.extend_from_slice(self.regions.skipped());
+    }
+}
+
+/// A chip, with what a descriptor says of it.
+fn described(it: &TopologyChip, mut chip: Chip) -> Chip {
+    chip.index = it.logical;
+    chip.arch = Some(it.arch);
+    chip.remote = it.remote;
+    // The driver tells variants of a board apart; a descriptor does not.
+    chip.board = chip.board.or_else(|| it.board.clone());
+    chip.serial = chip.serial.or(it.board_id);
+    chip.capacity = Some(board::capacity(it.arch, it.cores, it.dram_channels, CapacityOrigin::Descriptor));
+    let name = it.unique_id.filter(|&name| chip.id != ChipId::Unique(name) && !chip.names.contains(&name));
+    chip.names.extend(name);
+    chip
+}
