@@ -4,7 +4,8 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
-use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Chip, Extent, Free, Holding, Process, Refusal};
+use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Refusal};
+use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Event, Limits, State};
 
@@ -214,7 +215,7 @@ fuzz_target!(|steps: Vec<Step>| {
                 (origin(by), Event::ProgramEnded(place.scope(), u32::from(program % 4)))
             }
             Step::Level { by, place, bytes } => {
-                (origin(by), Event::Level { scope: place.scope(), space: space(place.space), bytes })
+                (origin(by), Event::Levels(chip(place.number), vec![(space(place.space), bytes)]))
             }
             Step::Audit { by, number, space: of, bytes, quiet } => {
                 let audit = Audit {

@@ -160,7 +160,7 @@ impl Case {
         for step in 0.. {
             let line = workload.next()?.with_context(|| format!("it ended at step {step}"))?;
             let snapshot = reader.look();
-            let skipped = reader.segments.skipped();
+            let skipped = &snapshot.health.skipped;
             ensure!(skipped.is_empty(), "not read: {skipped:?}");
             compare(&line, &snapshot, &mut told)
                 .with_context(|| format!("step {step}, {}: {line}", line["what"]))?;

@@ -4,7 +4,7 @@
 //! recorded, and the pid is the one the kernel vouches for.
 
 use std::fmt::Write;
-use ttmem_core::event::Chip;
+use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::{Allocation, Group};
 use ttmem_core::words::{KernelClass, Space};
 use ttmem_core::{Outcome, Reclaimed};

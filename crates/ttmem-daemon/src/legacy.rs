@@ -9,8 +9,9 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use ttmem_core::event::{Alloc, Chip, Event, Free, Refusal};
-use ttmem_core::words::{ChipId, KernelClass, Layout, Mono, Scope, Space};
+use ttmem_core::event::{Alloc, Event, Free, Refusal};
+use ttmem_core::machine::Chip;
+use ttmem_core::words::{ChipId, KernelClass, Layout, Mono, Origin, Scope, Space};
 use ttmem_core::{Outcome, State};
 use ttmem_wire::framer::{Frame, Framer};
 use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch, buffer_type};
@@ -454,7 +455,7 @@ impl Daemon {
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
         if make {
-            self.define_chip(chip);
+            self.define_chip(Origin::Machine, chip);
         }
         Ok(key)
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! legacy socket ──► legacy: frames ──► Event ──► State ──► Snapshot ──► query socket
 //!                     │  answers, event log on stdout
-//! segments ───────────┤
+//! chips, segments, ───┤
+//! counters            │
 //! pidfds ─────────────┴► a process ends: everything it held is gone
 //! ```
 //!
@@ -15,16 +16,17 @@ mod legacy;
 mod listen;
 mod output;
 pub mod query;
-mod segments;
 mod server;
 mod signal;
 mod socket;
+mod sources;
 mod tracking;
 
 use std::io;
 use std::path::PathBuf;
 use ttmem_core::Limits;
-use ttmem_core::event::{Chip, Host};
+use ttmem_core::machine::Chip;
+use ttmem_sources::Reading;
 
 pub use server::serve;
 
@@ -35,16 +37,14 @@ pub struct Options {
     pub legacy_socket: PathBuf,
     /// Where ttmem itself connects.
     pub query_socket: PathBuf,
-    /// Where processes publish their segments.
-    pub segments: PathBuf,
     /// Permissions of both sockets.
     pub mode: u32,
     /// No event log.
     pub quiet: bool,
-    /// The chips of this machine; none if they are not known.
+    /// What is read, and where.
+    pub reading: Reading,
+    /// Simulated chips.
     pub chips: Vec<Chip>,
-    /// The machine.
-    pub host: Host,
     /// What input may make the daemon keep.
     pub limits: Limits,
 }

@@ -144,7 +144,7 @@ impl QueryConnection {
             }
             Ok(Request::Allocations) => {
                 daemon.reap(&[]);
-                daemon.look_at_segments(PLACES_FOR_AN_ANSWER);
+                daemon.look_at_sources(PLACES_FOR_AN_ANSWER);
                 self.list = Some(List { cursor: 0, begun: false, listed: false });
             }
             Err(e) => self.fail(&format!("cannot read the request: {e}")),

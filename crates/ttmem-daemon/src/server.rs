@@ -17,11 +17,12 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use ttmem_core::event::{CapacityOrigin, Chip, Event};
+use ttmem_core::event::Event;
+use ttmem_core::machine::Chip;
 use ttmem_core::words::{ChipId, Mono, Origin, Space};
 use ttmem_core::{Outcome, Snapshot, State};
-use ttmem_sources::process::{Names, Watch};
-use ttmem_sources::{Keep, Segments};
+use ttmem_sources::process::{Processes, Watch};
+use ttmem_sources::{Keep, Sources};
 
 /// How often the state is told the time.
 const TICK: Duration = Duration::from_millis(500);
@@ -102,9 +103,10 @@ pub(crate) struct Daemon {
     pub(crate) chips_known: bool,
     pub(crate) tracked: BTreeMap<u64, Tracked>,
     pub(crate) by_pid: BTreeMap<u32, u64>,
-    pub(crate) names: Names,
-    pub(crate) segments: Segments,
-    /// When segments are looked at next, because their writers are busy.
+    pub(crate) processes: Processes,
+    /// What is read; not there while it speaks.
+    pub(crate) sources: Option<Sources>,
+    /// When sources are looked at next, because their writers are busy.
     pub(crate) next_look: Option<Mono>,
     /// When it was last looked for folders with segments.
     pub(crate) places_found: Option<Mono>,
@@ -148,11 +150,11 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         line: String::new(),
         messages: 0,
         devices: BTreeMap::new(),
-        chips_known: !options.chips.is_empty(),
+        chips_known: !options.chips.is_empty() || options.reading.topology.is_some(),
         tracked: BTreeMap::new(),
         by_pid: BTreeMap::new(),
-        names: Names::default(),
-        segments: Segments::new(&options.segments),
+        processes: Processes::new(&options.reading.root),
+        sources: Some(Sources::new(options.reading.clone())),
         next_look: None,
         places_found: None,
         epoll,
@@ -166,10 +168,10 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         next_number: 1,
         ticks: 0,
     };
-    daemon.state.apply(daemon.now, Origin::Machine, Event::Host(options.host.clone()));
     for chip in &options.chips {
-        daemon.define_chip(chip.clone());
+        daemon.define_chip(Origin::Machine, chip.clone());
     }
+    daemon.look_at_sources(PLACES_WHILE_TICKING);
     daemon.listen().map_err(system("wait for connections"))?;
     daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
     daemon.greet(options);
@@ -232,7 +234,7 @@ impl Daemon {
                 self.reap(&[]);
             }
             if self.next_look.is_some_and(|at| self.now >= at) {
-                self.look_at_segments(PLACES_WHILE_TICKING);
+                self.look_at_sources(PLACES_WHILE_TICKING);
             }
             if self.now.0 >= next_tick {
                 next_tick = self.now.0 + TICK.as_nanos() as u64;
@@ -292,19 +294,28 @@ impl Daemon {
     }
 
     fn greet(&mut self, options: &Options) {
-        let simulated = options
-            .chips
-            .iter()
-            .any(|chip| chip.capacity.is_some_and(|c| c.origin == CapacityOrigin::Simulated));
         let path = options.legacy_socket.display().to_string();
-        self.output.log(&eventlog::greeting(options.chips.iter(), simulated, &path));
+        let mut chips: Vec<&Chip> = self.state.chips().collect();
+        chips.sort_by_key(|chip| chip.index);
+        let text = eventlog::greeting(chips.into_iter(), self.state.is_simulated(), &path);
+        self.output.log(&text);
         self.output.flush();
     }
 
-    pub(crate) fn define_chip(&mut self, chip: Chip) {
-        let (index, id) = (chip.index, chip.id);
-        if self.state.apply(self.now, Origin::Machine, Event::Chip(chip)) == Outcome::Noted {
-            self.devices.entry(index).or_insert(id);
+    /// Descriptors that sources hold open.
+    fn file_descriptors(&self) -> usize {
+        self.sources.as_ref().map_or(0, Sources::descriptors)
+    }
+
+    /// A chip, as the machine or a process knows it.
+    pub(crate) fn define_chip(&mut self, from: Origin, chip: Chip) {
+        let id = chip.id;
+        if self.state.apply(self.now, from, Event::Chip(chip)) == Outcome::Noted {
+            // It may be one that is known by another name, and its number may have been taken.
+            let id = self.state.resolve(id);
+            if let Some(chip) = self.state.chip(id) {
+                self.devices.entry(chip.index).or_insert(id);
+            }
         }
     }
 
@@ -312,7 +323,7 @@ impl Daemon {
         for _ in 0..ACCEPTED_A_TURN {
             // However many clients there are, those who want to look must find a place. Each connection may need a
             // descriptor for its process, too.
-            let used = 2 * self.connections.len() + self.tracked.len() + self.segments.descriptors();
+            let used = 2 * self.connections.len() + self.tracked.len() + self.file_descriptors();
             if used + RESERVED_DESCRIPTORS.min(self.descriptors / 2) >= self.descriptors {
                 return self.stop_accepting("every descriptor is in use");
             }
@@ -427,7 +438,7 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
-        self.look_at_segments(PLACES_WHILE_TICKING);
+        self.look_at_sources(PLACES_WHILE_TICKING);
         self.state.tick(self.now);
         let ended: Vec<u64> = self
             .tracked
@@ -451,20 +462,25 @@ impl Daemon {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
             self.restore_sockets();
-            self.segments.expire(self.now, Keep::default());
+            if let Some(sources) = &mut self.sources {
+                sources.expire(self.now, Keep::default());
+            }
         }
     }
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
         self.reap(&[]);
-        self.look_at_segments(PLACES_FOR_AN_ANSWER);
+        if let Some(sources) = &self.sources {
+            sources.attend();
+        }
+        self.look_at_sources(PLACES_FOR_AN_ANSWER);
         let mut snapshot = self.state.snapshot(Timestamp::now(), history);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
-        snapshot.health.segments = self.segments.living() as u64;
-        snapshot.health.black_boxes = self.segments.black_boxes().count() as u64;
-        snapshot.health.skipped = self.segments.skipped();
+        if let Some(sources) = &self.sources {
+            sources.report(&mut snapshot.health);
+        }
         snapshot.health.dropped_log_lines = self.output.dropped();
         snapshot
     }

@@ -1,5 +1,5 @@
-//! Segments, as the daemon follows them: what their processes say goes to the state, and their ends come from the same
-//! watch as those of old clients. A process that speaks both ways is one process.
+//! What is read, as the daemon follows it: chips, segments and counters go to the state, and the ends of their processes
+//! come from the same watch as those of old clients. A process that is known in several ways is one process.
 
 use crate::server::Daemon;
 use ttmem_core::event::Event;
@@ -11,29 +11,32 @@ use ttmem_sources::{Listener, Owner};
 const SOON_NS: u64 = 50_000_000;
 
 impl Daemon {
-    /// Takes in what segments say by now. Folders are looked for again if that was longer ago than `places`.
-    pub(crate) fn look_at_segments(&mut self, places: u64) {
-        let mut segments = std::mem::take(&mut self.segments);
+    /// Takes in what sources say by now. Folders are looked for again if that was longer ago than `places`.
+    pub(crate) fn look_at_sources(&mut self, places: u64) {
+        // They are not there while they speak to us.
+        let Some(mut sources) = self.sources.take() else { return };
         if self.places_found.is_none_or(|at| self.now.since(at) >= places) {
             self.places_found = Some(self.now);
-            segments.find_places();
+            sources.find_places();
         }
-        let busy = segments.look(self);
+        let busy = sources.look(self.now, self);
         self.next_look = busy.then(|| Mono(self.now.0 + SOON_NS));
-        self.segments = segments;
+        self.sources = Some(sources);
     }
 
     /// A process ended: its segments are read to the end.
-    pub(crate) fn segments_ended(&mut self, process: u64) {
+    pub(crate) fn sources_ended(&mut self, process: u64) {
         let Some(id) = self.tracked.get(&process).map(|it| it.id) else { return };
-        let mut segments = std::mem::take(&mut self.segments);
-        segments.process_ended(id, self);
-        self.segments = segments;
+        // If its end was noticed while sources are looked at, they notice it themselves at the next look.
+        if let Some(mut sources) = self.sources.take() {
+            sources.process_ended(id, self);
+            self.sources = Some(sources);
+        }
     }
 }
 
 impl Listener for Daemon {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
+    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let known = self.by_pid.get(&owner.pid).copied().filter(|_| owner.pid != 0);
         if let Some(it) = known.and_then(|known| self.tracked.get(&known)).filter(|it| !it.watch.ended()) {
             return it.id;
@@ -44,17 +47,17 @@ impl Listener for Daemon {
         }
         let watch = match owner.pid {
             0 => Watch::Connection,
-            pid => Watch::by_pid(pid).unwrap_or(Watch::Gone),
+            pid => self.processes.watch(pid).unwrap_or(Watch::Gone),
         };
         let name = Some(owner.name.clone()).filter(|name| !name.is_empty());
         let label = i64::from(owner.own_pid);
-        let process = self.track(owner.pid, owner.uid, label, name, watch, Basis::Events);
+        let process = self.track(owner.pid, owner.uid, label, name, watch, basis);
         self.tracked.get(&process).map_or(ProcessId { pid: owner.pid, start: 0 }, |it| it.id)
     }
 
-    fn tell(&mut self, process: ProcessId, event: Event) {
+    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
         match event {
-            Event::Chip(chip) => self.define_chip(chip),
+            Event::Chip(chip) => self.define_chip(Origin::Process(process, basis), chip),
             Event::Exited => {
                 let gone = self.tracked.iter().find(|(_, it)| it.id == process).map(|(&number, _)| number);
                 if let Some(number) = gone {
@@ -62,7 +65,19 @@ impl Listener for Daemon {
                 }
             }
             event => {
-                self.state.apply(self.now, Origin::Process(process, Basis::Events), event);
+                self.state.apply(self.now, Origin::Process(process, basis), event);
+            }
+        }
+    }
+    fn say(&mut self, event: Event) {
+        match event {
+            Event::Chip(chip) => self.define_chip(Origin::Machine, chip),
+            event => {
+                let gone = matches!(event, Event::ChipGone(_));
+                self.state.apply(self.now, Origin::Machine, event);
+                if gone {
+                    self.devices.retain(|_, id| self.state.chip(*id).is_some());
+                }
             }
         }
     }

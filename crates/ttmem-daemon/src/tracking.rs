@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Origin, ProcessId};
-use ttmem_sources::process::{Watch, start_ticks};
+use ttmem_sources::process::Watch;
 use ttmem_wire::legacy::Message;
 
 /// A tracked process.
@@ -63,11 +63,11 @@ impl Daemon {
         basis: Basis,
     ) -> u64 {
         self.met_the_dead |= matches!(watch, Watch::Gone);
-        let start = start_ticks(pid).filter(|_| !watch.ended());
+        let start = self.processes.start_ticks(pid).filter(|_| !watch.ended());
         let process = self.number();
         // Without a start time any number that no other process has will do.
         let id = ProcessId { pid, start: start.unwrap_or(u64::MAX - process) };
-        let mut info = self.names.describe(pid, uid, start);
+        let mut info = self.processes.describe(pid, uid, start);
         info.name = info.name.or(name);
         info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
         if let Some(fd) = watch.fd() {
@@ -106,7 +106,7 @@ impl Daemon {
             self.drain(number);
         }
         self.draining = false;
-        self.segments_ended(process);
+        self.sources_ended(process);
         self.end_process(process);
     }
 

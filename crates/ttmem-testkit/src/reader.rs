@@ -4,41 +4,47 @@ use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, Snapshot, State};
-use ttmem_sources::{Listener, Owner, Segments};
+use ttmem_sources::{Listener, Owner, Reading, Sources};
 
 /// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
 pub struct Reader {
     /// What it knows.
     pub state: State,
     /// Where it has got to.
-    pub segments: Segments,
+    pub sources: Sources,
 }
 
 struct Ear<'a>(&'a mut State);
 
 impl Listener for Ear<'_> {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
+    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.tell(id, Event::Born(Process::default()));
+        self.tell(id, basis, Event::Born(Process::default()));
         id
     }
 
-    fn tell(&mut self, process: ProcessId, event: Event) {
-        self.0.apply(Mono(1), Origin::Process(process, Basis::Events), event);
+    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+        self.0.apply(Mono(1), Origin::Process(process, basis), event);
+    }
+
+    fn say(&mut self, event: Event) {
+        self.0.apply(Mono(1), Origin::Machine, event);
     }
 }
 
 impl Reader {
     /// Of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
-        let mut segments = Segments::new(folder);
-        segments.find_places();
-        Self { state: State::new(Limits::default(), 7), segments }
+        let mut sources = Sources::new(Reading::segments(folder));
+        sources.find_places();
+        Self { state: State::new(Limits::default(), 7), sources }
     }
 
     /// Takes in what happened since the last look.
     pub fn look(&mut self) -> Snapshot {
-        self.segments.look(&mut Ear(&mut self.state));
-        self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, false)
+        self.sources.look(Mono(1), &mut Ear(&mut self.state));
+        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, false);
+        self.sources.report(&mut snapshot.health);
+        snapshot
     }
 }

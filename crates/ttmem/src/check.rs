@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{AuditResult, Process};
 use ttmem_core::words::Space;
+use ttmem_sources::Reading;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -39,7 +40,9 @@ struct Report {
 type Key = (u32, u32, Space);
 
 pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let mut local = Local::new(&sockets.shm_dir);
+    // Nothing but segments is audited.
+    let reading = Reading { machine: false, again: true, ..sockets.reading()? };
+    let mut local = Local::new(reading);
     local.look();
     let first = only(local.snapshot(false), args.pid);
     // Whatever is asked for anew comes after what was there.

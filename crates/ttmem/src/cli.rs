@@ -1,16 +1,22 @@
 //! What can be typed. Help, man page and completions all come from here.
 
+use crate::query::{Field, Format};
 use crate::{paths, sim};
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use ttmem_core::Limits;
-use ttmem_core::event::Host;
+use ttmem_core::machine::Host;
+use ttmem_sources::{Reading, Root, topology};
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
-/// Alone, prints one table of who holds how much device memory, and ends. Figures come from a daemon (`ttmem serve`) or,
-/// if none answers, straight from what processes publish.
+/// Alone, prints one table of the chips there are and of who holds how much of their memory, and ends. Figures come from
+/// a daemon (`ttmem serve`) or, if none answers, straight from the kernel's files and from what processes publish. No chip
+/// is ever opened.
 #[derive(Debug, Parser)]
 #[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -25,7 +31,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed;
 `ttmem run` has its program's, or 126 and 127 if it cannot run it.
-Try it without hardware: ttmem demo";
+Try it without hardware: ttmem demo. If something is missing: ttmem doctor";
 
 /// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is
 /// nothing to change, since that tool's flags are ours.
@@ -62,6 +68,10 @@ pub(crate) enum Command {
     Dump(DumpArgs),
     /// Run the daemon: legacy socket, query socket, event log on standard output.
     Serve(ServeArgs),
+    /// Say what is found, what is missing, and what to do about it.
+    ///
+    /// Exits with 0 when all is well, with 1 when something is worth a look, with 2 when something is broken.
+    Doctor(DoctorArgs),
     /// Show it at work on simulated chips, with real client processes; needs no hardware.
     Demo(DemoArgs),
     /// One client process of the demo.
@@ -79,12 +89,18 @@ pub(crate) enum Command {
 /// Where figures come from.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Sockets {
-    /// Ask no daemon: read what processes publish.
+    /// Ask no daemon: read the machine and what processes publish.
     #[arg(long, global = true)]
     pub(crate) local: bool,
-    /// Folder that processes publish their segments in.
-    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR", default_value = "/dev/shm")]
-    pub(crate) shm_dir: PathBuf,
+    /// Show the machine whose files lie below this folder; asks no daemon.
+    #[arg(long, global = true, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Take capacities and remote chips from this cluster descriptor, as tt-umd writes it; asks no daemon.
+    #[arg(long, global = true, value_name = "FILE", env = "TTMEM_TOPOLOGY")]
+    pub(crate) topology: Option<PathBuf>,
+    /// Folder that processes publish their segments and counters in [default: /dev/shm below the root].
+    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR")]
+    pub(crate) shm_dir: Option<PathBuf>,
     /// Socket that old clients send their messages to.
     #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET",
           default_value = ttmem_wire::legacy::SOCKET_PATH)]
@@ -95,12 +111,52 @@ pub(crate) struct Sockets {
     pub(crate) query_socket: Option<PathBuf>,
 }
 
+impl Sockets {
+    /// Whether this program must look itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.local || self.topology.is_some() || self.root != Path::new("/")
+    }
+
+    pub(crate) fn folder(&self) -> PathBuf {
+        self.shm_dir.clone().unwrap_or_else(|| Root::new(&self.root).path("/dev/shm"))
+    }
+
+    /// What to read, and where.
+    pub(crate) fn reading(&self) -> anyhow::Result<Reading> {
+        let parse = |path: &PathBuf| {
+            let read = || -> anyhow::Result<_> {
+                let mut text = String::new();
+                File::open(path)?.take(topology::MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
+                Ok(topology::parse(&text)?)
+            };
+            read().with_context(|| format!("cannot read the topology {}", path.display()))
+        };
+        Ok(Reading {
+            root: Root::new(&self.root),
+            folder: self.folder(),
+            machine: true,
+            topology: self.topology.as_ref().map(parse).transpose()?,
+            again: false,
+            host: host(),
+        })
+    }
+}
+
 /// What to show, and how.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Print JSON, one line, of the stable schema.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print JSON with the keys that readers of `tt-smi -s` expect.
+    #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
+    pub(crate) snapshot: bool,
+    /// How to print: `table`, `json`, or `csv`, that with `noheader` and `nounits`, after commas.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
+    pub(crate) format: Format,
+    /// With --format csv: the columns, by name, with commas; `help` lists them.
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Field::parse)]
+    pub(crate) query: Vec<&'static Field>,
     /// With --json: add each device's usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
@@ -122,12 +178,21 @@ pub(crate) struct ShowArgs {
 /// Of what.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Only {
-    /// Only this device: its index or its id.
-    #[arg(short, long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
+    /// Only these devices, with commas: by index, id, place on the bus, or node (`/dev/tenstorrent/N`).
+    #[arg(short, long, value_name = "DEVICE", value_delimiter = ',')]
+    pub(crate) device: Vec<String>,
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+    /// Only processes of this user: a name or a number.
+    #[arg(long, value_name = "USER")]
+    pub(crate) user: Option<String>,
+}
+
+impl Only {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.device.is_empty() && self.pid.is_none() && self.user.is_none()
+    }
 }
 
 /// How text looks.
@@ -182,6 +247,15 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON, one line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) look: Look,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
     /// Print JSON, one line.
     #[arg(long)]
@@ -229,11 +303,11 @@ impl ServeArgs {
                 Some(path) => path.clone(),
                 None => paths::query_socket_to_serve()?,
             },
-            segments: sockets.shm_dir.clone(),
             mode: self.socket_mode,
             quiet: self.quiet,
+            // Simulated chips beside real ones would be a lie of a new kind.
+            reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
-            host: host(),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
         })
     }

@@ -22,7 +22,7 @@ pub(crate) struct Dump {
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
         Some(file) => Source::of_file(file)?,
-        None => Source::new(sockets),
+        None => Source::new(sockets, false)?,
     };
     let Some(answer) = source.ask(Request::Allocations)? else { return Ok(Exit::NoDaemon) };
     let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the answer")?;
@@ -30,15 +30,16 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if let Some(pid) = args.only.pid {
         dump.allocations.retain(|it| it.pid == Some(pid));
     }
-    if let Some(device) = &args.only.device {
-        dump.allocations.retain(|it| {
-            it.devices.contains(device) || it.indexes.iter().any(|index| index.to_string() == *device)
-        });
-    }
-    if dump.allocations.is_empty() && (args.only.pid.is_some() || args.only.device.is_some()) {
-        // Nothing there, or no such thing? The snapshot knows, and says so.
+    if !args.only.is_everything() {
+        // Who is whose and which device is which, the snapshot knows; and whether there is any such thing at all.
         let Some(snapshot) = source.snapshot()? else { return Ok(Exit::NoDaemon) };
-        show::only(snapshot, &args.only)?;
+        let snapshot = show::only(snapshot, &args.only)?;
+        dump.allocations.retain(|it| {
+            let device = snapshot.devices.iter().any(|device| it.devices.contains(&device.id));
+            let user =
+                args.only.user.is_none() || snapshot.processes.iter().any(|process| process.pid == it.pid);
+            device && user
+        });
     }
     dump.allocations.sort_by_cached_key(|it| {
         let id = u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX);
@@ -83,7 +84,7 @@ fn render(dump: &Dump) -> String {
         if let Some(site) = &it.site_name {
             notes.push(format!("at {site}"));
         }
-        notes.push(crate::table::basis_name(it.basis).to_owned());
+        notes.push(it.basis.name().to_owned());
         let _ = writeln!(
             page,
             "{:<8} {:<9} {:>18} {:>12} {:>12} {:>5} {:>9} {:>8.1}s  {}",

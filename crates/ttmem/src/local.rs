@@ -1,4 +1,4 @@
-//! What processes publish, read by this program itself: no daemon needed.
+//! The machine and what processes publish, read by this program itself: no daemon needed.
 
 use crate::cli;
 use crate::listing::Dump;
@@ -10,41 +10,39 @@ use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, Snapshot, State};
-use ttmem_sources::process::{Names, Watch, start_ticks};
-use ttmem_sources::{Listener, Owner, SegmentFile, Segments};
+use ttmem_sources::process::{Processes, Watch};
+use ttmem_sources::{Listener, Owner, Reading, Root, SegmentFile, Sources, tell_of};
 use ttmem_wire::segment::text;
 
 /// Places of the ledger looked at at a time.
 const PAGE: usize = 4096;
 
 pub(crate) struct Local {
-    segments: Segments,
+    /// `None`: there is nothing to look at again.
+    sources: Option<Sources>,
     reader: Reader,
-    /// Whether there is nothing to look at again.
-    still: bool,
+    settled: bool,
 }
 
 /// The state, and those who speak to it.
 struct Reader {
     state: State,
-    names: Names,
+    processes: Processes,
+    by_pid: BTreeMap<u32, ProcessId>,
     watches: BTreeMap<ProcessId, Watch>,
     unseen: u64,
     now: Mono,
 }
 
 impl Local {
-    pub(crate) fn new(folder: &Path) -> Self {
-        let mut state = State::new(Limits::default(), u64::from(std::process::id()));
-        state.apply(now(), Origin::Machine, Event::Host(cli::host()));
-        let reader =
-            Reader { state, names: Names::default(), watches: BTreeMap::new(), unseen: 0, now: now() };
-        Self { segments: Segments::new(folder), reader, still: false }
+    pub(crate) fn new(reading: Reading) -> Self {
+        let reader = Reader::new(&reading.root);
+        Self { sources: Some(Sources::new(reading)), reader, settled: false }
     }
 
     /// What is in one segment, whoever wrote it.
     pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
-        let mut local = Self::new(Path::new(""));
+        let mut reader = Reader::new(&Root::default());
         let why = |e: ttmem_sources::Skip| anyhow!("{} {e}", path.display());
         let file = SegmentFile::open_path(path).map_err(why)?;
         let header = file.header();
@@ -52,41 +50,45 @@ impl Local {
         let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
-        local.reader.state.apply(now(), Origin::Process(process, Basis::Events), Event::Born(info));
-        Segments::tell_of(&file, process, &mut local.reader)
-            .map_err(why)
-            .context("cannot read the segment")?;
-        local.still = true;
-        Ok(local)
+        reader.say(Event::Host(cli::host()));
+        reader.tell(process, Basis::Events, Event::Born(info));
+        tell_of(&file, process, &mut reader).map_err(why).context("cannot read the segment")?;
+        Ok(Self { sources: None, reader, settled: true })
     }
 
     /// Takes in what happened since the last time.
     pub(crate) fn look(&mut self) {
-        if self.still {
-            return;
-        }
+        let Some(sources) = &mut self.sources else { return };
         self.reader.now = now();
-        self.segments.find_places();
+        sources.find_places();
+        sources.attend();
         let ended: Vec<ProcessId> =
             self.reader.watches.iter().filter(|(_, watch)| watch.ended()).map(|(&id, _)| id).collect();
         for process in ended {
-            self.segments.process_ended(process, &mut self.reader);
-            self.reader.tell(process, Event::Exited);
+            sources.process_ended(process, &mut self.reader);
+            self.reader.tell(process, Basis::Events, Event::Exited);
         }
-        self.segments.look(&mut self.reader);
+        sources.look(self.reader.now, &mut self.reader);
+        if !std::mem::replace(&mut self.settled, true) {
+            // A first look must show them; later ones show what there is.
+            sources.settle(now, &mut self.reader);
+            self.reader.now = now();
+        }
         self.reader.state.tick(self.reader.now);
     }
 
     /// Asks every process that can be asked for its allocators' own figures.
     pub(crate) fn ring(&self) {
-        self.segments.ring();
+        if let Some(sources) = &self.sources {
+            sources.ring();
+        }
     }
 
     pub(crate) fn snapshot(&self, history: bool) -> Snapshot {
         let mut snapshot = self.reader.state.snapshot(Timestamp::now(), history);
-        snapshot.health.segments = self.segments.living() as u64;
-        snapshot.health.black_boxes = self.segments.black_boxes().count() as u64;
-        snapshot.health.skipped = self.segments.skipped();
+        if let Some(sources) = &self.sources {
+            sources.report(&mut snapshot.health);
+        }
         snapshot
     }
 
@@ -103,28 +105,55 @@ impl Local {
     }
 }
 
+impl Reader {
+    fn new(root: &Root) -> Self {
+        Self {
+            state: State::new(Limits::default(), u64::from(std::process::id())),
+            processes: Processes::new(root),
+            by_pid: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            unseen: 0,
+            now: now(),
+        }
+    }
+}
+
 impl Listener for Reader {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
-        let start = start_ticks(owner.pid).filter(|_| owner.pid != 0).unwrap_or_else(|| {
-            self.unseen += 1;
-            u64::MAX - self.unseen
-        });
-        let id = ProcessId { pid: owner.pid, start };
-        let mut info = self.names.describe(owner.pid, owner.uid, Some(start).filter(|_| owner.pid != 0));
+    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+        let seen = Some(owner.pid).filter(|&pid| pid != 0);
+        let known = seen.and_then(|pid| self.by_pid.get(&pid));
+        if let Some(&id) = known.filter(|id| self.watches.get(id).is_some_and(|watch| !watch.ended())) {
+            return id;
+        }
+        let start = seen.and_then(|pid| self.processes.start_ticks(pid));
+        let id = ProcessId {
+            pid: owner.pid,
+            start: start.unwrap_or_else(|| {
+                self.unseen += 1;
+                u64::MAX - self.unseen
+            }),
+        };
+        let mut info = self.processes.describe(owner.pid, owner.uid, start);
         info.name = info.name.or_else(|| Some(owner.name.clone()).filter(|name| !name.is_empty()));
         info.reported_pid = Some(i64::from(owner.own_pid)).filter(|&pid| pid != i64::from(owner.pid));
-        if let Some(watch) = Some(owner.pid).filter(|&pid| pid != 0).and_then(Watch::by_pid) {
+        if let Some(watch) = seen.and_then(|pid| self.processes.watch(pid)) {
             self.watches.insert(id, watch);
+            self.by_pid.insert(owner.pid, id);
         }
-        self.tell(id, Event::Born(info));
+        self.tell(id, basis, Event::Born(info));
         id
     }
 
-    fn tell(&mut self, process: ProcessId, event: Event) {
+    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
         if matches!(event, Event::Exited) {
             self.watches.remove(&process);
+            self.by_pid.retain(|_, id| *id != process);
         }
-        self.state.apply(self.now, Origin::Process(process, Basis::Events), event);
+        self.state.apply(self.now, Origin::Process(process, basis), event);
+    }
+
+    fn say(&mut self, event: Event) {
+        self.state.apply(self.now, Origin::Machine, event);
     }
 }
 

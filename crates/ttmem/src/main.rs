@@ -6,12 +6,15 @@
 mod check;
 mod cli;
 mod demo;
+mod doctor;
 mod listing;
 mod local;
 mod paths;
+mod query;
 mod run;
 mod show;
 mod sim;
+mod smi;
 mod source;
 mod table;
 mod text;
@@ -26,6 +29,7 @@ use std::process::ExitCode;
 enum Exit {
     Done = 0,
     Failed = 1,
+    Broken = 2,
     NothingThere = 3,
     NoDaemon = 4,
     CannotRun = 126,
@@ -50,6 +54,7 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Run(args)) => run::run(args, &cli.sockets),
         Some(Command::Env(args)) => run::env(args, &cli.sockets),
         Some(Command::Check(args)) => check::check(args, &cli.sockets),
+        Some(Command::Doctor(args)) => doctor::doctor(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;
@@ -60,7 +65,7 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
             if let (Some(parent), Some(folder)) = (args.parent, options.query_socket.parent()) {
                 // The demo removes these, too, unless it was killed.
                 let _ = std::fs::remove_dir(folder);
-                demo::remove_segments(parent, &options.segments);
+                demo::remove_segments(parent, &options.reading.folder);
             }
             Ok(Exit::Done)
         }

@@ -74,8 +74,9 @@ fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(&'static st
         }
     }
     let mut all = vec![(PRELOAD, preload), ("TTMEM", "1".into())];
-    if sockets.shm_dir != Path::new("/dev/shm") {
-        all.push(("TTMEM_SHM_DIR", sockets.shm_dir.clone().into()));
+    let folder = sockets.folder();
+    if folder != Path::new("/dev/shm") {
+        all.push(("TTMEM_SHM_DIR", folder.into()));
     }
     Ok(all)
 }
@@ -129,7 +130,9 @@ mod tests {
     fn a_path_that_cannot_be_preloaded_is_refused() {
         let sockets = Sockets {
             local: false,
-            shm_dir: "/dev/shm".into(),
+            root: "/".into(),
+            topology: None,
+            shm_dir: None,
             legacy_socket: "/x".into(),
             query_socket: None,
         };

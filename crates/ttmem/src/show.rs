@@ -1,36 +1,32 @@
 //! `ttmem`: one snapshot, as a table or as JSON.
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
+use crate::query::{self, Format};
 use crate::source::Source;
 use crate::text::{Style, cut_line};
-use crate::{Exit, print, table};
+use crate::{Exit, print, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use ttmem_core::Snapshot;
+use ttmem_core::snapshot::Device;
 use ttmem_daemon::query::Request;
 
-/// As much of a snapshot as tells whether there is anything in it.
-#[derive(Deserialize)]
-struct Skeleton {
-    devices: Vec<IgnoredAny>,
-    processes: Vec<IgnoredAny>,
-}
-
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let mut source = Source::new(sockets);
+    let mut source = Source::new(sockets, args.watch)?;
     if args.watch {
+        anyhow::ensure!(args.format == Format::Table, "--watch shows a table, and nothing else");
         let stop = stop_on_signals()?;
         return watch(|| source.snapshot(), &args.only, &args.look, args.refresh, None, &stop);
     }
     let request = Request::Snapshot { history: args.history };
     let Some(mut answer) = source.ask(request)? else { return Ok(Exit::NoDaemon) };
-    let everything = args.only.device.is_none() && args.only.pid.is_none();
-    if args.json && everything {
+    let as_json = args.json || args.format == Format::Json;
+    if as_json && args.only.is_everything() {
         // What the daemon says is the schema already.
         let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
@@ -39,14 +35,34 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     }
     let snapshot: Snapshot = serde_json::from_slice(&answer).context("cannot read the answer")?;
     let snapshot = only(snapshot, &args.only)?;
-    if args.json {
-        let mut line = serde_json::to_vec(&snapshot)?;
-        line.push(b'\n');
-        print(&line)?;
+    let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
+    if as_json || args.snapshot {
+        let mut text = if args.snapshot {
+            serde_json::to_vec_pretty(&smi::render(&snapshot))?
+        } else {
+            serde_json::to_vec(&snapshot)?
+        };
+        text.push(b'\n');
+        print(&text)?;
+    } else if let Format::Csv { header, units } = args.format {
+        print(query::csv(&snapshot, &args.query, header, units).as_bytes())?;
+    } else if empty {
+        let _ = writeln!(
+            io::stderr(),
+            "ttmem: no Tenstorrent device here, and no process that publishes one; \
+             see what is missing with `ttmem doctor`, or try `ttmem demo`"
+        );
     } else {
         print(table::render(&snapshot, Style::new(args.look.ascii)).as_bytes())?;
     }
-    Ok(verdict(snapshot.devices.is_empty() && snapshot.processes.is_empty()))
+    Ok(verdict(empty))
+}
+
+/// As much of a snapshot as tells whether there is anything in it.
+#[derive(Deserialize)]
+struct Skeleton {
+    devices: Vec<IgnoredAny>,
+    processes: Vec<IgnoredAny>,
 }
 
 fn verdict(empty: bool) -> Exit {
@@ -55,17 +71,27 @@ fn verdict(empty: bool) -> Exit {
 
 /// Leaves only what was asked for.
 pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
-    if let Some(wanted) = &only.device {
-        let fits = |id: &str, index: u32| id == wanted || index.to_string() == *wanted;
-        let Some(device) = snapshot.devices.iter().find(|d| fits(&d.id, d.index)).cloned() else {
-            anyhow::bail!("no device is called {wanted}; there are {}", known_devices(&snapshot));
-        };
+    if !only.device.is_empty() {
+        let mut chosen = Vec::new();
+        for wanted in &only.device {
+            let Some(device) = snapshot.devices.iter().find(|device| is_called(device, wanted)) else {
+                anyhow::bail!("no device is called {wanted}; there are {}", known_devices(&snapshot));
+            };
+            chosen.push(device.id.clone());
+        }
+        snapshot.devices.retain(|device| chosen.contains(&device.id));
         snapshot.processes.retain_mut(|process| {
-            process.usage.retain(|usage| usage.device == device.id);
-            !process.usage.is_empty()
+            process.usage.retain(|usage| chosen.contains(&usage.device));
+            process.opened.retain(|device| chosen.contains(device));
+            !process.usage.is_empty() || !process.opened.is_empty()
         });
-        snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| *id == device.id));
-        snapshot.devices = vec![device];
+        snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));
+    }
+    if let Some(user) = &only.user {
+        let users = users_called(user);
+        snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
+        let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
+        snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
     }
     if let Some(pid) = only.pid {
         snapshot.processes.retain(|process| process.pid == Some(pid));
@@ -73,6 +99,31 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
     }
     Ok(snapshot)
+}
+
+/// By index, id or other name, place on the bus, or node.
+fn is_called(device: &Device, wanted: &str) -> bool {
+    let is_index = device.index.to_string() == wanted;
+    let is_id = device.id.eq_ignore_ascii_case(wanted)
+        || device.names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
+    let is_place = device.pci.as_ref().is_some_and(|pci| {
+        pci.eq_ignore_ascii_case(wanted)
+            || pci.strip_prefix("0000:").is_some_and(|it| it.eq_ignore_ascii_case(wanted))
+    });
+    let node = wanted.strip_prefix("/dev/tenstorrent/");
+    let is_node = device.node.zip(node).is_some_and(|(is, wanted)| is.to_string() == wanted);
+    is_index || is_id || is_place || is_node
+}
+
+/// The names under which a user may be listed: a number is one, too.
+fn users_called(user: &str) -> Vec<String> {
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
+        (uid == user).then(|| name.to_owned())
+    });
+    named.chain([user.to_owned()]).collect()
 }
 
 fn known_devices(snapshot: &Snapshot) -> String {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use ttmem_core::event::{Capacity, CapacityOrigin, Chip};
+use ttmem_core::machine::{Capacity, CapacityOrigin, Chip};
 use ttmem_core::words::{Arch, ChipId};
+use ttmem_sources::board;
 
-/// A board, and the facts its capacities follow from. Cores are those left after harvesting; banks and bases are what
-/// tt-metal has with default settings (no Tracy, no trace region, `l1_small` 0, one row or column for dispatch).
+/// A board, and the facts its capacities follow from. Cores are those left after harvesting.
 #[derive(Debug, PartialEq, Eq)]
 struct Board {
     name: &'static str,
@@ -18,7 +18,6 @@ struct Board {
     /// Chips of a board that have a bus connection of their own; the others are reached through them.
     local_per_board: u32,
     cores: u32,
-    dispatch_cores: u32,
     dram_channels: u32,
 }
 
@@ -31,13 +30,12 @@ const fn wormhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
         chips_per_board: 1,
         local_per_board: 1,
         cores,
-        dispatch_cores: 8,
         dram_channels: 6,
     }
 }
 
 const fn blackhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
-    Board { arch: Arch::Blackhole, dispatch_cores: 10, dram_channels: 8, ..wormhole(name, kind, cores) }
+    Board { arch: Arch::Blackhole, dram_channels: 8, ..wormhole(name, kind, cores) }
 }
 
 const BOARDS: [Board; 8] = [
@@ -51,44 +49,12 @@ const BOARDS: [Board; 8] = [
     Board { chips_per_board: 32, local_per_board: 32, ..blackhole("galaxy-bh", "galaxy-blackhole", 130) },
 ];
 
-struct ArchFacts {
-    /// What a core has, and what firmware and the kernel-config ring take of it.
-    l1: u64,
-    l1_base: u64,
-    /// What a channel has, and what the runtime sees of it.
-    channel: u64,
-    seen: u64,
-    /// The runtime's banks in a channel, and what it reserves in each.
-    banks: u64,
-    dram_base: u64,
-}
-
 /// The part of each core's L1 that is set aside for small buffers, in the demo.
 const L1_SMALL: u64 = 32 << 10;
 
 impl Board {
-    fn facts(&self) -> ArchFacts {
-        let (l1, l1_base, channel, seen, banks, dram_base) = match self.arch {
-            Arch::WormholeB0 => (1_499_136, 105_664, 2 << 30, 2 << 30, 2, 1_048_640),
-            Arch::Blackhole => (1_572_864, 111_616, 4 << 30, 4_278_190_080, 1, 1_048_704),
-        };
-        ArchFacts { l1, l1_base, channel, seen, banks, dram_base }
-    }
-
     fn capacity(&self) -> Capacity {
-        let ArchFacts { l1, l1_base, channel, seen, banks, dram_base } = self.facts();
-        let (cores, channels) = (u64::from(self.cores), u64::from(self.dram_channels));
-        Capacity {
-            dram_bytes: channels * channel,
-            dram_channels: self.dram_channels,
-            dram_bytes_per_channel: seen,
-            l1_bytes: cores * l1,
-            cores: self.cores,
-            l1_bytes_per_core: l1,
-            dram_allocatable_bytes: Some(channels * (seen - banks * dram_base)),
-            l1_allocatable_bytes: Some((cores - u64::from(self.dispatch_cores)) * (l1 - l1_base)),
-            origin: CapacityOrigin::Simulated,
-        }
+        board::capacity(self.arch, self.cores, self.dram_channels, CapacityOrigin::Simulated)
     }
 }
 
@@ -121,12 +87,11 @@ impl Machine {
             .chain(place(false))
             .enumerate()
             .map(|(index, (serial, local))| Chip {
-                id: ChipId::Unique(0x51_0000_0000 + u64::from(serial)),
-                index: index as u32,
                 arch: Some(board.arch),
                 board: Some(board.kind.to_owned()),
                 remote: !local,
                 capacity: Some(board.capacity()),
+                ..Chip::new(ChipId::Unique(0x51_0000_0000 + u64::from(serial)), index as u32)
             })
             .collect()
     }
@@ -145,7 +110,7 @@ impl Machine {
             .map(|chip| ttmem_client::Chip {
                 unique_id: match chip.id {
                     ChipId::Unique(id) => id,
-                    ChipId::Ordinal(_) => 0,
+                    ChipId::Pci(_) | ChipId::Ordinal(_) => 0,
                 },
                 index: chip.index,
                 arch: Some(arch),
@@ -166,12 +131,12 @@ impl Machine {
     /// How an allocator over these chips lays out its memory.
     pub(crate) fn banks(&self) -> Vec<ttmem_client::Banks> {
         use ttmem_client::{Banks, Space};
-        let facts = self.board.facts();
+        let facts = board::facts(self.board.arch);
         let dram = (u64::from(self.board.dram_channels) * facts.banks) as u16;
         let bank = facts.seen / facts.banks - facts.dram_base;
         // The trace region is the top of each bank.
         let trace = 16 << 20;
-        let l1 = (self.board.cores - self.board.dispatch_cores) as u16;
+        let l1 = (self.board.cores - facts.dispatch_cores) as u16;
         let top = facts.l1 - L1_SMALL;
         vec![
             Banks::new(Space::Dram, dram, facts.dram_base, bank - trace),

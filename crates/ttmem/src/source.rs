@@ -8,28 +8,31 @@ use std::io::{self, Write};
 use std::path::Path;
 use ttmem_core::Snapshot;
 use ttmem_daemon::query::{Request, ask};
+use ttmem_sources::Reading;
 
 /// Answers requests as a daemon does.
 pub(crate) struct Source<'a> {
     sockets: Option<&'a Sockets>,
+    reading: Option<Reading>,
     /// Kept from one look to the next, so that only what is new must be read.
     local: Option<Local>,
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn new(sockets: &'a Sockets) -> Self {
-        let local = sockets.local.then(|| Local::new(&sockets.shm_dir));
-        Self { sockets: Some(sockets), local }
+    /// `again`: there will be more than one look.
+    pub(crate) fn new(sockets: &'a Sockets, again: bool) -> anyhow::Result<Self> {
+        let reading = Reading { again, ..sockets.reading()? };
+        Ok(Self { sockets: Some(sockets), reading: Some(reading), local: None })
     }
 
     /// One segment, and nothing else.
     pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
-        Ok(Self { sockets: None, local: Some(Local::of_file(path)?) })
+        Ok(Self { sockets: None, reading: None, local: Some(Local::of_file(path)?) })
     }
 
     /// The answer, one line of JSON; `None` (and a word on standard error) if a daemon was named and there is none.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
-        let Some(sockets) = self.sockets.filter(|sockets| !sockets.local) else {
+        let Some(sockets) = self.sockets.filter(|sockets| !sockets.is_local()) else {
             return self.look(request).map(Some);
         };
         let paths = sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
@@ -58,10 +61,10 @@ impl<'a> Source<'a> {
     }
 
     fn look(&mut self, request: Request) -> anyhow::Result<Vec<u8>> {
-        let sockets = self.sockets;
-        let local = self.local.get_or_insert_with(|| {
-            Local::new(sockets.map_or(Path::new("/dev/shm"), |sockets| &sockets.shm_dir))
-        });
+        if let (None, Some(reading)) = (&self.local, &self.reading) {
+            self.local = Some(Local::new(reading.clone()));
+        }
+        let Some(local) = &mut self.local else { anyhow::bail!("there is nothing to look at") };
         local.look();
         let answer = match request {
             Request::Snapshot { history } => serde_json::to_vec(&local.snapshot(history))?,

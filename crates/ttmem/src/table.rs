@@ -4,12 +4,15 @@ use crate::text::{Style, UNKNOWN, cut, ranges, size};
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 use ttmem_core::Snapshot;
+use ttmem_core::machine::{Capacity, CapacityOrigin, Sensors};
 use ttmem_core::snapshot::{Device, Process, Severity, Total, Usage};
 use ttmem_core::words::{Basis, Space};
 
 /// Characters between the borders.
 const WIDTH: usize = 98;
 const BAR: usize = 25;
+/// Devices in use that are each broken down; of more, nobody reads it.
+const BREAKDOWNS: usize = 8;
 /// Findings shown; the rest is counted.
 const FINDINGS: usize = 8;
 /// Files shown that were not read.
@@ -57,6 +60,12 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     if let Some(name) = &snapshot.host.name {
         let _ = write!(title, " on {}", cut(name, 24));
     }
+    if let Some(driver) = &snapshot.host.driver {
+        let _ = write!(title, ", driver {}", cut(driver, 16));
+    }
+    if snapshot.health.source == "daemon" {
+        title.push_str(", by the daemon");
+    }
     if snapshot.simulated {
         title.push_str("  [SIMULATED CHIPS]");
     }
@@ -75,24 +84,39 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         let board = device.board.as_deref().unwrap_or(UNKNOWN);
         let board = if device.remote { format!("{board} (remote)") } else { board.to_owned() };
         let capacity = device.capacity;
+        let sensor = |value: fn(&Sensors) -> Option<f64>, unit: &str| {
+            let value = device.sensors.as_ref().and_then(|it| Some((value(it)?, it.stale)));
+            let mark = |stale| if stale { "*" } else { "" };
+            value.map_or_else(|| UNKNOWN.to_owned(), |(it, stale)| format!("{it:.0}{unit}{}", mark(stale)))
+        };
         row(
             page,
             &columns([
                 &device.index.to_string(),
                 name,
                 &cut(&board, 16),
-                UNKNOWN,
-                UNKNOWN,
-                UNKNOWN,
+                &sensor(|it| it.asic_celsius, "°C"),
+                &sensor(|it| it.power_watts, "W"),
+                &sensor(|it| it.aiclk_mhz, ""),
                 &level(device.usage.dram_total.as_ref(), capacity.map(|c| c.dram_bytes)),
                 &level(device.usage.l1_total.as_ref(), capacity.map(|c| c.l1_bytes)),
             ]),
         );
     }
     if snapshot.devices.is_empty() {
-        row(page, " No devices are known: the machine was not read, and no client has named one yet.");
+        row(
+            page,
+            " No Tenstorrent device is known: the driver shows none, and no process has named one yet.",
+        );
     }
     rule(page, '└', '┘');
+    let stale = snapshot.devices.iter().filter(|it| it.sensors.as_ref().is_some_and(|it| it.stale));
+    for device in stale {
+        let sensors = device.sensors.as_ref();
+        let age = sensors.map_or(0, |it| it.age_ms) as f64 / 1000.0;
+        let why = device.sensors_absent.as_deref().unwrap_or("they are old");
+        let _ = writeln!(page, "* sensors of device {}: {why}; values are {age:.1} s old", device.index);
+    }
 }
 
 /// `used/total`. Nobody publishing anything is not the same as nothing being used.
@@ -105,13 +129,29 @@ fn level(total: Option<&Total>, capacity: Option<u64>) -> String {
 fn breakdown(page: &mut String, snapshot: &Snapshot, style: Style) {
     let mut quiet = Vec::new();
     let mut title = "\nMemory breakdown:\n";
+    let used = snapshot.devices.iter().filter(|device| device.usage != Usage::default()).count();
+    if used > BREAKDOWNS {
+        let _ = writeln!(page, "\nMemory breakdown of a device: ttmem -d N");
+    }
     for device in &snapshot.devices {
         if device.usage == Usage::default() {
             quiet.push(device.index);
             continue;
         }
+        if used > BREAKDOWNS {
+            continue;
+        }
         page.push_str(std::mem::take(&mut title));
         breakdown_of(page, device, style);
+    }
+    let by_counters = |usage: &Usage| {
+        [&usage.dram_total, &usage.l1_total].into_iter().flatten().any(|it| it.basis == Basis::Counters)
+    };
+    if snapshot.devices.iter().any(|device| by_counters(&device.usage)) {
+        page.push_str(
+            "\"by counters\": as tt-metal itself counts, which misses threads, rounding and more; \
+             `ttmem run` tracks exactly.\n",
+        );
     }
     if !quiet.is_empty() {
         let _ = writeln!(
@@ -127,7 +167,6 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
     let usage = &device.usage;
     let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
     let _ = writeln!(page, "Device {} ({name}, {}):", device.index, device.id);
-    let capacity = device.capacity;
     if let Some(total) = &usage.dram_total {
         total_line(page, "DRAM", total, style);
         part(page, usage, "Buffers", Space::Dram);
@@ -142,11 +181,27 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
         part(page, usage, "Kernels", Space::Kernel);
         part(page, usage, "L1_SMALL", Space::L1Small);
         part(page, usage, "L1 per core", Space::L1Core);
-        if let Some(c) = capacity {
-            let _ = writeln!(page, "    of {} cores x {}", c.cores, size(c.l1_bytes_per_core));
-        }
     }
     part(page, usage, "Host memory", Space::Host);
+    if let Some(capacity) = device.capacity {
+        capacity_line(page, &capacity);
+    }
+}
+
+/// What the chip has, what of it the runtime can hand out, and how that is known.
+fn capacity_line(page: &mut String, it: &Capacity) {
+    let origin = match it.origin {
+        CapacityOrigin::Simulated => "simulated",
+        CapacityOrigin::Runtime => "as its runtime says",
+        CapacityOrigin::Descriptor => "as the topology says",
+        CapacityOrigin::Board => "assumed from the board",
+    };
+    let usable = match (it.dram_allocatable_bytes, it.l1_allocatable_bytes) {
+        (Some(dram), Some(l1)) => format!("; tt-metal can hand out {} DRAM, {} L1", size(dram), size(l1)),
+        _ => String::new(),
+    };
+    let (cores, l1) = (it.cores, size(it.l1_bytes_per_core));
+    let _ = writeln!(page, "  {cores} cores x {l1}{usable} ({origin})");
 }
 
 fn total_line(page: &mut String, name: &str, total: &Total, style: Style) {
@@ -155,7 +210,12 @@ fn total_line(page: &mut String, name: &str, total: &Total, style: Style) {
         Some(capacity) => {
             let percent = total.used_bytes as f64 * 100.0 / capacity.max(1) as f64;
             let bar = style.bar(total.used_bytes, capacity, BAR);
-            writeln!(page, "  {name:<13}{used:>11} / {:<11}{bar} {percent:>5.1} %", size(capacity))
+            // No share of anything is more than all of it: such a figure is wrong, and a finding says so.
+            let share = match percent {
+                ..=100.0 => format!("{percent:>5.1} %"),
+                _ => "not possible".to_owned(),
+            };
+            writeln!(page, "  {name:<13}{used:>11} / {:<11}{bar} {share}", size(capacity))
         }
         None => writeln!(page, "  {name:<13}{used:>11} / {UNKNOWN:<11}(capacity unknown)"),
     };
@@ -183,10 +243,10 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
     if let Some(buffers) = buffers {
         // A part that was never used is nothing to read about.
         let part = !matches!(space, Space::Dram | Space::L1);
-        if part && buffers.peak_bytes == 0 && buffers.count == 0 {
+        if part && buffers.peak_bytes == 0 && buffers.count.unwrap_or(0) == 0 {
             return;
         }
-        notes.push(count(buffers.count, "buffer"));
+        notes.extend(buffers.count.map(|n| count(n, "buffer")));
         notes.push(format!("peak {}", size(buffers.peak_bytes)));
         match buffers.allocated_bytes {
             Some(_) => more.push(format!("{} asked for", size(buffers.requested_bytes))),
@@ -200,6 +260,9 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         }
     }
     if let Some(program) = program {
+        if basis == Basis::Counters && program.registered_bytes == 0 {
+            return;
+        }
         match program.resident_bytes {
             Some(_) => notes.push(format!("resident; {} registered", size(program.registered_bytes))),
             None => notes.push("registered".to_owned()),
@@ -208,7 +271,7 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
             notes.push("per core".to_owned());
         }
     }
-    notes.push(format!("by {}", basis_name(basis)));
+    notes.push(format!("by {}", basis.name()));
     let _ = writeln!(page, "    {name:<11}{:>11}   {}", size(used), notes.join(", "));
     if !more.is_empty() {
         let _ = writeln!(page, "{:29}{}", "", more.join(", "));
@@ -220,31 +283,23 @@ fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-pub(crate) fn basis_name(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Events => "events",
-        Basis::Counters => "counters",
-        Basis::Legacy => "legacy",
-    }
-}
-
 fn processes(page: &mut String, snapshot: &Snapshot) {
     page.push('\n');
     rule(page, '┌', '┐');
     let columns = |cells: [&str; 9]| {
         let [pid, user, name, devices, dram, l1, cbs, kernels, tracking] = cells;
         format!(
-            " {pid:>8} {user:<9} {name:<15} {devices:<7} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
+            " {pid:>8} {user:<9} {name:<14} {devices:<7} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
         )
     };
     row(page, &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "CBs", "Kernels", "Tracking"]));
     rule(page, '├', '┤');
     for process in &snapshot.processes {
-        let indexes: Vec<u32> = process
-            .usage
-            .iter()
-            .filter(|usage| usage.usage != Usage::default())
-            .filter_map(|usage| snapshot.devices.iter().find(|device| device.id == usage.device))
+        let used = process.usage.iter().filter(|usage| usage.usage != Usage::default());
+        let indexes: Vec<u32> = used
+            .map(|usage| &usage.device)
+            .chain(&process.opened)
+            .filter_map(|id| snapshot.devices.iter().find(|device| device.id == *id))
             .map(|device| device.index)
             .collect();
         let sum = |spaces: &[Space]| {
@@ -261,7 +316,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
             &columns([
                 &pid(process),
                 &cut(process.user.as_deref().unwrap_or(UNKNOWN), 9),
-                &cut(process.name.as_deref().unwrap_or(UNKNOWN), 15),
+                &cut(process.name.as_deref().unwrap_or(UNKNOWN), 14),
                 &cut(&ranges(&indexes), 7),
                 &sum(&[Space::Dram, Space::Trace]),
                 &sum(&[Space::L1, Space::L1Small, Space::L1Core]),
@@ -272,15 +327,20 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
         );
     }
     if snapshot.processes.is_empty() {
-        row(page, " No process reports device memory.");
+        row(page, " No process uses a device or reports device memory.");
     }
     rule(page, '└', '┘');
+    if snapshot.processes.iter().any(|it| it.tracking == Basis::Unknown) {
+        page.push_str(
+            "\"untracked\": has a device open and publishes nothing; `ttmem run` shows what it holds.\n",
+        );
+    }
 }
 
 /// How well a process is tracked, in a word.
 fn quality(process: &Process) -> &'static str {
     let Some(tracker) = process.tracker.as_ref().filter(|it| it.hooks > 0) else {
-        return basis_name(process.tracking);
+        return if process.tracking == Basis::Unknown { "untracked" } else { process.tracking.name() };
     };
     let judged = || process.audit.iter().filter(|audit| audit.judged);
     if judged().any(|audit| !audit.is_zero()) {

@@ -14,7 +14,7 @@ use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, State};
-use ttmem_sources::{Listener, Owner, Segments};
+use ttmem_sources::{Listener, Owner, Reading, Sources};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
 const EVENTS: usize = 10_000_000;
@@ -196,7 +196,7 @@ struct Reader {
 }
 
 impl Listener for Reader {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
+    fn meet(&mut self, owner: &Owner, _: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.state.apply(
             Mono(1),
@@ -206,9 +206,13 @@ impl Listener for Reader {
         id
     }
 
-    fn tell(&mut self, process: ProcessId, event: Event) {
+    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
         self.records += u64::from(matches!(event, Event::Alloc(_) | Event::Free(_)));
-        self.state.apply(Mono(1), Origin::Process(process, Basis::Events), event);
+        self.state.apply(Mono(1), Origin::Process(process, basis), event);
+    }
+
+    fn say(&mut self, event: Event) {
+        self.state.apply(Mono(1), Origin::Machine, event);
     }
 }
 
@@ -253,16 +257,16 @@ fn ingest() -> anyhow::Result<Figure> {
     let mut line = String::new();
     answers.read_line(&mut line)?;
     let mut reader = Reader { state: State::new(Limits::default(), 7), records: 0 };
-    let mut segments = Segments::new(folder.path());
-    segments.find_places();
-    segments.look(&mut reader);
+    let mut sources = Sources::new(Reading::segments(folder.path()));
+    sources.find_places();
+    sources.look(Mono(1), &mut reader);
     let mut rates = Vec::new();
     for _ in 0..200 {
         writeln!(ask)?;
         answers.read_line(&mut line)?;
         reader.records = 0;
         let begin = cpu();
-        segments.look(&mut reader);
+        sources.look(Mono(1), &mut reader);
         let cost = cpu() - begin;
         ensure!(reader.records == BATCH, "{} records were taken in", reader.records);
         rates.push(BATCH as f64 / cost * 1e3);

@@ -211,14 +211,17 @@ impl Script {
         self.run_to(sequence);
         let usage = process.usage.first().context("no usage")?;
         let dram = usage.usage.dram.as_ref().map(|it| (it.requested_bytes, it.allocated_bytes, it.count));
-        let dram = dram.unwrap_or((0, Some(0), 0));
+        let dram = dram.unwrap_or((0, Some(0), Some(0)));
         let charged = self.buffers.values().map(|bytes| bytes.div_ceil(BANKS) * BANKS).sum();
-        let model = (self.buffers.values().sum(), Some(charged), self.buffers.len() as u64);
+        let model = (self.buffers.values().sum(), Some(charged), Some(self.buffers.len() as u64));
         ensure!(dram == model, "{when}: event {sequence}: DRAM is {dram:?}, the model has {model:?}");
         let placed = self.programs.values().map(|placed| placed.len() as u64).sum::<u64>();
-        let cb = usage.usage.cb.as_ref().map_or((0, 0), |it| (it.count, it.registered_bytes));
+        let cb = usage.usage.cb.as_ref().map_or((Some(0), 0), |it| (it.count, it.registered_bytes));
         // Addresses are never used twice, so the union is the sum: on 64 cores, 64 bytes each.
-        ensure!(cb == (placed, placed * 64 * 64), "{when}: event {sequence}: CBs are {cb:?}, not {placed}");
+        ensure!(
+            cb == (Some(placed), placed * 64 * 64),
+            "{when}: event {sequence}: CBs are {cb:?}, not {placed}"
+        );
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ fn a_mesh_has_the_same_id_on_all_its_devices() {
     }
     for device in 0..8 {
         assert_eq!(client.query(device).levels.dram, 3 * 4_194_304);
-        assert_eq!(server.usage(device as u32).dram.unwrap().count, 3);
+        assert_eq!(server.usage(device as u32).dram.unwrap().count, Some(3));
     }
     for round in 0..3 {
         for device in 0..8 {

@@ -48,7 +48,7 @@ fn the_table_shows_devices_breakdown_and_processes() {
         "    CBs           64.0 KiB   registered, per core, by legacy",
         "    Kernels       56.0 KiB   registered, by legacy",
         "    L1_SMALL     512.0 KiB",
-        "of 64 cores x 1.4 MiB",
+        "64 cores x 1.4 MiB",
         "No process reports memory on device 1.",
         "     PID User      Process         Devices ",
         " root      ",

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_core::Snapshot;
 use ttmem_core::event::Event;
-use ttmem_core::snapshot::{FindingKind, Process};
-use ttmem_core::words::{Mono, ProcessId};
-use ttmem_sources::{Keep, Listener, Owner, Segments};
+use ttmem_core::snapshot::{FindingKind, Health, Process};
+use ttmem_core::words::{Basis, Mono, ProcessId};
+use ttmem_sources::{Keep, Listener, Owner, Reading, Sources};
 use ttmem_testkit::producer::Producer;
 use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::segment::{Header, word};
@@ -235,11 +235,13 @@ fn locked(file: &Path, lock: &str, work: impl FnOnce()) {
 struct Deaf;
 
 impl Listener for Deaf {
-    fn meet(&mut self, owner: &Owner) -> ProcessId {
+    fn meet(&mut self, owner: &Owner, _: Basis) -> ProcessId {
         ProcessId { pid: owner.pid, start: 1 }
     }
 
-    fn tell(&mut self, _: ProcessId, _: Event) {}
+    fn tell(&mut self, _: ProcessId, _: Basis, _: Event) {}
+
+    fn say(&mut self, _: Event) {}
 }
 
 #[test]
@@ -254,24 +256,26 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     }
     let mut living = Producer::new(folder.path());
     living.pull("alloc 4096 64");
-    let mut segments = Segments::new(folder.path());
-    segments.find_places();
-    segments.look(&mut Deaf);
-    assert_eq!((segments.living(), segments.black_boxes().count()), (1, 3));
+    let mut sources = Sources::new(Reading::segments(folder.path()));
+    sources.find_places();
+    sources.look(Mono(1), &mut Deaf);
+    let mut health = Health::default();
+    sources.report(&mut health);
+    assert_eq!((health.segments, health.black_boxes), (1, 3));
     let left = || names.iter().map(|name| folder.path().join(name).exists()).collect::<Vec<_>>();
     let now = |seconds: i64| {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Mono((now.tv_sec + seconds) as u64 * Mono::SECOND)
     };
-    segments.expire(now(3600), Keep::default());
+    sources.expire(now(3600), Keep::default());
     assert_eq!(left(), [true; 3], "an hour is not long");
     // A share that three segments fit, and four do not.
     let system = rustix::fs::statvfs("/dev/shm").unwrap();
     let each = std::fs::metadata(folder.path().join(&names[0])).unwrap().len();
     let share = system.f_blocks * system.f_frsize / (each * 7 / 2);
-    segments.expire(now(0), Keep { share, ..Keep::default() });
+    sources.expire(now(0), Keep { share, ..Keep::default() });
     assert_eq!(left(), [false, true, true], "the oldest makes room");
-    segments.expire(now(25 * 3600), Keep::default());
+    sources.expire(now(25 * 3600), Keep::default());
     assert_eq!(left(), [false; 3], "a day is");
     assert!(folder.path().join(living.pull("segment")).exists(), "the living stay");
 }
@@ -468,7 +472,7 @@ fn a_small_filesystem_is_left_to_the_workload() {
         let it = eventually("the process in the container", || {
             holder(&server.snapshot(), count * 12 + 1200).cloned()
         });
-        assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, count + 1);
+        assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, Some(count + 1));
         if producer.number("unlisted") > 0 {
             assert!(finding(&server, FindingKind::Unlisted).is_some());
             assert!(producer.pull("reason").contains("share"));

@@ -39,7 +39,7 @@ fn an_old_server_hears_everything_in_its_own_words() {
     producer.pull("end 3");
     eventually("the end of the program", || {
         let it = server.process(producer.pid)?;
-        (it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == 0)).then_some(())
+        (it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0))).then_some(())
     });
     assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "and no segment is made");
 }
@@ -64,7 +64,7 @@ fn programs_that_run_again_and_again_are_told_once() {
     eventually("nothing is held", || {
         producer.pull("refresh");
         let it = server.process(producer.pid)?;
-        let empty = it.usage.iter().all(|usage| usage.usage.cb.as_ref().is_none_or(|cb| cb.count == 0));
+        let empty = it.usage.iter().all(|usage| usage.usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0)));
         (empty && dram(&it) == 0).then_some(())
     });
     assert!(server.snapshot().findings.is_empty());
@@ -220,7 +220,7 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
         producer.pull("refresh");
         ask().filter(|it| it.processes.first().is_some_and(|it| dram(it) == 29_990))
     });
-    assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, 1);
+    assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, Some(1));
     assert!(snapshot.findings.is_empty(), "{:?}", snapshot.findings);
     drop(again);
     std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();

@@ -73,7 +73,7 @@ fn a_child_of_a_child_is_its_own() {
     let snapshot = program.snapshot();
     assert_eq!(snapshot.processes.len(), 3);
     let usage = process(&snapshot, grandchild).unwrap().usage;
-    assert_eq!(usage[0].usage.dram.as_ref().unwrap().count, 1);
+    assert_eq!(usage[0].usage.dram.as_ref().unwrap().count, Some(1));
     program.tell("exit 0");
     assert_eq!(program.hear("the child"), "0");
     program.tell("exit 0 closed");
