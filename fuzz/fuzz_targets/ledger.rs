@@ -281,7 +281,7 @@ fn check(state: &State) {
             usage.dram_total.map(|t| t.used_bytes)
         });
         for usage in [&device.usage.dram, &device.usage.l1].into_iter().flatten() {
-            assert!(usage.peak_bytes >= usage.used_bytes());
+            assert!(usage.peak_bytes >= usage.used_bytes);
             if let (Some(free), Some(all)) = (usage.free_bytes, usage.allocatable_bytes) {
                 assert!(free <= all);
             }

@@ -119,6 +119,9 @@ pub struct Usage {
 /// Buffers of one space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BufferUsage {
+    /// The figure to show if there is room for one: of each holder what the allocator charges, else what it asked for.
+    #[serde(default)]
+    pub used_bytes: u64,
     /// What programs asked for.
     pub requested_bytes: u64,
     /// What lies in the banks that really hold it.
@@ -137,13 +140,6 @@ pub struct BufferUsage {
     pub count: Option<u64>,
     /// Where the figures come from.
     pub basis: Basis,
-}
-
-impl BufferUsage {
-    /// The figure to show if there is room for one: what the allocator charges, else what was asked for.
-    pub fn used_bytes(&self) -> u64 {
-        self.allocated_bytes.unwrap_or(self.requested_bytes)
-    }
 }
 
 /// What programs hold in one space.

@@ -310,6 +310,7 @@ impl State {
 
     fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
         let mut sum = BufferUsage {
+            used_bytes: 0,
             requested_bytes: 0,
             occupied_bytes: None,
             allocated_bytes: None,
@@ -327,6 +328,9 @@ impl State {
             // What is listed cannot leave 64 bits; what is only said to be held could, if many say so.
             let requested = pool.level.unwrap_or(pool.totals.requested);
             sum.requested_bytes = sum.requested_bytes.saturating_add(requested);
+            let charged = pool.key.basis == Basis::Events && pool.totals.uncharged == 0;
+            let used = if charged { pool.totals.allocated } else { requested };
+            sum.used_bytes = sum.used_bytes.saturating_add(used);
             occupied += pool.totals.occupied;
             allocated = pool.totals.allocated.saturating_add(allocated);
             largest = pool.totals.allocated.max(largest);
@@ -351,8 +355,9 @@ impl State {
                 sum.largest_free_bytes_per_bank = Some(free.largest);
             }
         }
+        sum.used_bytes = sum.allocated_bytes.unwrap_or(sum.used_bytes);
         sum.count = self.are_listed(pools).then_some(count);
-        sum.peak_bytes = sum.peak_bytes.max(sum.used_bytes());
+        sum.peak_bytes = sum.peak_bytes.max(sum.used_bytes);
         sum
     }
 
@@ -529,7 +534,7 @@ impl Usage {
 
     /// What one space holds, and the basis of that; `None` where nothing is known of it.
     pub fn used(&self, space: Space) -> Option<(u64, Basis)> {
-        let buffers = |usage: &Option<BufferUsage>| usage.as_ref().map(|u| (u.used_bytes(), u.basis));
+        let buffers = |usage: &Option<BufferUsage>| usage.as_ref().map(|u| (u.used_bytes, u.basis));
         let program = |usage: &Option<ProgramUsage>| usage.as_ref().map(|u| (u.used_bytes(), u.basis));
         match space {
             Space::Dram => buffers(&self.dram),

@@ -47,7 +47,7 @@ impl Listener for Daemon {
         }
         let watch = match owner.pid {
             0 => Watch::Connection,
-            pid => self.processes.watch(pid).unwrap_or(Watch::Gone),
+            pid => self.processes.watch(pid, self.processes.start_ticks(pid)).unwrap_or(Watch::Gone),
         };
         let name = Some(owner.name.clone()).filter(|name| !name.is_empty());
         let label = i64::from(owner.own_pid);

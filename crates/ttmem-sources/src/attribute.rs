@@ -1,9 +1,12 @@
 //! One file of the kernel's that holds one value. Its descriptor is kept: reading again costs a tenth of opening again.
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The longest content that makes sense.
 const MOST_BYTES: usize = 256;
@@ -52,13 +55,44 @@ impl From<std::io::Error> for Absent {
 /// A file and, once it was opened, its descriptor.
 #[derive(Debug)]
 pub(crate) struct Attribute {
-    path: PathBuf,
+    folder: Folder,
+    name: String,
     file: Option<File>,
 }
 
-impl Attribute {
+/// A folder with such files, open: the way to it is long, and goes through links.
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    open: Option<Arc<OwnedFd>>,
+}
+
+impl Folder {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, file: None }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = rustix::fs::open(&path, flags, Mode::empty()).ok().map(Arc::new);
+        Self { path, open }
+    }
+
+    /// The value of a file that is read once.
+    pub(crate) fn read(&self, name: &str) -> Result<String, Absent> {
+        Attribute::new(self, name).read()
+    }
+
+    fn open(&self, name: &str) -> std::io::Result<File> {
+        match &self.open {
+            Some(folder) => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+                Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?.into())
+            }
+            None => File::open(self.path.join(name)),
+        }
+    }
+}
+
+impl Attribute {
+    pub(crate) fn new(folder: &Folder, name: &str) -> Self {
+        Self { folder: folder.clone(), name: name.to_owned(), file: None }
     }
 
     /// What it says now, without the end of its line.
@@ -70,7 +104,10 @@ impl Attribute {
         }
         match read {
             // A chip that was reset or plugged in again has new files under the old names.
-            Err(Absent::Gone) if kept => self.read_once(),
+            Err(Absent::Gone) if kept => {
+                self.folder = Folder::new(self.folder.path.clone());
+                self.read_once()
+            }
             read => read,
         }
     }
@@ -78,7 +115,7 @@ impl Attribute {
     fn read_once(&mut self) -> Result<String, Absent> {
         let file = match &self.file {
             Some(file) => file,
-            None => self.file.insert(File::open(&self.path)?),
+            None => self.file.insert(self.folder.open(&self.name)?),
         };
         let mut bytes = [0; MOST_BYTES + 1];
         let mut len = 0;
@@ -107,8 +144,9 @@ impl Attribute {
 }
 
 /// The value of a file that is read once.
-pub(crate) fn read(path: PathBuf) -> Result<String, Absent> {
-    Attribute::new(path).read()
+pub(crate) fn read(path: &Path) -> Result<String, Absent> {
+    let folder = Folder { path: PathBuf::new(), open: None };
+    folder.read(path.to_str().ok_or(Absent::NotShown)?)
 }
 
 #[cfg(test)]
@@ -126,15 +164,15 @@ mod tests {
         fs::write(at("controls"), "1\x1b[2J").unwrap();
         fs::write(at("huge"), vec![b'7'; 1 << 20]).unwrap();
         fs::create_dir(at("folder")).unwrap();
-        let reason = |name: &str| read(at(name)).unwrap_err().text();
-        assert_eq!(read(at("good")).unwrap(), "45406");
+        let reason = |name: &str| read(&at(name)).unwrap_err().text();
+        assert_eq!(read(&at("good")).unwrap(), "45406");
         assert_eq!(reason("empty"), "it is empty");
         assert_eq!(reason("binary"), "it is no text");
         assert_eq!(reason("controls"), "it is no text");
         assert_eq!(reason("huge"), "it is longer than any value");
         assert_eq!(reason("folder"), "it is a folder, not a file");
-        assert_eq!(read(at("missing")), Err(Absent::NotShown));
-        assert_eq!(read(at("good/below")), Err(Absent::NotShown));
+        assert_eq!(read(&at("missing")), Err(Absent::NotShown));
+        assert_eq!(read(&at("good/below")), Err(Absent::NotShown));
     }
 
     #[test]
@@ -142,7 +180,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("value");
         fs::write(&path, "1\n").unwrap();
-        let mut attribute = Attribute::new(path.clone());
+        let mut attribute = Attribute::new(&Folder::new(folder.path().to_owned()), "value");
         assert_eq!(attribute.read().unwrap(), "1");
         fs::write(&path, "2\n").unwrap();
         assert_eq!(attribute.read().unwrap(), "2");

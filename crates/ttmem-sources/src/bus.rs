@@ -1,7 +1,7 @@
 //! The chips that this machine has on its bus, as the kernel driver shows them. Nothing is asked of the chips' own nodes:
 //! opening one can block, wake the chip, or keep somebody from resetting it.
 
-use crate::attribute::{Absent, read};
+use crate::attribute::{Absent, Folder, read};
 use crate::board;
 use crate::root::Root;
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl Bus {
             change.gone.push(it.chip.id);
         }
         if self.driver.is_none() || nodes.len() != self.chips.len() {
-            self.driver = read(self.root.path("/sys/module/tenstorrent/version")).ok();
+            self.driver = read(&self.root.path("/sys/module/tenstorrent/version")).ok();
         }
         for (&node, &inode) in &nodes {
             if self.chips.get(&node).is_none_or(|it| !it.known) {
@@ -170,7 +170,8 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
     let device = class.join("device");
     let pci = fs::read_link(&device).ok();
     let pci = pci.and_then(|link| link.file_name()?.to_str()?.parse::<PciAddress>().ok());
-    let attribute = |name: &str| read(class.join(name));
+    let (folder, bus) = (Folder::new(class.clone()), Folder::new(device.clone()));
+    let attribute = |name: &str| folder.read(name);
     let number = |name: &str| attribute(name).map(|text| identity(&text));
     let (asic, serial) = (number("tt_asic_id"), number("tt_serial"));
     let settled = |it: &Result<Option<u64>, Absent>| !matches!(it, Err(Absent::Resetting | Absent::Gone));
@@ -182,13 +183,13 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
         (None, None) => ChipId::Ordinal(node),
     };
     let mut chip = Chip::new(id, node);
-    chip.arch = match read(device.join("device")).as_deref() {
+    chip.arch = match bus.read("device").as_deref() {
         Ok("0x401e") => Some(Arch::WormholeB0),
         Ok("0xb140") => Some(Arch::Blackhole),
         _ => None,
     };
     let by_driver = attribute("tt_card_type").ok().filter(|kind| kind != "unknown");
-    let by_subsystem = || match read(device.join("subsystem_device")).as_deref() {
+    let by_subsystem = || match bus.read("subsystem_device").as_deref() {
         Ok("0x0035") => Some("galaxy-wormhole"),
         Ok("0x0047") => Some("galaxy-blackhole"),
         _ => None,

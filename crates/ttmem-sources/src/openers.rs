@@ -1,7 +1,7 @@
 //! Who has a chip open. New drivers say so in a file for each chip; with old ones every process's descriptors are looked
 //! at, as far as we may.
 
-use crate::process::Processes;
+use crate::process::{Processes, Status};
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -29,6 +29,8 @@ pub(crate) struct Openers {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) opened: Opened,
+    /// Who they are.
+    pub(crate) statuses: BTreeMap<u32, Status>,
     /// By node: descriptors of processes that cannot be seen from here.
     pub(crate) unseen: BTreeMap<u32, usize>,
 }
@@ -41,7 +43,7 @@ impl Openers {
     pub(crate) fn look(&mut self, nodes: impl Iterator<Item = u32>, processes: &Processes) -> Found {
         let mut found = Found::default();
         let mut untold = BTreeSet::new();
-        let mut alive: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut asked: BTreeMap<u32, Option<Status>> = BTreeMap::new();
         for node in nodes {
             let Some(list) = self.list(node) else {
                 untold.insert(node);
@@ -50,7 +52,7 @@ impl Openers {
             for pid in list {
                 if pid == 0 {
                     *found.unseen.entry(node).or_default() += 1;
-                } else if *alive.entry(pid).or_insert_with(|| processes.exists(pid)) {
+                } else if asked.entry(pid).or_insert_with(|| processes.status(pid)).is_some() {
                     found.opened.entry(pid).or_default().insert(node);
                 } else {
                     // It opened the chip and ended; a child that has it open still is not named.
@@ -70,6 +72,9 @@ impl Openers {
             }
             found.opened.retain(|_, nodes| !nodes.is_empty());
         }
+        let who =
+            |&pid: &u32| Some((pid, asked.get(&pid).copied().flatten().or_else(|| processes.status(pid))?));
+        found.statuses = found.opened.keys().filter_map(who).collect();
         found
     }
 

@@ -91,7 +91,8 @@ fn alive(root: &Root, pid: u32, start: Option<u64>) -> bool {
 
 /// When a process started, in clock ticks since boot.
 fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(root.of_process(pid, "stat")).ok()?;
+    let stat = read(&root.of_process(pid, "stat"))?;
+    let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -100,7 +101,28 @@ fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
 /// Longest command line that is kept.
 const COMMAND_LEN: usize = 256;
 /// As much of a file of a process as is read.
-const MOST_BYTES: u64 = 64 << 10;
+const MOST_BYTES: usize = 64 << 10;
+
+/// The beginning of a file of a process. The kernel gives what there is at once: most need one call.
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut file = fs::File::open(path).ok()?;
+    let mut bytes = vec![0; 4096];
+    let mut len = 0;
+    loop {
+        match file.read(&mut bytes[len..]) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        }
+        if len < bytes.len() || len >= MOST_BYTES {
+            break;
+        }
+        bytes.resize(2 * len, 0);
+    }
+    bytes.truncate(len);
+    Some(bytes)
+}
 
 /// What the kernel says of a process's standing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,10 +159,6 @@ impl Processes {
     /// When a process started, in clock ticks since boot. `None`: there is none.
     pub fn start_ticks(&self, pid: u32) -> Option<u64> {
         start_ticks(&self.root, pid)
-    }
-
-    pub(crate) fn exists(&self, pid: u32) -> bool {
-        self.root.of_process(pid, "").exists()
     }
 
     /// Whether every process there is has a pid here. From inside a container, others cannot be seen.
@@ -182,20 +200,16 @@ impl Processes {
         Some(Status { uid, own_pid })
     }
 
-    /// Watches a process. `None`: it is gone already.
-    pub fn watch(&self, pid: u32) -> Option<Watch> {
+    /// Watches a process that started then. `None`: it is gone already.
+    pub fn watch(&self, pid: u32, start: Option<u64>) -> Option<Watch> {
         if self.root.is_own() {
             return Watch::by_pid(pid);
         }
-        let start = self.start_ticks(pid)?;
-        Some(Watch::Look { root: self.root.clone(), pid, start: Some(start) })
+        Some(Watch::Look { root: self.root.clone(), pid, start: Some(start?) })
     }
 
     fn read(&self, pid: u32, name: &str) -> Option<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let file = fs::File::open(self.root.of_process(pid, name)).ok()?;
-        file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-        Some(bytes)
+        read(&self.root.of_process(pid, name))
     }
 
     /// What can be said of a process to people.

@@ -2,7 +2,7 @@
 //! else waits for it. A thread that does not come back is left where it is and another one goes on; what it waits for is
 //! reported as not answering.
 
-use crate::attribute::{Absent, Attribute};
+use crate::attribute::{Absent, Attribute, Folder};
 use crate::bus::BusChip;
 use std::collections::BTreeMap;
 use std::fs;
@@ -100,10 +100,10 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The files of one chip. Each has a lock of its own: a thread that waits for one keeps the others readable.
 struct Files {
     id: ChipId,
-    class: PathBuf,
+    class: Folder,
     device: PathBuf,
     files: BTreeMap<String, Shared<Attribute>>,
-    hwmon: Mutex<Option<PathBuf>>,
+    hwmon: Mutex<Option<Folder>>,
     memory: Mutex<Memory>,
     /// Whether it is read more than once.
     rates: bool,
@@ -315,7 +315,7 @@ impl Files {
     fn new(chip: &BusChip, rates: bool) -> Self {
         let it = Self {
             id: chip.chip.id,
-            class: chip.class.clone(),
+            class: Folder::new(chip.class.clone()),
             device: chip.device.clone(),
             files: BTreeMap::new(),
             hwmon: Mutex::new(None),
@@ -329,20 +329,19 @@ impl Files {
             names.extend(counter_names());
         }
         let files = names.into_iter().map(|name| {
-            let path = it.path(&name);
-            (name, Arc::new(Mutex::new(Attribute::new(path))))
+            let file = it.attribute(&name);
+            (name, Arc::new(Mutex::new(file)))
         });
         let files = files.collect();
         Self { files, ..it }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    fn attribute(&self, name: &str) -> Attribute {
         match name.strip_prefix("hwmon/") {
-            None => self.class.join(name),
+            None => Attribute::new(&self.class, name),
             Some(name) => {
                 let mut folder = lock(&self.hwmon);
-                let folder = folder.get_or_insert_with(|| hwmon(&self.device));
-                folder.join(name)
+                Attribute::new(folder.get_or_insert_with(|| Folder::new(hwmon(&self.device))), name)
             }
         }
     }
@@ -365,7 +364,7 @@ impl Files {
         if read == Err(Absent::Gone) && name.starts_with("hwmon/") {
             // Its folder has another name after a reset.
             *lock(&self.hwmon) = None;
-            *file = Attribute::new(self.path(name));
+            *file = self.attribute(name);
             return file.read();
         }
         read

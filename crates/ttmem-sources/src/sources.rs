@@ -202,7 +202,7 @@ impl Sources {
         let chip = |node: &u32| self.bus.chips.get(node).map(|it| it.chip.id);
         let mut told = BTreeMap::new();
         for (&pid, nodes) in &found.opened {
-            let Some(status) = self.processes.status(pid) else { continue };
+            let Some(status) = found.statuses.get(&pid) else { continue };
             let owner = Owner { pid, own_pid: status.own_pid, uid: status.uid, name: String::new() };
             let process = listener.meet(&owner, Basis::Unknown);
             if self.opened.get(&process) != Some(nodes) {

@@ -15,6 +15,6 @@ fn main() {
         "galaxy-blackhole" => machine::galaxy_blackhole(driver),
         _ => panic!("no such machine"),
     };
-    it.busy(4);
+    it.busy(std::env::var("BUSY").ok().and_then(|n| n.parse().ok()).unwrap_or(4));
     assert!(Command::new("cp").arg("-a").arg(it.root()).arg(to).status().is_ok_and(|it| it.success()));
 }

@@ -32,7 +32,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     if !args.only.is_everything() {
         // Who is whose and which device is which, the snapshot knows; and whether there is any such thing at all.
-        let Some(snapshot) = source.snapshot()? else { return Ok(Exit::NoDaemon) };
+        let Some(snapshot) = source.snapshot(false)? else { return Ok(Exit::NoDaemon) };
         let snapshot = show::only(snapshot, &args.only)?;
         dump.allocations.retain(|it| {
             let device = snapshot.devices.iter().any(|device| it.devices.contains(&device.id));

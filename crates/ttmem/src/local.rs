@@ -136,7 +136,7 @@ impl Listener for Reader {
         let mut info = self.processes.describe(owner.pid, owner.uid, start);
         info.name = info.name.or_else(|| Some(owner.name.clone()).filter(|name| !name.is_empty()));
         info.reported_pid = Some(i64::from(owner.own_pid)).filter(|&pid| pid != i64::from(owner.pid));
-        if let Some(watch) = seen.and_then(|pid| self.processes.watch(pid)) {
+        if let Some(watch) = seen.and_then(|pid| self.processes.watch(pid, start)) {
             self.watches.insert(id, watch);
             self.by_pid.insert(owner.pid, id);
         }

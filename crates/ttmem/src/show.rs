@@ -21,19 +21,19 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     if args.watch {
         anyhow::ensure!(args.format == Format::Table, "--watch shows a table, and nothing else");
         let stop = stop_on_signals()?;
-        return watch(|| source.snapshot(), &args.only, &args.look, args.refresh, None, &stop);
+        return watch(|| source.snapshot(false), &args.only, &args.look, args.refresh, None, &stop);
     }
-    let request = Request::Snapshot { history: args.history };
-    let Some(mut answer) = source.ask(request)? else { return Ok(Exit::NoDaemon) };
     let as_json = args.json || args.format == Format::Json;
     if as_json && args.only.is_everything() {
+        let request = Request::Snapshot { history: args.history };
+        let Some(mut answer) = source.ask(request)? else { return Ok(Exit::NoDaemon) };
         // What the daemon says is the schema already.
         let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));
     }
-    let snapshot: Snapshot = serde_json::from_slice(&answer).context("cannot read the answer")?;
+    let Some(snapshot) = source.snapshot(args.history)? else { return Ok(Exit::NoDaemon) };
     let snapshot = only(snapshot, &args.only)?;
     let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
     if as_json || args.snapshot {

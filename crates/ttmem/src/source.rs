@@ -32,15 +32,40 @@ impl<'a> Source<'a> {
 
     /// The answer, one line of JSON; `None` (and a word on standard error) if a daemon was named and there is none.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
+        match self.from_daemon(request)? {
+            Heard::Answer(answer) => Ok(Some(answer)),
+            Heard::NoDaemon => Ok(None),
+            Heard::Nobody => {
+                let local = self.look()?;
+                Ok(Some(match request {
+                    Request::Snapshot { history } => serde_json::to_vec(&local.snapshot(history))?,
+                    Request::Allocations => serde_json::to_vec(&local.allocations())?,
+                }))
+            }
+        }
+    }
+
+    /// A snapshot, however it comes about.
+    pub(crate) fn snapshot(&mut self, history: bool) -> anyhow::Result<Option<Snapshot>> {
+        match self.from_daemon(Request::Snapshot { history })? {
+            Heard::Answer(answer) => {
+                Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
+            }
+            Heard::NoDaemon => Ok(None),
+            Heard::Nobody => Ok(Some(self.look()?.snapshot(history))),
+        }
+    }
+
+    fn from_daemon(&mut self, request: Request) -> anyhow::Result<Heard> {
         let Some(sockets) = self.sockets.filter(|sockets| !sockets.is_local()) else {
-            return self.look(request).map(Some);
+            return Ok(Heard::Nobody);
         };
         let paths = sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
         for path in &paths {
             match ask(path, request) {
                 Ok(answer) => {
                     self.local = None;
-                    return Ok(Some(answer));
+                    return Ok(Heard::Answer(answer));
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
                 Err(e) => {
@@ -55,26 +80,27 @@ impl<'a> Source<'a> {
                  start one with `ttmem serve`, look without one with `ttmem --local`, or try `ttmem demo`",
                 path.display()
             );
-            return Ok(None);
+            return Ok(Heard::NoDaemon);
         }
-        self.look(request).map(Some)
+        Ok(Heard::Nobody)
     }
 
-    fn look(&mut self, request: Request) -> anyhow::Result<Vec<u8>> {
+    /// Looks at the machine.
+    fn look(&mut self) -> anyhow::Result<&Local> {
         if let (None, Some(reading)) = (&self.local, &self.reading) {
             self.local = Some(Local::new(reading.clone()));
         }
         let Some(local) = &mut self.local else { anyhow::bail!("there is nothing to look at") };
         local.look();
-        let answer = match request {
-            Request::Snapshot { history } => serde_json::to_vec(&local.snapshot(history))?,
-            Request::Allocations => serde_json::to_vec(&local.allocations())?,
-        };
-        Ok(answer)
+        Ok(local)
     }
+}
 
-    pub(crate) fn snapshot(&mut self) -> anyhow::Result<Option<Snapshot>> {
-        let Some(answer) = self.ask(Request::Snapshot { history: false })? else { return Ok(None) };
-        Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
-    }
+/// What came of asking daemons.
+enum Heard {
+    Answer(Vec<u8>),
+    /// None was named, and none answers: we look ourselves.
+    Nobody,
+    /// The one that was named does not answer.
+    NoDaemon,
 }

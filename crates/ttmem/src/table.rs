@@ -55,7 +55,7 @@ fn row(page: &mut String, text: &str) {
 }
 
 fn devices(page: &mut String, snapshot: &Snapshot) {
-    let at = snapshot.at.to_zoned(TimeZone::system()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
+    let at = snapshot.at.to_zoned(time_zone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
     let mut title = format!(" ttmem {}", snapshot.host.ttmem);
     if let Some(name) = &snapshot.host.name {
         let _ = write!(title, " on {}", cut(name, 24));
@@ -117,6 +117,15 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         let why = device.sensors_absent.as_deref().unwrap_or("they are old");
         let _ = writeln!(page, "* sensors of device {}: {why}; values are {age:.1} s old", device.index);
     }
+}
+
+/// The system's time zone. Its name, which finding it by would mean walking the whole database for, is of no use here.
+fn time_zone() -> TimeZone {
+    if std::env::var_os("TZ").is_some() {
+        return TimeZone::system();
+    }
+    let local = std::fs::read("/etc/localtime").ok();
+    local.and_then(|bytes| TimeZone::tzif("Local", &bytes).ok()).unwrap_or(TimeZone::UTC)
 }
 
 /// `used/total`. Nobody publishing anything is not the same as nothing being used.

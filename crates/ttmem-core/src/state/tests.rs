@@ -1,4 +1,5 @@
 mod listing;
+mod machine;
 
 use super::*;
 use crate::event::{Audit, Process};
@@ -233,12 +234,12 @@ fn only_the_best_basis_of_a_process_is_shown() {
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let dram = state.usage_of(chip(0)).dram.unwrap();
-    assert_eq!((dram.basis, dram.count, dram.used_bytes()), (Basis::Events, Some(1), 2048 * 12));
+    assert_eq!((dram.basis, dram.count, dram.used_bytes), (Basis::Events, Some(1), 2048 * 12));
     let counters = Origin::Process(id(2), Basis::Counters);
     born(&mut state, counters);
     state.apply(Mono(4), counters, Event::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
     let dram = state.usage_of(chip(1)).dram.unwrap();
-    assert_eq!((dram.basis, dram.used_bytes(), dram.allocated_bytes), (Basis::Counters, 77, None));
+    assert_eq!((dram.basis, dram.used_bytes, dram.allocated_bytes), (Basis::Counters, 77, None));
 }
 
 #[test]
@@ -417,7 +418,7 @@ fn findings_expire_and_peaks_outlive_their_process() {
     born(&mut state, legacy(2));
     state.apply(Mono(4), legacy(2), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
     let dram = shot(&state).devices[0].usage.dram.clone().unwrap();
-    assert_eq!((dram.used_bytes(), dram.peak_bytes), (8, 800));
+    assert_eq!((dram.used_bytes, dram.peak_bytes), (8, 800));
 }
 
 #[test]

@@ -1,0 +1,255 @@
+//! Chips under several names, sensors, openers, and what tt-metal's own counters say.
+
+use super::*;
+use crate::event::SensorReading;
+use crate::machine::{Ghost, RegionReport, Sensors};
+use crate::snapshot::Severity;
+use crate::words::PciAddress;
+
+fn place(bus: u8) -> PciAddress {
+    PciAddress { domain: 0, bus, slot: 0 }
+}
+
+fn say(state: &mut State, event: Event) -> Outcome {
+    state.apply(Mono(1), Origin::Machine, event)
+}
+
+fn shot(state: &State) -> Snapshot {
+    state.snapshot(Timestamp::UNIX_EPOCH, false)
+}
+
+/// A machine with two chips on its bus.
+fn two() -> State {
+    let mut state = State::new(Limits::default(), 7);
+    for n in 0..2u8 {
+        let chip = Chip {
+            pci: Some(place(n + 1)),
+            node: Some(u32::from(n)),
+            names: vec![0x100 + u64::from(n)],
+            ..Chip::new(ChipId::Unique(0xa0 + u64::from(n)), n.into())
+        };
+        say(&mut state, Event::Chip(chip));
+    }
+    state
+}
+
+fn opener(n: u32) -> Origin {
+    Origin::Process(id(n), Basis::Unknown)
+}
+
+fn counters(n: u32) -> Origin {
+    Origin::Process(id(n), Basis::Counters)
+}
+
+#[test]
+fn a_chip_is_one_chip_whatever_it_is_called() {
+    let mut state = two();
+    born(&mut state, events(1));
+    // By its place; by a name that was expected; by its number alone.
+    let by_place = Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0x77), 5) };
+    for (chip, key) in [
+        (by_place, 0xa0),
+        (Chip::new(ChipId::Unique(0x101), 9), 0xa1),
+        (Chip::unknown(1), 0xa1),
+        (Chip { names: vec![0x100], ..Chip::new(ChipId::Unique(0x78), 4) }, 0xa0),
+    ] {
+        let name = chip.id;
+        state.apply(Mono(1), events(1), Event::Chip(chip));
+        assert_eq!(state.resolve(name), ChipId::Unique(key));
+    }
+    let shot = shot(&state);
+    assert_eq!(shot.devices.len(), 2);
+    assert_eq!(shot.devices[0].names, ["0x0000000000000077", "0x0000000000000078"], "what it was called");
+    // What is said of any of the names is said of the chip.
+    let mesh = Event::Allocator(Allocator { id: 1, chips: vec![ChipId::Unique(0x77)], spaces: Vec::new() });
+    assert_eq!(state.apply(Mono(2), events(1), mesh), Outcome::Noted);
+    born(&mut state, counters(2));
+    state.apply(Mono(2), counters(2), Event::Levels(ChipId::Unique(0x101), vec![(Space::Dram, 5)]));
+    assert_eq!(state.usage_of(ChipId::Unique(0xa1)).dram.unwrap().requested_bytes, 5);
+}
+
+#[test]
+fn no_two_chips_have_one_number() {
+    let mut state = two();
+    born(&mut state, events(1));
+    // A process that sees only the second board calls its chips 0 and 1.
+    state.apply(Mono(1), events(1), Event::Chip(Chip { remote: true, ..Chip::new(ChipId::Unique(0xb1), 1) }));
+    let indexes: Vec<u32> = shot(&state).devices.iter().map(|it| it.index).collect();
+    assert_eq!(indexes, [0, 1, 2]);
+}
+
+#[test]
+fn the_best_word_on_capacity_counts_and_the_machine_knows_its_places() {
+    let mut state = two();
+    born(&mut state, events(1));
+    let with = |origin| Chip {
+        capacity: Some(Capacity { origin, ..capacity() }),
+        ..Chip::new(ChipId::Unique(0xa0), 0)
+    };
+    let origin = |state: &State| shot(state).devices[0].capacity.map(|it| it.origin);
+    assert_eq!(origin(&state), None);
+    say(&mut state, Event::Chip(with(CapacityOrigin::Board)));
+    assert_eq!(origin(&state), Some(CapacityOrigin::Board));
+    state.apply(Mono(1), events(1), Event::Chip(with(CapacityOrigin::Runtime)));
+    say(&mut state, Event::Chip(with(CapacityOrigin::Descriptor)));
+    assert_eq!(origin(&state), Some(CapacityOrigin::Runtime));
+    // A process may say what it likes of places; the machine's word stays.
+    let elsewhere =
+        Chip { pci: Some(place(9)), board: Some("x".into()), ..Chip::new(ChipId::Unique(0xa0), 0) };
+    state.apply(Mono(1), events(1), Event::Chip(elsewhere));
+    assert_eq!(shot(&state).devices[0].pci.as_deref(), Some("0000:01:00.0"));
+}
+
+#[test]
+fn sensors_have_an_age_and_what_is_missing_a_reason() {
+    let mut state = two();
+    let warm = Sensors { asic_celsius: Some(45.4), ..Sensors::default() };
+    let reading = SensorReading { at: Some(Mono(1_000_000_000)), sensors: warm, why: None };
+    say(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(reading.clone())));
+    state.tick(Mono(2_500_000_000));
+    let device = shot(&state).devices.remove(0);
+    let sensors = device.sensors.unwrap();
+    assert_eq!((sensors.asic_celsius, sensors.age_ms, sensors.stale), (Some(45.4), 1500, false));
+    assert_eq!(device.sensors_absent, None);
+    // Nothing new for long: the value stays, marked.
+    state.tick(Mono(60_000_000_000));
+    let device = shot(&state).devices.remove(0);
+    assert!(device.sensors.unwrap().stale);
+    let late = SensorReading { why: Some("it does not answer".into()), ..reading };
+    say(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(late)));
+    let device = shot(&state).devices.remove(0);
+    assert_eq!(device.sensors_absent.as_deref(), Some("it does not answer"));
+    assert!(device.sensors.unwrap().stale);
+    // One that was never read has nothing, and says why.
+    let device = shot(&state).devices.remove(1);
+    assert!(device.sensors.is_none() && device.sensors_absent.is_some());
+    // A process cannot speak for a sensor.
+    born(&mut state, events(1));
+    let lie = Event::Sensors(
+        ChipId::Unique(0xa1),
+        Box::new(SensorReading { at: Some(Mono(1)), ..Default::default() }),
+    );
+    state.apply(Mono(1), events(1), lie);
+    assert!(shot(&state).devices[1].sensors.is_none());
+}
+
+#[test]
+fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
+    let mut state = two();
+    born(&mut state, counters(1));
+    state.apply(Mono(1), counters(1), Event::Levels(ChipId::Unique(0xa0), vec![(Space::Dram, 7)]));
+    say(&mut state, Event::ChipGone(ChipId::Unique(0xa0)));
+    say(&mut state, Event::ChipGone(ChipId::Unique(0xa1)));
+    let devices = shot(&state).devices;
+    assert_eq!(devices.len(), 1, "nobody used the second");
+    assert_eq!(
+        (devices[0].pci.as_deref(), devices[0].sensors_absent.as_deref()),
+        (None, Some("the chip left the bus"))
+    );
+    state.apply(Mono(2), counters(1), Event::Exited);
+    state.tick(Mono(3));
+    assert!(shot(&state).devices.is_empty());
+    assert!(state.names.is_empty(), "names go with their chip");
+    // Plugged in again, it is there again.
+    say(&mut state, Event::Chip(Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0xa0), 0) }));
+    assert_eq!(shot(&state).devices.len(), 1);
+}
+
+#[test]
+fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it() {
+    let mut state = two();
+    born(&mut state, opener(1));
+    state.apply(Mono(1), opener(1), Event::Opened(vec![ChipId::Unique(0x100), ChipId::Unique(0x999)]));
+    let seen = shot(&state);
+    assert_eq!(seen.processes[0].opened, ["0x00000000000000a0"], "by any name, and only chips there are");
+    assert_eq!((seen.processes[0].tracking, seen.processes[0].exact), (Basis::Unknown, false));
+    assert!(seen.devices[0].usage.dram_total.is_none(), "nothing is not 0");
+    state.apply(Mono(2), opener(1), Event::Opened(Vec::new()));
+    assert!(shot(&state).processes.is_empty());
+    // It comes back with a segment: now it is tracked, open or not.
+    state.apply(Mono(3), events(1), Event::Seen { sequence: 1, exactly: true });
+    assert_eq!(shot(&state).processes[0].tracking, Basis::Events);
+}
+
+#[test]
+fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
+    let mut state = two();
+    let chip = ChipId::Unique(0xa0);
+    born(&mut state, counters(1));
+    let all = vec![(Space::Dram, 10), (Space::L1, 20), (Space::Cb, 30)];
+    state.apply(Mono(1), counters(1), Event::Levels(chip, all));
+    let usage = state.usage_of(chip);
+    assert_eq!(
+        (usage.dram.as_ref().unwrap().requested_bytes, usage.dram.as_ref().unwrap().count),
+        (10, None)
+    );
+    assert_eq!(usage.cb.as_ref().unwrap().registered_bytes, 30);
+    assert_eq!(usage.l1_total.as_ref().map(|it| (it.used_bytes, it.basis)), Some((50, Basis::Counters)));
+    // The next word replaces the first, in every space.
+    state.apply(Mono(2), counters(1), Event::Levels(chip, vec![(Space::Dram, 4)]));
+    let usage = state.usage_of(chip);
+    assert_eq!(usage.dram.as_ref().unwrap().peak_bytes, 10);
+    assert!(usage.l1.is_none() && usage.cb.is_none());
+    // The same process by its segment: one basis a space, and never the sum.
+    state.apply(
+        Mono(3),
+        events(1),
+        Event::Allocator(Allocator {
+            id: 1,
+            chips: vec![chip],
+            spaces: vec![Banks { space: Space::Dram, banks: 12, base: 0, bytes_per_bank: 1 << 20 }],
+        }),
+    );
+    let extent = Some(Extent { occupied: 2048, bytes_per_bank: 2048, banks: 12 });
+    let alloc = Alloc { extent, ..alloc(Scope::Allocator(1), Space::Dram, 0, 2048) };
+    state.apply(Mono(3), events(1), Event::Alloc(alloc));
+    let dram = state.usage_of(chip).dram.unwrap();
+    assert_eq!((dram.basis, dram.used_bytes), (Basis::Events, 24_576));
+    // And another process, by counters alone, beside it.
+    born(&mut state, counters(2));
+    state.apply(Mono(4), counters(2), Event::Levels(chip, vec![(Space::Dram, 1000)]));
+    let dram = state.usage_of(chip).dram.unwrap();
+    assert_eq!((dram.requested_bytes, dram.used_bytes), (2048 + 1000, 24_576 + 1000));
+    state.apply(Mono(5), counters(2), Event::Levels(chip, Vec::new()));
+    assert_eq!(shot(&state).processes.len(), 1, "who is in no counter any more is not shown");
+}
+
+#[test]
+fn the_dead_in_the_counters_are_findings_and_never_usage() {
+    let mut state = two();
+    let ghost = |bytes| Ghost { pid: 41, name: "python".into(), bytes, perhaps_unseen: false };
+    let report = |name, ghosts, unattributed: &[(Space, u64)], trouble: &str| RegionReport {
+        path: format!("/dev/shm/tt_device_{name}_memory"),
+        chip: ChipId::Unique(name),
+        ghosts,
+        unattributed: unattributed.to_vec(),
+        troubles: Some(trouble.to_owned()).filter(|it| !it.is_empty()).into_iter().collect(),
+    };
+    let all = vec![
+        report(0x100, vec![ghost(100)], &[(Space::L1, 9)], ""),
+        report(0x101, vec![ghost(200)], &[], "have odd numbers"),
+        report(0x999, vec![Ghost { pid: 42, ..ghost(1) }], &[], ""),
+    ];
+    say(&mut state, Event::Regions(all));
+    let seen = shot(&state);
+    let of = |kind| seen.findings.iter().filter(|it| it.kind == kind).collect::<Vec<_>>();
+    let ghosts = of(FindingKind::GhostBytes);
+    assert_eq!(ghosts.len(), 2, "one for each of the dead");
+    assert_eq!((ghosts[0].pid, ghosts[0].bytes, ghosts[0].count), (Some(41), Some(300), 2));
+    assert_eq!(ghosts[1].severity, Severity::Info, "a chip that is not here");
+    let lost = of(FindingKind::Unattributed);
+    assert_eq!((lost[0].device.as_deref(), lost[0].bytes), (Some("0x00000000000000a0"), Some(9)));
+    assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal's counters have odd numbers"));
+    assert!(seen.devices.iter().all(|it| it.usage.dram.is_none()));
+    say(&mut state, Event::Regions(Vec::new()));
+    assert!(shot(&state).findings.is_empty(), "they hold only as long as they are told");
+}
+
+#[test]
+fn openers_that_cannot_be_seen_are_told_of() {
+    let mut state = two();
+    say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 3));
+    assert!(found(&state, FindingKind::Untracked).unwrap().text.contains("open 3 times"));
+    say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
+    assert!(found(&state, FindingKind::Untracked).is_none());
+}
