@@ -36,8 +36,10 @@ pub struct Chip {
     pub node: Option<u32>,
     /// Number of its board, which several chips may share.
     pub serial: Option<u64>,
-    /// Other unique ids that runtimes may know it by.
+    /// Other unique ids that it is known by.
     pub names: Vec<u64>,
+    /// Unique ids that some runtime may make up for it.
+    pub guesses: Vec<u64>,
     /// What runs on it.
     pub firmware: Firmware,
 }
@@ -56,6 +58,7 @@ impl Chip {
             node: None,
             serial: None,
             names: Vec::new(),
+            guesses: Vec::new(),
             firmware: Firmware::default(),
         }
     }

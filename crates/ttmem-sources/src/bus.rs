@@ -108,7 +108,7 @@ impl Bus {
             chip.index = index as u32;
             // Which of several chips of a board is meant cannot be told from its number.
             let alone = chip.serial.filter(|serial| boards.get(serial) == Some(&1));
-            chip.names = alone.map_or_else(Vec::new, |serial| runtime_names(serial, chip.arch, 0));
+            chip.guesses = alone.map_or_else(Vec::new, |serial| runtime_names(serial, chip.arch, 0));
         }
     }
 
@@ -130,7 +130,7 @@ impl Bus {
 
     pub(crate) fn by_name(&self, name: u64) -> Option<&Chip> {
         let mut chips = self.chips.values().map(|it| &it.chip);
-        chips.find(|it| it.id == ChipId::Unique(name) || it.names.contains(&name))
+        chips.find(|it| it.id == ChipId::Unique(name) || it.guesses.contains(&name))
     }
 }
 

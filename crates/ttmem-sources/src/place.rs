@@ -42,9 +42,9 @@ impl Place {
     }
 
     /// The machine's own folder. Of another machine, whoever showed it to us must know that it can be read.
-    pub(crate) fn own(root: &Root, folder: &Path) -> Option<Self> {
+    pub(crate) fn own(root: &Root, folder: &Path, name: &Path) -> Option<Self> {
         let opened = rustix::fs::open(folder, FOLDER, Mode::empty()).ok()?;
-        Self::new(opened, folder.to_owned(), folder, true, root.is_own())
+        Self::new(opened, folder.to_owned(), name, true, root.is_own())
     }
 
     /// The names in it that begin so.

@@ -28,6 +28,11 @@ impl Root {
         self.0.join(absolute.trim_start_matches('/'))
     }
 
+    /// What the machine itself calls a path of ours.
+    pub(crate) fn name_of(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.0).map_or_else(|_| path.to_owned(), |below| Path::new("/").join(below))
+    }
+
     /// A file of a process.
     pub fn of_process(&self, pid: u32, name: &str) -> PathBuf {
         self.path(&format!("/proc/{pid}/{name}"))

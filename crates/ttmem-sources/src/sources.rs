@@ -94,10 +94,9 @@ impl Sources {
     /// process.
     pub fn find_places(&mut self) {
         let Reading { root, folder, .. } = &self.reading;
-        let own = Place::own(root, folder);
-        let name = Path::new("/dev/shm");
-        let folder = if root.is_own() { folder } else { name };
-        let others = containers(root, &self.processes, folder, own.as_ref());
+        let name = root.name_of(folder);
+        let own = Place::own(root, folder, &name);
+        let others = containers(root, &self.processes, &name, own.as_ref());
         self.places = own.into_iter().chain(others).collect();
     }
 
@@ -182,7 +181,7 @@ impl Sources {
                 let id = it.unique_id.map_or(ChipId::Ordinal(it.logical), ChipId::Unique);
                 let place: Option<PciAddress> = it.pci.as_ref().and_then(|text| text.parse().ok());
                 let fits = |chip: &&Chip| {
-                    let name = it.unique_id.is_some_and(|name| chip.names.contains(&name));
+                    let name = it.unique_id.is_some_and(|name| chip.guesses.contains(&name));
                     chip.id == id || name || (place.is_some() && place == chip.pci)
                 };
                 let node = on_bus.values().find(fits).and_then(|chip| chip.node);
@@ -266,7 +265,6 @@ fn described(it: &TopologyChip, mut chip: Chip) -> Chip {
     chip.board = chip.board.or_else(|| it.board.clone());
     chip.serial = chip.serial.or(it.board_id);
     chip.capacity = Some(board::capacity(it.arch, it.cores, it.dram_channels, CapacityOrigin::Descriptor));
-    let name = it.unique_id.filter(|&name| chip.id != ChipId::Unique(name) && !chip.names.contains(&name));
-    chip.names.extend(name);
+    chip.names.extend(it.unique_id.filter(|&name| chip.id != ChipId::Unique(name)));
     chip
 }

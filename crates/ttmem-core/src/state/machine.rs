@@ -25,7 +25,10 @@ impl State {
             chips.iter().find(|(_, state)| fits(&state.chip)).map(|(&id, _)| id)
         };
         known(chip.id)
-            .or_else(|| chip.names.iter().find_map(|&name| known(ChipId::Unique(name))))
+            .or_else(|| {
+                let mut names = chip.names.iter().chain(&chip.guesses);
+                names.find_map(|&name| known(ChipId::Unique(name)))
+            })
             .or_else(|| {
                 let place = chip.pci?;
                 at(&self.chips, &|it| it.pci == Some(place))
@@ -38,7 +41,9 @@ impl State {
 
     pub(super) fn define_chip(&mut self, mut chip: Chip, from_machine: bool) -> Outcome {
         let id = chip.id;
-        let names: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
+        let mut called: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
+        called.push(id);
+        let guesses: Vec<ChipId> = chip.guesses.iter().map(|&name| ChipId::Unique(name)).collect();
         let key = match self.find_chip(&chip) {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
@@ -60,15 +65,16 @@ impl State {
             }
             None => return Outcome::Refused(Refusal::DefinitionLimit),
         };
-        for name in names.into_iter().chain([id]) {
+        for &name in called.iter().chain(&guesses) {
             let room = self.names.len() < self.limits.chips * NAMES_A_CHIP;
             if name != key && room && !self.chips.contains_key(&name) {
                 self.names.entry(name).or_insert(key);
             }
         }
-        let called = self.chips.get_mut(&key).map(|state| &mut state.called);
-        if let Some(called) = called.filter(|it| id != key && it.len() < NAMES_A_CHIP) {
-            called.insert(id);
+        if let Some(state) = self.chips.get_mut(&key) {
+            let new = called.into_iter().filter(|name| *name != key);
+            let room = NAMES_A_CHIP.saturating_sub(state.called.len());
+            state.called.extend(new.take(room));
         }
         Outcome::Noted
     }

@@ -4,6 +4,7 @@
 mod acceptance;
 mod bad_input;
 mod command_line;
+mod counters;
 mod defects;
 mod machine;
 mod places;

@@ -25,7 +25,7 @@ fn two() -> State {
         let chip = Chip {
             pci: Some(place(n + 1)),
             node: Some(u32::from(n)),
-            names: vec![0x100 + u64::from(n)],
+            guesses: vec![0x100 + u64::from(n)],
             ..Chip::new(ChipId::Unique(0xa0 + u64::from(n)), n.into())
         };
         say(&mut state, Event::Chip(chip));
@@ -59,7 +59,8 @@ fn a_chip_is_one_chip_whatever_it_is_called() {
     }
     let shot = shot(&state);
     assert_eq!(shot.devices.len(), 2);
-    assert_eq!(shot.devices[0].names, ["0x0000000000000077", "0x0000000000000078"], "what it was called");
+    let names = ["0x0000000000000077", "0x0000000000000078", "0x0000000000000100"];
+    assert_eq!(shot.devices[0].names, names, "what it was called, and not what it might be");
     // What is said of any of the names is said of the chip.
     let mesh = Event::Allocator(Allocator { id: 1, chips: vec![ChipId::Unique(0x77)], spaces: Vec::new() });
     assert_eq!(state.apply(Mono(2), events(1), mesh), Outcome::Noted);

@@ -1,0 +1,398 @@
+//! tt-metal's own counters, in files made by hand: every layout, the dead, containers, and numbers that cannot be.
+
+use crate::machine::{parsed, seen, ttmem};
+use crate::{NOBODY, copied, exe};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::process::Command;
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{Finding, FindingKind, Process};
+use ttmem_core::words::{Basis, Space};
+use ttmem_testkit::machine::{self, BOOT, Card, FakeProcess, Machine};
+use ttmem_testkit::{Server, eventually};
+use ttmem_wire::region::{ChipSlot, Layout, Levels, PROCESS_SLOTS, ProcessSlot, Region, build};
+
+/// Clock ticks in a second.
+const TICKS: u64 = 100;
+
+fn levels(n: u64) -> Levels {
+    Levels { dram: n << 20, l1: n << 10, l1_small: n << 4, trace: n << 8, cb: n << 6, kernel: 0 }
+}
+
+fn sum(all: &[ProcessSlot]) -> Levels {
+    let of = |of: fn(&Levels) -> u64| all.iter().map(|it| of(&it.held)).sum();
+    Levels {
+        dram: of(|it| it.dram),
+        l1: of(|it| it.l1),
+        l1_small: of(|it| it.l1_small),
+        trace: of(|it| it.trace),
+        cb: of(|it| it.cb),
+        kernel: of(|it| it.kernel),
+    }
+}
+
+/// An entry that was last changed so many seconds after boot.
+fn entry(layout: Layout, slot: usize, pid: u32, name: &str, n: u64, seconds: u64) -> ProcessSlot {
+    let wall = layout >= Layout::V2;
+    let updated_ns = (if wall { BOOT } else { 0 } + seconds) * 1_000_000_000;
+    ProcessSlot { slot, pid, held: levels(n), updated_ns, name: name.to_owned() }
+}
+
+fn region(layout: Layout, id: u64, device: u32, processes: Vec<ProcessSlot>) -> Region {
+    let totals = sum(&processes);
+    let chips = vec![ChipSlot { chip_id: device, remote: false, held: totals }];
+    Region { asic_id: id, device_id: device, totals, chips, processes, ..Region::new(layout) }
+}
+
+fn file(machine: &Machine, id: u64) -> PathBuf {
+    machine.root().join(format!("dev/shm/tt_device_{id}_memory"))
+}
+
+fn put(machine: &Machine, id: u64, region: &Region) -> PathBuf {
+    let path = file(machine, id);
+    fs::write(&path, build(region.layout, region)).unwrap();
+    path
+}
+
+/// An n150 whose first runtime gave it its serial number as its name, and a process that uses it.
+fn busy(pid: u32) -> (Machine, u64) {
+    let mut machine = machine::n150("2.10.0");
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
+    let serial = seen(&machine).devices[0].serial.clone().unwrap();
+    (machine, u64::from_str_radix(&serial, 16).unwrap())
+}
+
+fn one(snapshot: &Snapshot, pid: u32) -> &Process {
+    let mut found = snapshot.processes.iter().filter(|it| it.pid == Some(pid));
+    found.next().unwrap_or_else(|| panic!("pid {pid} is not among {:#?}", snapshot.processes))
+}
+
+fn held(process: &Process) -> Vec<(Space, u64)> {
+    let usage = &process.usage[0].usage;
+    let spaces = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Cb, Space::Kernel];
+    spaces.into_iter().filter_map(|space| Some((space, usage.used(space)?.0))).collect()
+}
+
+fn expected(n: u64) -> Vec<(Space, u64)> {
+    let it = levels(n);
+    vec![
+        (Space::Dram, it.dram),
+        (Space::L1, it.l1),
+        (Space::L1Small, it.l1_small),
+        (Space::Trace, it.trace),
+        (Space::Cb, it.cb),
+    ]
+}
+
+fn found(snapshot: &Snapshot, kind: FindingKind) -> Vec<&Finding> {
+    snapshot.findings.iter().filter(|it| it.kind == kind).collect()
+}
+
+#[test]
+fn every_layout_is_read_and_says_what_its_processes_hold() {
+    for layout in Layout::ALL {
+        let (machine, id) = busy(700);
+        let mut it = region(layout, id, 0, vec![entry(layout, 41, 700, "python", 3, 100)]);
+        let mut wanted = expected(3);
+        if layout.has_kernels() {
+            it.processes[0].held.kernel = 77;
+            it.totals.kernel = 77;
+            wanted.push((Space::Kernel, 77));
+        }
+        put(&machine, id, &it);
+        let snapshot = seen(&machine);
+        let process = one(&snapshot, 700);
+        assert_eq!(held(process), wanted, "{layout:?}");
+        assert_eq!((process.tracking, process.exact), (Basis::Counters, false), "{layout:?}");
+        assert_eq!(snapshot.devices.len(), 1, "the same chip, by another name: {layout:?}");
+        assert_eq!(snapshot.devices[0].names, [format!("0x{id:016x}")]);
+        assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 3 << 20);
+        assert_eq!((snapshot.findings.len(), snapshot.health.regions), (0, 1), "{:?}", snapshot.findings);
+    }
+}
+
+#[test]
+fn the_dead_are_ghosts_whoever_has_their_pid_now() {
+    for layout in Layout::ALL {
+        let (mut machine, id) = busy(700);
+        // One is gone; one's pid is another's by now, who started after the entry was last changed.
+        machine.process(FakeProcess { start: 200 * TICKS, ..FakeProcess::new(702, "python", &[]) });
+        let all = vec![
+            entry(layout, 0, 700, "python", 1, 100),
+            entry(layout, 1, 701, "python", 2, 100),
+            entry(layout, 2, 702, "python", 4, 150),
+        ];
+        put(&machine, id, &region(layout, id, 0, all));
+        let snapshot = seen(&machine);
+        assert_eq!(held(one(&snapshot, 700))[..5], expected(1));
+        assert_eq!(snapshot.processes.len(), 1, "{layout:?}");
+        assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 1 << 20);
+        let ghosts = found(&snapshot, FindingKind::GhostBytes);
+        assert_eq!(ghosts.iter().map(|it| it.pid).collect::<Vec<_>>(), [Some(701), Some(702)]);
+        let all = levels(2);
+        assert_eq!(ghosts[0].bytes, Some(all.dram + all.l1 + all.l1_small + all.trace + all.cb));
+        assert_eq!(ghosts[0].device.as_ref(), Some(&snapshot.devices[0].id));
+    }
+}
+
+#[test]
+fn a_process_that_ends_or_detaches_is_gone_at_once() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    let shm = machine.root().join("dev/shm");
+    let args = ["--root", machine.root().to_str().unwrap(), "--shm-dir", shm.to_str().unwrap()];
+    let server = Server::start(exe(), &args);
+    let dram = |server: &Server| server.usage(0).dram.map(|it| it.requested_bytes);
+    assert_eq!(dram(&server), Some(5 << 20));
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 6, 110)]));
+    assert_eq!(dram(&server), Some(6 << 20), "an answer is as of now");
+    put(&machine, id, &region(layout, id, 0, Vec::new()));
+    assert_eq!(dram(&server), None, "detached: nothing is known of it");
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 7, 120)]));
+    assert_eq!(dram(&server), Some(7 << 20));
+    // Killed: the entry stays, and is a ghost's.
+    machine.end(700);
+    machine.set(machine.pids(0), "");
+    assert_eq!(dram(&server), None);
+    assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
+    fs::remove_file(file(&machine, id)).unwrap();
+    eventually("the finding goes with the file", || server.snapshot().findings.is_empty().then_some(()));
+}
+
+#[test]
+fn bytes_that_nobody_accounts_for_are_told_of_and_not_given_to_anybody() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    let mut it = region(layout, id, 0, vec![entry(layout, 0, 700, "python", 1, 100)]);
+    it.totals.l1 += 4096;
+    put(&machine, id, &it);
+    let snapshot = seen(&machine);
+    assert_eq!(held(one(&snapshot, 700)), expected(1));
+    let lost = found(&snapshot, FindingKind::Unattributed);
+    assert_eq!((lost.len(), lost[0].bytes, lost[0].space), (1, Some(4096), Some(Space::L1)));
+    assert_eq!(snapshot.devices[0].usage.l1.as_ref().unwrap().requested_bytes, 1024);
+    // Less than the sum of its parts is odd in another way.
+    it.totals.l1 = 0;
+    put(&machine, id, &it);
+    let snapshot = seen(&machine);
+    assert!(found(&snapshot, FindingKind::Counters)[0].text.contains("say 0 B of l1 in all, but 1.0 KiB"));
+}
+
+#[test]
+fn numbers_that_cannot_be_are_findings_and_never_a_share_above_all() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    // More than the chip has; more than anything has; a name of garbage; every place taken.
+    let mut all: Vec<ProcessSlot> =
+        (1..PROCESS_SLOTS).map(|n| entry(layout, n, 100_000 + n as u32, "\u{1b}[2J\u{7}", 1, 100)).collect();
+    all.insert(0, entry(layout, 0, 700, "python", 1, 100));
+    all[0].held.dram = 20 << 30;
+    all[0].held.l1 = u64::MAX - 5;
+    let mut it = region(layout, id, 0, Vec::new());
+    it.totals.dram = u64::MAX;
+    it.processes = all;
+    put(&machine, id, &it);
+    let snapshot = seen(&machine);
+    let usage = &snapshot.devices[0].usage;
+    assert_eq!(usage.dram.as_ref().unwrap().requested_bytes, 20 << 30, "what is said is shown");
+    assert!(usage.l1.is_none(), "what no chip has is not");
+    assert_eq!(found(&snapshot, FindingKind::OverCapacity).len(), 1);
+    let odd: Vec<&str> = found(&snapshot, FindingKind::Counters).iter().map(|it| it.text.as_str()).collect();
+    assert!(odd.iter().any(|it| it.contains("16.0 EiB of l1, which no chip has")), "{odd:?}");
+    assert!(odd.iter().any(|it| it.contains("all their 64 places taken")), "{odd:?}");
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 63);
+    let output = ttmem(&machine, &[]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("not possible") && !page.contains('\x1b'), "{page}");
+    let shares =
+        page.split_whitespace().zip(page.split_whitespace().skip(1)).filter(|(_, unit)| *unit == "%");
+    for (share, _) in shares {
+        assert!(share.parse::<f64>().is_ok_and(|it| it <= 100.0), "{share} %");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_hides_nothing_else() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    let good = build(layout, &region(layout, 1, 0, Vec::new()));
+    let mut version = good.clone();
+    version[0] = 99;
+    fs::write(file(&machine, 1), &version).unwrap();
+    fs::write(file(&machine, 2), &good[..8575]).unwrap();
+    fs::write(file(&machine, 3), "").unwrap();
+    fs::write(file(&machine, 4), vec![0xff; 1 << 20]).unwrap();
+    fs::create_dir(file(&machine, 5)).unwrap();
+    symlink("/etc/passwd", file(&machine, 6)).unwrap();
+    assert!(Command::new("mkfifo").arg(file(&machine, 7)).status().unwrap().success());
+    fs::write(machine.root().join("dev/shm/tt_device_x_memory"), &good).unwrap();
+    fs::write(machine.root().join("dev/shm/tt_device_08_memory"), &good).unwrap();
+    let snapshot = seen(&machine);
+    assert_eq!(held(one(&snapshot, 700)), expected(1));
+    assert_eq!(snapshot.devices.len(), 1);
+    let reason = |n: u64| {
+        let name = format!("tt_device_{n}_memory");
+        let found = snapshot.health.skipped.iter().find(|it| it.path.ends_with(&name));
+        found.unwrap_or_else(|| panic!("{name} is not among {:?}", snapshot.health.skipped)).reason.clone()
+    };
+    assert!(reason(1).contains("99"), "{}", reason(1));
+    assert!(reason(2).contains("8575"), "{}", reason(2));
+    assert!(reason(3).contains("being made"), "{}", reason(3));
+    assert_eq!(
+        (reason(5), reason(6), reason(7)),
+        (
+            "is a folder, not a file".into(),
+            "is a symbolic link, not a file".into(),
+            "is a pipe, not a file".into()
+        )
+    );
+    assert!(found(&snapshot, FindingKind::Counters).iter().any(|it| it.text.contains("99")));
+    // A file that is made while it is looked at is read when it is whole.
+    fs::write(file(&machine, 3), build(layout, &region(layout, 3, 0, Vec::new()))).unwrap();
+    assert!(seen(&machine).health.skipped.iter().all(|it| !it.path.ends_with("tt_device_3_memory")));
+}
+
+#[test]
+fn another_users_counters_are_listed_with_what_to_do() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    let path = put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::chown(&path, Some(1000), Some(1000)).unwrap();
+    let shm = machine.root().join("dev/shm");
+    let args = ["--root", machine.root().to_str().unwrap(), "--shm-dir", shm.to_str().unwrap()];
+    let server = Server::start(exe(), &args);
+    let program = copied(exe(), &server);
+    let nobody = |more: &[&str]| {
+        let mut command = Command::new(NOBODY[0]);
+        command
+            .args(&NOBODY[1..])
+            .arg(&program)
+            .args(["--root", machine.root().to_str().unwrap()])
+            .args(more);
+        command.output().unwrap()
+    };
+    let snapshot = parsed(&nobody(&["--json"]));
+    let [skipped] = &snapshot.health.skipped[..] else { panic!("{:?}", snapshot.health.skipped) };
+    assert!(
+        skipped.reason.contains("belongs to ada") && skipped.reason.contains("ttmem serve"),
+        "{skipped:?}"
+    );
+    assert_eq!(one(&snapshot, 700).tracking, Basis::Unknown, "that it has the chip open, everybody may know");
+    let page = String::from_utf8(nobody(&[]).stdout).unwrap();
+    assert!(page.contains("Not read:") && page.contains("belongs to ada"), "{page}");
+    // Root sees it, and so does whoever asks root's daemon.
+    assert_eq!(held(one(&seen(&machine), 700)), expected(1));
+    let mut command = Command::new(NOBODY[0]);
+    command.args(&NOBODY[1..]).arg(&program).arg("--query-socket").arg(&server.query).arg("--json");
+    assert_eq!(held(one(&parsed(&command.output().unwrap()), 700)), expected(1));
+    let mut command = Command::new(&program);
+    let page = command.arg("--query-socket").arg(&server.query).output().unwrap().stdout;
+    assert!(String::from_utf8(page).unwrap().contains("by the daemon"));
+}
+
+#[test]
+fn a_container_on_the_hosts_memory_is_itself_and_not_whoever_has_its_pid_here() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    // Inside it is pid 1; outside, pid 1 is another program.
+    machine.process(FakeProcess { start: 0, ..FakeProcess::new(1, "systemd", &[]) });
+    machine.process(FakeProcess {
+        container: Some((3, 1)),
+        start: 60 * TICKS,
+        ..FakeProcess::new(900, "python", &[0])
+    });
+    symlink("../..", machine.proc(900, "root")).unwrap();
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 1, "python", 2, 100)]));
+    let snapshot = seen(&machine);
+    let process = one(&snapshot, 900);
+    assert_eq!((held(process), process.reported_pid), (expected(2), Some(1)));
+    assert!(process.container.is_some());
+    assert!(snapshot.processes.iter().all(|it| it.pid != Some(1)));
+    assert_eq!(snapshot.findings, []);
+}
+
+#[test]
+fn the_second_chip_of_an_n300_is_known_by_its_board() {
+    let layout = Layout::V3;
+    let mut machine = Machine::new("2.10.0");
+    let serial = 0x0100_0146_1190_302b;
+    machine.card(Card { serial, ..Card::new("n300", 0) });
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
+    for (id, device) in [(0x2_6190_302b, 0), (0x3_6190_302b, 1)] {
+        put(&machine, id, &region(layout, id, device, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    }
+    let snapshot = seen(&machine);
+    let [first, second] = &snapshot.devices[..] else { panic!("{:#?}", snapshot.devices) };
+    assert_eq!((first.remote, second.remote), (false, true));
+    assert_eq!((second.index, second.id.as_str()), (1, "0x000000036190302b"));
+    assert_eq!((second.board.as_deref(), second.capacity.unwrap().l1_bytes), (Some("n300"), 95_944_704));
+    assert!(second.sensors.is_none());
+    assert!(second.sensors_absent.as_ref().unwrap().starts_with("remote"));
+    assert_eq!(second.usage.dram.as_ref().unwrap().requested_bytes, 1 << 20);
+    let page = String::from_utf8(ttmem(&machine, &[]).stdout).unwrap();
+    assert!(page.contains("n300 (remote)"), "{page}");
+}
+
+#[test]
+fn where_a_name_says_nothing_the_number_does_if_its_user_has_that_chip_open() {
+    let layout = Layout::V3;
+    let mut machine = machine::p300b("2.10.0");
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1]) });
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(701, "mock", &[]) });
+    put(&machine, 0xabc, &region(layout, 0xabc, 1, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    put(&machine, 0xdef, &region(layout, 0xdef, 0, vec![entry(layout, 0, 701, "mock", 2, 100)]));
+    let snapshot = seen(&machine);
+    assert_eq!(snapshot.devices.len(), 3, "what nobody has open here is no chip of this bus");
+    let used = |n: usize| snapshot.devices[n].usage.dram.as_ref().map(|it| it.requested_bytes);
+    assert_eq!([used(0), used(1), used(2)], [None, Some(1 << 20), Some(2 << 20)]);
+    assert_eq!(snapshot.devices[1].names, ["0x0000000000000abc"]);
+}
+
+#[test]
+fn a_topology_tells_what_is_harvested_and_who_is_behind_whom() {
+    let mut machine = Machine::new("2.10.0");
+    for node in 0..2 {
+        machine.card(Card::new("n300", node));
+    }
+    let ids: Vec<String> = seen(&machine).devices.iter().map(|it| it.id.clone()).collect();
+    let first = u64::from_str_radix(&ids[0][2..], 16).unwrap();
+    // The first by its unique id, the second by its place; two more behind them; one core row less than usual.
+    let text = format!(
+        "arch: {{0: wormhole_b0, 1: wormhole_b0, 2: Wormhole, 3: wormhole_b0}}\n\
+         chips: {{}}\n\
+         chip_unique_ids: {{0: {first}, 1: 51, 2: 52, 3: 53}}\n\
+         ethernet_connections: []\n\
+         chips_with_mmio: [0: 7, 1: 9]\n\
+         harvesting:\n  \
+           0: {{noc_translation: true, harvest_mask: 3}}\n  \
+           1: {{noc_translation: true, harvest_mask: 7}}\n  \
+           2: {{noc_translation: true, harvest_mask: 3}}\n  \
+           3: {{noc_translation: true, harvest_mask: 1}}\n\
+         boards: [[{{board_id: 1}}, {{board_type: n300}}, {{chips: [0, 2]}}]]\n\
+         chip_pci_bdfs: {{1: 0000:02:00.0}}\n"
+    );
+    let path = machine.root().join("cluster.yaml");
+    fs::write(&path, &text).unwrap();
+    let topology = ["--topology", path.to_str().unwrap()];
+    let snapshot = parsed(&ttmem(&machine, &[&["--json"], &topology[..]].concat()));
+    let cores: Vec<u32> = snapshot.devices.iter().map(|it| it.capacity.unwrap().cores).collect();
+    assert_eq!(cores, [64, 56, 64, 72]);
+    let remote: Vec<bool> = snapshot.devices.iter().map(|it| it.remote).collect();
+    assert_eq!(remote, [false, false, true, true]);
+    assert_eq!(snapshot.devices[1].names, [format!("0x{:016x}", 51)]);
+    assert_eq!(snapshot.devices[1].sensors.as_ref().unwrap().asic_celsius, Some(45.406));
+    assert_eq!(snapshot.devices[3].id, format!("0x{:016x}", 53));
+    assert_eq!(snapshot.devices[1].id, ids[1], "it keeps its key");
+    // Nonsense gets an error that names the file and the thing.
+    fs::write(&path, text.replace("harvest_mask: 7", "harvest_mask: many")).unwrap();
+    let output = ttmem(&machine, &topology);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("cluster.yaml") && said.contains("harvest_mask"), "{said}");
+    let output = ttmem(&machine, &["--topology", "/nowhere.yaml"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere.yaml"));
+}
