@@ -8,6 +8,7 @@ mod defects;
 mod places;
 mod processes;
 mod segments;
+mod smi;
 mod streams;
 mod transport;
 
