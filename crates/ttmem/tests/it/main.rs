@@ -10,6 +10,7 @@ mod machine;
 mod places;
 mod processes;
 mod segments;
+mod smi;
 mod streams;
 mod transport;
 
