@@ -173,6 +173,9 @@ pub(crate) struct ShowArgs {
     /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
     #[arg(long, hide = true)]
     sysfs: bool,
+    /// Accepted because callers of `tt-smi -s` give it.
+    #[arg(long = "snapshot_no_tty", hide = true)]
+    no_tty: bool,
 }
 
 /// Of what.

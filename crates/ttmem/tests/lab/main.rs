@@ -1,6 +1,7 @@
 //! The agent in stock ttnn, on chips that do not exist. Needs `cargo xtask lab`; CI makes it.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod counters;
 mod processes;
 mod region;
 mod runtime;

@@ -3,6 +3,7 @@
 `ttnn` is imported when it is first needed, so that a puppet without it is one that never loads the runtime.
 """
 
+import ctypes
 import json
 import os
 import struct
@@ -48,6 +49,21 @@ def on_another_thread(work):
     thread.start()
     thread.join()
     return result[0]
+
+
+def become(user):
+    """Goes on as another user, who may still read what is only ours: the lab may lie where nobody else can."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    assert libc.prctl(8, 1, 0, 0, 0) == 0  # PR_SET_KEEPCAPS
+    os.setresuid(user, user, user)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    reading = 1 << 1 | 1 << 2  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    assert libc.capset(header, (ctypes.c_uint32 * 6)(reading, reading, reading)) == 0
+    for capability in (1, 2):  # the runtime starts a compiler
+        assert libc.prctl(47, 2, capability, 0, 0) == 0  # PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE
+    assert libc.prctl(4, 1, 0, 0, 0) == 0  # PR_SET_DUMPABLE
 
 
 def main():
