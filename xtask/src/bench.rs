@@ -5,6 +5,7 @@
 
 mod agent;
 pub(crate) mod load;
+mod machine;
 mod pure;
 pub(crate) mod segment;
 
@@ -66,6 +67,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     }
     if wanted("core") {
         figures.extend(pure::figures());
+    }
+    if wanted("machine") {
+        figures.extend(machine::figures(&exe)?);
     }
     if wanted("daemon") {
         figures.extend(ingest(&exe)?);

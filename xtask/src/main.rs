@@ -21,7 +21,7 @@ cargo xtask COMMAND
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [GROUP] [--json]
                      figures against their budgets; builds the release program first. GROUP is one of agent,
-                     segment, core, daemon
+                     segment, core, machine, daemon
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
                      --smoke opens every board and runs an op on it
@@ -41,8 +41,10 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        ["bench", group @ ("agent" | "segment" | "core" | "daemon")] => bench::run(false, Some(group)),
-        ["bench", group @ ("agent" | "segment" | "core" | "daemon"), "--json"] => {
+        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon")] => {
+            bench::run(false, Some(group))
+        }
+        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon"), "--json"] => {
             bench::run(true, Some(group))
         }
         // Processes that the benchmark starts.

@@ -3,7 +3,7 @@
 //! `{"get":"snapshot"}`, `{"get":"snapshot","history":true}` and `{"get":"allocations"}` are what can be asked. A list
 //! of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
-use crate::server::{Daemon, PLACES_FOR_AN_ANSWER, send};
+use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER, send};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -144,7 +144,7 @@ impl QueryConnection {
             }
             Ok(Request::Allocations) => {
                 daemon.reap(&[]);
-                daemon.look_at_sources(PLACES_FOR_AN_ANSWER);
+                daemon.look_at_sources(SURVEY_FOR_AN_ANSWER);
                 self.list = Some(List { cursor: 0, begun: false, listed: false });
             }
             Err(e) => self.fail(&format!("cannot read the request: {e}")),

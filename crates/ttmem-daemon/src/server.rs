@@ -35,10 +35,11 @@ const RETRY: Duration = Duration::from_millis(50);
 const STATISTICS: Duration = Duration::from_secs(10);
 /// How long a connection that is closing may take to read what it asked for.
 const CLOSING_NS: u64 = 30 * Mono::SECOND;
-/// How long after looking for containers they are looked for again: it means looking at every process.
-const PLACES_WHILE_TICKING: u64 = 5 * Mono::SECOND;
+/// How long after looking for chips, their users and containers they are looked for again: it means looking at every
+/// process.
+const SURVEY_WHILE_TICKING: u64 = 5 * Mono::SECOND;
 /// The same when somebody asks.
-pub(crate) const PLACES_FOR_AN_ANSWER: u64 = Mono::SECOND;
+pub(crate) const SURVEY_FOR_AN_ANSWER: u64 = Mono::SECOND;
 /// How often both sockets are looked after.
 const TICKS_A_SOCKET_CHECK: u64 = 10;
 /// Descriptors that old clients' connections leave free.
@@ -108,8 +109,8 @@ pub(crate) struct Daemon {
     pub(crate) sources: Option<Sources>,
     /// When sources are looked at next, because their writers are busy.
     pub(crate) next_look: Option<Mono>,
-    /// When it was last looked for folders with segments.
-    pub(crate) places_found: Option<Mono>,
+    /// When it was last looked for what seldom changes.
+    pub(crate) surveyed: Option<Mono>,
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
@@ -156,7 +157,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         processes: Processes::new(&options.reading.root),
         sources: Some(Sources::new(options.reading.clone())),
         next_look: None,
-        places_found: None,
+        surveyed: None,
         epoll,
         legacy,
         query,
@@ -171,7 +172,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     for chip in &options.chips {
         daemon.define_chip(Origin::Machine, chip.clone());
     }
-    daemon.look_at_sources(PLACES_WHILE_TICKING);
+    daemon.look_at_sources(SURVEY_WHILE_TICKING);
     daemon.listen().map_err(system("wait for connections"))?;
     daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
     daemon.greet(options);
@@ -234,7 +235,7 @@ impl Daemon {
                 self.reap(&[]);
             }
             if self.next_look.is_some_and(|at| self.now >= at) {
-                self.look_at_sources(PLACES_WHILE_TICKING);
+                self.look_at_sources(SURVEY_WHILE_TICKING);
             }
             if self.now.0 >= next_tick {
                 next_tick = self.now.0 + TICK.as_nanos() as u64;
@@ -438,7 +439,7 @@ impl Daemon {
     }
 
     fn tick(&mut self) {
-        self.look_at_sources(PLACES_WHILE_TICKING);
+        self.look_at_sources(SURVEY_WHILE_TICKING);
         self.state.tick(self.now);
         let ended: Vec<u64> = self
             .tracked
@@ -474,7 +475,7 @@ impl Daemon {
         if let Some(sources) = &self.sources {
             sources.attend();
         }
-        self.look_at_sources(PLACES_FOR_AN_ANSWER);
+        self.look_at_sources(SURVEY_FOR_AN_ANSWER);
         let mut snapshot = self.state.snapshot(Timestamp::now(), history);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;

@@ -11,13 +11,14 @@ use ttmem_sources::{Listener, Owner};
 const SOON_NS: u64 = 50_000_000;
 
 impl Daemon {
-    /// Takes in what sources say by now. Folders are looked for again if that was longer ago than `places`.
-    pub(crate) fn look_at_sources(&mut self, places: u64) {
+    /// Takes in what sources say by now. What seldom changes is looked for again if
+    /// that was longer ago than `survey`.
+    pub(crate) fn look_at_sources(&mut self, survey: u64) {
         // They are not there while they speak to us.
         let Some(mut sources) = self.sources.take() else { return };
-        if self.places_found.is_none_or(|at| self.now.since(at) >= places) {
-            self.places_found = Some(self.now);
-            sources.find_places();
+        if self.surveyed.is_none_or(|at| self.now.since(at) >= survey) {
+            self.surveyed = Some(self.now);
+            sources.survey(self);
         }
         let busy = sources.look(self.now, self);
         self.next_look = busy.then(|| Mono(self.now.0 + SOON_NS));
@@ -47,11 +48,12 @@ impl Listener for Daemon {
         }
         let watch = match owner.pid {
             0 => Watch::Connection,
-            pid => self.processes.watch(pid, self.processes.start_ticks(pid)).unwrap_or(Watch::Gone),
+            pid => {
+                let start = owner.start.or_else(|| self.processes.start_ticks(pid));
+                self.processes.watch(pid, start).unwrap_or(Watch::Gone)
+            }
         };
-        let name = Some(owner.name.clone()).filter(|name| !name.is_empty());
-        let label = i64::from(owner.own_pid);
-        let process = self.track(owner.pid, owner.uid, label, name, watch, basis);
+        let process = self.track(owner, i64::from(owner.own_pid), watch, basis);
         self.tracked.get(&process).map_or(ProcessId { pid: owner.pid, start: 0 }, |it| it.id)
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Origin, ProcessId};
+use ttmem_sources::Owner;
 use ttmem_sources::process::Watch;
 use ttmem_wire::legacy::Message;
 
@@ -49,26 +50,22 @@ impl Daemon {
             Watch::by_pid(sender.pid)
         };
         let label = i64::from(message.process_id);
-        self.track(sender.pid, sender.uid, label, None, watch.unwrap_or(Watch::Gone), Basis::Legacy)
+        let own_pid = u32::try_from(label).unwrap_or(0);
+        let (name, start) = Default::default();
+        let owner = Owner { pid: sender.pid, own_pid, uid: sender.uid, name, start };
+        let watch = watch.unwrap_or(Watch::Gone);
+        self.track(&owner, label, watch, Basis::Legacy)
     }
 
-    /// Tracks a process from now on. `label` is the pid it calls itself by, `name` what it calls itself.
-    pub(crate) fn track(
-        &mut self,
-        pid: u32,
-        uid: u32,
-        label: i64,
-        name: Option<String>,
-        watch: Watch,
-        basis: Basis,
-    ) -> u64 {
+    /// Tracks a process from now on. `label` is the pid it calls itself by.
+    pub(crate) fn track(&mut self, owner: &Owner, label: i64, watch: Watch, basis: Basis) -> u64 {
         self.met_the_dead |= matches!(watch, Watch::Gone);
-        let start = self.processes.start_ticks(pid).filter(|_| !watch.ended());
+        let pid = owner.pid;
+        let start = owner.start.or_else(|| self.processes.start_ticks(pid)).filter(|_| !watch.ended());
         let process = self.number();
         // Without a start time any number that no other process has will do.
         let id = ProcessId { pid, start: start.unwrap_or(u64::MAX - process) };
-        let mut info = self.processes.describe(pid, uid, start);
-        info.name = info.name.or(name);
+        let mut info = self.processes.describe(owner, start);
         info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
         if let Some(fd) = watch.fd() {
             let _ = self.wait_for(fd, Token::Process(process));

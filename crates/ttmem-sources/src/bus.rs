@@ -21,7 +21,7 @@ const MOST_CHIPS: usize = 1024;
 pub(crate) struct BusChip {
     pub(crate) node: u32,
     /// Its folder below [`CLASS`].
-    pub(crate) class: PathBuf,
+    pub(crate) class: Folder,
     /// The PCI device's folder.
     pub(crate) device: PathBuf,
     pub(crate) chip: Chip,
@@ -170,7 +170,7 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
     let device = class.join("device");
     let pci = fs::read_link(&device).ok();
     let pci = pci.and_then(|link| link.file_name()?.to_str()?.parse::<PciAddress>().ok());
-    let (folder, bus) = (Folder::new(class.clone()), Folder::new(device.clone()));
+    let folder = Folder::new(class);
     let attribute = |name: &str| folder.read(name);
     let number = |name: &str| attribute(name).map(|text| identity(&text));
     let (asic, serial) = (number("tt_asic_id"), number("tt_serial"));
@@ -183,13 +183,13 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
         (None, None) => ChipId::Ordinal(node),
     };
     let mut chip = Chip::new(id, node);
-    chip.arch = match bus.read("device").as_deref() {
+    chip.arch = match folder.read("device/device").as_deref() {
         Ok("0x401e") => Some(Arch::WormholeB0),
         Ok("0xb140") => Some(Arch::Blackhole),
         _ => None,
     };
     let by_driver = attribute("tt_card_type").ok().filter(|kind| kind != "unknown");
-    let by_subsystem = || match bus.read("subsystem_device").as_deref() {
+    let by_subsystem = || match folder.read("device/subsystem_device").as_deref() {
         Ok("0x0035") => Some("galaxy-wormhole"),
         Ok("0x0047") => Some("galaxy-blackhole"),
         _ => None,
@@ -207,7 +207,7 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
     };
     let board = chip.board.as_deref();
     chip.capacity = board.and_then(|board| board::assumed(board, chip.firmware.bundle.as_deref()));
-    BusChip { node, device, class, chip, inode, known }
+    BusChip { node, device, class: folder, chip, inode, known }
 }
 
 /// A number in 16 hexadecimal digits. A chip that hangs reads as all ones, and one that was never told its number as 0.

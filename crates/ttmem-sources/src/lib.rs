@@ -29,7 +29,7 @@ mod sensors;
 mod sources;
 pub mod topology;
 
-pub use owner::Owner;
+pub use process::Owner;
 pub use root::Root;
 pub use segment::{Contents, SegmentFile, Skip};
 pub use segments::{Keep, Listener, tell_of};

@@ -1,7 +1,7 @@
 //! Who has a chip open. New drivers say so in a file for each chip; with old ones every process's descriptors are looked
 //! at, as far as we may.
 
-use crate::process::{Processes, Status};
+use crate::process::{Owner, Processes};
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub(crate) struct Openers {
 pub(crate) struct Found {
     pub(crate) opened: Opened,
     /// Who they are.
-    pub(crate) statuses: BTreeMap<u32, Status>,
+    pub(crate) who: BTreeMap<u32, Owner>,
     /// By node: descriptors of processes that cannot be seen from here.
     pub(crate) unseen: BTreeMap<u32, usize>,
 }
@@ -43,7 +43,7 @@ impl Openers {
     pub(crate) fn look(&mut self, nodes: impl Iterator<Item = u32>, processes: &Processes) -> Found {
         let mut found = Found::default();
         let mut untold = BTreeSet::new();
-        let mut asked: BTreeMap<u32, Option<Status>> = BTreeMap::new();
+        let mut asked: BTreeMap<u32, Option<Owner>> = BTreeMap::new();
         for node in nodes {
             let Some(list) = self.list(node) else {
                 untold.insert(node);
@@ -52,7 +52,7 @@ impl Openers {
             for pid in list {
                 if pid == 0 {
                     *found.unseen.entry(node).or_default() += 1;
-                } else if asked.entry(pid).or_insert_with(|| processes.status(pid)).is_some() {
+                } else if asked.entry(pid).or_insert_with(|| processes.who(pid)).is_some() {
                     found.opened.entry(pid).or_default().insert(node);
                 } else {
                     // It opened the chip and ended; a child that has it open still is not named.
@@ -72,9 +72,10 @@ impl Openers {
             }
             found.opened.retain(|_, nodes| !nodes.is_empty());
         }
-        let who =
-            |&pid: &u32| Some((pid, asked.get(&pid).copied().flatten().or_else(|| processes.status(pid))?));
-        found.statuses = found.opened.keys().filter_map(who).collect();
+        for &pid in found.opened.keys() {
+            let who = asked.remove(&pid).flatten().or_else(|| processes.who(pid));
+            found.who.extend(who.map(|who| (pid, who)));
+        }
         found
     }
 

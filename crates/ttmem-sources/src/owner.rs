@@ -3,25 +3,12 @@
 //! does not know), the process is found by pid and start time, and must still have the file mapped.
 
 use crate::lock::{self, Holder};
-use crate::process::Processes;
+use crate::process::{Owner, Processes};
 use crate::segment::{SegmentFile, Skip};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-
-/// The process that writes a segment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// As the reader sees it; 0: it lives where the reader cannot see it.
-    pub pid: u32,
-    /// As it knows itself.
-    pub own_pid: u32,
-    /// Its user: the file's owner.
-    pub uid: u32,
-    /// What it calls itself.
-    pub name: String,
-}
 
 /// What is known of a segment's writer.
 pub(crate) enum Writer {
@@ -59,7 +46,8 @@ pub(crate) fn writer(segment: &SegmentFile, census: &Census, processes: &Process
     let header = segment.header();
     let own_pid = header.pid.get();
     let name = ttmem_wire::segment::text(&header.program).to_owned();
-    let living = |pid| Writer::Living(Owner { pid, own_pid, uid: segment.uid, name: name.clone() });
+    let living =
+        |pid| Writer::Living(Owner { pid, own_pid, uid: segment.uid, name: name.clone(), start: None });
     match holder(segment) {
         Holder::Unseen => return Ok(living(0)),
         Holder::Other => return Err(Skip::Foreign("is locked, but not by a process".to_owned())),

@@ -89,13 +89,18 @@ fn alive(root: &Root, pid: u32, start: Option<u64>) -> bool {
     }
 }
 
-/// When a process started, in clock ticks since boot.
-fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
+/// A process's name, and when it started, in clock ticks since boot.
+fn stat(root: &Root, pid: u32) -> Option<(String, u64)> {
     let stat = read(&root.of_process(pid, "stat"))?;
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may itself hold spaces and parentheses.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    let (before, rest) = stat.rsplit_once(')')?;
+    let start = rest.split_ascii_whitespace().nth(19)?.parse().ok()?;
+    Some((before.split_once('(')?.1.to_owned(), start))
+}
+
+fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
+    stat(root, pid).map(|(_, start)| start)
 }
 
 /// Longest command line that is kept.
@@ -130,6 +135,21 @@ pub(crate) struct Status {
     pub(crate) uid: u32,
     /// The pid that it knows itself by: the last in its list of them.
     pub(crate) own_pid: u32,
+}
+
+/// Who a process is, to whoever asks about its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// As the reader sees it; 0: it lives where the reader cannot see it.
+    pub pid: u32,
+    /// As it knows itself.
+    pub own_pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What it is called.
+    pub name: String,
+    /// When it started, in clock ticks since boot, where that is known already.
+    pub start: Option<u64>,
 }
 
 /// A machine's processes.
@@ -167,9 +187,11 @@ impl Processes {
         *self.sees_all.get_or_init(|| !self.root.is_own() || first())
     }
 
-    pub(crate) fn name(&self, pid: u32) -> Option<String> {
-        let bytes = self.read(pid, "comm")?;
-        Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    /// Who a process is.
+    pub(crate) fn who(&self, pid: u32) -> Option<Owner> {
+        let Status { uid, own_pid } = self.status(pid)?;
+        let (name, start) = stat(&self.root, pid)?;
+        Some(Owner { pid, own_pid, uid, name, start: Some(start) })
     }
 
     /// The process's root folder, and what is below it.
@@ -213,8 +235,12 @@ impl Processes {
     }
 
     /// What can be said of a process to people.
-    pub fn describe(&mut self, pid: u32, uid: u32, start: Option<u64>) -> Process {
-        let name = self.read(pid, "comm").map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned());
+    pub fn describe(&mut self, owner: &Owner, start: Option<u64>) -> Process {
+        let pid = owner.pid;
+        let given = Some(owner.name.clone()).filter(|name| !name.is_empty());
+        // What the kernel calls it counts, and that is known already if its start is.
+        let asked = if owner.start.is_some() { None } else { self.read(pid, "comm") };
+        let name = asked.map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned()).or(given);
         let command = self.read(pid, "cmdline").filter(|bytes| !bytes.is_empty()).map(|bytes| {
             let words: Vec<_> = bytes
                 .split(|&b| b == 0)
@@ -226,7 +252,10 @@ impl Processes {
         let start = start.and_then(|ticks| self.wall(ticks));
         let cgroup = self.read(pid, "cgroup").unwrap_or_default();
         let (container, pod) = container::of(&String::from_utf8_lossy(&cgroup));
-        Process { name, command, user: Some(self.user(uid)), start, reported_pid: None, container, pod }
+        let user = Some(self.user(owner.uid));
+        let other = i64::from(owner.own_pid);
+        let reported_pid = Some(other).filter(|&it| it != i64::from(pid) && it != 0);
+        Process { name, command, user, start, reported_pid, container, pod }
     }
 
     /// Clock ticks as nanoseconds.
@@ -293,11 +322,13 @@ mod tests {
     fn a_process_has_a_name_an_owner_and_a_start() {
         let me = std::process::id();
         let mut processes = Processes::default();
-        let info = processes.describe(me, 0, processes.start_ticks(me));
+        let owner = processes.who(me).unwrap();
+        let info = processes.describe(&owner, owner.start);
         assert!(info.name.is_some_and(|name| !name.is_empty()));
         assert!(info.command.is_some_and(|command| !command.is_empty()));
         assert_eq!(info.user.as_deref(), Some("root"));
         assert!(info.start.is_some_and(|start| start <= Timestamp::now()));
-        assert_eq!(processes.describe(me, 4_000_000, None).user.as_deref(), Some("4000000"));
+        let stranger = Owner { uid: 4_000_000, start: None, ..owner };
+        assert_eq!(processes.describe(&stranger, None).user.as_deref(), Some("4000000"));
     }
 }

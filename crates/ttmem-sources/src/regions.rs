@@ -7,9 +7,9 @@
 
 use crate::bus::Bus;
 use crate::openers::Opened;
-use crate::owner::{Census, Owner};
+use crate::owner::Census;
 use crate::place::Place;
-use crate::process::Processes;
+use crate::process::{Owner, Processes, Watch};
 use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
 use crate::segments::Listener;
 use rustix::fd::{AsFd, OwnedFd};
@@ -39,6 +39,10 @@ const SLACK_NS: u64 = 50_000_000;
 
 struct Known {
     file: OwnedFd,
+    /// What was last read and understood, and what was said of it.
+    bytes: Vec<u8>,
+    living: Vec<(u32, ProcessId)>,
+    report: Option<RegionReport>,
     path: PathBuf,
     /// The chip's id, from the file's name.
     name: u64,
@@ -73,7 +77,11 @@ pub(crate) struct Regions {
     /// What was told of which process, so that it can be taken back.
     told: BTreeSet<(ProcessId, ChipId)>,
     reports: Vec<RegionReport>,
+    lives: Lives,
 }
+
+/// Processes that are in some file, by pid: when they started, and their lives.
+type Lives = BTreeMap<u32, (u64, Watch)>;
 
 /// What a look needs besides the files.
 pub(crate) struct Around<'a> {
@@ -81,14 +89,40 @@ pub(crate) struct Around<'a> {
     pub(crate) processes: &'a mut Processes,
     pub(crate) bus: &'a Bus,
     pub(crate) opened: &'a Opened,
+    /// Processes of which that was found out already.
+    pub(crate) who: &'a BTreeMap<u32, Owner>,
     pub(crate) census: &'a Census,
 }
 
-/// Found out once a look.
-#[derive(Default)]
-struct Memo {
-    starts: BTreeMap<u32, Option<u64>>,
+/// One look: what it knows and found out so far.
+struct Look<'a, 'b, L> {
+    around: &'a mut Around<'b>,
+    listener: &'a mut L,
+    lives: &'a mut Lives,
+    /// Who ended since the last look.
+    ended: BTreeSet<u32>,
+    who: BTreeMap<u32, Option<Owner>>,
     met: BTreeMap<u32, ProcessId>,
+    told: BTreeSet<(ProcessId, ChipId)>,
+}
+
+impl<L: Listener> Look<'_, '_, L> {
+    fn who(&mut self, pid: u32) -> Option<&Owner> {
+        let around = &*self.around;
+        let known = || around.who.get(&pid).cloned().or_else(|| around.processes.who(pid));
+        self.who.entry(pid).or_insert_with(known).as_ref()
+    }
+
+    fn meet(&mut self, pid: u32, own_pid: u32) -> ProcessId {
+        if let Some(&met) = self.met.get(&pid) {
+            return met;
+        }
+        let unknown = Owner { pid, own_pid, uid: u32::MAX, name: String::new(), start: None };
+        let owner = self.who(pid).cloned().unwrap_or(unknown);
+        let process = self.listener.meet(&owner, Basis::Counters);
+        self.met.insert(pid, process);
+        process
+    }
 }
 
 impl Regions {
@@ -104,11 +138,15 @@ impl Regions {
 
     pub(crate) fn look(&mut self, around: &mut Around<'_>, listener: &mut impl Listener) {
         self.skipped.clear();
-        let mut memo = Memo::default();
-        let mut seen = BTreeSet::new();
-        let mut told = BTreeSet::new();
-        let mut reports = Vec::new();
+        let mut lives = std::mem::take(&mut self.lives);
+        let ended: BTreeSet<u32> =
+            lives.iter().filter(|(_, (_, life))| life.ended()).map(|(&pid, _)| pid).collect();
+        lives.retain(|pid, _| !ended.contains(pid));
         let places = around.places;
+        let (who, met, told) = Default::default();
+        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told };
+        let mut seen = BTreeSet::new();
+        let mut reports = Vec::new();
         for place in places {
             for file in place.names(region::FILE_PREFIX).into_iter().take(MOST_FILES) {
                 let Some(name) = region::id_of(&file) else { continue };
@@ -117,11 +155,8 @@ impl Regions {
                     Ok(Some(id)) => {
                         seen.insert(id);
                         let Some(known) = self.known.get_mut(&id) else { continue };
-                        match read(&known.file) {
-                            Ok(region) => {
-                                let told = &mut told;
-                                reports.extend(known.tell(&region, place, around, &mut memo, told, listener));
-                            }
+                        match known.look(place, &mut look) {
+                            Ok(()) => reports.extend(known.report.clone()),
                             Err(why) => {
                                 reports.extend(unreadable(known, &why));
                                 self.skip(&path, why.to_string());
@@ -130,17 +165,22 @@ impl Regions {
                     }
                     Ok(None) => {}
                     Err(why) => {
-                        let remedy = remedy(place, &file, &why, around.processes);
+                        let remedy = remedy(place, &file, &why, look.around.processes);
                         self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
                     }
                 }
             }
         }
         self.known.retain(|id, _| seen.contains(id));
+        let told = look.told;
         for &(process, chip) in self.told.difference(&told) {
             listener.tell(process, Basis::Counters, Event::Levels(chip, Vec::new()));
         }
         self.told = told;
+        let used: BTreeSet<u32> =
+            self.known.values().flat_map(|it| it.living.iter().map(|(pid, _)| *pid)).collect();
+        lives.retain(|pid, _| used.contains(pid));
+        self.lives = lives;
         if reports != self.reports {
             self.reports.clone_from(&reports);
             listener.say(Event::Regions(reports));
@@ -170,8 +210,9 @@ impl Regions {
         let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(again, flags, Mode::empty())?;
-        let (fates, chip) = Default::default();
-        self.known.insert(id, Known { file, path: path.to_owned(), name, fates, chip });
+        let (bytes, living, report, fates, chip) = Default::default();
+        let path = path.to_owned();
+        self.known.insert(id, Known { file, bytes, living, report, path, name, fates, chip });
         Ok(Some(id))
     }
 }
@@ -200,31 +241,22 @@ fn unreadable(known: &Known, why: &RegionError) -> Option<RegionReport> {
     })
 }
 
-/// Reads a file until its parts fit together, or do not change any more. Its writers never wait, so a copy may show half
-/// of a change.
-fn read(file: &OwnedFd) -> Result<Region, RegionError> {
-    let mut last: Option<Region> = None;
-    for attempt in 0..TRIES {
-        let mut bytes = vec![0; region::MOST_BYTES + 1];
-        let mut len = 0;
-        while len < bytes.len() {
-            match rustix::io::pread(file, &mut bytes[len..], len as u64) {
-                Ok(0) | Err(_) => break,
-                Ok(more) => len += more,
-            }
+/// All bytes of a file, if it is not larger than it can be.
+fn read(file: &OwnedFd) -> Vec<u8> {
+    let mut bytes = vec![0; region::MOST_BYTES + 1];
+    let mut len = 0;
+    while len < bytes.len() {
+        match rustix::io::pread(file, &mut bytes[len..], len as u64) {
+            Ok(0) | Err(_) => break,
+            Ok(more) => len += more,
         }
-        match region::parse(&bytes[..len]) {
-            Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
-            Err(why) => return Err(why),
-            Ok(region) => {
-                if fits(&region) || last.as_ref() == Some(&region) {
-                    return Ok(region);
-                }
-                last = Some(region);
-            }
+        // The next call would only say that there is no more.
+        if region::Layout::ALL.iter().any(|it| it.bytes() == len) {
+            break;
         }
     }
-    last.ok_or(RegionError::BeingMade)
+    bytes.truncate(len);
+    bytes
 }
 
 /// Whether the totals are the sums of the entries.
@@ -253,21 +285,50 @@ fn spaces<T>(region: &Region, value: impl Fn(Of) -> T) -> Vec<(Space, T)> {
 }
 
 impl Known {
+    /// Reads the file until its parts fit together, or do not change any more: its writers never wait, so a copy may show
+    /// half of a change. What is as it was is told as it was.
+    fn look<L: Listener>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), RegionError> {
+        let mut last = None;
+        for attempt in 0..TRIES {
+            let bytes = read(&self.file);
+            let alive = self.living.iter().all(|(pid, _)| !look.ended.contains(pid));
+            if alive && !bytes.is_empty() && bytes == self.bytes {
+                let chip = self.chip;
+                look.told.extend(self.living.iter().filter_map(|&(_, process)| Some((process, chip?))));
+                return Ok(());
+            }
+            match region::parse(&bytes) {
+                Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
+                Err(why) => {
+                    (self.bytes, self.living) = Default::default();
+                    return Err(why);
+                }
+                Ok(region) => {
+                    let settled = fits(&region) || last.as_ref() == Some(&bytes);
+                    if settled || attempt + 1 == TRIES {
+                        self.report = self.tell(&region, place, look);
+                        self.bytes = bytes;
+                        return Ok(());
+                    }
+                    last = Some(bytes);
+                }
+            }
+        }
+        Err(RegionError::BeingMade)
+    }
+
     /// Tells what living processes hold; returns what is odd.
-    fn tell(
+    fn tell<L: Listener>(
         &mut self,
         region: &Region,
         place: &Place,
-        around: &mut Around<'_>,
-        memo: &mut Memo,
-        told: &mut BTreeSet<(ProcessId, ChipId)>,
-        listener: &mut impl Listener,
+        look: &mut Look<'_, '_, L>,
     ) -> Option<RegionReport> {
         let (mut ghosts, mut troubles) = (Vec::new(), Vec::new());
         let mut living: BTreeMap<u32, (u32, Vec<(Space, u64)>)> = BTreeMap::new();
         for slot in &region.processes {
             let held = spaces(region, |of| of(&slot.held));
-            match self.fate(slot, region, place, around, memo) {
+            match self.fate(slot, region, place, look) {
                 Fate::Lives(pid, _) => {
                     let possible = |&(space, bytes): &(Space, u64)| {
                         if bytes > MOST_HELD {
@@ -295,15 +356,14 @@ impl Known {
             }
         }
         self.fates.retain(|pid, _| region.processes.iter().any(|slot| slot.pid == *pid));
+        self.living.clear();
         if !living.is_empty() {
-            let chip = self.chip(region, living.keys().copied(), around, listener);
+            let chip = self.chip(region, living.keys().copied(), look);
             for (pid, (own_pid, held)) in living {
-                let process = *memo.met.entry(pid).or_insert_with(|| {
-                    let uid = around.processes.status(pid).map_or(u32::MAX, |it| it.uid);
-                    listener.meet(&Owner { pid, own_pid, uid, name: String::new() }, Basis::Counters)
-                });
-                told.insert((process, chip));
-                listener.tell(process, Basis::Counters, Event::Levels(chip, held));
+                let process = look.meet(pid, own_pid);
+                self.living.push((pid, process));
+                look.told.insert((process, chip));
+                look.listener.tell(process, Basis::Counters, Event::Levels(chip, held));
             }
         }
         let mut unattributed = Vec::new();
@@ -331,7 +391,7 @@ impl Known {
         let odd = !ghosts.is_empty() || !unattributed.is_empty() || !troubles.is_empty();
         odd.then(|| RegionReport {
             path: self.path.display().to_string(),
-            chip: self.chip.unwrap_or_else(|| chip_by_name(self.name, around.bus)),
+            chip: self.chip.unwrap_or_else(|| chip_by_name(self.name, look.around.bus)),
             ghosts,
             unattributed,
             troubles,
@@ -339,13 +399,13 @@ impl Known {
     }
 
     /// The chip that the counters are of, made known where it is not.
-    fn chip(
+    fn chip<L: Listener>(
         &mut self,
         region: &Region,
         mut users: impl Iterator<Item = u32>,
-        around: &Around<'_>,
-        listener: &mut impl Listener,
+        look: &mut Look<'_, '_, L>,
     ) -> ChipId {
+        let around = &look.around;
         if let Some(chip) = self.chip {
             return chip;
         }
@@ -368,93 +428,73 @@ impl Known {
             }
         };
         let id = chip.id;
-        listener.say(Event::Chip(chip));
+        look.listener.say(Event::Chip(chip));
         self.chip = Some(id);
         id
     }
 
-    fn fate(
+    fn fate<L: Listener>(
         &mut self,
         slot: &ProcessSlot,
         region: &Region,
         place: &Place,
-        around: &mut Around<'_>,
-        memo: &mut Memo,
+        look: &mut Look<'_, '_, L>,
     ) -> Fate {
-        let mut start_of = |pid: u32, processes: &Processes| {
-            *memo.starts.entry(pid).or_insert_with(|| processes.start_ticks(pid))
-        };
         if let Some(known) = self.fates.get(&slot.pid) {
             let holds = match known.fate {
-                Fate::Lives(pid, start) => start_of(pid, around.processes) == Some(start),
+                Fate::Lives(pid, start) => look.lives.get(&pid).is_some_and(|(of, _)| *of == start),
                 Fate::Dead | Fate::Unseen => known.updated_ns == slot.updated_ns,
             };
             if holds {
                 return known.fate;
             }
         }
-        let mut candidates = Vec::new();
-        if place.own {
-            candidates.push(slot.pid);
-        }
-        let direct = candidates.len();
-        let mut fate = None;
-        let mut asked = false;
-        loop {
-            for &pid in &candidates {
-                let Some(start) = start_of(pid, around.processes) else { continue };
-                if self.is_author(pid, start, slot, region, place, around) {
-                    fate = Some(Fate::Lives(pid, start));
-                    break;
-                }
-            }
-            if fate.is_some() || asked {
-                break;
-            }
+        let direct = Some(slot.pid).filter(|_| place.own);
+        let found = direct.and_then(|pid| self.author(pid, slot, region, place, look)).or_else(|| {
             // Looking at every process is the last resort.
-            asked = true;
-            candidates = around.census.known_as(slot.pid, around.processes);
-            candidates.retain(|&pid| direct == 0 || pid != slot.pid);
-        }
-        let blind = || if around.processes.sees_all() { Fate::Dead } else { Fate::Unseen };
-        let fate = fate.unwrap_or_else(blind);
+            let others = look.around.census.known_as(slot.pid, look.around.processes);
+            let mut others = others.into_iter().filter(|&pid| Some(pid) != direct);
+            others.find_map(|pid| self.author(pid, slot, region, place, look))
+        });
+        let fate = found.unwrap_or(if look.around.processes.sees_all() { Fate::Dead } else { Fate::Unseen });
         self.fates.insert(slot.pid, Verdict { fate, updated_ns: slot.updated_ns });
         fate
     }
 
-    /// Whether a process with the right pid is the one that an entry is of.
-    fn is_author(
+    /// Whether a process is the one that an entry is of, and lives.
+    fn author<L: Listener>(
         &self,
         pid: u32,
-        start: u64,
         slot: &ProcessSlot,
         region: &Region,
         place: &Place,
-        around: &mut Around<'_>,
-    ) -> bool {
-        if around.processes.status(pid).is_none_or(|it| it.own_pid != slot.pid) {
-            return false;
-        }
-        // One that started after the entry's last change is a later process with the same pid.
+        look: &mut Look<'_, '_, L>,
+    ) -> Option<Fate> {
+        let who = look.who(pid).filter(|it| it.own_pid == slot.pid)?;
+        let (start, named) = (who.start?, who.name == slot.name);
+        let processes = &mut *look.around.processes;
+        // One that started after the entry's last change is a later process with the same pid, unless somebody set the
+        // clock meanwhile.
         let started_ns = match region.layout.clock() {
             Clock::Monotonic => Some(Processes::nanoseconds(start)),
-            Clock::Wall => around.processes.wall(start).map(|it| it.as_nanosecond().max(0) as u64),
+            Clock::Wall => processes.wall(start).map(|it| it.as_nanosecond().max(0) as u64),
         };
         let later = started_ns.is_some_and(|at| at > slot.updated_ns.saturating_add(SLACK_NS));
-        if later && slot.updated_ns != 0 {
-            return false;
+        let later = later && slot.updated_ns != 0;
+        if (!place.own || pid != slot.pid) && !place.is_of(pid, processes) {
+            return None;
         }
-        if (!place.own || pid != slot.pid) && !place.is_of(pid, around.processes) {
-            return false;
+        if later || !named || !processes.sees_all() {
+            let file = rustix::fs::fstat(&self.file).ok()?;
+            let mapped = processes.has_mapped(pid, (file.st_dev, file.st_ino));
+            if !mapped.unwrap_or(named && !later) {
+                return None;
+            }
         }
-        let named = around.processes.name(pid).is_some_and(|name| name == slot.name);
-        if named && around.processes.sees_all() {
-            return true;
+        if !look.lives.contains_key(&pid) {
+            look.lives.insert(pid, (start, processes.watch(pid, Some(start))?));
         }
-        let mapped = rustix::fs::fstat(&self.file)
-            .ok()
-            .and_then(|it| around.processes.has_mapped(pid, (it.st_dev, it.st_ino)));
-        mapped.unwrap_or(named)
+        Some(Fate::Lives(pid, start))
     }
 }
 

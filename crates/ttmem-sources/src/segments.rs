@@ -2,9 +2,9 @@
 
 use crate::follow::Follower;
 use crate::lock::Holder;
-use crate::owner::{self, Census, Owner, Writer};
+use crate::owner::{self, Census, Writer};
 use crate::place::Place;
-use crate::process::Processes;
+use crate::process::{Owner, Processes};
 use crate::segment::{FileId, SegmentFile, Skip, look_at};
 use rustix::fd::AsFd;
 use rustix::fs::AtFlags;

@@ -315,7 +315,7 @@ impl Files {
     fn new(chip: &BusChip, rates: bool) -> Self {
         let it = Self {
             id: chip.chip.id,
-            class: Folder::new(chip.class.clone()),
+            class: chip.class.clone(),
             device: chip.device.clone(),
             files: BTreeMap::new(),
             hwmon: Mutex::new(None),

@@ -2,10 +2,10 @@
 
 use crate::board;
 use crate::bus::Bus;
-use crate::openers::Openers;
-use crate::owner::{Census, Owner};
+use crate::openers::{Opened, Openers};
+use crate::owner::Census;
 use crate::place::{Place, containers};
-use crate::process::Processes;
+use crate::process::{Owner, Processes};
 use crate::regions::{self, Regions};
 use crate::root::Root;
 use crate::segment::SegmentFile;
@@ -65,7 +65,11 @@ pub struct Sources {
     openers: Openers,
     regions: Regions,
     segments: Segments,
-    looks: u64,
+    surveys: u64,
+    /// Nodes that processes have open.
+    nodes: Opened,
+    /// Who they are.
+    who: BTreeMap<u32, Owner>,
     /// What was told of who has which chips open.
     opened: BTreeMap<ProcessId, BTreeSet<u32>>,
     unseen: BTreeMap<ChipId, usize>,
@@ -83,42 +87,47 @@ impl Sources {
             segments: Segments::new(&reading.folder),
             places: Vec::new(),
             regions: Regions::default(),
-            looks: 0,
+            surveys: 0,
+            nodes: Opened::new(),
+            who: BTreeMap::new(),
             opened: BTreeMap::new(),
             unseen: BTreeMap::new(),
             reading,
         }
     }
 
-    /// Looks where segments and counters may lie. Containers come and go, and looking for them means looking at every
-    /// process.
-    pub fn find_places(&mut self) {
-        let Reading { root, folder, .. } = &self.reading;
+    /// Looks for what seldom changes: chips, who has them open, and the folders of containers. It means looking at every
+    /// process, and comes before the first look.
+    pub fn survey(&mut self, listener: &mut impl Listener) {
+        let Reading { root, folder, machine, .. } = &self.reading;
         let name = root.name_of(folder);
         let own = Place::own(root, folder, &name);
         let others = containers(root, &self.processes, &name, own.as_ref());
         self.places = own.into_iter().chain(others).collect();
+        if *machine {
+            self.look_at_bus(listener);
+            self.look_at_openers(listener);
+        } else if self.surveys == 0 {
+            listener.say(Event::Host(self.reading.host.clone()));
+        }
+        self.surveys += 1;
     }
 
     /// Takes in everything that happened since the last look. Returns whether any writer of a segment is so busy that
     /// the next look should come soon.
     pub fn look(&mut self, now: Mono, listener: &mut impl Listener) -> bool {
-        self.looks += 1;
         let census = Census::default();
-        if self.reading.machine {
-            self.look_at_bus(listener);
-        } else if self.looks == 1 {
-            listener.say(Event::Host(self.reading.host.clone()));
-        }
         let around = segments::Around { places: &self.places, processes: &self.processes, census: &census };
         let busy = self.segments.look(&around, listener);
         if self.reading.machine {
-            let opened = self.look_at_openers(listener);
+            // What the survey just found out need not be asked again; the next time it may be another's pid.
+            let who = std::mem::take(&mut self.who);
             let mut around = regions::Around {
                 places: &self.places,
                 processes: &mut self.processes,
                 bus: &self.bus,
-                opened: &opened,
+                opened: &self.nodes,
+                who: &who,
                 census: &census,
             };
             self.regions.look(&mut around, listener);
@@ -153,14 +162,14 @@ impl Sources {
     fn look_at_bus(&mut self, listener: &mut impl Listener) {
         let driver = self.bus.driver.clone();
         let change = self.bus.look();
-        if self.looks == 1 || self.bus.driver != driver {
+        if self.surveys == 0 || self.bus.driver != driver {
             let driver = self.bus.driver.clone();
             listener.say(Event::Host(Host { driver, ..self.reading.host.clone() }));
         }
         for gone in change.gone {
             listener.say(Event::ChipGone(gone));
         }
-        if change.any || self.looks == 1 {
+        if change.any || self.surveys == 0 {
             for chip in self.chips() {
                 listener.say(Event::Chip(chip));
             }
@@ -196,14 +205,13 @@ impl Sources {
         chips
     }
 
-    fn look_at_openers(&mut self, listener: &mut impl Listener) -> crate::openers::Opened {
+    fn look_at_openers(&mut self, listener: &mut impl Listener) {
         let found = self.openers.look(self.bus.chips.keys().copied(), &self.processes);
         let chip = |node: &u32| self.bus.chips.get(node).map(|it| it.chip.id);
         let mut told = BTreeMap::new();
         for (&pid, nodes) in &found.opened {
-            let Some(status) = found.statuses.get(&pid) else { continue };
-            let owner = Owner { pid, own_pid: status.own_pid, uid: status.uid, name: String::new() };
-            let process = listener.meet(&owner, Basis::Unknown);
+            let Some(owner) = found.who.get(&pid) else { continue };
+            let process = listener.meet(owner, Basis::Unknown);
             if self.opened.get(&process) != Some(nodes) {
                 let chips = nodes.iter().filter_map(chip).collect();
                 listener.tell(process, Basis::Unknown, Event::Opened(chips));
@@ -223,7 +231,7 @@ impl Sources {
             listener.say(Event::OpenUnseen(chip, 0));
         }
         self.unseen = unseen;
-        found.opened
+        (self.nodes, self.who) = (found.opened, found.who);
     }
 
     /// Rings at every segment: whoever writes it may audit its allocators now.

@@ -35,9 +35,10 @@ impl Listener for Ear<'_> {
 impl Reader {
     /// Of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
+        let mut state = State::new(Limits::default(), 7);
         let mut sources = Sources::new(Reading::segments(folder));
-        sources.find_places();
-        Self { state: State::new(Limits::default(), 7), sources }
+        sources.survey(&mut Ear(&mut state));
+        Self { state, sources }
     }
 
     /// Takes in what happened since the last look.

@@ -60,7 +60,6 @@ impl Local {
     pub(crate) fn look(&mut self) {
         let Some(sources) = &mut self.sources else { return };
         self.reader.now = now();
-        sources.find_places();
         sources.attend();
         let ended: Vec<ProcessId> =
             self.reader.watches.iter().filter(|(_, watch)| watch.ended()).map(|(&id, _)| id).collect();
@@ -68,6 +67,7 @@ impl Local {
             sources.process_ended(process, &mut self.reader);
             self.reader.tell(process, Basis::Events, Event::Exited);
         }
+        sources.survey(&mut self.reader);
         sources.look(self.reader.now, &mut self.reader);
         if !std::mem::replace(&mut self.settled, true) {
             // A first look must show them; later ones show what there is.
@@ -125,7 +125,7 @@ impl Listener for Reader {
         if let Some(&id) = known.filter(|id| self.watches.get(id).is_some_and(|watch| !watch.ended())) {
             return id;
         }
-        let start = seen.and_then(|pid| self.processes.start_ticks(pid));
+        let start = owner.start.or_else(|| seen.and_then(|pid| self.processes.start_ticks(pid)));
         let id = ProcessId {
             pid: owner.pid,
             start: start.unwrap_or_else(|| {
@@ -133,9 +133,7 @@ impl Listener for Reader {
                 u64::MAX - self.unseen
             }),
         };
-        let mut info = self.processes.describe(owner.pid, owner.uid, start);
-        info.name = info.name.or_else(|| Some(owner.name.clone()).filter(|name| !name.is_empty()));
-        info.reported_pid = Some(i64::from(owner.own_pid)).filter(|&pid| pid != i64::from(owner.pid));
+        let info = self.processes.describe(owner, start);
         if let Some(watch) = seen.and_then(|pid| self.processes.watch(pid, start)) {
             self.watches.insert(id, watch);
             self.by_pid.insert(owner.pid, id);

@@ -258,7 +258,7 @@ fn ingest() -> anyhow::Result<Figure> {
     answers.read_line(&mut line)?;
     let mut reader = Reader { state: State::new(Limits::default(), 7), records: 0 };
     let mut sources = Sources::new(Reading::segments(folder.path()));
-    sources.find_places();
+    sources.survey(&mut reader);
     sources.look(Mono(1), &mut reader);
     let mut rates = Vec::new();
     for _ in 0..200 {

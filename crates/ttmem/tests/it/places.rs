@@ -257,7 +257,7 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     let mut living = Producer::new(folder.path());
     living.pull("alloc 4096 64");
     let mut sources = Sources::new(Reading::segments(folder.path()));
-    sources.find_places();
+    sources.survey(&mut Deaf);
     sources.look(Mono(1), &mut Deaf);
     let mut health = Health::default();
     sources.report(&mut health);

@@ -1,0 +1,112 @@
+//! The machine without a daemon: a Galaxy of 32 chips, 64 processes on them, and tt-metal's counters of all.
+
+use super::load::cpu_of_children;
+use super::{Figure, median};
+use anyhow::{Context, ensure};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use ttmem_testkit::Server;
+use ttmem_testkit::machine::{BOOT, Machine, galaxy};
+use ttmem_wire::region::{self, Levels, ProcessSlot, Region};
+
+const PROCESSES: u32 = 64;
+
+/// As a test makes them, with counters in which every process is on its chips.
+fn machine() -> anyhow::Result<Machine> {
+    let mut machine = galaxy("2.10.0");
+    machine.busy(PROCESSES);
+    for node in machine.nodes() {
+        let id = std::fs::read_to_string(machine.attribute(node, "tt_asic_id"))?;
+        let id = u64::from_str_radix(id.trim(), 16)?;
+        let users = std::fs::read_to_string(machine.pids(node))?;
+        let mut pids: Vec<u32> = users.lines().filter_map(|line| line.parse().ok()).collect();
+        pids.dedup();
+        let held = Levels { dram: 1 << 20, l1: 4096, ..Levels::default() };
+        let name =
+            |pid: u32| Some(std::fs::read_to_string(machine.proc(pid, "comm")).ok()?.trim().to_owned());
+        let slots = pids.iter().enumerate().map(|(slot, &pid)| ProcessSlot {
+            slot,
+            pid,
+            held,
+            updated_ns: (BOOT + 1_000_000) * 1_000_000_000,
+            name: name(pid).unwrap_or_default(),
+        });
+        let n = pids.len() as u64;
+        let it = Region {
+            asic_id: id,
+            device_id: node,
+            totals: Levels { dram: n << 20, l1: 4096 * n, ..Levels::default() },
+            processes: slots.collect(),
+            ..Region::new(region::Layout::V3)
+        };
+        let path = machine.root().join(format!("dev/shm/tt_device_{id}_memory"));
+        std::fs::write(path, region::build(it.layout, &it))?;
+    }
+    Ok(machine)
+}
+
+pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
+    let machine = machine()?;
+    let run = |args: &[&str]| {
+        let mut command = Command::new(exe);
+        command.arg("--root").arg(machine.root()).args(args);
+        command
+    };
+    let mut costs = Vec::new();
+    for _ in 0..41 {
+        let before = cpu_of_children();
+        let output = run(&[]).output().context("cannot run ttmem")?;
+        costs.push((cpu_of_children() - before).as_secs_f64() * 1e3);
+        let page = String::from_utf8_lossy(&output.stdout);
+        ensure!(page.matches("counters").count() >= PROCESSES as usize, "not all were shown: {page}");
+    }
+    let once = median(costs);
+    // The first looks open everything; what counts is what every further one costs.
+    let watched = |frames: usize| -> anyhow::Result<f64> {
+        let before = cpu_of_children();
+        let mut child = run(&["-w", "-r", "50"]).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        let titles = lines.map_while(Result::ok).filter(|line| line.contains(" ttmem ")).take(frames).count();
+        child.kill()?;
+        child.wait()?;
+        ensure!(titles == frames, "it stopped after {titles} tables");
+        Ok((cpu_of_children() - before).as_secs_f64() * 1e3)
+    };
+    let (short, long) = (20, 120);
+    let mut costs = Vec::new();
+    for _ in 0..7 {
+        costs.push((watched(long)? - watched(short)?) / (long - short) as f64);
+    }
+    let again = median(costs);
+    let shm = machine.root().join("dev/shm");
+    let path = |path: &Path| path.display().to_string();
+    let server = Server::start(exe, &["--quiet", "--root", &path(machine.root()), "--shm-dir", &path(&shm)]);
+    std::thread::sleep(std::time::Duration::from_secs(12));
+    let before = server.cpu_time();
+    let begin = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_secs(10));
+    let idle = (server.cpu_time() - before).as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0;
+    Ok(vec![
+        Figure::at_most(
+            "ttmem, start to exit, 32 chips, 64 processes",
+            "nvidia-smi 22-90 ms",
+            10.0,
+            once,
+            "ms CPU",
+        ),
+        Figure::at_most(
+            "ttmem -w, a refresh, 32 chips, 64 processes",
+            "tt-toplike 4.5 % of a core",
+            3.0,
+            again,
+            "ms CPU",
+        ),
+        Figure::plain(
+            "daemon with nobody asking, 32 chips, 64 processes",
+            "all-smi 0.07 % of a core",
+            idle,
+            "%",
+        ),
+    ])
+}
