@@ -124,14 +124,14 @@ impl Regions {
                             }
                             Err(why) => {
                                 reports.extend(unreadable(known, &why));
-                                self.skip(path, why.to_string());
+                                self.skip(&path, why.to_string());
                             }
                         }
                     }
                     Ok(None) => {}
                     Err(why) => {
                         let remedy = remedy(place, &file, &why, around.processes);
-                        self.skip(path, remedy.unwrap_or_else(|| why.to_string()));
+                        self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
                     }
                 }
             }
@@ -147,7 +147,7 @@ impl Regions {
         }
     }
 
-    fn skip(&mut self, path: PathBuf, reason: String) {
+    fn skip(&mut self, path: &Path, reason: String) {
         if self.skipped.len() < MOST_SKIPPED {
             self.skipped.push(Skipped { path: path.display().to_string(), reason });
         }
@@ -235,9 +235,12 @@ fn fits(region: &Region) -> bool {
     sums.into_iter().zip(totals).all(|((_, sum), (_, total))| sum == total)
 }
 
+/// Takes one space's figure out of a set of them.
+type Of = fn(&Levels) -> u64;
+
 /// Something of each space that the counters know.
-fn spaces<T>(region: &Region, value: impl Fn(fn(&Levels) -> u64) -> T) -> Vec<(Space, T)> {
-    let all: [(Space, fn(&Levels) -> u64); 6] = [
+fn spaces<T>(region: &Region, value: impl Fn(Of) -> T) -> Vec<(Space, T)> {
+    let all: [(Space, Of); 6] = [
         (Space::Dram, |it| it.dram),
         (Space::L1, |it| it.l1),
         (Space::L1Small, |it| it.l1_small),

@@ -82,7 +82,7 @@ impl Machine {
         // A plain file in place of the device: nobody should care, since nobody should open it. Its mode is what the
         // driver's udev rule makes of it.
         self.write(&format!("dev/tenstorrent/{node}"), "");
-        self.set_mode(&format!("dev/tenstorrent/{node}"), 0o666);
+        self.set_mode(format!("dev/tenstorrent/{node}"), 0o666);
         if self.driver >= PIDS {
             self.write(&format!("proc/driver/tenstorrent/{node}/pids"), "");
         }

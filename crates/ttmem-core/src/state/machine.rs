@@ -52,7 +52,8 @@ impl State {
                 // of another machine's, may be taken.
                 let taken: BTreeSet<u32> = self.chips.values().map(|it| it.chip.index).collect();
                 if taken.contains(&chip.index) {
-                    chip.index = (0..).find(|index| !taken.contains(index)).unwrap_or(chip.index);
+                    let free = (0..=taken.len() as u32).find(|index| !taken.contains(index));
+                    chip.index = free.unwrap_or(chip.index);
                 }
                 self.chips.insert(id, ChipState::new(chip));
                 id
