@@ -149,7 +149,8 @@ impl Processes {
         *self.sees_all.get_or_init(|| !self.root.is_own() || first())
     }
 
-    pub(crate) fn name(&self, pid: u32) -> Option<String> {
+    /// A process's short name.
+    pub fn name(&self, pid: u32) -> Option<String> {
         let bytes = self.read(pid, "comm")?;
         Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
     }
@@ -226,7 +227,8 @@ impl Processes {
         self.boot()?.checked_add(since).ok()
     }
 
-    pub(crate) fn user(&mut self, uid: u32) -> String {
+    /// A user's name, or the number if there is none.
+    pub fn user(&mut self, uid: u32) -> String {
         let lookup = || {
             let passwd = fs::read_to_string(self.root.path("/etc/passwd")).unwrap_or_default();
             passwd.lines().find_map(|line| {

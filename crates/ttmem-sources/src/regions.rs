@@ -12,6 +12,7 @@ use crate::place::Place;
 use crate::process::Processes;
 use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
 use crate::segments::Listener;
+use crate::survey::RegionFile;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ use ttmem_core::event::Event;
 use ttmem_core::machine::{Chip, Ghost, RegionReport};
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, ChipId, ProcessId, Space, size};
-use ttmem_wire::region::{self, Clock, Levels, ProcessSlot, Region, RegionError};
+use ttmem_wire::region::{self, Clock, Layout, Levels, ProcessSlot, Region, RegionError};
 
 /// How often a file is read again that is being made, or whose parts do not fit together yet.
 const TRIES: usize = 5;
@@ -46,6 +47,8 @@ struct Known {
     fates: BTreeMap<u32, Verdict>,
     /// Which chip it is of, once somebody lives who uses it.
     chip: Option<ChipId>,
+    /// What it was like when it was last read; `None`: it could not be.
+    layout: Option<Layout>,
 }
 
 #[derive(Clone, Copy)]
@@ -97,6 +100,21 @@ impl Regions {
         self.known.len()
     }
 
+    /// Those files, and who is in them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = RegionFile> {
+        self.known.values().map(|it| {
+            let of = |fits: fn(Fate) -> bool| it.fates.values().filter(|verdict| fits(verdict.fate)).count();
+            RegionFile {
+                path: it.path.clone(),
+                layout: it.layout,
+                bytes: rustix::fs::fstat(&it.file).map_or(0, |it| (it.st_blocks as u64).saturating_mul(512)),
+                living: of(|fate| matches!(fate, Fate::Lives(..))),
+                dead: of(|fate| fate == Fate::Dead),
+                unseen: of(|fate| fate == Fate::Unseen),
+            }
+        })
+    }
+
     /// Files that are not, and why.
     pub(crate) fn skipped(&self) -> &[Skipped] {
         &self.skipped
@@ -117,7 +135,9 @@ impl Regions {
                     Ok(Some(id)) => {
                         seen.insert(id);
                         let Some(known) = self.known.get_mut(&id) else { continue };
-                        match read(&known.file) {
+                        let read = read(&known.file);
+                        known.layout = read.as_ref().ok().map(|region| region.layout);
+                        match read {
                             Ok(region) => {
                                 let told = &mut told;
                                 reports.extend(known.tell(&region, place, around, &mut memo, told, listener));
@@ -170,8 +190,8 @@ impl Regions {
         let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(again, flags, Mode::empty())?;
-        let (fates, chip) = Default::default();
-        self.known.insert(id, Known { file, path: path.to_owned(), name, fates, chip });
+        let (fates, chip, layout) = Default::default();
+        self.known.insert(id, Known { file, path: path.to_owned(), name, fates, chip, layout });
         Ok(Some(id))
     }
 }
