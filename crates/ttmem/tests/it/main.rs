@@ -5,6 +5,7 @@ mod acceptance;
 mod bad_input;
 mod command_line;
 mod defects;
+mod doctor;
 mod places;
 mod processes;
 mod segments;
