@@ -576,7 +576,9 @@ fn no_chip_is_opened_and_nothing_is_written() {
     let calls = fs::read_to_string(trace.path()).unwrap();
     let below = |part: &str| calls.lines().filter(|call| call.contains(&format!("{root}{part}"))).count();
     assert!(below("/sys/class/tenstorrent") > 100 && below("/dev/shm") > 0, "the trace shows what is opened");
-    for call in calls.lines().filter(|call| call.contains('(') && !call.contains(" resumed>")) {
+    // Ends of calls whose beginnings are other lines, and threads that ended with the program.
+    let noise = |call: &&str| !call.contains('(') || call.contains(" resumed>") || call.contains("???(");
+    for call in calls.lines().filter(|call| !noise(call)) {
         assert!(!call.contains("dev/tenstorrent"), "{call}");
         let (_, name) = call.split_once(' ').unwrap();
         let name = name.trim_start().split('(').next().unwrap();
