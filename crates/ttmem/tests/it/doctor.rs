@@ -4,6 +4,7 @@ use crate::*;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -535,6 +536,17 @@ fn the_daemon_is_asked() {
     assert!(report.one("daemon", "broken").1.contains("does not answer as a ttmem does"), "{}", report.page);
     let served = &report.one("old clients", "note").1;
     assert!(served.contains(&format!("is served by pid {} (", std::process::id())), "{served}");
+    // A later one, which says things that we do not know.
+    let later = folder.path().join("later");
+    let listener = UnixListener::bind(&later).unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let answer = r#"{"simulated":false,"host":{"ttmem":"99.0"},"findings":[{"kind":"of tomorrow"}]}"#;
+            let _ = stream.read(&mut [0; 100]).and_then(|_| writeln!(stream, "{answer}"));
+        }
+    });
+    let found = &asked(&later, &missing).one("daemon", "warning").1.clone();
+    assert!(found.contains("but is ttmem 99.0; this is 0."), "{found}");
     let report = asked(&missing, &file);
     assert!(report.one("old clients", "warning").1.contains("is no socket"));
 
