@@ -29,6 +29,7 @@ use ttmem_core::machine::Chip;
 use ttmem_sources::Reading;
 
 pub use server::serve;
+pub use socket::{Peer, server_at};
 
 /// What the daemon is told.
 #[derive(Clone, Debug)]

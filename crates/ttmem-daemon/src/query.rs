@@ -187,11 +187,19 @@ struct Failure {
     error: String,
 }
 
+/// How long a daemon may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Asks a daemon, and returns its answer: one line of JSON.
 pub fn ask(path: &Path, request: Request) -> io::Result<Vec<u8>> {
+    ask_within(path, request, PATIENCE)
+}
+
+/// The same, with so much patience for each step of it.
+pub fn ask_within(path: &Path, request: Request, patience: Duration) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.set_write_timeout(Some(Duration::from_secs(30)))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     let mut line = serde_json::to_vec(&request)?;
     line.push(b'\n');
     stream.write_all(&line)?;

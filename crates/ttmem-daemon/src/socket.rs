@@ -5,19 +5,30 @@
 //! no name in either crate yet.
 #![allow(unsafe_code)]
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 /// Linux 6.5 and later.
 const SO_PEERPIDFD: libc::c_int = 77;
 
 /// A peer's identity as the kernel vouches for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
+pub struct Peer {
     /// 0 where it is not visible.
-    pub(crate) pid: u32,
-    pub(crate) uid: u32,
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+}
+
+/// Who listens at a path. Nothing is said to it, and one that is too busy to be connected to is an error, not a wait.
+pub fn server_at(path: &Path) -> io::Result<Peer> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    peer(socket.as_fd())
 }
 
 /// Who connected.
@@ -107,8 +118,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
     fn bytes_come_with_their_sender() {
@@ -124,5 +134,19 @@ mod tests {
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
         drop(ours);
         assert_eq!(receive(theirs.as_fd(), &mut buffer).unwrap().0, 0);
+    }
+
+    #[test]
+    fn who_listens_is_known_without_a_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
+        assert_eq!(server_at(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(server_at(&path).unwrap().pid, std::process::id());
+        // Whoever does not take connections is not waited for.
+        let full = std::iter::repeat_with(|| server_at(&path)).take(100_000).find_map(Result::err);
+        assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
+        drop(listener);
+        assert_eq!(server_at(&path).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -11,6 +11,11 @@ use std::sync::Arc;
 /// The longest content that makes sense.
 const MOST_BYTES: usize = 256;
 
+/// The reason that is none: this driver or this board has no such file.
+pub const NOT_SHOWN: &str = "the driver does not show it";
+/// The reason that goes away by itself.
+pub const RESETTING: &str = "the chip is being reset";
+
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Absent {
@@ -31,8 +36,8 @@ impl Absent {
 
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::NotShown => "the driver does not show it".to_owned(),
-            Self::Resetting => "the chip is being reset".to_owned(),
+            Self::NotShown => NOT_SHOWN.to_owned(),
+            Self::Resetting => RESETTING.to_owned(),
             Self::Gone => "the chip left the bus".to_owned(),
             Self::Because(why) => why.clone(),
         }

@@ -66,7 +66,7 @@ pub fn capacity(arch: Arch, cores: u32, dram_channels: u32, origin: CapacityOrig
 }
 
 /// A version such as `19.5.0.0`, as far as it matters.
-pub(crate) fn version(text: &str) -> Option<(u32, u32)> {
+pub fn version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

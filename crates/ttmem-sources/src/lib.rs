@@ -27,10 +27,13 @@ mod segment;
 mod segments;
 mod sensors;
 mod sources;
+mod survey;
 pub mod topology;
 
+pub use attribute::{NOT_SHOWN, RESETTING};
 pub use process::Owner;
 pub use root::Root;
 pub use segment::{Contents, SegmentFile, Skip};
 pub use segments::{Keep, Listener, tell_of};
 pub use sources::{Reading, Sources};
+pub use survey::{Card, RegionFile, Room, cards, room};

@@ -194,6 +194,12 @@ impl Processes {
         Some(Owner { pid, own_pid, uid, name, start: Some(start) })
     }
 
+    /// A process's short name.
+    pub fn name(&self, pid: u32) -> Option<String> {
+        let bytes = self.read(pid, "comm")?;
+        Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
+
     /// The process's root folder, and what is below it.
     pub(crate) fn inside(&self, pid: u32, path: &Path) -> PathBuf {
         let below = path.strip_prefix("/").unwrap_or(path);
@@ -269,7 +275,8 @@ impl Processes {
         self.boot()?.checked_add(since).ok()
     }
 
-    pub(crate) fn user(&mut self, uid: u32) -> String {
+    /// A user's name, or the number if there is none.
+    pub fn user(&mut self, uid: u32) -> String {
         let lookup = || {
             let passwd = fs::read_to_string(self.root.path("/etc/passwd")).unwrap_or_default();
             passwd.lines().find_map(|line| {

@@ -12,6 +12,7 @@ use crate::place::Place;
 use crate::process::{Owner, Processes, Watch};
 use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
 use crate::segments::Listener;
+use crate::survey::RegionFile;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,7 @@ use ttmem_core::event::Event;
 use ttmem_core::machine::{Chip, Ghost, RegionReport};
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, ChipId, ProcessId, Space, size};
-use ttmem_wire::region::{self, Clock, Levels, ProcessSlot, Region, RegionError};
+use ttmem_wire::region::{self, Clock, Layout, Levels, ProcessSlot, Region, RegionError};
 
 /// How often a file is read again that is being made, or whose parts do not fit together yet.
 const TRIES: usize = 5;
@@ -50,6 +51,8 @@ struct Known {
     fates: BTreeMap<u32, Verdict>,
     /// Which chip it is of, once somebody lives who uses it.
     chip: Option<ChipId>,
+    /// What it was like when it was last read; `None`: it could not be.
+    layout: Option<Layout>,
 }
 
 #[derive(Clone, Copy)]
@@ -131,6 +134,21 @@ impl Regions {
         self.known.len()
     }
 
+    /// Those files, and who is in them.
+    pub(crate) fn files(&self) -> impl Iterator<Item = RegionFile> {
+        self.known.values().map(|it| {
+            let of = |fits: fn(Fate) -> bool| it.fates.values().filter(|verdict| fits(verdict.fate)).count();
+            RegionFile {
+                path: it.path.clone(),
+                layout: it.layout,
+                bytes: rustix::fs::fstat(&it.file).map_or(0, |it| (it.st_blocks as u64).saturating_mul(512)),
+                living: of(|fate| matches!(fate, Fate::Lives(..))),
+                dead: of(|fate| fate == Fate::Dead),
+                unseen: of(|fate| fate == Fate::Unseen),
+            }
+        })
+    }
+
     /// Files that are not, and why.
     pub(crate) fn skipped(&self) -> &[Skipped] {
         &self.skipped
@@ -210,9 +228,9 @@ impl Regions {
         let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(again, flags, Mode::empty())?;
-        let (bytes, living, report, fates, chip) = Default::default();
+        let (bytes, living, report, fates, chip, layout) = Default::default();
         let path = path.to_owned();
-        self.known.insert(id, Known { file, bytes, living, report, path, name, fates, chip });
+        self.known.insert(id, Known { file, bytes, living, report, path, name, fates, chip, layout });
         Ok(Some(id))
     }
 }
@@ -300,12 +318,13 @@ impl Known {
             match region::parse(&bytes) {
                 Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
                 Err(why) => {
-                    (self.bytes, self.living) = Default::default();
+                    (self.bytes, self.living, self.layout) = Default::default();
                     return Err(why);
                 }
                 Ok(region) => {
                     let settled = fits(&region) || last.as_ref() == Some(&bytes);
                     if settled || attempt + 1 == TRIES {
+                        self.layout = Some(region.layout);
                         self.report = self.tell(&region, place, look);
                         self.bytes = bytes;
                         return Ok(());

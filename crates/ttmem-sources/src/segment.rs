@@ -185,7 +185,7 @@ impl SegmentFile {
     }
 
     /// Bytes it takes.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |it| (it.st_blocks as u64).saturating_mul(512))
     }
 

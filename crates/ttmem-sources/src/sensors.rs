@@ -422,17 +422,17 @@ impl Files {
         }
         memory.feel(&mut values);
         *lock(&self.memory) = memory;
-        values.absent = absent;
         let why = (hanging > 0).then(|| "some sensors do not answer".to_owned());
-        SensorReading {
-            at: (answers > 0).then_some(now),
-            sensors: values,
-            why: why.or_else(|| {
-                (answers == 0).then(|| {
-                    if resetting { Absent::Resetting.text() } else { "no sensor answers".to_owned() }
-                })
-            }),
-        }
+        let why = why.or_else(|| {
+            // What is said of one is said of all of them.
+            let of_first = absent.get(GAUGES[0].key).cloned().unwrap_or_default();
+            let none = || {
+                if resetting { Absent::Resetting.text() } else { format!("no sensor answers: {of_first}") }
+            };
+            (answers == 0).then(none)
+        });
+        values.absent = absent;
+        SensorReading { at: (answers > 0).then_some(now), sensors: values, why }
     }
 
     fn rates(

@@ -11,6 +11,7 @@ use crate::root::Root;
 use crate::segment::SegmentFile;
 use crate::segments::{self, Keep, Listener, Segments};
 use crate::sensors::Sensors;
+use crate::survey::RegionFile;
 use crate::topology::{Topology, TopologyChip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -252,6 +253,21 @@ impl Sources {
     /// Segments of dead processes.
     pub fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
         self.segments.black_boxes()
+    }
+
+    /// tt-metal's own files of counters.
+    pub fn regions(&self) -> impl Iterator<Item = RegionFile> {
+        self.regions.files()
+    }
+
+    /// Why chips cannot be listed, if that is not because there are none.
+    pub fn trouble(&self) -> Option<&str> {
+        self.bus.trouble.as_deref()
+    }
+
+    /// Whether every process there is can be seen from here.
+    pub fn sees_all(&self) -> bool {
+        self.processes.sees_all()
     }
 
     /// Says in a snapshot what was read, and what was not.

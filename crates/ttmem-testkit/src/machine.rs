@@ -45,7 +45,7 @@ impl Machine {
         for folder in ["sys/class/tenstorrent", "sys/class/hwmon", "dev/tenstorrent", "dev/shm"] {
             fs::create_dir_all(machine.root().join(folder)).unwrap();
         }
-        fs::set_permissions(machine.root().join("dev/shm"), fs::Permissions::from_mode(0o1777)).unwrap();
+        machine.set_mode("dev/shm", 0o1777);
         machine.write("sys/module/tenstorrent/version", &format!("{driver}\n"));
         machine.write("proc/stat", &format!("cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {BOOT}\nprocesses 1\n"));
         let users = USERS.map(|(name, uid)| format!("{name}:x:{uid}:{uid}::/home/{name}:/bin/sh\n"));
@@ -75,8 +75,14 @@ impl Machine {
             sensors.push(("uevent", String::new()));
             self.class(&device, "hwmon", &sensors_name(node), sensors);
         }
-        // A plain file in place of the device: nobody should care, since nobody should open it.
+        // Depth as on a real machine: as many steps up as there are folders.
+        let up = "../".repeat(device.matches('/').count() + 1);
+        self.link(&format!("sys/{device}/driver"), &format!("{up}bus/pci/drivers/tenstorrent"));
+        self.link(&format!("sys/bus/pci/devices/{pci}"), &format!("../../../{device}"));
+        // A plain file in place of the device: nobody should care, since nobody should open it. Its mode is what the
+        // driver's udev rule makes of it.
         self.write(&format!("dev/tenstorrent/{node}"), "");
+        self.set_mode(format!("dev/tenstorrent/{node}"), 0o666);
         if self.driver >= PIDS {
             self.write(&format!("proc/driver/tenstorrent/{node}/pids"), "");
         }
@@ -167,12 +173,35 @@ impl Machine {
         file.set_len(text.len() as u64).unwrap();
     }
 
+    /// Lets others than before use a file.
+    pub fn set_mode(&self, path: impl AsRef<Path>, mode: u32) {
+        fs::set_permissions(self.root().join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// Takes the driver away: what is left of the cards is what the bus shows of any device.
+    pub fn unload(&mut self) {
+        for node in self.nodes() {
+            let pci = self.pci(node);
+            fs::remove_file(self.attribute(node, "uevent").parent().unwrap()).unwrap();
+            let _ = fs::remove_file(self.hwmon(node, "uevent").parent().unwrap());
+            for part in ["tenstorrent", "hwmon"].map(|part| pci.join(part)).iter().filter(|it| it.exists()) {
+                vanish(part);
+            }
+            fs::remove_file(pci.join("driver")).unwrap();
+        }
+        let of_driver = ["sys/module/tenstorrent", "sys/class/tenstorrent", "proc/driver", "dev/tenstorrent"];
+        for folder in of_driver.map(|folder| self.root().join(folder)).iter().filter(|it| it.exists()) {
+            vanish(folder);
+        }
+    }
+
     /// Pulls a card out. Who had it open still has, but nobody says so any more.
     pub fn unplug(&mut self, node: u32) {
         let pci = self.pci(node);
         fs::remove_file(self.attribute(node, "uevent").parent().unwrap()).unwrap();
         let _ = fs::remove_file(self.hwmon(node, "uevent").parent().unwrap());
         fs::remove_file(self.root().join(format!("dev/tenstorrent/{node}"))).unwrap();
+        fs::remove_file(self.root().join("sys/bus/pci/devices").join(pci.file_name().unwrap())).unwrap();
         if self.driver >= PIDS {
             vanish(self.pids(node).parent().unwrap());
         }

@@ -30,7 +30,8 @@ pub(crate) struct Cli {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed;
-`ttmem run` has its program's, or 126 and 127 if it cannot run it.
+`ttmem run` has its program's, or 126 and 127 if it cannot run it; `ttmem doctor` has 0, 1 with warnings, 2 when something
+is broken.
 Try it without hardware: ttmem demo. If something is missing: ttmem doctor";
 
 /// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is

@@ -77,6 +77,11 @@ impl Local {
         self.reader.state.tick(self.reader.now);
     }
 
+    /// What is read; `None` if that is one segment only.
+    pub(crate) fn sources(&self) -> Option<&Sources> {
+        self.sources.as_ref()
+    }
+
     /// Asks every process that can be asked for its allocators' own figures.
     pub(crate) fn ring(&self) {
         if let Some(sources) = &self.sources {

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 enum Exit {
     Done = 0,
     Failed = 1,
+    /// What the doctor found; of other commands, 2 is the parser's, for what cannot be typed.
     Broken = 2,
     NothingThere = 3,
     NoDaemon = 4,

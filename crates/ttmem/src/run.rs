@@ -56,7 +56,7 @@ pub(crate) fn env(args: &EnvArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 }
 
 /// What the agent needs in the environment.
-fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(&'static str, OsString)>> {
     let separates = |byte: &u8| b" :\t\n".contains(byte);
     ensure!(
         !agent.as_os_str().as_bytes().iter().any(separates),
@@ -82,7 +82,7 @@ fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(&'static st
 }
 
 /// The agent: beside this program, or where a package puts libraries.
-fn agent() -> anyhow::Result<PathBuf> {
+pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TTMEM_AGENT").map(PathBuf::from) {
         ensure!(named.is_file(), "TTMEM_AGENT names {}, which is no file", named.display());
         return Ok(std::path::absolute(named)?);

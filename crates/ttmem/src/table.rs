@@ -347,7 +347,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
 }
 
 /// How well a process is tracked, in a word.
-fn quality(process: &Process) -> &'static str {
+pub(crate) fn quality(process: &Process) -> &'static str {
     let Some(tracker) = process.tracker.as_ref().filter(|it| it.hooks > 0) else {
         return if process.tracking == Basis::Unknown { "untracked" } else { process.tracking.name() };
     };

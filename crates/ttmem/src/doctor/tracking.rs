@@ -1,0 +1,198 @@
+//! The agent, and how well processes are tracked.
+
+use super::{Check, MOST, Patient, Verdict, some};
+use crate::cli::Sockets;
+use crate::{run, table};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::Process;
+use ttmem_core::words::Basis;
+use ttmem_wire::segment::parse_name;
+
+/// Whether `ttmem run` would work.
+pub(super) fn agent(sockets: &Sockets) -> Vec<Check> {
+    const NAME: &str = "agent";
+    const SET: &str = "set TTMEM_AGENT to the path of libttmem_agent.so";
+    let found = run::agent().and_then(|agent| run::variables(&agent, sockets).map(|_| agent));
+    let agent = match found {
+        Ok(agent) => agent,
+        Err(e) => {
+            let why = e.to_string();
+            let (why, remedy) = why.split_once(": ").unwrap_or((&why, SET));
+            return vec![Check::warning(NAME, format!("`ttmem run` cannot work: {why}")).remedy(remedy)];
+        }
+    };
+    vec![match unusable(&agent) {
+        Some(why) => {
+            Check::warning(NAME, format!("{} cannot be preloaded: {why}", agent.display())).remedy(SET)
+        }
+        None => Check::ok(NAME, format!("`ttmem run` preloads {}", agent.display())),
+    }]
+}
+
+/// Why the dynamic linker would not load a library.
+fn unusable(library: &Path) -> Option<String> {
+    if let Err(e) = accessat(CWD, library, Access::READ_OK, AtFlags::EACCESS) {
+        return Some(e.to_string());
+    }
+    if statvfs(library).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+        return Some("nothing may be run from where it lies (noexec)".to_owned());
+    }
+    let mut magic = [0; 4];
+    let read = File::open(library).and_then(|mut file| file.read_exact(&mut magic));
+    (read.is_err() || magic != *b"\x7fELF").then(|| "it is no library".to_owned())
+}
+
+pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
+    // Whose segment may not be read may well be tracked.
+    let hidden: Vec<u32> =
+        patient.denied.iter().filter_map(|it| Some(parse_name(it.file_name().as_bytes())?.0)).collect();
+    judge(&patient.snapshot, &hidden)
+}
+
+const RUN: &str = "start such programs with `ttmem run -- PROGRAM`";
+
+/// Processes by how well they are tracked, as the table calls it; what that is to people; and what to do about it.
+const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
+    (&["audited", "agent"], Verdict::Ok, "with the agent, all its hooks and no drift", None),
+    (&["events", "legacy"], Verdict::Ok, "that tell themselves what they hold", None),
+    (&["counters"], Verdict::Note, "known by tt-metal's counters only, which miss much", Some(RUN)),
+    (
+        &["partial"],
+        Verdict::Warning,
+        "tracked in part",
+        Some("`ttmem check` says what is missing, and docs/agent.md which versions of ttnn have it"),
+    ),
+    (&["untracked"], Verdict::Warning, "with a chip open, and nothing known of what they hold", Some(RUN)),
+    (
+        &["DRIFT"],
+        Verdict::Broken,
+        "of which we say something else than their runtimes' allocators",
+        Some("`ttmem check` says what; that is a defect of ttmem, please report it"),
+    ),
+];
+
+fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
+    const NAME: &str = "tracking";
+    let mut checks = Vec::new();
+    for (words, verdict, what, remedy) in KINDS {
+        let is_hidden =
+            |it: &Process| it.tracking == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
+        let fits = |it: &&Process| words.contains(&table::quality(it)) && !is_hidden(it);
+        let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
+        let many = if all.len() == 1 { "process" } else { "processes" };
+        if !all.is_empty() {
+            let check =
+                Check::new(verdict, NAME, format!("{} {many} {what}: {}", all.len(), some(&all, MOST)));
+            checks.push(Check { remedy: remedy.map(str::to_owned), ..check });
+        }
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(NAME, "no process uses a chip, as far as can be seen"));
+    }
+    checks
+}
+
+fn called(process: &Process) -> String {
+    let pid = process.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    let words = [process.name.as_deref().unwrap_or("?"), process.user.as_deref().unwrap_or("?")];
+    let missing = process.tracker.as_ref().map_or(&[][..], |it| &it.missing_hooks);
+    let without = if missing.is_empty() { String::new() } else { format!(" without {}", missing.join(", ")) };
+    format!("pid {pid} ({}){without}", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_core::snapshot::{AuditResult, Tracker};
+    use ttmem_core::words::Space;
+
+    fn process(pid: u32, tracking: Basis) -> Process {
+        Process {
+            pid: Some(pid),
+            reported_pid: None,
+            start: None,
+            name: Some("python".to_owned()),
+            command: None,
+            user: Some("ada".to_owned()),
+            container: None,
+            pod: None,
+            opened: Vec::new(),
+            tracking,
+            exact: true,
+            sequence: None,
+            tracker: None,
+            usage: Vec::new(),
+            allocators: Vec::new(),
+            audit: Vec::new(),
+        }
+    }
+
+    fn with_agent(pid: u32, missing: &[&str], drift_bytes: i64) -> Process {
+        let tracker = Tracker {
+            writer: "ttmem-agent 0.1.0".to_owned(),
+            runtime: None,
+            hooks: 18,
+            missing_hooks: missing.iter().map(|&it| it.to_owned()).collect(),
+            cost_seconds: None,
+        };
+        let audit = AuditResult {
+            allocator: 1,
+            chips: Vec::new(),
+            space: Space::Dram,
+            drift_bytes,
+            free_drift_bytes: None,
+            largest_free_drift_bytes: None,
+            judged: true,
+            allocated_bytes: 0,
+            free_bytes: 0,
+            largest_free_bytes_per_bank: 0,
+            sequence: 1,
+        };
+        Process { tracker: Some(tracker), audit: vec![audit], ..process(pid, Basis::Events) }
+    }
+
+    #[test]
+    fn every_process_is_told_of_once_by_how_it_is_tracked() {
+        let processes = vec![
+            with_agent(1, &[], 0),
+            with_agent(2, &["shards", "chips"], 0),
+            with_agent(3, &[], 64),
+            process(4, Basis::Counters),
+            process(5, Basis::Unknown),
+            process(6, Basis::Unknown),
+            process(7, Basis::Legacy),
+        ];
+        let checks = judge(&Snapshot { processes, ..Snapshot::default() }, &[6]);
+        let told: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
+        let expected = [
+            (Verdict::Ok, "with the agent, all its hooks and no drift: pid 1 (python, ada)"),
+            (Verdict::Ok, "that tell themselves what they hold: pid 7 (python, ada)"),
+            (Verdict::Note, "known by tt-metal's counters only, which miss much: pid 4 (python, ada)"),
+            (Verdict::Warning, "tracked in part: pid 2 (python, ada) without shards, chips"),
+            (Verdict::Warning, "with a chip open, and nothing known of what they hold: pid 5 (python, ada)"),
+            (
+                Verdict::Broken,
+                "of which we say something else than their runtimes' allocators: pid 3 (python, ada)",
+            ),
+        ];
+        let expected = expected.map(|(verdict, what)| (verdict, format!("1 process {what}")));
+        assert_eq!(told, expected.iter().map(|(verdict, it)| (*verdict, it.as_str())).collect::<Vec<_>>());
+        assert!(checks.iter().all(|it| (it.verdict == Verdict::Ok) == it.remedy.is_none()));
+        let idle = judge(&Snapshot::default(), &[]);
+        assert!(idle.len() == 1 && idle[0].verdict == Verdict::Ok);
+    }
+
+    #[test]
+    fn what_the_linker_cannot_load_is_told_before_it_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = folder.path().join("text.so");
+        std::fs::write(&text, "GROUP ( libc.so.6 )").unwrap();
+        assert_eq!(unusable(&text).as_deref(), Some("it is no library"));
+        assert!(unusable(&folder.path().join("missing.so")).is_some());
+        assert_eq!(unusable(&std::env::current_exe().unwrap()), None);
+    }
+}
