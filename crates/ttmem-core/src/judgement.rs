@@ -79,6 +79,8 @@ impl State {
             let known = self.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
             let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
+            // Old files of chips that are not here any more concern nobody.
+            let severity = if known.is_some() { Severity::Warning } else { Severity::Info };
             for &(space, bytes) in &region.unattributed {
                 let text = format!(
                     "{of}: tt-metal's counters hold {} of {space} that none of their processes accounts for",
@@ -88,14 +90,14 @@ impl State {
                     device: device.clone(),
                     space: Some(space),
                     bytes: Some(bytes),
-                    ..finding(FindingKind::Unattributed, Severity::Warning, text, 1)
+                    ..finding(FindingKind::Unattributed, severity, text, 1)
                 });
             }
             for trouble in &region.troubles {
                 let text = format!("{of}: tt-metal's counters {trouble}");
                 findings.push(Finding {
                     device: device.clone(),
-                    ..finding(FindingKind::Counters, Severity::Warning, text, 1)
+                    ..finding(FindingKind::Counters, severity, text, 1)
                 });
             }
         }
@@ -123,7 +125,6 @@ impl State {
                 "pid {pid} ({name}) {fate}, but tt-metal's counters {of} still hold {} of it; not counted here",
                 size(bytes)
             );
-            // Old files of chips that are not here any more concern nobody.
             let severity = if here.is_empty() { Severity::Info } else { Severity::Warning };
             findings.push(Finding {
                 device: here.first().filter(|_| here.len() == 1).map(|(id, _)| id.to_string()),

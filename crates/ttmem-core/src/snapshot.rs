@@ -393,6 +393,9 @@ pub enum FindingKind {
     Untracked,
     /// There were more findings than fit.
     Truncated,
+    /// One that a later version has.
+    #[serde(other)]
+    Other,
 }
 
 /// How bad a finding is, worst first.
@@ -403,7 +406,8 @@ pub enum Severity {
     Error,
     /// Something is wrong with a program.
     Warning,
-    /// Worth knowing.
+    /// Worth knowing; and whatever a later version has.
+    #[serde(other)]
     Info,
 }
 

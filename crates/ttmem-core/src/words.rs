@@ -196,7 +196,8 @@ pub enum Basis {
     Counters,
     /// Messages of the old socket protocol.
     Legacy,
-    /// None: it is only known that there is something to know.
+    /// None: it is only known that there is something to know. Or one that a later version has.
+    #[serde(other)]
     Unknown,
 }
 

@@ -4,6 +4,7 @@
 //! of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
 use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER, send};
+use crate::socket;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -197,7 +198,8 @@ pub fn ask(path: &Path, request: Request) -> io::Result<Vec<u8>> {
 
 /// The same, with so much patience for each step of it.
 pub fn ask_within(path: &Path, request: Request, patience: Duration) -> io::Result<Vec<u8>> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = socket::connect(path)?;
+    stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
     let mut line = serde_json::to_vec(&request)?;

@@ -472,7 +472,7 @@ impl Daemon {
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
         self.reap(&[]);
-        if let Some(sources) = &self.sources {
+        if let Some(sources) = &mut self.sources {
             sources.attend();
         }
         self.look_at_sources(SURVEY_FOR_AN_ANSWER);

@@ -9,6 +9,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 /// Linux 6.5 and later.
@@ -23,11 +24,17 @@ pub struct Peer {
     pub uid: u32,
 }
 
-/// Who listens at a path. Nothing is said to it, and one that is too busy to be connected to is an error, not a wait.
-pub fn server_at(path: &Path) -> io::Result<Peer> {
+/// Connects to whoever listens at a path. One that is too busy for that is an error, not a wait.
+pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+/// Who listens at a path. Nothing is said to it.
+pub fn server_at(path: &Path) -> io::Result<Peer> {
+    let socket = connect(path)?;
     peer(socket.as_fd())
 }
 
@@ -118,7 +125,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn bytes_come_with_their_sender() {

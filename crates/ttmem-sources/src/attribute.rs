@@ -63,6 +63,8 @@ pub(crate) struct Attribute {
     folder: Folder,
     name: String,
     file: Option<File>,
+    /// Whether it will be read again. The kernel's table of descriptors takes milliseconds to grow.
+    keep: bool,
 }
 
 /// A folder with such files, open: the way to it is long, and goes through links.
@@ -81,7 +83,7 @@ impl Folder {
 
     /// The value of a file that is read once.
     pub(crate) fn read(&self, name: &str) -> Result<String, Absent> {
-        Attribute::new(self, name).read()
+        Attribute::new(self, name, false).read()
     }
 
     fn open(&self, name: &str) -> std::io::Result<File> {
@@ -96,15 +98,15 @@ impl Folder {
 }
 
 impl Attribute {
-    pub(crate) fn new(folder: &Folder, name: &str) -> Self {
-        Self { folder: folder.clone(), name: name.to_owned(), file: None }
+    pub(crate) fn new(folder: &Folder, name: &str, keep: bool) -> Self {
+        Self { folder: folder.clone(), name: name.to_owned(), file: None, keep }
     }
 
     /// What it says now, without the end of its line.
     pub(crate) fn read(&mut self) -> Result<String, Absent> {
         let kept = self.file.is_some();
         let read = self.read_once();
-        if read.is_err() {
+        if read.is_err() || !self.keep {
             self.file = None;
         }
         match read {
@@ -183,9 +185,9 @@ mod tests {
     #[test]
     fn a_kept_descriptor_sees_what_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("value");
+        let path = folder.path().join("value", true);
         fs::write(&path, "1\n").unwrap();
-        let mut attribute = Attribute::new(&Folder::new(folder.path().to_owned()), "value");
+        let mut attribute = Attribute::new(&Folder::new(folder.path().to_owned()), "value", true);
         assert_eq!(attribute.read().unwrap(), "1");
         fs::write(&path, "2\n").unwrap();
         assert_eq!(attribute.read().unwrap(), "2");

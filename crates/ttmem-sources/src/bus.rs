@@ -3,16 +3,22 @@
 
 use crate::attribute::{Absent, Folder, read};
 use crate::board;
+use crate::crew::Crew;
 use crate::root::Root;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use ttmem_core::machine::{Chip, Firmware};
+use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Arch, ChipId, PciAddress};
 
 /// Where the driver lists its chips.
 const CLASS: &str = "/sys/class/tenstorrent";
+/// How long to wait for chips to say who they are.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// Chips that are looked at; the driver has at most 32 by default.
 const MOST_CHIPS: usize = 1024;
 
@@ -32,14 +38,18 @@ pub(crate) struct BusChip {
 }
 
 /// All of them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Bus {
     root: Root,
+    crew: Crew,
+    thorough: bool,
     /// By node.
     pub(crate) chips: BTreeMap<u32, BusChip>,
+    /// Chips that were asked who they are and have not answered, by node and inode.
+    asked: BTreeMap<(u32, u64), Arc<OnceLock<BusChip>>>,
     pub(crate) driver: Option<String>,
     /// Why no chips can be listed, if that is not because there are none.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<Skipped>,
 }
 
 /// What a look found out.
@@ -52,8 +62,8 @@ pub(crate) struct Change {
 }
 
 impl Bus {
-    pub(crate) fn new(root: &Root) -> Self {
-        Self { root: root.clone(), ..Self::default() }
+    pub(crate) fn new(root: &Root, crew: &Crew, thorough: bool) -> Self {
+        Self { root: root.clone(), crew: crew.clone(), thorough, ..Self::default() }
     }
 
     pub(crate) fn look(&mut self) -> Change {
@@ -64,7 +74,8 @@ impl Bus {
             Ok(nodes) => nodes,
             Err(e) => {
                 if e.kind() != std::io::ErrorKind::NotFound {
-                    self.trouble = Some(format!("{} cannot be read: {e}", class.display()));
+                    let path = class.display().to_string();
+                    self.trouble = Some(Skipped { path, reason: format!("cannot be read: {e}") });
                 }
                 BTreeMap::new()
             }
@@ -78,20 +89,55 @@ impl Bus {
         if self.driver.is_none() || nodes.len() != self.chips.len() {
             self.driver = read(&self.root.path("/sys/module/tenstorrent/version")).ok();
         }
-        for (&node, &inode) in &nodes {
-            if self.chips.get(&node).is_none_or(|it| !it.known) {
-                let found = identify(&class, node, inode);
-                let old = self.chips.insert(node, found);
-                let new = &self.chips[&node].chip;
-                change.any |= old.as_ref().is_none_or(|old| old.chip != *new);
-                // It said who it is only now: what it was called by until then is not another chip.
-                change.gone.extend(old.map(|old| old.chip.id).filter(|id| *id != new.id));
-            }
+        for (node, found) in self.identify(&class, &nodes) {
+            let old = self.chips.insert(node, found);
+            let new = &self.chips[&node].chip;
+            change.any |= old.as_ref().is_none_or(|old| !same(&old.chip, new));
+            // It said who it is only now: what it was called by until then is not another chip.
+            change.gone.extend(old.map(|old| old.chip.id).filter(|id| *id != new.id));
         }
         if change.any {
             self.name();
         }
         change
+    }
+
+    /// Asks every chip that is not known who it is. In the middle of a reset one may not answer for long: until then it is
+    /// known by its place alone.
+    fn identify(&mut self, class: &Path, nodes: &BTreeMap<u32, u64>) -> Vec<(u32, BusChip)> {
+        let unknown = |node: &u32| self.chips.get(node).is_none_or(|it| !it.known);
+        let unknown: Vec<(u32, u64)> =
+            nodes.iter().filter(|(node, _)| unknown(node)).map(|(&node, &inode)| (node, inode)).collect();
+        self.asked.retain(|key, _| unknown.contains(key));
+        let mut new = Vec::new();
+        for &(node, inode) in &unknown {
+            self.asked.entry((node, inode)).or_insert_with(|| {
+                let answer = Arc::new(OnceLock::new());
+                new.push(Arc::clone(&answer));
+                let (class, answer_to, thorough) = (class.to_owned(), Arc::clone(&answer), self.thorough);
+                self.crew.submit(move || {
+                    let _ = answer_to.set(identify(&class, node, inode, thorough));
+                });
+                answer
+            });
+        }
+        if !new.is_empty() {
+            self.crew.wait(PATIENCE, || new.iter().all(|answer| answer.get().is_some()));
+        }
+        let mut found = Vec::new();
+        for key @ (node, inode) in unknown {
+            let answer = self.asked.get(&key).and_then(|answer| answer.get().cloned());
+            if answer.is_some() {
+                self.asked.remove(&key);
+            }
+            if let Some(answer) = answer.or_else(|| {
+                let waits = !self.chips.contains_key(&node);
+                waits.then(|| place_of(class, node, inode))
+            }) {
+                found.push((node, answer));
+            }
+        }
+        found
     }
 
     /// Numbers the chips as runtimes do, by their places, and gives them the names that runtimes make from serial numbers.
@@ -165,24 +211,33 @@ fn nodes(class: &Path) -> std::io::Result<BTreeMap<u32, u64>> {
     Ok(found.take(MOST_CHIPS).collect())
 }
 
-fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
+/// Whether two say the same of a chip, but for its number and what follows from those of others.
+fn same(a: &Chip, b: &Chip) -> bool {
+    let alone = |it: &Chip| Chip { index: 0, guesses: Vec::new(), ..it.clone() };
+    alone(a) == alone(b)
+}
+
+/// What is known of a chip without asking it.
+fn place_of(class: &Path, node: u32, inode: u64) -> BusChip {
     let class = class.join(format!("tenstorrent!{node}"));
     let device = class.join("device");
     let pci = fs::read_link(&device).ok();
     let pci = pci.and_then(|link| link.file_name()?.to_str()?.parse::<PciAddress>().ok());
-    let folder = Folder::new(class);
+    let id = pci.map_or(ChipId::Ordinal(node), ChipId::Pci);
+    let chip = Chip { pci, node: Some(node), ..Chip::new(id, node) };
+    BusChip { node, class: Folder::new(class), device, chip, inode, known: false }
+}
+
+fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
+    let BusChip { class: folder, device, chip, .. } = place_of(class, node, inode);
+    let pci = chip.pci;
     let attribute = |name: &str| folder.read(name);
     let number = |name: &str| attribute(name).map(|text| identity(&text));
     let (asic, serial) = (number("tt_asic_id"), number("tt_serial"));
     let settled = |it: &Result<Option<u64>, Absent>| !matches!(it, Err(Absent::Resetting | Absent::Gone));
     let known = settled(&asic) && settled(&serial);
     let (asic, serial) = (asic.ok().flatten(), serial.ok().flatten());
-    let id = match (asic, pci) {
-        (Some(asic), _) => ChipId::Unique(asic),
-        (None, Some(pci)) => ChipId::Pci(pci),
-        (None, None) => ChipId::Ordinal(node),
-    };
-    let mut chip = Chip::new(id, node);
+    let mut chip = Chip { id: asic.map_or(chip.id, ChipId::Unique), ..chip };
     chip.arch = match folder.read("device/device").as_deref() {
         Ok("0x401e") => Some(Arch::WormholeB0),
         Ok("0xb140") => Some(Arch::Blackhole),
@@ -196,14 +251,15 @@ fn identify(class: &Path, node: u32, inode: u64) -> BusChip {
     };
     let told = || serial.and_then(board::by_serial).or_else(by_subsystem).map(str::to_owned);
     chip.board = by_driver.or_else(told);
-    (chip.pci, chip.node, chip.serial) = (pci, Some(node), serial);
+    (chip.pci, chip.serial) = (pci, serial);
+    let version = |name: &str| if thorough { attribute(name).ok() } else { None };
     chip.firmware = Firmware {
         bundle: attribute("tt_fw_bundle_ver").ok(),
-        arc: attribute("tt_arc_fw_ver").ok(),
-        ethernet: attribute("tt_eth_fw_ver").ok(),
-        manager: attribute("tt_m3app_fw_ver").ok(),
-        manager_boot: attribute("tt_m3bl_fw_ver").ok(),
-        flasher: attribute("tt_ttflash_ver").ok(),
+        arc: version("tt_arc_fw_ver"),
+        ethernet: version("tt_eth_fw_ver"),
+        manager: version("tt_m3app_fw_ver"),
+        manager_boot: version("tt_m3bl_fw_ver"),
+        flasher: version("tt_ttflash_ver"),
     };
     let board = chip.board.as_deref();
     chip.capacity = board.and_then(|board| board::assumed(board, chip.firmware.bundle.as_deref()));

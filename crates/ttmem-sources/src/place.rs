@@ -60,8 +60,8 @@ impl Place {
 
     /// Whether it is this folder that a process sees under its name.
     pub(crate) fn is_of(&self, pid: u32, processes: &Processes) -> bool {
-        let seen = fs::metadata(processes.inside(pid, &self.name));
-        seen.is_ok_and(|it| (it.dev(), it.ino()) == self.id)
+        let Some(path) = processes.inside(pid, &self.name) else { return false };
+        fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == self.id)
     }
 }
 
@@ -75,6 +75,9 @@ pub(crate) fn containers(
     folder: &Path,
     own: Option<&Place>,
 ) -> Vec<Place> {
+    if !root.has_processes() {
+        return Vec::new();
+    }
     let here = namespace(root, "self");
     let mut seen: BTreeSet<Vec<u8>> = here.into_iter().collect();
     let mut ids: BTreeSet<(u64, u64)> = own.iter().map(|own| own.id).collect();

@@ -200,10 +200,15 @@ impl Processes {
         Some(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
     }
 
-    /// The process's root folder, and what is below it.
-    pub(crate) fn inside(&self, pid: u32, path: &Path) -> PathBuf {
+    /// What a process sees under a name, if that is on its machine.
+    pub(crate) fn inside(&self, pid: u32, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix("/").unwrap_or(path);
-        self.root.of_process(pid, "root").join(below)
+        let path = self.root.of_process(pid, "root").join(below);
+        if self.root.has_processes() {
+            return Some(path);
+        }
+        let real = path.canonicalize().ok()?;
+        real.starts_with(self.root.path("").canonicalize().ok()?).then_some(real)
     }
 
     /// Whether a process has a file mapped; `None` if we may not know.

@@ -6,15 +6,16 @@
 //! file mapped.
 
 use crate::bus::Bus;
+use crate::inventory::RegionFile;
 use crate::openers::Opened;
 use crate::owner::Census;
 use crate::place::Place;
 use crate::process::{Owner, Processes, Watch};
 use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
 use crate::segments::Listener;
-use crate::survey::RegionFile;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ use ttmem_wire::region::{self, Clock, Layout, Levels, ProcessSlot, Region, Regio
 const TRIES: usize = 5;
 /// How long to wait for one that is being made.
 const MAKING: Duration = Duration::from_micros(500);
-/// Files that are looked at in one folder.
+/// Files of one user that are opened in one folder: whoever makes more hides only his own.
 const MOST_FILES: usize = 1024;
 /// Reasons that are told.
 const MOST_SKIPPED: usize = 64;
@@ -154,6 +155,13 @@ impl Regions {
         &self.skipped
     }
 
+    /// Chips changed: which one each file is of must be found out, and told, anew.
+    pub(crate) fn forget_chips(&mut self) {
+        for known in self.known.values_mut() {
+            (known.chip, known.bytes) = (None, Vec::new());
+        }
+    }
+
     pub(crate) fn look(&mut self, around: &mut Around<'_>, listener: &mut impl Listener) {
         self.skipped.clear();
         let mut lives = std::mem::take(&mut self.lives);
@@ -166,18 +174,19 @@ impl Regions {
         let mut seen = BTreeSet::new();
         let mut reports = Vec::new();
         for place in places {
-            for file in place.names(region::FILE_PREFIX).into_iter().take(MOST_FILES) {
+            let mut of_user = BTreeMap::new();
+            for file in place.names(region::FILE_PREFIX) {
                 let Some(name) = region::id_of(&file) else { continue };
                 let path = place.path.join(&file);
-                match self.open(place, &file, name, &path) {
+                match self.open(place, &file, name, &path, &mut of_user) {
                     Ok(Some(id)) => {
                         seen.insert(id);
                         let Some(known) = self.known.get_mut(&id) else { continue };
                         match known.look(place, &mut look) {
                             Ok(()) => reports.extend(known.report.clone()),
-                            Err(why) => {
-                                reports.extend(unreadable(known, &why));
-                                self.skip(&path, why.to_string());
+                            Err(Unreadable { reason, odd }) => {
+                                reports.extend(odd.then(|| unreadable(known, &reason)));
+                                self.skip(&path, reason);
                             }
                         }
                     }
@@ -212,7 +221,14 @@ impl Regions {
     }
 
     /// Opens a file, unless it is open. `None`: it is gone already.
-    fn open(&mut self, place: &Place, file: &str, name: u64, path: &Path) -> Result<Option<FileId>, Skip> {
+    fn open(
+        &mut self,
+        place: &Place,
+        file: &str,
+        name: u64,
+        path: &Path,
+        of_user: &mut BTreeMap<u32, usize>,
+    ) -> Result<Option<FileId>, Skip> {
         let (handle, found) = match look_at(place.folder.as_fd(), file) {
             Err(Skip::Io(e)) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             found => found?,
@@ -220,6 +236,11 @@ impl Regions {
         let id = (found.st_dev, found.st_ino);
         if self.known.contains_key(&id) {
             return Ok(Some(id));
+        }
+        let of_user = of_user.entry(found.st_uid).or_default();
+        *of_user += 1;
+        if *of_user > MOST_FILES {
+            return Err(Skip::Foreign("is one file too many of its user".to_owned()));
         }
         not_a_file(&found)?;
         if place.in_memory && !is_in_memory(handle.as_fd()) {
@@ -248,25 +269,45 @@ fn remedy(place: &Place, file: &str, why: &Skip, processes: &mut Processes) -> O
     ))
 }
 
-fn unreadable(known: &Known, why: &RegionError) -> Option<RegionReport> {
-    // One that is being made is not odd yet.
-    (*why != RegionError::BeingMade).then(|| RegionReport {
+/// Why a file says nothing.
+struct Unreadable {
+    reason: String,
+    /// Whether that is worth a finding: one that is being made is not odd yet.
+    odd: bool,
+}
+
+impl From<RegionError> for Unreadable {
+    fn from(why: RegionError) -> Self {
+        Self { odd: why != RegionError::BeingMade, reason: why.to_string() }
+    }
+}
+
+impl From<rustix::io::Errno> for Unreadable {
+    fn from(e: rustix::io::Errno) -> Self {
+        Self { odd: true, reason: Skip::from(e).to_string() }
+    }
+}
+
+fn unreadable(known: &Known, reason: &str) -> RegionReport {
+    RegionReport {
         path: known.path.display().to_string(),
         chip: ChipId::Unique(known.name),
         ghosts: Vec::new(),
         unattributed: Vec::new(),
-        troubles: vec![format!("cannot be read: {why}")],
-    })
+        troubles: vec![format!("cannot be read: {reason}")],
+    }
 }
 
 /// All bytes of a file, if it is not larger than it can be.
-fn read(file: &OwnedFd) -> Vec<u8> {
+fn read(file: &OwnedFd) -> rustix::io::Result<Vec<u8>> {
     let mut bytes = vec![0; region::MOST_BYTES + 1];
     let mut len = 0;
     while len < bytes.len() {
         match rustix::io::pread(file, &mut bytes[len..], len as u64) {
-            Ok(0) | Err(_) => break,
+            Ok(0) => break,
             Ok(more) => len += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e),
         }
         // The next call would only say that there is no more.
         if region::Layout::ALL.iter().any(|it| it.bytes() == len) {
@@ -274,7 +315,7 @@ fn read(file: &OwnedFd) -> Vec<u8> {
         }
     }
     bytes.truncate(len);
-    bytes
+    Ok(bytes)
 }
 
 /// Whether the totals are the sums of the entries.
@@ -305,10 +346,10 @@ fn spaces<T>(region: &Region, value: impl Fn(Of) -> T) -> Vec<(Space, T)> {
 impl Known {
     /// Reads the file until its parts fit together, or do not change any more: its writers never wait, so a copy may show
     /// half of a change. What is as it was is told as it was.
-    fn look<L: Listener>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), RegionError> {
+    fn look<L: Listener>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), Unreadable> {
         let mut last = None;
         for attempt in 0..TRIES {
-            let bytes = read(&self.file);
+            let bytes = read(&self.file)?;
             let alive = self.living.iter().all(|(pid, _)| !look.ended.contains(pid));
             if alive && !bytes.is_empty() && bytes == self.bytes {
                 let chip = self.chip;
@@ -319,7 +360,7 @@ impl Known {
                 Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
                 Err(why) => {
                     (self.bytes, self.living, self.layout) = Default::default();
-                    return Err(why);
+                    return Err(why.into());
                 }
                 Ok(region) => {
                     let settled = fits(&region) || last.as_ref() == Some(&bytes);
@@ -333,7 +374,7 @@ impl Known {
                 }
             }
         }
-        Err(RegionError::BeingMade)
+        Err(RegionError::BeingMade.into())
     }
 
     /// Tells what living processes hold; returns what is odd.
@@ -510,8 +551,8 @@ impl Known {
                 return None;
             }
         }
-        if !look.lives.contains_key(&pid) {
-            look.lives.insert(pid, (start, processes.watch(pid, Some(start))?));
+        if let Entry::Vacant(life) = look.lives.entry(pid) {
+            life.insert((start, processes.watch(pid, Some(start))?));
         }
         Some(Fate::Lives(pid, start))
     }

@@ -33,6 +33,13 @@ impl Root {
         path.strip_prefix(&self.0).map_or_else(|_| path.to_owned(), |below| Path::new("/").join(below))
     }
 
+    /// Whether its processes are a kernel's, so that links of theirs lead where they say. In a copy they lead out of it,
+    /// into this machine.
+    pub(crate) fn has_processes(&self) -> bool {
+        const PROCFS: i64 = 0x9fa0;
+        self.is_own() || rustix::fs::statfs(self.path("/proc")).is_ok_and(|it| it.f_type == PROCFS)
+    }
+
     /// A file of a process.
     pub fn of_process(&self, pid: u32, name: &str) -> PathBuf {
         self.path(&format!("/proc/{pid}/{name}"))

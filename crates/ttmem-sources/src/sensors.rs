@@ -1,13 +1,13 @@
-//! Sensors, read by threads of their own: while a chip is reset, the kernel may let a reader wait for ten seconds. Nobody
-//! else waits for it. A thread that does not come back is left where it is and another one goes on; what it waits for is
-//! reported as not answering.
+//! Sensors, read by a crew of their own: nobody else waits for a chip that does not answer. Its files are tried again
+//! without the one that hangs, and if others hang, too, the chip is said not to answer.
 
 use crate::attribute::{Absent, Attribute, Folder};
 use crate::bus::BusChip;
+use crate::crew::{Crew, DEADLINE, lock};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 use ttmem_core::event::SensorReading;
 use ttmem_core::machine::{PcieRates, Sensors as Values};
@@ -19,12 +19,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const IDLE_PERIOD: Duration = Duration::from_secs(5);
 /// How long after somebody looked that is so.
 const ATTENTION: Duration = Duration::from_secs(10);
-/// How long a file may take.
-const DEADLINE: Duration = Duration::from_millis(200);
 /// How many files of a chip must hang before the chip is said to.
 const HANGING: usize = 2;
-/// Threads that may wait for chips in vain.
-const MOST_THREADS: usize = 64;
 
 /// One sensor: where it is, what its value means, and what is possible.
 struct Gauge {
@@ -51,17 +47,20 @@ const fn gauge(
     Gauge { key, file, scale, range, value }
 }
 
-/// What is read every time. A file with a slash is hwmon's.
+/// What is read every time, what fits into a table first. A file with a slash is hwmon's.
 const GAUGES: [Gauge; 8] = [
     gauge("asic_celsius", "hwmon/temp1_input", 1e-3, CELSIUS, |it| &mut it.asic_celsius),
     gauge("power_watts", "hwmon/power1_input", 1e-6, WATTS, |it| &mut it.power_watts),
+    gauge("aiclk_mhz", "tt_aiclk", 1.0, MEGAHERTZ, |it| &mut it.aiclk_mhz),
     gauge("current_amperes", "hwmon/curr1_input", 1e-3, AMPERES, |it| &mut it.current_amperes),
     gauge("vcore_volts", "hwmon/in0_input", 1e-3, VOLTS, |it| &mut it.vcore_volts),
-    gauge("aiclk_mhz", "tt_aiclk", 1.0, MEGAHERTZ, |it| &mut it.aiclk_mhz),
     gauge("axiclk_mhz", "tt_axiclk", 1.0, MEGAHERTZ, |it| &mut it.axiclk_mhz),
     gauge("arcclk_mhz", "tt_arcclk", 1.0, MEGAHERTZ, |it| &mut it.arcclk_mhz),
     gauge("fan_rpm", "hwmon/fan1_input", 1.0, (0.0, 20_000.0), |it| &mut it.fan_rpm),
 ];
+
+/// How many of these fit into a table.
+const IN_A_TABLE: usize = 3;
 
 /// What does not change, and is read until it was read once.
 const LIMITS: [Gauge; 4] = [
@@ -92,11 +91,6 @@ const ONE_READING: &str = "a rate needs two readings";
 
 type Shared<T> = Arc<Mutex<T>>;
 
-fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A reader that panicked left values, and no promise about them was broken.
-    it.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The files of one chip. Each has a lock of its own: a thread that waits for one keeps the others readable.
 struct Files {
     id: ChipId,
@@ -105,8 +99,10 @@ struct Files {
     files: BTreeMap<String, Shared<Attribute>>,
     hwmon: Mutex<Option<Folder>>,
     memory: Mutex<Memory>,
-    /// Whether it is read more than once.
+    /// Whether it is read more than once, so that there are rates, and descriptors are kept.
     rates: bool,
+    gauges: &'static [Gauge],
+    thorough: bool,
 }
 
 /// What is kept of a chip between two rounds.
@@ -119,200 +115,140 @@ struct Memory {
     beats: Option<bool>,
 }
 
-/// What threads and their master share.
+/// A chip that is followed, and what its readers said.
+struct Followed {
+    files: Arc<Files>,
+    slot: Shared<Slot>,
+}
+
 #[derive(Default)]
-struct Board {
-    /// The chips of the round that is under way, and which of them is next.
-    chips: Vec<Arc<Files>>,
-    next: usize,
-    /// What was read, by chip.
-    readings: BTreeMap<ChipId, SensorReading>,
-    /// Changes with every reading.
-    news: u64,
-    /// Chips done in this round.
-    done: usize,
-    rounds: u64,
-    /// When the round began, and when something was last done in it.
+struct Slot {
+    reading: Option<SensorReading>,
+    /// Whether it is new.
+    news: bool,
+    /// Readers sent so far, the last of them that came back, and when one last began.
+    sent: u64,
+    back: u64,
     begun: Option<Instant>,
-    progress: Option<Instant>,
-    /// Threads there are, and those that wait for work.
-    threads: usize,
-    waiting: usize,
-    attention: Option<Instant>,
-    over: bool,
+    /// Readers sent in this round, and whether one of them is back.
+    tries: usize,
+    answered: bool,
 }
 
-#[derive(Default)]
-struct Room {
-    board: Mutex<Board>,
-    changed: Condvar,
-}
-
-/// All sensors. Threads are started when there are chips, and end with this.
+/// All sensors.
 pub(crate) struct Sensors {
-    room: Arc<Room>,
-    told: u64,
+    crew: Crew,
+    chips: Vec<Followed>,
+    round: Option<Instant>,
+    attention: Option<Instant>,
     /// Where PCIe counters are wanted: they mean nothing unless they are read twice.
     rates: bool,
-}
-
-impl Drop for Sensors {
-    fn drop(&mut self) {
-        lock(&self.room.board).over = true;
-        self.room.changed.notify_all();
-    }
+    thorough: bool,
 }
 
 impl Sensors {
-    pub(crate) fn new(rates: bool) -> Self {
-        Self { room: Arc::default(), told: 0, rates }
+    pub(crate) fn new(crew: &Crew, rates: bool, thorough: bool) -> Self {
+        Self { crew: crew.clone(), chips: Vec::new(), round: None, attention: None, rates, thorough }
     }
 
     /// From now on these chips are read, beginning now.
     pub(crate) fn follow<'a>(&mut self, chips: impl Iterator<Item = &'a BusChip>) {
-        let chips: Vec<Arc<Files>> = chips.map(|it| Arc::new(Files::new(it, self.rates))).collect();
-        let mut board = lock(&self.room.board);
-        board.readings.retain(|id, _| chips.iter().any(|it| it.id == *id));
-        board.chips = chips;
-        board.begin();
-        drop(board);
-        self.room.changed.notify_all();
-        self.keep_going();
+        let follow = |it| Followed {
+            files: Arc::new(Files::new(it, self.rates, self.thorough)),
+            slot: Shared::default(),
+        };
+        self.chips = chips.map(follow).collect();
+        self.begin();
     }
 
     /// Somebody looks: sensors are worth reading often.
-    pub(crate) fn attend(&self) {
-        let mut board = lock(&self.room.board);
-        let idle = board.attention.is_none_or(|at| at.elapsed() > ATTENTION);
-        board.attention = Some(Instant::now());
-        drop(board);
-        if idle {
-            self.room.changed.notify_all();
+    pub(crate) fn attend(&mut self) {
+        self.attention = Some(Instant::now());
+    }
+
+    /// A new round.
+    fn begin(&mut self) {
+        self.round = Some(Instant::now());
+        for chip in &self.chips {
+            let mut slot = lock(&chip.slot);
+            (slot.tries, slot.answered) = (0, false);
+            drop(slot);
+            self.send(chip);
         }
     }
 
-    /// Sees to it that somebody works if there is work: a thread that waits for a chip in vain is replaced.
-    fn keep_going(&self) {
-        let mut board = lock(&self.room.board);
-        let work = board.next < board.chips.len() || board.done < board.chips.len();
-        let stuck = board.progress.is_none_or(|at| at.elapsed() > DEADLINE);
-        let none = board.threads == 0 && !board.chips.is_empty();
-        if (none || (work && stuck && board.waiting == 0)) && board.threads < MOST_THREADS {
-            // Whom the stuck one left behind is not done: it is looked at again, as far as it can be.
-            board.next = board.next.min(board.done);
-            board.progress = Some(Instant::now());
-            board.threads += 1;
-            let room = Arc::clone(&self.room);
-            let started = std::thread::Builder::new().name("sensors".to_owned()).spawn(move || room.work());
-            if started.is_err() {
-                board.threads -= 1;
+    /// Sends a reader to a chip.
+    fn send(&self, chip: &Followed) {
+        let (files, slot) = (Arc::clone(&chip.files), Arc::clone(&chip.slot));
+        let mut it = lock(&chip.slot);
+        it.sent += 1;
+        it.tries += 1;
+        it.begun = None;
+        let number = it.sent;
+        drop(it);
+        self.crew.submit(move || {
+            lock(&slot).begun = Some(Instant::now());
+            let reading = files.read();
+            let mut slot = lock(&slot);
+            // Whoever was overtaken brings old news.
+            if number > slot.back {
+                (slot.back, slot.answered, slot.news) = (number, true, true);
+                slot.reading = Some(reading);
+            }
+        });
+    }
+
+    /// Sends others where readers hang, and everybody anew when it is time. Returns whether all are back.
+    fn tend(&mut self) -> bool {
+        self.crew.keep_going();
+        let mut back = true;
+        for chip in &self.chips {
+            let slot = lock(&chip.slot);
+            let hangs = slot.begun.is_some_and(|at| at.elapsed() > DEADLINE);
+            let again = !slot.answered && hangs && slot.tries <= HANGING;
+            back &= slot.answered;
+            drop(slot);
+            if again {
+                self.send(chip);
             }
         }
+        back
     }
 
     /// Waits until every chip was read once, or does not answer, or the time is over.
-    pub(crate) fn wait(&self, most: Duration) {
-        let until = Instant::now() + most;
-        loop {
-            self.keep_going();
-            let board = lock(&self.room.board);
-            let left = until.saturating_duration_since(Instant::now());
-            if board.rounds > 0 || board.chips.is_empty() || left.is_zero() {
-                return;
-            }
-            let step = left.min(DEADLINE / 4);
-            drop(self.room.changed.wait_timeout(board, step).unwrap_or_else(PoisonError::into_inner));
-        }
+    pub(crate) fn wait(&mut self, most: Duration) {
+        let crew = self.crew.clone();
+        crew.wait(most, || self.tend());
     }
 
     /// What is new since the last time.
     pub(crate) fn news(&mut self, now: Mono) -> Vec<(ChipId, SensorReading)> {
-        self.keep_going();
-        let board = lock(&self.room.board);
-        let unanswered: Vec<ChipId> = board.unanswered();
-        if board.news == self.told && unanswered.is_empty() {
-            return Vec::new();
-        }
-        self.told = board.news;
-        let mut all = board.readings.clone();
-        for id in unanswered {
-            let reading = all.entry(id).or_default();
-            let why = "its sensors have not answered yet".to_owned();
-            reading.why.get_or_insert(why);
-        }
-        let sane = |mut it: SensorReading| {
-            it.at = it.at.map(|at| at.min(now));
-            it
-        };
-        all.into_iter().map(|(id, reading)| (id, sane(reading))).collect()
-    }
-}
-
-impl Board {
-    fn begin(&mut self) {
-        (self.next, self.done) = (0, 0);
-        self.begun = Some(Instant::now());
-        self.progress = self.begun;
-    }
-
-    /// Chips that this round should have been through with by now.
-    fn unanswered(&self) -> Vec<ChipId> {
-        let late = self.progress.is_some_and(|at| at.elapsed() > DEADLINE);
-        let missing = |it: &&Arc<Files>| !self.readings.contains_key(&it.id);
-        let behind = self.chips.iter().take(self.next).skip(self.done);
-        let late = behind.filter(|_| late).map(|it| it.id);
-        self.chips.iter().filter(missing).map(|it| it.id).chain(late).collect()
-    }
-
-    fn period(&self) -> Duration {
+        let back = self.tend();
         let attended = self.attention.is_some_and(|at| at.elapsed() < ATTENTION);
-        if attended { PERIOD } else { IDLE_PERIOD }
-    }
-}
-
-impl Room {
-    /// What a thread does: it reads chips, one after the other, and then waits for the next round.
-    fn work(&self) {
-        let mut board = lock(&self.board);
-        while !board.over {
-            if let Some(chip) = board.chips.get(board.next).cloned() {
-                board.next += 1;
-                drop(board);
-                let reading = chip.read();
-                board = lock(&self.board);
-                board.news += 1;
-                let current = board.chips.iter().position(|it| Arc::ptr_eq(it, &chip));
-                if let Some(place) = current {
-                    board.readings.insert(chip.id, reading);
-                    board.done = board.done.max(place + 1);
-                    board.progress = Some(Instant::now());
-                }
-                if board.done == board.chips.len() {
-                    board.rounds += 1;
-                    self.changed.notify_all();
-                }
+        let period = if attended { PERIOD } else { IDLE_PERIOD };
+        let mut news = Vec::new();
+        for chip in &self.chips {
+            let mut slot = lock(&chip.slot);
+            let hangs = !slot.answered && slot.begun.is_some_and(|at| at.elapsed() > DEADLINE);
+            if !std::mem::take(&mut slot.news) && !hangs && slot.reading.is_some() {
                 continue;
             }
-            // One is enough to wait for the next round; who was late is not needed any more.
-            if board.waiting > 0 {
-                break;
+            let mut reading = slot.reading.clone().unwrap_or_default();
+            if hangs || slot.reading.is_none() {
+                reading.why.get_or_insert_with(|| "its sensors have not answered yet".to_owned());
             }
-            board.waiting += 1;
-            let due = board.begun.map_or(Duration::ZERO, |at| board.period().saturating_sub(at.elapsed()));
-            if due.is_zero() {
-                board.begin();
-            } else {
-                let waited = self.changed.wait_timeout(board, due);
-                board = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            board.waiting -= 1;
+            reading.at = reading.at.map(|at| at.min(now));
+            news.push((chip.files.id, reading));
         }
-        board.threads -= 1;
+        if back && self.round.is_some_and(|at| at.elapsed() >= period) {
+            self.begin();
+        }
+        news
     }
 }
 
 impl Files {
-    fn new(chip: &BusChip, rates: bool) -> Self {
+    fn new(chip: &BusChip, rates: bool, thorough: bool) -> Self {
         let it = Self {
             id: chip.chip.id,
             class: chip.class.clone(),
@@ -321,6 +257,8 @@ impl Files {
             hwmon: Mutex::new(None),
             memory: Mutex::default(),
             rates,
+            gauges: if thorough { &GAUGES } else { &GAUGES[..IN_A_TABLE] },
+            thorough,
         };
         let mut names: Vec<String> =
             GAUGES.iter().chain(&LIMITS).map(|gauge| gauge.file.to_owned()).collect();
@@ -338,10 +276,11 @@ impl Files {
 
     fn attribute(&self, name: &str) -> Attribute {
         match name.strip_prefix("hwmon/") {
-            None => Attribute::new(&self.class, name),
+            None => Attribute::new(&self.class, name, self.rates),
             Some(name) => {
                 let mut folder = lock(&self.hwmon);
-                Attribute::new(folder.get_or_insert_with(|| Folder::new(hwmon(&self.device))), name)
+                let folder = folder.get_or_insert_with(|| Folder::new(hwmon(&self.device)));
+                Attribute::new(folder, name, self.rates)
             }
         }
     }
@@ -380,7 +319,7 @@ impl Files {
             memory = std::mem::take(&mut *kept);
         }
         let (mut answers, mut resetting) = (0, false);
-        for gauge in &GAUGES {
+        for gauge in self.gauges {
             match self.value(gauge.file, &mut hanging).and_then(|text| gauge.parse(&text)) {
                 Ok(value) => {
                     answers += 1;
@@ -392,7 +331,7 @@ impl Files {
                 }
             }
         }
-        for gauge in &LIMITS {
+        for gauge in LIMITS.iter().filter(|_| self.thorough) {
             if (gauge.value)(&mut memory.limits).is_none() {
                 match self.value(gauge.file, &mut hanging).and_then(|text| gauge.parse(&text)) {
                     Ok(value) => *(gauge.value)(&mut memory.limits) = Some(value),
@@ -409,8 +348,10 @@ impl Files {
             });
             parsed.map_err(|why| absent.insert(key.to_owned(), why.text())).ok()
         };
-        values.heartbeat = number("tt_heartbeat", "heartbeat");
-        values.thermal_trips = number("tt_therm_trip_count", "thermal_trips");
+        if self.thorough {
+            values.heartbeat = number("tt_heartbeat", "heartbeat");
+            values.thermal_trips = number("tt_therm_trip_count", "thermal_trips");
+        }
         // These are read without the lock that guards the rest during a reset: what they say then is nothing.
         if resetting {
             memory.counters = None;

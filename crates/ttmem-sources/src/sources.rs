@@ -2,6 +2,8 @@
 
 use crate::board;
 use crate::bus::Bus;
+use crate::crew::Captain;
+use crate::inventory::RegionFile;
 use crate::openers::{Opened, Openers};
 use crate::owner::Census;
 use crate::place::{Place, containers};
@@ -11,14 +13,13 @@ use crate::root::Root;
 use crate::segment::SegmentFile;
 use crate::segments::{self, Keep, Listener, Segments};
 use crate::sensors::Sensors;
-use crate::survey::RegionFile;
 use crate::topology::{Topology, TopologyChip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ttmem_core::event::Event;
 use ttmem_core::machine::{CapacityOrigin, Chip, Host};
-use ttmem_core::snapshot::Health;
+use ttmem_core::snapshot::{Health, Skipped};
 use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
 
 /// How long [`Sources::settle`] waits for sensors that do not answer.
@@ -38,6 +39,9 @@ pub struct Reading {
     pub topology: Option<Topology>,
     /// Whether there will be more than one look.
     pub again: bool,
+    /// Whether all sensors and versions are wanted, or only what fits into a table: on a large machine that is a third
+    /// of the work.
+    pub thorough: bool,
     /// What is known of the machine beforehand.
     pub host: Host,
 }
@@ -51,6 +55,7 @@ impl Reading {
             machine: false,
             topology: None,
             again: true,
+            thorough: true,
             host: Host::default(),
         }
     }
@@ -63,6 +68,8 @@ pub struct Sources {
     places: Vec<Place>,
     bus: Bus,
     sensors: Sensors,
+    /// Ends those who read for the two above.
+    _captain: Captain,
     openers: Openers,
     regions: Regions,
     segments: Segments,
@@ -74,17 +81,21 @@ pub struct Sources {
     /// What was told of who has which chips open.
     opened: BTreeMap<ProcessId, BTreeSet<u32>>,
     unseen: BTreeMap<ChipId, usize>,
+    /// Chips changed, and who has which open must be told whatever was told before.
+    retell: bool,
 }
 
 impl Sources {
     /// Nothing is read yet.
     pub fn new(reading: Reading) -> Self {
         let root = &reading.root;
+        let captain = Captain::default();
         Self {
             processes: Processes::new(root),
-            bus: Bus::new(root),
+            bus: Bus::new(root, &captain.0, reading.thorough),
             openers: Openers::new(root),
-            sensors: Sensors::new(reading.again),
+            sensors: Sensors::new(&captain.0, reading.again, reading.thorough),
+            _captain: captain,
             segments: Segments::new(&reading.folder),
             places: Vec::new(),
             regions: Regions::default(),
@@ -93,6 +104,7 @@ impl Sources {
             who: BTreeMap::new(),
             opened: BTreeMap::new(),
             unseen: BTreeMap::new(),
+            retell: false,
             reading,
         }
     }
@@ -156,7 +168,7 @@ impl Sources {
     }
 
     /// Somebody looks at the figures: they are worth being new.
-    pub fn attend(&self) {
+    pub fn attend(&mut self) {
         self.sensors.attend();
     }
 
@@ -176,6 +188,9 @@ impl Sources {
             }
         }
         if change.any {
+            // What was said of a chip under another name must be said again.
+            self.retell = true;
+            self.regions.forget_chips();
             self.sensors.follow(self.bus.chips.values());
             self.openers.forget(&self.bus.chips.keys().copied().collect());
         }
@@ -213,7 +228,7 @@ impl Sources {
         for (&pid, nodes) in &found.opened {
             let Some(owner) = found.who.get(&pid) else { continue };
             let process = listener.meet(owner, Basis::Unknown);
-            if self.opened.get(&process) != Some(nodes) {
+            if self.retell || self.opened.get(&process) != Some(nodes) {
                 let chips = nodes.iter().filter_map(chip).collect();
                 listener.tell(process, Basis::Unknown, Event::Opened(chips));
             }
@@ -222,7 +237,7 @@ impl Sources {
         for &process in self.opened.keys().filter(|process| !told.contains_key(process)) {
             listener.tell(process, Basis::Unknown, Event::Opened(Vec::new()));
         }
-        self.opened = told;
+        (self.opened, self.retell) = (told, false);
         let unseen: BTreeMap<ChipId, usize> =
             found.unseen.iter().filter_map(|(node, &times)| Some((chip(node)?, times))).collect();
         for (&chip, &times) in unseen.iter().filter(|(chip, times)| self.unseen.get(chip) != Some(times)) {
@@ -261,8 +276,8 @@ impl Sources {
     }
 
     /// Why chips cannot be listed, if that is not because there are none.
-    pub fn trouble(&self) -> Option<&str> {
-        self.bus.trouble.as_deref()
+    pub fn trouble(&self) -> Option<&Skipped> {
+        self.bus.trouble.as_ref()
     }
 
     /// Whether every process there is can be seen from here.
@@ -277,6 +292,7 @@ impl Sources {
         health.regions = self.regions.len() as u64;
         health.skipped = self.segments.skipped();
         health.skipped.extend_from_slice(self.regions.skipped());
+        health.skipped.extend(self.bus.trouble.clone());
     }
 }
 

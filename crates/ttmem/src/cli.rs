@@ -138,8 +138,20 @@ impl Sockets {
             machine: true,
             topology: self.topology.as_ref().map(parse).transpose()?,
             again: false,
-            host: host(),
+            thorough: true,
+            host: self.host(),
         })
+    }
+
+    /// The machine that is shown.
+    fn host(&self) -> Host {
+        let root = Root::new(&self.root);
+        if root.is_own() {
+            return host();
+        }
+        let read = |path| std::fs::read_to_string(root.path(path)).ok();
+        let name = read("/proc/sys/kernel/hostname").or_else(|| read("/etc/hostname"));
+        Host { name: name.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()), ..host() }
     }
 }
 
@@ -153,7 +165,7 @@ pub(crate) struct ShowArgs {
     #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
     pub(crate) snapshot: bool,
     /// How to print: `table`, `json`, or `csv`, that with `noheader` and `nounits`, after commas.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with_all = ["json", "watch"])]
     pub(crate) format: Format,
     /// With --format csv: the columns, by name, with commas; `help` lists them.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Field::parse)]

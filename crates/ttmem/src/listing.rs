@@ -22,7 +22,7 @@ pub(crate) struct Dump {
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
         Some(file) => Source::of_file(file)?,
-        None => Source::new(sockets, false)?,
+        None => Source::new(sockets, false, false)?,
     };
     let Some(answer) = source.ask(Request::Allocations)? else { return Ok(Exit::NoDaemon) };
     let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the answer")?;

@@ -4,6 +4,7 @@ use crate::cli;
 use crate::listing::Dump;
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
+use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,6 +37,12 @@ struct Reader {
 
 impl Local {
     pub(crate) fn new(reading: Reading) -> Self {
+        if reading.again {
+            // A large machine has more files to keep open than a process may have by default.
+            let limit = rustix::process::getrlimit(Resource::Nofile);
+            let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
+            let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
+        }
         let reader = Reader::new(&reading.root);
         Self { sources: Some(Sources::new(reading)), reader, settled: false }
     }

@@ -17,9 +17,9 @@ use ttmem_core::snapshot::Device;
 use ttmem_daemon::query::Request;
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let mut source = Source::new(sockets, args.watch)?;
+    let thorough = args.json || args.snapshot || args.format != Format::Table;
+    let mut source = Source::new(sockets, args.watch, thorough)?;
     if args.watch {
-        anyhow::ensure!(args.format == Format::Table, "--watch shows a table, and nothing else");
         let stop = stop_on_signals()?;
         return watch(|| source.snapshot(false), &args.only, &args.look, args.refresh, None, &stop);
     }

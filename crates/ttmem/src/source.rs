@@ -19,9 +19,9 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// `again`: there will be more than one look.
-    pub(crate) fn new(sockets: &'a Sockets, again: bool) -> anyhow::Result<Self> {
-        let reading = Reading { again, ..sockets.reading()? };
+    /// `again`: there will be more than one look; `thorough`: more is wanted than fits into a table.
+    pub(crate) fn new(sockets: &'a Sockets, again: bool, thorough: bool) -> anyhow::Result<Self> {
+        let reading = Reading { again, thorough, ..sockets.reading()? };
         Ok(Self { sockets: Some(sockets), reading: Some(reading), local: None })
     }
 
@@ -32,7 +32,7 @@ impl<'a> Source<'a> {
 
     /// The answer, one line of JSON; `None` (and a word on standard error) if a daemon was named and there is none.
     pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
-        match self.from_daemon(request)? {
+        match self.heard(request)? {
             Heard::Answer(answer) => Ok(Some(answer)),
             Heard::NoDaemon => Ok(None),
             Heard::Nobody => {
@@ -47,7 +47,7 @@ impl<'a> Source<'a> {
 
     /// A snapshot, however it comes about.
     pub(crate) fn snapshot(&mut self, history: bool) -> anyhow::Result<Option<Snapshot>> {
-        match self.from_daemon(Request::Snapshot { history })? {
+        match self.heard(Request::Snapshot { history })? {
             Heard::Answer(answer) => {
                 Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
             }
@@ -56,7 +56,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn from_daemon(&mut self, request: Request) -> anyhow::Result<Heard> {
+    fn heard(&mut self, request: Request) -> anyhow::Result<Heard> {
         let Some(sockets) = self.sockets.filter(|sockets| !sockets.is_local()) else {
             return Ok(Heard::Nobody);
         };
@@ -68,6 +68,8 @@ impl<'a> Source<'a> {
                     return Ok(Heard::Answer(answer));
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+                // One that nobody named and that is not for us is none.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && sockets.query_socket.is_none() => {}
                 Err(e) => {
                     return Err(e).with_context(|| format!("cannot ask the daemon at {}", path.display()));
                 }

@@ -78,7 +78,10 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     let on_bus = devices.iter().filter(|it| it.node.is_some()).count();
     let mut checks = Vec::new();
     if let Some(trouble) = patient.sources.trouble() {
-        checks.push(Check::broken("cards", trouble).remedy("let this user read /sys"));
+        checks.push(
+            Check::broken("cards", format!("{} {}", trouble.path, trouble.reason))
+                .remedy("let this user read /sys"),
+        );
     }
     let mut boards: BTreeMap<&str, usize> = BTreeMap::new();
     for device in devices.iter().filter(|it| it.node.is_some()) {

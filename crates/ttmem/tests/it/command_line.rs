@@ -50,7 +50,7 @@ fn the_table_shows_devices_breakdown_and_processes() {
         "    L1_SMALL     512.0 KiB",
         "64 cores x 1.4 MiB",
         "No process reports memory on device 1.",
-        "     PID User      Process         Devices ",
+        "     PID User      Process        Devices ",
         " root      ",
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");

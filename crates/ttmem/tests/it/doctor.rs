@@ -587,7 +587,7 @@ fn no_chip_is_opened_and_nothing_is_written() {
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
     let calls = fs::read_to_string(trace.path()).unwrap();
     let below = |part: &str| calls.lines().filter(|call| call.contains(&format!("{root}{part}"))).count();
-    assert!(below("/sys/class/tenstorrent") > 100 && below("/dev/shm") > 0, "the trace shows what is opened");
+    assert!(below("/sys/") > 100 && below("/dev/shm") > 0, "the trace shows what is opened");
     // Ends of calls whose beginnings are other lines, and threads that ended with the program.
     let noise = |call: &&str| !call.contains('(') || call.contains(" resumed>") || call.contains("???(");
     for call in calls.lines().filter(|call| !noise(call)) {
