@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_kept_descriptor_sees_what_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("value", true);
+        let path = folder.path().join("value");
         fs::write(&path, "1\n").unwrap();
         let mut attribute = Attribute::new(&Folder::new(folder.path().to_owned()), "value", true);
         assert_eq!(attribute.read().unwrap(), "1");
