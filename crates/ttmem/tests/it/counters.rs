@@ -256,6 +256,17 @@ fn what_cannot_be_read_is_said_and_hides_nothing_else() {
 }
 
 #[test]
+fn junk_hides_nothing() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    for n in 0..1100 {
+        fs::write(machine.root().join(format!("dev/shm/tt_device_00{n}_memory")), "").unwrap();
+    }
+    assert_eq!(held(one(&seen(&machine), 700)), expected(1));
+}
+
+#[test]
 fn another_users_counters_are_listed_with_what_to_do() {
     let layout = Layout::V3;
     let (machine, id) = busy(700);

@@ -337,6 +337,100 @@ fn a_file_that_never_answers_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_chip_that_does_not_say_who_it_is_is_known_by_its_place_until_it_does() {
+    let machine = machine::t3k("2.10.0");
+    let path = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
+    let id = fs::read_to_string(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let snapshot = seen(&machine);
+    let ids: Vec<bool> = snapshot.devices.iter().map(|it| it.id.starts_with("0x")).collect();
+    assert_eq!(ids, [true, false, true, true]);
+    assert_eq!(snapshot.devices[1].id, "pci-0000:02:00.0");
+    let server = follow(&machine);
+    assert_eq!(server.device(1).id, "pci-0000:02:00.0");
+    // Whoever waits is let go, and asks again.
+    let pipe = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    machine.set(&path, &id);
+    drop(pipe);
+    let wanted = format!("0x{}", id.trim().to_lowercase());
+    eventually("it says who it is", || {
+        let devices = server.snapshot().devices;
+        (devices.len() == 4 && devices[1].id == wanted).then_some(())
+    });
+}
+
+#[test]
+fn a_copy_of_a_machine_does_not_lead_into_this_one() {
+    let mut machine = machine::n150("2.10.0");
+    machine.process(FakeProcess { container: Some((1, 1)), ..FakeProcess::new(42, "python", &[0]) });
+    symlink("/", machine.proc(42, "root")).unwrap();
+    fs::copy("/proc/self/mountinfo", machine.proc(42, "mountinfo")).unwrap();
+    // Something of ours, where that link would lead.
+    let id = 4_000_000_000_000_000_000 + u64::from(std::process::id());
+    let ours = format!("/dev/shm/tt_device_{id}_memory");
+    fs::write(&ours, "not for them").unwrap();
+    let snapshot = seen(&machine);
+    fs::remove_file(&ours).unwrap();
+    assert_eq!((snapshot.health.regions, snapshot.health.skipped), (0, Vec::new()));
+}
+
+/// What a real driver showed, as files below a folder.
+fn unpacked(capture: &Path) -> (tempfile::TempDir, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let capture: serde_json::Value = serde_json::from_slice(&fs::read(capture).unwrap()).unwrap();
+    for entry in capture["entries"].as_array().unwrap() {
+        let path = folder.path().join(entry["path"].as_str().unwrap().trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        match entry["target"].as_str() {
+            Some(target) => symlink(target, path).unwrap(),
+            None => fs::write(path, entry["content"].as_str().unwrap_or_default()).unwrap(),
+        }
+    }
+    (folder, capture)
+}
+
+#[test]
+fn what_real_drivers_showed_is_read_as_it_is() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/sysfs");
+    let Ok(captures) = fs::read_dir(&captures) else {
+        println!("no captures of real drivers at hand: nothing to compare with");
+        return;
+    };
+    let mut compared = 0;
+    for path in captures.map(|entry| entry.unwrap().path()) {
+        let (folder, capture) = unpacked(&path);
+        let output = Command::new(exe()).args(["--json", "--root"]).arg(folder.path()).output().unwrap();
+        let snapshot = parsed(&output);
+        let driver = capture["kmd"].as_str().unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(snapshot.host.driver.as_deref(), Some(driver), "{name}");
+        let chips = if name.contains("t3k") { 4 } else { 1 + usize::from(name.contains("p300")) };
+        assert_eq!(snapshot.devices.len(), chips, "{name}");
+        let (major, minor) = driver.split_once('.').unwrap();
+        let minor = minor.split('.').next().unwrap();
+        let version: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
+        let wormhole = capture["arch"] == "wormhole";
+        for device in &snapshot.devices {
+            let shown = Shown {
+                driver: "as captured",
+                asic_id: version >= if wormhole { (2, 3) } else { (2, 1) },
+                heartbeat: version >= (2, 7),
+                limits: version >= (2, 9),
+                attributes: true,
+                sensors: true,
+            };
+            check(device, &shown, name);
+            let board = if name.contains("t3k") { "n300" } else { name.split('_').nth(1).unwrap() };
+            assert_eq!(device.board.as_deref(), Some(board), "{name}");
+        }
+        compared += 1;
+    }
+    println!("{compared} captures compared");
+}
+
+#[test]
 fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
     let machine = machine::t3k("2.10.0");
     let folder = |path: std::path::PathBuf| path.canonicalize().unwrap().display().to_string();
