@@ -3,7 +3,7 @@
 use crate::query::{Field, Format};
 use crate::{paths, sim};
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +18,7 @@ use ttmem_sources::{Reading, Root, topology};
 /// a daemon (`ttmem serve`) or, if none answers, straight from the kernel's files and from what processes publish. No chip
 /// is ever opened.
 #[derive(Debug, Parser)]
-#[command(name = "ttmem", version, args_conflicts_with_subcommands = true, after_help = EXIT_CODES)]
+#[command(name = "ttmem", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -43,6 +43,31 @@ pub(crate) fn arguments(typed: impl Iterator<Item = OsString>) -> Vec<OsString> 
         typed.insert(1, "serve".into());
     }
     typed
+}
+
+/// Understands what was typed, or ends the program with a word on why not.
+pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
+    let mut command = Cli::command();
+    let parsed = command.try_get_matches_from_mut(arguments(typed)).and_then(|matches| {
+        // What is shown is no business of other commands, but where to look is everybody's.
+        let all = Cli::command();
+        let of_show = |id: &clap::Id| {
+            let arg = all.get_arguments().find(|arg| arg.get_id() == id);
+            arg.filter(|arg| !arg.is_global_set())?.get_long()
+        };
+        let typed = |id: &clap::Id| {
+            matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine)
+        };
+        let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
+        match (matches.subcommand_name(), stray) {
+            (Some(name), Some(arg)) => {
+                let text = format!("--{arg} goes behind the command {name}, if it has it\n");
+                Err(command.error(clap::error::ErrorKind::ArgumentConflict, text))
+            }
+            _ => Cli::from_arg_matches(&matches),
+        }
+    });
+    parsed.unwrap_or_else(|e| e.exit())
 }
 
 #[derive(Debug, Subcommand)]
@@ -365,7 +390,6 @@ pub(crate) struct DemoClientArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

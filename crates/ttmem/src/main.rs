@@ -19,7 +19,7 @@ mod source;
 mod table;
 mod text;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use cli::{Cli, Command};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ enum Exit {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse_from(cli::arguments(std::env::args_os()));
+    let cli = cli::parse(std::env::args_os());
     match obey(&cli) {
         Ok(exit) => ExitCode::from(exit as u8),
         Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
