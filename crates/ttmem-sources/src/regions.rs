@@ -28,9 +28,10 @@ use ttmem_wire::region::{self, Clock, Layout, Levels, ProcessSlot, Region, Regio
 
 /// How often a file is read again that is being made, or whose parts do not fit together yet.
 const TRIES: usize = 5;
-/// How long to wait for one that is being made.
+/// How long to wait for one that is being made, and how often in one look: there may be many that never will be.
 const MAKING: Duration = Duration::from_micros(500);
-/// Files of one user that are opened in one folder: whoever makes more hides only his own.
+const NAPS: usize = 2 * TRIES;
+/// Files of one user that are held open in one folder: whoever makes more hides only his own.
 const MOST_FILES: usize = 1024;
 /// Reasons that are told.
 const MOST_SKIPPED: usize = 64;
@@ -108,6 +109,7 @@ struct Look<'a, 'b, L> {
     who: BTreeMap<u32, Option<Owner>>,
     met: BTreeMap<u32, ProcessId>,
     told: BTreeSet<(ProcessId, ChipId)>,
+    naps: usize,
 }
 
 impl<L: Listener> Look<'_, '_, L> {
@@ -170,7 +172,7 @@ impl Regions {
         lives.retain(|pid, _| !ended.contains(pid));
         let places = around.places;
         let (who, met, told) = Default::default();
-        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told };
+        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, naps: NAPS };
         let mut seen = BTreeSet::new();
         let mut reports = Vec::new();
         for place in places {
@@ -234,11 +236,11 @@ impl Regions {
             found => found?,
         };
         let id = (found.st_dev, found.st_ino);
+        let of_user = of_user.entry(found.st_uid).or_default();
+        *of_user += 1;
         if self.known.contains_key(&id) {
             return Ok(Some(id));
         }
-        let of_user = of_user.entry(found.st_uid).or_default();
-        *of_user += 1;
         if *of_user > MOST_FILES {
             return Err(Skip::Foreign("is one file too many of its user".to_owned()));
         }
@@ -357,7 +359,10 @@ impl Known {
                 return Ok(());
             }
             match region::parse(&bytes) {
-                Err(RegionError::BeingMade) if attempt + 1 < TRIES => std::thread::sleep(MAKING),
+                Err(RegionError::BeingMade) if attempt + 1 < TRIES && look.naps > 0 => {
+                    look.naps -= 1;
+                    std::thread::sleep(MAKING);
+                }
                 Err(why) => {
                     (self.bytes, self.living, self.layout) = Default::default();
                     return Err(why.into());

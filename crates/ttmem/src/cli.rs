@@ -55,9 +55,8 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
             let arg = all.get_arguments().find(|arg| arg.get_id() == id);
             arg.filter(|arg| !arg.is_global_set())?.get_long()
         };
-        let typed = |id: &clap::Id| {
-            matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine)
-        };
+        let typed =
+            |id: &clap::Id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
         let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
         match (matches.subcommand_name(), stray) {
             (Some(name), Some(arg)) => {
