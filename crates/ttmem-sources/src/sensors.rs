@@ -188,11 +188,15 @@ impl Sensors {
         drop(it);
         self.crew.submit(move || {
             lock(&slot).begun = Some(Instant::now());
-            let reading = files.read();
+            let (mut reading, hangs) = files.read();
             let mut slot = lock(&slot);
             // Whoever was overtaken brings old news.
             if number > slot.back {
                 (slot.back, slot.answered, slot.news) = (number, true, true);
+                // What a chip last said is still worth something while it does not answer.
+                if let Some(old) = slot.reading.take().filter(|_| hangs && reading.at.is_none()) {
+                    (reading.at, reading.sensors) = (old.at, old.sensors);
+                }
                 slot.reading = Some(reading);
             }
         });
@@ -309,7 +313,8 @@ impl Files {
         read
     }
 
-    fn read(&self) -> SensorReading {
+    /// What all of them say, and whether some hang.
+    fn read(&self) -> (SensorReading, bool) {
         let mut values = Values::default();
         let mut absent = BTreeMap::new();
         let mut hanging = 0;
@@ -373,7 +378,7 @@ impl Files {
             (answers == 0).then(none)
         });
         values.absent = absent;
-        SensorReading { at: (answers > 0).then_some(now), sensors: values, why }
+        (SensorReading { at: (answers > 0).then_some(now), sensors: values, why }, hanging > 0)
     }
 
     fn rates(

@@ -337,6 +337,44 @@ fn a_file_that_never_answers_keeps_nobody_waiting() {
 }
 
 #[test]
+fn what_a_chip_last_said_is_shown_as_old_while_it_does_not_answer() {
+    let machine = machine::t3k("2.10.0");
+    let server = follow(&machine);
+    let sensors = |n: u32| server.device(n).sensors;
+    eventually("all are read", || (0..4).all(|n| sensors(n).is_some_and(|it| !it.stale)).then_some(()));
+    // From now on every read of one chip takes a minute.
+    let mut strace = Command::new("strace");
+    strace.args([
+        "-f",
+        "-q",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=pread64",
+        "-e",
+        "inject=pread64:delay_enter=60s",
+    ]);
+    let files =
+        ["temp1_input", "power1_input", "curr1_input", "in0_input"].map(|name| machine.hwmon(1, name));
+    let more = ["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_heartbeat"].map(|name| machine.attribute(1, name));
+    for path in files.iter().chain(&more) {
+        strace.arg("-P").arg(path.canonicalize().unwrap());
+    }
+    let mut strace = strace.args(["-p", &server.pid().to_string()]).spawn().unwrap();
+    let stale = eventually("it is known to hang", || sensors(1).filter(|it| it.stale));
+    assert_eq!(stale.asic_celsius, Some(45.406), "the last word stays");
+    assert!(server.device(1).sensors_absent.is_some());
+    machine.set(machine.hwmon(2, "temp1_input"), "50000\n");
+    eventually("the others are read on", || sensors(2).filter(|it| it.asic_celsius == Some(50.0)));
+    let page = Command::new(exe()).arg("--query-socket").arg(&server.query).output().unwrap().stdout;
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("45°C*") && page.contains("* sensors of device 1"), "{page}");
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    eventually("it answers again", || sensors(1).filter(|it| !it.stale));
+}
+
+#[test]
 fn a_chip_that_does_not_say_who_it_is_is_known_by_its_place_until_it_does() {
     let machine = machine::t3k("2.10.0");
     let path = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
