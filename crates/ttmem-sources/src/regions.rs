@@ -476,12 +476,15 @@ impl Known {
         }
         let name = self.name;
         let on_bus = around.bus.by_name(name).cloned();
-        // Where the name says nothing, the number does, if whoever uses it has that very chip open.
+        // Where the name says nothing, the number does: a runtime numbers the chips that it has open by their places.
         let numbered = || {
-            let mut chips = around.bus.chips.values();
-            let it = chips.find(|it| it.chip.index == region.device_id)?;
-            let open = |pid: u32| around.opened.get(&pid).is_some_and(|nodes| nodes.contains(&it.node));
-            users.any(open).then(|| it.chip.clone())
+            users.find_map(|pid| {
+                let nodes = around.opened.get(&pid)?;
+                let mut chips: Vec<&Chip> =
+                    nodes.iter().filter_map(|node| Some(&around.bus.chips.get(node)?.chip)).collect();
+                chips.sort_by_key(|chip| chip.index);
+                chips.get(region.device_id as usize).copied().cloned()
+            })
         };
         let index = region.device_id;
         let chip = match on_bus.or_else(numbered) {

@@ -349,7 +349,7 @@ fn the_second_chip_of_an_n300_is_known_by_its_board() {
 }
 
 #[test]
-fn where_a_name_says_nothing_the_number_does_if_its_user_has_that_chip_open() {
+fn where_a_name_says_nothing_its_users_open_chips_do() {
     let layout = Layout::V3;
     let mut machine = machine::p300b("2.10.0");
     machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1]) });
@@ -361,6 +361,13 @@ fn where_a_name_says_nothing_the_number_does_if_its_user_has_that_chip_open() {
     let used = |n: usize| snapshot.devices[n].usage.dram.as_ref().map(|it| it.requested_bytes);
     assert_eq!([used(0), used(1), used(2)], [None, Some(1 << 20), Some(2 << 20)]);
     assert_eq!(snapshot.devices[1].names, ["0x0000000000000abc"]);
+    // One that was shown the second chip alone calls it its first.
+    let mut machine = machine::p300b("2.10.0");
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[1]) });
+    put(&machine, 0xabc, &region(layout, 0xabc, 0, vec![entry(layout, 0, 700, "python", 1, 100)]));
+    let snapshot = seen(&machine);
+    assert_eq!(snapshot.devices.len(), 2);
+    assert_eq!(snapshot.devices[1].usage.dram.as_ref().unwrap().requested_bytes, 1 << 20);
 }
 
 #[test]
