@@ -76,31 +76,42 @@ impl Watch {
 /// Whether a process lives, and is the one that started then. Only the kernel's "no such process" is death: that we
 /// may not signal another user's process says nothing.
 fn alive(root: &Root, pid: u32, start: Option<u64>) -> bool {
-    if !root.is_own() {
-        return start_ticks(root, pid).is_some_and(|now| start.is_none_or(|then| then == now));
-    }
-    let Some(raw) = Pid::from_raw(pid as i32) else { return false };
-    if test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {
-        return false;
-    }
-    match (start, start_ticks(root, pid)) {
-        (Some(then), Some(now)) => then == now,
-        _ => true,
+    match stat(root, pid) {
+        Some(now) => !now.over && start.is_none_or(|then| then == now.start),
+        None => root.is_own() && exists(pid),
     }
 }
 
-/// A process's name, and when it started, in clock ticks since boot.
-fn stat(root: &Root, pid: u32) -> Option<(String, u64)> {
+/// Whether this machine has a process with this pid, be it one that we may see or not.
+fn exists(pid: u32) -> bool {
+    let raw = Pid::from_raw(pid as i32);
+    raw.is_some_and(|raw| test_kill_process(raw) != Err(rustix::io::Errno::SRCH))
+}
+
+/// What the kernel says of a process in a line.
+struct Stat {
+    name: String,
+    /// When it started, in clock ticks since boot.
+    start: u64,
+    /// It ended and holds nothing any more; its parent just has not asked for its fate yet.
+    over: bool,
+}
+
+fn stat(root: &Root, pid: u32) -> Option<Stat> {
     let stat = read(&root.of_process(pid, "stat"))?;
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (before, rest) = stat.rsplit_once(')')?;
-    let start = rest.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    Some((before.split_once('(')?.1.to_owned(), start))
+    let fields: Vec<&str> = rest.split_ascii_whitespace().take(20).collect();
+    let ended = matches!(fields.first(), Some(&("Z" | "X" | "x")));
+    // The first thread may end before the others: that is not yet the end of them.
+    let threads: u64 = fields.get(17)?.parse().unwrap_or(0);
+    let start = fields.get(19)?.parse().ok()?;
+    Some(Stat { name: before.split_once('(')?.1.to_owned(), start, over: ended && threads <= 1 })
 }
 
 fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
-    stat(root, pid).map(|(_, start)| start)
+    stat(root, pid).map(|it| it.start)
 }
 
 /// Longest command line that is kept.
@@ -187,10 +198,10 @@ impl Processes {
         *self.sees_all.get_or_init(|| !self.root.is_own() || first())
     }
 
-    /// Who a process is.
+    /// Who a process is. `None`: it ended, or it is hidden from us.
     pub(crate) fn who(&self, pid: u32) -> Option<Owner> {
+        let Stat { name, start, .. } = stat(&self.root, pid).filter(|it| !it.over)?;
         let Status { uid, own_pid } = self.status(pid)?;
-        let (name, start) = stat(&self.root, pid)?;
         Some(Owner { pid, own_pid, uid, name, start: Some(start) })
     }
 

@@ -137,6 +137,23 @@ fn the_dead_are_ghosts_whoever_has_their_pid_now() {
 }
 
 #[test]
+fn one_that_ended_is_dead_even_if_nobody_asked_for_its_fate() {
+    let (machine, id) = busy(800);
+    put(&machine, id, &region(Layout::V3, id, 0, vec![entry(Layout::V3, 0, 800, "python", 5, 2000)]));
+    let stat = fs::read_to_string(machine.proc(800, "stat")).unwrap();
+    let ended = stat.replace(") S ", ") Z ");
+    // Its first thread ended, and two others go on.
+    let fields: Vec<&str> = ended.split(' ').collect();
+    let (before, behind) = (fields[..19].join(" "), fields[20..].join(" "));
+    machine.set(machine.proc(800, "stat"), &format!("{before} 3 {behind}"));
+    assert_eq!(held(one(&seen(&machine), 800)), expected(5));
+    machine.set(machine.proc(800, "stat"), &ended);
+    let snapshot = seen(&machine);
+    assert_eq!(snapshot.processes, []);
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 1);
+}
+
+#[test]
 fn a_process_that_ends_or_detaches_is_gone_at_once() {
     let layout = Layout::V3;
     let (mut machine, id) = busy(700);
