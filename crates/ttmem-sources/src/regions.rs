@@ -234,13 +234,13 @@ impl Regions {
             found => found?,
         };
         let id = (found.st_dev, found.st_ino);
-        if self.known.contains_key(&id) {
-            return Ok(Some(id));
-        }
         let of_user = of_user.entry(found.st_uid).or_default();
         *of_user += 1;
         if *of_user > MOST_FILES {
             return Err(Skip::Foreign("is one file too many of its user".to_owned()));
+        }
+        if self.known.contains_key(&id) {
+            return Ok(Some(id));
         }
         not_a_file(&found)?;
         if place.in_memory && !is_in_memory(handle.as_fd()) {

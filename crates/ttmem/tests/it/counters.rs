@@ -3,7 +3,7 @@
 use crate::machine::{parsed, seen, ttmem};
 use crate::{NOBODY, copied, exe};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use ttmem_core::Snapshot;
@@ -270,6 +270,33 @@ fn what_cannot_be_read_is_said_and_hides_nothing_else() {
     // A file that is made while it is looked at is read when it is whole.
     fs::write(file(&machine, 3), build(layout, &region(layout, 3, 0, Vec::new()))).unwrap();
     assert!(seen(&machine).health.skipped.iter().all(|it| !it.path.ends_with("tt_device_3_memory")));
+}
+
+#[test]
+fn whoever_leaves_many_files_about_hides_nobody_elses() {
+    let (machine, id) = busy(700);
+    let layout = Layout::V3;
+    let empty = build(layout, &Region::new(layout));
+    // Their names come before that of the one who matters.
+    for n in 0..1100 {
+        let path = file(&machine, 1_000_000 + n);
+        fs::write(&path, &empty).unwrap();
+        chown(&path, Some(65534), None).unwrap();
+    }
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    // As many descriptors as a process has by default.
+    let root = machine.root().to_str().unwrap();
+    let mut once = Command::new("prlimit");
+    let once = once.arg("--nofile=1024:4096").arg(exe()).args(["--root", root, "--json"]).output();
+    let once = parsed(&once.unwrap());
+    assert_eq!(held(one(&once, 700)), expected(5));
+    let shm = machine.root().join("dev/shm");
+    let server = Server::start(exe(), &["--root", root, "--shm-dir", shm.to_str().unwrap()]);
+    for _ in 0..3 {
+        let snapshot = server.snapshot();
+        assert_eq!(held(one(&snapshot, 700)), expected(5));
+        assert_eq!(snapshot.health.regions, 1025, "no more of them are open, however often one looks");
+    }
 }
 
 #[test]
