@@ -108,6 +108,8 @@ struct Look<'a, 'b, L> {
     who: BTreeMap<u32, Option<Owner>>,
     met: BTreeMap<u32, ProcessId>,
     told: BTreeSet<(ProcessId, ChipId)>,
+    /// Chips on the bus that a file in use is named for.
+    named: BTreeSet<ChipId>,
 }
 
 impl<L: Listener> Look<'_, '_, L> {
@@ -169,32 +171,41 @@ impl Regions {
             lives.iter().filter(|(_, (_, life))| life.ended()).map(|(&pid, _)| pid).collect();
         lives.retain(|pid, _| !ended.contains(pid));
         let places = around.places;
-        let (who, met, told) = Default::default();
-        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told };
+        let (who, met, told, named) = Default::default();
+        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, named };
         let mut seen = BTreeSet::new();
         let mut reports = Vec::new();
+        let mut files: Vec<(&Place, String, u64)> = Vec::new();
         for place in places {
-            let mut of_user = BTreeMap::new();
-            for file in place.names(region::FILE_PREFIX) {
-                let Some(name) = region::id_of(&file) else { continue };
-                let path = place.path.join(&file);
-                match self.open(place, &file, name, &path, &mut of_user) {
-                    Ok(Some(id)) => {
-                        seen.insert(id);
-                        let Some(known) = self.known.get_mut(&id) else { continue };
-                        match known.look(place, &mut look) {
-                            Ok(()) => reports.extend(known.report.clone()),
-                            Err(Unreadable { reason, odd }) => {
-                                reports.extend(odd.then(|| unreadable(known, &reason)));
-                                self.skip(&path, reason);
-                            }
+            let names = place.names(region::FILE_PREFIX).into_iter();
+            files.extend(names.filter_map(|file| region::id_of(&file).map(|name| (place, file, name))));
+        }
+        // Those whose name says which chip they are of come first: the others are not of these chips.
+        let bus = look.around.bus;
+        files.sort_by_cached_key(|(_, _, name)| bus.by_name(*name).is_none());
+        let mut of_user = BTreeMap::new();
+        for (place, file, name) in files {
+            let path = place.path.join(&file);
+            match self.open(place, &file, name, &path, &mut of_user) {
+                Ok(Some(id)) => {
+                    seen.insert(id);
+                    let Some(known) = self.known.get_mut(&id) else { continue };
+                    match known.look(place, &mut look) {
+                        Ok(()) => {
+                            let named = bus.by_name(name).filter(|_| !known.living.is_empty());
+                            look.named.extend(named.map(|chip| chip.id));
+                            reports.extend(known.report.clone());
+                        }
+                        Err(Unreadable { reason, odd }) => {
+                            reports.extend(odd.then(|| unreadable(known, &reason)));
+                            self.skip(&path, reason);
                         }
                     }
-                    Ok(None) => {}
-                    Err(why) => {
-                        let remedy = remedy(place, &file, &why, look.around.processes);
-                        self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
-                    }
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    let remedy = remedy(place, &file, &why, look.around.processes);
+                    self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
                 }
             }
         }
@@ -227,14 +238,14 @@ impl Regions {
         file: &str,
         name: u64,
         path: &Path,
-        of_user: &mut BTreeMap<u32, usize>,
+        of_user: &mut BTreeMap<((u64, u64), u32), usize>,
     ) -> Result<Option<FileId>, Skip> {
         let (handle, found) = match look_at(place.folder.as_fd(), file) {
             Err(Skip::Io(e)) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             found => found?,
         };
         let id = (found.st_dev, found.st_ino);
-        let of_user = of_user.entry(found.st_uid).or_default();
+        let of_user = of_user.entry((place.id, found.st_uid)).or_default();
         *of_user += 1;
         if *of_user > MOST_FILES {
             return Err(Skip::Foreign("is one file too many of its user".to_owned()));
@@ -470,22 +481,22 @@ impl Known {
             return chip;
         }
         let name = self.name;
+        let index = region.device_id;
         let on_bus = around.bus.by_name(name).cloned();
-        // Where the name says nothing, the number does, if whoever uses it has that very chip open.
+        let behind = around.bus.behind(name).map(|it| Chip { index, ..it });
+        // Where the name says nothing, the number does, if whoever uses it has that very chip open, and no other file is
+        // of it: this one may be of a chip that left, after which the others were numbered anew.
         let numbered = || {
             let mut chips = around.bus.chips.values();
-            let it = chips.find(|it| it.chip.index == region.device_id)?;
+            let it = chips.find(|it| it.chip.index == index && !look.named.contains(&it.chip.id))?;
             let open = |pid: u32| around.opened.get(&pid).is_some_and(|nodes| nodes.contains(&it.node));
             users.any(open).then(|| it.chip.clone())
         };
-        let index = region.device_id;
-        let chip = match on_bus.or_else(numbered) {
+        let on_bus = if behind.is_some() { on_bus } else { on_bus.or_else(numbered) };
+        let chip = match on_bus {
             // Its place tells which it is, whatever it is called.
             Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), ..it },
-            None => {
-                let unknown = || Chip::new(ChipId::Unique(name), index);
-                around.bus.behind(name).map_or_else(unknown, |it| Chip { index, ..it })
-            }
+            None => behind.unwrap_or_else(|| Chip::new(ChipId::Unique(name), index)),
         };
         let id = chip.id;
         look.listener.say(Event::Chip(chip));

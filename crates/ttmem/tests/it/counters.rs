@@ -1,13 +1,13 @@
 //! tt-metal's own counters, in files made by hand: every layout, the dead, containers, and numbers that cannot be.
 
-use crate::machine::{parsed, seen, ttmem};
+use crate::machine::{follow, parsed, seen, ttmem};
 use crate::{NOBODY, copied, exe};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{Finding, FindingKind, Process};
+use ttmem_core::snapshot::{Device, Finding, FindingKind, Process};
 use ttmem_core::words::{Basis, Space};
 use ttmem_testkit::machine::{self, BOOT, Card, FakeProcess, Machine};
 use ttmem_testkit::{Server, eventually};
@@ -394,6 +394,42 @@ fn where_a_name_says_nothing_the_number_does_if_its_user_has_that_chip_open() {
     let used = |n: usize| snapshot.devices[n].usage.dram.as_ref().map(|it| it.requested_bytes);
     assert_eq!([used(0), used(1), used(2)], [None, Some(1 << 20), Some(2 << 20)]);
     assert_eq!(snapshot.devices[1].names, ["0x0000000000000abc"]);
+}
+
+#[test]
+fn counters_of_a_chip_that_left_are_not_those_of_whoever_got_its_number() {
+    let layout = Layout::V3;
+    let mut machine = machine::cards("2.10.0", "p150a", 3);
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
+    let ids: Vec<u64> =
+        seen(&machine).devices.iter().map(|it| u64::from_str_radix(&it.id[2..], 16).unwrap()).collect();
+    for (device, (&id, n)) in ids.iter().zip([4, 1, 2]).enumerate() {
+        let of = vec![entry(layout, 0, 700, "python", n, 100)];
+        put(&machine, id, &region(layout, id, device as u32, of));
+    }
+    let server = follow(&machine);
+    let used = |snapshot: &Snapshot| {
+        let dram = |it: &Device| it.usage.dram.as_ref().map(|it| it.requested_bytes >> 20);
+        let mut used: Vec<_> = snapshot.devices.iter().map(|it| (it.id.clone(), it.node, dram(it))).collect();
+        used.sort();
+        used
+    };
+    let wanted = |nodes: [Option<u32>; 3]| {
+        let of = |n: usize| (format!("0x{:016x}", ids[n]), nodes[n], Some([4, 1, 2][n]));
+        [of(0), of(1), of(2)]
+    };
+    assert_eq!(used(&server.snapshot()), wanted([Some(0), Some(1), Some(2)]));
+    machine.unplug(0);
+    eventually("the chip is gone", || {
+        let snapshot = server.snapshot();
+        snapshot.devices.iter().all(|it| it.node != Some(0)).then_some(())
+    });
+    assert_eq!(used(&server.snapshot()), wanted([None, Some(1), Some(2)]));
+    assert_eq!(used(&seen(&machine)), wanted([None, Some(1), Some(2)]));
+    machine.card(Card::new("p150a", 0));
+    eventually("the chip is back", || {
+        (used(&server.snapshot()) == wanted([Some(0), Some(1), Some(2)])).then_some(())
+    });
 }
 
 #[test]
