@@ -492,7 +492,8 @@ impl Known {
             let open = |pid: u32| around.opened.get(&pid).is_some_and(|nodes| nodes.contains(&it.node));
             users.any(open).then(|| it.chip.clone())
         };
-        let on_bus = if behind.is_some() { on_bus } else { on_bus.or_else(numbered) };
+        let told_by_name = behind.is_some() || around.bus.has_left(name);
+        let on_bus = if told_by_name { on_bus } else { on_bus.or_else(numbered) };
         let chip = match on_bus {
             // Its place tells which it is, whatever it is called.
             Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), ..it },

@@ -20,7 +20,12 @@ impl State {
     /// The chip that this is, if it is known already: by its key, by another name, by its place, or by its number if it
     /// has nothing else.
     fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
-        let known = |id: ChipId| Some(self.resolve(id)).filter(|id| self.chips.contains_key(id));
+        // Whatever somebody took for a name of another, at two places of the bus there are two chips.
+        let apart = |it: &ChipState| it.chip.pci.zip(chip.pci).is_some_and(|(one, other)| one != other);
+        let known = |id: ChipId| {
+            let key = self.resolve(id);
+            self.chips.get(&key).is_some_and(|it| key == chip.id || !apart(it)).then_some(key)
+        };
         let at = |chips: &BTreeMap<ChipId, ChipState>, fits: &dyn Fn(&Chip) -> bool| {
             chips.iter().find(|(_, state)| fits(&state.chip)).map(|(&id, _)| id)
         };
