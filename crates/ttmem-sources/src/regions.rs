@@ -495,8 +495,8 @@ impl Known {
         let told_by_name = behind.is_some() || around.bus.has_left(name);
         let on_bus = if told_by_name { on_bus } else { on_bus.or_else(numbered) };
         let chip = match on_bus {
-            // Its place tells which it is, whatever it is called.
-            Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), ..it },
+            // Its place tells which it is, whatever it is called. What number it has was said already.
+            Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), node: None, ..it },
             None => behind.unwrap_or_else(|| Chip::new(ChipId::Unique(name), index)),
         };
         let id = chip.id;

@@ -216,7 +216,14 @@ impl Sources {
                 described(it, found.unwrap_or_else(|| Chip { pci: place, ..Chip::new(id, it.logical) }))
             })
             .collect();
-        chips.extend(on_bus.into_values());
+        // What the file does not list gets numbers that it does not use.
+        let mut taken: BTreeSet<u32> = chips.iter().map(|chip| chip.index).collect();
+        for mut chip in on_bus.into_values() {
+            if !taken.insert(chip.index) {
+                chip.index = (0..).find(|index| taken.insert(*index)).unwrap_or(chip.index);
+            }
+            chips.push(chip);
+        }
         chips.sort_by_key(|chip| chip.index);
         chips
     }

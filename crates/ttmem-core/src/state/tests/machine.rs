@@ -270,7 +270,6 @@ fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
     say(at("0000:02:00.0", 0xb, 1));
     let shot = state.snapshot(Timestamp::UNIX_EPOCH, false);
     let shown: Vec<_> = shot.devices.iter().map(|it| (it.id.as_str(), it.pci.as_deref())).collect();
-    let wanted =
-        [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
+    let wanted = [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
     assert_eq!(shown, wanted);
 }
