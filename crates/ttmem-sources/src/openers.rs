@@ -54,6 +54,8 @@ impl Openers {
                     *found.unseen.entry(node).or_default() += 1;
                 } else if asked.entry(pid).or_insert_with(|| processes.who(pid)).is_some() {
                     found.opened.entry(pid).or_default().insert(node);
+                } else if processes.hides(pid) {
+                    *found.unseen.entry(node).or_default() += 1;
                 } else {
                     // It opened the chip and ended; a child that has it open still is not named.
                     untold.insert(node);

@@ -192,10 +192,16 @@ impl Processes {
         start_ticks(&self.root, pid)
     }
 
-    /// Whether every process there is has a pid here. From inside a container, others cannot be seen.
+    /// Whether every process there is can be seen here. From inside a container, others cannot, nor can those of other
+    /// users where `/proc` hides them.
     pub(crate) fn sees_all(&self) -> bool {
         let first = || fs::metadata("/proc/self/ns/pid").is_ok_and(|it| it.ino() == FIRST_NAMESPACE);
-        *self.sees_all.get_or_init(|| !self.root.is_own() || first())
+        *self.sees_all.get_or_init(|| !self.root.is_own() || (first() && !self.hides(1)))
+    }
+
+    /// Whether there is a process with this pid that is not shown to us.
+    pub(crate) fn hides(&self, pid: u32) -> bool {
+        self.root.is_own() && stat(&self.root, pid).is_none() && exists(pid)
     }
 
     /// Who a process is. `None`: it ended, or it is hidden from us.

@@ -339,6 +339,41 @@ fn another_users_counters_are_listed_with_what_to_do() {
 }
 
 #[test]
+fn a_process_that_is_hidden_is_neither_dead_nor_absent() {
+    let layout = Layout::V3;
+    let machine = machine::n150("2.10.0");
+    let id = u64::from_str_radix(&seen(&machine).devices[0].id[2..], 16).unwrap();
+    let mut living = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = living.id();
+    machine.set(machine.pids(0), &format!("{pid}\n"));
+    let seconds = jiff::Timestamp::now().as_second() as u64 - BOOT;
+    let path = put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, pid, "sleep", 1, seconds)]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    // Such a machine, as a user to whom the processes of others are not shown.
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    let root = machine.root().display();
+    let hide = format!(
+        "mount -t proc -o hidepid=2 proc /proc && mount --rbind {root}/proc/driver /proc/driver && \
+         mount --rbind {root}/sys /sys && exec \"$@\""
+    );
+    let run = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &hide, "sh"]).args(NOBODY).arg(&program).args(args);
+        command.arg("--shm-dir").arg(path.parent().unwrap()).output().unwrap()
+    };
+    let snapshot = parsed(&run(&["--local", "--json"]));
+    let [ghost] = &found(&snapshot, FindingKind::GhostBytes)[..] else { panic!("{:?}", snapshot.findings) };
+    assert!(ghost.text.contains("is not to be seen from here"), "{}", ghost.text);
+    assert_eq!(found(&snapshot, FindingKind::Untracked).len(), 1, "{:?}", snapshot.findings);
+    let report = String::from_utf8(run(&["doctor"]).stdout).unwrap();
+    assert!(report.contains("hidepid") && !report.contains("can be removed"), "{report}");
+    assert!(!report.contains("first pid namespace") && !report.contains("is dead"), "{report}");
+    living.kill().unwrap();
+    living.wait().unwrap();
+}
+
+#[test]
 fn a_container_on_the_hosts_memory_is_itself_and_not_whoever_has_its_pid_here() {
     let layout = Layout::V3;
     let (mut machine, id) = busy(700);
