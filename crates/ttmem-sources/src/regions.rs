@@ -69,7 +69,7 @@ enum Fate {
     /// It lives, and this is its pid here, and when it started.
     Lives(u32, u64),
     Dead,
-    /// It may live where we cannot see it.
+    /// It may live where we cannot see it, or cannot see that it is the one.
     Unseen,
 }
 
@@ -522,18 +522,24 @@ impl Known {
             }
         }
         let direct = Some(slot.pid).filter(|_| place.own);
-        let found = direct.and_then(|pid| self.author(pid, slot, region, place, look)).or_else(|| {
+        let mut unsure = !look.around.processes.sees_all();
+        let mut author = |pid, look: &mut Look<'_, '_, L>| {
+            let found = self.author(pid, slot, region, place, look);
+            unsure |= found == Some(Fate::Unseen);
+            found.filter(|fate| *fate != Fate::Unseen)
+        };
+        let found = direct.and_then(|pid| author(pid, look)).or_else(|| {
             // Looking at every process is the last resort.
             let others = look.around.census.known_as(slot.pid, look.around.processes);
             let mut others = others.into_iter().filter(|&pid| Some(pid) != direct);
-            others.find_map(|pid| self.author(pid, slot, region, place, look))
+            others.find_map(|pid| author(pid, look))
         });
-        let fate = found.unwrap_or(if look.around.processes.sees_all() { Fate::Dead } else { Fate::Unseen });
+        let fate = found.unwrap_or(if unsure { Fate::Unseen } else { Fate::Dead });
         self.fates.insert(slot.pid, Verdict { fate, updated_ns: slot.updated_ns });
         fate
     }
 
-    /// Whether a process is the one that an entry is of, and lives.
+    /// Whether a process is the one that an entry is of, and lives, or may be.
     fn author<L: Listener>(
         &self,
         pid: u32,
@@ -559,6 +565,11 @@ impl Known {
         if later || !named || !processes.sees_all() {
             let file = rustix::fs::fstat(&self.file).ok()?;
             let mapped = processes.has_mapped(pid, (file.st_dev, file.st_ino));
+            // Where we may not know: whoever had the pid when the entry was last changed has it still, and may have taken
+            // another name. But in another namespace the same pid is another's.
+            if mapped.is_none() && !named && !later && slot.updated_ns != 0 {
+                return Some(Fate::Unseen);
+            }
             if !mapped.unwrap_or(named && !later) {
                 return None;
             }

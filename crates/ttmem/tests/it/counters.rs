@@ -339,6 +339,35 @@ fn another_users_counters_are_listed_with_what_to_do() {
 }
 
 #[test]
+fn one_that_took_another_name_is_not_dead_to_those_who_may_not_look_closer() {
+    let layout = Layout::V3;
+    let machine = machine::n150("2.10.0");
+    let mut living = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = living.id();
+    let now = jiff::Timestamp::now().as_second() as u64 - BOOT;
+    let path = put(&machine, 7, &region(layout, 7, 0, vec![entry(layout, 0, pid, "python", 1, now + 1)]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    let look = || {
+        let mut command = Command::new(NOBODY[0]);
+        command.args(&NOBODY[1..]).arg(&program).args(["--local", "--json", "--shm-dir"]);
+        parsed(&command.arg(path.parent().unwrap()).output().unwrap())
+    };
+    let fate = || {
+        let snapshot = look();
+        let [ghost] = &found(&snapshot, FindingKind::GhostBytes)[..] else {
+            panic!("{:?}", snapshot.findings)
+        };
+        ghost.text.clone()
+    };
+    assert!(fate().contains("is not to be seen from here"), "{}", fate());
+    living.kill().unwrap();
+    living.wait().unwrap();
+    assert!(fate().contains("is dead"), "{}", fate());
+}
+
+#[test]
 fn a_process_that_is_hidden_is_neither_dead_nor_absent() {
     let layout = Layout::V3;
     let machine = machine::n150("2.10.0");
