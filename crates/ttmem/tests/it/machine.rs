@@ -635,3 +635,22 @@ fn a_daemon_numbers_chips_as_runtimes_do_in_whatever_order_they_come() {
         Some(())
     });
 }
+
+#[test]
+fn what_may_not_be_read_is_not_said_to_be_empty() {
+    let machine = machine::n150("2.10.0");
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    machine.set_mode("sys/class/tenstorrent", 0o700);
+    machine.set_mode("dev/shm", 0o700);
+    let mut command = Command::new(NOBODY[0]);
+    let output = command.args(&NOBODY[1..]).arg(&program).arg("--root").arg(machine.root()).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    for path in ["sys/class/tenstorrent", "dev/shm"] {
+        assert!(page.contains(&format!("{path} cannot be read")), "{page}");
+    }
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(3));
+    let output = Command::new(exe()).args(["--local", "--shm-dir", "/nowhere"]).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("/nowhere cannot be read"));
+}
