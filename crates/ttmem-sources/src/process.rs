@@ -13,6 +13,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use ttmem_core::event::Process;
 
 /// How a process's end is noticed.
@@ -168,9 +169,14 @@ pub struct Owner {
 pub struct Processes {
     root: Root,
     users: BTreeMap<u32, String>,
-    boot: Option<Timestamp>,
+    /// When the machine was started, and when that was asked.
+    boot: Option<(Instant, Timestamp)>,
     sees_all: OnceCell<bool>,
 }
+
+/// How long it is believed when the machine was started. That changes when somebody sets the clock, as most machines do
+/// soon after.
+const CLOCK_SET: Duration = Duration::from_secs(1);
 
 /// The number of the first pid namespace, which sees all others.
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
@@ -311,12 +317,15 @@ impl Processes {
     }
 
     fn boot(&mut self) -> Option<Timestamp> {
-        if self.boot.is_none() {
-            let stat = fs::read_to_string(self.root.path("/proc/stat")).ok()?;
-            let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-            self.boot = Timestamp::from_second(seconds).ok();
+        let fresh = |(asked, _): &(Instant, Timestamp)| asked.elapsed() < CLOCK_SET;
+        if let Some((_, boot)) = self.boot.filter(fresh) {
+            return Some(boot);
         }
-        self.boot
+        let stat = fs::read_to_string(self.root.path("/proc/stat")).ok()?;
+        let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let boot = Timestamp::from_second(seconds).ok()?;
+        self.boot = Some((Instant::now(), boot));
+        Some(boot)
     }
 }
 

@@ -137,6 +137,25 @@ fn the_dead_are_ghosts_whoever_has_their_pid_now() {
 }
 
 #[test]
+fn the_dead_are_told_apart_after_somebody_set_the_clock() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    let server = follow(&machine);
+    assert_eq!(held(one(&server.snapshot(), 700)), expected(5));
+    // By an hour. Then it writes again, ends, and another one of that name gets its pid.
+    machine
+        .set("proc/stat", &format!("cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {}\nprocesses 1\n", BOOT + 3600));
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    machine.end(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 6, 3600 + 120)]));
+    machine.process(FakeProcess { start: 150 * TICKS, ..FakeProcess::new(700, "python", &[]) });
+    let snapshot = server.snapshot();
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 1, "{:?}", snapshot.processes);
+    assert!(snapshot.processes.iter().all(|it| it.usage.is_empty()));
+}
+
+#[test]
 fn one_that_ended_is_dead_even_if_nobody_asked_for_its_fate() {
     let (machine, id) = busy(800);
     put(&machine, id, &region(Layout::V3, id, 0, vec![entry(Layout::V3, 0, 800, "python", 5, 2000)]));
