@@ -34,7 +34,7 @@ pub(crate) struct BusChip {
     pub(crate) device: PathBuf,
     pub(crate) chip: Chip,
     /// Tells this folder from one that takes its place.
-    inode: u64,
+    pub(crate) inode: u64,
     /// Whether it could say who it is; in the middle of a reset it cannot.
     known: bool,
 }

@@ -654,3 +654,16 @@ fn what_may_not_be_read_is_not_said_to_be_empty() {
     let output = Command::new(exe()).args(["--local", "--shm-dir", "/nowhere"]).output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("/nowhere cannot be read"));
 }
+
+#[test]
+fn a_chip_that_leaves_takes_nobody_elses_sensors_along() {
+    let mut machine = machine::cards("2.10.0", "p150a", 3);
+    let server = follow(&machine);
+    let celsius = |snapshot: &Snapshot| -> Vec<Option<f64>> {
+        snapshot.devices.iter().map(|it| it.sensors.as_ref().and_then(|it| it.asic_celsius)).collect()
+    };
+    eventually("sensors", || (celsius(&server.snapshot()) == [Some(45.406); 3]).then_some(()));
+    machine.unplug(1);
+    let left = eventually("it is gone", || Some(server.snapshot()).filter(|it| it.devices.len() == 2));
+    assert_eq!(celsius(&left), [Some(45.406); 2], "in the very first answer without it");
+}
