@@ -69,7 +69,8 @@ impl Chip {
     }
 
     /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two names
-    /// or numbers for it the first stays; but where it is on this machine, the machine knows best.
+    /// or numbers for it the first stays; but where it is on this machine, the machine knows best, and what number it has on
+    /// the bus.
     pub(crate) fn learn(&mut self, other: Self, from_machine: bool) {
         self.arch = self.arch.or(other.arch);
         self.remote |= other.remote;

@@ -314,7 +314,14 @@ impl Daemon {
         if self.state.apply(self.now, from, Event::Chip(chip)) == Outcome::Noted {
             // It may be one that is known by another name, and its number may have been taken.
             let id = self.state.resolve(id);
-            if let Some(chip) = self.state.chip(id) {
+            let Some(chip) = self.state.chip(id) else { return };
+            // What a client's word made is what clients mean, until it is gone.
+            let made_up = self.devices.get(&chip.index).is_some_and(|id| matches!(id, ChipId::Ordinal(_)));
+            if chip.node.is_some() && !made_up {
+                // Numbers change as chips come and go.
+                self.devices.retain(|_, of| *of != id);
+                self.devices.insert(chip.index, id);
+            } else {
                 self.devices.entry(chip.index).or_insert(id);
             }
         }

@@ -5,7 +5,7 @@ use crate::attribute::{Absent, Folder, read};
 use crate::board;
 use crate::crew::Crew;
 use crate::root::Root;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ const CLASS: &str = "/sys/class/tenstorrent";
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Chips that are looked at; the driver has at most 32 by default.
 const MOST_CHIPS: usize = 1024;
+/// Names of chips that left that are remembered.
+const MOST_LEFT: usize = 1 << 14;
 
 /// A chip on the bus.
 #[derive(Clone, Debug)]
@@ -32,7 +34,7 @@ pub(crate) struct BusChip {
     pub(crate) device: PathBuf,
     pub(crate) chip: Chip,
     /// Tells this folder from one that takes its place.
-    inode: u64,
+    pub(crate) inode: u64,
     /// Whether it could say who it is; in the middle of a reset it cannot.
     known: bool,
 }
@@ -45,6 +47,8 @@ pub(crate) struct Bus {
     thorough: bool,
     /// By node.
     pub(crate) chips: BTreeMap<u32, BusChip>,
+    /// What chips that left were called.
+    left: BTreeSet<u64>,
     /// Chips that were asked who they are and have not answered, by node and inode.
     asked: BTreeMap<(u32, u64), Arc<OnceLock<BusChip>>>,
     pub(crate) driver: Option<String>,
@@ -85,6 +89,13 @@ impl Bus {
         for it in gone.iter().filter_map(|node| self.chips.remove(node)) {
             change.any = true;
             change.gone.push(it.chip.id);
+            if self.left.len() >= MOST_LEFT {
+                self.left.clear();
+            }
+            self.left.extend(it.chip.guesses);
+            if let ChipId::Unique(name) = it.chip.id {
+                self.left.insert(name);
+            }
         }
         if self.driver.is_none() || nodes.len() != self.chips.len() {
             self.driver = read(&self.root.path("/sys/module/tenstorrent/version")).ok();
@@ -172,6 +183,11 @@ impl Bus {
             serial: it.serial,
             ..Chip::new(ChipId::Unique(name), 0)
         })
+    }
+
+    /// Whether a chip that was here and left was called so.
+    pub(crate) fn has_left(&self, name: u64) -> bool {
+        self.left.contains(&name)
     }
 
     pub(crate) fn by_name(&self, name: u64) -> Option<&Chip> {

@@ -54,6 +54,8 @@ impl Openers {
                     *found.unseen.entry(node).or_default() += 1;
                 } else if asked.entry(pid).or_insert_with(|| processes.who(pid)).is_some() {
                     found.opened.entry(pid).or_default().insert(node);
+                } else if processes.hides(pid) {
+                    *found.unseen.entry(node).or_default() += 1;
                 } else {
                     // It opened the chip and ended; a child that has it open still is not named.
                     untold.insert(node);
@@ -105,6 +107,10 @@ impl Openers {
                 }
             };
             if whole {
+                if len >= MOST_BYTES {
+                    // The last line may be cut, and half a number is another's.
+                    len = bytes.iter().rposition(|&b| b == b'\n').unwrap_or(0);
+                }
                 let text = String::from_utf8_lossy(&bytes[..len]);
                 return Some(text.lines().filter_map(|line| line.trim().parse().ok()).collect());
             }
@@ -134,4 +140,24 @@ fn scan(root: &Root, processes: &Processes) -> Opened {
         }
     }
     opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_is_too_long_is_cut_between_two_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("proc/driver/tenstorrent/0");
+        fs::create_dir_all(&list).unwrap();
+        // Its last line that is read begins two bytes before the end.
+        let mut lines = "500000\n".repeat(MOST_BYTES / 7);
+        assert_eq!(lines.len(), MOST_BYTES - 2);
+        lines.push_str("123456\n");
+        fs::write(list.join("pids"), lines).unwrap();
+        let pids = Openers::new(&Root::new(folder.path())).list(0).unwrap();
+        assert!(pids.iter().all(|&pid| pid == 500_000));
+        assert_eq!(pids.len(), MOST_BYTES / 7);
+    }
 }

@@ -7,7 +7,7 @@
 
 use crate::process::Processes;
 use crate::root::Root;
-use crate::segment::{is_in_memory, open_beneath};
+use crate::segment::{Skip, is_in_memory, open_beneath};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeSet;
@@ -42,9 +42,10 @@ impl Place {
     }
 
     /// The machine's own folder. Of another machine, whoever showed it to us must know that it can be read.
-    pub(crate) fn own(root: &Root, folder: &Path, name: &Path) -> Option<Self> {
-        let opened = rustix::fs::open(folder, FOLDER, Mode::empty()).ok()?;
-        Self::new(opened, folder.to_owned(), name, true, root.is_own())
+    pub(crate) fn own(root: &Root, folder: &Path, name: &Path) -> Result<Self, Skip> {
+        let opened = rustix::fs::open(folder, FOLDER, Mode::empty())?;
+        let place = Self::new(opened, folder.to_owned(), name, true, root.is_own());
+        place.ok_or(Skip::NotInMemory)
     }
 
     /// The names in it that begin so.

@@ -13,6 +13,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use ttmem_core::event::Process;
 
 /// How a process's end is noticed.
@@ -76,31 +77,42 @@ impl Watch {
 /// Whether a process lives, and is the one that started then. Only the kernel's "no such process" is death: that we
 /// may not signal another user's process says nothing.
 fn alive(root: &Root, pid: u32, start: Option<u64>) -> bool {
-    if !root.is_own() {
-        return start_ticks(root, pid).is_some_and(|now| start.is_none_or(|then| then == now));
-    }
-    let Some(raw) = Pid::from_raw(pid as i32) else { return false };
-    if test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {
-        return false;
-    }
-    match (start, start_ticks(root, pid)) {
-        (Some(then), Some(now)) => then == now,
-        _ => true,
+    match stat(root, pid) {
+        Some(now) => !now.over && start.is_none_or(|then| then == now.start),
+        None => root.is_own() && exists(pid),
     }
 }
 
-/// A process's name, and when it started, in clock ticks since boot.
-fn stat(root: &Root, pid: u32) -> Option<(String, u64)> {
+/// Whether this machine has a process with this pid, be it one that we may see or not.
+fn exists(pid: u32) -> bool {
+    let raw = Pid::from_raw(pid as i32);
+    raw.is_some_and(|raw| test_kill_process(raw) != Err(rustix::io::Errno::SRCH))
+}
+
+/// What the kernel says of a process in a line.
+struct Stat {
+    name: String,
+    /// When it started, in clock ticks since boot.
+    start: u64,
+    /// It ended and holds nothing any more; its parent just has not asked for its fate yet.
+    over: bool,
+}
+
+fn stat(root: &Root, pid: u32) -> Option<Stat> {
     let stat = read(&root.of_process(pid, "stat"))?;
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (before, rest) = stat.rsplit_once(')')?;
-    let start = rest.split_ascii_whitespace().nth(19)?.parse().ok()?;
-    Some((before.split_once('(')?.1.to_owned(), start))
+    let fields: Vec<&str> = rest.split_ascii_whitespace().take(20).collect();
+    let ended = matches!(fields.first(), Some(&("Z" | "X" | "x")));
+    // The first thread may end before the others: that is not yet the end of them.
+    let threads: u64 = fields.get(17)?.parse().unwrap_or(0);
+    let start = fields.get(19)?.parse().ok()?;
+    Some(Stat { name: before.split_once('(')?.1.to_owned(), start, over: ended && threads <= 1 })
 }
 
 fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
-    stat(root, pid).map(|(_, start)| start)
+    stat(root, pid).map(|it| it.start)
 }
 
 /// Longest command line that is kept.
@@ -157,9 +169,14 @@ pub struct Owner {
 pub struct Processes {
     root: Root,
     users: BTreeMap<u32, String>,
-    boot: Option<Timestamp>,
+    /// When the machine was started, and when that was asked.
+    boot: Option<(Instant, Timestamp)>,
     sees_all: OnceCell<bool>,
 }
+
+/// How long it is believed when the machine was started. That changes when somebody sets the clock, as most machines do
+/// soon after.
+const CLOCK_SET: Duration = Duration::from_secs(1);
 
 /// The number of the first pid namespace, which sees all others.
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
@@ -181,16 +198,22 @@ impl Processes {
         start_ticks(&self.root, pid)
     }
 
-    /// Whether every process there is has a pid here. From inside a container, others cannot be seen.
+    /// Whether every process there is can be seen here. From inside a container, others cannot, nor can those of other
+    /// users where `/proc` hides them.
     pub(crate) fn sees_all(&self) -> bool {
         let first = || fs::metadata("/proc/self/ns/pid").is_ok_and(|it| it.ino() == FIRST_NAMESPACE);
-        *self.sees_all.get_or_init(|| !self.root.is_own() || first())
+        *self.sees_all.get_or_init(|| !self.root.is_own() || (first() && !self.hides(1)))
     }
 
-    /// Who a process is.
+    /// Whether there is a process with this pid that is not shown to us.
+    pub(crate) fn hides(&self, pid: u32) -> bool {
+        self.root.is_own() && stat(&self.root, pid).is_none() && exists(pid)
+    }
+
+    /// Who a process is. `None`: it ended, or it is hidden from us.
     pub(crate) fn who(&self, pid: u32) -> Option<Owner> {
+        let Stat { name, start, .. } = stat(&self.root, pid).filter(|it| !it.over)?;
         let Status { uid, own_pid } = self.status(pid)?;
-        let (name, start) = stat(&self.root, pid)?;
         Some(Owner { pid, own_pid, uid, name, start: Some(start) })
     }
 
@@ -294,12 +317,15 @@ impl Processes {
     }
 
     fn boot(&mut self) -> Option<Timestamp> {
-        if self.boot.is_none() {
-            let stat = fs::read_to_string(self.root.path("/proc/stat")).ok()?;
-            let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-            self.boot = Timestamp::from_second(seconds).ok();
+        let fresh = |(asked, _): &(Instant, Timestamp)| asked.elapsed() < CLOCK_SET;
+        if let Some((_, boot)) = self.boot.filter(fresh) {
+            return Some(boot);
         }
-        self.boot
+        let stat = fs::read_to_string(self.root.path("/proc/stat")).ok()?;
+        let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+        let boot = Timestamp::from_second(seconds).ok()?;
+        self.boot = Some((Instant::now(), boot));
+        Some(boot)
     }
 }
 

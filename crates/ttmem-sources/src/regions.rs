@@ -70,7 +70,7 @@ enum Fate {
     /// It lives, and this is its pid here, and when it started.
     Lives(u32, u64),
     Dead,
-    /// It may live where we cannot see it.
+    /// It may live where we cannot see it, or cannot see that it is the one.
     Unseen,
 }
 
@@ -110,6 +110,8 @@ struct Look<'a, 'b, L> {
     met: BTreeMap<u32, ProcessId>,
     told: BTreeSet<(ProcessId, ChipId)>,
     naps: usize,
+    /// Chips on the bus that a file in use is named for.
+    named: BTreeSet<ChipId>,
 }
 
 impl<L: Listener> Look<'_, '_, L> {
@@ -171,32 +173,41 @@ impl Regions {
             lives.iter().filter(|(_, (_, life))| life.ended()).map(|(&pid, _)| pid).collect();
         lives.retain(|pid, _| !ended.contains(pid));
         let places = around.places;
-        let (who, met, told) = Default::default();
-        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, naps: NAPS };
+        let (who, met, told, named) = Default::default();
+        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, naps: NAPS, named };
         let mut seen = BTreeSet::new();
         let mut reports = Vec::new();
+        let mut files: Vec<(&Place, String, u64)> = Vec::new();
         for place in places {
-            let mut of_user = BTreeMap::new();
-            for file in place.names(region::FILE_PREFIX) {
-                let Some(name) = region::id_of(&file) else { continue };
-                let path = place.path.join(&file);
-                match self.open(place, &file, name, &path, &mut of_user) {
-                    Ok(Some(id)) => {
-                        seen.insert(id);
-                        let Some(known) = self.known.get_mut(&id) else { continue };
-                        match known.look(place, &mut look) {
-                            Ok(()) => reports.extend(known.report.clone()),
-                            Err(Unreadable { reason, odd }) => {
-                                reports.extend(odd.then(|| unreadable(known, &reason)));
-                                self.skip(&path, reason);
-                            }
+            let names = place.names(region::FILE_PREFIX).into_iter();
+            files.extend(names.filter_map(|file| region::id_of(&file).map(|name| (place, file, name))));
+        }
+        // Those whose name says which chip they are of come first: the others are not of these chips.
+        let bus = look.around.bus;
+        files.sort_by_cached_key(|(_, _, name)| bus.by_name(*name).is_none());
+        let mut of_user = BTreeMap::new();
+        for (place, file, name) in files {
+            let path = place.path.join(&file);
+            match self.open(place, &file, name, &path, &mut of_user) {
+                Ok(Some(id)) => {
+                    seen.insert(id);
+                    let Some(known) = self.known.get_mut(&id) else { continue };
+                    match known.look(place, &mut look) {
+                        Ok(()) => {
+                            let named = bus.by_name(name).filter(|_| !known.living.is_empty());
+                            look.named.extend(named.map(|chip| chip.id));
+                            reports.extend(known.report.clone());
+                        }
+                        Err(Unreadable { reason, odd }) => {
+                            reports.extend(odd.then(|| unreadable(known, &reason)));
+                            self.skip(&path, reason);
                         }
                     }
-                    Ok(None) => {}
-                    Err(why) => {
-                        let remedy = remedy(place, &file, &why, look.around.processes);
-                        self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
-                    }
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    let remedy = remedy(place, &file, &why, look.around.processes);
+                    self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
                 }
             }
         }
@@ -229,20 +240,20 @@ impl Regions {
         file: &str,
         name: u64,
         path: &Path,
-        of_user: &mut BTreeMap<u32, usize>,
+        of_user: &mut BTreeMap<((u64, u64), u32), usize>,
     ) -> Result<Option<FileId>, Skip> {
         let (handle, found) = match look_at(place.folder.as_fd(), file) {
             Err(Skip::Io(e)) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             found => found?,
         };
         let id = (found.st_dev, found.st_ino);
-        let of_user = of_user.entry(found.st_uid).or_default();
+        let of_user = of_user.entry((place.id, found.st_uid)).or_default();
         *of_user += 1;
-        if self.known.contains_key(&id) {
-            return Ok(Some(id));
-        }
         if *of_user > MOST_FILES {
             return Err(Skip::Foreign("is one file too many of its user".to_owned()));
+        }
+        if self.known.contains_key(&id) {
+            return Ok(Some(id));
         }
         not_a_file(&found)?;
         if place.in_memory && !is_in_memory(handle.as_fd()) {
@@ -475,25 +486,27 @@ impl Known {
             return chip;
         }
         let name = self.name;
+        let index = region.device_id;
         let on_bus = around.bus.by_name(name).cloned();
-        // Where the name says nothing, the number does: a runtime numbers the chips that it has open by their places.
+        let behind = around.bus.behind(name).map(|it| Chip { index, ..it });
+        // Where the name says nothing, the number does: a runtime numbers the chips that it has open by their places. But
+        // not if another file is of that chip: this one may be of one that left, after which the others were numbered anew.
         let numbered = || {
             users.find_map(|pid| {
                 let nodes = around.opened.get(&pid)?;
                 let mut chips: Vec<&Chip> =
                     nodes.iter().filter_map(|node| Some(&around.bus.chips.get(node)?.chip)).collect();
                 chips.sort_by_key(|chip| chip.index);
-                chips.get(region.device_id as usize).copied().cloned()
+                let chip = chips.get(index as usize).copied()?;
+                (!look.named.contains(&chip.id)).then(|| chip.clone())
             })
         };
-        let index = region.device_id;
-        let chip = match on_bus.or_else(numbered) {
-            // Its place tells which it is, whatever it is called.
-            Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), ..it },
-            None => {
-                let unknown = || Chip::new(ChipId::Unique(name), index);
-                around.bus.behind(name).map_or_else(unknown, |it| Chip { index, ..it })
-            }
+        let told_by_name = behind.is_some() || around.bus.has_left(name);
+        let on_bus = if told_by_name { on_bus } else { on_bus.or_else(numbered) };
+        let chip = match on_bus {
+            // Its place tells which it is, whatever it is called. What number it has was said already.
+            Some(it) => Chip { id: ChipId::Unique(name), names: unique(it.id), node: None, ..it },
+            None => behind.unwrap_or_else(|| Chip::new(ChipId::Unique(name), index)),
         };
         let id = chip.id;
         look.listener.say(Event::Chip(chip));
@@ -518,18 +531,24 @@ impl Known {
             }
         }
         let direct = Some(slot.pid).filter(|_| place.own);
-        let found = direct.and_then(|pid| self.author(pid, slot, region, place, look)).or_else(|| {
+        let mut unsure = !look.around.processes.sees_all();
+        let mut author = |pid, look: &mut Look<'_, '_, L>| {
+            let found = self.author(pid, slot, region, place, look);
+            unsure |= found == Some(Fate::Unseen);
+            found.filter(|fate| *fate != Fate::Unseen)
+        };
+        let found = direct.and_then(|pid| author(pid, look)).or_else(|| {
             // Looking at every process is the last resort.
             let others = look.around.census.known_as(slot.pid, look.around.processes);
             let mut others = others.into_iter().filter(|&pid| Some(pid) != direct);
-            others.find_map(|pid| self.author(pid, slot, region, place, look))
+            others.find_map(|pid| author(pid, look))
         });
-        let fate = found.unwrap_or(if look.around.processes.sees_all() { Fate::Dead } else { Fate::Unseen });
+        let fate = found.unwrap_or(if unsure { Fate::Unseen } else { Fate::Dead });
         self.fates.insert(slot.pid, Verdict { fate, updated_ns: slot.updated_ns });
         fate
     }
 
-    /// Whether a process is the one that an entry is of, and lives.
+    /// Whether a process is the one that an entry is of, and lives, or may be.
     fn author<L: Listener>(
         &self,
         pid: u32,
@@ -555,6 +574,11 @@ impl Known {
         if later || !named || !processes.sees_all() {
             let file = rustix::fs::fstat(&self.file).ok()?;
             let mapped = processes.has_mapped(pid, (file.st_dev, file.st_ino));
+            // Where we may not know: whoever had the pid when the entry was last changed has it still, and may have taken
+            // another name. But in another namespace the same pid is another's.
+            if mapped.is_none() && !named && !later && slot.updated_ns != 0 {
+                return Some(Fate::Unseen);
+            }
             if !mapped.unwrap_or(named && !later) {
                 return None;
             }

@@ -119,6 +119,8 @@ struct Memory {
 struct Followed {
     files: Arc<Files>,
     slot: Shared<Slot>,
+    /// Of the chip's folder.
+    inode: u64,
 }
 
 #[derive(Default)]
@@ -151,11 +153,16 @@ impl Sensors {
         Self { crew: crew.clone(), chips: Vec::new(), round: None, attention: None, rates, thorough }
     }
 
-    /// From now on these chips are read, beginning now.
+    /// From now on these chips are read, beginning now. What is known of those that were read before stays known.
     pub(crate) fn follow<'a>(&mut self, chips: impl Iterator<Item = &'a BusChip>) {
-        let follow = |it| Followed {
-            files: Arc::new(Files::new(it, self.rates, self.thorough)),
-            slot: Shared::default(),
+        let before = std::mem::take(&mut self.chips).into_iter();
+        let mut before: BTreeMap<_, _> = before.map(|it| ((it.files.id, it.inode), it)).collect();
+        let follow = |it: &BusChip| {
+            before.remove(&(it.chip.id, it.inode)).unwrap_or_else(|| Followed {
+                files: Arc::new(Files::new(it, self.rates, self.thorough)),
+                slot: Shared::default(),
+                inode: it.inode,
+            })
         };
         self.chips = chips.map(follow).collect();
         self.begin();

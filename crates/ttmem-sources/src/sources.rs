@@ -10,11 +10,12 @@ use crate::place::{Place, containers};
 use crate::process::{Owner, Processes};
 use crate::regions::{self, Regions};
 use crate::root::Root;
-use crate::segment::SegmentFile;
+use crate::segment::{SegmentFile, Skip};
 use crate::segments::{self, Keep, Listener, Segments};
 use crate::sensors::Sensors;
 use crate::topology::{Topology, TopologyChip};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ttmem_core::event::Event;
@@ -66,6 +67,8 @@ pub struct Sources {
     reading: Reading,
     processes: Processes,
     places: Vec<Place>,
+    /// Why the machine's own folder for shared memory is not among them.
+    unread: Option<Skipped>,
     bus: Bus,
     sensors: Sensors,
     /// Ends those who read for the two above.
@@ -98,6 +101,7 @@ impl Sources {
             _captain: captain,
             segments: Segments::new(&reading.folder),
             places: Vec::new(),
+            unread: None,
             regions: Regions::default(),
             surveys: 0,
             nodes: Opened::new(),
@@ -115,6 +119,11 @@ impl Sources {
         let Reading { root, folder, machine, .. } = &self.reading;
         let name = root.name_of(folder);
         let own = Place::own(root, folder, &name);
+        // Whoever showed us another machine need not have shown us this of it.
+        let shown = |why: &&Skip| root.is_own() || !matches!(why, Skip::Io(e) if e.kind() == NotFound);
+        let reason = own.as_ref().err().filter(shown).map(ToString::to_string);
+        self.unread = reason.map(|reason| Skipped { path: folder.display().to_string(), reason });
+        let own = own.ok();
         let others = containers(root, &self.processes, &name, own.as_ref());
         self.places = own.into_iter().chain(others).collect();
         if *machine {
@@ -216,7 +225,15 @@ impl Sources {
                 described(it, found.unwrap_or_else(|| Chip { pci: place, ..Chip::new(id, it.logical) }))
             })
             .collect();
-        chips.extend(on_bus.into_values());
+        // What the file does not list gets numbers that it does not use.
+        let mut taken: BTreeSet<u32> = chips.iter().map(|chip| chip.index).collect();
+        for mut chip in on_bus.into_values() {
+            if !taken.insert(chip.index) {
+                chip.index =
+                    (0..=taken.len() as u32).find(|index| taken.insert(*index)).unwrap_or(chip.index);
+            }
+            chips.push(chip);
+        }
         chips.sort_by_key(|chip| chip.index);
         chips
     }
@@ -293,6 +310,7 @@ impl Sources {
         health.skipped = self.segments.skipped();
         health.skipped.extend_from_slice(self.regions.skipped());
         health.skipped.extend(self.bus.trouble.clone());
+        health.skipped.extend(self.unread.clone());
     }
 }
 

@@ -37,12 +37,11 @@ struct Reader {
 
 impl Local {
     pub(crate) fn new(reading: Reading) -> Self {
-        if reading.again {
-            // A large machine has more files to keep open than a process may have by default.
-            let limit = rustix::process::getrlimit(Resource::Nofile);
-            let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
-            let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
-        }
+        // A large machine has more files to keep open than a process may have by default, and so may somebody who leaves
+        // files of counters about.
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
+        let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
         let reader = Reader::new(&reading.root);
         Self { sources: Some(Sources::new(reading)), reader, settled: false }
     }

@@ -46,7 +46,7 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
         print(&text)?;
     } else if let Format::Csv { header, units } = args.format {
         print(query::csv(&snapshot, &args.query, header, units).as_bytes())?;
-    } else if empty {
+    } else if empty && snapshot.health.skipped.is_empty() {
         let _ = writeln!(
             io::stderr(),
             "ttmem: no Tenstorrent device here, and no process that publishes one; \

@@ -20,7 +20,12 @@ impl State {
     /// The chip that this is, if it is known already: by its key, by another name, by its place, or by its number if it
     /// has nothing else.
     fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
-        let known = |id: ChipId| Some(self.resolve(id)).filter(|id| self.chips.contains_key(id));
+        // Whatever somebody took for a name of another, at two places of the bus there are two chips.
+        let apart = |it: &ChipState| it.chip.pci.zip(chip.pci).is_some_and(|(one, other)| one != other);
+        let known = |id: ChipId| {
+            let key = self.resolve(id);
+            self.chips.get(&key).is_some_and(|it| key == chip.id || !apart(it)).then_some(key)
+        };
         let at = |chips: &BTreeMap<ChipId, ChipState>, fits: &dyn Fn(&Chip) -> bool| {
             chips.iter().find(|(_, state)| fits(&state.chip)).map(|(&id, _)| id)
         };
@@ -41,6 +46,7 @@ impl State {
 
     pub(super) fn define_chip(&mut self, mut chip: Chip, from_machine: bool) -> Outcome {
         let id = chip.id;
+        let number = Some(chip.index).filter(|_| from_machine && chip.node.is_some());
         let mut called: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
         called.push(id);
         let guesses: Vec<ChipId> = chip.guesses.iter().map(|&name| ChipId::Unique(name)).collect();
@@ -65,6 +71,9 @@ impl State {
             }
             None => return Outcome::Refused(Refusal::DefinitionLimit),
         };
+        if let Some(number) = number {
+            self.renumber(key, number);
+        }
         for &name in called.iter().chain(&guesses) {
             let room = self.names.len() < self.limits.chips * NAMES_A_CHIP;
             if name != key && room && !self.chips.contains_key(&name) {
@@ -77,6 +86,19 @@ impl State {
             state.called.extend(new.take(room));
         }
         Outcome::Noted
+    }
+
+    /// Gives a chip on the bus the number that it has there, which changes as chips come and go. Whoever had that number gets
+    /// the other one.
+    fn renumber(&mut self, key: ChipId, number: u32) {
+        let Some(before) = self.chips.get(&key).map(|it| it.chip.index) else { return };
+        for (&id, it) in self.chips.iter_mut().filter(|_| before != number) {
+            if id == key {
+                it.chip.index = number;
+            } else if it.chip.index == number {
+                it.chip.index = before;
+            }
+        }
     }
 
     /// A chip left the bus. While somebody holds memory on it, it is shown.

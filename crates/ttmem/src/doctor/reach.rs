@@ -67,18 +67,19 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
 pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "processes";
     let mut checks = Vec::new();
+    // Every namespace has a first process, and everybody may read this of it.
+    let hides = patient.root.is_own() && fs::read("/proc/1/status").is_err();
     if !patient.root.is_own() {
         checks.push(Check::ok(NAME, "as the files say"));
     } else if patient.sources.sees_all() {
         checks.push(Check::ok(NAME, "this is the first pid namespace: those of containers can be seen, too"));
-    } else {
+    } else if !hides {
         let found = "this is a pid namespace of its own, as in a container: processes outside cannot be seen, and \
                      whether they live is not known";
         checks.push(Check::note(NAME, found).remedy(IN_HOST));
     }
-    // Every namespace has a first process, and everybody may read this of it.
-    if patient.root.is_own() && fs::read("/proc/1/status").is_err() {
-        let found = "/proc hides other users' processes (hidepid): who they are cannot be told";
+    if hides {
+        let found = "/proc hides other users' processes (hidepid): who they are, and whether they live, cannot be told";
         checks.push(Check::warning(NAME, found).remedy(AS_ROOT));
     }
     let hidden = patient.snapshot.findings.iter().filter(|it| it.kind == FindingKind::Untracked);

@@ -1,13 +1,13 @@
 //! tt-metal's own counters, in files made by hand: every layout, the dead, containers, and numbers that cannot be.
 
-use crate::machine::{parsed, seen, ttmem};
+use crate::machine::{follow, parsed, seen, ttmem};
 use crate::{NOBODY, copied, exe};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 use std::process::Command;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{Finding, FindingKind, Process};
+use ttmem_core::snapshot::{Device, Finding, FindingKind, Process};
 use ttmem_core::words::{Basis, Space};
 use ttmem_testkit::machine::{self, BOOT, Card, FakeProcess, Machine};
 use ttmem_testkit::{Server, eventually};
@@ -134,6 +134,42 @@ fn the_dead_are_ghosts_whoever_has_their_pid_now() {
         assert_eq!(ghosts[0].bytes, Some(all.dram + all.l1 + all.l1_small + all.trace + all.cb));
         assert_eq!(ghosts[0].device.as_ref(), Some(&snapshot.devices[0].id));
     }
+}
+
+#[test]
+fn the_dead_are_told_apart_after_somebody_set_the_clock() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    let server = follow(&machine);
+    assert_eq!(held(one(&server.snapshot(), 700)), expected(5));
+    // By an hour. Then it writes again, ends, and another one of that name gets its pid.
+    machine
+        .set("proc/stat", &format!("cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {}\nprocesses 1\n", BOOT + 3600));
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    machine.end(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 6, 3600 + 120)]));
+    machine.process(FakeProcess { start: 150 * TICKS, ..FakeProcess::new(700, "python", &[]) });
+    let snapshot = server.snapshot();
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 1, "{:?}", snapshot.processes);
+    assert!(snapshot.processes.iter().all(|it| it.usage.is_empty()));
+}
+
+#[test]
+fn one_that_ended_is_dead_even_if_nobody_asked_for_its_fate() {
+    let (machine, id) = busy(800);
+    put(&machine, id, &region(Layout::V3, id, 0, vec![entry(Layout::V3, 0, 800, "python", 5, 2000)]));
+    let stat = fs::read_to_string(machine.proc(800, "stat")).unwrap();
+    let ended = stat.replace(") S ", ") Z ");
+    // Its first thread ended, and two others go on.
+    let fields: Vec<&str> = ended.split(' ').collect();
+    let (before, behind) = (fields[..19].join(" "), fields[20..].join(" "));
+    machine.set(machine.proc(800, "stat"), &format!("{before} 3 {behind}"));
+    assert_eq!(held(one(&seen(&machine), 800)), expected(5));
+    machine.set(machine.proc(800, "stat"), &ended);
+    let snapshot = seen(&machine);
+    assert_eq!(snapshot.processes, []);
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 1);
 }
 
 #[test]
@@ -267,6 +303,33 @@ fn junk_hides_nothing() {
 }
 
 #[test]
+fn whoever_leaves_many_files_about_hides_nobody_elses() {
+    let (machine, id) = busy(700);
+    let layout = Layout::V3;
+    let empty = build(layout, &Region::new(layout));
+    // Their names come before that of the one who matters.
+    for n in 0..1100 {
+        let path = file(&machine, 1_000_000 + n);
+        fs::write(&path, &empty).unwrap();
+        chown(&path, Some(65534), None).unwrap();
+    }
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    // As many descriptors as a process has by default.
+    let root = machine.root().to_str().unwrap();
+    let mut once = Command::new("prlimit");
+    let once = once.arg("--nofile=1024:4096").arg(exe()).args(["--root", root, "--json"]).output();
+    let once = parsed(&once.unwrap());
+    assert_eq!(held(one(&once, 700)), expected(5));
+    let shm = machine.root().join("dev/shm");
+    let server = Server::start(exe(), &["--root", root, "--shm-dir", shm.to_str().unwrap()]);
+    for _ in 0..3 {
+        let snapshot = server.snapshot();
+        assert_eq!(held(one(&snapshot, 700)), expected(5));
+        assert_eq!(snapshot.health.regions, 1025, "no more of them are open, however often one looks");
+    }
+}
+
+#[test]
 fn another_users_counters_are_listed_with_what_to_do() {
     let layout = Layout::V3;
     let (machine, id) = busy(700);
@@ -303,6 +366,70 @@ fn another_users_counters_are_listed_with_what_to_do() {
     let mut command = Command::new(&program);
     let page = command.arg("--query-socket").arg(&server.query).output().unwrap().stdout;
     assert!(String::from_utf8(page).unwrap().contains("by the daemon"));
+}
+
+#[test]
+fn one_that_took_another_name_is_not_dead_to_those_who_may_not_look_closer() {
+    let layout = Layout::V3;
+    let machine = machine::n150("2.10.0");
+    let mut living = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = living.id();
+    let now = jiff::Timestamp::now().as_second() as u64 - BOOT;
+    let path = put(&machine, 7, &region(layout, 7, 0, vec![entry(layout, 0, pid, "python", 1, now + 1)]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    let look = || {
+        let mut command = Command::new(NOBODY[0]);
+        command.args(&NOBODY[1..]).arg(&program).args(["--local", "--json", "--shm-dir"]);
+        parsed(&command.arg(path.parent().unwrap()).output().unwrap())
+    };
+    let fate = || {
+        let snapshot = look();
+        let [ghost] = &found(&snapshot, FindingKind::GhostBytes)[..] else {
+            panic!("{:?}", snapshot.findings)
+        };
+        ghost.text.clone()
+    };
+    assert!(fate().contains("is not to be seen from here"), "{}", fate());
+    living.kill().unwrap();
+    living.wait().unwrap();
+    assert!(fate().contains("is dead"), "{}", fate());
+}
+
+#[test]
+fn a_process_that_is_hidden_is_neither_dead_nor_absent() {
+    let layout = Layout::V3;
+    let machine = machine::n150("2.10.0");
+    let id = u64::from_str_radix(&seen(&machine).devices[0].id[2..], 16).unwrap();
+    let mut living = Command::new("sleep").arg("60").spawn().unwrap();
+    let pid = living.id();
+    machine.set(machine.pids(0), &format!("{pid}\n"));
+    let seconds = jiff::Timestamp::now().as_second() as u64 - BOOT;
+    let path = put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, pid, "sleep", 1, seconds)]));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    // Such a machine, as a user to whom the processes of others are not shown.
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    let root = machine.root().display();
+    let hide = format!(
+        "mount -t proc -o hidepid=2 proc /proc && mount --rbind {root}/proc/driver /proc/driver && \
+         mount --rbind {root}/sys /sys && exec \"$@\""
+    );
+    let run = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &hide, "sh"]).args(NOBODY).arg(&program).args(args);
+        command.arg("--shm-dir").arg(path.parent().unwrap()).output().unwrap()
+    };
+    let snapshot = parsed(&run(&["--local", "--json"]));
+    let [ghost] = &found(&snapshot, FindingKind::GhostBytes)[..] else { panic!("{:?}", snapshot.findings) };
+    assert!(ghost.text.contains("is not to be seen from here"), "{}", ghost.text);
+    assert_eq!(found(&snapshot, FindingKind::Untracked).len(), 1, "{:?}", snapshot.findings);
+    let report = String::from_utf8(run(&["doctor"]).stdout).unwrap();
+    assert!(report.contains("hidepid") && !report.contains("can be removed"), "{report}");
+    assert!(!report.contains("first pid namespace") && !report.contains("is dead"), "{report}");
+    living.kill().unwrap();
+    living.wait().unwrap();
 }
 
 #[test]
@@ -368,6 +495,42 @@ fn where_a_name_says_nothing_its_users_open_chips_do() {
     let snapshot = seen(&machine);
     assert_eq!(snapshot.devices.len(), 2);
     assert_eq!(snapshot.devices[1].usage.dram.as_ref().unwrap().requested_bytes, 1 << 20);
+}
+
+#[test]
+fn counters_of_a_chip_that_left_are_not_those_of_whoever_got_its_number() {
+    let layout = Layout::V3;
+    let mut machine = machine::cards("2.10.0", "p150a", 3);
+    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
+    let ids: Vec<u64> =
+        seen(&machine).devices.iter().map(|it| u64::from_str_radix(&it.id[2..], 16).unwrap()).collect();
+    for (device, (&id, n)) in ids.iter().zip([4, 1, 2]).enumerate() {
+        let of = vec![entry(layout, 0, 700, "python", n, 100)];
+        put(&machine, id, &region(layout, id, device as u32, of));
+    }
+    let server = follow(&machine);
+    let used = |snapshot: &Snapshot| {
+        let dram = |it: &Device| it.usage.dram.as_ref().map(|it| it.requested_bytes >> 20);
+        let mut used: Vec<_> = snapshot.devices.iter().map(|it| (it.id.clone(), it.node, dram(it))).collect();
+        used.sort();
+        used
+    };
+    let wanted = |nodes: [Option<u32>; 3]| {
+        let of = |n: usize| (format!("0x{:016x}", ids[n]), nodes[n], Some([4, 1, 2][n]));
+        [of(0), of(1), of(2)]
+    };
+    assert_eq!(used(&server.snapshot()), wanted([Some(0), Some(1), Some(2)]));
+    machine.unplug(0);
+    eventually("the chip is gone", || {
+        let snapshot = server.snapshot();
+        snapshot.devices.iter().all(|it| it.node != Some(0)).then_some(())
+    });
+    assert_eq!(used(&server.snapshot()), wanted([None, Some(1), Some(2)]));
+    assert_eq!(used(&seen(&machine)), wanted([None, Some(1), Some(2)]));
+    machine.card(Card::new("p150a", 0));
+    eventually("the chip is back", || {
+        (used(&server.snapshot()) == wanted([Some(0), Some(1), Some(2)])).then_some(())
+    });
 }
 
 #[test]

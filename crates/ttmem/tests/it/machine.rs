@@ -1,6 +1,6 @@
 //! Machines with cards, as their drivers show them: chips, sensors, openers, and what is missing.
 
-use crate::{NOBODY, exe};
+use crate::{DRAM, NOBODY, exe};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -10,7 +10,8 @@ use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{Device, FindingKind};
 use ttmem_core::words::{Arch, Basis};
 use ttmem_testkit::machine::{self, Card, FakeProcess, Machine};
-use ttmem_testkit::{Server, eventually};
+use ttmem_testkit::{Client, Server, eventually};
+use ttmem_wire::legacy::Vintage;
 
 pub(crate) fn ttmem(machine: &Machine, args: &[&str]) -> Output {
     Command::new(exe()).arg("--root").arg(machine.root()).args(args).output().unwrap()
@@ -27,7 +28,7 @@ pub(crate) fn parsed(output: &Output) -> Snapshot {
 }
 
 /// A daemon that follows a machine.
-fn follow(machine: &Machine) -> Server {
+pub(crate) fn follow(machine: &Machine) -> Server {
     let (root, shm) = (machine.root(), machine.root().join("dev/shm"));
     let args = ["--root", root.to_str().unwrap(), "--shm-dir", shm.to_str().unwrap()];
     Server::start(exe(), &args)
@@ -730,4 +731,71 @@ fn a_machine_without_cards_is_told_in_one_line() {
             "anybody may read what the driver shows"
         );
     }
+}
+
+#[test]
+fn a_daemon_numbers_chips_as_runtimes_do_in_whatever_order_they_come() {
+    let mut machine = Machine::new("2.10.0");
+    machine.card(Card::new("p150a", 2));
+    let server = follow(&machine);
+    let numbers = |snapshot: &Snapshot| -> Vec<_> {
+        snapshot.devices.iter().map(|it| (it.index, it.pci.clone(), it.node)).collect()
+    };
+    let as_seen = |machine: &Machine| {
+        let wanted = numbers(&seen(machine));
+        eventually("the same numbers", || (numbers(&server.snapshot()) == wanted).then_some(()));
+        wanted
+    };
+    as_seen(&machine);
+    // As at boot, when the driver takes them one by one.
+    machine.card(Card::new("p150a", 0)).card(Card::new("p150a", 1)).card(Card::new("p150a", 3));
+    let all = as_seen(&machine);
+    assert_eq!(
+        all.iter().map(|(index, _, node)| (*index, node.unwrap())).collect::<Vec<_>>(),
+        [(0, 0), (1, 1), (2, 2), (3, 3)]
+    );
+    machine.unplug(0);
+    let left = as_seen(&machine);
+    assert_eq!(left.iter().map(|(index, ..)| *index).collect::<Vec<_>>(), [0, 1, 2]);
+    // An old client's number is that of the chip that its runtime calls so.
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 0x1000, 4096);
+    eventually("what it holds", || {
+        let device = server.snapshot().devices.remove(0);
+        let held = device.usage.dram.map(|it| it.requested_bytes)?;
+        assert_eq!((device.node, held), (Some(1), 4096));
+        Some(())
+    });
+}
+
+#[test]
+fn what_may_not_be_read_is_not_said_to_be_empty() {
+    let machine = machine::n150("2.10.0");
+    let program = machine.root().join("ttmem");
+    fs::copy(exe(), &program).unwrap();
+    machine.set_mode("sys/class/tenstorrent", 0o700);
+    machine.set_mode("dev/shm", 0o700);
+    let mut command = Command::new(NOBODY[0]);
+    let output = command.args(&NOBODY[1..]).arg(&program).arg("--root").arg(machine.root()).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    for path in ["sys/class/tenstorrent", "dev/shm"] {
+        assert!(page.contains(&format!("{path} cannot be read")), "{page}");
+    }
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(3));
+    let output = Command::new(exe()).args(["--local", "--shm-dir", "/nowhere"]).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("/nowhere cannot be read"));
+}
+
+#[test]
+fn a_chip_that_leaves_takes_nobody_elses_sensors_along() {
+    let mut machine = machine::cards("2.10.0", "p150a", 3);
+    let server = follow(&machine);
+    let celsius = |snapshot: &Snapshot| -> Vec<Option<f64>> {
+        snapshot.devices.iter().map(|it| it.sensors.as_ref().and_then(|it| it.asic_celsius)).collect()
+    };
+    eventually("sensors", || (celsius(&server.snapshot()) == [Some(45.406); 3]).then_some(()));
+    machine.unplug(1);
+    let left = eventually("it is gone", || Some(server.snapshot()).filter(|it| it.devices.len() == 2));
+    assert_eq!(celsius(&left), [Some(45.406); 2], "in the very first answer without it");
 }

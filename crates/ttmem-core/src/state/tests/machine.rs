@@ -254,3 +254,22 @@ fn openers_that_cannot_be_seen_are_told_of() {
     say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
     assert!(found(&state, FindingKind::Untracked).is_none());
 }
+
+#[test]
+fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
+    let mut state = State::new(Limits::default(), 1);
+    let at = |place: &str, name: u64, index: u32| Chip {
+        pci: Some(place.parse().unwrap()),
+        node: Some(index),
+        ..Chip::new(ChipId::Unique(name), index)
+    };
+    let mut say = |chip: Chip| state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
+    say(at("0000:01:00.0", 0xa, 0));
+    // Somebody takes another's name for one of this chip's.
+    say(Chip { names: vec![0xa], ..at("0000:01:00.0", 0xb, 0) });
+    say(at("0000:02:00.0", 0xb, 1));
+    let shot = state.snapshot(Timestamp::UNIX_EPOCH, false);
+    let shown: Vec<_> = shot.devices.iter().map(|it| (it.id.as_str(), it.pci.as_deref())).collect();
+    let wanted = [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
+    assert_eq!(shown, wanted);
+}
