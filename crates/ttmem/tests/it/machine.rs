@@ -27,7 +27,7 @@ pub(crate) fn parsed(output: &Output) -> Snapshot {
 }
 
 /// A daemon that follows a machine.
-fn follow(machine: &Machine) -> Server {
+pub(crate) fn follow(machine: &Machine) -> Server {
     let (root, shm) = (machine.root(), machine.root().join("dev/shm"));
     let args = ["--root", root.to_str().unwrap(), "--shm-dir", shm.to_str().unwrap()];
     Server::start(exe(), &args)

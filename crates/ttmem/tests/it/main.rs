@@ -6,6 +6,7 @@ mod bad_input;
 mod command_line;
 mod counters;
 mod defects;
+mod defects_machine;
 mod doctor;
 mod machine;
 mod places;
