@@ -181,3 +181,13 @@ fn a_heart_beats_if_it_changes_between_readings_that_are_apart() {
     assert!(memory.heartbeat.is_none(), "what was before it was lost does not count");
     assert_eq!(feel(&mut memory, Some(7)), None);
 }
+
+#[test]
+fn of_two_folders_of_sensors_the_newest_counts() {
+    let device = tempfile::tempdir().unwrap();
+    assert_eq!(hwmon(device.path()), device.path().join("hwmon/hwmon0"), "there is none to choose");
+    for name in ["hwmon9", "hwmon10", "hwmon2", "hwmonx", "power"] {
+        fs::create_dir_all(device.path().join("hwmon").join(name)).unwrap();
+    }
+    assert_eq!(hwmon(device.path()), device.path().join("hwmon/hwmon10"));
+}

@@ -11,6 +11,7 @@ mod doctor;
 mod machine;
 mod places;
 mod processes;
+mod resets;
 mod segments;
 mod smi;
 mod streams;
