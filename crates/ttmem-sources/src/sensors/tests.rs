@@ -2,6 +2,10 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+fn ago(time: Duration) -> Instant {
+    Instant::now().checked_sub(time).unwrap()
+}
+
 fn gauge_of(key: &str) -> &'static Gauge {
     GAUGES.iter().chain(&LIMITS).find(|it| it.key == key).unwrap()
 }
@@ -132,13 +136,13 @@ fn a_rate_needs_two_readings_that_are_neither_too_near_nor_too_far() {
     memory.counters = Some((Instant::now() + SECOND, [Some(0); 12]));
     assert_eq!(read(&mut memory), none, "too near");
     assert_eq!(memory.counters.unwrap().1, [Some(0); 12], "and kept for the next");
-    memory.counters = Some((Instant::now() - SECOND, [Some(1000); 12]));
+    memory.counters = Some((ago(SECOND), [Some(1000); 12]));
     let (rates, why) = read(&mut memory);
     assert!(all(&rates.unwrap()).iter().all(|it| it.is_some_and(|it| it > 0.0)) && why.is_none());
     assert_eq!(memory.counters.unwrap().1, [Some(2000); 12]);
     memory.counters = Some((Instant::now(), [Some(0); 12]));
     assert!(read(&mut memory).0.is_some(), "what was found out is told until there is something new");
-    memory.counters = Some((Instant::now() - WRAPS_AFTER, [Some(1000); 12]));
+    memory.counters = Some((ago(WRAPS_AFTER), [Some(1000); 12]));
     assert_eq!(read(&mut memory), none, "who knows how often they wrapped");
     assert_eq!(memory.counters.unwrap().1, [Some(2000); 12], "but it is a beginning");
     // Without counters nothing is kept: after that, what they say is a beginning, too.

@@ -10,7 +10,7 @@ use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Finding, FindingKind, Process};
 use ttmem_core::words::{Basis, Space};
 use ttmem_testkit::machine::{self, BOOT, Card, FakeProcess, Machine};
-use ttmem_testkit::{Server, eventually};
+use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::region::{ChipSlot, Layout, Levels, PROCESS_SLOTS, ProcessSlot, Region, build};
 
 /// Clock ticks in a second.
@@ -156,6 +156,13 @@ fn a_process_that_ends_or_detaches_is_gone_at_once() {
     machine.end(700);
     machine.set(machine.pids(0), "");
     assert_eq!(dram(&server), None);
+    assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
+    // Another has its pid, and takes its place; then that one is killed, too.
+    machine.process(FakeProcess { start: 130 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
+    assert_eq!(dram(&server), None, "what was there before it is not its own");
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 8, 140)]));
+    assert_eq!(dram(&server), Some(8 << 20));
+    machine.end(700);
     assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
     fs::remove_file(file(&machine, id)).unwrap();
     eventually("the finding goes with the file", || server.snapshot().findings.is_empty().then_some(()));
@@ -331,6 +338,52 @@ fn a_pid_within_a_container_is_not_that_pid_outside() {
     assert_eq!(held(one(&snapshot, 901)), expected(2));
     assert_eq!(one(&snapshot, 900).tracking, Basis::Unknown);
     assert_eq!(snapshot.findings, []);
+}
+
+#[test]
+fn a_container_with_memory_of_its_own_is_in_no_other_file() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    machine.process(FakeProcess {
+        container: Some((4, 1)),
+        start: 60 * TICKS,
+        ..FakeProcess::new(901, "python", &[0])
+    });
+    fs::create_dir_all(machine.root().join("container/dev/shm")).unwrap();
+    symlink("../../container", machine.proc(901, "root")).unwrap();
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 1, "python", 2, 100)]));
+    let snapshot = seen(&machine);
+    assert_eq!(one(&snapshot, 901).tracking, Basis::Unknown);
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes)[0].pid, Some(1));
+}
+
+#[test]
+fn an_entry_without_a_time_is_of_whoever_has_its_pid_and_name() {
+    for layout in Layout::ALL {
+        let (machine, id) = busy(700);
+        let mut it = entry(layout, 0, 700, "python", 2, 100);
+        it.updated_ns = 0;
+        put(&machine, id, &region(layout, id, 0, vec![it]));
+        assert_eq!(held(one(&seen(&machine), 700))[..5], expected(2), "{layout:?}");
+    }
+}
+
+#[test]
+fn where_not_everybody_can_be_seen_a_pid_and_a_name_are_nobodys() {
+    let layout = Layout::V3;
+    let folder = memory_folder();
+    // Inside, the shell has this pid and this name, but nothing to do with the file.
+    let mut it = entry(layout, 0, 1, "sh", 2, 0);
+    it.updated_ns = jiff::Timestamp::now().as_nanosecond() as u64;
+    let path = folder.path().join("tt_device_77_memory");
+    fs::write(path, build(layout, &region(layout, 77, 0, vec![it]))).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount", "--mount-proc", "sh", "-c"]);
+    command.arg("\"$0\" --json --shm-dir \"$1\"; exit 0").arg(exe()).arg(folder.path());
+    let snapshot = parsed(&command.output().unwrap());
+    assert!(snapshot.processes.iter().all(|it| it.pid != Some(1)), "{:#?}", snapshot.processes);
+    let ghosts = found(&snapshot, FindingKind::GhostBytes);
+    assert!(ghosts.len() == 1 && ghosts[0].text.contains("is not to be seen from here"), "{ghosts:#?}");
 }
 
 #[test]
