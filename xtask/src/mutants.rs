@@ -702,6 +702,11 @@ const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         test: "a_process_that_ends_or_detaches",
+        what: "once dead, a pid is nobody's",
+        edits: &[edit(REGIONS, "Fate::Dead | Fate::Unseen => known.updated_ns == slot.updated_ns,", "Fate::Dead | Fate::Unseen => true,")],
+    },
+    Mutant {
+        test: "a_process_that_ends_or_detaches",
         what: "a death is noticed when the file changes",
         edits: &[edit(REGIONS, "if alive && !bytes.is_empty() &&", "if (alive || !bytes.is_empty()) &&")],
     },
@@ -724,6 +729,21 @@ const MUTANTS: &[Mutant] = &[
         test: "a_container_on_the_hosts_memory",
         what: "every entry is of a process with that pid here",
         edits: &[edit(REGIONS, "others.find_map(|pid| self.author(pid, slot, region, place, look))", "others.find_map(|pid| self.author(pid, slot, region, place, look)).filter(|_| place.id.0 == 0)")],
+    },
+    Mutant {
+        test: "a_container_with_memory_of_its_own",
+        what: "whoever has the pid has the file",
+        edits: &[edit(REGIONS, "if (!place.own || pid != slot.pid) && !place.is_of(pid, processes) {", "if pid == 0 {")],
+    },
+    Mutant {
+        test: "where_not_everybody_can_be_seen",
+        what: "a name is enough where others cannot be seen",
+        edits: &[edit(REGIONS, "if later || !named || !processes.sees_all() {", "if later || !named {")],
+    },
+    Mutant {
+        test: "an_entry_without_a_time",
+        what: "an entry without a time is of the dead",
+        edits: &[edit(REGIONS, "let later = later && slot.updated_ns != 0;", "")],
     },
     Mutant {
         test: "what_cannot_be_is_not_shown",
