@@ -492,3 +492,6 @@ fn monotonic() -> Mono {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     Mono(now.tv_sec as u64 * Mono::SECOND + now.tv_nsec as u64)
 }
+
+#[cfg(test)]
+mod tests;

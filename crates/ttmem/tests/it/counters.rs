@@ -10,13 +10,13 @@ use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Device, Finding, FindingKind, Process};
 use ttmem_core::words::{Basis, Space};
 use ttmem_testkit::machine::{self, BOOT, Card, FakeProcess, Machine};
-use ttmem_testkit::{Server, eventually};
+use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::region::{ChipSlot, Layout, Levels, PROCESS_SLOTS, ProcessSlot, Region, build};
 
 /// Clock ticks in a second.
-const TICKS: u64 = 100;
+pub(crate) const TICKS: u64 = 100;
 
-fn levels(n: u64) -> Levels {
+pub(crate) fn levels(n: u64) -> Levels {
     Levels { dram: n << 20, l1: n << 10, l1_small: n << 4, trace: n << 8, cb: n << 6, kernel: 0 }
 }
 
@@ -33,48 +33,48 @@ fn sum(all: &[ProcessSlot]) -> Levels {
 }
 
 /// An entry that was last changed so many seconds after boot.
-fn entry(layout: Layout, slot: usize, pid: u32, name: &str, n: u64, seconds: u64) -> ProcessSlot {
+pub(crate) fn entry(layout: Layout, slot: usize, pid: u32, name: &str, n: u64, seconds: u64) -> ProcessSlot {
     let wall = layout >= Layout::V2;
     let updated_ns = (if wall { BOOT } else { 0 } + seconds) * 1_000_000_000;
     ProcessSlot { slot, pid, held: levels(n), updated_ns, name: name.to_owned() }
 }
 
-fn region(layout: Layout, id: u64, device: u32, processes: Vec<ProcessSlot>) -> Region {
+pub(crate) fn region(layout: Layout, id: u64, device: u32, processes: Vec<ProcessSlot>) -> Region {
     let totals = sum(&processes);
     let chips = vec![ChipSlot { chip_id: device, remote: false, held: totals }];
     Region { asic_id: id, device_id: device, totals, chips, processes, ..Region::new(layout) }
 }
 
-fn file(machine: &Machine, id: u64) -> PathBuf {
+pub(crate) fn file(machine: &Machine, id: u64) -> PathBuf {
     machine.root().join(format!("dev/shm/tt_device_{id}_memory"))
 }
 
-fn put(machine: &Machine, id: u64, region: &Region) -> PathBuf {
+pub(crate) fn put(machine: &Machine, id: u64, region: &Region) -> PathBuf {
     let path = file(machine, id);
     fs::write(&path, build(region.layout, region)).unwrap();
     path
 }
 
 /// An n150 whose first runtime gave it its serial number as its name, and a process that uses it.
-fn busy(pid: u32) -> (Machine, u64) {
+pub(crate) fn busy(pid: u32) -> (Machine, u64) {
     let mut machine = machine::n150("2.10.0");
     machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
     let serial = seen(&machine).devices[0].serial.clone().unwrap();
     (machine, u64::from_str_radix(&serial, 16).unwrap())
 }
 
-fn one(snapshot: &Snapshot, pid: u32) -> &Process {
+pub(crate) fn one(snapshot: &Snapshot, pid: u32) -> &Process {
     let mut found = snapshot.processes.iter().filter(|it| it.pid == Some(pid));
     found.next().unwrap_or_else(|| panic!("pid {pid} is not among {:#?}", snapshot.processes))
 }
 
-fn held(process: &Process) -> Vec<(Space, u64)> {
+pub(crate) fn held(process: &Process) -> Vec<(Space, u64)> {
     let usage = &process.usage[0].usage;
     let spaces = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Cb, Space::Kernel];
     spaces.into_iter().filter_map(|space| Some((space, usage.used(space)?.0))).collect()
 }
 
-fn expected(n: u64) -> Vec<(Space, u64)> {
+pub(crate) fn expected(n: u64) -> Vec<(Space, u64)> {
     let it = levels(n);
     vec![
         (Space::Dram, it.dram),
@@ -85,7 +85,7 @@ fn expected(n: u64) -> Vec<(Space, u64)> {
     ]
 }
 
-fn found(snapshot: &Snapshot, kind: FindingKind) -> Vec<&Finding> {
+pub(crate) fn found(snapshot: &Snapshot, kind: FindingKind) -> Vec<&Finding> {
     snapshot.findings.iter().filter(|it| it.kind == kind).collect()
 }
 
@@ -192,6 +192,13 @@ fn a_process_that_ends_or_detaches_is_gone_at_once() {
     machine.end(700);
     machine.set(machine.pids(0), "");
     assert_eq!(dram(&server), None);
+    assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
+    // Another has its pid, and takes its place; then that one is killed, too.
+    machine.process(FakeProcess { start: 130 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
+    assert_eq!(dram(&server), None, "what was there before it is not its own");
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 8, 140)]));
+    assert_eq!(dram(&server), Some(8 << 20));
+    machine.end(700);
     assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
     fs::remove_file(file(&machine, id)).unwrap();
     eventually("the finding goes with the file", || server.snapshot().findings.is_empty().then_some(()));
@@ -451,6 +458,70 @@ fn a_container_on_the_hosts_memory_is_itself_and_not_whoever_has_its_pid_here() 
     assert!(process.container.is_some());
     assert!(snapshot.processes.iter().all(|it| it.pid != Some(1)));
     assert_eq!(snapshot.findings, []);
+}
+
+#[test]
+fn a_pid_within_a_container_is_not_that_pid_outside() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    // The one that is 900 inside has another pid here, and the one that is 900 here is another's inside.
+    for (pid, number, inside) in [(900, 5, 1), (901, 4, 900)] {
+        let container = Some((number, inside));
+        let start = 60 * TICKS;
+        machine.process(FakeProcess { container, start, ..FakeProcess::new(pid, "python", &[0]) });
+        symlink("../..", machine.proc(pid, "root")).unwrap();
+    }
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 900, "python", 2, 100)]));
+    let snapshot = seen(&machine);
+    assert_eq!(held(one(&snapshot, 901)), expected(2));
+    assert_eq!(one(&snapshot, 900).tracking, Basis::Unknown);
+    assert_eq!(snapshot.findings, []);
+}
+
+#[test]
+fn a_container_with_memory_of_its_own_is_in_no_other_file() {
+    let layout = Layout::V3;
+    let (mut machine, id) = busy(700);
+    machine.process(FakeProcess {
+        container: Some((4, 1)),
+        start: 60 * TICKS,
+        ..FakeProcess::new(901, "python", &[0])
+    });
+    fs::create_dir_all(machine.root().join("container/dev/shm")).unwrap();
+    symlink("../../container", machine.proc(901, "root")).unwrap();
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 1, "python", 2, 100)]));
+    let snapshot = seen(&machine);
+    assert_eq!(one(&snapshot, 901).tracking, Basis::Unknown);
+    assert_eq!(found(&snapshot, FindingKind::GhostBytes)[0].pid, Some(1));
+}
+
+#[test]
+fn an_entry_without_a_time_is_of_whoever_has_its_pid_and_name() {
+    for layout in Layout::ALL {
+        let (machine, id) = busy(700);
+        let mut it = entry(layout, 0, 700, "python", 2, 100);
+        it.updated_ns = 0;
+        put(&machine, id, &region(layout, id, 0, vec![it]));
+        assert_eq!(held(one(&seen(&machine), 700))[..5], expected(2), "{layout:?}");
+    }
+}
+
+#[test]
+fn where_not_everybody_can_be_seen_a_pid_and_a_name_are_nobodys() {
+    let layout = Layout::V3;
+    let folder = memory_folder();
+    // Inside, the shell has this pid and this name, but nothing to do with the file.
+    let mut it = entry(layout, 0, 1, "sh", 2, 0);
+    it.updated_ns = jiff::Timestamp::now().as_nanosecond() as u64;
+    let path = folder.path().join("tt_device_77_memory");
+    fs::write(path, build(layout, &region(layout, 77, 0, vec![it]))).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount", "--mount-proc", "sh", "-c"]);
+    command.arg("\"$0\" --json --shm-dir \"$1\"; exit 0").arg(exe()).arg(folder.path());
+    let snapshot = parsed(&command.output().unwrap());
+    assert!(snapshot.processes.iter().all(|it| it.pid != Some(1)), "{:#?}", snapshot.processes);
+    let ghosts = found(&snapshot, FindingKind::GhostBytes);
+    assert!(ghosts.len() == 1 && ghosts[0].text.contains("is not to be seen from here"), "{ghosts:#?}");
 }
 
 #[test]

@@ -1,0 +1,58 @@
+//! Chips that are reset while they are looked at.
+
+use crate::exe;
+use crate::machine::parsed;
+use std::process::Command;
+use ttmem_testkit::machine;
+use ttmem_testkit::{Server, eventually};
+
+#[test]
+fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
+    let machine = machine::t3k("2.10.0");
+    let folder = |path: std::path::PathBuf| path.canonicalize().unwrap().display().to_string();
+    let mut command = Command::new("strace");
+    command.args([
+        "-f",
+        "-q",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=pread64",
+        "-e",
+        "inject=pread64:error=ENODATA",
+    ]);
+    for name in ["temp1_input", "power1_input", "curr1_input", "in0_input"] {
+        command.args(["-P", &folder(machine.hwmon(1, name))]);
+    }
+    for name in ["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_asic_id", "tt_serial", "tt_heartbeat"] {
+        command.args(["-P", &folder(machine.attribute(1, name))]);
+    }
+    let output = command.arg(exe()).arg("--root").arg(machine.root()).arg("--json").output().unwrap();
+    let snapshot = parsed(&output);
+    assert_eq!(snapshot.devices.len(), 4);
+    let device = &snapshot.devices[1];
+    assert_eq!(device.sensors_absent.as_deref(), Some("the chip is being reset"));
+    assert!(device.sensors.is_none());
+    assert_eq!(device.id, "pci-0000:02:00.0", "it cannot say who it is now");
+    assert_eq!(snapshot.devices[2].sensors.as_ref().unwrap().asic_celsius, Some(45.406));
+}
+
+#[test]
+fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
+    let machine = machine::t3k("2.10.0");
+    let asic_id = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
+    let mut command = Command::new("strace");
+    command.args(["-D", "-f", "-q", "-o", "/dev/null", "-e", "trace=pread64"]);
+    command.args(["-e", "inject=pread64:error=ENODATA:when=1..2", "-P"]).arg(asic_id).arg(exe());
+    let (root, shm) = (machine.root(), machine.root().join("dev/shm"));
+    let args = ["--root", root.to_str().unwrap(), "--shm-dir", shm.to_str().unwrap()];
+    let server = Server::start_by(command, &args);
+    let first = &server.first.devices;
+    assert_eq!((first.len(), first[1].id.as_str()), (4, "pci-0000:02:00.0"));
+    let id = |it: &str| it.starts_with("0x").then_some(());
+    eventually("it says who it is", || id(&server.device(1).id));
+    let after = server.snapshot().devices;
+    assert_eq!(after.iter().map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2, 3], "{after:#?}");
+    assert!(after.iter().all(|it| it.id.starts_with("0x")));
+    eventually("its sensors are its own", || server.device(1).sensors.filter(|it| it.asic_celsius.is_some()));
+}
