@@ -251,12 +251,12 @@ const MUTANTS: &[Mutant] = &[
             edit(
                 TRACKING,
                 "Ok(fd) => Some(Watch::Pidfd(fd)),",
-                "Ok(_) => Some(Watch::Look { pid: sender.pid, start: None }),",
+                "Ok(_) => Some(Watch::Look { root: ttmem_sources::Root::default(), pid: sender.pid, start: None }),",
             ),
             edit(
                 PROCESS,
-                "if test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {",
-                "if test_kill_process(raw).is_err() {",
+                "Some(now) => !now.over && start",
+                "Some(now) => Pid::from_raw(pid as i32).is_some_and(|raw| test_kill_process(raw).is_ok()) && !now.over && start",
             ),
         ],
     },
@@ -599,14 +599,14 @@ const MUTANTS: &[Mutant] = &[
         what: "one name 256 times",
         edits: &[edit(
             REGIONS,
-            "for file in place.names(region::FILE_PREFIX) {",
-            "for file in (0..256).map(|_| format!(\"{}0{}\", region::FILE_PREFIX, region::FILE_SUFFIX)) {",
+            "let names = place.names(region::FILE_PREFIX).into_iter();",
+            "let names = (0..256).map(|_| format!(\"{}0{}\", region::FILE_PREFIX, region::FILE_SUFFIX));",
         )],
     },
     Mutant {
         test: "defect_43_",
         what: "every file is of chip 0",
-        edits: &[edit(REGIONS, "let Some(name) = region::id_of(&file) else { continue };", "let Some(name) = region::id_of(&file).map(|_| 0) else { continue };")],
+        edits: &[edit(REGIONS, "region::id_of(&file).map(|name| (place, file, name))", "region::id_of(&file).map(|_| (place, file, 0))")],
     },
     Mutant {
         test: "defect_44_",
@@ -632,8 +632,8 @@ const MUTANTS: &[Mutant] = &[
         what: "as long as it is counted it lives",
         edits: &[edit(
             REGIONS,
-            "found.unwrap_or(if look.around.processes.sees_all()",
-            "found.unwrap_or(if region.reference_count > 0 { Fate::Lives(slot.pid, 0) } else if look.around.processes.sees_all()",
+            "found.unwrap_or(if unsure {",
+            "found.unwrap_or(if region.reference_count > 0 { Fate::Lives(slot.pid, 0) } else if unsure {",
         )],
     },
     Mutant {
@@ -683,7 +683,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "the_dead_are_ghosts",
         what: "the dead hold what they held",
-        edits: &[edit(REGIONS, "{ Fate::Dead } else { Fate::Unseen });", "{ Fate::Lives(slot.pid, 0) } else { Fate::Unseen });")],
+        edits: &[edit(REGIONS, "{ Fate::Unseen } else { Fate::Dead });", "{ Fate::Unseen } else { Fate::Lives(slot.pid, 0) });")],
     },
     Mutant {
         test: "the_dead_are_ghosts",
@@ -728,7 +728,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_container_on_the_hosts_memory",
         what: "every entry is of a process with that pid here",
-        edits: &[edit(REGIONS, "others.find_map(|pid| self.author(pid, slot, region, place, look))", "others.find_map(|pid| self.author(pid, slot, region, place, look)).filter(|_| place.id.0 == 0)")],
+        edits: &[edit(REGIONS, "others.find_map(|pid| author(pid, look))", "others.find_map(|pid| author(pid, look)).filter(|_| place.id.0 == 0)")],
     },
     Mutant {
         test: "a_container_with_memory_of_its_own",
@@ -831,7 +831,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "old_drivers_do_not_say",
         what: "who cannot be seen is nobody",
-        edits: &[edit(OPENERS, "*found.unseen.entry(node).or_default() += 1;", "")],
+        edits: &[edit(OPENERS, "if pid == 0 {\n                    *found.unseen.entry(node).or_default() += 1;", "if pid == 0 {")],
     },
 ];
 
