@@ -273,3 +273,24 @@ fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
     let wanted = [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
     assert_eq!(shown, wanted);
 }
+
+#[test]
+fn however_many_dead_there_are_those_of_chips_that_are_here_are_told_of() {
+    let mut state = two();
+    let ghost = |pid: u32| Ghost { pid, name: "python".to_owned(), bytes: 5, perhaps_unseen: false };
+    let report = |chip: u64, ghosts: Vec<Ghost>| RegionReport {
+        path: format!("/dev/shm/tt_device_{chip}_memory"),
+        chip: ChipId::Unique(chip),
+        ghosts,
+        unattributed: Vec::new(),
+        troubles: Vec::new(),
+    };
+    let here = report(0xa1, vec![ghost(100_000)]);
+    let elsewhere = report(0xff, (1..=10_000).map(ghost).collect());
+    say(&mut state, Event::Regions(vec![elsewhere, here]));
+    let findings = shot(&state).findings;
+    assert_eq!(findings.len(), 257);
+    assert_eq!((findings[0].severity, findings[0].pid), (Severity::Warning, Some(100_000)));
+    let rest = findings.iter().find(|it| it.pid.is_none()).unwrap();
+    assert_eq!((rest.count, rest.bytes), (10_001 - 256, Some((10_001 - 256) * 5)));
+}
