@@ -224,6 +224,20 @@ fn bytes_that_nobody_accounts_for_are_told_of_and_not_given_to_anybody() {
 }
 
 #[test]
+fn a_process_in_two_slots_is_one_and_what_is_in_broken_ones_is_nobodys() {
+    for layout in Layout::ALL {
+        let (machine, id) = busy(700);
+        // Two threads can take a slot each, at the same time.
+        let all = vec![entry(layout, 3, 700, "python", 1, 100), entry(layout, 9, 700, "python", 2, 100)];
+        put(&machine, id, &Region { broken_slots: 2, ..region(layout, id, 0, all) });
+        let snapshot = seen(&machine);
+        assert_eq!((held(one(&snapshot, 700)).first(), snapshot.processes.len()), (expected(3).first(), 1));
+        let [odd] = found(&snapshot, FindingKind::Counters)[..] else { panic!("{:?}", snapshot.findings) };
+        assert!(odd.text.contains("have 2 entries with impossible pids"), "{layout:?}: {}", odd.text);
+    }
+}
+
+#[test]
 fn numbers_that_cannot_be_are_findings_and_never_a_share_above_all() {
     let layout = Layout::V3;
     let (machine, id) = busy(700);
@@ -496,13 +510,16 @@ fn a_container_with_memory_of_its_own_is_in_no_other_file() {
 }
 
 #[test]
-fn an_entry_without_a_time_is_of_whoever_has_its_pid_and_name() {
+fn an_entry_without_a_time_or_hardly_too_early_is_of_whoever_has_its_pid_and_name() {
     for layout in Layout::ALL {
         let (machine, id) = busy(700);
-        let mut it = entry(layout, 0, 700, "python", 2, 100);
-        it.updated_ns = 0;
-        put(&machine, id, &region(layout, id, 0, vec![it]));
-        assert_eq!(held(one(&seen(&machine), 700))[..5], expected(2), "{layout:?}");
+        let mut it = entry(layout, 0, 700, "python", 2, 50);
+        // Clocks differ a little: it may seem to have been made just before its process started.
+        for updated_ns in [0, it.updated_ns - 40_000_000] {
+            it.updated_ns = updated_ns;
+            put(&machine, id, &region(layout, id, 0, vec![it.clone()]));
+            assert_eq!(held(one(&seen(&machine), 700))[..5], expected(2), "{layout:?}: {updated_ns}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::exe;
 use crate::machine::parsed;
 use std::process::Command;
-use ttmem_testkit::machine;
+use ttmem_testkit::machine::{self, FakeProcess};
 use ttmem_testkit::{Server, eventually};
 
 #[test]
@@ -39,7 +39,8 @@ fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
 
 #[test]
 fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
-    let machine = machine::t3k("2.10.0");
+    let mut machine = machine::t3k("2.10.0");
+    machine.process(FakeProcess::new(4242, "python", &[1]));
     let asic_id = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-q", "-o", "/dev/null", "-e", "trace=pread64"]);
@@ -49,10 +50,12 @@ fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
     let server = Server::start_by(command, &args);
     let first = &server.first.devices;
     assert_eq!((first.len(), first[1].id.as_str()), (4, "pci-0000:02:00.0"));
+    assert_eq!(server.first.processes[0].opened, ["pci-0000:02:00.0"]);
     let id = |it: &str| it.starts_with("0x").then_some(());
     eventually("it says who it is", || id(&server.device(1).id));
     let after = server.snapshot().devices;
     assert_eq!(after.iter().map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2, 3], "{after:#?}");
     assert!(after.iter().all(|it| it.id.starts_with("0x")));
+    assert_eq!(server.process(4242).unwrap().opened, [after[1].id.clone()], "who has it open has it open");
     eventually("its sensors are its own", || server.device(1).sensors.filter(|it| it.asic_celsius.is_some()));
 }

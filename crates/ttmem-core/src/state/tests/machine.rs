@@ -157,6 +157,32 @@ fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
 }
 
 #[test]
+fn a_chip_that_comes_back_while_it_is_used_is_there_again() {
+    let mut state = two();
+    let (first, second) = (ChipId::Unique(0xa0), ChipId::Unique(0xa1));
+    born(&mut state, counters(1));
+    state.apply(Mono(1), counters(1), Event::Levels(first, vec![(Space::Dram, 7)]));
+    born(&mut state, events(2));
+    let mesh = Event::Allocator(Allocator { id: 1, chips: vec![second], spaces: Vec::new() });
+    state.apply(Mono(1), events(2), mesh);
+    for (bus, chip) in [(1, first), (2, second)] {
+        state.apply(Mono(1), opener(1), Event::Opened(vec![first, second]));
+        say(&mut state, Event::ChipGone(chip));
+        let devices = shot(&state).devices;
+        assert_eq!(devices.len(), 2, "an allocator is use, too");
+        let opened = shot(&state).processes.iter().map(|it| it.opened.len()).sum::<usize>();
+        assert_eq!(opened, 1, "what is gone is not open");
+        say(&mut state, Event::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
+    }
+    // Nobody uses them any more; they are on the bus all the same.
+    for process in [counters(1), events(2)] {
+        state.apply(Mono(2), process, Event::Exited);
+    }
+    state.tick(Mono(3));
+    assert_eq!(shot(&state).devices.len(), 2);
+}
+
+#[test]
 fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it() {
     let mut state = two();
     born(&mut state, opener(1));
