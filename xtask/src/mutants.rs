@@ -774,6 +774,21 @@ const MUTANTS: &[Mutant] = &[
         )],
     },
     Mutant {
+        test: "a_chip_that_cannot_say_who_it_is",
+        what: "who has it open is told once",
+        edits: &[edit(SOURCES, "if self.retell || self.opened", "if self.opened")],
+    },
+    Mutant {
+        test: "ttmem-core/a_chip_that_comes_back",
+        what: "a chip that was gone once is gone",
+        edits: &[edit(MACHINE, "known.gone &= !from_machine;", "known.gone &= from_machine;")],
+    },
+    Mutant {
+        test: "a_process_in_two_slots",
+        what: "a process has one slot",
+        edits: &[edit(REGIONS, "*sum = sum.saturating_add(bytes),", "*sum = bytes,")],
+    },
+    Mutant {
         test: "while_a_chip_is_reset",
         what: "a chip without an answer is gone",
         edits: &[edit(SENSORS, "resetting |= why == Absent::Resetting;", "")],
