@@ -44,7 +44,7 @@ struct Known {
     file: OwnedFd,
     /// What was last read and understood, and what was said of it.
     bytes: Vec<u8>,
-    living: Vec<(u32, ProcessId)>,
+    living: Vec<Living>,
     report: Option<RegionReport>,
     path: PathBuf,
     /// The chip's id, from the file's name.
@@ -55,6 +55,13 @@ struct Known {
     chip: Option<ChipId>,
     /// What it was like when it was last read; `None`: it could not be.
     layout: Option<Layout>,
+}
+
+/// Who is in a file and lives: its pid here, what it was called, and who it is to the rest of ttmem.
+struct Living {
+    pid: u32,
+    name: String,
+    process: ProcessId,
 }
 
 #[derive(Clone, Copy)]
@@ -96,6 +103,8 @@ pub(crate) struct Around<'a> {
     pub(crate) opened: &'a Opened,
     /// Processes of which that was found out already.
     pub(crate) who: &'a BTreeMap<u32, Owner>,
+    /// Whether it is time to look whether processes are still what they were.
+    pub(crate) surveyed: bool,
     pub(crate) census: &'a Census,
 }
 
@@ -218,7 +227,7 @@ impl Regions {
         }
         self.told = told;
         let used: BTreeSet<u32> =
-            self.known.values().flat_map(|it| it.living.iter().map(|(pid, _)| *pid)).collect();
+            self.known.values().flat_map(|it| it.living.iter().map(|living| living.pid)).collect();
         lives.retain(|pid, _| used.contains(pid));
         self.lives = lives;
         if reports != self.reports {
@@ -360,13 +369,22 @@ impl Known {
     /// Reads the file until its parts fit together, or do not change any more: its writers never wait, so a copy may show
     /// half of a change. What is as it was is told as it was.
     fn look<L: Listener>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), Unreadable> {
+        if look.around.surveyed {
+            // Whoever goes on as another program holds nothing any more, and has another name as a rule.
+            for it in &self.living {
+                if look.who(it.pid).is_none_or(|who| who.name != it.name) {
+                    self.fates.retain(|_, known| !matches!(known.fate, Fate::Lives(pid, _) if pid == it.pid));
+                    self.bytes.clear();
+                }
+            }
+        }
         let mut last = None;
         for attempt in 0..TRIES {
             let bytes = read(&self.file)?;
-            let alive = self.living.iter().all(|(pid, _)| !look.ended.contains(pid));
+            let alive = self.living.iter().all(|it| !look.ended.contains(&it.pid));
             if alive && !bytes.is_empty() && bytes == self.bytes {
                 let chip = self.chip;
-                look.told.extend(self.living.iter().filter_map(|&(_, process)| Some((process, chip?))));
+                look.told.extend(self.living.iter().filter_map(|it| Some((it.process, chip?))));
                 return Ok(());
             }
             match region::parse(&bytes) {
@@ -437,7 +455,8 @@ impl Known {
             let chip = self.chip(region, living.keys().copied(), look);
             for (pid, (own_pid, held)) in living {
                 let process = look.meet(pid, own_pid);
-                self.living.push((pid, process));
+                let name = look.who(pid).map(|it| it.name.clone()).unwrap_or_default();
+                self.living.push(Living { pid, name, process });
                 look.told.insert((process, chip));
                 look.listener.tell(process, Basis::Counters, Event::Levels(chip, held));
             }

@@ -77,6 +77,8 @@ pub struct Sources {
     regions: Regions,
     segments: Segments,
     surveys: u64,
+    /// Since the last look.
+    surveyed: bool,
     /// Nodes that processes have open.
     nodes: Opened,
     /// Who they are.
@@ -104,6 +106,7 @@ impl Sources {
             unread: None,
             regions: Regions::default(),
             surveys: 0,
+            surveyed: false,
             nodes: Opened::new(),
             who: BTreeMap::new(),
             opened: BTreeMap::new(),
@@ -133,6 +136,7 @@ impl Sources {
             listener.say(Event::Host(self.reading.host.clone()));
         }
         self.surveys += 1;
+        self.surveyed = true;
     }
 
     /// Takes in everything that happened since the last look. Returns whether any writer of a segment is so busy that
@@ -150,6 +154,7 @@ impl Sources {
                 bus: &self.bus,
                 opened: &self.nodes,
                 who: &who,
+                surveyed: std::mem::take(&mut self.surveyed),
                 census: &census,
             };
             self.regions.look(&mut around, listener);

@@ -205,6 +205,20 @@ fn a_process_that_ends_or_detaches_is_gone_at_once() {
 }
 
 #[test]
+fn a_process_that_goes_on_as_another_program_holds_nothing() {
+    let layout = Layout::V3;
+    let (machine, id) = busy(700);
+    put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 5, 100)]));
+    let server = follow(&machine);
+    assert_eq!(server.usage(0).dram.map(|it| it.requested_bytes), Some(5 << 20));
+    let stat = fs::read_to_string(machine.proc(700, "stat")).unwrap();
+    machine.set(machine.proc(700, "maps"), "7f00-7f01 r--p 00000000 fe:01 4711 /bin/sleep\n");
+    machine.set(machine.proc(700, "stat"), &stat.replace("(python)", "(sleep)"));
+    eventually("it is no more", || server.usage(0).dram.is_none().then_some(()));
+    assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
+}
+
+#[test]
 fn bytes_that_nobody_accounts_for_are_told_of_and_not_given_to_anybody() {
     let layout = Layout::V3;
     let (machine, id) = busy(700);
