@@ -81,7 +81,7 @@ const WORDS: [(&str, usize); 6] = [
 ];
 const WORD_BYTES: f64 = 32.0;
 /// More than any bus carries: the counter was set back.
-const MOST_BYTES_PER_SECOND: f64 = 256e9;
+const MOST_BYTES_PER_SECOND: f64 = 70e9;
 /// After this long a counter may have wrapped unnoticed.
 const WRAPS_AFTER: Duration = Duration::from_secs(4);
 /// Two readings must be so far apart to say anything about what is between them.
