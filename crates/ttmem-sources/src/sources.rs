@@ -316,6 +316,7 @@ impl Sources {
         health.skipped.extend_from_slice(self.regions.skipped());
         health.skipped.extend(self.bus.trouble.clone());
         health.skipped.extend(self.unread.clone());
+        health.skipped.extend(out_of_descriptors());
     }
 }
 
@@ -330,4 +331,15 @@ fn described(it: &TopologyChip, mut chip: Chip) -> Chip {
     chip.capacity = Some(board::capacity(it.arch, it.cores, it.dram_channels, CapacityOrigin::Descriptor));
     chip.names.extend(it.unique_id.filter(|&name| chip.id != ChipId::Unique(name)));
     chip
+}
+
+/// Whether files could not be opened because this process has too many open: then anything may be missing.
+fn out_of_descriptors() -> Option<Skipped> {
+    let one_more = std::fs::File::open("/");
+    let full =
+        one_more.err().and_then(|e| rustix::io::Errno::from_io_error(&e)) == Some(rustix::io::Errno::MFILE);
+    full.then(|| Skipped {
+        path: "ttmem itself".to_owned(),
+        reason: "has as many files open as it may (`ulimit -n`): not everything could be read".to_owned(),
+    })
 }

@@ -782,3 +782,14 @@ fn a_chip_that_leaves_takes_nobody_elses_sensors_along() {
     let left = eventually("it is gone", || Some(server.snapshot()).filter(|it| it.devices.len() == 2));
     assert_eq!(celsius(&left), [Some(45.406); 2], "in the very first answer without it");
 }
+
+#[test]
+fn who_may_not_open_enough_files_is_told_so() {
+    let machine = machine::galaxy("2.10.0");
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=48:48").arg(exe()).args(["--json", "--root"]).arg(machine.root());
+    let snapshot = parsed(&command.output().unwrap());
+    let told = |it: &ttmem_core::snapshot::Skipped| it.reason.contains("ulimit -n");
+    assert!(snapshot.health.skipped.iter().any(told), "{:?}", snapshot.health.skipped);
+    assert!(seen(&machine).health.skipped.is_empty());
+}
