@@ -599,14 +599,14 @@ const MUTANTS: &[Mutant] = &[
         what: "one name 256 times",
         edits: &[edit(
             REGIONS,
-            "let names = place.names(region::FILE_PREFIX).into_iter();",
-            "let names = (0..256).map(|_| format!(\"{}0{}\", region::FILE_PREFIX, region::FILE_SUFFIX));",
+            "for file in place.names(region::FILE_PREFIX) {",
+            "for file in (0..256).map(|_| format!(\"{}0{}\", region::FILE_PREFIX, region::FILE_SUFFIX)) {",
         )],
     },
     Mutant {
         test: "defect_43_",
         what: "every file is of chip 0",
-        edits: &[edit(REGIONS, "region::id_of(&file).map(|name| (place, file, name))", "region::id_of(&file).map(|_| (place, file, 0))")],
+        edits: &[edit(REGIONS, "let Some(name) = region::id_of(&file) else { continue };", "let Some(name) = region::id_of(&file).map(|_| 0) else { continue };")],
     },
     Mutant {
         test: "defect_44_",

@@ -47,6 +47,8 @@ struct Known {
     living: Vec<Living>,
     report: Option<RegionReport>,
     path: PathBuf,
+    /// The folder it lies in.
+    place: (u64, u64),
     /// The chip's id, from the file's name.
     name: u64,
     /// Whose pids are whose, as far as was found out.
@@ -85,7 +87,9 @@ enum Fate {
 #[derive(Default)]
 pub(crate) struct Regions {
     known: BTreeMap<FileId, Known>,
+    /// Files that cannot be opened, and those that cannot be understood.
     skipped: Vec<Skipped>,
+    unreadable: Vec<Skipped>,
     /// What was told of which process, so that it can be taken back.
     told: BTreeSet<(ProcessId, ChipId)>,
     reports: Vec<RegionReport>,
@@ -164,8 +168,8 @@ impl Regions {
     }
 
     /// Files that are not, and why.
-    pub(crate) fn skipped(&self) -> &[Skipped] {
-        &self.skipped
+    pub(crate) fn skipped(&self) -> impl Iterator<Item = &Skipped> {
+        self.skipped.iter().chain(&self.unreadable).take(MOST_SKIPPED)
     }
 
     /// Chips changed: which one each file is of must be found out, and told, anew.
@@ -176,51 +180,35 @@ impl Regions {
     }
 
     pub(crate) fn look(&mut self, around: &mut Around<'_>, listener: &mut impl Listener) {
-        self.skipped.clear();
+        if around.surveyed {
+            self.open_all(around);
+        }
         let mut lives = std::mem::take(&mut self.lives);
         let ended: BTreeSet<u32> =
             lives.iter().filter(|(_, (_, life))| life.ended()).map(|(&pid, _)| pid).collect();
         lives.retain(|pid, _| !ended.contains(pid));
-        let places = around.places;
+        let (places, bus) = (around.places, around.bus);
         let (who, met, told, named) = Default::default();
         let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, naps: NAPS, named };
-        let mut seen = BTreeSet::new();
         let mut reports = Vec::new();
-        let mut files: Vec<(&Place, String, u64)> = Vec::new();
-        for place in places {
-            let names = place.names(region::FILE_PREFIX).into_iter();
-            files.extend(names.filter_map(|file| region::id_of(&file).map(|name| (place, file, name))));
-        }
+        self.unreadable.clear();
         // Those whose name says which chip they are of come first: the others are not of these chips.
-        let bus = look.around.bus;
-        files.sort_by_cached_key(|(_, _, name)| bus.by_name(*name).is_none());
-        let mut of_user = BTreeMap::new();
-        for (place, file, name) in files {
-            let path = place.path.join(&file);
-            match self.open(place, &file, name, &path, &mut of_user) {
-                Ok(Some(id)) => {
-                    seen.insert(id);
-                    let Some(known) = self.known.get_mut(&id) else { continue };
-                    match known.look(place, &mut look) {
-                        Ok(()) => {
-                            let named = bus.by_name(name).filter(|_| !known.living.is_empty());
-                            look.named.extend(named.map(|chip| chip.id));
-                            reports.extend(known.report.clone());
-                        }
-                        Err(Unreadable { reason, odd }) => {
-                            reports.extend(odd.then(|| unreadable(known, &reason)));
-                            self.skip(&path, reason);
-                        }
-                    }
+        let mut all: Vec<&mut Known> = self.known.values_mut().collect();
+        all.sort_by_cached_key(|it| bus.by_name(it.name).is_none());
+        for known in all {
+            let Some(place) = places.iter().find(|place| place.id == known.place) else { continue };
+            match known.look(place, &mut look) {
+                Ok(()) => {
+                    let named = bus.by_name(known.name).filter(|_| !known.living.is_empty());
+                    look.named.extend(named.map(|chip| chip.id));
+                    reports.extend(known.report.clone());
                 }
-                Ok(None) => {}
-                Err(why) => {
-                    let remedy = remedy(place, &file, &why, look.around.processes);
-                    self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
+                Err(Unreadable { reason, odd }) => {
+                    reports.extend(odd.then(|| unreadable(known, &reason)));
+                    self.unreadable.push(Skipped { path: known.path.display().to_string(), reason });
                 }
             }
         }
-        self.known.retain(|id, _| seen.contains(id));
         let told = look.told;
         for &(process, chip) in self.told.difference(&told) {
             listener.tell(process, Basis::Counters, Event::Levels(chip, Vec::new()));
@@ -234,6 +222,27 @@ impl Regions {
             self.reports.clone_from(&reports);
             listener.say(Event::Regions(reports));
         }
+    }
+
+    /// Opens what is new, and lets go of what is gone. Files come and go seldom; what is in them is read at every look.
+    fn open_all(&mut self, around: &mut Around<'_>) {
+        self.skipped.clear();
+        let mut seen = BTreeSet::new();
+        let mut of_user = BTreeMap::new();
+        for place in around.places {
+            for file in place.names(region::FILE_PREFIX) {
+                let Some(name) = region::id_of(&file) else { continue };
+                let path = place.path.join(&file);
+                match self.open(place, &file, name, &path, &mut of_user) {
+                    Ok(id) => seen.extend(id),
+                    Err(why) => {
+                        let remedy = remedy(place, &file, &why, around.processes);
+                        self.skip(&path, remedy.unwrap_or_else(|| why.to_string()));
+                    }
+                }
+            }
+        }
+        self.known.retain(|id, _| seen.contains(id));
     }
 
     fn skip(&mut self, path: &Path, reason: String) {
@@ -273,7 +282,8 @@ impl Regions {
         let file = rustix::fs::open(again, flags, Mode::empty())?;
         let (bytes, living, report, fates, chip, layout) = Default::default();
         let path = path.to_owned();
-        self.known.insert(id, Known { file, bytes, living, report, path, name, fates, chip, layout });
+        let place = place.id;
+        self.known.insert(id, Known { file, bytes, living, report, path, place, name, fates, chip, layout });
         Ok(Some(id))
     }
 }

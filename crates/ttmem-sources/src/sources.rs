@@ -313,7 +313,7 @@ impl Sources {
         health.black_boxes = self.segments.black_boxes().count() as u64;
         health.regions = self.regions.len() as u64;
         health.skipped = self.segments.skipped();
-        health.skipped.extend_from_slice(self.regions.skipped());
+        health.skipped.extend(self.regions.skipped().cloned());
         health.skipped.extend(self.bus.trouble.clone());
         health.skipped.extend(self.unread.clone());
         health.skipped.extend(out_of_descriptors());
