@@ -57,5 +57,5 @@ mod writer;
 pub use tracker::{Options, Tracker, Transport};
 pub use types::{
     AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel,
-    KernelClass, Layout, Mark, Placement, Result, SiteNumber, Space, Statistics, Status,
+    KernelClass, Layout, Mark, Placement, Program, Result, SiteNumber, Space, Statistics, Status,
 };

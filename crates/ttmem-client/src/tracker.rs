@@ -7,7 +7,7 @@ use crate::memory::Guard;
 use crate::text::Text;
 use crate::types::{
     AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, Mark, Placement,
-    Result, SiteNumber, Space, Statistics, Status,
+    Program, Result, SiteNumber, Space, Statistics, Status,
 };
 use crate::writer::{Settings, Thing, Writer, is_program};
 use core::cell::UnsafeCell;
@@ -467,6 +467,11 @@ impl Tracker {
         self.event(0, |writer| writer.begin_program(allocator.0, program, name))
     }
 
+    /// A program is built, or built anew: what it registers follows, and what it had registered before is gone.
+    pub fn program(&self, program: &Program) -> Result {
+        self.event(0, |writer| writer.build_program(program))
+    }
+
     /// A program was dispatched: what it registered is resident from now on, and what was there before is not.
     pub fn dispatch(&self, allocator: AllocatorNumber, program: u32) -> Result {
         self.event(0, |writer| writer.dispatch(allocator.0, program))
@@ -503,6 +508,7 @@ impl Tracker {
                 flags: (kernel.class as u16) << flags::CLASS_SHIFT,
                 cores: kernel.cores.0,
                 requested: kernel.bytes,
+                bytes_per_bank: if kernel.cores == CoresNumber::NONE { 0 } else { kernel.bytes },
                 program: kernel.program,
                 ..only_id(kernel.allocator, Space::Kernel, kernel.id)
             })
@@ -512,6 +518,21 @@ impl Tracker {
     /// It does not any more.
     pub fn unload_kernel(&self, allocator: AllocatorNumber, id: u64) -> Result {
         self.event(0, |writer| writer.free(&[Space::Kernel], &only_id(allocator, Space::Kernel, id)))
+    }
+
+    /// A trace of so many dispatches was captured.
+    pub fn trace(&self, allocator: AllocatorNumber, trace: u32, dispatches: u64) -> Result {
+        self.event(0, |writer| writer.trace(allocator.0, trace, dispatches))
+    }
+
+    /// It was replayed. What is resident after that is the caller's to say, by what it dispatches.
+    pub fn replay_trace(&self, allocator: AllocatorNumber, trace: u32) -> Result {
+        self.event(0, |writer| writer.trace(allocator.0, trace, 0))
+    }
+
+    /// It was released.
+    pub fn end_trace(&self, allocator: AllocatorNumber, trace: u32) -> Result {
+        self.event(0, |writer| writer.end_trace(allocator.0, trace))
     }
 
     // How it compares.
@@ -611,6 +632,7 @@ fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
 fn of_placement(it: &Placement) -> Option<Thing> {
     let fits = matches!(it.space, Space::Cb | Space::Dfb | Space::Scratch) && it.program != 0;
     fits.then(|| Thing {
+        flags: if it.view { flags::VIEW } else { 0 },
         cores: it.cores.0,
         requested: it.bytes,
         bytes_per_bank: it.bytes,

@@ -46,6 +46,12 @@ pub struct Chip<'a> {
     pub dram_allocatable: u64,
     /// What the runtime can hand out of L1.
     pub l1_allocatable: u64,
+    /// Where the ring of kernels begins in a core's L1.
+    pub kernel_ring: u32,
+    /// Where it ends, and what programs and buffers share begins.
+    pub unreserved: u32,
+    /// Columns and rows of cores that programs can use.
+    pub grid: (u8, u8),
 }
 
 impl Chip<'_> {
@@ -62,6 +68,10 @@ impl Chip<'_> {
             l1_allocatable: self.l1_allocatable.into(),
             dram_channels: self.dram_channels.into(),
             cores: self.cores.into(),
+            kernel_ring: self.kernel_ring.into(),
+            unreserved: self.unreserved.into(),
+            columns: self.grid.0,
+            rows: self.grid.1,
             ..WireChip::default()
         };
         set_text(&mut chip.board, self.board);
@@ -190,6 +200,29 @@ impl Buffer {
     }
 }
 
+/// A program: what runs on some cores, with what it keeps there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The allocator of the device or mesh that it is for.
+    pub allocator: AllocatorNumber,
+    /// A number of the caller's, not 0.
+    pub program: u32,
+    /// The cores it runs on; not said: those where it keeps something.
+    pub cores: CoresNumber,
+    /// What kind.
+    pub class: KernelClass,
+    /// What it is made of, in a few words, as a call site.
+    pub site: SiteNumber,
+}
+
+impl Program {
+    /// A user's program of which nothing more is known.
+    pub fn new(allocator: AllocatorNumber, program: u32) -> Self {
+        let class = KernelClass::Application;
+        Self { allocator, program, cores: CoresNumber::NONE, class, site: SiteNumber(0) }
+    }
+}
+
 /// What a program keeps on each of some cores: a circular buffer, a dataflow buffer, a scratchpad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -205,6 +238,8 @@ pub struct Placement {
     pub bytes: u64,
     /// Which cores.
     pub cores: CoresNumber,
+    /// It is a buffer, or a part of one, that is counted as such: this is only another way to look at it.
+    pub view: bool,
 }
 
 /// A kernel of a program.
@@ -216,7 +251,7 @@ pub struct Kernel {
     pub program: u32,
     /// A number that no other kernel of this allocator has.
     pub id: u64,
-    /// Its size.
+    /// Its size on each of its cores.
     pub bytes: u64,
     /// Which cores it runs on.
     pub cores: CoresNumber,

@@ -18,7 +18,7 @@ use crate::publish::{self, Ordering};
 use crate::segment::{Segment, Trouble};
 use crate::text::Text;
 use crate::types::{Error, Result};
-use key::{Key, is_on_cores, is_stacked, own_bytes};
+use key::{Key, is_anothers, is_on_cores, is_stacked, own_bytes};
 use slots::{Link, Overflow, Slots};
 use ttmem_wire::record::{Kind, NO_SLOT, Space, WORDS, flags};
 use ttmem_wire::segment::{MAX_ROWS, MAX_SLOTS, Oddity, word};
@@ -306,7 +306,7 @@ impl Writer {
     fn charge(&self, words: &Words) -> u64 {
         let (head, requested, bytes_per_bank) = (words[2], words[4], words[5]);
         let (allocator, cores) = ((head >> 16) as u16, (head >> 48) as u16);
-        if (head >> 32) as u16 & flags::MIRROR != 0 {
+        if is_anothers(words) {
             return 0;
         }
         let space = (head >> 8) as u8;
@@ -607,7 +607,8 @@ impl Writer {
     fn release(&mut self, (slot, entry): (u32, usize), how: u16) -> u64 {
         let held = self.words_of(slot);
         let mut words = held;
-        words[2] = held[2] & !(0xffff << 32 | 0xff) | Kind::Free as u64 | u64::from(how) << 32;
+        let kept = u64::from(flags::MIRROR | flags::VIEW) << 32;
+        words[2] = held[2] & !(0xffff << 32 | 0xff) | held[2] & kept | Kind::Free as u64 | u64::from(how) << 32;
         let listed = slot < OVERFLOW;
         words[7] = held[7] & Key::HEAD | u64::from(if listed { slot } else { NO_SLOT }) << 32;
         if !self.begin(&mut words) {

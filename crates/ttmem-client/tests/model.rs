@@ -231,6 +231,7 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         address,
         bytes,
         cores: sets[usize::from(cores)],
+        view: false,
     };
     let on_cores = |address, bytes, cores: u8| Buffer {
         bytes_per_bank: bytes,

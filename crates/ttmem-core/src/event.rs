@@ -36,10 +36,15 @@ pub enum Event {
     Alloc(Alloc),
     /// The process holds less.
     Free(Free),
-    /// A program was dispatched: what it registered is resident on its cores, and what was there before is not.
-    Dispatched(Scope, u32),
+    /// A program is there, or was dispatched: then what it registered is resident on its cores, and what was there before
+    /// is not.
+    Program(Program),
     /// A program was destroyed, and everything it registered with it.
     ProgramEnded(Scope, u32),
+    /// A trace was captured, or replayed.
+    Trace(Trace),
+    /// A trace was released.
+    TraceEnded(Scope, u32),
     /// Of this chip the process holds exactly this much; what it said before of any space holds no more.
     Levels(ChipId, Vec<(Space, u64)>),
     /// The chips that the process has open.
@@ -82,6 +87,40 @@ pub enum Event {
         /// Whether what is held is exactly what was held after that event.
         exactly: bool,
     },
+}
+
+/// A program, and what has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Where.
+    pub scope: Scope,
+    /// The process's number of it.
+    pub id: u32,
+    /// Number of the set of cores it runs on; 0: those where it has something.
+    pub cores: u32,
+    /// What it is made of, as a call site; 0: not said.
+    pub site: u32,
+    /// What kind of program.
+    pub class: KernelClass,
+    /// How often it was dispatched; 0: it was only built.
+    pub dispatches: u64,
+    /// When that last happened; `None`: now.
+    pub at: Option<Mono>,
+}
+
+/// A trace: dispatches that were captured, to be replayed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Where.
+    pub scope: Scope,
+    /// The runtime's number of it.
+    pub id: u32,
+    /// Dispatches it holds.
+    pub dispatches: u64,
+    /// How often it was replayed.
+    pub replays: u64,
+    /// When its capture ended: what is allocated later may be written over by a replay.
+    pub captured: Mono,
 }
 
 /// What a chip's sensors said, and when.

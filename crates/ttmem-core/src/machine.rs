@@ -30,6 +30,8 @@ pub struct Chip {
     pub remote: bool,
     /// Memory it has.
     pub capacity: Option<Capacity>,
+    /// How its runtime divides a core's L1.
+    pub core_layout: Option<CoreLayout>,
     /// Where it is on the bus.
     pub pci: Option<PciAddress>,
     /// The N of `/dev/tenstorrent/N`; not the number clients call it by.
@@ -54,6 +56,7 @@ impl Chip {
             board: None,
             remote: false,
             capacity: None,
+            core_layout: None,
             pci: None,
             node: None,
             serial: None,
@@ -82,6 +85,8 @@ impl Chip {
         if let Some(other) = other.capacity.filter(better) {
             self.capacity = Some(other);
         }
+        // A device may be opened again with another one.
+        self.core_layout = other.core_layout.or(self.core_layout);
         if from_machine {
             self.board = other.board.or(self.board.take());
             self.pci = other.pci.or(self.pci);
@@ -95,6 +100,22 @@ impl Chip {
             self.pci = self.pci.or(other.pci);
         }
     }
+}
+
+/// How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and arguments pass
+/// through, then what programs and buffers share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreLayout {
+    /// Columns of cores that programs can use.
+    pub columns: u8,
+    /// Rows of them.
+    pub rows: u8,
+    /// Where the ring of kernels begins.
+    pub kernel_ring: u64,
+    /// Where it ends, and what can be used freely begins.
+    pub unreserved: u64,
+    /// Where a core's L1 ends.
+    pub end: u64,
 }
 
 /// Versions of what runs on a chip.

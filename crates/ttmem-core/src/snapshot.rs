@@ -70,9 +70,132 @@ pub struct Device {
     /// Why they say nothing, or nothing new.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sensors_absent: Option<String>,
+    /// The highest use seen of each space, and whose that was.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub peaks: Vec<Peak>,
+    /// The core with the least room between what programs keep at the bottom of its L1 and the lowest buffer; `null` where
+    /// it is not known how cores are laid out.
+    #[serde(default)]
+    pub tightest_core: Option<CoreRoom>,
+    /// The L1 of each core that programs can use, by row and column, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cores: Option<Vec<Core>>,
     /// Usage over time, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub history: Option<History>,
+}
+
+/// The highest use of one space of a chip.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// Which.
+    pub space: Space,
+    /// How much.
+    pub bytes: u64,
+    /// When it was seen.
+    pub at: Timestamp,
+    /// Who held how much of it then, most first.
+    pub holders: Vec<Holder>,
+}
+
+/// Who held something.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Holder {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// Short name.
+    pub name: Option<String>,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// A core's L1, from address 0 to its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Core {
+    /// Column and row, and the room there is.
+    #[serde(flatten)]
+    pub room: CoreRoom,
+    /// What lies where, in order; without a gap from 0 to the end of L1.
+    pub intervals: Vec<Interval>,
+    /// The most that lay there at once, of what was seen.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub peak: Option<CorePeak>,
+}
+
+/// Where programs and buffers meet on a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreRoom {
+    /// Column.
+    pub x: u8,
+    /// Row.
+    pub y: u8,
+    /// Where what the program that was dispatched last keeps there ends.
+    pub program_end: u64,
+    /// Where what all programs that are loaded or cached keep there ends.
+    pub registered_end: u64,
+    /// Where the lowest buffer begins; without one, where buffers end.
+    pub lowest_buffer: u64,
+    /// From `program_end` to `lowest_buffer`: what a program could keep more, or a buffer take.
+    pub gap_bytes: u64,
+    /// Where the figures come from: the weakest of those who hold L1 of the chip.
+    pub basis: Basis,
+}
+
+/// A stretch of a core's L1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// What it is.
+    pub class: CoreClass,
+    /// First address.
+    pub start: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// What a stretch of a core's L1 is used for. Where several things lie over each other, the first of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CoreClass {
+    /// Firmware, mailboxes, and whatever else the runtime keeps for itself.
+    Reserved,
+    /// The ring that kernels, their arguments and semaphores pass through.
+    KernelRing,
+    /// Buffers that lie on this core, or of which it is not known where they lie.
+    Buffer,
+    /// Buffers of the reserved top.
+    L1Small,
+    /// Circular buffers of the program that was dispatched last.
+    Cb,
+    /// Dataflow buffers of it.
+    Dfb,
+    /// Scratchpads of it.
+    Scratch,
+    /// Nothing, but taken all the same: on other cores a buffer lies there, and the allocator moves them in lock-step.
+    Lockstep,
+    /// Nothing, in the reserved top.
+    L1SmallFree,
+    /// Nothing.
+    Free,
+    /// What a later version has.
+    #[serde(other)]
+    Other,
+}
+
+/// The most that lay on a core at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CorePeak {
+    /// All of it.
+    pub bytes: u64,
+    /// Of these, buffers.
+    pub buffer_bytes: u64,
+    /// When it was seen.
+    pub at: Timestamp,
+    /// Whose program was there then.
+    pub pid: Option<u32>,
+    /// That program; as [`Program::id`].
+    pub program: Option<u32>,
+    /// Its name.
+    pub program_name: Option<String>,
 }
 
 /// Memory in use on one chip, of all processes or of one.
@@ -235,6 +358,89 @@ pub struct Process {
     pub allocators: Vec<AllocatorUsage>,
     /// The runtime's own figures, compared.
     pub audit: Vec<AuditResult>,
+    /// Traces that can be replayed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub traces: Vec<Trace>,
+    /// Programs that are loaded or cached, by number, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub programs: Option<Vec<Program>>,
+}
+
+/// Dispatches that were captured, to be replayed at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The runtime's number of it.
+    pub id: u32,
+    /// The allocator it belongs to.
+    pub allocator: u32,
+    /// [`Device::id`]s it is for.
+    pub devices: Vec<String>,
+    /// Dispatches it holds.
+    pub dispatches: u64,
+    /// How often it was replayed.
+    pub replays: u64,
+    /// When its capture ended.
+    pub captured: Timestamp,
+    /// Buffers that were allocated since and are still held: a replay may write over them.
+    pub endangered_count: u64,
+    /// What they asked for.
+    pub endangered_bytes: u64,
+}
+
+/// A program that is loaded or cached.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its number within the process.
+    pub id: u32,
+    /// The allocator, or set of chips, it belongs to.
+    pub allocator: Option<u32>,
+    /// [`Device::id`]s it is for.
+    pub devices: Vec<String>,
+    /// [`Device::index`]es it is for.
+    pub indexes: Vec<u32>,
+    /// What it is called, or made of.
+    pub name: Option<String>,
+    /// What kind of program.
+    pub class: KernelClass,
+    /// The cores it runs on: rectangles, each from column, row to column, row.
+    pub cores: Vec<[u8; 4]>,
+    /// How many those are.
+    pub core_count: u32,
+    /// On how many cores of how many it is for, over all its devices, it is what was dispatched last.
+    pub resident_cores: u32,
+    /// How often it was dispatched.
+    pub dispatches: u64,
+    /// When that last happened.
+    pub dispatched: Option<Timestamp>,
+    /// Code, arguments and semaphores, on each core.
+    pub kernel_bytes: u64,
+    /// Circular buffers on each device, overlapping ranges counted once.
+    pub cb_bytes: u64,
+    /// Dataflow buffers likewise.
+    pub dfb_bytes: u64,
+    /// Scratchpads likewise.
+    pub scratch_bytes: u64,
+    /// Of its circular and dataflow buffers, those that are only views of buffers, which are counted as such.
+    pub view_count: u64,
+    /// Where what it keeps ends, on the core where that is highest; `null` if it keeps nothing.
+    pub end: Option<u64>,
+    /// Everything it keeps, by address.
+    pub placements: Vec<Placement>,
+}
+
+/// Something a program keeps on its cores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    /// Which space.
+    pub space: Space,
+    /// Address on each core.
+    pub address: u64,
+    /// Bytes on each core.
+    pub bytes: u64,
+    /// The cores: rectangles, each from column, row to column, row.
+    pub cores: Vec<[u8; 4]>,
+    /// It is only a view of a buffer, which is counted as such.
+    pub view: bool,
 }
 
 /// What one process holds on one device.
@@ -359,6 +565,8 @@ pub enum FindingKind {
     Drift,
     /// Several allocators hold the same addresses of a chip.
     Aliased,
+    /// Buffers were allocated while a trace is live, which may write over them when it is replayed.
+    TraceOverwrite,
     /// Something was freed twice.
     DoubleFree,
     /// Records were lost.

@@ -5,7 +5,7 @@ mod machine;
 
 use crate::event::{
     Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Process, Refusal,
-    SensorReading, Tracked,
+    SensorReading, Trace, Tracked,
 };
 use crate::findings::{Findings, Incident, Subject};
 use crate::footprint::CoreSet;
@@ -125,9 +125,10 @@ pub(crate) struct ProcessState {
     pub(crate) pools: BTreeMap<(Scope, Space, Basis), PoolId>,
     pub(crate) allocators: BTreeMap<u32, Allocator>,
     pub(crate) cores: BTreeMap<u32, CoreSet>,
-    /// Programs that were dispatched, and when, by order: on a core the last of those that are there is resident. So
-    /// residency follows from what is live, and a reader that missed dispatches comes to the same result.
-    pub(crate) dispatched: BTreeMap<(Scope, u32), u64>,
+    /// On a core the program that was dispatched last of those that are left is resident. So residency follows from what is
+    /// live, and a reader that missed dispatches comes to the same result.
+    pub(crate) programs: BTreeMap<(Scope, u32), ProgramState>,
+    pub(crate) traces: BTreeMap<(Scope, u32), Trace>,
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
     pub(crate) tracked: Option<Tracked>,
     /// The best way it was heard of by.
@@ -143,6 +144,18 @@ pub(crate) struct ProcessState {
     pub(crate) names: BTreeMap<Name, String>,
     records: u64,
     freed: VecDeque<(Scope, Space, u64)>,
+}
+
+/// A program, and what has become of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgramState {
+    /// Number of the set of cores it runs on; 0: those where it has something.
+    pub(crate) cores: u32,
+    pub(crate) site: u32,
+    pub(crate) class: KernelClass,
+    pub(crate) dispatches: u64,
+    /// When it was last dispatched; of two at the same moment, the larger number was later.
+    pub(crate) last: Option<(Mono, u64)>,
 }
 
 /// The last audit of one allocator's space.
@@ -306,8 +319,15 @@ impl State {
             Event::Allocator(allocator) => self.define_allocator(by, allocator),
             Event::AllocatorClosed(allocator) => self.close_allocator(by, allocator),
             Event::Cores(number, cores) => self.define_cores(by, number, cores),
-            Event::Dispatched(scope, program) => self.dispatch(by, scope, program),
+            Event::Program(program) => self.note_program(by, &program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
+            Event::Trace(trace) => self.note_trace(by, trace),
+            Event::TraceEnded(scope, trace) => {
+                if let Some(process) = self.processes.get_mut(&by.id) {
+                    process.traces.remove(&(scope, trace));
+                }
+                Outcome::Noted
+            }
             Event::Levels(chip, held) => self.set_levels(by, chip, &held),
             Event::Opened(chips) => self.open_chips(by, &chips),
             Event::Audit(audit) => self.audit(by, &audit),
@@ -535,7 +555,8 @@ impl State {
             }
             of != scope
         });
-        process.dispatched.retain(|(of, _), _| *of != scope);
+        process.programs.retain(|(of, _), _| *of != scope);
+        process.traces.retain(|(of, _), _| *of != scope);
         Outcome::Noted
     }
 
@@ -710,7 +731,8 @@ impl ProcessState {
             pools: BTreeMap::new(),
             allocators: BTreeMap::new(),
             cores: BTreeMap::new(),
-            dispatched: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            traces: BTreeMap::new(),
             audits: BTreeMap::new(),
             tracked: None,
             basis,
@@ -723,6 +745,11 @@ impl ProcessState {
             records: 0,
             freed: VecDeque::new(),
         }
+    }
+
+    /// When a program was last dispatched, if it ever was.
+    pub(crate) fn last_dispatch(&self, scope: Scope, program: u32) -> Option<(Mono, u64)> {
+        self.programs.get(&(scope, program))?.last
     }
 
     /// How a scope's space is laid out, where the source knows.

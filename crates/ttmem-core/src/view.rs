@@ -262,6 +262,9 @@ impl State {
             usage,
             sensors,
             sensors_absent,
+            peaks: Vec::new(),
+            tightest_core: None,
+            cores: None,
             history: history.map(|clock| History {
                 dram_total: samples(&state.dram, clock),
                 l1_total: samples(&state.l1, clock),
@@ -420,9 +423,9 @@ impl State {
             let Some(process) = self.processes.get(&key.process) else { continue };
             let last = self.last_dispatched(process, key.scope);
             for (_, entry) in self.ledger.entries(pool) {
-                let Some(&order) = process.dispatched.get(&(key.scope, entry.program)) else { continue };
+                let Some(order) = process.last_dispatch(key.scope, entry.program) else { continue };
                 let mut cores = CoreSet::default();
-                for core in cores_of(process, entry).iter().filter(|&core| last[core] == order) {
+                for core in cores_of(process, entry).iter().filter(|&core| last[core] == Some(order)) {
                     cores.insert(core as u8);
                 }
                 if let Some(range) = place(space, entry) {
@@ -434,18 +437,18 @@ impl State {
     }
 
     /// By core: the order of the last dispatch of a program that has something there.
-    fn last_dispatched(&self, process: &ProcessState, scope: Scope) -> [u64; CoreSet::ROOM] {
-        let mut last = [0; CoreSet::ROOM];
-        if process.dispatched.is_empty() {
+    fn last_dispatched(&self, process: &ProcessState, scope: Scope) -> [Option<(Mono, u64)>; CoreSet::ROOM] {
+        let mut last = [None; CoreSet::ROOM];
+        if process.programs.is_empty() {
             return last;
         }
         for ((_, _, _), &pool) in
             process.pools.iter().filter(|((of, space, _), _)| *of == scope && space.is_program())
         {
             for (_, entry) in self.ledger.entries(pool) {
-                let Some(&order) = process.dispatched.get(&(scope, entry.program)) else { continue };
+                let Some(order) = process.last_dispatch(scope, entry.program) else { continue };
                 for core in cores_of(process, entry).iter() {
-                    last[core] = order.max(last[core]);
+                    last[core] = last[core].max(Some(order));
                 }
             }
         }
@@ -681,5 +684,7 @@ fn describe_process(
                 sequence: audit.theirs.sequence,
             })
             .collect(),
+        traces: Vec::new(),
+        programs: None,
     }
 }

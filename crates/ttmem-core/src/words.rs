@@ -105,6 +105,8 @@ pub enum Layout {
     NdSharded,
     /// It is another allocator's, and lies there; this one only keeps clear of it.
     Mirror,
+    /// It belongs to a program, but is only another way to look at a buffer that is counted by itself.
+    View,
 }
 
 impl Layout {
@@ -118,6 +120,7 @@ impl Layout {
             Self::BlockSharded => "block sharded",
             Self::NdSharded => "ND sharded",
             Self::Mirror => "kept clear of",
+            Self::View => "view of a buffer",
         })
     }
 }

@@ -5,9 +5,10 @@ use crate::segment::{Contents, SegmentFile, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::CoreSet;
 use ttmem_core::event::{
-    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Refusal, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Program, Refusal, Trace,
+    Tracked,
 };
-use ttmem_core::machine::{Capacity, CapacityOrigin, Chip};
+use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
 use ttmem_wire::hooks;
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
@@ -124,14 +125,16 @@ impl Follower {
         for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
             self.tell(record, emit);
             let sum = listed.entry((record.allocator.get(), record.space)).or_default();
-            if !is_mirror(record) {
+            if !is_anothers(record) {
                 sum.requested = sum.requested.saturating_add(record.requested.get());
             }
             sum.allocated = sum.allocated.saturating_add(self.charge(record));
             sum.count += 1;
         }
         // What was dispatched last on a core is what is there.
-        let mut dispatched: Vec<&Record> = live().filter(|slot| slot.kind == Kind::Dispatch as u8).collect();
+        let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
+        let mut dispatched: Vec<&Record> =
+            live().filter(|slot| of_programs.contains(&slot.kind)).collect();
         dispatched.sort_by_key(|record| record.sequence.get());
         for record in dispatched {
             self.tell(record, emit);
@@ -307,7 +310,7 @@ impl Follower {
     }
 
     fn charge(&self, record: &Record) -> u64 {
-        if is_mirror(record) {
+        if is_anothers(record) {
             return 0;
         }
         match (record.bytes_per_bank.get(), self.banks(record)) {
@@ -341,7 +344,26 @@ impl Follower {
                     cores => self.number(cores),
                 },
             })),
-            (Kind::Dispatch, _) => emit(Event::Dispatched(scope, program)),
+            (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Event::Program(Program {
+                scope,
+                id: program,
+                cores: match record.cores.get() {
+                    0 => 0,
+                    cores => self.number(cores),
+                },
+                site: self.site(record.site.get()),
+                class: class_of(record),
+                dispatches: if kind == Kind::Dispatch { record.requested.get().max(1) } else { 0 },
+                at: Some(Mono(record.at_ns.get())),
+            })),
+            (Kind::Trace, _) => emit(Event::Trace(Trace {
+                scope,
+                id: record.id.get() as u32,
+                dispatches: record.requested.get(),
+                replays: u64::from(record.padding.get()),
+                captured: Mono(record.bytes_per_bank.get()),
+            })),
+            (Kind::TraceEnd, _) => emit(Event::TraceEnded(scope, record.id.get() as u32)),
             (Kind::ProgramEnd, _) => {
                 let program_space = |space: u8| space_of(space).is_some_and(Space::is_program);
                 let lumped = self.unlisted.iter().any(|(&(of, space), holding)| {
@@ -373,8 +395,7 @@ impl Follower {
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
             (
-                Kind::ProgramBegin
-                | Kind::Refused
+                Kind::Refused
                 | Kind::OutOfMemory
                 | Kind::Alloc
                 | Kind::Free
@@ -404,7 +425,7 @@ impl Follower {
         let change = |of: &mut u64, by: u64| {
             *of = if kind == Kind::Alloc { of.saturating_add(by) } else { of.saturating_sub(by) };
         };
-        change(&mut sum.requested, record.requested.get());
+        change(&mut sum.requested, if is_anothers(record) { 0 } else { record.requested.get() });
         change(&mut sum.allocated, charge);
         change(&mut sum.count, 1);
     }
@@ -434,6 +455,7 @@ impl Follower {
             site: self.site(record.site.get()),
             layout: match record.flags.get() >> flags::LAYOUT_SHIFT & 7 {
                 _ if is_mirror(record) => Layout::Mirror,
+                _ if record.flags.get() & flags::VIEW != 0 => Layout::View,
                 1 => Layout::Interleaved,
                 2 => Layout::HeightSharded,
                 3 => Layout::WidthSharded,
@@ -441,12 +463,7 @@ impl Follower {
                 5 => Layout::NdSharded,
                 _ => Layout::Unknown,
             },
-            class: match record.flags.get() >> flags::CLASS_SHIFT & 3 {
-                0 if space == Space::Kernel => KernelClass::Application,
-                1 => KernelClass::Fabric,
-                2 => KernelClass::Dispatch,
-                _ => KernelClass::Unknown,
-            },
+            class: if space == Space::Kernel { class_of(record) } else { KernelClass::Unknown },
         }
     }
 
@@ -458,8 +475,22 @@ impl Follower {
     }
 }
 
+fn class_of(record: &Record) -> KernelClass {
+    match record.flags.get() >> flags::CLASS_SHIFT & 3 {
+        0 => KernelClass::Application,
+        1 => KernelClass::Fabric,
+        2 => KernelClass::Dispatch,
+        _ => KernelClass::Unknown,
+    }
+}
+
 fn is_mirror(record: &Record) -> bool {
     record.flags.get() & flags::MIRROR != 0
+}
+
+/// Whether it counts nothing: what it tells of is another's.
+fn is_anothers(record: &Record) -> bool {
+    record.flags.get() & (flags::MIRROR | flags::VIEW) != 0
 }
 
 fn space_of(byte: u8) -> Option<Space> {
@@ -501,6 +532,21 @@ fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
         board: Some(text(&it.board).to_owned()).filter(|board| !board.is_empty()),
         remote: it.remote == 1,
         capacity,
+        core_layout: core_layout(it),
         ..Chip::new(id, it.index.get())
     }
+}
+
+/// How a core's L1 is divided, if that was said and can be.
+fn core_layout(it: &segment::definition::Chip) -> Option<CoreLayout> {
+    let layout = CoreLayout {
+        columns: it.columns,
+        rows: it.rows,
+        kernel_ring: u64::from(it.kernel_ring.get()),
+        unreserved: u64::from(it.unreserved.get()),
+        end: it.l1_bytes_per_core.get(),
+    };
+    let fits = (1..=16).contains(&layout.columns) && (1..=16).contains(&layout.rows);
+    let ordered = layout.kernel_ring <= layout.unreserved && layout.unreserved <= layout.end;
+    (fits && ordered && layout.end > 0).then_some(layout)
 }

@@ -14,9 +14,9 @@ pub enum Kind {
     Alloc = 1,
     /// It was given back.
     Free = 2,
-    /// A program was built; its circular buffers and kernels follow.
+    /// A program was built; its circular buffers and kernels follow. `cores` are those it runs on, `site` what it is made of.
     ProgramBegin = 3,
-    /// A program was dispatched: what it registered is now resident.
+    /// A program was dispatched: what it registered is now resident. `requested` is how often that has happened.
     Dispatch = 4,
     /// A program was destroyed, and everything it registered with it.
     ProgramEnd = 5,
@@ -33,10 +33,15 @@ pub enum Kind {
     PeakReset = 10,
     /// An allocator was opened: it has a row for each of its spaces.
     AllocatorBegin = 11,
+    /// A trace was captured, or replayed: `id` is its number, `requested` how many dispatches it holds, `padding` how often
+    /// it was replayed, `bytes_per_bank` when its capture ended, by the writer's clock.
+    Trace = 12,
+    /// A trace was released.
+    TraceEnd = 13,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::Alloc,
         Self::Free,
         Self::ProgramBegin,
@@ -48,6 +53,8 @@ impl Kind {
         Self::Audit,
         Self::PeakReset,
         Self::AllocatorBegin,
+        Self::Trace,
+        Self::TraceEnd,
     ];
 
     /// The kind numbered `byte`.
@@ -149,10 +156,12 @@ pub mod flags {
     pub const QUIET: u16 = 2;
     /// Of a free: nobody asked for it; the address was taken again before it was freed.
     pub const IMPLIED: u16 = 4;
+    /// Of what a program keeps: a buffer, which is counted as such; this is only another way to look at it.
+    pub const VIEW: u16 = 8;
     /// Where a buffer's layout begins, three bits: 0 not said, 1 interleaved, 2 height sharded, 3 width sharded, 4 block
     /// sharded, 5 sharded in more dimensions.
     pub const LAYOUT_SHIFT: u16 = 10;
-    /// Where a kernel's class begins: 0 application, 1 fabric, 2 dispatch, 3 not said.
+    /// Where the class of a kernel, or of a program, begins: 0 application, 1 fabric, 2 dispatch, 3 not said.
     pub const CLASS_SHIFT: u16 = 8;
 }
 

@@ -506,8 +506,8 @@ pub enum Change {
 /// What a record of this kind does to the table.
 pub fn change(kind: Kind) -> Change {
     match kind {
-        Kind::Alloc | Kind::ProgramBegin | Kind::Dispatch | Kind::Audit => Change::Put,
-        Kind::Free => Change::Clear,
+        Kind::Alloc | Kind::ProgramBegin | Kind::Dispatch | Kind::Audit | Kind::Trace => Change::Put,
+        Kind::Free | Kind::TraceEnd => Change::Clear,
         Kind::ProgramEnd => Change::ClearProgram,
         Kind::AllocatorEnd => Change::ClearAllocator,
         Kind::OutOfMemory | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => Change::None,

@@ -124,6 +124,7 @@ impl Machine {
                 l1_bytes_per_core: capacity.l1_bytes_per_core,
                 dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
                 l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
+                ..ttmem_client::Chip::default()
             })
             .collect()
     }

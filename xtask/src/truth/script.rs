@@ -191,7 +191,7 @@ impl Script {
             }
             Step::Free { address } => tracker.free(allocator, Space::Dram, address)?,
             Step::Place { program, address, bytes } => {
-                tracker.place(&Placement { allocator, program, space: Space::Cb, address, bytes, cores })?
+                tracker.place(&Placement { allocator, program, space: Space::Cb, address, bytes, cores, view: false })?
             }
             Step::Dispatch { program } => tracker.dispatch(allocator, program)?,
             Step::End { program } => tracker.end_program(allocator, program)?,

@@ -56,11 +56,18 @@ impl Key {
         Self { hash: hash(0, head, 2), mask: [Self::HEAD, 0, 0, 0], want: [head, 0, 0, 0] }
     }
 
+    pub(super) fn trace(allocator: u16, trace: u64) -> Self {
+        let head = Self::head(Kind::Trace, Space::Trace as u8, allocator);
+        let mask = [Self::HEAD, u64::MAX, 0, 0];
+        Self { hash: hash(trace, head, 4), mask, want: [head, trace, 0, 0] }
+    }
+
     /// The key that finds a slot with these words.
     pub(super) fn of(words: &Words) -> Self {
         let (allocator, program) = ((words[2] >> 16) as u16, (words[6] >> 32) as u32);
         match (words[2] as u8, Space::from_byte((words[2] >> 8) as u8)) {
             (kind, Some(space)) if kind == Kind::Audit as u8 => Self::audit(allocator, space),
+            (kind, Some(_)) if kind == Kind::Trace as u8 => Self::trace(allocator, words[3]),
             (_, Some(space)) => {
                 Self::memory(space, allocator, words[3], program, words[4], (words[2] >> 48) as u16)
             }
@@ -92,8 +99,14 @@ pub(super) fn is_on_cores(space: u8) -> bool {
     (Space::Cb as u8..=Space::Kernel as u8).contains(&space) || space == Space::L1Core as u8
 }
 
-/// What a slot's words add to what is asked for: another allocator's buffer was not asked for here.
+/// Whether a slot's words count nothing: what they tell of is another's.
+#[inline]
+pub(super) fn is_anothers(words: &Words) -> bool {
+    (words[2] >> 32) as u16 & (flags::MIRROR | flags::VIEW) != 0
+}
+
+/// What a slot's words add to what is asked for.
 #[inline]
 pub(super) fn own_bytes(words: &Words) -> u64 {
-    if (words[2] >> 32) as u16 & flags::MIRROR == 0 { words[4] } else { 0 }
+    if is_anothers(words) { 0 } else { words[4] }
 }

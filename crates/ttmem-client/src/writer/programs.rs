@@ -1,31 +1,37 @@
-//! Programs: what they registered hangs in a list, so that its end is one event.
+//! Programs: what they registered hangs in a list, so that its end is one event. And traces, which are made of them.
 
 use super::{Key, Link, NO_SLOT, OVERFLOW, Words, Writer};
-use crate::types::{Error, Result};
-use ttmem_wire::record::{Kind, PADDING_UNKNOWN};
+use crate::types::{Error, Program, Result};
+use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Space, flags};
 use ttmem_wire::segment::Oddity;
 use ttmem_wire::segment::definition::Definition;
 
 impl Writer {
-    /// A record that stands for a whole program.
-    pub(super) fn program_words(kind: Kind, allocator: u16, program: u32, slot: u32) -> Words {
-        let head = Key::head(kind, 0, allocator);
-        [0, 0, head, 0, 0, 0, u64::from(PADDING_UNKNOWN) | u64::from(program) << 32, u64::from(slot) << 32]
+    /// A record that stands for a whole program, which was dispatched so often.
+    pub(super) fn program_words(kind: Kind, it: &Program, dispatches: u64, slot: u32) -> Words {
+        let flags = u64::from((it.class as u16) << flags::CLASS_SHIFT);
+        let head = Key::head(kind, 0, it.allocator.0) | flags << 32 | u64::from(it.cores.0) << 48;
+        let program = u64::from(PADDING_UNKNOWN) | u64::from(it.program) << 32;
+        [0, 0, head, 0, dispatches, 0, program, u64::from(it.site.0) | u64::from(slot) << 32]
     }
 
     /// The slot of a program, which begins here if it has not yet.
     pub(super) fn program_slot(&mut self, allocator: u16, program: u32) -> Result<u32> {
-        let key = Key::program(allocator, program);
-        if let Some(slot) = self.find(&key) {
-            return Ok(slot);
+        match self.find(&Key::program(allocator, program)) {
+            Some(slot) => Ok(slot),
+            None => self.add_program(&Program::new(crate::AllocatorNumber(allocator), program), 0),
         }
+    }
+
+    fn add_program(&mut self, it: &Program, dispatches: u64) -> Result<u32> {
+        let (key, program) = (Key::program(it.allocator.0, it.program), it.program);
         let Some(slot) = self.take_slot() else { return Err(self.lose(u64::from(program))) };
         if !self.live.insert(key.hash, slot) {
             self.untake(slot);
             return Err(self.lose(u64::from(program)));
         }
         let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = Self::program_words(Kind::ProgramBegin, allocator, program, listed);
+        let mut words = Self::program_words(Kind::ProgramBegin, it, dispatches, listed);
         if !self.begin(&mut words) {
             return Err(Error::Lost);
         }
@@ -73,13 +79,34 @@ impl Writer {
         Ok(self.sequence)
     }
 
+    /// A program as it is now. What it had registered before is gone; how often it was dispatched is not.
+    pub(crate) fn build_program(&mut self, it: &Program) -> Result {
+        let (allocator, program) = (it.allocator.0, it.program);
+        if self.allocator(allocator).is_none() {
+            return Err(self.refuse(Oddity::UnknownAllocator, 0, allocator, u64::from(program)));
+        }
+        if program == 0 {
+            return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, 0));
+        }
+        let mut dispatches = 0;
+        if let Some(slot) = self.find(&Key::program(allocator, program)) {
+            dispatches = self.words_of(slot)[4];
+            self.end_program(allocator, program)?;
+        }
+        self.add_program(it, dispatches)?;
+        Ok(self.sequence)
+    }
+
     pub(crate) fn dispatch(&mut self, allocator: u16, program: u32) -> Result {
         let key = Key::program(allocator, program);
         let Some(slot) = self.find(&key) else {
             return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
         };
         let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = Self::program_words(Kind::Dispatch, allocator, program, listed);
+        let mut words = self.words_of(slot);
+        words[2] = words[2] & !0xff | Kind::Dispatch as u64;
+        words[4] += 1;
+        words[7] = words[7] & Key::HEAD | u64::from(listed) << 32;
         if !self.begin(&mut words) {
             return Err(Error::Lost);
         }
@@ -92,7 +119,8 @@ impl Writer {
         let Some(slot) = self.find(&key) else {
             return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
         };
-        let mut words = Self::program_words(Kind::ProgramEnd, allocator, program, NO_SLOT);
+        let it = Program::new(crate::AllocatorNumber(allocator), program);
+        let mut words = Self::program_words(Kind::ProgramEnd, &it, 0, NO_SLOT);
         if !self.begin(&mut words) {
             return Err(Error::Lost);
         }
@@ -116,6 +144,51 @@ impl Writer {
         for row in touched.into_iter().filter(|&row| row != usize::MAX) {
             self.write_row(row);
         }
+        Ok(self.finish())
+    }
+
+    /// A trace of so many dispatches was captured, or, if there is one of that number, replayed.
+    pub(crate) fn trace(&mut self, allocator: u16, trace: u32, dispatches: u64) -> Result {
+        if self.allocator(allocator).is_none() {
+            return Err(self.refuse(Oddity::UnknownAllocator, Space::Trace as u8, allocator, u64::from(trace)));
+        }
+        let key = Key::trace(allocator, u64::from(trace));
+        let known = self.find(&key);
+        let Some(slot) = known.or_else(|| self.take_slot()) else { return Err(self.lose(u64::from(trace))) };
+        let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
+        let mut words = if known.is_some() {
+            let mut words = self.words_of(slot);
+            // How often it was replayed.
+            words[6] += u64::from(words[6] as u32 != u32::MAX);
+            words
+        } else {
+            if !self.live.insert(key.hash, slot) {
+                self.untake(slot);
+                return Err(self.lose(u64::from(trace)));
+            }
+            let head = Key::head(Kind::Trace, Space::Trace as u8, allocator);
+            let now = self.clock.now();
+            [0, 0, head, u64::from(trace), dispatches, now, 0, u64::from(listed) << 32]
+        };
+        if !self.begin(&mut words) {
+            return Err(Error::Lost);
+        }
+        self.occupy(slot, &words);
+        Ok(self.finish())
+    }
+
+    pub(crate) fn end_trace(&mut self, allocator: u16, trace: u32) -> Result {
+        let key = Key::trace(allocator, u64::from(trace));
+        let Some(slot) = self.find(&key) else {
+            return Err(self.refuse(Oddity::UnknownProgram, Space::Trace as u8, allocator, u64::from(trace)));
+        };
+        let mut words = self.words_of(slot);
+        words[2] = words[2] & !0xff | Kind::TraceEnd as u64;
+        if !self.begin(&mut words) {
+            return Err(Error::Lost);
+        }
+        self.live.remove(key.hash, slot);
+        self.vacate(slot);
         Ok(self.finish())
     }
 }

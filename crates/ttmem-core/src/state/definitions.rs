@@ -1,7 +1,7 @@
 //! What a process defines (allocators, core sets), what its programs do, and how it compares with its runtime.
 
-use super::{Author, Compared, Drift, Outcome, State, difference};
-use crate::event::{Allocator, Audit, Name, Refusal};
+use super::{Author, Compared, Drift, Outcome, ProgramState, State, difference};
+use crate::event::{Allocator, Audit, Name, Program, Refusal, Trace};
 use crate::footprint::CoreSet;
 use crate::ledger::Slot;
 use crate::words::{Basis, Scope, Space};
@@ -61,20 +61,35 @@ impl State {
             of != scope
         });
         let known = process.allocators.remove(&number).is_some();
-        process.dispatched.retain(|(of, _), _| *of != scope);
+        process.programs.retain(|(of, _), _| *of != scope);
+        process.traces.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
         self.processes.insert(by.id, process);
         if known { Outcome::Noted } else { self.refuse(by, Refusal::UnknownAllocator, None, None, 0) }
     }
 
-    pub(super) fn dispatch(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
+    pub(super) fn note_program(&mut self, by: Author, it: &Program) -> Outcome {
         let limit = self.limits.definitions;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        if process.dispatched.len() >= limit && !process.dispatched.contains_key(&(scope, program)) {
+        let key = (it.scope, it.id);
+        if process.programs.len() >= limit && !process.programs.contains_key(&key) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         self.dispatches += 1;
-        process.dispatched.insert((scope, program), self.dispatches);
+        let last = (it.dispatches > 0).then(|| (it.at.unwrap_or(self.now), self.dispatches));
+        let Program { cores, site, class, dispatches, .. } = *it;
+        process.programs.insert(key, ProgramState { cores, site, class, dispatches, last });
+        Outcome::Noted
+    }
+
+    pub(super) fn note_trace(&mut self, by: Author, trace: Trace) -> Outcome {
+        let limit = self.limits.definitions;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let key = (trace.scope, trace.id);
+        if process.traces.len() >= limit && !process.traces.contains_key(&key) {
+            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+        }
+        process.traces.insert(key, trace);
         Outcome::Noted
     }
 
@@ -93,7 +108,7 @@ impl State {
                 self.ledger.remove(slot);
             }
         }
-        process.dispatched.remove(&(scope, program));
+        process.programs.remove(&(scope, program));
         Outcome::Noted
     }
 

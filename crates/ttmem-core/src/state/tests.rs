@@ -2,7 +2,7 @@ mod listing;
 mod machine;
 
 use super::*;
-use crate::event::{Audit, Process};
+use crate::event::{Audit, Process, Program};
 use crate::machine::{Capacity, CapacityOrigin, Chip};
 use crate::snapshot::{FindingKind, Snapshot};
 use jiff::Timestamp;
@@ -242,6 +242,11 @@ fn only_the_best_basis_of_a_process_is_shown() {
     assert_eq!((dram.basis, dram.used_bytes, dram.allocated_bytes), (Basis::Counters, 77, None));
 }
 
+fn dispatched(scope: Scope, id: u32) -> Event {
+    let class = KernelClass::Application;
+    Event::Program(Program { scope, id, cores: 0, site: 0, class, dispatches: 1, at: None })
+}
+
 #[test]
 fn programs_are_resident_only_once_dispatched_and_only_the_last_one_on_a_core() {
     let mut state = machine();
@@ -260,9 +265,9 @@ fn programs_are_resident_only_once_dispatched_and_only_the_last_one_on_a_core() 
     };
     let registered = 2 * 4096 + 2 * 8192;
     assert_eq!(cb(&state), (registered, 0));
-    state.apply(Mono(4), events(1), Event::Dispatched(scope, 1));
+    state.apply(Mono(4), events(1), dispatched(scope, 1));
     assert_eq!(cb(&state), (registered, 4 * 4096));
-    state.apply(Mono(5), events(1), Event::Dispatched(scope, 2));
+    state.apply(Mono(5), events(1), dispatched(scope, 2));
     assert_eq!(cb(&state), (registered, 2 * 4096 + 2 * 8192));
     state.apply(Mono(6), events(1), Event::ProgramEnded(scope, 2));
     // Of the programs that are left, the first is the last that was dispatched there.

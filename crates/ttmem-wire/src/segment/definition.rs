@@ -64,8 +64,16 @@ pub struct Chip {
     pub board: [u8; 24],
     /// PCI address.
     pub pci: [u8; 16],
+    /// Where the ring of kernels begins in a core's L1.
+    pub kernel_ring: U32,
+    /// Where it ends, and what programs and buffers share begins.
+    pub unreserved: U32,
+    /// Columns of cores that programs can use.
+    pub columns: u8,
+    /// Rows of them.
+    pub rows: u8,
     /// Zero.
-    pub reserved_bytes: [u8; 16],
+    pub reserved_bytes: [u8; 6],
 }
 
 const _: () = assert!(size_of::<Head>() == 8 && size_of::<Chip>() == 2 * BLOCK - size_of::<Head>());

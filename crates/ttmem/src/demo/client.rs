@@ -142,6 +142,7 @@ impl<'a> Life<'a> {
                 address,
                 bytes,
                 cores: self.cores,
+                view: false,
             })?;
             address += bytes;
         }

@@ -128,6 +128,8 @@ mod tests {
             usage: Vec::new(),
             allocators: Vec::new(),
             audit: Vec::new(),
+            traces: Vec::new(),
+            programs: None,
         }
     }
 
