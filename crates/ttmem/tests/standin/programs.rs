@@ -1,0 +1,1 @@
+//! Programs: what they keep, where, and which of them is there.
