@@ -79,7 +79,7 @@ ProgramImpl::~ProgramImpl() = default;
 
 namespace {
 std::mutex pool_mutex;
-std::vector<void *> pool;
+auto &pool = *new std::vector<void *>;
 }  // namespace
 
 void *ProgramImpl::operator new(size_t bytes) {
