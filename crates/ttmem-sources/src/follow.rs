@@ -133,8 +133,7 @@ impl Follower {
         }
         // What was dispatched last on a core is what is there.
         let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
-        let mut dispatched: Vec<&Record> =
-            live().filter(|slot| of_programs.contains(&slot.kind)).collect();
+        let mut dispatched: Vec<&Record> = live().filter(|slot| of_programs.contains(&slot.kind)).collect();
         dispatched.sort_by_key(|record| record.sequence.get());
         for record in dispatched {
             self.tell(record, emit);
@@ -395,12 +394,7 @@ impl Follower {
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
             (
-                Kind::Refused
-                | Kind::OutOfMemory
-                | Kind::Alloc
-                | Kind::Free
-                | Kind::Audit
-                | Kind::PeakReset,
+                Kind::Refused | Kind::OutOfMemory | Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset,
                 _,
             ) => {}
         }
