@@ -140,10 +140,11 @@ ProgramPlan program_plan(std::istream &in) {
             it.kind = word == "cb"     ? Keep::CB
                       : word == "view" ? Keep::VIEW
                       : word == "dfb"  ? Keep::DFB
+                      : word == "borrow" ? Keep::BORROWING
                       : word == "pad"  ? Keep::PAD
                                        : Keep::KERNEL;
             it.computes = word == "compute";
-            if (it.kind == Keep::VIEW) in >> it.address;
+            if (it.kind == Keep::VIEW || it.kind == Keep::BORROWING) in >> it.address;
             it.kind == Keep::KERNEL ? in >> it.name : in >> it.bytes;
             if (it.kind == Keep::PAD) continue;
         }

@@ -50,6 +50,8 @@ std::vector<CoreRange> Kernel::logical_coreranges() const { return trip(__func__
 namespace detail {
 ProgramImpl::ProgramImpl(const ProgramPlan &plan) : config(plan.config) {
     static_assert(sizeof(Scratchpad) == sizeof(std::string) + 12 + sizeof Scratchpad::rest);
+    static_assert(offsetof(DataflowBufferImpl, cores) == 16 && offsetof(DataflowBufferImpl, entry) == 40);
+    static_assert(offsetof(DataflowBufferImpl, borrows) == 114 && offsetof(DataflowBufferImpl, borrowed) == 232);
     static_assert(offsetof(Kernel, pads) == 0x220 && offsetof(KernelGroup, cores) == 8);
     static std::atomic<uint64_t> numbers = 0;
     id = numbers++;
@@ -61,8 +63,13 @@ ProgramImpl::ProgramImpl(const ProgramPlan &plan) : config(plan.config) {
             cb->global = it.kind == Keep::VIEW;
             if (cb->global) cb->at = it.address;
             cbs.push_back(cb);
-        } else if (it.kind == Keep::DFB) {
-            dfbs.push_back(it);
+        } else if (it.kind == Keep::DFB || it.kind == Keep::BORROWING) {
+            auto dfb = std::make_shared<DataflowBufferImpl>();
+            dfb->cores = it.cores;
+            dfb->entries = it.bytes / dfb->entry;
+            dfb->borrows = it.kind == Keep::BORROWING;
+            dfb->lender = it.address;
+            dfbs.push_back(dfb);
         } else if (it.kind == Keep::PAD) {
             pads.push_back(it);
         } else {
@@ -115,6 +122,12 @@ std::span<const std::shared_ptr<CircularBufferImpl>> ProgramImpl::circular_buffe
     return cbs;
 }
 
+const std::vector<std::shared_ptr<DataflowBufferImpl>> &ProgramImpl::dataflow_buffers() const {
+    trip(__func__);
+    using All = const std::vector<std::shared_ptr<DataflowBufferImpl>>;
+    return is_garbage("dfbs") || is_garbage("vast") ? garbage<All>() : dfbs;
+}
+
 void ProgramImpl::CircularBufferAllocator::mark_address(uint64_t address, uint64_t bytes, uint64_t base) {
     if (address < base) throw Fatal{8, "the arguments did not arrive"};
     regions.push_back({address, address + bytes});
@@ -124,11 +137,12 @@ void ProgramImpl::allocate_dataflow_buffers(const IDevice *device) {
     if (placed) return;
     if (device == nullptr) throw Fatal{9, "the arguments did not arrive"};
     uint64_t base = lowest_free;
-    for (const Keep &dfb : dfbs) {
-        for (const CoreRange &range : dfb.cores.ranges) {
-            CircularBufferAllocator{range, {}}.mark_address(lowest_free, dfb.bytes, base);
+    for (const auto &dfb : dfbs) {
+        if (dfb->borrows) continue;
+        for (const CoreRange &range : dfb->cores.ranges) {
+            CircularBufferAllocator{range, {}}.mark_address(lowest_free, dfb->bytes(), base);
         }
-        lowest_free += round_up(dfb.bytes);
+        lowest_free += round_up(dfb->bytes());
         trip(__func__);
     }
 }
@@ -152,7 +166,7 @@ void ProgramImpl::invalidate_circular_buffer_allocation() {
 }
 void ProgramImpl::apply_dfb_size_overrides(const std::vector<DfbSizeOverride> &sizes) {
     for (const DfbSizeOverride &size : sizes) {
-        for (Keep &dfb : dfbs) dfb.bytes = size.bytes;
+        for (auto &dfb : dfbs) dfb->entries = size.bytes / dfb->entry;
         placed = false;
     }
 }
@@ -186,7 +200,11 @@ void ProgramImpl::place(const IDevice *device) {
     if (!placed) allocate_scratchpads(device);
     placed = true;
 }
+void ProgramImpl::borrow() {
+    for (auto &dfb : dfbs) dfb->borrowed = dfb->lender;
+}
 void ProgramImpl::move_views(uint32_t address) {
+    for (auto &dfb : dfbs) dfb->lender = address;
     for (auto &cb : cbs) {
         if (cb->global) cb->at = address;
     }
@@ -267,6 +285,9 @@ void EnqueueMeshWorkload(MeshCommandQueue &queue, MeshWorkload &workload, bool) 
         impl.compile(queue.device());
     }
     trip(__func__);
+    for (auto &[range, program] : impl.programs) {
+        if (program.internal) program.internal->borrow();
+    }
 }
 }  // namespace distributed
 }  // namespace tt_metal

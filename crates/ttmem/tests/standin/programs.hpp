@@ -10,9 +10,9 @@ enum class CoreType : int { WORKER, ETH };
 
 namespace tt_metal {
 
-// What a program is made from. `address` is a view's; what else there is gets its place when it is compiled.
+// What a program is made from. `address` is a view's, or of what is borrowed; what else there is gets its place when it is compiled.
 struct Keep {
-    enum Kind { CB, VIEW, DFB, PAD, KERNEL } kind;
+    enum Kind { CB, VIEW, DFB, BORROWING, PAD, KERNEL } kind;
     uint32_t bytes = 0;
     uint32_t address = 0;
     std::string name;
@@ -42,6 +42,21 @@ public:
     const CoreRangeSet &core_ranges() const;
     uint32_t size() const;
     bool globally_allocated() const;
+};
+
+// As in 0.81.
+struct DataflowBufferImpl {
+    uint64_t id[2] = {};
+    CoreRangeSet cores;
+    uint32_t entry = 16, entries = 0;
+    char unused[66] = {};
+    bool borrows = false;
+    char more[117] = {};
+    // Only known once it was dispatched.
+    uint32_t borrowed = 0;
+    uint32_t lender = 0;
+
+    uint32_t bytes() const { return entry * entries; }
 };
 
 struct Scratchpad {
@@ -89,7 +104,7 @@ class ProgramImpl {
     uint64_t id;
     bool placed = false;
     std::vector<std::shared_ptr<CircularBufferImpl>> cbs;
-    std::vector<Keep> dfbs;
+    std::vector<std::shared_ptr<DataflowBufferImpl>> dfbs;
     std::vector<Keep> pads;
     uint32_t config;
     std::unordered_map<uint32_t, std::shared_ptr<Kernel>> kernels;
@@ -122,6 +137,7 @@ public:
         const std::function<const std::vector<Semaphore> &()> &semaphores, std::span<ProgramImpl *> programs);
     uint64_t get_id() const;
     std::span<const std::shared_ptr<CircularBufferImpl>> circular_buffers() const;
+    const std::vector<std::shared_ptr<DataflowBufferImpl>> &dataflow_buffers() const;
     void allocate_dataflow_buffers(const IDevice *device);
     void allocate_scratchpads(const IDevice *device);
     void invalidate_circular_buffer_allocation();
@@ -132,6 +148,7 @@ public:
 
     // As `compile_and_allocate`.
     void place(const IDevice *device);
+    void borrow();
     void move_views(uint32_t address);
     void resize_cbs(uint32_t bytes);
 };

@@ -12,7 +12,7 @@ pub(crate) const BASE: u64 = 105_824;
 fn line(it: &Value) -> String {
     let address = u64::from_str_radix(it["id"].as_str().unwrap().trim_start_matches("0x"), 16).unwrap();
     let space = it["space"].as_str().unwrap();
-    let place = if space == "kernel" { String::new() } else { format!("@{} ", address - BASE) };
+    let place = if space == "kernel" { String::new() } else { format!("@{} ", address.wrapping_sub(BASE) as i64) };
     let view = if it["layout"] == "view" { " view" } else { "" };
     let kind = it["kernel"].as_str().map(|it| format!(" {it}")).unwrap_or_default();
     format!(
@@ -69,15 +69,16 @@ fn everything_a_program_keeps_is_listed() {
         let mut program = Program::start(build, way);
         program.does("mesh 0 2 0");
         let plan = "config 4096 compute add 0 0 3 1 data reader 0 0 3 1 cb 2048 0 0 3 1 and 5 5 5 5 cb 100 0 0 0 0 \
-                    view 900000 8192 0 0 3 1 dfb 512 0 0 1 0 and 0 1 1 1 dfb 48 7 7 7 7 pad 160";
+                    view 900000 8192 0 0 3 1 dfb 512 0 0 1 0 and 0 1 1 1 dfb 48 7 7 7 7 pad 160 borrow 800000 64 0 0 0 0";
         let (made, workload) = program.workload((0, 1), plan);
         assert!(program.kept().is_empty(), "it is not built");
         program.does(&format!("compile 1 {workload}"));
         let kept = program.kept();
-        let expected = [
+        let mut expected = [
             "cb 1 @0 2048 on [[0,0,3,1],[5,5,5,5]] of [0,1]",
             "cb 1 @2048 100 on [[0,0,0,0]] of [0,1]",
             "cb 1 @794176 8192 on [[0,0,3,1]] of [0,1] view",
+            "dfb 1 @-105824 64 on [[0,0,0,0]] of [0,1] view",
             "dfb 1 @2160 512 on [[0,0,1,1]] of [0,1]",
             "dfb 1 @2672 48 on [[7,7,7,7]] of [0,1]",
             "kernel 1 4096 on [[0,0,3,1]] of [0,1] application",
@@ -89,6 +90,9 @@ fn everything_a_program_keeps_is_listed() {
         assert_eq!([cb, dfb, scratch, kernel], figures.map(|it| (it, 0)), "a view counts nothing");
         program.enqueue(1, workload);
         assert_eq!(program.held(0), figures.map(|it| (it, it)));
+        // Whom it borrows from is known then.
+        expected[3] = "dfb 1 @694176 64 on [[0,0,0,0]] of [0,1] view";
+        expected.sort_unstable();
         assert_eq!(program.kept(), expected);
         program.is_faultless();
         program.does(&format!("drop {made} {workload}"));
