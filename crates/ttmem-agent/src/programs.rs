@@ -26,7 +26,7 @@ const SCOPES: usize = 4096;
 /// Chips of the largest mesh we can describe.
 const MOST_CHIPS: usize = 256;
 /// What one program keeps, range by range; what is more is told in turns.
-const PARTS: usize = 256;
+const PARTS: usize = 1024;
 
 /// A program. Zeros: nobody's place.
 #[derive(Clone, Copy)]
@@ -119,7 +119,7 @@ impl Table {
         loop {
             match self.entries[place % ROOM].tag {
                 0 => return None,
-                tag if tag == id + 1 => return Some(place % ROOM),
+                tag if tag == id.wrapping_add(1) => return Some(place % ROOM),
                 _ => place += 1,
             }
         }
@@ -338,7 +338,8 @@ extern "C" fn collect(to: *mut c_void, part: &Part) {
     if part.view != 0 {
         see(&mut telling.views, part);
     }
-    if part.bytes == 0 {
+    // What lies nowhere is nothing.
+    if part.bytes == 0 || part.cores == [0; 4] {
         return;
     }
     let same = |it: &&mut Part| {
@@ -395,23 +396,26 @@ extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
         // One that was never built may have nothing in its place, and asking for that is an error.
-        let Some(entry) = table.find(id).filter(|it| it.scope != 0) else { return };
-        let scope = entry.scope;
-        if entry.flags != 0 {
-            let mut changed = entry.flags & CHANGED != 0;
-            if entry.flags & HAS_VIEWS != 0 {
+        let Some(&mut Entry { scope, flags, views: told, .. }) = table.find(id).filter(|it| it.scope != 0) else {
+            return;
+        };
+        // What is captured is not there yet: what has changed of it is read when it is.
+        if table.traces.capture(place, program, id, scope) {
+            return;
+        }
+        if flags != 0 {
+            let mut changed = flags & CHANGED != 0;
+            if flags & HAS_VIEWS != 0 {
                 let mut views = 0u64;
                 // SAFETY: the runtime has just dispatched it; `views` outlives the call.
                 unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
-                changed |= views != entry.views;
+                changed |= views != told;
             }
             if changed && place.device != 0 {
                 table.tell(program, id, place);
             }
         }
-        if !table.traces.capture(place, program, id, scope) {
-            table.dispatch(id);
-        }
+        table.dispatch(id);
     });
 }
 
@@ -465,7 +469,7 @@ unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, m
             let old = core::mem::take(&mut entry.notes);
             table.forget_notes(old);
         }
-        for part in parts {
+        for part in parts.iter().filter(|it| it.bytes > 0 && it.cores != [0; 4]) {
             table.note(id, part);
         }
     });

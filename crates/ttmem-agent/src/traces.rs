@@ -87,13 +87,15 @@ impl Trace {
         let mut kept = 0;
         for n in 0..usize::from(self.left) {
             let mut it = self.programs[n];
+            // Of one whose cores are not known, it is not known either when nothing of it is left.
+            let known = it.cores != [0; 4];
             if it.scope == last.scope {
                 for (cores, taken) in it.cores.iter_mut().zip(last.cores) {
                     *cores &= !taken;
                 }
             }
             let same = it.id == last.id;
-            if !same && it.cores != [0; 4] {
+            if !same && (it.cores != [0; 4] || !known) {
                 self.programs[kept] = it;
                 kept += 1;
             }
