@@ -68,7 +68,7 @@ fn everything_a_program_keeps_is_listed() {
     for (build, way) in ALL {
         let mut program = Program::start(build, way);
         program.does("mesh 0 2 0");
-        let plan = "config 4096 compute add 0 0 3 1 data reader 0 0 3 1 cb 2048 0 0 3 1 and 5 5 5 5 cb 100 0 0 0 0 \
+        let plan = "config 4096 compute add 0 0 3 1 and 5 5 5 5 data reader 7 7 7 7 cb 2048 0 0 3 1 and 5 5 5 5 cb 100 0 0 0 0 \
                     view 900000 8192 0 0 3 1 dfb 512 0 0 1 0 and 0 1 1 1 dfb 48 7 7 7 7 pad 160 borrow 800000 64 0 0 0 0";
         let (made, workload) = program.workload((0, 1), plan);
         assert!(program.kept().is_empty(), "it is not built");
@@ -81,12 +81,12 @@ fn everything_a_program_keeps_is_listed() {
             "dfb 1 @-105824 64 on [[0,0,0,0]] of [0,1] view",
             "dfb 1 @2160 512 on [[0,0,1,1]] of [0,1]",
             "dfb 1 @2672 48 on [[7,7,7,7]] of [0,1]",
-            "kernel 1 4096 on [[0,0,3,1]] of [0,1] application",
-            "scratch 1 @2720 160 on [[0,0,3,1]] of [0,1]",
+            "kernel 1 4096 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1] application",
+            "scratch 1 @2720 160 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1]",
         ];
         assert_eq!(kept, expected);
         let [cb, dfb, scratch, kernel] = program.held(1);
-        let figures = [9 * 2048 + 100, 4 * 512 + 48, 8 * 160, 8 * 4096];
+        let figures = [9 * 2048 + 100, 4 * 512 + 48, 10 * 160, 10 * 4096];
         assert_eq!([cb, dfb, scratch, kernel], figures.map(|it| (it, 0)), "a view counts nothing");
         program.enqueue(1, workload);
         assert_eq!(program.held(0), figures.map(|it| (it, it)));
@@ -322,9 +322,9 @@ fn programs_may_be_made_before_there_is_a_device() {
             let mut program = Program::start(build, way);
             let made = program.number(&format!("{command} config 64 data k 0 0 0 0 dfb 32 0 0 0 0"));
             program.does(&format!("resize dfb {made}"));
-            program.does("mesh 0 1 0");
+            let mesh = program.number("mesh 0 1 0");
             let workload = program.number(&format!("workload 0 0 {made}"));
-            program.enqueue(4 - 1, workload);
+            program.enqueue(mesh, workload);
             assert_eq!(program.kept().len(), 2);
             program.is_faultless();
             program.quits();
@@ -337,7 +337,7 @@ fn what_throws_leaves_nothing_and_reaches_the_caller() {
     for (build, way) in ALL {
         let mut program = Program::start(build, way);
         program.does("mesh 0 2 0");
-        let plan = "config 64 data k 0 0 0 0 cb 32 0 0 0 0 dfb 64 0 0 1 0 and 3 3 3 3";
+        let plan = "config 64 data k 0 0 1 0 and 3 3 3 3 cb 32 0 0 0 0 dfb 64 0 0 1 0 and 3 3 3 3";
         for function in ["finalize_program_offsets", "allocate_dataflow_buffers"] {
             let (made, workload) = program.workload((0, 0), plan);
             program.does(&format!("throwing {function}"));
@@ -348,7 +348,7 @@ fn what_throws_leaves_nothing_and_reaches_the_caller() {
             program.does("throwing nothing");
             program.enqueue(1, workload);
             assert_eq!(program.kept().len(), 3, "{function}");
-            assert_eq!(program.held(0), [(32, 32), (192, 192), (0, 0), (64, 64)]);
+            assert_eq!(program.held(0), [(32, 32), (192, 192), (0, 0), (192, 192)]);
             program.does(&format!("drop {made} {workload}"));
         }
         let (_, workload) = program.workload((0, 0), plan);
@@ -371,7 +371,7 @@ fn getters_that_throw_are_the_agents_affair() {
     for how in [ALL[1], ALL[2]] {
         let mut program = Program::start(how.0, how.1);
         program.does("mesh 0 2 0");
-        let plan = "config 64 data k 0 0 0 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 1 0 pad 16";
+        let plan = "config 64 data k 0 0 1 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 1 0 pad 16";
         for getter in [
             "get_id",
             "circular_buffers",
@@ -403,7 +403,7 @@ fn getters_that_throw_are_the_agents_affair() {
         }
         let (_, workload) = program.workload((0, 1), plan);
         program.enqueue(1, workload);
-        assert_eq!(program.resident(1), [32, 128, 16, 64]);
+        assert_eq!(program.resident(1), [32, 128, 32, 128]);
         program.is_faultless();
         program.quits();
     }
@@ -417,7 +417,7 @@ fn a_closed_mesh_leaves_nothing_of_programs_that_live_on() {
         for _ in 0..3 {
             let mesh = program.number("mesh 0 2 0");
             for n in 1..=5 {
-                let (own, workload) = program.workload((0, n % 2), "config 64 data k 0 0 0 0 cb 32 0 0 0 0 dfb 64 0 0 1 0");
+                let (own, workload) = program.workload((0, n % 2), "config 64 data k 0 0 1 0 cb 32 0 0 0 0 dfb 64 0 0 1 0");
                 program.enqueue(mesh, workload);
                 made.extend([own.to_string(), workload.to_string()]);
             }
@@ -439,7 +439,7 @@ fn a_childs_programs_are_not_its_parents() {
         let mut program = Program::start(build, way);
         let parent = program.pid();
         program.does("mesh 0 2 0");
-        let (made, workload) = program.workload((0, 1), "config 64 data k 0 0 0 0 cb 32 0 0 0 0 dfb 64 0 0 1 0");
+        let (made, workload) = program.workload((0, 1), "config 64 data k 0 0 1 0 cb 32 0 0 0 0 dfb 64 0 0 1 0");
         program.enqueue(1, workload);
         program.does("begin 1 3 0");
         program.enqueue(1, workload);
@@ -458,7 +458,7 @@ fn a_childs_programs_are_not_its_parents() {
         let cbs: Vec<_> = its.usage.iter().filter_map(|it| it.usage.cb.as_ref()).collect();
         assert!(cbs.len() == 1 && cbs[0].registered_bytes == 512 && cbs[0].resident_bytes == Some(512), "{cbs:?}");
         assert!(its.usage.iter().all(|it| it.usage.dfb.is_none()), "{its:?}");
-        assert_eq!(program.held(0), [(32, 32), (128, 128), (0, 0), (64, 64)], "the parent's are as they were");
+        assert_eq!(program.held(0), [(32, 32), (128, 128), (0, 0), (128, 128)], "the parent's are as they were");
         program.does("close 1");
         assert!(process(&program.snapshot(), parent).unwrap().exact);
         program.tell("exit 0 _exit");
@@ -488,20 +488,22 @@ fn what_is_none_is_not_taken_for_one() {
     // Which of circular buffers, dataflow buffers, scratchpads and kernels are still right.
     let rights = [
         ("programs", [0, 0, 0, 0]),
-        ("kernels", [32, 128, 0, 64]),
-        ("groups", [32, 128, 16, 0]),
-        ("ranges", [0, 128, 16, 64]),
-        ("vast", [0, 128, 16, 0]),
-        ("pads", [32, 128, 0, 64]),
-        ("cbs", [0, 128, 16, 64]),
-        ("null", [32, 128, 16, 64]),
+        ("kernels", [32, 128, 0, 128]),
+        // Then its cores are those where it has something.
+        ("groups", [32, 128, 32, 0]),
+        ("ranges", [0, 128, 32, 128]),
+        ("vast", [0, 128, 32, 0]),
+        ("pads", [32, 128, 0, 128]),
+        ("cbs", [0, 128, 32, 128]),
+        ("dfbs", [32, 128, 32, 128]),
+        ("null", [32, 128, 32, 128]),
     ];
     for how in [ALL[1], ALL[2]] {
         for (garbage, right) in rights {
             let mut program = Program::start(how.0, how.1);
             program.does("mesh 0 2 0");
             program.does(&format!("garbage {garbage}"));
-            let (_, workload) = program.workload((0, 0), "config 64 data k 0 0 0 0 cb 32 0 0 0 0 dfb 64 0 0 1 0 pad 16");
+            let (_, workload) = program.workload((0, 0), "config 64 data k 0 0 1 0 cb 32 0 0 0 0 dfb 64 0 0 1 0 pad 16");
             assert_eq!(program.does(&format!("enqueue 1 {workload}")), "fine");
             assert_eq!(program.resident(0), right, "{garbage}");
             program.does("garbage nothing");
