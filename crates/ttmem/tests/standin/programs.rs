@@ -594,3 +594,20 @@ fn programs_come_and_go_without_end() {
     program.is_faultless();
     program.quits();
 }
+
+/// Old programs that stay make those that come and go no slower: they are found, and not found, in a few steps.
+#[test]
+fn many_that_stay_are_in_nobodys_way() {
+    let mut times = Vec::new();
+    for staying in [0, 40_000] {
+        let mut program = Program::start(Build::Plain, Way::Linked);
+        program.does("mesh 0 1 0");
+        program.does(&format!("many 1 {} {staying} 0", staying.max(1)));
+        program.does(&format!("many 1 {} 1 0", 66_000 - staying));
+        let before = program.cpu_time();
+        program.does("many 1 30000 1 0");
+        times.push(program.cpu_time() - before);
+        program.quits();
+    }
+    assert!(times[1] < times[0] * 3, "{times:?}");
+}
