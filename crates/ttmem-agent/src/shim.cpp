@@ -612,6 +612,20 @@ thread_local void *workload __attribute__((tls_model("initial-exec")));
 // The mesh that this thread last finalised a workload for.
 thread_local void *finalized_for __attribute__((tls_model("initial-exec")));
 
+// The program that this thread finalised last.
+thread_local void *finalized_last __attribute__((tls_model("initial-exec")));
+
+// Whether a workload's programs are where we think: one that was finalised was found there. Until then none is asked.
+bool programs_found;
+
+void find_program(const void *range) {
+    if (range != nullptr) {
+        __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
+    } else if (workload != nullptr) {
+        give_up(WORKLOAD_PROGRAMS);
+    }
+}
+
 class Within {
     void *before = workload;
 
@@ -885,7 +899,10 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     where.placed = workload != nullptr;
     auto list = static_cast<void **>(programs.begin);
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
+        if (list[n] == nullptr) continue;
         where.range = range_of(list[n]);
+        find_program(where.range);
+        finalized_last = list[n];
         ttmem_agent_built(list[n], program_id(list[n]), &where);
     }
     ttmem_agent_spent(Meter::now() - begun);
@@ -901,13 +918,24 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
-    each_program(of, [](void *program, void *) {
-        ttmem_agent_dispatching(program_id(program));
-        return true;
-    });
+    bool found = __atomic_load_n(&programs_found, __ATOMIC_RELAXED);
+    if (found) {
+        each_program(of, [](void *program, void *) {
+            ttmem_agent_dispatching(program_id(program));
+            return true;
+        });
+    }
     finalized_for = nullptr;
     call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
     Meter meter;
+    if (!found) {
+        each_program(of, [&](void *program, void *range) {
+            found = program == finalized_last;
+            if (found) find_program(range);
+            return !found;
+        });
+        if (!found && !__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
+    }
     Where where = {};
     // A queue has its mesh and its number behind its table of functions. But what it has just worked for is certain.
     where.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
@@ -958,7 +986,7 @@ SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
 
 SHARED void ttmem_hook_mesh_close(void *impl, void *mesh) {
     // Programs live on in their cache, but not on a device.
-    if (at_work() && has(MESH_IMPL_ID)) ttmem_agent_mesh_closed(mesh_impl_id(impl));
+    if (at_work()) ttmem_agent_mesh_closed(has(MESH_IMPL_ID) ? mesh_impl_id(impl) : mesh_id(mesh));
     call<void, void *, void *>(MESH_CLOSE, impl, mesh);
 }
 
