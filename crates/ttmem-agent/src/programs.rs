@@ -51,6 +51,8 @@ const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, hint: 0, scope: 0, cla
 const HAS_VIEWS: u8 = 1;
 /// It must be read again when it is next dispatched.
 const CHANGED: u8 = 2;
+/// It was told, and its mesh was closed; who keeps it may dispatch it on another.
+const CLOSED: u8 = 4;
 
 /// Where a dataflow buffer is.
 #[derive(Clone, Copy)]
@@ -81,6 +83,8 @@ pub(crate) struct Table {
     vacant_note: u32,
     scopes: [Scope; SCOPES],
     scopes_used: usize,
+    /// Of the program that is being told.
+    parts: [Part; PARTS],
     pub(crate) traces: traces::Traces,
 }
 
@@ -242,6 +246,7 @@ impl Table {
             self.scopes[place].owner = 0;
             for entry in self.entries.iter_mut().filter(|it| it.tag != 0 && it.scope == scope.number) {
                 entry.scope = 0;
+                entry.flags |= CHANGED | CLOSED;
             }
             let _ = tracker().close_allocator(AllocatorNumber::new(scope.number));
         }
@@ -287,7 +292,7 @@ impl Table {
             let it = Placement { allocator: scope, program, space, address, bytes, cores, view: false };
             let _ = tracker().place(&it);
         }
-        let mut telling = Telling { scope, program, parts: [EMPTY; PARTS], len: 0, views: 0 };
+        let mut telling = Telling { scope, program, parts: &mut self.parts, len: 0, views: 0 };
         if place.placed {
             // SAFETY: as above, and everything that it keeps has its place. `telling` outlives the call.
             unsafe { ttmem_parts(at, false, collect, (&raw mut telling).cast()) };
@@ -308,23 +313,22 @@ impl Table {
     #[inline]
     pub(crate) fn dispatch(&mut self, id: u64) {
         if let Some(entry) = self.find(id).filter(|it| it.scope != 0) {
-            let _ = tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
+            let _ =
+                tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
         }
     }
 }
 
-const EMPTY: Part = Part { address: 0, bytes: 0, space: 0, view: 0, cores: [0; 4] };
-
 /// What a program keeps, collected: what lies at one place on several cores is one thing.
-struct Telling {
+struct Telling<'a> {
     scope: AllocatorNumber,
     program: u32,
-    parts: [Part; PARTS],
+    parts: &'a mut [Part; PARTS],
     len: usize,
     views: u64,
 }
 
-impl Telling {
+impl Telling<'_> {
     fn tell(&mut self) {
         for part in &self.parts[..self.len] {
             let _ = tracker().place(&Placement {
@@ -343,7 +347,7 @@ impl Telling {
 
 extern "C" fn collect(to: *mut c_void, part: &Part) {
     // SAFETY: what was given to `ttmem_parts` along with this.
-    let telling = unsafe { &mut *to.cast::<Telling>() };
+    let telling = unsafe { &mut *to.cast::<Telling<'_>>() };
     if part.view != 0 {
         see(&mut telling.views, part);
     }
@@ -405,11 +409,10 @@ extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
         // One that was never built may have nothing in its place, and asking for that is an error.
-        let Some(&mut Entry { scope, flags, views: told, .. }) = table.find(id).filter(|it| it.scope != 0) else {
-            return;
-        };
+        let built = |it: &&mut Entry| it.scope != 0 || it.flags & CLOSED != 0;
+        let Some(&mut Entry { scope, flags, views: told, .. }) = table.find(id).filter(built) else { return };
         // What is captured is not there yet: what has changed of it is read when it is.
-        if table.traces.capture(place, program, id, scope) {
+        if scope != 0 && table.traces.capture(place, program, id, scope) {
             return;
         }
         if flags != 0 {

@@ -47,6 +47,13 @@ impl Traces {
     }
 
     fn begin(&mut self, owner: u64, id: u32, queue: u32) {
+        // A queue captures one at a time: what it had begun before came to nothing.
+        for trace in self.all[..self.used].iter_mut().filter(|it| it.owner == owner && it.scope == 0) {
+            if trace.queue == queue {
+                trace.owner = 0;
+                self.capturing -= 1;
+            }
+        }
         let place = self.all[..self.used].iter().position(|it| it.owner == 0).unwrap_or(self.used);
         let Some(trace) = self.all.get_mut(place) else { return };
         (trace.owner, trace.id, trace.queue, trace.scope) = (owner, id, queue, 0);
