@@ -355,8 +355,12 @@ void obey(const std::string &line) {
         crowd(runtime, count, more != 0);
         answer("over");
     } else if (verb == "forks") {
-        in >> count;
-        answer("%d", forks_in_the_middle(runtime, count));
+        in >> count >> more;
+        answer("%d", forks_in_the_middle(runtime, count, more != 0));
+    } else if (verb == "lives") {
+        in >> count >> more;
+        lives(runtime, count, more);
+        answer("over");
     } else if (verb == "reload") {
         in >> count;
         reload(count);

@@ -6,7 +6,11 @@ use crate::{ALL, Program};
 fn with_three(how: (crate::Build, crate::Way)) -> (Program, [u64; 3]) {
     let mut program = Program::start(how.0, how.1);
     program.does("mesh 0 2 0");
-    let plans = [((0, 1), "config 16 data a 0 0 1 0 cb 64 0 0 1 0"), ((0, 1), "config 32 data b 0 0 0 0 cb 128 0 0 0 0"), ((1, 1), "config 48 data c 0 0 0 0 dfb 256 0 0 0 0")];
+    let plans = [
+        ((0, 1), "config 16 data a 0 0 1 0 cb 64 0 0 1 0"),
+        ((0, 1), "config 32 data b 0 0 0 0 cb 128 0 0 0 0"),
+        ((1, 1), "config 48 data c 0 0 0 0 dfb 256 0 0 0 0"),
+    ];
     let workloads = plans.map(|(chips, plan)| program.workload(chips, plan).1);
     for workload in workloads {
         program.enqueue(1, workload);
@@ -196,7 +200,8 @@ fn what_changes_in_a_capture_stays_there() {
     for how in ALL {
         let mut program = Program::start(how.0, how.1);
         program.does("mesh 0 1 0");
-        let (made, a) = program.workload((0, 0), "config 16 data a 0 0 0 0 cb 64 0 0 0 0 view 500000 64 0 0 0 0");
+        let (made, a) =
+            program.workload((0, 0), "config 16 data a 0 0 0 0 cb 64 0 0 0 0 view 500000 64 0 0 0 0");
         program.enqueue(1, a);
         assert_eq!(program.resident(0), [64, 0, 0, 16]);
         program.trace("begin", 0);
@@ -209,7 +214,9 @@ fn what_changes_in_a_capture_stays_there() {
         assert_eq!(program.resident(0), [64, 0, 0, 16]);
         program.does(&format!("move {made} 700000"));
         program.enqueue(1, a);
-        assert!(program.kept().iter().any(|it| it.contains(&format!("@{} ", 700_000 - crate::programs::BASE))));
+        assert!(
+            program.kept().iter().any(|it| it.contains(&format!("@{} ", 700_000 - crate::programs::BASE)))
+        );
         program.is_faultless();
         program.quits();
     }
@@ -274,4 +281,28 @@ fn managers_of_sub_devices_come_and_go() {
         program.is_faultless();
         program.quits();
     }
+}
+
+/// A queue captures one thing at a time, whatever became of the last.
+#[test]
+fn a_capture_that_begins_ends_the_one_before() {
+    let (mut program, [a, b, _]) = with_three(ALL[1]);
+    program.trace("begin", 4);
+    program.trace("begin", 4);
+    program.trace("begin", 5);
+    program.enqueue(1, a);
+    program.trace("end", 5);
+    program.enqueue(1, b);
+    assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
+    program.trace("replay", 5);
+    assert_eq!(program.both(), AFTER_FIRST);
+    // One whose mesh goes in the middle of it.
+    program.trace("begin", 6);
+    program.does("close 1");
+    let mesh = program.number("mesh 0 2 0");
+    let (_, other) = program.workload((0, 0), "cb 64 0 0 0 0");
+    program.enqueue(mesh, other);
+    assert_eq!(program.resident(0)[0], 64);
+    program.is_faultless();
+    program.quits();
 }

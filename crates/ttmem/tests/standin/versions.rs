@@ -105,8 +105,10 @@ fn a_runtime_that_keeps_things_elsewhere_is_not_misread() {
 /// Everything that a program can be put through, whatever the agent sees of it.
 fn go_through_it(program: &mut Program) -> (u64, u64) {
     let mesh = program.number("mesh 0 2 0");
-    let (made, workload) =
-        program.workload((1, 1), "config 64 data k 0 0 0 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 0 0 pad 16");
+    let (made, workload) = program.workload(
+        (1, 1),
+        "config 64 data k 0 0 0 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 0 0 pad 16",
+    );
     program.does(&format!("resize dfb {made}"));
     assert_eq!(program.does(&format!("compile {mesh} {workload}")), "fine");
     program.enqueue(mesh, workload);
@@ -131,22 +133,52 @@ fn a_runtime_that_lacks_one_thing_is_tracked_without_it() {
     let lacking: [(&str, String, &[&str], [u64; 4]); 18] = [
         ("get_id", format!("{SAYS}6get_idEv"), &["programs"], nothing),
         ("circular_buffers", format!("{SAYS}16circular_buffersEv"), &["circular_buffers"], [0, 64, 16, 64]),
-        ("cb_address", "_ZNK2tt8tt_metal18CircularBufferImpl7addressEv".into(), &["circular_buffers"], [0, 64, 16, 64]),
+        (
+            "cb_address",
+            "_ZNK2tt8tt_metal18CircularBufferImpl7addressEv".into(),
+            &["circular_buffers"],
+            [0, 64, 16, 64],
+        ),
         ("get_kernels", format!("{PROGRAM}11get_kernelsEj"), &["kernels"], [48, 64, 0, 64]),
         ("get_kernel_groups", format!("{PROGRAM}17get_kernel_groupsEj"), &["kernels"], [48, 64, 16, 0]),
         ("config_size", format!("{PROGRAM}23get_program_config_sizeEj"), &["kernels"], [48, 64, 16, 0]),
         ("name", "_ZNK2tt8tt_metal6Kernel4nameB5cxx11Ev".into(), &["kernels"], all),
         ("overrides", format!("{PROGRAM}24apply_dfb_size_overrides*"), &[], all),
         ("scratchpads", format!("{PROGRAM}20allocate_scratchpads*"), &[], [48, 64, 0, 64]),
-        ("mark_address", format!("{PROGRAM}23CircularBufferAllocator12mark_addressEmmm"), &["dataflow_buffers"], [48, 0, 16, 64]),
-        ("place_dfbs", format!("{PROGRAM}25allocate_dataflow_buffers*"), &["dataflow_buffers"], [48, 0, 16, 64]),
+        (
+            "mark_address",
+            format!("{PROGRAM}23CircularBufferAllocator12mark_addressEmmm"),
+            &["dataflow_buffers"],
+            [48, 0, 16, 64],
+        ),
+        (
+            "place_dfbs",
+            format!("{PROGRAM}25allocate_dataflow_buffers*"),
+            &["dataflow_buffers"],
+            [48, 0, 16, 64],
+        ),
         ("finalize", format!("{PROGRAM}24finalize_program_offsets*"), &["programs"], nothing),
-        ("workload", "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsets*".into(), &["programs"], all),
-        ("get_programs", "_ZN2tt8tt_metal11distributed12MeshWorkload12get_programsEv".into(), &["dispatch"], nothing),
+        (
+            "workload",
+            "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsets*".into(),
+            &["programs"],
+            all,
+        ),
+        (
+            "get_programs",
+            "_ZN2tt8tt_metal11distributed12MeshWorkload12get_programsEv".into(),
+            &["dispatch"],
+            nothing,
+        ),
         ("get_view", "_ZNK2tt8tt_metal11distributed10MeshDevice8get_viewEv".into(), &["programs"], all),
         ("impl_id", "_ZNK2tt8tt_metal11distributed14MeshDeviceImpl2idEv".into(), &["traces"], all),
         ("begin_trace", format!("{MESH}16begin_mesh_traceE{TRACE}"), &["traces"], all),
-        ("grid", "_ZNK2tt8tt_metal11distributed10MeshDevice30compute_with_storage_grid_sizeEv".into(), &["cores"], all),
+        (
+            "grid",
+            "_ZNK2tt8tt_metal11distributed10MeshDevice30compute_with_storage_grid_sizeEv".into(),
+            &["cores"],
+            all,
+        ),
     ];
     for (what, name, missing, resident) in lacking {
         let library = make::library_without(Build::Plain, what, &[&name]);
