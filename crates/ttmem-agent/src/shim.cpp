@@ -618,14 +618,6 @@ thread_local void *finalized_last __attribute__((tls_model("initial-exec")));
 // Whether a workload's programs are where we think: one that was finalised was found there. Until then none is asked.
 bool programs_found;
 
-void find_program(const void *range) {
-    if (range != nullptr) {
-        __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
-    } else if (workload != nullptr) {
-        give_up(WORKLOAD_PROGRAMS);
-    }
-}
-
 class Within {
     void *before = workload;
 
@@ -646,15 +638,17 @@ HashMap *programs_of(void *of) noexcept {
     }
 }
 
+// Returns whether there was a map to look into.
 template <typename Tell>
-void each_program(void *of, Tell tell) {
+bool each_program(void *of, Tell tell) {
     auto programs = programs_of(of);
-    if (programs == nullptr) return;
+    if (programs == nullptr) return false;
     size_t left = programs->len;
     for (auto node = programs->nodes(); node != nullptr && left > 0; node = node->next, left--) {
         auto program = at<void *>(node, NODE_PROGRAM);
-        if (program != nullptr && !tell(program, reinterpret_cast<char *>(node) + NODE_RANGE)) return;
+        if (program != nullptr && !tell(program, reinterpret_cast<char *>(node) + NODE_RANGE)) break;
     }
+    return true;
 }
 
 // The part of the mesh that a program of this thread's workload is for.
@@ -662,10 +656,15 @@ void *range_of(void *program) {
     void *found = nullptr;
     if (workload == nullptr) return found;
     // What others see of a workload is a pointer to it.
-    each_program(&workload, [&](void *other, void *range) {
+    bool looked = each_program(&workload, [&](void *other, void *range) {
         if (other == program) found = range;
         return found == nullptr;
     });
+    if (found != nullptr) {
+        __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
+    } else if (looked) {
+        give_up(WORKLOAD_PROGRAMS);
+    }
     return found;
 }
 
@@ -901,7 +900,6 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
         if (list[n] == nullptr) continue;
         where.range = range_of(list[n]);
-        find_program(where.range);
         finalized_last = list[n];
         ttmem_agent_built(list[n], program_id(list[n]), &where);
     }
@@ -929,12 +927,12 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
     Meter meter;
     if (!found) {
-        each_program(of, [&](void *program, void *range) {
+        each_program(of, [&](void *program, void *) {
             found = program == finalized_last;
-            if (found) find_program(range);
             return !found;
         });
-        if (!found && !__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
+        if (found) __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
+        if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
     }
     Where where = {};
     // A queue has its mesh and its number behind its table of functions. But what it has just worked for is certain.
