@@ -90,17 +90,17 @@ auto &pool = *new std::vector<void *>;
 }  // namespace
 
 void *ProgramImpl::operator new(size_t bytes) {
+    if (!misbehaviour.reuse) return ::operator new(bytes);
     std::lock_guard lock(pool_mutex);
-    if (misbehaviour.reuse && !pool.empty()) {
-        void *memory = pool.back();
-        pool.pop_back();
-        return memory;
-    }
-    return ::operator new(bytes);
+    if (pool.empty()) return ::operator new(bytes);
+    void *memory = pool.back();
+    pool.pop_back();
+    return memory;
 }
 void ProgramImpl::operator delete(void *memory) {
+    if (!misbehaviour.reuse) return ::operator delete(memory);
     std::lock_guard lock(pool_mutex);
-    misbehaviour.reuse ? pool.push_back(memory) : ::operator delete(memory);
+    pool.push_back(memory);
 }
 
 uint32_t ProgramImpl::finalize_program_offsets(ContextId context, IDevice *device,
