@@ -81,7 +81,28 @@ fn a_runtime_that_lacks_what_is_needed_is_left_alone() {
         for command in ["override 1 dram 0 64", "bulk 1", "clear 1", "threads 1 2 100", "close 2"] {
             program.does(command);
         }
-        assert!(segments(program.folder()).is_empty());
+        go_through_it(&mut program);
+        let (_, workload) = program.workload((0, 0), "dfb 64 0 0 0 0");
+        for (function, command) in [
+            ("finalize_program_offsets", format!("enqueue 1 {workload}")),
+            ("allocate_dataflow_buffers", format!("compile 1 {workload}")),
+            ("EnqueueMeshWorkload", format!("enqueue 1 {workload}")),
+            ("begin_mesh_trace", "begin 1 0 0".to_owned()),
+            ("end_mesh_trace", "end 1 0 0".to_owned()),
+            ("replay_mesh_trace", "replay 1 0 0".to_owned()),
+            ("release_mesh_trace", "release 1 0".to_owned()),
+            ("fabric", "fabric 1".to_owned()),
+            ("fabric", "fabric_before 1".to_owned()),
+        ] {
+            program.does(&format!("throwing {function}"));
+            // What was placed by then stays so.
+            let expected = format!("fatal -1 {function}");
+            let answer = program.does(&command);
+            assert!(answer == expected || function.starts_with("alloc"), "{vintage:?}: {answer}");
+        }
+        program.does("throwing nothing");
+        program.does("dispatch 1");
+        assert!(segments(program.folder()).is_empty(), "{vintage:?}");
         let tasks = format!("/proc/{}/task", program.pid());
         assert_eq!(std::fs::read_dir(tasks).unwrap().count(), 1, "no thread");
         program.quits();
