@@ -39,7 +39,7 @@ fn space_of(kind: u32) -> Option<Space> {
 }
 
 /// The number of a set of cores. The last few are remembered: models use the same grids again and again.
-fn cores_of(cores: [u64; 4]) -> CoresNumber {
+pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
     const REMEMBERED: usize = 8;
     std::thread_local! {
         static RECENT: core::cell::Cell<[([u64; 4], CoresNumber); REMEMBERED]> =

@@ -6,7 +6,8 @@ use crate::audit;
 use crate::flight::{self, Lock};
 use crate::shim::{
     BankFacts, ChipFacts, DRAM, Facts, L1, L1_SMALL, MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE,
-    ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip, ttmem_chips, ttmem_statistics, ttmem_worker_l1,
+    ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip, ttmem_chips, ttmem_cores, ttmem_statistics,
+    ttmem_worker_l1,
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::{AllocatorNumber, Arch, Banks, Chip, ChipNumber, Space, Statistics};
@@ -254,7 +255,7 @@ pub(crate) fn define(it: &'static Known) -> Option<AllocatorNumber> {
     let mut chips = [ChipNumber::default(); MOST_CHIPS];
     let mut defined = 0;
     for &index in &indexes[..count.min(MOST_CHIPS)] {
-        if let Ok(number) = define_chip(index, at, banks) {
+        if let Ok(number) = define_chip(index, at, device, banks) {
             chips[defined] = number;
             defined += 1;
         }
@@ -302,7 +303,12 @@ pub(crate) fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     (all, len)
 }
 
-fn define_chip(index: u32, allocator: usize, banks: &[Banks]) -> ttmem_client::Result<ChipNumber> {
+fn define_chip(
+    index: u32,
+    allocator: usize,
+    device: usize,
+    banks: &[Banks],
+) -> ttmem_client::Result<ChipNumber> {
     let mut facts = ChipFacts::default();
     // SAFETY: asks the runtime for what it knows of a chip that it has just named.
     unsafe { ttmem_chip(index, &raw mut facts) };
@@ -347,7 +353,37 @@ fn define_chip(index: u32, allocator: usize, banks: &[Banks]) -> ttmem_client::R
             None => 0,
         };
     }
-    tracker().chip(&chip)
+    let (mut columns, mut rows, mut most_unreserved) = (0, 0, 0);
+    // SAFETY: the allocator's own device.
+    unsafe { ttmem_cores(device, &raw mut columns, &raw mut rows, &raw mut most_unreserved) };
+    chip.grid = (columns as u8, rows as u8);
+    // The ring of kernels begins where nothing would be left but what the runtime must have.
+    let ring = chip.l1_bytes_per_core.saturating_sub(most_unreserved);
+    let mut unreserved = 0;
+    // SAFETY: as above.
+    if most_unreserved > 0 && unsafe { ttmem_base(allocator, MEMORY_L1, &raw mut unreserved) } {
+        (chip.kernel_ring, chip.unreserved) = (ring as u32, unreserved as u32);
+    }
+    let defined = tracker().chip(&chip);
+    if let Ok(number) = defined {
+        chip_is(index, number);
+    }
+    defined
+}
+
+/// What the runtime calls a chip, and what we do.
+static CHIP_NUMBERS: [AtomicU16; 4096] = [const { AtomicU16::new(0) }; 4096];
+
+fn chip_is(index: u32, number: ChipNumber) {
+    if let Some(place) = CHIP_NUMBERS.get(index as usize) {
+        place.store(number.get(), Ordering::Release);
+    }
+}
+
+/// A chip that is part of some allocator.
+pub(crate) fn chip_number(index: u32) -> Option<ChipNumber> {
+    let number = CHIP_NUMBERS.get(index as usize)?.load(Ordering::Acquire);
+    (number != 0).then(|| ChipNumber::new(number))
 }
 
 /// The board, from the code in its 64-bit id.

@@ -44,6 +44,8 @@ pub(crate) struct Page {
     adding: AtomicU32,
     /// 1: somebody asks an allocator, or ends one.
     auditing: AtomicU32,
+    /// 1: somebody is at the programs.
+    programs: AtomicU32,
     /// Which threads are between a change of an allocator and its record.
     lines: [Line; LINES],
 }
@@ -68,24 +70,28 @@ fn begin() -> Option<&'static Page> {
     if let Some(page) = page() {
         return Some(page);
     }
-    let bytes = size_of::<Page>().next_multiple_of(4096);
+    make(&state().page);
+    page()
+}
+
+/// Makes something of zeros, which a forked child finds at zero again, unless it is there already.
+pub(crate) fn make<T>(place: &AtomicPtr<T>) {
+    let bytes = size_of::<T>().next_multiple_of(4096);
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, at an address of the kernel's choice.
     let new = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     if new == libc::MAP_FAILED {
-        return None;
+        return;
     }
     // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
     // SAFETY: our own mapping; in this process it changes nothing.
     unsafe { libc::madvise(new, bytes, libc::MADV_WIPEONFORK) };
-    let first =
-        state().page.compare_exchange(ptr::null_mut(), new.cast(), Ordering::AcqRel, Ordering::Acquire);
+    let first = place.compare_exchange(ptr::null_mut(), new.cast(), Ordering::AcqRel, Ordering::Acquire);
     if first.is_err() {
         // SAFETY: another thread was faster, and nobody has seen this one.
         unsafe { libc::munmap(new, bytes) };
     }
-    page()
 }
 
 #[inline]
@@ -121,6 +127,7 @@ pub(crate) struct Lock(&'static AtomicU32);
 
 impl Lock {
     /// Waits for the others: they hold it for microseconds.
+    #[inline]
     fn take(lock: &'static AtomicU32, patience: Duration) -> Option<Self> {
         let mut since = None;
         while lock.swap(1, Ordering::Acquire) != 0 {
@@ -141,6 +148,12 @@ impl Lock {
     /// Nobody else adds an allocator, or defines one.
     pub(crate) fn to_add() -> Option<Self> {
         Self::take(&page()?.adding, PATIENCE)
+    }
+
+    /// Nobody else is at the programs.
+    #[inline]
+    pub(crate) fn of_programs() -> Option<Self> {
+        Self::take(&page()?.programs, PATIENCE)
     }
 
     /// Nobody else asks an allocator, or ends one.

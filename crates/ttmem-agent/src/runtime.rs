@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ttmem_wire::hooks::Hook;
 
 /// What we call or look at, in the order of `Call` in shim.cpp. The first are those that we stand in for.
-const NAMES: [(&CStr, Need); 50] = [
+const NAMES: [(&CStr, Need); 87] = [
     // What every event needs.
     (c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Allocate)),
     (c"_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Deallocate)),
@@ -67,6 +67,46 @@ const NAMES: [(&CStr, Need); 50] = [
     (c"_ZNK2tt3umd17ClusterDescriptor17get_chip_pci_bdfsB5cxx11Ev", Need::Nice),
     // What an allocator has handed out, block by block.
     (c"_ZNK2tt8tt_metal13AllocatorImpl22get_memory_block_tableB5cxx11ERKNS0_10BufferTypeE", Need::Hook(Hook::Override)),
+    // Programs: what is built, dispatched, destroyed.
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl24finalize_program_offsetsEN4ttsl10StrongTypeIiNS0_12ContextIdTagEEEPNS0_7IDeviceERKSt8functionIFRSt13unordered_mapIjSt10shared_ptrINS0_6KernelEESt4hashIjESt8equal_toIjESaISt4pairIKjSD_EEEjEERKS9_IFRSt6vectorISB_INS0_11KernelGroupEESaISU_EEjEERKS9_IFRKSS_INS0_9SemaphoreESaIS12_EEvEESt4spanIPS2_Lm18446744073709551615EE", Need::Hook(Hook::Programs)),
+    (c"_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsetsEPNS1_10MeshDeviceE", Need::Hook(Hook::Programs)),
+    (c"_ZN2tt8tt_metal11distributed19EnqueueMeshWorkloadERNS1_16MeshCommandQueueERNS1_12MeshWorkloadEb", Need::Hook(Hook::Dispatch)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImplD1Ev", Need::Hook(Hook::Programs)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl25allocate_dataflow_buffersEPKNS0_7IDeviceE", Need::Newer(Hook::DataflowBuffers)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl23CircularBufferAllocator12mark_addressEmmm", Need::Newer(Hook::DataflowBuffers)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl37invalidate_circular_buffer_allocationEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl24apply_dfb_size_overridesERKSt6vectorINS2_15DfbSizeOverrideESaIS4_EE", Need::Nice),
+    (c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl10close_implEPNS1_10MeshDeviceE", Need::Hook(Hook::Programs)),
+    (c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl16begin_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", Need::Hook(Hook::Traces)),
+    (c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl14end_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", Need::Hook(Hook::Traces)),
+    (c"_ZN2tt8tt_metal11distributed14MeshDeviceImpl17replay_mesh_traceEhRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEEb", Need::Hook(Hook::Traces)),
+    (c"_ZN2tt8tt_metal11distributed10MeshDevice18release_mesh_traceERKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE", Need::Hook(Hook::Traces)),
+    (c"_ZN2tt9tt_fabric36create_and_compile_tt_fabric_programERNS0_13FabricContextENS_8CoreTypeEPNS_8tt_metal7IDeviceE", Need::Nice),
+    (c"_ZN2tt9tt_fabric36create_and_compile_tt_fabric_programEPNS_8tt_metal7IDeviceE", Need::Nice),
+    (c"_ZN2tt8tt_metal6detail19ProgramCompileGroup11add_programEPNS0_7IDeviceESt10unique_ptrINS0_7ProgramESt14default_deleteIS6_EE", Need::Nice),
+    // What a program says.
+    (c"_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv", Need::Hook(Hook::Programs)),
+    (c"_ZNK2tt8tt_metal6detail11ProgramImpl16circular_buffersEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZNK2tt8tt_metal14CircularBuffer11core_rangesEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZNK2tt8tt_metal14CircularBuffer4sizeEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZNK2tt8tt_metal14CircularBuffer18globally_allocatedEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZNK2tt8tt_metal18CircularBufferImpl7addressEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl23get_program_config_sizeEj", Need::Hook(Hook::Kernels)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl17get_kernel_groupsEj", Need::Hook(Hook::Kernels)),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl11get_kernelsEj", Need::Hook(Hook::Kernels)),
+    (c"_ZNK2tt8tt_metal6Kernel4nameB5cxx11Ev", Need::Hook(Hook::Kernels)),
+    (c"_ZNK2tt8tt_metal6Kernel18logical_corerangesEv", Need::Hook(Hook::Kernels)),
+    (c"_ZTVN2tt8tt_metal13ComputeKernelE", Need::Nice),
+    (c"_ZN2tt8tt_metal6detail11ProgramImpl20allocate_scratchpadsEPKNS0_7IDeviceE", Need::Newer(Hook::Scratchpads)),
+    // Where it runs.
+    (c"_ZN2tt8tt_metal11distributed12MeshWorkload12get_programsEv", Need::Hook(Hook::Dispatch)),
+    (c"_ZNK2tt8tt_metal11distributed10MeshDevice8get_viewEv", Need::Hook(Hook::Programs)),
+    (c"_ZNK2tt8tt_metal11distributed14MeshDeviceView11get_devicesERKNS1_19MeshCoordinateRangeE", Need::Hook(Hook::Programs)),
+    (c"_ZNK2tt8tt_metal11distributed14MeshDeviceImpl2idEv", Need::Hook(Hook::Traces)),
+    (c"_ZNK2tt8tt_metal11distributed14MeshDeviceImpl14get_device_idsEv", Need::Hook(Hook::Traces)),
+    (c"_ZNK2tt8tt_metal11distributed10MeshDevice30compute_with_storage_grid_sizeEv", Need::Hook(Hook::Cores)),
+    (c"_ZNK2tt8tt_metal6Device30compute_with_storage_grid_sizeEv", Need::Nice),
+    (c"_ZN2tt8tt_metal3hal33get_max_worker_l1_unreserved_sizeEv", Need::Hook(Hook::Cores)),
     // What frees the memory of answers.
     (DELETE, Need::Hook(Hook::Shards)),
 ];
@@ -102,9 +142,30 @@ const EXPORTED: BufferLayout =
 const IN_LINE: BufferLayout =
     BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
 
+/// Where `Kernel` keeps its scratchpads, for which no runtime has a function; -1: we do not know.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ScratchLayout {
+    list: i32,
+    unit: i32,
+}
+
+/// By release: entries grew with 0.80. Of others nothing is known.
+fn scratch_layout(runtime: &str) -> Option<ScratchLayout> {
+    let mut numbers = runtime.strip_prefix("ttnn ")?.split('.').map(str::parse::<u32>);
+    let (Some(Ok(0)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
+    let unit = match minor {
+        76..=79 => 0x30,
+        80 | 81 => 0x60,
+        _ => return None,
+    };
+    Some(ScratchLayout { list: 0x220, unit })
+}
+
 unsafe extern "C" {
     static mut ttmem_calls: [*mut c_void; NAMES.len()];
     static mut ttmem_layout: BufferLayout;
+    static mut ttmem_scratch_layout: ScratchLayout;
     static mut ttmem_cxx_personality: *mut c_void;
     static mut ttmem_cxx_begin_catch: *mut c_void;
     static mut ttmem_cxx_end_catch: *mut c_void;
@@ -207,13 +268,19 @@ pub(crate) fn find() -> Found {
         ttmem_cxx_rethrow = cxx[3];
         ttmem_cxx_call_unexpected = cxx[4];
     }
+    let runtime = describe(&path);
+    match scratch_layout(&runtime) {
+        // SAFETY: as above.
+        Some(layout) => unsafe { ttmem_scratch_layout = layout },
+        None => taken &= !Hook::Scratchpads.bit(),
+    }
     core::sync::atomic::fence(Ordering::Release);
     let taken = taken & wanted;
     let essential = Hook::Buffers.bit() | Hook::Banks.bit();
     Found {
         taken,
         wanted,
-        runtime: describe(&path),
+        runtime,
         usable: cxx.iter().all(|it| !it.is_null()) && taken & essential == essential,
     }
 }

@@ -63,8 +63,51 @@ enum Call : uint32_t {
     CHIPS_WITH_MMIO,
     CHIP_PCI,
     BLOCK_TABLE,
+    FINALIZE_PROGRAMS,
+    FINALIZE_WORKLOAD,
+    ENQUEUE,
+    END_PROGRAM,
+    PLACE_DFBS,
+    MARK_ADDRESS,
+    UNPLACE_CBS,
+    RESIZE_DFBS,
+    MESH_CLOSE,
+    TRACE_BEGIN,
+    TRACE_END,
+    TRACE_REPLAY,
+    TRACE_RELEASE,
+    FABRIC_PROGRAM,
+    FABRIC_PROGRAM_BEFORE,
+    DISPATCH_PROGRAM,
+    PROGRAM_ID,
+    PROGRAM_CBS,
+    CB_CORES,
+    CB_SIZE,
+    CB_GLOBAL,
+    CB_ADDRESS,
+    PROGRAM_CONFIG_SIZE,
+    PROGRAM_GROUPS,
+    PROGRAM_KERNELS,
+    KERNEL_NAME,
+    KERNEL_CORES,
+    COMPUTE_KERNEL,
+    PLACE_SCRATCHPADS,
+    WORKLOAD_PROGRAMS,
+    MESH_VIEW,
+    VIEW_DEVICES,
+    MESH_IMPL_ID,
+    MESH_IMPL_CHIPS,
+    MESH_GRID,
+    DEVICE_GRID,
+    MOST_UNRESERVED,
     FREE_MEMORY,
     CALLS,
+};
+
+// Where a `Kernel` keeps its scratchpads, and how large each entry is; -1: not known.
+struct ScratchLayout {
+    int32_t list;
+    int32_t unit;
 };
 
 // Where a `Buffer` keeps what its runtime has no exported function for; -1: nowhere we know.
@@ -115,6 +158,34 @@ struct Statistics {
     uint64_t largest_free;
 };
 
+// What a program keeps on its cores; as in shim.rs.
+struct Part {
+    uint64_t address;
+    uint64_t bytes;  // on each core
+    uint32_t space;
+    uint32_t view;
+    uint64_t cores[4];  // a bit for each, as `y * 16 + x`
+};
+
+constexpr uint32_t PART_CB = 0, PART_DFB = 1, PART_SCRATCH = 2;
+
+// Where a program runs; as in shim.rs.
+struct Where {
+    void *device;  // a mesh or a chip; null: not known
+    void *range;   // of the mesh; null: all of it
+    uint32_t mesh; // the mesh's number, if it is one
+    uint32_t queue;
+    bool is_mesh;
+    bool placed;   // whether everything that it keeps has its place
+};
+
+struct ProgramFacts {
+    uint32_t kernel_bytes;  // code, arguments and semaphores, on each core
+    uint32_t name_len;
+    uint64_t cores[4];
+    char name[192];
+};
+
 // As in flight.rs. More threads than there are lines share a counter.
 constexpr uint32_t FLIGHT_LINES = 1000;
 
@@ -149,10 +220,19 @@ void ttmem_agent_overridden(void *allocator) noexcept;
 void ttmem_agent_resized(void *allocator) noexcept;
 void ttmem_agent_met(void *allocator, void *device, bool mesh) noexcept;
 void ttmem_agent_spent(uint64_t ns) noexcept;
+void ttmem_agent_built(void *program, uint64_t id, const Where *where) noexcept;
+void ttmem_agent_dispatched(void *program, uint64_t id, const Where *where) noexcept;
+void ttmem_agent_program_gone(void *program) noexcept;
+void ttmem_agent_program_changed(void *program) noexcept;
+void ttmem_agent_program_class(void *program, uint32_t kind) noexcept;
+void ttmem_agent_dfbs(void *program, const Part *parts, size_t len, bool more) noexcept;
+void ttmem_agent_mesh_closed(uint32_t mesh) noexcept;
+void ttmem_agent_trace(uint32_t step, uint32_t mesh, uint32_t trace, uint32_t queue, void *impl) noexcept;
 
 // Set once by `ttmem_agent_start`.
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED Layout ttmem_layout = {-1, -1, -1, -1, -1};
+SHARED ScratchLayout ttmem_scratch_layout = {-1, -1};
 // What every event looks at.
 SHARED State ttmem_state;
 
@@ -241,13 +321,13 @@ class Meter {
     static constexpr uint32_t EVERY = 64;
     uint64_t begun = 0;
 
+public:
     static uint64_t now() {
         timespec at;
         clock_gettime(CLOCK_MONOTONIC, &at);
         return static_cast<uint64_t>(at.tv_sec) * 1000000000u + static_cast<uint64_t>(at.tv_nsec);
     }
 
-public:
     Meter() {
         uint32_t event = __atomic_load_n(&ttmem_state.events, __ATOMIC_RELAXED);
         __atomic_store_n(&ttmem_state.events, event + 1, __ATOMIC_RELAXED);
@@ -297,6 +377,11 @@ struct HashMap {
     Node *nodes() const { return load == 1.0f && bucket_count > 0 && len < 65536 ? first : nullptr; }
 };
 
+struct Span {
+    void *begin;
+    size_t len;
+};
+
 struct Xy {
     uint64_t x, y;
 };
@@ -310,10 +395,26 @@ struct OptionalU32 {
     bool has;
 };
 
-void add_core(Facts *facts, uint64_t x, uint64_t y) {
+void add_core(uint64_t *cores, uint64_t x, uint64_t y) {
     if (x < 16 && y < 16) {
-        facts->cores[y / 4] |= uint64_t{1} << (y % 4 * 16 + x);
+        cores[y / 4] |= uint64_t{1} << (y % 4 * 16 + x);
     }
+}
+
+void add_range(uint64_t *cores, const CoreRange &range) {
+    for (uint64_t y = range.from.y; y <= range.to.y && y < 16; y++) {
+        for (uint64_t x = range.from.x; x <= range.to.x && x < 16; x++) add_core(cores, x, y);
+    }
+}
+
+// Of a set of ranges, which is a vector and nothing else. False: it is something else.
+bool add_ranges(uint64_t *cores, const void *set) {
+    auto ranges = static_cast<const Vector *>(set);
+    if (!ranges->holds(sizeof(CoreRange), 4096)) return false;
+    for (size_t n = 0; n < ranges->len(sizeof(CoreRange)); n++) {
+        add_range(cores, reinterpret_cast<const CoreRange *>(ranges->begin)[n]);
+    }
+    return true;
 }
 
 // The cores of a shard grid, of which only the first `most` are used.
@@ -340,7 +441,7 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
         for (uint64_t core = 0; core < wide * high && found < most; core++, found++) {
             uint64_t x = spec.column_major ? core / high : core % wide;
             uint64_t y = spec.column_major ? core % high : core / wide;
-            add_core(facts, range.from.x + x, range.from.y + y);
+            add_core(facts->cores, range.from.x + x, range.from.y + y);
         }
     }
     if (found == most) facts->known |= CORES;
@@ -437,6 +538,180 @@ void *device_of(void *buffer) noexcept {
 
 bool is_a(void *device, Call vtable) {
     return has(vtable) && at<char *>(device, 0) == static_cast<char *>(ttmem_calls[vtable]) + 2 * sizeof(void *);
+}
+
+// The chips that a mesh lists.
+size_t chip_list(Call which, void *mesh, uint32_t *out, size_t room) noexcept {
+    try {
+        Vector ids = {};
+        call<void *, void *, const void *>(which, &ids, mesh);
+        if (!ids.holds(sizeof(uint32_t), 4096)) {
+            give_up(which);
+            return 0;
+        }
+        size_t len = ids.len(sizeof(uint32_t));
+        for (size_t n = 0; n < len && n < room; n++) {
+            out[n] = at<uint32_t>(ids.begin, static_cast<int32_t>(n * sizeof(uint32_t)));
+        }
+        if (ids.begin != nullptr) call<void, void *>(FREE_MEMORY, ids.begin);
+        return len < room ? len : room;
+    } catch (...) {
+        return 0;
+    }
+}
+
+uint32_t mesh_id(void *device) noexcept {
+    try {
+        return has(MESH_ID) && is_a(device, MESH_VTABLE) ? call<uint32_t, const void *>(MESH_ID, device) : 0;
+    } catch (...) {
+        return 0;
+    }
+}
+
+uint32_t mesh_impl_id(void *impl) noexcept {
+    try {
+        return call<uint32_t, const void *>(MESH_IMPL_ID, impl);
+    } catch (...) {
+        return 0;
+    }
+}
+
+constexpr uint32_t TRACE_BEGUN = 0, TRACE_CAPTURED = 1, TRACE_REPLAYED = 2, TRACE_RELEASED = 3;
+constexpr uint32_t CLASS_FABRIC = 1, CLASS_DISPATCH = 2;
+
+void tell_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexcept {
+    if (has(MESH_IMPL_ID)) ttmem_agent_trace(step, mesh_impl_id(impl), trace, queue, impl);
+}
+
+// The workload that this thread is finalising.
+thread_local void *workload __attribute__((tls_model("initial-exec")));
+
+class Within {
+    void *before = workload;
+
+public:
+    explicit Within(void *impl) { workload = impl; }
+    ~Within() { workload = before; }
+};
+
+// A workload's programs, each with the part of the mesh that it is for. They are in a map, whose nodes hold a range and then
+// the program, which is a pointer to what we know it by. `tell` returns whether to go on.
+constexpr int32_t NODE_RANGE = 8, NODE_PROGRAM = 248;
+
+template <typename Tell>
+void each_program(void *of, Tell tell) {
+    if (!has(WORKLOAD_PROGRAMS)) return;
+    auto programs = call<HashMap *, void *>(WORKLOAD_PROGRAMS, of);
+    size_t left = programs->len;
+    for (auto node = programs->nodes(); node != nullptr && left > 0; node = node->next, left--) {
+        auto program = at<void *>(node, NODE_PROGRAM);
+        if (program != nullptr && !tell(program, reinterpret_cast<char *>(node) + NODE_RANGE)) return;
+    }
+}
+
+// The part of the mesh that a program of this thread's workload is for.
+void *range_of(void *program) {
+    void *found = nullptr;
+    if (workload == nullptr) return found;
+    // What others see of a workload is a pointer to it.
+    each_program(&workload, [&](void *other, void *range) {
+        if (other == program) found = range;
+        return found == nullptr;
+    });
+    return found;
+}
+
+// Where this thread's dataflow buffers are put, range by range of cores.
+class Notes {
+    Part parts[64];
+    size_t len = 0;
+    bool told = false;
+
+public:
+    void add(const CoreRange &range, uint64_t address, uint64_t bytes, void *program) {
+        size_t n = 0;
+        while (n < len && (parts[n].address != address || parts[n].bytes != bytes)) n++;
+        if (n == len) {
+            if (len == sizeof parts / sizeof *parts) {
+                tell(program);
+                n = 0;
+            }
+            parts[n] = Part{address, bytes, PART_DFB, 0, {}};
+            len++;
+        }
+        add_range(parts[n].cores, range);
+    }
+
+    // What was told before is replaced by the first that is told.
+    void tell(void *program) {
+        if (len > 0) ttmem_agent_dfbs(program, parts, len, told);
+        told = true;
+        len = 0;
+    }
+};
+
+thread_local Notes *notes __attribute__((tls_model("initial-exec")));
+thread_local void *noting_for __attribute__((tls_model("initial-exec")));
+
+class Noting {
+    Notes *before = notes;
+    void *for_before = noting_for;
+
+public:
+    Noting(Notes *to, void *program) {
+        notes = to;
+        noting_for = program;
+    }
+    ~Noting() {
+        notes = before;
+        noting_for = for_before;
+    }
+};
+
+struct Text {
+    char *begin;
+    size_t len;
+    char inside[16];
+
+    void free() {
+        if (begin != inside) call<void, void *>(FREE_MEMORY, begin);
+    }
+};
+
+// Tells of each kernel on the cores that programs run on.
+template <typename Tell>
+void each_kernel(void *program, Tell tell) {
+    if (!has(PROGRAM_KERNELS)) return;
+    auto kernels = call<HashMap *, void *, uint32_t>(PROGRAM_KERNELS, program, 0);
+    size_t left = kernels->len;
+    for (auto node = kernels->nodes(); node != nullptr && left > 0; node = node->next, left--) {
+        tell(at<void *>(node, 16));
+    }
+}
+
+// Adds a kernel's name to a program's, unless it is there already.
+void add_name(ProgramFacts *facts, void *kernel) {
+    Text name = {};
+    call<void *, void *, const void *>(KERNEL_NAME, &name, kernel);
+    if (name.begin == nullptr || name.len > 4096) {
+        give_up(KERNEL_NAME);  // and leak it: what it is, is not known
+        return;
+    }
+    size_t at = 0;
+    bool known = false;
+    while (at < facts->name_len && !known) {
+        size_t end = at;
+        while (end < facts->name_len && facts->name[end] != '+') end++;
+        known = end - at == name.len && __builtin_memcmp(facts->name + at, name.begin, name.len) == 0;
+        at = end + 1;
+    }
+    size_t room = sizeof facts->name - facts->name_len;
+    if (!known && name.len > 0 && name.len + 1 < room) {
+        if (facts->name_len > 0) facts->name[facts->name_len++] = '+';
+        __builtin_memcpy(facts->name + facts->name_len, name.begin, name.len);
+        facts->name_len += static_cast<uint32_t>(name.len);
+    }
+    name.free();
 }
 
 }  // namespace
@@ -556,11 +831,6 @@ SHARED void ttmem_hook_mesh_allocator(void *tracker, void *device, void **alloca
     if (working && given != nullptr) ttmem_agent_met(given, device, true);
 }
 
-struct Span {
-    void *begin;
-    size_t len;
-};
-
 SHARED void *ttmem_hook_device_allocator(
     void **made, void *device, uint64_t l1_small, uint64_t trace, uint64_t l1_base, Span remap) {
     bool working = at_work();
@@ -568,6 +838,138 @@ SHARED void *ttmem_hook_device_allocator(
         DEVICE_ALLOCATOR, made, device, l1_small, trace, l1_base, remap);
     if (working && *made != nullptr) ttmem_agent_met(*made, device, false);
     return result;
+}
+
+// Programs. One is built when its offsets are finalised: then all that it keeps has its place, if that was for a workload.
+
+SHARED uint32_t ttmem_hook_finalize_programs(
+    int context, void *device, void *kernels, void *groups, void *semaphores, Span programs) {
+    bool working = at_work();
+    uint32_t result = call<uint32_t, int, void *, void *, void *, void *, Span>(
+        FINALIZE_PROGRAMS, context, device, kernels, groups, semaphores, programs);
+    if (!working) return result;
+    uint64_t begun = Meter::now();
+    Where where = {};
+    where.device = device;
+    where.is_mesh = is_a(device, MESH_VTABLE);
+    where.mesh = mesh_id(device);
+    where.placed = workload != nullptr;
+    auto list = static_cast<void **>(programs.begin);
+    for (size_t n = 0; n < programs.len && n < 65536; n++) {
+        where.range = range_of(list[n]);
+        ttmem_agent_built(list[n], call<uint64_t, const void *>(PROGRAM_ID, list[n]), &where);
+    }
+    ttmem_agent_spent(Meter::now() - begun);
+    return result;
+}
+
+SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
+    if (!at_work()) return call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
+    Within within(impl);
+    call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
+}
+
+SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
+    if (!at_work()) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    Meter meter;
+    Where where = {};
+    // A queue has its mesh and its number behind its table of functions.
+    where.device = at<void *>(queue, 8);
+    where.queue = at<uint32_t>(queue, 16) & 0xff;
+    where.is_mesh = where.device != nullptr && is_a(where.device, MESH_VTABLE);
+    where.mesh = where.is_mesh ? mesh_id(where.device) : 0;
+    where.placed = true;
+    each_program(of, [&](void *program, void *range) {
+        where.range = range;
+        ttmem_agent_dispatched(program, call<uint64_t, const void *>(PROGRAM_ID, program), &where);
+        return true;
+    });
+    meter.stop();
+}
+
+SHARED void ttmem_hook_end_program(void *program) {
+    if (at_work()) ttmem_agent_program_gone(program);
+    call<void, void *>(END_PROGRAM, program);
+}
+
+// No function names a dataflow buffer's place but the one that marks it as taken, on one range of cores after the other.
+SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
+    if (!at_work()) return call<void, void *, const void *>(PLACE_DFBS, program, device);
+    Notes noted;
+    {
+        Noting noting(&noted, program);
+        call<void, void *, const void *>(PLACE_DFBS, program, device);
+    }
+    noted.tell(program);
+}
+
+SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
+    call<void, void *, uint64_t, uint64_t, uint64_t>(MARK_ADDRESS, taken, address, bytes, base);
+    if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes, noting_for);
+}
+
+SHARED void ttmem_hook_unplace_cbs(void *program) {
+    if (at_work()) ttmem_agent_program_changed(program);
+    call<void, void *>(UNPLACE_CBS, program);
+}
+
+SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
+    auto list = static_cast<Vector *>(sizes);
+    if (list->begin != list->end && at_work()) ttmem_agent_program_changed(program);
+    call<void, void *, void *>(RESIZE_DFBS, program, sizes);
+}
+
+SHARED void ttmem_hook_mesh_close(void *impl, void *mesh) {
+    // Programs live on in their cache, but not on a device.
+    if (at_work() && has(MESH_IMPL_ID)) ttmem_agent_mesh_closed(mesh_impl_id(impl));
+    call<void, void *, void *>(MESH_CLOSE, impl, mesh);
+}
+
+SHARED void ttmem_hook_trace_begin(void *impl, uint8_t queue, const uint32_t *trace) {
+    call<void, void *, uint8_t, const uint32_t *>(TRACE_BEGIN, impl, queue, trace);
+    if (at_work()) tell_trace(TRACE_BEGUN, impl, *trace, queue);
+}
+
+SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trace) {
+    uint32_t id = *trace;
+    call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
+    if (at_work()) tell_trace(TRACE_CAPTURED, impl, id, queue);
+}
+
+SHARED void ttmem_hook_trace_replay(void *impl, uint8_t queue, const uint32_t *trace, bool blocking) {
+    uint32_t id = *trace;
+    call<void, void *, uint8_t, const uint32_t *, bool>(TRACE_REPLAY, impl, queue, trace, blocking);
+    if (at_work()) tell_trace(TRACE_REPLAYED, impl, id, queue);
+}
+
+SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
+    uint32_t id = *trace;
+    bool working = at_work();
+    uint32_t number = working ? mesh_id(mesh) : 0;
+    call<void, void *, const uint32_t *>(TRACE_RELEASE, mesh, trace);
+    if (working) ttmem_agent_trace(TRACE_RELEASED, number, id, 0, nullptr);
+}
+
+// The runtime's own programs are known by who makes them.
+
+SHARED void *ttmem_hook_fabric_program(void **made, void *context, int type, void *device) {
+    void *result = call<void *, void **, void *, int, void *>(FABRIC_PROGRAM, made, context, type, device);
+    if (at_work() && *made != nullptr) ttmem_agent_program_class(*static_cast<void **>(*made), CLASS_FABRIC);
+    return result;
+}
+
+SHARED void *ttmem_hook_fabric_program_before(void **made, void *device) {
+    void *result = call<void *, void **, void *>(FABRIC_PROGRAM_BEFORE, made, device);
+    if (at_work() && *made != nullptr) ttmem_agent_program_class(*static_cast<void **>(*made), CLASS_FABRIC);
+    return result;
+}
+
+SHARED void ttmem_hook_dispatch_program(void *group, void *device, void **program) {
+    if (at_work() && *program != nullptr) {
+        ttmem_agent_program_class(*static_cast<void **>(*program), CLASS_DISPATCH);
+    }
+    call<void, void *, void *, void **>(DISPATCH_PROGRAM, group, device, program);
 }
 
 // Questions from Rust. False: no answer, or none that can be right.
@@ -638,18 +1040,7 @@ SHARED uint64_t ttmem_worker_l1(const void *allocator) noexcept {
 SHARED size_t ttmem_chips(void *device, uint32_t *out, size_t room) noexcept {
     try {
         if (is_a(device, MESH_VTABLE) && has(MESH_DEVICE_IDS)) {
-            Vector ids = {};
-            call<void *, void *, const void *>(MESH_DEVICE_IDS, &ids, device);
-            if (!ids.holds(sizeof(uint32_t), 4096)) {
-                give_up(MESH_DEVICE_IDS);
-                return 0;
-            }
-            size_t len = ids.len(sizeof(uint32_t));
-            for (size_t n = 0; n < len && n < room; n++) {
-                out[n] = at<uint32_t>(ids.begin, static_cast<int32_t>(n * sizeof(uint32_t)));
-            }
-            if (ids.begin != nullptr) call<void, void *>(FREE_MEMORY, ids.begin);
-            return len < room ? len : room;
+            return chip_list(MESH_DEVICE_IDS, device, out, room);
         }
         if (is_a(device, DEVICE_VTABLE) && has(MESH_VTABLE) && has(MESH_ID)) {
             // Both implement one interface: the place of `id` in the mesh's table is its place in the device's.
@@ -806,6 +1197,127 @@ SHARED size_t ttmem_core_addresses(void *buffer, uint64_t (*out)[2], size_t room
         return found;
     } catch (...) {
         return 0;
+    }
+}
+
+// What a program is, apart from what it keeps.
+SHARED bool ttmem_program(void *program, ProgramFacts *out) noexcept {
+    __builtin_memset(out, 0, sizeof *out);
+    try {
+        if (has(PROGRAM_CONFIG_SIZE)) {
+            out->kernel_bytes = *call<uint32_t *, void *, uint32_t>(PROGRAM_CONFIG_SIZE, program, 0);
+        }
+        if (has(PROGRAM_GROUPS)) {
+            // Pointers that are shared, to groups that begin with a number and their cores.
+            auto groups = call<Vector *, void *, uint32_t>(PROGRAM_GROUPS, program, 0);
+            if (!groups->holds(2 * sizeof(void *), 65536)) return false;
+            for (size_t n = 0; n < groups->len(2 * sizeof(void *)); n++) {
+                auto group = reinterpret_cast<char **>(groups->begin)[2 * n];
+                if (!add_ranges(out->cores, group + 8)) give_up(PROGRAM_GROUPS);
+            }
+        }
+        // What it computes says most of what it is.
+        for (bool computes : {true, false}) {
+            each_kernel(program, [&](void *kernel) {
+                if (has(KERNEL_NAME) && is_a(kernel, COMPUTE_KERNEL) == computes) add_name(out, kernel);
+            });
+        }
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+// Tells of what a program keeps in circular buffers, all of it or only views, and in scratchpads.
+SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, const Part *) noexcept, void *to) noexcept {
+    try {
+        if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
+            // Pointers that are shared. What others see of a circular buffer is a pointer to it.
+            auto buffers = call<Span, const void *>(PROGRAM_CBS, program);
+            for (size_t n = 0; n < buffers.len && n < 65536; n++) {
+                void *buffer = static_cast<void **>(buffers.begin)[2 * n];
+                Part part = {};
+                part.space = PART_CB;
+                part.view = call<bool, const void *>(CB_GLOBAL, &buffer);
+                if (only_views && !part.view) continue;
+                part.address = call<uint32_t, const void *>(CB_ADDRESS, buffer);
+                part.bytes = call<uint32_t, const void *>(CB_SIZE, &buffer);
+                if (!add_ranges(part.cores, call<void *, const void *>(CB_CORES, &buffer))) give_up(CB_CORES);
+                tell(to, &part);
+            }
+        }
+        int32_t list = ttmem_scratch_layout.list, unit = ttmem_scratch_layout.unit;
+        if (only_views || list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
+        each_kernel(program, [&](void *kernel) {
+            auto pads = at<Vector>(kernel, list);
+            if (!pads.holds(static_cast<size_t>(unit), 256)) return give_up(PLACE_SCRATCHPADS);
+            for (char *pad = pads.begin; pad < pads.end; pad += unit) {
+                // A name, a size and an address.
+                Part part = {};
+                part.space = PART_SCRATCH;
+                part.bytes = at<uint32_t>(pad, 32);
+                part.address = at<uint32_t>(pad, 40);
+                Vector ranges = {};
+                call<void *, void *, const void *>(KERNEL_CORES, &ranges, kernel);
+                bool right = add_ranges(part.cores, &ranges) && part.address % 16 == 0 && part.address < (1 << 21) &&
+                             part.bytes > 0 && part.bytes < (1 << 21);
+                if (ranges.begin != nullptr && ranges.holds(sizeof(CoreRange), 4096)) {
+                    call<void, void *>(FREE_MEMORY, ranges.begin);
+                }
+                if (!right) return give_up(PLACE_SCRATCHPADS);
+                tell(to, &part);
+            }
+        });
+        return true;
+    } catch (...) {
+        return false;
+    }
+}
+
+// The chips that a program is for. Returns how many there are, 0 if that is not known.
+SHARED size_t ttmem_chips_of(void *device, void *range, uint32_t *out, size_t room) noexcept {
+    if (range == nullptr || !has(MESH_VIEW) || !has(VIEW_DEVICES)) return ttmem_chips(device, out, room);
+    try {
+        Vector devices = {};
+        void *view = call<void *, const void *>(MESH_VIEW, device);
+        call<void *, void *, const void *, const void *>(VIEW_DEVICES, &devices, view, range);
+        if (!devices.holds(sizeof(void *), 4096)) {
+            give_up(VIEW_DEVICES);
+            return 0;
+        }
+        size_t found = 0;
+        for (size_t n = 0; n < devices.len(sizeof(void *)) && found < room; n++) {
+            // One of another host is not ours to count.
+            auto chip = reinterpret_cast<void **>(devices.begin)[n];
+            if (chip != nullptr) found += ttmem_chips(chip, out + found, 1);
+        }
+        if (devices.begin != nullptr) call<void, void *>(FREE_MEMORY, devices.begin);
+        return found;
+    } catch (...) {
+        return 0;
+    }
+}
+
+// The chips of a mesh, by what is behind it.
+SHARED size_t ttmem_impl_chips(void *impl, uint32_t *out, size_t room) noexcept {
+    return has(MESH_IMPL_CHIPS) ? chip_list(MESH_IMPL_CHIPS, impl, out, room) : 0;
+}
+
+// How a core's L1 is divided, and how many cores there are. What is not known stays as it is.
+SHARED void ttmem_cores(void *device, uint32_t *columns, uint32_t *rows, uint64_t *most_unreserved) noexcept {
+    try {
+        Xy grid = {};
+        if (is_a(device, MESH_VTABLE) && has(MESH_GRID)) {
+            grid = call<Xy, const void *>(MESH_GRID, device);
+        } else if (is_a(device, DEVICE_VTABLE) && has(DEVICE_GRID)) {
+            grid = call<Xy, const void *>(DEVICE_GRID, device);
+        }
+        if (grid.x <= 16 && grid.y <= 16) {
+            *columns = static_cast<uint32_t>(grid.x);
+            *rows = static_cast<uint32_t>(grid.y);
+        }
+        if (has(MOST_UNRESERVED)) *most_unreserved = call<uint32_t>(MOST_UNRESERVED);
+    } catch (...) {
     }
 }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
-use ttmem_client::Layout;
+use ttmem_client::{Layout, Space};
 
 // The runtime's numbers of spaces. It has one more, of which it has no allocator.
 pub(crate) const DRAM: u32 = 0;
@@ -87,7 +87,61 @@ pub(crate) struct RuntimeStatistics {
     pub(crate) largest_free: u64,
 }
 
+/// What a program keeps on its cores.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Part {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) space: u32,
+    pub(crate) view: u32,
+    pub(crate) cores: [u64; 4],
+}
+
+impl Part {
+    pub(crate) fn space(&self) -> Space {
+        match self.space {
+            0 => Space::Cb,
+            1 => Space::Dfb,
+            _ => Space::Scratch,
+        }
+    }
+}
+
+/// Where a program runs.
+#[repr(C)]
+pub(crate) struct Where {
+    /// A mesh or a chip; 0: not known.
+    pub(crate) device: usize,
+    /// The part of the mesh; 0: all of it.
+    pub(crate) range: usize,
+    pub(crate) mesh: u32,
+    pub(crate) queue: u32,
+    pub(crate) is_mesh: bool,
+    /// Whether everything that it keeps has its place.
+    pub(crate) placed: bool,
+}
+
+/// A program, apart from what it keeps.
+#[repr(C)]
+pub(crate) struct ProgramFacts {
+    pub(crate) kernel_bytes: u32,
+    pub(crate) name_len: u32,
+    pub(crate) cores: [u64; 4],
+    pub(crate) name: [u8; 192],
+}
+
 unsafe extern "C" {
+    pub(crate) fn ttmem_program(program: usize, out: *mut ProgramFacts) -> bool;
+    pub(crate) fn ttmem_parts(
+        program: usize,
+        only_views: bool,
+        tell: extern "C" fn(*mut c_void, &Part),
+        to: *mut c_void,
+    ) -> bool;
+    pub(crate) fn ttmem_chips_of(device: usize, range: usize, out: *mut u32, room: usize) -> usize;
+    pub(crate) fn ttmem_impl_chips(behind: usize, out: *mut u32, room: usize) -> usize;
+    pub(crate) fn ttmem_cores(device: usize, columns: *mut u32, rows: *mut u32, most_unreserved: *mut u64);
     pub(crate) fn ttmem_statistics(allocator: usize, kind: u64, out: *mut RuntimeStatistics) -> bool;
     pub(crate) fn ttmem_bank(allocator: usize, kind: u64, out: *mut BankFacts) -> bool;
     pub(crate) fn ttmem_base(allocator: usize, memory: u64, out: *mut u64) -> bool;

@@ -84,6 +84,18 @@ impl Chip<'_> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChipNumber(pub(crate) u16);
 
+impl ChipNumber {
+    /// Its number, for those who must keep it as a number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The chip with this number, which the tracker once gave out.
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+}
+
 /// An allocator that was defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AllocatorNumber(pub(crate) u16);
@@ -107,6 +119,16 @@ pub struct CoresNumber(pub(crate) u16);
 impl CoresNumber {
     /// Not said.
     pub const NONE: Self = Self(0);
+
+    /// Its number, for those who must keep it as a number.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The set with this number, which the tracker once gave out.
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
 }
 
 /// A call site that was defined; the default is "not said".

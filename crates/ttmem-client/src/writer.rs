@@ -608,7 +608,8 @@ impl Writer {
         let held = self.words_of(slot);
         let mut words = held;
         let kept = u64::from(flags::MIRROR | flags::VIEW) << 32;
-        words[2] = held[2] & !(0xffff << 32 | 0xff) | held[2] & kept | Kind::Free as u64 | u64::from(how) << 32;
+        words[2] =
+            held[2] & !(0xffff << 32 | 0xff) | held[2] & kept | Kind::Free as u64 | u64::from(how) << 32;
         let listed = slot < OVERFLOW;
         words[7] = held[7] & Key::HEAD | u64::from(if listed { slot } else { NO_SLOT }) << 32;
         if !self.begin(&mut words) {

@@ -102,7 +102,10 @@ impl Follower {
         let contents = segment.contents()?;
         // An open allocator has a row for each of its spaces; those of a closed one may be another's by now.
         let living = contents.rows.iter().filter(|row| row.closed.get() != 1);
-        let living: BTreeSet<u16> = living.map(|row| row.allocator.get()).collect();
+        let mut living: BTreeSet<u16> = living.map(|row| row.allocator.get()).collect();
+        // One that hands out nothing, but is what programs and traces refer to, has no rows before they keep something.
+        let held = contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
+        living.extend(held.map(|slot| slot.allocator.get()));
         for &allocator in self.open.difference(&living) {
             emit(Event::AllocatorClosed(self.number(allocator)));
         }
@@ -133,8 +136,7 @@ impl Follower {
         }
         // What was dispatched last on a core is what is there.
         let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
-        let mut dispatched: Vec<&Record> =
-            live().filter(|slot| of_programs.contains(&slot.kind)).collect();
+        let mut dispatched: Vec<&Record> = live().filter(|slot| of_programs.contains(&slot.kind)).collect();
         dispatched.sort_by_key(|record| record.sequence.get());
         for record in dispatched {
             self.tell(record, emit);
@@ -395,12 +397,7 @@ impl Follower {
             (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
             (
-                Kind::Refused
-                | Kind::OutOfMemory
-                | Kind::Alloc
-                | Kind::Free
-                | Kind::Audit
-                | Kind::PeakReset,
+                Kind::Refused | Kind::OutOfMemory | Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset,
                 _,
             ) => {}
         }

@@ -215,7 +215,15 @@ impl Life {
                 let cores = self.tracker.cores(&[CoreRange { from: (0, 0), to: (3, 0) }]).unwrap();
                 let (allocator, program) = (self.allocator, n(1) as u32);
                 let (space, address, bytes) = (Space::Cb, n(2), n(3));
-                answer(self.tracker.place(&Placement { allocator, program, space, address, bytes, cores, view: false }))
+                answer(self.tracker.place(&Placement {
+                    allocator,
+                    program,
+                    space,
+                    address,
+                    bytes,
+                    cores,
+                    view: false,
+                }))
             }
             "begin" => answer(self.tracker.begin_program(self.allocator, n(1) as u32, words[2])),
             "dispatch" => answer(self.tracker.dispatch(self.allocator, n(1) as u32)),

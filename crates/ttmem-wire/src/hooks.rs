@@ -40,11 +40,27 @@ pub enum Hook {
     Chips = 16,
     /// Unique ids, boards and harvesting of chips.
     Identity = 17,
+    /// Programs that are built and destroyed, and their chips.
+    Programs = 18,
+    /// Programs that are dispatched.
+    Dispatch = 19,
+    /// Circular buffers of programs.
+    CircularBuffers = 20,
+    /// Dataflow buffers of programs.
+    DataflowBuffers = 21,
+    /// Scratchpads of programs.
+    Scratchpads = 22,
+    /// Code and arguments of programs, and their cores.
+    Kernels = 23,
+    /// Traces.
+    Traces = 24,
+    /// The cores of a chip, and how their L1 is divided.
+    Cores = 25,
 }
 
 impl Hook {
     /// All of them, by number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 26] = [
         Self::Allocate,
         Self::Deallocate,
         Self::DeallocateAll,
@@ -63,6 +79,14 @@ impl Hook {
         Self::PerCore,
         Self::Chips,
         Self::Identity,
+        Self::Programs,
+        Self::Dispatch,
+        Self::CircularBuffers,
+        Self::DataflowBuffers,
+        Self::Scratchpads,
+        Self::Kernels,
+        Self::Traces,
+        Self::Cores,
     ];
 
     /// Its bit.
@@ -91,6 +115,14 @@ impl Hook {
             Self::PerCore => "per_core",
             Self::Chips => "chips",
             Self::Identity => "identity",
+            Self::Programs => "programs",
+            Self::Dispatch => "dispatch",
+            Self::CircularBuffers => "circular_buffers",
+            Self::DataflowBuffers => "dataflow_buffers",
+            Self::Scratchpads => "scratchpads",
+            Self::Kernels => "kernels",
+            Self::Traces => "traces",
+            Self::Cores => "cores",
         }
     }
 }

@@ -150,7 +150,12 @@ impl Writer {
     /// A trace of so many dispatches was captured, or, if there is one of that number, replayed.
     pub(crate) fn trace(&mut self, allocator: u16, trace: u32, dispatches: u64) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, Space::Trace as u8, allocator, u64::from(trace)));
+            return Err(self.refuse(
+                Oddity::UnknownAllocator,
+                Space::Trace as u8,
+                allocator,
+                u64::from(trace),
+            ));
         }
         let key = Key::trace(allocator, u64::from(trace));
         let known = self.find(&key);

@@ -1,0 +1,464 @@
+//! The runtime's programs, by address: what each keeps is told when it is built, and that it was dispatched when it is.
+//!
+//! All of it lies in memory that a forked child finds at zero: its parent's programs are not its own.
+#![allow(unsafe_code)]
+
+use crate::agent::{cores_of, tracker};
+use crate::allocators::{chip_number, settle};
+use crate::flight::{self, Lock};
+use crate::shim::{Part, ProgramFacts, Where, ttmem_chips_of, ttmem_parts, ttmem_program};
+use crate::traces;
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use ttmem_client::{
+    AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, SiteNumber, Space,
+};
+
+/// Programs that can be known at a time.
+const ROOM: usize = 1 << 16;
+/// Places of dataflow buffers that can be.
+const NOTES: usize = 1 << 17;
+/// Sets of chips that programs run on.
+const SCOPES: usize = 4096;
+/// Chips of the largest mesh we can describe.
+const MOST_CHIPS: usize = 256;
+/// What one program keeps, range by range; what is more is told in turns.
+const PARTS: usize = 256;
+
+/// A program. Zeros: nobody's place.
+#[derive(Clone, Copy)]
+struct Entry {
+    at: usize,
+    /// The runtime's number of it: addresses are used again.
+    id: u64,
+    /// What its views looked like when they were last told.
+    views: u64,
+    /// The first of its notes, and 1.
+    notes: u32,
+    /// Where it was told; 0: it was not.
+    scope: u16,
+    class: u8,
+    flags: u8,
+}
+
+/// It has views, whose addresses may be others at every dispatch.
+const HAS_VIEWS: u8 = 1;
+/// It must be read again when it is next dispatched.
+const CHANGED: u8 = 2;
+
+/// Where a dataflow buffer is.
+#[derive(Clone, Copy)]
+struct Note {
+    address: u64,
+    bytes: u32,
+    cores: u16,
+    /// The next one, and 1.
+    next: u32,
+}
+
+/// Chips that programs run on, for readers: an allocator that hands out nothing.
+#[derive(Clone, Copy)]
+struct Scope {
+    /// The mesh or chip; 0: nobody's place.
+    owner: u64,
+    /// Which of its chips.
+    print: u64,
+    number: u16,
+}
+
+pub(crate) struct Table {
+    entries: [Entry; ROOM],
+    len: usize,
+    notes: [Note; NOTES],
+    notes_used: u32,
+    /// The first of those given back, and 1.
+    vacant_note: u32,
+    scopes: [Scope; SCOPES],
+    scopes_used: usize,
+    pub(crate) traces: traces::Traces,
+}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// The table, for one thread at a time.
+pub(crate) fn with<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
+    let _turn = Lock::of_programs()?;
+    let mut table = TABLE.load(Ordering::Acquire);
+    if table.is_null() {
+        flight::make(&TABLE);
+        table = TABLE.load(Ordering::Acquire);
+    }
+    // SAFETY: null, or a mapping that is never given back, of which zeros are valid; and we have the lock.
+    unsafe { table.as_mut() }.map(work)
+}
+
+/// A program's number for readers.
+fn number_of(id: u64) -> u32 {
+    (id as u32).wrapping_add(1).max(1)
+}
+
+fn mix(sum: u64, value: u64) -> u64 {
+    (sum ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+/// Who a mesh, or a chip, is to us.
+pub(crate) fn owner(is_mesh: bool, id: u32) -> u64 {
+    u64::from(id) | if is_mesh { 1 << 32 } else { 1 << 33 }
+}
+
+impl Table {
+    fn first_place(at: usize) -> usize {
+        (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48
+    }
+
+    #[inline]
+    fn place(&self, at: usize) -> Option<usize> {
+        let mut place = Self::first_place(at);
+        loop {
+            match self.entries[place % ROOM].at {
+                0 => return None,
+                known if known == at => return Some(place % ROOM),
+                _ => place += 1,
+            }
+        }
+    }
+
+    fn find(&mut self, at: usize) -> Option<&mut Entry> {
+        self.place(at).map(|place| &mut self.entries[place])
+    }
+
+    /// The program at an address, noted from now on.
+    fn find_or_add(&mut self, at: usize) -> Option<&mut Entry> {
+        if self.place(at).is_none() {
+            // Looking for what is not there must stay short.
+            if self.len >= ROOM / 4 * 3 {
+                return None;
+            }
+            let mut place = Self::first_place(at);
+            while self.entries[place % ROOM].at != 0 {
+                place += 1;
+            }
+            self.entries[place % ROOM].at = at;
+            self.len += 1;
+        }
+        self.find(at)
+    }
+
+    /// Takes a program out, and moves up those that made way for it.
+    fn remove(&mut self, at: usize) -> Option<Entry> {
+        const NOBODY: Entry = Entry { at: 0, id: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
+        let mut hole = self.place(at)?;
+        let gone = self.entries[hole];
+        self.forget_notes(gone.notes);
+        let mut place = hole;
+        loop {
+            place = (place + 1) % ROOM;
+            let entry = self.entries[place];
+            if entry.at == 0 {
+                break;
+            }
+            let first = Self::first_place(entry.at) % ROOM;
+            // Whether it may lie at the hole: not before its first place.
+            if place.wrapping_sub(first) % ROOM >= place.wrapping_sub(hole) % ROOM {
+                self.entries[hole] = entry;
+                hole = place;
+            }
+        }
+        self.entries[hole] = NOBODY;
+        self.len -= 1;
+        Some(gone)
+    }
+
+    fn forget_notes(&mut self, mut first: u32) {
+        while let Some(place) = first.checked_sub(1) {
+            let note = &mut self.notes[place as usize];
+            first = note.next;
+            note.next = core::mem::replace(&mut self.vacant_note, place + 1);
+        }
+    }
+
+    fn note(&mut self, at: usize, part: &Part) {
+        let place = match self.vacant_note.checked_sub(1) {
+            Some(vacant) => {
+                self.vacant_note = self.notes[vacant as usize].next;
+                vacant
+            }
+            None if (self.notes_used as usize) < NOTES => {
+                self.notes_used += 1;
+                self.notes_used - 1
+            }
+            None => return,
+        };
+        let cores = cores_of(part.cores).get();
+        let Some(entry) = self.find(at) else { return };
+        let next = core::mem::replace(&mut entry.notes, place + 1);
+        self.notes[place as usize] = Note { address: part.address, bytes: part.bytes as u32, cores, next };
+    }
+
+    /// The number of some chips of a mesh, or of a chip by itself.
+    pub(crate) fn scope(&mut self, owner: u64, indexes: &[u32]) -> Option<AllocatorNumber> {
+        let print = indexes.iter().fold(1, |sum, &index| mix(sum, u64::from(index)));
+        let used = self.scopes_used;
+        let known = self.scopes[..used].iter().find(|it| it.owner == owner && it.print == print);
+        if let Some(known) = known {
+            return Some(AllocatorNumber::new(known.number));
+        }
+        let mut chips = [ChipNumber::default(); MOST_CHIPS];
+        let mut len = 0;
+        for (place, number) in chips.iter_mut().zip(indexes.iter().filter_map(|&index| chip_number(index))) {
+            *place = number;
+            len += 1;
+        }
+        if len == 0 || len < indexes.len() {
+            return None;
+        }
+        let place = self.scopes[..used].iter().position(|it| it.owner == 0).unwrap_or(used);
+        let free = self.scopes.get_mut(place)?;
+        let number = tracker().allocator(&chips[..len], &[]).ok()?;
+        *free = Scope { owner, print, number: number.get() };
+        self.scopes_used = used.max(place + 1);
+        Some(number)
+    }
+
+    /// A mesh is closed: nothing of its programs is on its chips any more, though they may live on.
+    fn close(&mut self, owner: u64) {
+        self.traces.forget(owner);
+        for place in 0..self.scopes_used {
+            let scope = self.scopes[place];
+            if scope.owner != owner {
+                continue;
+            }
+            self.scopes[place].owner = 0;
+            for entry in self.entries.iter_mut().filter(|it| it.at != 0 && it.scope == scope.number) {
+                entry.scope = 0;
+            }
+            let _ = tracker().close_allocator(AllocatorNumber::new(scope.number));
+        }
+    }
+
+    /// Tells what a program is and keeps.
+    fn tell(&mut self, at: usize, place: &Where) {
+        let mut indexes = [0; MOST_CHIPS];
+        let Some(&mut Entry { id, scope: old, class, notes, .. }) = self.find(at) else { return };
+        // SAFETY: the runtime has just named this device.
+        let chips = unsafe { ttmem_chips_of(place.device, place.range, indexes.as_mut_ptr(), MOST_CHIPS) };
+        let first = indexes[0];
+        let whose = if place.is_mesh { owner(true, place.mesh) } else { owner(false, first) };
+        let Some(scope) = self.scope(whose, &indexes[..chips.min(MOST_CHIPS)]) else { return };
+        let program = number_of(id);
+        if old != 0 && old != scope.get() {
+            let _ = tracker().end_program(AllocatorNumber::new(old), program);
+        }
+        let mut facts = ProgramFacts { kernel_bytes: 0, name_len: 0, cores: [0; 4], name: [0; 192] };
+        // SAFETY: the runtime has just named this program, which is built.
+        unsafe { ttmem_program(at, &raw mut facts) };
+        let name = facts.name.get(..facts.name_len as usize).unwrap_or_default();
+        let name = core::str::from_utf8(name).unwrap_or_default();
+        let site = if name.is_empty() { None } else { tracker().site(name).ok() };
+        let class = match class {
+            1 => KernelClass::Fabric,
+            2 => KernelClass::Dispatch,
+            _ => KernelClass::Application,
+        };
+        let cores = cores_of(facts.cores);
+        let site = site.unwrap_or(SiteNumber::default());
+        let _ = tracker().program(&Program { allocator: scope, program, cores, class, site });
+        if facts.kernel_bytes > 0 && cores != CoresNumber::NONE {
+            let (bytes, id) = (u64::from(facts.kernel_bytes), u64::from(program));
+            let _ = tracker().load_kernel(&Kernel { allocator: scope, program, id, bytes, cores, class });
+        }
+        let mut note = notes;
+        while let Some(place) = note.checked_sub(1) {
+            let Note { address, bytes, cores, next } = self.notes[place as usize];
+            note = next;
+            let (space, bytes, cores) = (Space::Dfb, u64::from(bytes), CoresNumber::new(cores));
+            let it = Placement { allocator: scope, program, space, address, bytes, cores, view: false };
+            let _ = tracker().place(&it);
+        }
+        let mut telling = Telling { scope, program, parts: [EMPTY; PARTS], len: 0, views: 0 };
+        if place.placed {
+            // SAFETY: as above, and everything that it keeps has its place. `telling` outlives the call.
+            unsafe { ttmem_parts(at, false, collect, (&raw mut telling).cast()) };
+        }
+        telling.tell();
+        let views = telling.views;
+        if let Some(entry) = self.find(at) {
+            entry.scope = scope.get();
+            entry.views = views;
+            entry.flags = if views == 0 { 0 } else { HAS_VIEWS };
+            if !place.placed {
+                entry.flags |= CHANGED;
+            }
+        }
+    }
+
+    /// Where a program was told, if it still is the one with this number.
+    pub(crate) fn told(&self, at: usize, id: u64) -> Option<(AllocatorNumber, u32)> {
+        let entry = &self.entries[self.place(at)?];
+        (entry.id == id && entry.scope != 0).then(|| (AllocatorNumber::new(entry.scope), number_of(id)))
+    }
+}
+
+const EMPTY: Part = Part { address: 0, bytes: 0, space: 0, view: 0, cores: [0; 4] };
+
+/// What a program keeps, collected: what lies at one place on several cores is one thing.
+struct Telling {
+    scope: AllocatorNumber,
+    program: u32,
+    parts: [Part; PARTS],
+    len: usize,
+    views: u64,
+}
+
+impl Telling {
+    fn tell(&mut self) {
+        for part in &self.parts[..self.len] {
+            let _ = tracker().place(&Placement {
+                allocator: self.scope,
+                program: self.program,
+                space: part.space(),
+                address: part.address,
+                bytes: part.bytes,
+                cores: cores_of(part.cores),
+                view: part.view != 0,
+            });
+        }
+        self.len = 0;
+    }
+}
+
+extern "C" fn collect(to: *mut c_void, part: &Part) {
+    // SAFETY: what was given to `ttmem_parts` along with this.
+    let telling = unsafe { &mut *to.cast::<Telling>() };
+    if part.view != 0 {
+        see(&mut telling.views, part);
+    }
+    if part.bytes == 0 {
+        return;
+    }
+    let same = |it: &&mut Part| {
+        (it.address, it.bytes, it.space, it.view) == (part.address, part.bytes, part.space, part.view)
+    };
+    if let Some(known) = telling.parts[..telling.len].iter_mut().find(same) {
+        for (mine, more) in known.cores.iter_mut().zip(part.cores) {
+            *mine |= more;
+        }
+        return;
+    }
+    if telling.len == PARTS {
+        telling.tell();
+    }
+    telling.parts[telling.len] = *part;
+    telling.len += 1;
+}
+
+/// What tells one state of a program's views from another; never 0 if there are any.
+fn see(print: &mut u64, part: &Part) {
+    *print = mix(mix(*print, part.address), part.bytes) | 1;
+}
+
+extern "C" fn look(to: *mut c_void, part: &Part) {
+    // SAFETY: what was given to `ttmem_parts` along with this.
+    see(unsafe { &mut *to.cast::<u64>() }, part);
+}
+
+/// The program's offsets were finalised.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
+    settle();
+    with(|table| {
+        let Some(entry) = table.find_or_add(program) else { return };
+        if entry.id != id {
+            // What was noted before it was built is its own; where another was told is not.
+            (entry.id, entry.scope) = (id, 0);
+        }
+        table.tell(program, place);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
+    settle();
+    with(|table| {
+        // One that was never built may have nothing in its place, and asking for that is an error.
+        let Some(entry) = table.find(program).filter(|it| it.id == id && it.scope != 0) else { return };
+        let mut changed = entry.flags & CHANGED != 0;
+        if entry.flags & HAS_VIEWS != 0 {
+            let mut views = 0u64;
+            // SAFETY: the runtime has just dispatched it; `views` outlives the call.
+            unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
+            changed |= views != entry.views;
+        }
+        if changed && place.device != 0 {
+            table.tell(program, place);
+        }
+        let Some((scope, number)) = table.told(program, id) else { return };
+        if place.is_mesh && table.traces.capture(place.mesh, place.queue, (program, id), scope) {
+            return;
+        }
+        let _ = tracker().dispatch(scope, number);
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_program_gone(program: usize) {
+    settle();
+    with(|table| {
+        let Some(gone) = table.remove(program) else { return };
+        if gone.scope != 0 {
+            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), number_of(gone.id));
+        }
+    });
+}
+
+/// What the program keeps will have another place.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_program_changed(program: usize) {
+    settle();
+    with(|table| {
+        if let Some(entry) = table.find(program) {
+            entry.flags |= CHANGED;
+        }
+    });
+}
+
+/// The program is one of the runtime's own.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_program_class(program: usize, class: u32) {
+    settle();
+    with(|table| {
+        if let Some(entry) = table.find_or_add(program) {
+            entry.class = class as u8;
+        }
+    });
+}
+
+/// Where the program's dataflow buffers are, all of them; or, with `more`, more of them.
+///
+/// # Safety
+///
+/// `parts` must point to `len` parts.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ttmem_agent_dfbs(program: usize, parts: *const Part, len: usize, more: bool) {
+    settle();
+    // SAFETY: the caller's word.
+    let parts = unsafe { core::slice::from_raw_parts(parts, len) };
+    with(|table| {
+        let Some(entry) = table.find_or_add(program) else { return };
+        entry.flags |= CHANGED;
+        if !more {
+            let old = core::mem::take(&mut entry.notes);
+            table.forget_notes(old);
+        }
+        for part in parts {
+            table.note(program, part);
+        }
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_mesh_closed(mesh: u32) {
+    settle();
+    with(|table| table.close(owner(true, mesh)));
+}

@@ -1,0 +1,166 @@
+//! Traces: while one is captured nothing runs, and when it is replayed all of it does. What is left on each core then is
+//! what was captured last for it, so that is all that is kept.
+#![allow(unsafe_code)]
+
+use crate::agent::tracker;
+use crate::allocators::settle;
+use crate::programs::{owner, with};
+use crate::shim::{ProgramFacts, ttmem_impl_chips, ttmem_program};
+use ttmem_client::AllocatorNumber;
+
+/// Traces that can be known at a time.
+const ROOM: usize = 256;
+/// Programs that the replay of one leaves behind.
+const LEFT: usize = 128;
+
+/// Zeros: nobody's place.
+struct Trace {
+    owner: u64,
+    id: u32,
+    queue: u32,
+    /// Where it was told; 0: it is being captured.
+    scope: u16,
+    left: u16,
+    dispatches: u64,
+    programs: [Left; LEFT],
+}
+
+/// A program that is left on some cores.
+#[derive(Clone, Copy)]
+struct Left {
+    at: usize,
+    id: u64,
+    scope: u16,
+    cores: [u64; 4],
+}
+
+/// All of them. Zeros: none.
+pub(crate) struct Traces {
+    /// How many are being captured.
+    capturing: u32,
+    used: usize,
+    all: [Trace; ROOM],
+}
+
+impl Traces {
+    fn find(&mut self, owner: u64, id: u32) -> Option<&mut Trace> {
+        self.all[..self.used].iter_mut().find(|it| it.owner == owner && it.id == id)
+    }
+
+    fn begin(&mut self, owner: u64, id: u32, queue: u32) {
+        let place = self.all[..self.used].iter().position(|it| it.owner == 0).unwrap_or(self.used);
+        let Some(trace) = self.all.get_mut(place) else { return };
+        (trace.owner, trace.id, trace.queue, trace.scope) = (owner, id, queue, 0);
+        (trace.left, trace.dispatches) = (0, 0);
+        self.used = self.used.max(place + 1);
+        self.capturing += 1;
+    }
+
+    /// A mesh is closed, and its traces with it.
+    pub(crate) fn forget(&mut self, owner: u64) {
+        for trace in self.all[..self.used].iter_mut().filter(|it| it.owner == owner) {
+            self.capturing -= u32::from(trace.scope == 0);
+            trace.owner = 0;
+        }
+    }
+
+    /// Whether what is dispatched on a mesh's queue goes into a trace instead; then it is noted there.
+    #[inline]
+    pub(crate) fn capture(
+        &mut self,
+        mesh: u32,
+        queue: u32,
+        (at, id): (usize, u64),
+        scope: AllocatorNumber,
+    ) -> bool {
+        if self.capturing == 0 {
+            return false;
+        }
+        let owner = owner(true, mesh);
+        let captures = |it: &&mut Trace| it.owner == owner && it.queue == queue && it.scope == 0;
+        let Some(trace) = self.all[..self.used].iter_mut().find(captures) else { return false };
+        trace.dispatches += 1;
+        let mut facts = ProgramFacts { kernel_bytes: 0, name_len: 0, cores: [0; 4], name: [0; 192] };
+        // SAFETY: the runtime has just dispatched it.
+        unsafe { ttmem_program(at, &raw mut facts) };
+        trace.leave(Left { at, id, scope: scope.get(), cores: facts.cores });
+        true
+    }
+}
+
+impl Trace {
+    /// The last program on its cores, of all so far.
+    fn leave(&mut self, last: Left) {
+        let mut kept = 0;
+        for n in 0..usize::from(self.left) {
+            let mut it = self.programs[n];
+            if it.scope == last.scope {
+                for (cores, taken) in it.cores.iter_mut().zip(last.cores) {
+                    *cores &= !taken;
+                }
+            }
+            let same = (it.at, it.id) == (last.at, last.id);
+            if !same && it.cores != [0; 4] {
+                self.programs[kept] = it;
+                kept += 1;
+            }
+        }
+        if kept == LEFT {
+            self.programs.copy_within(1.., 0);
+            kept -= 1;
+        }
+        self.programs[kept] = last;
+        self.left = kept as u16 + 1;
+    }
+}
+
+const BEGUN: u32 = 0;
+const CAPTURED: u32 = 1;
+const REPLAYED: u32 = 2;
+
+/// Something happened to a trace of a mesh. `behind` is what knows the mesh's chips; 0 if that is not needed.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behind: usize) {
+    settle();
+    let owner = owner(true, mesh);
+    with(|table| match step {
+        BEGUN => table.traces.begin(owner, id, queue),
+        CAPTURED => {
+            let mut indexes = [0; 256];
+            // SAFETY: the runtime is in a call of this mesh.
+            let chips = unsafe { ttmem_impl_chips(behind, indexes.as_mut_ptr(), indexes.len()) };
+            let scope = table.scope(owner, &indexes[..chips.min(indexes.len())]);
+            let Some(trace) = table.traces.find(owner, id).filter(|it| it.scope == 0) else { return };
+            let dispatches = trace.dispatches;
+            match scope {
+                Some(scope) => trace.scope = scope.get(),
+                None => trace.owner = 0,
+            }
+            table.traces.capturing -= 1;
+            if let Some(scope) = scope {
+                let _ = tracker().trace(scope, id, dispatches);
+            }
+        }
+        REPLAYED => {
+            let Some(trace) = table.traces.find(owner, id).filter(|it| it.scope != 0) else { return };
+            let scope = AllocatorNumber::new(trace.scope);
+            let (left, programs) = (usize::from(trace.left), trace.programs);
+            let _ = tracker().replay_trace(scope, id);
+            for it in &programs[..left] {
+                if let Some((scope, number)) = table.told(it.at, it.id) {
+                    let _ = tracker().dispatch(scope, number);
+                }
+            }
+        }
+        _ => {
+            let Some(trace) = table.traces.find(owner, id) else { return };
+            let scope = core::mem::take(&mut trace.scope);
+            trace.owner = 0;
+            if scope != 0 {
+                let _ = tracker().end_trace(AllocatorNumber::new(scope), id);
+            } else {
+                table.traces.capturing -= 1;
+            }
+        }
+    });
+}
