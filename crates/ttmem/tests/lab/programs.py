@@ -12,7 +12,6 @@ The puppet imports this; `python programs.py ROWSxCOLUMNS [OP ...]` compares the
 """
 
 import collections
-import contextlib
 import ctypes
 import os
 import re
@@ -146,7 +145,7 @@ def _chips(note):
     return sorted(ids[r * columns + c] for r in range(r0, r1 + 1) for c in range(c0, c1 + 1))
 
 
-def dispatched(mode=("dispatched", "captured", "replayed")):
+def dispatched():
     """What reached the queues since this was last asked."""
     count = _take(ctypes.addressof(_ROOM), len(_ROOM))
     assert count >= 0, "too much was dispatched"
@@ -155,8 +154,7 @@ def dispatched(mode=("dispatched", "captured", "replayed")):
         it = {"kind": ("dispatched", "captured", "replayed")[note.kind], "trace": note.trace}
         if note.kind != 2:
             it.update(id=note.id, pointer=note.program, chips=_chips(note))
-        if it["kind"] in mode:
-            found.append(it)
+        found.append(it)
     return found
 
 
@@ -227,6 +225,65 @@ def run(name, device):
     # Where a workload has several programs, they are compiled on threads whose doings the report has not.
     alone = all(it["chips"] == sorted(device.get_device_ids()) for it in programs)
     return {"op": name, "programs": programs, "report": report if alone else None, "sizes": sizes}
+
+
+# Tensors and programs to have many of
+
+
+def many(device, count):
+    """So many different programs; the last of them on few cores. Few kernels, so that little is compiled."""
+    held = []
+    kinds = (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b)
+    for n in range(count - 1):
+        a = ops.z(device, 32 * (n // 3 + 1), 64, dtype=kinds[n % 3])
+        held.append(ttnn.add(a, a))
+    held.append(ttnn.transpose(ops.z(device, 1, 1, 64, 128), -2, -1))
+    return held
+
+
+def mixture(device):
+    """Tensors of every kind in L1, the reserved top included, with a hole."""
+    small = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1_SMALL)
+    held = {
+        "interleaved": ops.z(device, 512, 512, mem=ops.L1),
+        "one tile": ops.z(device, 32, 32, mem=ops.L1),
+        "hole": ops.z(device, 256, 512, mem=ops.L1),
+        "height": ops.z(device, 256, 64, mem=ops.sharded((256, 64), 4, 2, ops.H)),
+        "width": ops.z(device, 64, 256, mem=ops.sharded((64, 256), 4, 2, ops.W)),
+        "block": ops.z(device, 256, 256, mem=ops.sharded((256, 256), 4, 4, ops.B)),
+        "small": ops.z(device, 1024, 32, mem=small),
+    }
+    ttnn.deallocate(held.pop("hole"))
+    return held
+
+
+def shards(held):
+    """Address, bytes on a core and cores of those that lie on some only."""
+    found = []
+    for tensor in held.values():
+        spec = tensor.memory_config().shard_spec
+        if spec is not None:
+            height, width = spec.shape
+            boxes = [[it.start.x, it.start.y, it.end.x, it.end.y] for it in spec.grid.ranges()]
+            found.append([tensor.buffer_address(), height * width * 2, boxes])
+    return found
+
+
+def bank(device, space):
+    """What the allocator says of each of its banks: which stretches are taken, from where its space begins."""
+    it = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
+    blocks = [(int(b["address"]), int(b["size"])) for b in it.block_table if b["allocated"] == "yes"]
+    taken = [[address, address + size] for address, size in blocks]
+    assert sum(end - begin for begin, end in taken) == it.total_bytes_allocated_per_bank, it.block_table
+    return {
+        "taken": taken,
+        "bytes": it.total_bytes_per_bank,
+        "allocated": it.total_bytes_allocated_per_bank,
+        "banks": it.num_banks,
+    }
+
+
+# Comparison
 
 
 def union(ranges):
