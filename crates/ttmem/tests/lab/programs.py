@@ -231,19 +231,30 @@ def run(name, device):
 
 
 def many(device, count):
-    """So many different programs; the last of them on few cores. Few kernels, so that little is compiled."""
-    held = []
-    kinds = (ttnn.bfloat16, ttnn.float32, ttnn.bfloat8_b)
-    for n in range(count - 1):
-        a = ops.z(device, 32 * (n // 3 + 1), 64, dtype=kinds[n % 3])
-        held.append(ttnn.add(a, a))
-    held.append(ttnn.transpose(ops.z(device, 1, 1, 64, 128), -2, -1))
-    return held
+    """So many different programs, on few cores and on many, of few kernels, so that little is compiled."""
+
+    def tall(n, **options):
+        return ops.z(device, 32 * n, 64, **options)
+
+    kinds = [
+        lambda n: ttnn.clone(tall(n)),
+        lambda n: ttnn.where(tall(n), tall(n), tall(n)),
+        lambda n: ttnn.softmax(tall(n), dim=-1),
+        lambda n: ttnn.concat([tall(n), tall(n)], dim=0),
+        lambda n: ttnn.typecast(tall(n), ttnn.float32),
+        lambda n: ttnn.tilize(tall(n, layout=ops.RM), use_multicore=True),
+        lambda n: ttnn.copy(tall(n), tall(n)),
+        lambda n: ttnn.transpose(ops.z(device, 1, 1, 32 * n, 64), -2, -1),
+    ]
+    for n in range(count):
+        kinds[n % len(kinds)](n // len(kinds) + 1)
 
 
 def mixture(device):
     """Tensors of every kind in L1, the reserved top included, with a hole."""
-    small = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1_SMALL)
+    # The top takes no interleaved ones.
+    spec = ttnn.ShardSpec(ops.grid(4, 2), (32, 32), ttnn.ShardOrientation.ROW_MAJOR)
+    small = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1_SMALL, spec)
     held = {
         "interleaved": ops.z(device, 512, 512, mem=ops.L1),
         "one tile": ops.z(device, 32, 32, mem=ops.L1),
@@ -251,7 +262,7 @@ def mixture(device):
         "height": ops.z(device, 256, 64, mem=ops.sharded((256, 64), 4, 2, ops.H)),
         "width": ops.z(device, 64, 256, mem=ops.sharded((64, 256), 4, 2, ops.W)),
         "block": ops.z(device, 256, 256, mem=ops.sharded((256, 256), 4, 4, ops.B)),
-        "small": ops.z(device, 1024, 32, mem=small),
+        "small": ops.z(device, 256, 32, mem=small),
     }
     ttnn.deallocate(held.pop("hole"))
     return held
