@@ -76,7 +76,9 @@ struct Told {
 }
 
 fn cores(rectangles: &[[u64; 4]]) -> impl Iterator<Item = At> + '_ {
-    rectangles.iter().flat_map(|&[x0, y0, x1, y1]| (x0..=x1).flat_map(move |x| (y0..=y1).map(move |y| (x, y))))
+    rectangles
+        .iter()
+        .flat_map(|&[x0, y0, x1, y1]| (x0..=x1).flat_map(move |x| (y0..=y1).map(move |y| (x, y))))
 }
 
 fn wide(rectangles: &[[u8; 4]]) -> Vec<[u64; 4]> {
@@ -141,7 +143,10 @@ fn differences(what: &str, expected: &ByCore, found: &ByCore, faults: &mut Vec<S
     }
     for ((expected, found), cores) in kinds {
         let first = cores[0];
-        faults.push(format!("{what}: {} cores as {first:?}: expected {expected:?}, found {found:?}", cores.len()));
+        faults.push(format!(
+            "{what}: {} cores as {first:?}: expected {expected:?}, found {found:?}",
+            cores.len()
+        ));
     }
 }
 
@@ -209,13 +214,7 @@ impl Stage {
         let mut puppet = Puppet::start(command);
         puppet.does("import ttnn, ops, programs as p");
         puppet.does(&format!("d = p.opened({open})"));
-        Self {
-            puppet,
-            folder,
-            live: BTreeMap::new(),
-            resident: BTreeMap::new(),
-            dispatches: BTreeMap::new(),
-        }
+        Self { puppet, folder, live: BTreeMap::new(), resident: BTreeMap::new(), dispatches: BTreeMap::new() }
     }
 
     fn asks<T: DeserializeOwned>(&mut self, code: &str) -> T {
@@ -374,7 +373,9 @@ impl Stage {
                 ("registered_end", end(&all), core.room.registered_end),
             ] {
                 if expected.is_some_and(|it| it != found) {
-                    ends.push(format!("{what}, core {place:?}: {name}: expected {expected:?}, found {found}"));
+                    ends.push(format!(
+                        "{what}, core {place:?}: {name}: expected {expected:?}, found {found}"
+                    ));
                 }
             }
             let [kept_cb, kept_dataflow] = kept.map(|it| without(&it, &buffers));
@@ -391,7 +392,12 @@ impl Stage {
             (sum, known.map(|it| it.resident_bytes.unwrap_or(u64::MAX)).sum::<u64>())
         };
         let it = &device.usage;
-        differs(&format!("{what}: usage of CBs"), &(registered[0], resident[0]), &usage(&[it.cb.as_ref()]), faults);
+        differs(
+            &format!("{what}: usage of CBs"),
+            &(registered[0], resident[0]),
+            &usage(&[it.cb.as_ref()]),
+            faults,
+        );
         // A dataflow buffer of one program may lie where another has a scratchpad, so that only one kind has a known sum.
         let (sum, now) = usage(&[it.dfb.as_ref(), it.scratch.as_ref()]);
         differs(&format!("{what}: resident bytes of DFBs"), &resident[1], &now, faults);
@@ -436,7 +442,9 @@ impl Stage {
             let wrong: Vec<_> = cores.iter().filter(|(_, by)| **by != 0).collect();
             if let Some((core, by)) = wrong.first() {
                 let (what, n) = (if view { "views" } else { "places" }, wrong.len());
-                faults.push(format!("{op}: {space:?} {what} of {bytes} bytes: {n} cores as {core:?} lack {by}"));
+                faults.push(format!(
+                    "{op}: {space:?} {what} of {bytes} bytes: {n} cores as {core:?} lack {by}"
+                ));
             }
         }
     }
@@ -493,7 +501,8 @@ fn ops_across_chips_lie_where_the_runtime_says() {
     let mut stage = Stage::new("p150x8", TTNN, "1, 8, fabric=True");
     let mut ops: Vec<String> = stage.asks("list(ops.MESH_OPS)");
     // Some of those that every chip has a program of, one of each kind; `rand` has one program for each chip.
-    let kinds = "add add_block_sharded matmul sum_w softmax layer_norm_sharded conv2d_3x3 reshape scatter rand";
+    let kinds =
+        "add add_block_sharded matmul sum_w softmax layer_norm_sharded conv2d_3x3 reshape scatter rand";
     ops.extend(kinds.split(' ').map(str::to_owned));
     none_of(&stage.runs_and_compares(&ops));
     // A collective has a program of its own on each chip.
@@ -542,7 +551,11 @@ fn of_many_cached_programs_only_the_last_is_resident() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c"]);
     command.arg("mount --bind \"$0\" /mnt && mount -t tmpfs none /dev/shm && exec \"$@\"").arg(folder.path());
-    command.arg(exe()).args(["run", "--shm-dir", "/mnt", "--"]).arg(python(TTNN)).arg(here().join("puppet.py"));
+    command
+        .arg(exe())
+        .args(["run", "--shm-dir", "/mnt", "--"])
+        .arg(python(TTNN))
+        .arg(here().join("puppet.py"));
     let (name, value) = on("n150");
     command.env(name, value).env("TT_METAL_LOGGER_LEVEL", "FATAL");
     let mut stage = Stage::start(command, folder, "1, 1");
@@ -595,7 +608,8 @@ fn nothing_left(stage: &Stage, what: &str) {
 }
 
 /// Programs with everything there is: circular and dataflow buffers, scratchpads, views.
-const MIX: &str = "[ops.OPS[name](d) for name in ('add', 'matmul', 'sum_w', 'conv2d_3x3', 'add_block_sharded')]";
+const MIX: &str =
+    "[ops.OPS[name](d) for name in ('add', 'matmul', 'sum_w', 'conv2d_3x3', 'add_block_sharded')]";
 
 #[test]
 fn nothing_is_left_of_programs_that_are_gone() {
@@ -689,7 +703,8 @@ fn the_map_of_every_core_adds_up() {
         let mut faults = Vec::new();
         stage.compare(&seen, board, &mut faults);
         none_of(&faults);
-        let [l1, small]: [Bank; 2] = ["L1", "L1_SMALL"].map(|space| stage.asks(&format!("p.bank(d, '{space}')")));
+        let [l1, small]: [Bank; 2] =
+            ["L1", "L1_SMALL"].map(|space| stage.asks(&format!("p.bank(d, '{space}')")));
         assert!(l1.allocated > 0 && small.allocated > 0 && !l1.taken.is_empty(), "{board}: {l1:?} {small:?}");
         let sharded: Vec<(u64, u64, Vec<[u64; 4]>)> = stage.asks("p.shards(held)");
         assert!(!sharded.is_empty());
@@ -712,7 +727,8 @@ fn the_map_of_every_core_adds_up() {
                 // counts from where its space begins, which ends where the small one begins.
                 let top = size - small.bytes;
                 let from = top - l1.bytes;
-                let moved = |bank: &Bank, by| merged(bank.taken.iter().map(|it| (it.0 + by, it.1 + by)).collect());
+                let moved =
+                    |bank: &Bank, by| merged(bank.taken.iter().map(|it| (it.0 + by, it.1 + by)).collect());
                 let within = |it: &Stretch, (begin, end): Stretch| it.0.max(begin) < it.1.min(end);
                 let taken = classes(core, &[CoreClass::Buffer, CoreClass::L1Small, CoreClass::Lockstep]);
                 let free = classes(core, &[CoreClass::L1SmallFree]);
@@ -721,7 +737,12 @@ fn the_map_of_every_core_adds_up() {
                 let taken = merged([taken, programs.clone()].concat());
                 let expected = merged([moved(&l1, from), programs, moved(&small, top)].concat());
                 assert_eq!(taken, expected, "{what}: {:?}", core.intervals);
-                assert_eq!(free, without(&[(top, size)], &moved(&small, top)), "{what}: {:?}", core.intervals);
+                assert_eq!(
+                    free,
+                    without(&[(top, size)], &moved(&small, top)),
+                    "{what}: {:?}",
+                    core.intervals
+                );
                 // A shard lies on its own cores; on others its place is kept free.
                 let place = (u64::from(core.room.x), u64::from(core.room.y));
                 let lockstep = classes(core, &[CoreClass::Lockstep]);
@@ -771,7 +792,10 @@ fn traced(version: &str, board: &str, open: &str, chips: u32) {
     // Replayed, its programs are what is resident, the last one last.
     stage.puppet.does("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
     let replayed: Vec<Known> = stage.asks("p.listed()");
-    assert_eq!(replayed.iter().map(|it| (it.kind.as_str(), it.trace)).collect::<Vec<_>>(), [("replayed", it.id)]);
+    assert_eq!(
+        replayed.iter().map(|it| (it.kind.as_str(), it.trace)).collect::<Vec<_>>(),
+        [("replayed", it.id)]
+    );
     stage.dispatched(&captured);
     // How often a replay dispatches a program that it holds several times is nobody's business.
     stage.dispatches.clear();
