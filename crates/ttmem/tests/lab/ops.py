@@ -80,8 +80,8 @@ def max_pool(d):
 
 def sharded_eltwise(d, how, shape, x, y):
     mem = sharded(shape, x, y, how)
-    a = z(d, *shape, mem=mem)
-    return ttnn.add(a, a, memory_config=mem)
+    # Two of them: views of one tensor would lie over each other.
+    return ttnn.add(z(d, *shape, mem=mem), z(d, *shape, mem=mem), memory_config=mem)
 
 
 def sharded_softmax(d):
