@@ -1,4 +1,6 @@
-//! The runtime's programs, by address: what each keeps is told when it is built, and that it was dispatched when it is.
+//! The runtime's programs, by its own numbers: what each keeps is told when it is built, and that it was dispatched when it
+//! is. Addresses would not do, since they are used again; and numbers of programs that are used together lie close to each
+//! other, so that what a dispatch looks at does, too.
 //!
 //! All of it lies in memory that a forked child finds at zero: its parent's programs are not its own.
 #![allow(unsafe_code)]
@@ -29,18 +31,21 @@ const PARTS: usize = 256;
 /// A program. Zeros: nobody's place.
 #[derive(Clone, Copy)]
 struct Entry {
-    at: usize,
-    /// The runtime's number of it: addresses are used again.
-    id: u64,
+    /// The runtime's number of it, and 1.
+    tag: u64,
     /// What its views looked like when they were last told.
     views: u64,
     /// The first of its notes, and 1.
     notes: u32,
+    /// Where the tracker had it the last time.
+    hint: u32,
     /// Where it was told; 0: it was not.
     scope: u16,
     class: u8,
     flags: u8,
 }
+
+const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, hint: 0, scope: 0, class: 0, flags: 0 };
 
 /// It has views, whose addresses may be others at every dispatch.
 const HAS_VIEWS: u8 = 1;
@@ -108,58 +113,54 @@ pub(crate) fn owner(is_mesh: bool, id: u32) -> u64 {
 }
 
 impl Table {
-    fn first_place(at: usize) -> usize {
-        (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48
-    }
-
     #[inline]
-    fn place(&self, at: usize) -> Option<usize> {
-        let mut place = Self::first_place(at);
+    fn place(&self, id: u64) -> Option<usize> {
+        let mut place = id as usize;
         loop {
-            match self.entries[place % ROOM].at {
+            match self.entries[place % ROOM].tag {
                 0 => return None,
-                known if known == at => return Some(place % ROOM),
+                tag if tag == id + 1 => return Some(place % ROOM),
                 _ => place += 1,
             }
         }
     }
 
-    fn find(&mut self, at: usize) -> Option<&mut Entry> {
-        self.place(at).map(|place| &mut self.entries[place])
+    #[inline]
+    fn find(&mut self, id: u64) -> Option<&mut Entry> {
+        self.place(id).map(|place| &mut self.entries[place])
     }
 
-    /// The program at an address, noted from now on.
-    fn find_or_add(&mut self, at: usize) -> Option<&mut Entry> {
-        if self.place(at).is_none() {
+    /// The program with a number, noted from now on.
+    fn find_or_add(&mut self, id: u64) -> Option<&mut Entry> {
+        if self.place(id).is_none() {
             // Looking for what is not there must stay short.
-            if self.len >= ROOM / 4 * 3 {
+            if self.len >= ROOM / 4 * 3 || id == u64::MAX {
                 return None;
             }
-            let mut place = Self::first_place(at);
-            while self.entries[place % ROOM].at != 0 {
+            let mut place = id as usize;
+            while self.entries[place % ROOM].tag != 0 {
                 place += 1;
             }
-            self.entries[place % ROOM].at = at;
+            self.entries[place % ROOM] = Entry { tag: id + 1, hint: u32::MAX, ..NOBODY };
             self.len += 1;
         }
-        self.find(at)
+        self.find(id)
     }
 
     /// Takes a program out, and moves up those that made way for it.
-    fn remove(&mut self, at: usize) -> Option<Entry> {
-        const NOBODY: Entry = Entry { at: 0, id: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
-        let mut hole = self.place(at)?;
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        let mut hole = self.place(id)?;
         let gone = self.entries[hole];
         self.forget_notes(gone.notes);
         let mut place = hole;
         loop {
             place = (place + 1) % ROOM;
             let entry = self.entries[place];
-            if entry.at == 0 {
+            if entry.tag == 0 {
                 break;
             }
-            let first = Self::first_place(entry.at) % ROOM;
             // Whether it may lie at the hole: not before its first place.
+            let first = (entry.tag - 1) as usize % ROOM;
             if place.wrapping_sub(first) % ROOM >= place.wrapping_sub(hole) % ROOM {
                 self.entries[hole] = entry;
                 hole = place;
@@ -178,7 +179,7 @@ impl Table {
         }
     }
 
-    fn note(&mut self, at: usize, part: &Part) {
+    fn note(&mut self, id: u64, part: &Part) {
         let place = match self.vacant_note.checked_sub(1) {
             Some(vacant) => {
                 self.vacant_note = self.notes[vacant as usize].next;
@@ -191,7 +192,7 @@ impl Table {
             None => return,
         };
         let cores = cores_of(part.cores).get();
-        let Some(entry) = self.find(at) else { return };
+        let Some(entry) = self.find(id) else { return };
         let next = core::mem::replace(&mut entry.notes, place + 1);
         self.notes[place as usize] = Note { address: part.address, bytes: part.bytes as u32, cores, next };
     }
@@ -230,7 +231,7 @@ impl Table {
                 continue;
             }
             self.scopes[place].owner = 0;
-            for entry in self.entries.iter_mut().filter(|it| it.at != 0 && it.scope == scope.number) {
+            for entry in self.entries.iter_mut().filter(|it| it.tag != 0 && it.scope == scope.number) {
                 entry.scope = 0;
             }
             let _ = tracker().close_allocator(AllocatorNumber::new(scope.number));
@@ -238,9 +239,10 @@ impl Table {
     }
 
     /// Tells what a program is and keeps.
-    fn tell(&mut self, at: usize, place: &Where) {
+    #[cold]
+    fn tell(&mut self, at: usize, id: u64, place: &Where) {
         let mut indexes = [0; MOST_CHIPS];
-        let Some(&mut Entry { id, scope: old, class, notes, .. }) = self.find(at) else { return };
+        let Some(&mut Entry { scope: old, class, notes, .. }) = self.find(id) else { return };
         // SAFETY: the runtime has just named this device.
         let chips = unsafe { ttmem_chips_of(place.device, place.range, indexes.as_mut_ptr(), MOST_CHIPS) };
         let first = indexes[0];
@@ -283,7 +285,7 @@ impl Table {
         }
         telling.tell();
         let views = telling.views;
-        if let Some(entry) = self.find(at) {
+        if let Some(entry) = self.find(id) {
             entry.scope = scope.get();
             entry.views = views;
             entry.flags = if views == 0 { 0 } else { HAS_VIEWS };
@@ -293,10 +295,12 @@ impl Table {
         }
     }
 
-    /// Where a program was told, if it still is the one with this number.
-    pub(crate) fn told(&self, at: usize, id: u64) -> Option<(AllocatorNumber, u32)> {
-        let entry = &self.entries[self.place(at)?];
-        (entry.id == id && entry.scope != 0).then(|| (AllocatorNumber::new(entry.scope), number_of(id)))
+    /// A program that was told is what is there now.
+    #[inline]
+    pub(crate) fn dispatch(&mut self, id: u64) {
+        if let Some(entry) = self.find(id).filter(|it| it.scope != 0) {
+            let _ = tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
+        }
     }
 }
 
@@ -368,13 +372,22 @@ extern "C" fn look(to: *mut c_void, part: &Part) {
 extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
-        let Some(entry) = table.find_or_add(program) else { return };
-        if entry.id != id {
-            // What was noted before it was built is its own; where another was told is not.
-            (entry.id, entry.scope) = (id, 0);
+        if table.find_or_add(id).is_some() {
+            table.tell(program, id, place);
         }
-        table.tell(program, place);
     });
+}
+
+/// A program is about to be dispatched, which takes a while: what we will need then is brought near meanwhile. Nothing is
+/// locked, so it may be another's.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_dispatching(id: u64) {
+    let table = TABLE.load(Ordering::Acquire);
+    if !table.is_null() {
+        // SAFETY: a mapping that is never given back; a number that is read while it changes is only fetched in vain.
+        let hint = unsafe { ptr::read_volatile(&raw const (*table).entries[id as usize % ROOM].hint) };
+        tracker().expect_dispatch(hint);
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -382,42 +395,43 @@ extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
         // One that was never built may have nothing in its place, and asking for that is an error.
-        let Some(entry) = table.find(program).filter(|it| it.id == id && it.scope != 0) else { return };
-        let mut changed = entry.flags & CHANGED != 0;
-        if entry.flags & HAS_VIEWS != 0 {
-            let mut views = 0u64;
-            // SAFETY: the runtime has just dispatched it; `views` outlives the call.
-            unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
-            changed |= views != entry.views;
+        let Some(entry) = table.find(id).filter(|it| it.scope != 0) else { return };
+        let scope = entry.scope;
+        if entry.flags != 0 {
+            let mut changed = entry.flags & CHANGED != 0;
+            if entry.flags & HAS_VIEWS != 0 {
+                let mut views = 0u64;
+                // SAFETY: the runtime has just dispatched it; `views` outlives the call.
+                unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
+                changed |= views != entry.views;
+            }
+            if changed && place.device != 0 {
+                table.tell(program, id, place);
+            }
         }
-        if changed && place.device != 0 {
-            table.tell(program, place);
+        if !table.traces.capture(place, program, id, scope) {
+            table.dispatch(id);
         }
-        let Some((scope, number)) = table.told(program, id) else { return };
-        if place.is_mesh && table.traces.capture(place.mesh, place.queue, (program, id), scope) {
-            return;
-        }
-        let _ = tracker().dispatch(scope, number);
     });
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_gone(program: usize) {
+extern "C" fn ttmem_agent_program_gone(id: u64) {
     settle();
     with(|table| {
-        let Some(gone) = table.remove(program) else { return };
+        let Some(gone) = table.remove(id) else { return };
         if gone.scope != 0 {
-            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), number_of(gone.id));
+            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), number_of(id));
         }
     });
 }
 
 /// What the program keeps will have another place.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_changed(program: usize) {
+extern "C" fn ttmem_agent_program_changed(id: u64) {
     settle();
     with(|table| {
-        if let Some(entry) = table.find(program) {
+        if let Some(entry) = table.find(id) {
             entry.flags |= CHANGED;
         }
     });
@@ -425,10 +439,10 @@ extern "C" fn ttmem_agent_program_changed(program: usize) {
 
 /// The program is one of the runtime's own.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_class(program: usize, class: u32) {
+extern "C" fn ttmem_agent_program_class(id: u64, class: u32) {
     settle();
     with(|table| {
-        if let Some(entry) = table.find_or_add(program) {
+        if let Some(entry) = table.find_or_add(id) {
             entry.class = class as u8;
         }
     });
@@ -440,19 +454,19 @@ extern "C" fn ttmem_agent_program_class(program: usize, class: u32) {
 ///
 /// `parts` must point to `len` parts.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ttmem_agent_dfbs(program: usize, parts: *const Part, len: usize, more: bool) {
+unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, more: bool) {
     settle();
     // SAFETY: the caller's word.
     let parts = unsafe { core::slice::from_raw_parts(parts, len) };
     with(|table| {
-        let Some(entry) = table.find_or_add(program) else { return };
+        let Some(entry) = table.find_or_add(id) else { return };
         entry.flags |= CHANGED;
         if !more {
             let old = core::mem::take(&mut entry.notes);
             table.forget_notes(old);
         }
         for part in parts {
-            table.note(program, part);
+            table.note(id, part);
         }
     });
 }

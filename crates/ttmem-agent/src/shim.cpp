@@ -221,11 +221,12 @@ void ttmem_agent_resized(void *allocator) noexcept;
 void ttmem_agent_met(void *allocator, void *device, bool mesh) noexcept;
 void ttmem_agent_spent(uint64_t ns) noexcept;
 void ttmem_agent_built(void *program, uint64_t id, const Where *where) noexcept;
+void ttmem_agent_dispatching(uint64_t id) noexcept;
 void ttmem_agent_dispatched(void *program, uint64_t id, const Where *where) noexcept;
-void ttmem_agent_program_gone(void *program) noexcept;
-void ttmem_agent_program_changed(void *program) noexcept;
-void ttmem_agent_program_class(void *program, uint32_t kind) noexcept;
-void ttmem_agent_dfbs(void *program, const Part *parts, size_t len, bool more) noexcept;
+void ttmem_agent_program_gone(uint64_t id) noexcept;
+void ttmem_agent_program_changed(uint64_t id) noexcept;
+void ttmem_agent_program_class(uint64_t id, uint32_t kind) noexcept;
+void ttmem_agent_dfbs(uint64_t id, const Part *parts, size_t len, bool more) noexcept;
 void ttmem_agent_mesh_closed(uint32_t mesh) noexcept;
 void ttmem_agent_trace(uint32_t step, uint32_t mesh, uint32_t trace, uint32_t queue, void *impl) noexcept;
 
@@ -583,6 +584,15 @@ void tell_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexce
     if (has(MESH_IMPL_ID)) ttmem_agent_trace(step, mesh_impl_id(impl), trace, queue, impl);
 }
 
+uint64_t program_id(const void *program) { return call<uint64_t, const void *>(PROGRAM_ID, program); }
+
+// What others see of a program is a pointer to it.
+void tell_class(void *program, uint32_t kind) {
+    if (program == nullptr || !has(PROGRAM_ID)) return;
+    auto behind = at<void *>(program, 0);
+    if (behind != nullptr) ttmem_agent_program_class(program_id(behind), kind);
+}
+
 // The workload that this thread is finalising.
 thread_local void *workload __attribute__((tls_model("initial-exec")));
 
@@ -623,17 +633,20 @@ void *range_of(void *program) {
 
 // Where this thread's dataflow buffers are put, range by range of cores.
 class Notes {
+    uint64_t program;
     Part parts[64];
     size_t len = 0;
     bool told = false;
 
 public:
-    void add(const CoreRange &range, uint64_t address, uint64_t bytes, void *program) {
+    explicit Notes(uint64_t program) : program(program) {}
+
+    void add(const CoreRange &range, uint64_t address, uint64_t bytes) {
         size_t n = 0;
         while (n < len && (parts[n].address != address || parts[n].bytes != bytes)) n++;
         if (n == len) {
             if (len == sizeof parts / sizeof *parts) {
-                tell(program);
+                tell();
                 n = 0;
             }
             parts[n] = Part{address, bytes, PART_DFB, 0, {}};
@@ -643,7 +656,7 @@ public:
     }
 
     // What was told before is replaced by the first that is told.
-    void tell(void *program) {
+    void tell() {
         if (len > 0) ttmem_agent_dfbs(program, parts, len, told);
         told = true;
         len = 0;
@@ -651,21 +664,13 @@ public:
 };
 
 thread_local Notes *notes __attribute__((tls_model("initial-exec")));
-thread_local void *noting_for __attribute__((tls_model("initial-exec")));
 
 class Noting {
     Notes *before = notes;
-    void *for_before = noting_for;
 
 public:
-    Noting(Notes *to, void *program) {
-        notes = to;
-        noting_for = program;
-    }
-    ~Noting() {
-        notes = before;
-        noting_for = for_before;
-    }
+    explicit Noting(Notes *to) { notes = to; }
+    ~Noting() { notes = before; }
 };
 
 struct Text {
@@ -847,7 +852,7 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     bool working = at_work();
     uint32_t result = call<uint32_t, int, void *, void *, void *, void *, Span>(
         FINALIZE_PROGRAMS, context, device, kernels, groups, semaphores, programs);
-    if (!working) return result;
+    if (!working || !has(PROGRAM_ID)) return result;
     uint64_t begun = Meter::now();
     Where where = {};
     where.device = device;
@@ -857,7 +862,7 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     auto list = static_cast<void **>(programs.begin);
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
         where.range = range_of(list[n]);
-        ttmem_agent_built(list[n], call<uint64_t, const void *>(PROGRAM_ID, list[n]), &where);
+        ttmem_agent_built(list[n], program_id(list[n]), &where);
     }
     ttmem_agent_spent(Meter::now() - begun);
     return result;
@@ -870,7 +875,11 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 }
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
-    if (!at_work()) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    each_program(of, [](void *program, void *) {
+        ttmem_agent_dispatching(program_id(program));
+        return true;
+    });
     call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
     Meter meter;
     Where where = {};
@@ -882,41 +891,41 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     where.placed = true;
     each_program(of, [&](void *program, void *range) {
         where.range = range;
-        ttmem_agent_dispatched(program, call<uint64_t, const void *>(PROGRAM_ID, program), &where);
+        ttmem_agent_dispatched(program, program_id(program), &where);
         return true;
     });
     meter.stop();
 }
 
 SHARED void ttmem_hook_end_program(void *program) {
-    if (at_work()) ttmem_agent_program_gone(program);
+    if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_gone(program_id(program));
     call<void, void *>(END_PROGRAM, program);
 }
 
 // No function names a dataflow buffer's place but the one that marks it as taken, on one range of cores after the other.
 SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
-    if (!at_work()) return call<void, void *, const void *>(PLACE_DFBS, program, device);
-    Notes noted;
+    if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, const void *>(PLACE_DFBS, program, device);
+    Notes noted(program_id(program));
     {
-        Noting noting(&noted, program);
+        Noting noting(&noted);
         call<void, void *, const void *>(PLACE_DFBS, program, device);
     }
-    noted.tell(program);
+    noted.tell();
 }
 
 SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
     call<void, void *, uint64_t, uint64_t, uint64_t>(MARK_ADDRESS, taken, address, bytes, base);
-    if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes, noting_for);
+    if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes);
 }
 
 SHARED void ttmem_hook_unplace_cbs(void *program) {
-    if (at_work()) ttmem_agent_program_changed(program);
+    if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<void, void *>(UNPLACE_CBS, program);
 }
 
 SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
     auto list = static_cast<Vector *>(sizes);
-    if (list->begin != list->end && at_work()) ttmem_agent_program_changed(program);
+    if (list->begin != list->end && at_work() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<void, void *, void *>(RESIZE_DFBS, program, sizes);
 }
 
@@ -955,20 +964,18 @@ SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
 
 SHARED void *ttmem_hook_fabric_program(void **made, void *context, int type, void *device) {
     void *result = call<void *, void **, void *, int, void *>(FABRIC_PROGRAM, made, context, type, device);
-    if (at_work() && *made != nullptr) ttmem_agent_program_class(*static_cast<void **>(*made), CLASS_FABRIC);
+    if (at_work()) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void *ttmem_hook_fabric_program_before(void **made, void *device) {
     void *result = call<void *, void **, void *>(FABRIC_PROGRAM_BEFORE, made, device);
-    if (at_work() && *made != nullptr) ttmem_agent_program_class(*static_cast<void **>(*made), CLASS_FABRIC);
+    if (at_work()) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void ttmem_hook_dispatch_program(void *group, void *device, void **program) {
-    if (at_work() && *program != nullptr) {
-        ttmem_agent_program_class(*static_cast<void **>(*program), CLASS_DISPATCH);
-    }
+    if (at_work()) tell_class(*program, CLASS_DISPATCH);
     call<void, void *, void *, void **>(DISPATCH_PROGRAM, group, device, program);
 }
 

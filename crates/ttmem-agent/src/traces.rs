@@ -5,7 +5,7 @@
 use crate::agent::tracker;
 use crate::allocators::settle;
 use crate::programs::{owner, with};
-use crate::shim::{ProgramFacts, ttmem_impl_chips, ttmem_program};
+use crate::shim::{ProgramFacts, Where, ttmem_impl_chips, ttmem_program};
 use ttmem_client::AllocatorNumber;
 
 /// Traces that can be known at a time.
@@ -28,7 +28,6 @@ struct Trace {
 /// A program that is left on some cores.
 #[derive(Clone, Copy)]
 struct Left {
-    at: usize,
     id: u64,
     scope: u16,
     cores: [u64; 4],
@@ -66,24 +65,18 @@ impl Traces {
 
     /// Whether what is dispatched on a mesh's queue goes into a trace instead; then it is noted there.
     #[inline]
-    pub(crate) fn capture(
-        &mut self,
-        mesh: u32,
-        queue: u32,
-        (at, id): (usize, u64),
-        scope: AllocatorNumber,
-    ) -> bool {
-        if self.capturing == 0 {
+    pub(crate) fn capture(&mut self, place: &Where, program: usize, id: u64, scope: u16) -> bool {
+        if self.capturing == 0 || !place.is_mesh {
             return false;
         }
-        let owner = owner(true, mesh);
-        let captures = |it: &&mut Trace| it.owner == owner && it.queue == queue && it.scope == 0;
+        let owner = owner(true, place.mesh);
+        let captures = |it: &&mut Trace| it.owner == owner && it.queue == place.queue && it.scope == 0;
         let Some(trace) = self.all[..self.used].iter_mut().find(captures) else { return false };
         trace.dispatches += 1;
         let mut facts = ProgramFacts { kernel_bytes: 0, name_len: 0, cores: [0; 4], name: [0; 192] };
         // SAFETY: the runtime has just dispatched it.
-        unsafe { ttmem_program(at, &raw mut facts) };
-        trace.leave(Left { at, id, scope: scope.get(), cores: facts.cores });
+        unsafe { ttmem_program(program, &raw mut facts) };
+        trace.leave(Left { id, scope, cores: facts.cores });
         true
     }
 }
@@ -99,7 +92,7 @@ impl Trace {
                     *cores &= !taken;
                 }
             }
-            let same = (it.at, it.id) == (last.at, last.id);
+            let same = it.id == last.id;
             if !same && it.cores != [0; 4] {
                 self.programs[kept] = it;
                 kept += 1;
@@ -147,9 +140,7 @@ extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behin
             let (left, programs) = (usize::from(trace.left), trace.programs);
             let _ = tracker().replay_trace(scope, id);
             for it in &programs[..left] {
-                if let Some((scope, number)) = table.told(it.at, it.id) {
-                    let _ = tracker().dispatch(scope, number);
-                }
+                table.dispatch(it.id);
             }
         }
         _ => {

@@ -43,17 +43,23 @@ impl<T> Array<T> {
     /// Has a value brought near, for it will be wanted soon.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(value) = self.get(index) {
-            // SAFETY: a hint about an address that is mapped; it changes nothing but speed.
-            unsafe {
-                use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-                _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(value).cast());
-            }
+            prefetch(ptr::from_ref(value));
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = index;
     }
+}
+
+/// Has what is at an address brought near, if anything is.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint about an address, which need not be valid; it changes nothing but speed.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 impl<T> Deref for Array<T> {

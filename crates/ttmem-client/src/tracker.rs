@@ -122,6 +122,8 @@ pub struct Tracker {
     shut_out: AtomicU64,
     /// A thread that did not come out in time: nobody waits for it again.
     stuck: AtomicU64,
+    /// Where slots are, or were: only ever to be fetched, never to be read.
+    table: AtomicPtr<crate::segment::Line>,
     /// The guard of a tracker that was closed, for the next time.
     spare: AtomicPtr<Guard>,
 }
@@ -176,6 +178,7 @@ impl Tracker {
             writer: UnsafeCell::new(None),
             shut_out: AtomicU64::new(0),
             stuck: AtomicU64::new(0),
+            table: AtomicPtr::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
         }
     }
@@ -474,7 +477,25 @@ impl Tracker {
 
     /// A program was dispatched: what it registered is resident from now on, and what was there before is not.
     pub fn dispatch(&self, allocator: AllocatorNumber, program: u32) -> Result {
-        self.event(0, |writer| writer.dispatch(allocator.0, program))
+        let mut nowhere = u32::MAX;
+        self.dispatch_again(allocator, program, &mut nowhere)
+    }
+
+    /// The same, for those who keep what `hint` is set to for the next time: then the program need not be looked for.
+    pub fn dispatch_again(&self, allocator: AllocatorNumber, program: u32, hint: &mut u32) -> Result {
+        self.event(0, |writer| {
+            self.table.store(writer.table().cast_mut(), Ordering::Relaxed);
+            writer.dispatch(allocator.0, program, hint)
+        })
+    }
+
+    /// A dispatch with this hint will follow: what it needs may be fetched meanwhile.
+    #[inline]
+    pub fn expect_dispatch(&self, hint: u32) {
+        let table = self.table.load(Ordering::Relaxed);
+        if !table.is_null() {
+            crate::memory::prefetch(table.wrapping_add(hint as usize));
+        }
     }
 
     /// A program ended, and everything it registered with it.

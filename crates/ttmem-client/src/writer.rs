@@ -296,6 +296,12 @@ impl Writer {
         }
     }
 
+    /// Where the slots are.
+    pub(crate) fn table(&self) -> *const crate::segment::Line {
+        let first = self.segment.as_ref().and_then(|segment| segment.slot(0));
+        first.map_or(core::ptr::null(), core::ptr::from_ref)
+    }
+
     fn allocator(&self, number: u16) -> Option<&AllocatorState> {
         let state = self.allocators.get(usize::from(number))?;
         (state.open != 0).then_some(state)

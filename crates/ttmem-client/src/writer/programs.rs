@@ -1,6 +1,7 @@
 //! Programs: what they registered hangs in a list, so that its end is one event. And traces, which are made of them.
 
 use super::{Key, Link, NO_SLOT, OVERFLOW, Words, Writer};
+use crate::publish::Ordering;
 use crate::types::{Error, Program, Result};
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Space, flags};
 use ttmem_wire::segment::Oddity;
@@ -97,11 +98,22 @@ impl Writer {
         Ok(self.sequence)
     }
 
-    pub(crate) fn dispatch(&mut self, allocator: u16, program: u32) -> Result {
+    /// `hint` is where the program's slot was the last time, if there was one.
+    pub(crate) fn dispatch(&mut self, allocator: u16, program: u32, hint: &mut u32) -> Result {
         let key = Key::program(allocator, program);
-        let Some(slot) = self.find(&key) else {
-            return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
-        };
+        let line = self.segment.as_ref().and_then(|segment| segment.slot(*hint));
+        let hinted = line.is_some_and(|line| {
+            let word = |n: usize| line[n].load(Ordering::Relaxed);
+            // A free slot keeps its words, but not its sequence.
+            word(0) != 0 && key.fits(word(2), word(3), word(4), word(6))
+        });
+        if !hinted {
+            let Some(slot) = self.find(&key) else {
+                return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
+            };
+            *hint = slot;
+        }
+        let slot = *hint;
         let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
         let mut words = self.words_of(slot);
         words[2] = words[2] & !0xff | Kind::Dispatch as u64;
