@@ -299,7 +299,8 @@ impl Table {
     #[inline]
     pub(crate) fn dispatch(&mut self, id: u64) {
         if let Some(entry) = self.find(id).filter(|it| it.scope != 0) {
-            let _ = tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
+            let _ =
+                tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
         }
     }
 }

@@ -250,6 +250,23 @@ def many(device, count):
         kinds[n % len(kinds)](n // len(kinds) + 1)
 
 
+def filled(device, left):
+    """A tensor that leaves so many bytes of each core's L1 at most, where programs begin."""
+    it = ttnn.get_memory_view(device, ttnn.BufferType.L1)
+    rows = (it.largest_contiguous_bytes_free_per_bank - left) // 2048
+    shape = (1, 1, it.num_banks * 32 * rows, 32)
+    return ttnn.empty(shape, dtype=ops.BF16, layout=ops.TILE, device=device, memory_config=ops.L1)
+
+
+def refused(work):
+    """Why the runtime refuses to do something."""
+    try:
+        work()
+    except RuntimeError as why:
+        return str(why)
+    raise AssertionError("it was done")
+
+
 def mixture(device):
     """Tensors of every kind in L1, the reserved top included, with a hole."""
     # The top takes no interleaved ones.

@@ -245,6 +245,19 @@ impl Stage {
         it.clone()
     }
 
+    /// How many buffers each trace may write over, as we say and as the newer wheel says itself.
+    fn endangered(&mut self, version: &str, traces: &[&str], expected: &[u64]) {
+        let seen = self.look();
+        let found: Vec<u64> = self.process(&seen).traces.iter().map(|it| it.endangered_count).collect();
+        assert_eq!(found, expected, "{version}, {traces:?}: {:#?}", self.process(&seen).traces);
+        if version == TTNN {
+            let ids =
+                |name: &&str| format!("len(ttnn._ttnn.operations.trace.get_unsafe_tracked_ids(d, {name}))");
+            let own: Vec<u64> = traces.iter().map(ids).map(|code| self.puppet.number(&code)).collect();
+            assert_eq!(own, expected, "{traces:?}");
+        }
+    }
+
     /// Programs of ops, as opposed to the fabric's, by number.
     fn programs<'a>(&self, seen: &'a Snapshot) -> BTreeMap<u32, &'a Program> {
         let all = self.process(seen).programs.as_deref().unwrap_or_default();
@@ -820,28 +833,24 @@ fn traced(version: &str, board: &str, open: &str, chips: u32) {
     assert_eq!((it.endangered_count, it.endangered_bytes), (2, 12 * 2048), "{what}: {it:?}");
     let told = dangers(&seen);
     assert!(!told.is_empty() && told.iter().all(|it| it.contains("trace")), "{what}: {:#?}", seen.findings);
-    // The newer wheel can be asked for the same.
-    if version == TTNN {
-        let unsafe_ids = "len(ttnn._ttnn.operations.trace.get_unsafe_tracked_ids(d, t))";
-        assert_eq!(stage.puppet.number(unsafe_ids), it.endangered_count, "{what}");
-        stage.puppet.does("ttnn.deallocate(x)");
-        let it = stage.trace();
-        assert_eq!(stage.puppet.number(unsafe_ids), 1);
-        assert_eq!((it.endangered_count, it.endangered_bytes), (1, 7 * 2048), "{what}: {it:?}");
-    } else {
-        stage.puppet.does("ttnn.deallocate(x)");
-    }
+    stage.endangered(version, &["t"], &[2]);
+    stage.puppet.does("ttnn.deallocate(x)");
+    stage.endangered(version, &["t"], &[1]);
+    assert_eq!(stage.trace().endangered_bytes, 7 * 2048, "{what}");
     stage.puppet.does("ttnn.release_trace(d, t)");
     let seen = stage.look();
     assert!(stage.process(&seen).traces.is_empty(), "{what}: released");
     assert!(dangers(&seen).is_empty(), "{what}: {:#?}", seen.findings);
-    // Of two, each has its own; what was allocated before the second was captured endangers the first only.
+    // Of two, each has its own. What a capture allocates endangers the other, but for the trace itself, which is where no
+    // tensor is.
     stage.puppet.does("t = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, t, cq_id=0)");
     stage.puppet.does("z = tiles(d, 3)");
-    stage.puppet.does("u = ttnn.begin_trace_capture(d, cq_id=0); ttnn.end_trace_capture(d, u, cq_id=0)");
-    let seen = stage.look();
-    let found: Vec<u64> = stage.process(&seen).traces.iter().map(|it| it.endangered_count).collect();
-    assert_eq!(found, [1, 0], "{what}: {:#?}", stage.process(&seen).traces);
+    stage.puppet.does("u = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, u, cq_id=0)");
+    stage.endangered(version, &["t", "u"], &[2, 0]);
+    stage.puppet.does("w = tiles(d, 2)");
+    stage.endangered(version, &["t", "u"], &[3, 1]);
+    stage.puppet.does("ttnn.release_trace(d, t)");
+    stage.endangered(version, &["u"], &[1]);
     // Closed, the device has none.
     stage.puppet.does("ttnn.close_mesh_device(d)");
     let seen = stage.look();
@@ -886,4 +895,62 @@ fn programs_of_a_sub_device_are_on_its_cores() {
     stage.watches();
     stage.compare(&stage.look(), "without it", &mut faults);
     none_of(&faults);
+}
+
+#[test]
+fn a_view_lies_where_its_tensor_lies() {
+    for (version, op, space) in [
+        (TTNN, "ttnn.add(a, b, memory_config=m)", Space::Cb),
+        (OLDER, "ttnn.add(a, b, memory_config=m)", Space::Cb),
+        (TTNN, "ttnn.relu(a, memory_config=m)", Space::Dfb),
+    ] {
+        let mut stage = Stage::new("n150", version, "1, 1");
+        stage
+            .puppet
+            .does("m = ops.sharded((256, 64), 4, 2, ops.H); a, b = (ops.z(d, 256, 64, mem=m) for _ in 'ab')");
+        stage.puppet.does(&format!("c = {op}"));
+        let tensors: Vec<u64> = match space {
+            Space::Cb => stage.asks("sorted(it.buffer_address() for it in (a, b, c))"),
+            _ => stage.asks("sorted(it.buffer_address() for it in (a, c))"),
+        };
+        let seen = stage.look();
+        let programs = stage.programs(&seen);
+        let views = programs.values().flat_map(|it| &it.placements).filter(|it| it.view);
+        let mut found: Vec<(Space, u64)> = views.map(|it| (it.space, it.address)).collect();
+        found.sort_unstable();
+        let expected: Vec<(Space, u64)> = tensors.iter().map(|it| (space, *it)).collect();
+        assert_eq!(found, expected, "{version}: {op}");
+        // It is counted where the tensor is, and nowhere else.
+        let usage = &seen.devices[0].usage;
+        for usage in [&usage.cb, &usage.dfb].into_iter().flatten() {
+            assert_eq!((usage.registered_bytes, usage.resident_bytes), (0, Some(0)), "{version}: {op}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_clashes_with_a_tensor_is_not_dispatched() {
+    for version in [TTNN, OLDER] {
+        let mut stage = Stage::new("n150", version, "1, 1");
+        stage.puppet.does("a = ops.z(d, 64, 64); b = ttnn.add(a, a)");
+        stage.watches();
+        stage.puppet.does("big = p.filled(d, 8192)");
+        // One that is cached, one that is new, and in the newer wheel one of dataflow buffers.
+        for op in ["ttnn.add(a, a)", "ttnn.where(a, a, a)", "ttnn.softmax(a, dim=-1)"] {
+            let why = stage.puppet.does(&format!("p.refused(lambda: {op})"));
+            assert!(why.as_str().unwrap().contains("clash"), "{version}: {op}: {why}");
+        }
+        stage.watches();
+        let mut faults = Vec::new();
+        stage.compare(&stage.look(), &format!("{version}: refused"), &mut faults);
+        none_of(&faults);
+        // With room for them, they are.
+        stage
+            .puppet
+            .does("ttnn.deallocate(big); c = ttnn.where(a, a, a), ttnn.softmax(a, dim=-1), ttnn.add(a, a)");
+        stage.watches();
+        stage.compare(&stage.look(), &format!("{version}: room for them"), &mut faults);
+        none_of(&faults);
+        assert_eq!(stage.live.len(), 3, "{version}");
+    }
 }
