@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ttmem_wire::hooks::Hook;
 
 /// What we call or look at, in the order of `Call` in shim.cpp. The first are those that we stand in for.
-const NAMES: [(&CStr, Need); 87] = [
+const NAMES: [(&CStr, Need); 88] = [
     // What every event needs.
     (c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Allocate)),
     (c"_ZN2tt8tt_metal13AllocatorImpl17deallocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Deallocate)),
@@ -91,6 +91,7 @@ const NAMES: [(&CStr, Need); 87] = [
     (c"_ZNK2tt8tt_metal14CircularBuffer4sizeEv", Need::Hook(Hook::CircularBuffers)),
     (c"_ZNK2tt8tt_metal14CircularBuffer18globally_allocatedEv", Need::Hook(Hook::CircularBuffers)),
     (c"_ZNK2tt8tt_metal18CircularBufferImpl7addressEv", Need::Hook(Hook::CircularBuffers)),
+    (c"_ZNK2tt8tt_metal6detail11ProgramImpl16dataflow_buffersEv", Need::Nice),
     (c"_ZN2tt8tt_metal6detail11ProgramImpl23get_program_config_sizeEj", Need::Hook(Hook::Kernels)),
     (c"_ZN2tt8tt_metal6detail11ProgramImpl17get_kernel_groupsEj", Need::Hook(Hook::Kernels)),
     (c"_ZN2tt8tt_metal6detail11ProgramImpl11get_kernelsEj", Need::Hook(Hook::Kernels)),
@@ -142,30 +143,46 @@ const EXPORTED: BufferLayout =
 const IN_LINE: BufferLayout =
     BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
 
-/// Where `Kernel` keeps its scratchpads, for which no runtime has a function; -1: we do not know.
+/// Where a program's parts keep what no runtime has a function for; -1: we do not know.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct ScratchLayout {
-    list: i32,
-    unit: i32,
+pub(crate) struct ProgramLayout {
+    /// The list of scratchpads in `Kernel`, and what one takes there.
+    scratchpads: i32,
+    scratchpad: i32,
+    /// In `DataflowBufferImpl`: its cores, the size and number of its entries, whether it borrows a buffer, and where that is.
+    dfb_cores: i32,
+    dfb_entries: i32,
+    dfb_borrows: i32,
+    dfb_borrowed: i32,
 }
 
-/// By release: entries grew with 0.80. Of others nothing is known.
-fn scratch_layout(runtime: &str) -> Option<ScratchLayout> {
+/// By release, as far as it was looked at: of others nothing is known.
+fn program_layout(runtime: &str) -> Option<ProgramLayout> {
     let mut numbers = runtime.strip_prefix("ttnn ")?.split('.').map(str::parse::<u32>);
     let (Some(Ok(0)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
-    let unit = match minor {
-        76..=79 => 0x30,
-        80 | 81 => 0x60,
-        _ => return None,
-    };
-    Some(ScratchLayout { list: 0x220, unit })
+    let (dfb_cores, dfb_entries, dfb_borrows, dfb_borrowed) = (-1, -1, -1, -1);
+    let older =
+        ProgramLayout { scratchpads: 0x220, scratchpad: 0x30, dfb_cores, dfb_entries, dfb_borrows, dfb_borrowed };
+    match minor {
+        76..=79 => Some(older),
+        80 => Some(ProgramLayout { scratchpad: 0x60, ..older }),
+        81 => Some(ProgramLayout {
+            scratchpads: 0x220,
+            scratchpad: 0x60,
+            dfb_cores: 16,
+            dfb_entries: 40,
+            dfb_borrows: 114,
+            dfb_borrowed: 232,
+        }),
+        _ => None,
+    }
 }
 
 unsafe extern "C" {
     static mut ttmem_calls: [*mut c_void; NAMES.len()];
     static mut ttmem_layout: BufferLayout;
-    static mut ttmem_scratch_layout: ScratchLayout;
+    static mut ttmem_program_layout: ProgramLayout;
     static mut ttmem_cxx_personality: *mut c_void;
     static mut ttmem_cxx_begin_catch: *mut c_void;
     static mut ttmem_cxx_end_catch: *mut c_void;
@@ -269,9 +286,9 @@ pub(crate) fn find() -> Found {
         ttmem_cxx_call_unexpected = cxx[4];
     }
     let runtime = describe(&path);
-    match scratch_layout(&runtime) {
+    match program_layout(&runtime) {
         // SAFETY: as above.
-        Some(layout) => unsafe { ttmem_scratch_layout = layout },
+        Some(layout) => unsafe { ttmem_program_layout = layout },
         None => taken &= !Hook::Scratchpads.bit(),
     }
     core::sync::atomic::fence(Ordering::Release);

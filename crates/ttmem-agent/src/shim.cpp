@@ -85,6 +85,7 @@ enum Call : uint32_t {
     CB_SIZE,
     CB_GLOBAL,
     CB_ADDRESS,
+    PROGRAM_DFBS,
     PROGRAM_CONFIG_SIZE,
     PROGRAM_GROUPS,
     PROGRAM_KERNELS,
@@ -104,10 +105,14 @@ enum Call : uint32_t {
     CALLS,
 };
 
-// Where a `Kernel` keeps its scratchpads, and how large each entry is; -1: not known.
-struct ScratchLayout {
-    int32_t list;
-    int32_t unit;
+// Where a program's parts keep what its runtime has no exported function for; as in runtime.rs.
+struct ProgramLayout {
+    int32_t scratchpads;
+    int32_t scratchpad;
+    int32_t dfb_cores;
+    int32_t dfb_entries;
+    int32_t dfb_borrows;
+    int32_t dfb_borrowed;
 };
 
 // Where a `Buffer` keeps what its runtime has no exported function for; -1: nowhere we know.
@@ -233,7 +238,7 @@ void ttmem_agent_trace(uint32_t step, uint32_t mesh, uint32_t trace, uint32_t qu
 // Set once by `ttmem_agent_start`.
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED Layout ttmem_layout = {-1, -1, -1, -1, -1};
-SHARED ScratchLayout ttmem_scratch_layout = {-1, -1};
+SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1};
 // What every event looks at.
 SHARED State ttmem_state;
 
@@ -1236,6 +1241,7 @@ SHARED bool ttmem_program(void *program, ProgramFacts *out) noexcept {
 }
 
 // Tells of what a program keeps in circular buffers, all of it or only views, and in scratchpads.
+// What borrows a buffer is a view, too.
 SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, const Part *) noexcept, void *to) noexcept {
     try {
         if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
@@ -1253,7 +1259,29 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
                 tell(to, &part);
             }
         }
-        int32_t list = ttmem_scratch_layout.list, unit = ttmem_scratch_layout.unit;
+        // Most dataflow buffers are noted when they get their place; these have none of their own.
+        if (ttmem_program_layout.dfb_cores >= 0 && has(PROGRAM_DFBS)) {
+            auto buffers = call<Vector *, const void *>(PROGRAM_DFBS, program);
+            if (!buffers->holds(2 * sizeof(void *), 65536)) give_up(PROGRAM_DFBS);
+            for (size_t n = 0; has(PROGRAM_DFBS) && n < buffers->len(2 * sizeof(void *)); n++) {
+                auto buffer = reinterpret_cast<char **>(buffers->begin)[2 * n];
+                auto borrows = at<uint8_t>(buffer, ttmem_program_layout.dfb_borrows);
+                if (borrows == 0) continue;
+                auto entries = at<uint64_t>(buffer, ttmem_program_layout.dfb_entries);
+                Part part = {};
+                part.space = PART_DFB;
+                part.view = 1;
+                part.bytes = (entries & 0xffffffff) * (entries >> 32);
+                part.address = at<uint32_t>(buffer, ttmem_program_layout.dfb_borrowed);
+                if (borrows > 1 || part.bytes >= (1 << 21) || part.address >= (1 << 21) ||
+                    !add_ranges(part.cores, buffer + ttmem_program_layout.dfb_cores)) {
+                    give_up(PROGRAM_DFBS);
+                    break;
+                }
+                tell(to, &part);
+            }
+        }
+        int32_t list = ttmem_program_layout.scratchpads, unit = ttmem_program_layout.scratchpad;
         if (only_views || list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
         each_kernel(program, [&](void *kernel) {
             auto pads = at<Vector>(kernel, list);
