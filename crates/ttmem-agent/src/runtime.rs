@@ -162,8 +162,14 @@ fn program_layout(runtime: &str) -> Option<ProgramLayout> {
     let mut numbers = runtime.strip_prefix("ttnn ")?.split('.').map(str::parse::<u32>);
     let (Some(Ok(0)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
     let (dfb_cores, dfb_entries, dfb_borrows, dfb_borrowed) = (-1, -1, -1, -1);
-    let older =
-        ProgramLayout { scratchpads: 0x220, scratchpad: 0x30, dfb_cores, dfb_entries, dfb_borrows, dfb_borrowed };
+    let older = ProgramLayout {
+        scratchpads: 0x220,
+        scratchpad: 0x30,
+        dfb_cores,
+        dfb_entries,
+        dfb_borrows,
+        dfb_borrowed,
+    };
     match minor {
         76..=79 => Some(older),
         80 => Some(ProgramLayout { scratchpad: 0x60, ..older }),

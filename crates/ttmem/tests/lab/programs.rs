@@ -658,6 +658,11 @@ fn nothing_is_left_of_programs_that_are_gone() {
             assert!(stage.live.len() >= 5, "{what}: {:?}", stage.live.keys());
             stage.puppet.does(way);
             nothing_left(&stage, &what);
+            if way.contains("disable") {
+                // Without a cache programs do not outlive their op.
+                stage.puppet.does(&format!("len({MIX}), len(p.dispatched())"));
+                nothing_left(&stage, &format!("{what}, then ops"));
+            }
         }
     }
 }
@@ -873,6 +878,41 @@ fn a_trace_is_followed_from_capture_to_release() {
 #[test]
 fn a_trace_of_the_older_runtime_is_followed_from_capture_to_release() {
     traced(OLDER, "n150", "1, 1", 1);
+}
+
+#[test]
+fn a_trace_of_programs_for_single_chips_leaves_each_on_its_chip() {
+    let mut stage = Stage::new("p150x8", TTNN, "1, 8, fabric=True, trace_region_size=1 << 20");
+    // Of one op on every chip, one that has a program for each, and one on few cores of every chip.
+    stage.puppet.does("a = ops.z(d, 1, 1, 32, 64); keep = []");
+    let work = "keep += [ttnn.add(a, a), ttnn.all_gather(a, dim=3, num_links=1, topology=ttnn.Topology.Linear), ttnn.softmax(a, dim=-1)]";
+    stage.puppet.does(work);
+    stage.watches();
+    stage.puppet.does("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
+    stage.watches();
+    stage.puppet.does(&format!(
+        "t = ttnn.begin_trace_capture(d, cq_id=0); {work}; ttnn.end_trace_capture(d, t, cq_id=0)"
+    ));
+    let captured: Vec<Known> = stage.asks("p.listed()");
+    assert!(captured.len() >= 10 && captured.iter().all(|it| it.kind == "captured"), "{captured:#?}");
+    let mut faults = Vec::new();
+    stage.compare(&stage.look(), "captured", &mut faults);
+    none_of(&faults);
+    for replay in ["replayed", "replayed again"] {
+        stage.puppet.does("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
+        let replayed: Vec<Known> = stage.asks("p.listed()");
+        assert_eq!(replayed.len(), 1);
+        stage.dispatched(&captured);
+        stage.dispatches.clear();
+        stage.compare(&stage.look(), replay, &mut faults);
+        none_of(&faults);
+        // Something else in between.
+        stage.puppet.does("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
+        stage.watches();
+        stage.dispatches.clear();
+        stage.compare(&stage.look(), "something else", &mut faults);
+        none_of(&faults);
+    }
 }
 
 #[test]
