@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Refusal};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
-use ttmem_core::{CoreSet, Event, Limits, State};
+use ttmem_core::{CoreSet, Detail, Event, Limits, State};
+
+const ALL: Detail = Detail { history: true, cores: true, programs: true };
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -252,11 +254,11 @@ fuzz_target!(|steps: Vec<Step>| {
         state.apply(now, origin(by), Event::Exited);
     }
     assert_eq!(state.live_records(), 0);
-    assert!(state.snapshot(jiff::Timestamp::UNIX_EPOCH, true).processes.is_empty());
+    assert!(state.snapshot(jiff::Timestamp::UNIX_EPOCH, ALL).processes.is_empty());
 });
 
 fn check(state: &State) {
-    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, true);
+    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, ALL);
     let json = serde_json::to_string(&snapshot).expect("a snapshot is JSON");
     let back: ttmem_core::Snapshot = serde_json::from_str(&json).expect("and comes back");
     assert_eq!(back, snapshot);

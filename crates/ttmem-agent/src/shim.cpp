@@ -601,6 +601,9 @@ void tell_class(void *program, uint32_t kind) {
 // The workload that this thread is finalising.
 thread_local void *workload __attribute__((tls_model("initial-exec")));
 
+// The mesh that this thread last finalised a workload for.
+thread_local void *finalized_for __attribute__((tls_model("initial-exec")));
+
 class Within {
     void *before = workload;
 
@@ -876,6 +879,7 @@ SHARED uint32_t ttmem_hook_finalize_programs(
 SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
     if (!at_work()) return call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
     Within within(impl);
+    finalized_for = mesh;
     call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
 }
 
@@ -885,11 +889,12 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
         ttmem_agent_dispatching(program_id(program));
         return true;
     });
+    finalized_for = nullptr;
     call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
     Meter meter;
     Where where = {};
-    // A queue has its mesh and its number behind its table of functions.
-    where.device = at<void *>(queue, 8);
+    // A queue has its mesh and its number behind its table of functions. But what it has just worked for is certain.
+    where.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
     where.queue = at<uint32_t>(queue, 16) & 0xff;
     where.is_mesh = where.device != nullptr && is_a(where.device, MESH_VTABLE);
     where.mesh = where.is_mesh ? mesh_id(where.device) : 0;

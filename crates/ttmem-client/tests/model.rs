@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
-    Placement, Space, Statistics, Tracker,
+    Placement, Program, Space, Statistics, Tracker,
 };
 use ttmem_sources::{Contents, SegmentFile};
 use ttmem_testkit::Reader;
@@ -46,8 +46,13 @@ type Live = BTreeMap<(u8, u8, u16, u64, u32, u64, u16), u32>;
 fn live(contents: &Contents) -> Live {
     let mut live = Live::new();
     for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
-        let alloc = it.kind == Kind::Alloc as u8;
-        let (id, bytes) = if alloc { (it.id.get(), it.requested.get()) } else { (0, 0) };
+        let (id, bytes) = match Kind::from_byte(it.kind) {
+            Some(Kind::Alloc) => (it.id.get(), it.requested.get()),
+            // How often it was dispatched, or replayed.
+            Some(Kind::ProgramBegin | Kind::Dispatch) => (0, it.requested.get()),
+            Some(Kind::Trace) => (it.id.get(), u64::from(it.padding.get())),
+            _ => (0, 0),
+        };
         let kind = if it.kind == Kind::Dispatch as u8 { Kind::ProgramBegin as u8 } else { it.kind };
         let key = (kind, it.space, it.allocator.get(), id, it.program.get(), bytes, it.cores.get());
         *live.entry(key).or_default() += 1;
@@ -64,11 +69,18 @@ enum Step {
     OnCores(u64, u64, u8),
     OffCores(u64, u64, u8),
     Free(Space, u64),
+    /// A program on some cores, built or built anew.
+    Build(u32, u8),
     Place(u32, u64, u64, u8),
+    /// A view of a buffer, which counts nothing.
+    View(u32, u64, u64, u8),
     Displace(u32, u64, u64, u8),
     Kernel(u32, u64, u64),
     Dispatch(u32),
     End(u32),
+    /// Captured, or replayed.
+    Trace(u32),
+    EndTrace(u32),
     Audit(Space),
     ResetPeak(Space),
     Close,
@@ -88,7 +100,11 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         6 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Place(p, at, bytes, cores)),
         3 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::Displace(p, at, bytes, cores)),
         2 => (program(), 0..6u64, bytes()).prop_map(|(p, id, bytes)| Step::Kernel(p, id, bytes)),
-        2 => program().prop_map(Step::Dispatch),
+        2 => (program(), 0..2u8).prop_map(|(p, cores)| Step::Build(p, cores)),
+        2 => (program(), at(), bytes(), 0..2u8).prop_map(|(p, at, bytes, cores)| Step::View(p, at, bytes, cores)),
+        2 => (0..3u32).prop_map(Step::Trace),
+        1 => (0..3u32).prop_map(Step::EndTrace),
+        4 => program().prop_map(Step::Dispatch),
         2 => program().prop_map(Step::End),
         1 => space().prop_map(Step::Audit),
         1 => space().prop_map(Step::ResetPeak),
@@ -103,9 +119,13 @@ struct Model {
     buffers: BTreeMap<(usize, u8, u64), u64>,
     mirrors: BTreeSet<(usize, u64)>,
     on_cores: BTreeSet<(usize, u64, u64, u8)>,
-    placed: BTreeSet<(usize, u32, u64, u64, u8)>,
+    /// Whether it is a view.
+    placed: BTreeMap<(usize, u32, u64, u64, u8), bool>,
     kernels: BTreeMap<(usize, u64), (u32, u64)>,
-    programs: BTreeSet<(usize, u32)>,
+    /// Cores, and how often it was dispatched.
+    programs: BTreeMap<(usize, u32), (u16, u64)>,
+    /// How often it was replayed.
+    traces: BTreeMap<(usize, u32), u64>,
     audits: BTreeSet<(usize, u8)>,
     peaks: BTreeMap<(usize, u8), u64>,
     closed: [bool; 3],
@@ -119,6 +139,12 @@ impl Model {
         of.map(|(_, bytes)| bytes.div_ceil(64) * 64 * banks).sum()
     }
 
+    /// What is charged on cores: 64, or 5, of them.
+    fn charged_on_cores(&self, n: usize) -> u64 {
+        let own = self.placed.iter().filter(|((a, ..), view)| *a == n && !**view);
+        own.map(|(&(_, _, _, bytes, cores), _)| bytes * if cores == 0 { 64 } else { 5 }).sum()
+    }
+
     fn live(&self, allocators: &[AllocatorNumber]) -> Live {
         let a = |n: usize| allocators[n].get();
         let alloc = Kind::Alloc as u8;
@@ -129,14 +155,17 @@ impl Model {
         for &(n, at, bytes, cores) in &self.on_cores {
             live.insert((alloc, Space::L1Core as u8, a(n), at, 0, bytes, u16::from(cores) + 1), 1);
         }
-        for &(n, program, at, bytes, cores) in &self.placed {
+        for &(n, program, at, bytes, cores) in self.placed.keys() {
             live.insert((alloc, Space::Cb as u8, a(n), at, program, bytes, u16::from(cores) + 1), 1);
         }
         for (&(n, id), &(program, bytes)) in &self.kernels {
             live.insert((alloc, Space::Kernel as u8, a(n), id, program, bytes, 0), 1);
         }
-        for &(n, program) in &self.programs {
-            live.insert((Kind::ProgramBegin as u8, 0, a(n), 0, program, 0, 0), 1);
+        for (&(n, program), &(cores, dispatches)) in &self.programs {
+            live.insert((Kind::ProgramBegin as u8, 0, a(n), 0, program, dispatches, cores), 1);
+        }
+        for (&(n, trace), &replays) in &self.traces {
+            live.insert((Kind::Trace as u8, Space::Trace as u8, a(n), u64::from(trace), 0, replays, 0), 1);
         }
         for &(n, space) in &self.audits {
             live.insert((Kind::Audit as u8, space, a(n), 0, 0, 0, 0), 1);
@@ -146,7 +175,7 @@ impl Model {
 
     /// Does a step, and says what the tracker should answer.
     fn step(&mut self, n: usize, step: Step) -> Result<(), Error> {
-        if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_)) {
+        if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_) | Step::EndTrace(_)) {
             return Err(Error::UnknownAllocator);
         }
         let again = |old: Option<u64>, bytes: u64| match old {
@@ -179,26 +208,41 @@ impl Model {
             Step::Free(space, at) => {
                 self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Error::UnknownFree)
             }
-            Step::Place(program, at, bytes, cores) => {
-                self.programs.insert((n, program));
-                let new = self.placed.insert((n, program, at, bytes, cores));
-                again((!new).then_some(bytes), bytes)
+            Step::Build(program, cores) => {
+                let dispatches = self.programs.get(&(n, program)).map_or(0, |it| it.1);
+                let _ = self.step(n, Step::End(program));
+                self.programs.insert((n, program), (u16::from(cores) + 1, dispatches));
+                Ok(())
+            }
+            Step::Place(program, at, bytes, cores) | Step::View(program, at, bytes, cores) => {
+                self.programs.entry((n, program)).or_default();
+                let view = matches!(step, Step::View(..));
+                let old = self.placed.insert((n, program, at, bytes, cores), view);
+                again(old.map(|_| bytes), bytes)
             }
             Step::Displace(program, at, bytes, cores) => {
                 let known = self.placed.remove(&(n, program, at, bytes, cores));
-                known.then_some(()).ok_or(Error::UnknownFree)
+                known.map(|_| ()).ok_or(Error::UnknownFree)
             }
             Step::Kernel(program, id, bytes) => {
-                self.programs.insert((n, program));
+                self.programs.entry((n, program)).or_default();
                 again(self.kernels.insert((n, id), (program, bytes)).map(|(_, old)| old), bytes)
             }
             Step::Dispatch(program) => {
-                self.programs.contains(&(n, program)).then_some(()).ok_or(Error::UnknownProgram)
+                let known = self.programs.get_mut(&(n, program)).map(|it| it.1 += 1);
+                known.ok_or(Error::UnknownProgram)
             }
             Step::End(program) => {
-                self.placed.retain(|&(a, p, ..)| (a, p) != (n, program));
+                self.placed.retain(|&(a, p, ..), _| (a, p) != (n, program));
                 self.kernels.retain(|&(a, _), &mut (p, _)| (a, p) != (n, program));
-                self.programs.remove(&(n, program)).then_some(()).ok_or(Error::UnknownProgram)
+                self.programs.remove(&(n, program)).map(|_| ()).ok_or(Error::UnknownProgram)
+            }
+            Step::Trace(trace) => {
+                self.traces.entry((n, trace)).and_modify(|replays| *replays += 1).or_default();
+                Ok(())
+            }
+            Step::EndTrace(trace) => {
+                self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Error::UnknownProgram)
             }
             Step::Audit(space) => {
                 self.audits.insert((n, space as u8));
@@ -212,9 +256,10 @@ impl Model {
                 self.closed[n] = true;
                 self.buffers.retain(|&(a, ..), _| a != n);
                 self.on_cores.retain(|&(a, ..)| a != n);
-                self.placed.retain(|&(a, ..)| a != n);
+                self.placed.retain(|&(a, ..), _| a != n);
                 self.kernels.retain(|&(a, _), _| a != n);
-                self.programs.retain(|&(a, _)| a != n);
+                self.programs.retain(|&(a, _), _| a != n);
+                self.traces.retain(|&(a, _), _| a != n);
                 self.audits.retain(|&(a, _)| a != n);
                 Ok(())
             }
@@ -250,7 +295,16 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         Step::OnCores(at, bytes, cores) => t.alloc(&on_cores(at, bytes, cores)),
         Step::OffCores(at, bytes, cores) => t.free_on_cores(&on_cores(at, bytes, cores)),
         Step::Free(space, at) => t.free(allocator, space, at),
+        Step::Build(program, cores) => {
+            let cores = sets[usize::from(cores)];
+            t.program(&Program { cores, ..Program::new(allocator, program) })
+        }
         Step::Place(program, at, bytes, cores) => t.place(&placement(program, at, bytes, cores)),
+        Step::View(program, at, bytes, cores) => {
+            t.place(&Placement { view: true, ..placement(program, at, bytes, cores) })
+        }
+        Step::Trace(trace) => t.trace(allocator, trace, 3),
+        Step::EndTrace(trace) => t.end_trace(allocator, trace),
         Step::Displace(program, at, bytes, cores) => t.displace(&placement(program, at, bytes, cores)),
         Step::Kernel(program, id, bytes) => {
             let (cores, class) = (CoresNumber::default(), KernelClass::Application);
@@ -299,6 +353,10 @@ proptest! {
                 let peak = model.peaks.get(&(n, row.space)).copied().unwrap_or(0);
                 prop_assert_eq!(row.peak.get(), peak);
             }
+            for row in contents.rows.iter().filter(|row| row.space == Space::Cb as u8) {
+                let n = allocators.iter().position(|it| it.get() == row.allocator.get()).unwrap();
+                prop_assert_eq!(row.allocated.get(), model.charged_on_cores(n));
+            }
         }
         t.close();
         prop_assert_eq!(std::fs::read_dir(rig.folder.path()).unwrap().count(), 0);
@@ -318,7 +376,14 @@ fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
     }
     let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
     listed.sort();
-    (serde_json::to_value(&snapshot.processes).unwrap(), listed)
+    let mut processes = serde_json::to_value(&snapshot.processes).unwrap();
+    for process in processes.as_array_mut().unwrap() {
+        // Each has a clock of its own.
+        for trace in process["traces"].as_array_mut().into_iter().flatten() {
+            trace["captured"].take();
+        }
+    }
+    (processes, listed)
 }
 
 proptest! {

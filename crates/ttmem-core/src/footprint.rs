@@ -6,7 +6,7 @@
 use crate::ranges::Range;
 
 /// A set of a chip's cores, by `y * 16 + x` of their logical place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CoreSet([u64; 4]);
 
 impl CoreSet {
@@ -49,20 +49,44 @@ impl CoreSet {
         all
     }
 
+    /// The cores of this set that are in the other one, too.
+    #[must_use]
+    pub fn within(self, other: Self) -> Self {
+        let mut both = self;
+        for (mine, theirs) in both.0.iter_mut().zip(other.0) {
+            *mine &= theirs;
+        }
+        both
+    }
+
+    /// The cores of this set that are not in the other one.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        self.within(Self(other.0.map(|word| !word)))
+    }
+
+    /// Whether there is no core in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    /// Whether this core is in it, by its number.
+    pub fn has(self, core: usize) -> bool {
+        self.0.get(core >> 6).is_some_and(|word| word >> (core & 63) & 1 != 0)
+    }
+
     /// The same cores as few rectangles: from column, row to column, row, none over another.
     pub fn rectangles(self) -> Vec<[u8; 4]> {
         let mut left = self;
         let mut found = Vec::new();
         while let Some(first) = left.iter().next() {
-            let has = |x: usize, y: usize| left.0[y * 16 / 64] >> (y * 16 % 64 + x) & 1 != 0;
+            let has = |x: usize, y: usize| left.has(y * 16 + x);
             let (x0, y0) = (first % 16, first / 16);
             let x1 = (x0..16).take_while(|&x| has(x, y0)).last().unwrap_or(x0);
             let y1 = (y0..16).take_while(|&y| (x0..=x1).all(|x| has(x, y))).last().unwrap_or(y0);
             let corners = [x0, y0, x1, y1].map(|n| n as u8);
             let taken = Self::rectangle((corners[0], corners[1]), (corners[2], corners[3]));
-            for (mine, theirs) in left.0.iter_mut().zip(taken.0) {
-                *mine &= !theirs;
-            }
+            left = left.without(taken);
             found.push(corners);
         }
         found
@@ -89,6 +113,17 @@ impl CoreSet {
     pub fn count(self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
+}
+
+/// Cores in groups, such that no set has only some of a group's.
+pub(crate) fn alike(all: CoreSet, sets: impl Iterator<Item = CoreSet>) -> Vec<CoreSet> {
+    let mut groups = vec![all];
+    for cores in sets {
+        let split = |group: CoreSet| [group.within(cores), group.without(cores)];
+        groups = groups.into_iter().flat_map(split).filter(|group| !group.is_empty()).collect();
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
 }
 
 /// Bytes covered, summed over all cores, by ranges that each lie on a set of cores.

@@ -158,6 +158,7 @@ impl State {
 
     pub(crate) fn judge_processes(&self, findings: &mut Vec<Finding>) {
         for (id, process) in &self.processes {
+            self.judge_traces(*id, process, findings);
             for (&(allocator, space), audit) in &process.audits {
                 if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;

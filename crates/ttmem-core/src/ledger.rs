@@ -6,7 +6,7 @@
 //! by owner, so records of several processes at one address of one chip lie side by side and are noticed at once.
 
 use crate::event::Holding;
-use crate::words::{Basis, KernelClass, Layout, ProcessId, Scope, Space};
+use crate::words::{Basis, KernelClass, Layout, Mono, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -83,8 +83,8 @@ pub(crate) struct Totals {
     pub(crate) uncharged: u64,
     /// Records that do not say what they occupy.
     pub(crate) vague: u64,
-    /// Records of other allocators' buffers, and what they take here. They are nobody's use: `count` has them, nothing
-    /// else does.
+    /// Records of other allocators' buffers and of views of buffers, and what they take here. They are nobody's use:
+    /// `count` has them, nothing else does.
     pub(crate) mirrors: u64,
     pub(crate) mirrored: u64,
 }
@@ -95,8 +95,13 @@ impl Totals {
         self.allocated.saturating_add(self.mirrored)
     }
 
+    /// Records that are somebody's use.
+    pub(crate) fn own_count(self) -> u64 {
+        self.count - self.mirrors
+    }
+
     pub(crate) fn add(&mut self, entry: &Entry) {
-        if entry.layout == Layout::Mirror {
+        if entry.layout.is_anothers() {
             self.count += 1;
             self.mirrors += 1;
             self.mirrored += entry.charged();
@@ -111,7 +116,7 @@ impl Totals {
     }
 
     fn subtract(&mut self, entry: &Entry) {
-        if entry.layout == Layout::Mirror {
+        if entry.layout.is_anothers() {
             self.count -= 1;
             self.mirrors -= 1;
             self.mirrored -= entry.charged();
@@ -141,6 +146,9 @@ pub(crate) struct Pool {
     pub(crate) totals: Totals,
     /// Highest [`Pool::used`] so far.
     pub(crate) peak: u64,
+    pub(crate) peak_at: Mono,
+    /// [`Pool::used`] when what all hold was last looked at together with it.
+    pub(crate) looked_at: u64,
     /// Lowest [`Pool::used`] since growth was last judged.
     pub(crate) low: u64,
     pub(crate) growth: Growth,
@@ -170,6 +178,8 @@ impl Pool {
             place,
             totals: Totals::default(),
             peak: 0,
+            peak_at: Mono(0),
+            looked_at: 0,
             low: 0,
             growth: Growth::default(),
             level: None,
@@ -189,9 +199,11 @@ impl Pool {
         }
     }
 
-    fn changed(&mut self, version: u64) {
+    fn changed(&mut self, version: u64, now: Mono) {
         let used = self.used();
-        self.peak = self.peak.max(used);
+        if used > self.peak {
+            (self.peak, self.peak_at) = (used, now);
+        }
         self.low = self.low.min(used);
         self.version = version;
         self.free.set(None);
@@ -225,6 +237,8 @@ pub(crate) struct Ledger {
     vacant_places: Vec<u32>,
     clock: u64,
     version: u64,
+    /// When changes happen from here on.
+    pub(crate) now: Mono,
 }
 
 impl Ledger {
@@ -243,6 +257,7 @@ impl Ledger {
             vacant_places: Vec::new(),
             clock: 0,
             version: 0,
+            now: Mono(0),
         }
     }
 
@@ -279,10 +294,10 @@ impl Ledger {
     /// Changes a pool, and everything that follows from it.
     fn change(&mut self, id: PoolId, change: impl FnOnce(&mut Pool)) {
         self.version += 1;
-        let version = self.version;
+        let (version, now) = (self.version, self.now);
         let pool = self.pool_mut(id);
         change(pool);
-        pool.changed(version);
+        pool.changed(version, now);
     }
 
     /// Drops what was derived from a pool's layout, which has changed.
@@ -309,8 +324,9 @@ impl Ledger {
 
     /// Says what the peak is, where another knows that better: never less than what is in use.
     pub(crate) fn set_peak(&mut self, id: PoolId, bytes: Option<u64>) {
+        let now = self.now;
         let pool = self.pool_mut(id);
-        pool.peak = pool.used().max(bytes.unwrap_or(0));
+        (pool.peak, pool.peak_at) = (pool.used().max(bytes.unwrap_or(0)), now);
     }
 
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {

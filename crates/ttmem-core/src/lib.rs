@@ -12,6 +12,7 @@
 //! * [`State`]: who holds what, kept exact under any order of events.
 //! * [`snapshot`]: what views show, and the JSON schema.
 
+mod cores;
 pub mod event;
 mod findings;
 mod footprint;
@@ -19,9 +20,12 @@ mod history;
 mod judgement;
 mod ledger;
 pub mod machine;
+mod peaks;
+mod programs;
 mod ranges;
 pub mod snapshot;
 mod state;
+mod traces;
 mod view;
 pub mod words;
 
@@ -29,4 +33,4 @@ pub use event::Event;
 pub use footprint::CoreSet;
 pub use snapshot::Snapshot;
 pub use state::{Limits, Outcome, Reclaimed, State};
-pub use view::REPORT_ROOM;
+pub use view::{Detail, REPORT_ROOM};

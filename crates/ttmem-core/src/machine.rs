@@ -1,5 +1,6 @@
 //! What the machine has: chips, the memory and sensors they have, and what tt-metal's own counters say of them.
 
+use crate::footprint::CoreSet;
 use crate::words::{Arch, ChipId, PciAddress, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,7 +105,7 @@ impl Chip {
 
 /// How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and arguments pass
 /// through, then what programs and buffers share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CoreLayout {
     /// Columns of cores that programs can use.
     pub columns: u8,
@@ -116,6 +117,16 @@ pub struct CoreLayout {
     pub unreserved: u64,
     /// Where a core's L1 ends.
     pub end: u64,
+}
+
+impl CoreLayout {
+    /// All cores that programs can use.
+    pub(crate) fn grid(&self) -> CoreSet {
+        if self.columns == 0 || self.rows == 0 {
+            return CoreSet::default();
+        }
+        CoreSet::rectangle((0, 0), (self.columns - 1, self.rows - 1))
+    }
 }
 
 /// Versions of what runs on a chip.

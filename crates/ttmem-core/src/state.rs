@@ -12,6 +12,10 @@ use crate::footprint::CoreSet;
 use crate::history::Series;
 use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
+use crate::peaks::{CorePeaks, High, has_grown};
+use crate::programs::{Derived, Tenant};
+use crate::snapshot::Holder;
+use crate::view::visible;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -101,7 +105,8 @@ pub struct Reclaimed {
 
 pub(crate) struct ChipState {
     pub(crate) chip: Chip,
-    pub(crate) peaks: BTreeMap<Space, u64>,
+    pub(crate) peaks: BTreeMap<Space, High>,
+    pub(crate) core_peaks: CorePeaks,
     pub(crate) dram: Series,
     pub(crate) l1: Series,
     pub(crate) sensors: SensorReading,
@@ -115,8 +120,8 @@ pub(crate) struct ChipState {
 
 impl ChipState {
     fn new(chip: Chip) -> Self {
-        let (peaks, dram, l1, sensors, called, gone, open_unseen) = Default::default();
-        Self { chip, peaks, dram, l1, sensors, called, gone, open_unseen }
+        let (peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen) = Default::default();
+        Self { chip, peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen }
     }
 }
 
@@ -125,8 +130,6 @@ pub(crate) struct ProcessState {
     pub(crate) pools: BTreeMap<(Scope, Space, Basis), PoolId>,
     pub(crate) allocators: BTreeMap<u32, Allocator>,
     pub(crate) cores: BTreeMap<u32, CoreSet>,
-    /// On a core the program that was dispatched last of those that are left is resident. So residency follows from what is
-    /// live, and a reader that missed dispatches comes to the same result.
     pub(crate) programs: BTreeMap<(Scope, u32), ProgramState>,
     pub(crate) traces: BTreeMap<(Scope, u32), Trace>,
     pub(crate) audits: BTreeMap<(u32, Space), Compared>,
@@ -156,6 +159,10 @@ pub(crate) struct ProgramState {
     pub(crate) dispatches: u64,
     /// When it was last dispatched; of two at the same moment, the larger number was later.
     pub(crate) last: Option<(Mono, u64)>,
+    /// The most buffers there were at a dispatch, on each core, and when; not compared yet with what there was before.
+    pub(crate) unsettled: Option<(u64, Mono)>,
+    /// The most that were compared.
+    pub(crate) settled: Option<u64>,
 }
 
 /// The last audit of one allocator's space.
@@ -198,11 +205,10 @@ pub struct State {
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
     pub(crate) lost: u64,
-    /// What was derived from which pools at which version of them.
-    pub(crate) derived: RefCell<BTreeMap<Vec<PoolId>, (u64, u64)>>,
+    pub(crate) derived: RefCell<Derived>,
+    /// Changes of programs so far: dispatches, ends, and what they are.
+    pub(crate) program_changes: u64,
     growth_judged: Mono,
-    /// Dispatches so far.
-    dispatches: u64,
     /// The pool that was used last, and by whom: most events go where the one before went.
     recent: Option<(Author, Scope, Space, PoolId)>,
     /// Whether usage may differ from what history last took.
@@ -224,8 +230,8 @@ impl State {
             findings: Findings::default(),
             lost: 0,
             derived: RefCell::default(),
+            program_changes: 0,
             growth_judged: Mono(0),
-            dispatches: 0,
             recent: None,
             unsampled: true,
         }
@@ -234,6 +240,7 @@ impl State {
     /// Takes in one event. Never fails: odd input becomes a finding, and the outcome says so.
     pub fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
         self.now = self.now.max(now);
+        self.ledger.now = self.now;
         self.unsampled = true;
         let by = match from {
             Origin::Process(id, basis) => Some(Author { id, basis }),
@@ -451,6 +458,9 @@ impl State {
             }
         }
         self.ledger.insert(pool, wanted, alloc.at.is_none());
+        if space.is_program() && alloc.program != 0 {
+            self.unsettle(by, scope, alloc.program);
+        }
         match old_bytes {
             Some(old_bytes) => Outcome::Replaced { old_bytes },
             None => Outcome::Held { references: 1 },
@@ -501,7 +511,12 @@ impl State {
             return Outcome::NotHeld { freed_before };
         };
         let held = *self.ledger.get(slot);
-        let space = self.ledger.pool(held.pool()).key.space;
+        let pool = self.ledger.pool(held.pool());
+        let space = pool.key.space;
+        if has_grown(pool.used(), pool.looked_at) {
+            self.note_high_of(held.pool());
+        }
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let references = self.ledger.release(slot);
         if references == 0 {
             process.records -= 1;
@@ -546,6 +561,8 @@ impl State {
     fn relist(&mut self, by: Author, allocator: u32) -> Outcome {
         let scope = Scope::Allocator(allocator);
         self.recent = None;
+        self.settle_programs(Tenant { process: by.id, scope });
+        self.forget_derived();
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         // The listing that follows names every space there is something to say of: the others are not known any more.
         process.pools.retain(|&(of, ..), &mut pool| {
@@ -562,17 +579,25 @@ impl State {
 
     fn exit(&mut self, id: ProcessId) -> Outcome {
         self.recent = None;
+        let scopes: BTreeSet<Scope> = match self.processes.get(&id) {
+            Some(process) => process.programs.keys().map(|&(scope, _)| scope).collect(),
+            None => BTreeSet::new(),
+        };
+        for scope in scopes {
+            self.settle_programs(Tenant { process: id, scope });
+        }
+        self.forget_derived();
         let Some(process) = self.processes.remove(&id) else { return Outcome::NobodysEvent };
         let mut gone = Reclaimed::default();
         for (&(scope, space, _), &pool) in &process.pools {
-            self.remember_peak(&process.allocators, scope, space, pool);
+            self.remember_peak(&process, id, scope, pool);
             let totals = self.ledger.close(pool);
             let sum = match space {
                 Space::Kernel => &mut gone.kernels,
                 Space::Cb | Space::Dfb | Space::Scratch => &mut gone.cbs,
                 _ => &mut gone.buffers,
             };
-            sum.0 += totals.count;
+            sum.0 += totals.own_count();
             sum.1 += totals.requested;
         }
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
@@ -608,24 +633,23 @@ impl State {
             _ => {}
         }
         let pool = self.ledger.open(PoolKey { process: by.id, scope, space, basis: by.basis });
+        *self.derived.get_mut() = Derived::default();
         process.pools.insert((scope, space, by.basis), pool);
         Ok(pool)
     }
 
     /// Keeps a pool's peak for its chips when the pool goes.
-    fn remember_peak(
-        &mut self,
-        allocators: &BTreeMap<u32, Allocator>,
-        scope: Scope,
-        space: Space,
-        pool: PoolId,
-    ) {
-        let peak = self.ledger.pool(pool).peak;
-        for chip in chips_in(allocators, &scope) {
-            if let Some(state) = self.chips.get_mut(chip) {
-                let known = state.peaks.entry(space).or_default();
-                *known = peak.max(*known);
-            }
+    fn remember_peak(&mut self, process: &ProcessState, id: ProcessId, scope: Scope, pool: PoolId) {
+        let name = process.info.name.clone();
+        let holder = Holder { pid: visible(id), name, bytes: 0 };
+        self.keep_high(chips_in(&process.allocators, &scope), pool, &holder);
+    }
+
+    /// A program keeps something else now: what was compared of it holds no more.
+    fn unsettle(&mut self, by: Author, scope: Scope, program: u32) {
+        let process = self.processes.get_mut(&by.id);
+        if let Some(program) = process.and_then(|it| it.programs.get_mut(&(scope, program))) {
+            program.settled = None;
         }
     }
 
@@ -686,25 +710,23 @@ impl State {
     }
 
     fn sample(&mut self) {
-        let chips: Vec<ChipId> = self.chips.keys().copied().collect();
-        let usage = if self.unsampled { Some(self.usage_by_chip()) } else { None };
-        self.unsampled = false;
-        for id in chips {
-            let now = self.now;
-            let Some(state) = self.chips.get_mut(&id) else { continue };
-            if let Some(usage) = usage.as_ref().map(|all| all.get(&id)) {
-                let spaces = usage.map(|usage| usage.spaces().collect::<Vec<_>>()).unwrap_or_default();
-                for (space, used) in spaces {
-                    let peak = state.peaks.entry(space).or_default();
-                    *peak = used.max(*peak);
-                }
-                let total = |total: Option<&crate::snapshot::Total>| total.map_or(0, |t| t.used_bytes);
-                state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));
-                state.l1.push(now, total(usage.and_then(|u| u.l1_total.as_ref())));
-            } else {
+        let now = self.now;
+        if !std::mem::take(&mut self.unsampled) {
+            for state in self.chips.values_mut() {
                 state.dram.repeat(now);
                 state.l1.repeat(now);
             }
+            return;
+        }
+        let cells = self.cells(None);
+        let usage = self.usage_in(&cells);
+        self.note_highs(&cells, &usage);
+        self.note_cores();
+        let total = |total: Option<&crate::snapshot::Total>| total.map_or(0, |t| t.used_bytes);
+        for (id, state) in &mut self.chips {
+            let usage = usage.get(id);
+            state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));
+            state.l1.push(now, total(usage.and_then(|u| u.l1_total.as_ref())));
         }
     }
 }
@@ -747,9 +769,16 @@ impl ProcessState {
         }
     }
 
-    /// When a program was last dispatched, if it ever was.
-    pub(crate) fn last_dispatch(&self, scope: Scope, program: u32) -> Option<(Mono, u64)> {
-        self.programs.get(&(scope, program))?.last
+    /// The programs of one scope, by number.
+    pub(crate) fn programs_in(&self, scope: Scope) -> impl Iterator<Item = (&(Scope, u32), &ProgramState)> {
+        self.programs.range((scope, 0)..=(scope, u32::MAX))
+    }
+
+    pub(crate) fn programs_in_mut(
+        &mut self,
+        scope: Scope,
+    ) -> impl Iterator<Item = (&(Scope, u32), &mut ProgramState)> {
+        self.programs.range_mut((scope, 0)..=(scope, u32::MAX))
     }
 
     /// How a scope's space is laid out, where the source knows.

@@ -1,15 +1,14 @@
 //! From state to snapshot: which figures are shown, how pools combine, and what follows from them.
 
 use crate::event::{Banks, Name};
-use crate::footprint::{self, CoreSet};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::machine::{CapacityOrigin, Sensors};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
-    Group, Health, History, Process, ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot, Total,
-    Tracker, Usage,
+    Group, Health, History, Peak, Process, ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot,
+    Total, Tracker, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
 use crate::words::{Basis, ChipId, Layout, Mono, ProcessId, Scope, Space};
@@ -22,15 +21,23 @@ pub const REPORT_ROOM: usize = 10_000;
 /// Sensors are read every second; a reading older than this is not what the chip is like now.
 const STALE_MS: u64 = 15_000;
 
-/// Sets of pools for which what they cover is remembered.
-const DERIVED_ROOM: usize = 16_384;
-
 /// The pools that make up one figure: of one process, or of all, on one chip in one space.
 pub(crate) type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
 
+/// What a snapshot has beyond what everybody wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// Each device's usage over time.
+    pub history: bool,
+    /// The L1 of each core.
+    pub cores: bool,
+    /// Each process's programs.
+    pub programs: bool,
+}
+
 impl State {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
-    pub fn snapshot(&self, at: Timestamp, history: bool) -> Snapshot {
+    pub fn snapshot(&self, at: Timestamp, detail: Detail) -> Snapshot {
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: self.now };
         let mut all = Cells::new();
@@ -42,7 +49,11 @@ impl State {
                 let cells = shown(process, None);
                 let usage = self.usage_in(&cells);
                 merge(&mut all, cells);
-                describe_process(id, process, usage, self.allocators_of(process))
+                Process {
+                    traces: self.traces_of(*id, process, clock),
+                    programs: detail.programs.then(|| self.programs_of(*id, process, clock)),
+                    ..describe_process(id, process, usage, self.allocators_of(process))
+                }
             })
             .collect();
         let mut usage = self.usage_in(&all);
@@ -52,14 +63,20 @@ impl State {
             .iter()
             .map(|(id, state)| {
                 let mut usage = usage.remove(id).unwrap_or_default();
-                // A chip's peak can be higher than that of any one pool; it was looked for at every tick.
-                for (&space, &peak) in state.peaks.iter().filter(|(space, _)| !space.is_program()) {
-                    if let Some(usage) = usage.buffers_mut(space) {
-                        usage.peak_bytes = usage.peak_bytes.max(peak);
+                let peaks = self.peaks_of(*id, state, &all, &usage, clock);
+                // A chip's peak can be higher than that of any one pool.
+                for peak in peaks.iter().filter(|peak| !peak.space.is_program()) {
+                    if let Some(usage) = usage.buffers_mut(peak.space) {
+                        usage.peak_bytes = usage.peak_bytes.max(peak.bytes);
                     }
                 }
                 self.judge_device(id, state, &usage, &all, &mut findings);
-                self.describe_device(id, state, usage, history.then_some(clock))
+                Device {
+                    peaks,
+                    tightest_core: self.tightest_core(*id, &all),
+                    cores: if detail.cores { self.cores_of(*id, &all, clock) } else { None },
+                    ..self.describe_device(id, state, usage, detail.history.then_some(clock))
+                }
             })
             .collect();
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
@@ -97,13 +114,27 @@ impl State {
         self.usage_in(&self.cells(Some(chip))).remove(&chip).unwrap_or_default()
     }
 
-    /// What every chip's spaces hold.
-    pub(crate) fn usage_by_chip(&self) -> BTreeMap<ChipId, Usage> {
-        self.usage_in(&self.cells(None))
+    /// The highest use of each space of a chip, with what was seen since the last tick.
+    fn peaks_of(
+        &self,
+        id: ChipId,
+        state: &ChipState,
+        cells: &Cells,
+        usage: &Usage,
+        clock: Clock,
+    ) -> Vec<Peak> {
+        let all = Space::BUFFERS.into_iter().chain(Space::PROGRAM);
+        let peaks = all.filter_map(|space| {
+            let used = usage.used(space).map_or(0, |it| it.0);
+            let pools = cells.get(&(id, space)).map(Vec::as_slice).unwrap_or_default();
+            let now = self.high_now(id, space, pools, used);
+            now.as_ref().or_else(|| state.peaks.get(&space)).map(|high| high.describe(space, clock))
+        });
+        peaks.filter(|peak| peak.bytes > 0).collect()
     }
 
     /// The pools of all processes that are shown, of one chip or of all.
-    fn cells(&self, only: Option<ChipId>) -> Cells {
+    pub(crate) fn cells(&self, only: Option<ChipId>) -> Cells {
         let mut all = Cells::new();
         for process in self.processes.values() {
             merge(&mut all, shown(process, only));
@@ -195,17 +226,20 @@ impl State {
             program: (entry.program != 0).then_some(entry.program),
             site: (entry.site != 0).then_some(entry.site),
             site_name: process.names.get(&Name::Site(entry.site)).cloned(),
-            program_name: process.names.get(&Name::Program(entry.program)).cloned(),
+            program_name: (entry.program != 0)
+                .then(|| process.program_name(key.scope, entry.program).cloned())
+                .flatten(),
             basis: key.basis,
         })
     }
 
-    fn usage_in(&self, cells: &Cells) -> BTreeMap<ChipId, Usage> {
+    pub(crate) fn usage_in(&self, cells: &Cells) -> BTreeMap<ChipId, Usage> {
         let mut all: BTreeMap<ChipId, Usage> = BTreeMap::new();
         for (&(chip, space), pools) in cells {
             let usage = all.entry(chip).or_default();
             if space.is_program() {
-                *usage.program_mut(space) = Some(self.program_usage(space, pools));
+                let residents = self.residents(chip);
+                *usage.program_mut(space) = Some(self.program_usage(space, &residents, pools));
             } else {
                 *usage.buffers_mut(space) = Some(self.buffer_usage(space, pools));
             }
@@ -308,10 +342,11 @@ impl State {
             devices: it.chips.iter().map(ToString::to_string).collect(),
             spaces: it.spaces.iter().map(|banks| space_of(number, banks)).collect(),
         };
-        process.allocators.iter().map(of).collect()
+        // One without banks only says which chips a program is for.
+        process.allocators.iter().filter(|(_, it)| !it.spaces.is_empty()).map(of).collect()
     }
 
-    fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
+    pub(crate) fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
         let mut sum = BufferUsage {
             used_bytes: 0,
             requested_bytes: 0,
@@ -340,7 +375,7 @@ impl State {
             uncharged += pool.totals.uncharged;
             vague += pool.totals.vague;
             unlisted += pool.unlisted.count;
-            count += pool.totals.count - pool.totals.mirrors;
+            count += pool.totals.own_count();
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
         }
@@ -365,101 +400,8 @@ impl State {
     }
 
     /// Whether there is a record of everything in them, rather than a mere sum.
-    fn are_listed(&self, pools: &[PoolId]) -> bool {
+    pub(crate) fn are_listed(&self, pools: &[PoolId]) -> bool {
         pools.iter().all(|&pool| self.ledger.pool(pool).level.is_none())
-    }
-
-    fn program_usage(&self, space: Space, pools: &[PoolId]) -> ProgramUsage {
-        let basis = pools.iter().map(|&pool| self.ledger.pool(pool).key.basis).max().unwrap_or(Basis::Legacy);
-        ProgramUsage {
-            registered_bytes: self.registered(space, pools),
-            // Where a kernel without a place is, nobody knows: it passes through a ring.
-            resident_bytes: (basis == Basis::Events && self.are_placed(space, pools))
-                .then(|| self.resident(space, pools)),
-            count: self
-                .are_listed(pools)
-                .then(|| pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum()),
-            basis,
-        }
-    }
-
-    fn are_placed(&self, space: Space, pools: &[PoolId]) -> bool {
-        space != Space::Kernel || self.held_in(pools).all(|(_, entry)| place(space, entry).is_some())
-    }
-
-    fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
-        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
-        let mut derived = self.derived.borrow_mut();
-        if let Some(&(_, bytes)) = derived.get(pools).filter(|(of, _)| *of == version) {
-            return bytes;
-        }
-        let bytes = self.registered_now(space, pools);
-        if derived.len() >= DERIVED_ROOM {
-            derived.clear();
-        }
-        derived.insert(pools.to_vec(), (version, bytes));
-        bytes
-    }
-
-    fn registered_now(&self, space: Space, pools: &[PoolId]) -> u64 {
-        let mut parts = Vec::new();
-        let mut placeless = 0;
-        for (process, entry) in self.held_in(pools) {
-            match place(space, entry) {
-                Some(range) => parts.push((range, cores_of(process, entry))),
-                None => placeless += entry.requested,
-            }
-        }
-        // Where only a sum is known it is the same on whatever cores, and beside all else.
-        let levels = pools.iter().filter_map(|&pool| self.ledger.pool(pool).level);
-        let levels = levels.fold(0, u64::saturating_add);
-        footprint::covered(&parts).saturating_add(placeless).saturating_add(levels)
-    }
-
-    fn resident(&self, space: Space, pools: &[PoolId]) -> u64 {
-        let mut parts = Vec::new();
-        for &pool in pools {
-            let key = self.ledger.pool(pool).key;
-            let Some(process) = self.processes.get(&key.process) else { continue };
-            let last = self.last_dispatched(process, key.scope);
-            for (_, entry) in self.ledger.entries(pool) {
-                let Some(order) = process.last_dispatch(key.scope, entry.program) else { continue };
-                let mut cores = CoreSet::default();
-                for core in cores_of(process, entry).iter().filter(|&core| last[core] == Some(order)) {
-                    cores.insert(core as u8);
-                }
-                if let Some(range) = place(space, entry) {
-                    parts.push((range, cores));
-                }
-            }
-        }
-        footprint::covered(&parts)
-    }
-
-    /// By core: the order of the last dispatch of a program that has something there.
-    fn last_dispatched(&self, process: &ProcessState, scope: Scope) -> [Option<(Mono, u64)>; CoreSet::ROOM] {
-        let mut last = [None; CoreSet::ROOM];
-        if process.programs.is_empty() {
-            return last;
-        }
-        for ((_, _, _), &pool) in
-            process.pools.iter().filter(|((of, space, _), _)| *of == scope && space.is_program())
-        {
-            for (_, entry) in self.ledger.entries(pool) {
-                let Some(order) = process.last_dispatch(scope, entry.program) else { continue };
-                for core in cores_of(process, entry).iter() {
-                    last[core] = last[core].max(Some(order));
-                }
-            }
-        }
-        last
-    }
-
-    fn held_in<'a>(&'a self, pools: &'a [PoolId]) -> impl Iterator<Item = (&'a ProcessState, &'a Entry)> {
-        pools.iter().flat_map(move |&pool| {
-            let process = self.processes.get(&self.ledger.pool(pool).key.process);
-            process.into_iter().flat_map(move |p| self.ledger.entries(pool).map(move |(_, entry)| (p, entry)))
-        })
     }
 
     /// The bank layout all pools share, if they do.
@@ -553,11 +495,6 @@ impl Usage {
         }
     }
 
-    pub(crate) fn spaces(&self) -> impl Iterator<Item = (Space, u64)> {
-        let all = Space::BUFFERS.into_iter().chain(Space::PROGRAM);
-        all.filter_map(|space| Some((space, self.used(space)?.0)))
-    }
-
     fn total(&self, spaces: &[Space], capacity_bytes: Option<u64>) -> Option<Total> {
         // Kernels that are only registered are not in L1: adding up what was loaded says nothing of what is there.
         let registered_only = |space: Space| {
@@ -598,19 +535,6 @@ fn shown(process: &ProcessState, only: Option<ChipId>) -> Cells {
         }
     }
     cells.into_iter().map(|(cell, (_, pools))| (cell, pools)).collect()
-}
-
-/// Where a program's record lies, if it has an address. Kernels of old clients have only an id.
-fn place(space: Space, entry: &Entry) -> Option<Range> {
-    if entry.bytes_per_bank > 0 {
-        Some(Range::new(entry.id, entry.bytes_per_bank))
-    } else {
-        (space != Space::Kernel).then(|| Range::new(entry.id, entry.requested))
-    }
-}
-
-fn cores_of(process: &ProcessState, entry: &Entry) -> CoreSet {
-    process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN)
 }
 
 pub(crate) fn visible(id: ProcessId) -> Option<u32> {

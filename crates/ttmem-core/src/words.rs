@@ -110,6 +110,11 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// Whether what lies so is counted elsewhere, and is nobody's use here.
+    pub fn is_anothers(self) -> bool {
+        matches!(self, Self::Mirror | Self::View)
+    }
+
     /// For people.
     pub fn name(self) -> Option<&'static str> {
         Some(match self {

@@ -1,7 +1,7 @@
 //! The query socket: one line of JSON asks, one line of JSON answers.
 //!
-//! `{"get":"snapshot"}`, `{"get":"snapshot","history":true}` and `{"get":"allocations"}` are what can be asked. A list
-//! of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
+//! `{"get":"snapshot"}`, with `"history"`, `"cores"` and `"programs"` if those are wanted, and `{"get":"allocations"}` are what
+//! can be asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
 use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER, send};
 use crate::socket;
@@ -11,6 +11,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+use ttmem_core::Detail;
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,9 +22,31 @@ pub enum Request {
         /// With usage over time.
         #[serde(default)]
         history: bool,
+        /// With the L1 of each core. What is not wanted is not mentioned: older daemons do not know the word.
+        #[serde(default, skip_serializing_if = "is_unwanted")]
+        cores: bool,
+        /// With each process's programs.
+        #[serde(default, skip_serializing_if = "is_unwanted")]
+        programs: bool,
     },
     /// An object whose `allocations` are a list of [`ttmem_core::snapshot::Allocation`].
     Allocations,
+}
+
+impl Request {
+    /// A snapshot with what everybody wants.
+    pub const SNAPSHOT: Self = Self::Snapshot { history: false, cores: false, programs: false };
+}
+
+impl From<Detail> for Request {
+    fn from(Detail { history, cores, programs }: Detail) -> Self {
+        Self::Snapshot { history, cores, programs }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_unwanted(wanted: &bool) -> bool {
+    !wanted
 }
 
 /// A longer request is no request.
@@ -135,8 +158,8 @@ impl QueryConnection {
 
     fn begin(&mut self, daemon: &mut Daemon, line: &[u8]) {
         match serde_json::from_slice(line) {
-            Ok(Request::Snapshot { history }) => {
-                let snapshot = daemon.snapshot(history);
+            Ok(Request::Snapshot { history, cores, programs }) => {
+                let snapshot = daemon.snapshot(Detail { history, cores, programs });
                 if let Err(e) = serde_json::to_writer(&mut self.answer, &snapshot) {
                     self.answer.clear();
                     self.fail(&e.to_string());

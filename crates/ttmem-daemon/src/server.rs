@@ -20,7 +20,7 @@ use std::time::Duration;
 use ttmem_core::event::Event;
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{ChipId, Mono, Origin, Space};
-use ttmem_core::{Outcome, Snapshot, State};
+use ttmem_core::{Detail, Outcome, Snapshot, State};
 use ttmem_sources::process::{Processes, Watch};
 use ttmem_sources::{Keep, Sources};
 
@@ -477,13 +477,13 @@ impl Daemon {
     }
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
-    pub(crate) fn snapshot(&mut self, history: bool) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, detail: Detail) -> Snapshot {
         self.reap(&[]);
         if let Some(sources) = &mut self.sources {
             sources.attend();
         }
         self.look_at_sources(SURVEY_FOR_AN_ANSWER);
-        let mut snapshot = self.state.snapshot(Timestamp::now(), history);
+        let mut snapshot = self.state.snapshot(Timestamp::now(), detail);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
         if let Some(sources) = &self.sources {

@@ -97,7 +97,7 @@ impl Server {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended: {status}: {}", server.warnings());
             }
-            ask(&server.query, Request::Snapshot { history: false }).ok()
+            ask(&server.query, Request::SNAPSHOT).ok()
         });
         server.first = serde_json::from_slice(&first).unwrap();
         server
@@ -110,7 +110,7 @@ impl Server {
 
     /// What it knows now.
     pub fn snapshot(&self) -> Snapshot {
-        let answer = ask(&self.query, Request::Snapshot { history: false }).unwrap();
+        let answer = ask(&self.query, Request::SNAPSHOT).unwrap();
         serde_json::from_slice(&answer).unwrap()
     }
 

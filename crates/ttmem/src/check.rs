@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{AuditResult, Process};
 use ttmem_core::words::Space;
+use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::Reading;
 
 /// Between two looks.
@@ -44,7 +44,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
     let reading = Reading { machine: false, again: true, ..sockets.reading()? };
     let mut local = Local::new(reading);
     local.look();
-    let first = only(local.snapshot(false), args.pid);
+    let first = only(local.snapshot(Detail::default()), args.pid);
     // Whatever is asked for anew comes after what was there.
     let since: BTreeMap<u32, u64> = if args.fresh {
         local.ring();
@@ -63,7 +63,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
         }
         std::thread::sleep(PAUSE);
         local.look();
-        last = only(local.snapshot(false), args.pid);
+        last = only(local.snapshot(Detail::default()), args.pid);
     }
     report(args, &last, &verdicts)
 }

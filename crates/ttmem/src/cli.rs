@@ -197,6 +197,12 @@ pub(crate) struct ShowArgs {
     /// With --json: add each device's usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
+    /// With --json: add the L1 of each core, address by address.
+    #[arg(long, requires = "json")]
+    pub(crate) cores: bool,
+    /// With --json: add each process's programs, and what they keep on which cores.
+    #[arg(long, requires = "json")]
+    pub(crate) programs: bool,
     #[command(flatten)]
     pub(crate) only: Only,
     #[command(flatten)]

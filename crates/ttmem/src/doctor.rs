@@ -22,7 +22,7 @@ use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use ttmem_core::Snapshot;
+use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::{Root, Sources};
 
 /// As much of a line as is shown.
@@ -134,7 +134,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let root = reading.root.clone();
     let mut local = Local::new(reading);
     local.look();
-    let snapshot = local.snapshot(false);
+    let snapshot = local.snapshot(Detail::default());
     let skipped = snapshot.health.skipped.iter();
     let denied = skipped.filter_map(|it| Denied::new(&it.path)).collect();
     let sources = local.sources().context("there is nothing to look at")?;

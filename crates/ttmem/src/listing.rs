@@ -7,6 +7,7 @@ use crate::{Exit, print, show};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
+use ttmem_core::Detail;
 use ttmem_core::snapshot::Allocation;
 use ttmem_core::words::{KernelClass, Layout};
 use ttmem_daemon::query::Request;
@@ -32,7 +33,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     if !args.only.is_everything() {
         // Who is whose and which device is which, the snapshot knows; and whether there is any such thing at all.
-        let Some(snapshot) = source.snapshot(false)? else { return Ok(Exit::NoDaemon) };
+        let Some(snapshot) = source.snapshot(Detail::default())? else { return Ok(Exit::NoDaemon) };
         let snapshot = show::only(snapshot, &args.only)?;
         dump.allocations.retain(|it| {
             let device = snapshot.devices.iter().any(|device| it.devices.contains(&device.id));

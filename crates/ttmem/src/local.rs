@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_core::{Limits, Snapshot, State};
+use ttmem_core::{Detail, Limits, Snapshot, State};
 use ttmem_sources::process::{Processes, Watch};
 use ttmem_sources::{Listener, Owner, Reading, Root, SegmentFile, Sources, tell_of};
 use ttmem_wire::segment::text;
@@ -95,8 +95,8 @@ impl Local {
         }
     }
 
-    pub(crate) fn snapshot(&self, history: bool) -> Snapshot {
-        let mut snapshot = self.reader.state.snapshot(Timestamp::now(), history);
+    pub(crate) fn snapshot(&self, detail: Detail) -> Snapshot {
+        let mut snapshot = self.reader.state.snapshot(Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
             sources.report(&mut snapshot.health);
         }

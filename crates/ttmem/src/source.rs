@@ -6,7 +6,7 @@ use crate::paths;
 use anyhow::Context;
 use std::io::{self, Write};
 use std::path::Path;
-use ttmem_core::Snapshot;
+use ttmem_core::{Detail, Snapshot};
 use ttmem_daemon::query::{Request, ask};
 use ttmem_sources::Reading;
 
@@ -38,7 +38,9 @@ impl<'a> Source<'a> {
             Heard::Nobody => {
                 let local = self.look()?;
                 Ok(Some(match request {
-                    Request::Snapshot { history } => serde_json::to_vec(&local.snapshot(history))?,
+                    Request::Snapshot { history, cores, programs } => {
+                        serde_json::to_vec(&local.snapshot(Detail { history, cores, programs }))?
+                    }
                     Request::Allocations => serde_json::to_vec(&local.allocations())?,
                 }))
             }
@@ -46,13 +48,13 @@ impl<'a> Source<'a> {
     }
 
     /// A snapshot, however it comes about.
-    pub(crate) fn snapshot(&mut self, history: bool) -> anyhow::Result<Option<Snapshot>> {
-        match self.heard(Request::Snapshot { history })? {
+    pub(crate) fn snapshot(&mut self, detail: Detail) -> anyhow::Result<Option<Snapshot>> {
+        match self.heard(detail.into())? {
             Heard::Answer(answer) => {
                 Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
             }
             Heard::NoDaemon => Ok(None),
-            Heard::Nobody => Ok(Some(self.look()?.snapshot(history))),
+            Heard::Nobody => Ok(Some(self.look()?.snapshot(detail))),
         }
     }
 

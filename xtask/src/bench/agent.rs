@@ -77,6 +77,9 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
     for board in [Board::N150, Board::T3k, Board::Galaxy] {
         figures.extend(pairs(&lab, board)?);
     }
+    for board in [Board::N150, Board::Galaxy] {
+        figures.extend(dispatches(&lab, board)?);
+    }
     figures.push(programs(&lab)?);
     Ok(figures)
 }
@@ -131,6 +134,46 @@ fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
         Figure::at_most(&what("the agent adds"), "same process", 300.0, median(added), "ns"),
         Figure::plain(&what("between processes"), "same run", median(more(agent)), "ns"),
     ])
+}
+
+/// What a dispatch costs more, with one program cached and with many: in turns, in each process, and the median of what
+/// the blocks of all processes say.
+fn dispatches(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 3]> {
+    let mut added = [const { Vec::new() }; 2];
+    let mut plain = [const { Vec::new() }; 2];
+    for _ in 0..STARTS {
+        let folder = memory_folder();
+        let mut model = Model::start(tracked(folder.path(), &script(lab, board, false)?))?;
+        for (n, count) in [1, PROGRAMS].into_iter().enumerate() {
+            let told = model.ask("dispatches", count)?;
+            let [entries, without, more @ ..] = &told[..] else { anyhow::bail!("too few numbers") };
+            ensure!(*entries >= count as f64, "only {entries} programs are cached");
+            plain[n].push(*without);
+            // What happens beside it makes single blocks several times as slow, on either side.
+            added[n].push(middle(more));
+        }
+    }
+    let chips = board.chips();
+    let [one, many] = added.map(median);
+    let [plain_one, plain_many] = plain.map(median);
+    println!(
+        "{chips} chips, {STARTS} starts: a dispatch takes {plain_one:.0} ns untracked with 1 program cached, {plain_many:.0} ns with {PROGRAMS} in \
+         turn; the agent adds {one:.0} and {many:.0} ns"
+    );
+    let what = |it: &str| format!("dispatch on {chips} chips: {it}");
+    Ok([
+        Figure::plain(&what("untracked"), "same run", plain_one, "ns"),
+        Figure::at_most(&what("the agent adds"), "same process", 300.0, one, "ns"),
+        Figure::at_most(&what(&format!("{PROGRAMS} programs to 1")), "same process", 1.1, many / one, "x"),
+    ])
+}
+
+/// The mean of the middle half.
+fn middle(of: &[f64]) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = &sorted[sorted.len() / 4..sorted.len() * 3 / 4];
+    half.iter().sum::<f64>() / half.len().max(1) as f64
 }
 
 /// Of a run of many programs, how much of the processor time the agent took, by its own count.

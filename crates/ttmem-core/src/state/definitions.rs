@@ -3,8 +3,8 @@
 use super::{Author, Compared, Drift, Outcome, ProgramState, State, difference};
 use crate::event::{Allocator, Audit, Name, Program, Refusal, Trace};
 use crate::footprint::CoreSet;
-use crate::ledger::Slot;
-use crate::words::{Basis, Scope, Space};
+use crate::programs::{Tenant, part};
+use crate::words::{Basis, Mono, Scope, Space};
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
@@ -14,7 +14,7 @@ impl State {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         process.cores.insert(number, cores);
-        self.derived.get_mut().clear();
+        self.forget_derived();
         Outcome::Noted
     }
 
@@ -35,6 +35,7 @@ impl State {
         for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
             self.ledger.forget_layout(pool);
         }
+        self.forget_derived();
         Outcome::Noted
     }
 
@@ -51,15 +52,19 @@ impl State {
     pub(super) fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
         let scope = Scope::Allocator(number);
         self.recent = None;
+        self.settle_programs(Tenant { process: by.id, scope });
+        self.forget_derived();
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
-        process.pools.retain(|&(of, space, _), &mut pool| {
+        let mut pools = std::mem::take(&mut process.pools);
+        pools.retain(|&(of, ..), &mut pool| {
             if of == scope {
-                self.remember_peak(&process.allocators, scope, space, pool);
+                self.remember_peak(&process, by.id, scope, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 process.records -= self.ledger.close(pool).count - unlisted;
             }
             of != scope
         });
+        process.pools = pools;
         let known = process.allocators.remove(&number).is_some();
         process.programs.retain(|(of, _), _| *of != scope);
         process.traces.retain(|(of, _), _| *of != scope);
@@ -75,11 +80,31 @@ impl State {
         if process.programs.len() >= limit && !process.programs.contains_key(&key) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
-        self.dispatches += 1;
-        let last = (it.dispatches > 0).then(|| (it.at.unwrap_or(self.now), self.dispatches));
+        self.program_changes += 1;
+        let at = it.at.unwrap_or(self.now);
+        let last = (it.dispatches > 0).then_some((at, self.program_changes));
         let Program { cores, site, class, dispatches, .. } = *it;
-        process.programs.insert(key, ProgramState { cores, site, class, dispatches, last });
+        let (mut unsettled, mut settled) = (None, None);
+        if let Some(known) = process.programs.get(&key) {
+            (unsettled, settled) = (known.unsettled, known.settled);
+        }
+        let new = ProgramState { cores, site, class, dispatches, last, unsettled, settled };
+        process.programs.insert(key, new);
+        if last.is_some() {
+            self.note_dispatch(Tenant { process: by.id, scope: it.scope }, it.id, at);
+        }
         Outcome::Noted
+    }
+
+    /// Notes how many buffers there are where a program is dispatched, if there were never so many with it.
+    fn note_dispatch(&mut self, tenant: Tenant, program: u32, at: Mono) {
+        let buffers = self.lockstep_bytes(tenant);
+        let Some(process) = self.processes.get_mut(&tenant.process) else { return };
+        let Some(it) = process.programs.get_mut(&(tenant.scope, program)) else { return };
+        let known = it.settled.max(it.unsettled.map(|(buffers, _)| buffers));
+        if known.is_none_or(|known| buffers > known) {
+            it.unsettled = Some((buffers, at));
+        }
     }
 
     pub(super) fn note_trace(&mut self, by: Author, trace: Trace) -> Outcome {
@@ -94,21 +119,24 @@ impl State {
     }
 
     pub(super) fn end_program(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
+        let (mut ended, mut parts) = (Vec::new(), Vec::new());
         for space in Space::PROGRAM {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
-            let ended: Vec<Slot> = self
-                .ledger
-                .entries(pool)
-                .filter(|(_, held)| held.program == program)
-                .map(|(slot, _)| slot)
-                .collect();
-            process.records -= ended.len() as u64;
-            for slot in ended {
-                self.ledger.remove(slot);
+            for (slot, held) in self.ledger.entries(pool).filter(|(_, held)| held.program == program) {
+                ended.push(slot);
+                parts.push(part(process, space, held));
             }
         }
-        process.programs.remove(&(scope, program));
+        self.settle_ended(Tenant { process: by.id, scope }, program, &parts);
+        for &slot in &ended {
+            self.ledger.remove(slot);
+        }
+        self.program_changes += 1;
+        if let Some(process) = self.processes.get_mut(&by.id) {
+            process.records -= ended.len() as u64;
+            process.programs.remove(&(scope, program));
+        }
         Outcome::Noted
     }
 

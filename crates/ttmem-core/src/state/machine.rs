@@ -158,17 +158,20 @@ impl State {
             return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
         }
         self.recent = None;
+        self.forget_derived();
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
         process.basis = process.basis.min(by.basis);
-        process.pools.retain(|&(of, space, basis), &mut pool| {
+        let mut pools = std::mem::take(&mut process.pools);
+        pools.retain(|&(of, space, basis), &mut pool| {
             let gone = of == scope && basis == by.basis && held.iter().all(|(it, _)| *it != space);
             if gone {
-                self.remember_peak(&process.allocators, of, space, pool);
+                self.remember_peak(&process, by.id, of, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 process.records -= self.ledger.close(pool).count - unlisted;
             }
             !gone
         });
+        process.pools = pools;
         self.processes.insert(by.id, process);
         for &(space, bytes) in held {
             if let Ok(pool) = self.pool(by, scope, space) {

@@ -1,0 +1,307 @@
+//! The L1 of each core: where programs end and buffers begin, and what lies at every address.
+//!
+//! Chips whose processes and layout are the same, as those of one mesh, are looked at once. So are cores that are alike: what
+//! lies on a core follows from which sets of cores it is in, and there are few of those.
+
+use crate::footprint::{self, CoreSet};
+use crate::machine::CoreLayout;
+use crate::programs::Tenant;
+use crate::ranges::{self, Range};
+use crate::snapshot::{Core, CoreClass, CoreRoom, Interval};
+use crate::state::State;
+use crate::view::{Cells, Clock};
+use crate::words::{Basis, ChipId, Layout, Space};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a core's L1 is made of besides what the runtime keeps for itself.
+const SPACES: [Space; 7] =
+    [Space::L1, Space::L1Small, Space::L1Core, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
+
+/// By layout and by who is there: as of which change of programs and which version of pools.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    rooms: BTreeMap<Key, (Version, Arc<[CoreRoom]>)>,
+    maps: BTreeMap<Key, (Version, Arc<[Alike]>)>,
+}
+
+type Key = (CoreLayout, Vec<Tenant>);
+type Version = (u64, u64);
+
+/// Cores on which the same lies at the same addresses.
+#[derive(Debug)]
+struct Alike {
+    cores: CoreSet,
+    intervals: Vec<Interval>,
+}
+
+/// Where the banks of L1 lie in each core.
+#[derive(Debug)]
+struct Bounds {
+    /// Where buffers end: where the reserved top begins, or the banks end.
+    buffers: u64,
+    small: Vec<Range>,
+    /// Where all banks end.
+    banks: u64,
+}
+
+impl State {
+    /// The core with the least room, if it is known how cores are laid out and somebody tells what is there.
+    pub(crate) fn tightest_core(&self, chip: ChipId, cells: &Cells) -> Option<CoreRoom> {
+        let (rooms, basis) = (self.rooms(chip)?, self.l1_basis(chip, cells));
+        let tightest = rooms.iter().min_by_key(|room| (room.gap_bytes, room.y, room.x))?;
+        Some(CoreRoom { basis, ..*tightest })
+    }
+
+    /// The L1 of every core of a chip, by row and column.
+    pub(crate) fn cores_of(&self, chip: ChipId, cells: &Cells, clock: Clock) -> Option<Vec<Core>> {
+        let (rooms, maps) = (self.rooms(chip)?, self.maps(chip)?);
+        let basis = self.l1_basis(chip, cells);
+        let peaks = self.chips.get(&chip).map(|state| &state.core_peaks);
+        let cores = rooms.iter().map(|room| {
+            let number = usize::from(room.y) * usize::from(CoreSet::WIDTH) + usize::from(room.x);
+            let alike = maps.iter().find(|alike| alike.cores.has(number));
+            Core {
+                room: CoreRoom { basis, ..*room },
+                intervals: alike.map(|alike| alike.intervals.clone()).unwrap_or_default(),
+                peak: peaks.and_then(|peaks| peaks.of(number, clock)),
+            }
+        });
+        Some(cores.collect())
+    }
+
+    /// The weakest basis of those who hold L1 of a chip.
+    fn l1_basis(&self, chip: ChipId, cells: &Cells) -> Basis {
+        let pools = SPACES.iter().filter_map(|&space| cells.get(&(chip, space))).flatten();
+        let held =
+            pools.map(|&pool| self.ledger.pool(pool)).filter(|it| it.used() > 0 || it.totals.count > 0);
+        held.map(|pool| pool.key.basis).max().unwrap_or(Basis::Events)
+    }
+
+    fn key(&self, chip: ChipId) -> Option<(Key, Version)> {
+        let layout = self.chips.get(&chip)?.chip.core_layout?;
+        let tenants = self.tenants().get(&chip)?.clone();
+        let version = tenants.iter().map(|&tenant| self.version_of(tenant, &SPACES)).max()?;
+        Some(((layout, tenants), (self.program_changes, version)))
+    }
+
+    fn rooms(&self, chip: ChipId) -> Option<Arc<[CoreRoom]>> {
+        let (key, version) = self.key(chip)?;
+        if let Some((_, rooms)) = self.derived.borrow().cores.rooms.get(&key).filter(|it| it.0 == version) {
+            return Some(Arc::clone(rooms));
+        }
+        let rooms: Arc<[CoreRoom]> = self.rooms_now(chip, &key).into();
+        self.derived.borrow_mut().cores.rooms.insert(key, (version, Arc::clone(&rooms)));
+        Some(rooms)
+    }
+
+    fn rooms_now(&self, chip: ChipId, (layout, tenants): &Key) -> Vec<CoreRoom> {
+        let limit = self.bounds(layout, tenants).buffers;
+        let mut lowest = [limit; CoreSet::ROOM];
+        let mut ends = [layout.unreserved; CoreSet::ROOM];
+        let mut registered = [layout.unreserved; CoreSet::ROOM];
+        let raise = |ends: &mut [u64; CoreSet::ROOM], cores: CoreSet, end: u64| {
+            for core in cores.iter() {
+                ends[core] = end.min(layout.end).max(ends[core]);
+            }
+        };
+        for &tenant in tenants {
+            for (space, pool) in self.pools_of(tenant, &[Space::L1, Space::L1Core]) {
+                let entries = self.ledger.entries(pool).map(|(_, entry)| entry);
+                if space == Space::L1 {
+                    // The allocator moves all cores in lock-step.
+                    let first = entries.map(|entry| entry.id).min().unwrap_or(u64::MAX);
+                    lowest = lowest.map(|known| known.min(first));
+                    continue;
+                }
+                let Some(process) = self.processes.get(&tenant.process) else { continue };
+                for entry in entries {
+                    for core in process.cores.get(&entry.cores).copied().unwrap_or_default().iter() {
+                        lowest[core] = lowest[core].min(entry.id);
+                    }
+                }
+            }
+            // Many programs keep theirs on the same cores.
+            let kept = self.kept(tenant);
+            let mut by_cores: BTreeMap<CoreSet, u64> = BTreeMap::new();
+            for part in kept.parts().iter().filter(|part| part.space != Space::Kernel && !part.view) {
+                let end = by_cores.entry(part.cores).or_default();
+                *end = part.range.end.max(*end);
+            }
+            for (cores, end) in by_cores {
+                raise(&mut registered, cores, end);
+            }
+        }
+        for it in self.residents(chip).iter() {
+            for part in self.kept(it.tenant).of(it.program) {
+                if part.space != Space::Kernel && !part.view {
+                    raise(&mut ends, part.cores.within(it.cores), part.range.end);
+                }
+            }
+        }
+        let grid = (0..layout.rows).flat_map(|y| (0..layout.columns).map(move |x| (x, y)));
+        let room = |(x, y): (u8, u8)| {
+            let core = usize::from(y) * usize::from(CoreSet::WIDTH) + usize::from(x);
+            CoreRoom {
+                x,
+                y,
+                program_end: ends[core],
+                registered_end: registered[core],
+                lowest_buffer: lowest[core],
+                gap_bytes: lowest[core].saturating_sub(ends[core]),
+                basis: Basis::Events,
+            }
+        };
+        grid.filter(|&(x, y)| x < CoreSet::WIDTH && y < CoreSet::WIDTH).map(room).collect()
+    }
+
+    /// Where those who are there have their banks.
+    fn bounds(&self, layout: &CoreLayout, tenants: &[Tenant]) -> Bounds {
+        let banks = |space: Space| {
+            let known = tenants
+                .iter()
+                .filter_map(move |tenant| self.processes.get(&tenant.process)?.banks(tenant.scope, space));
+            known.filter(|it| it.bytes_per_bank > 0).map(|it| Range::new(it.base, it.bytes_per_bank))
+        };
+        let small: Vec<Range> = banks(Space::L1Small).collect();
+        let end = banks(Space::L1).chain(small.iter().copied()).map(|bank| bank.end).max();
+        let banks = end.unwrap_or(layout.end).min(layout.end);
+        let buffers = small.iter().map(|bank| bank.start).min().unwrap_or(banks).min(banks);
+        Bounds { buffers, small, banks }
+    }
+
+    fn maps(&self, chip: ChipId) -> Option<Arc<[Alike]>> {
+        let (key, version) = self.key(chip)?;
+        if let Some((_, maps)) = self.derived.borrow().cores.maps.get(&key).filter(|it| it.0 == version) {
+            return Some(Arc::clone(maps));
+        }
+        let maps: Arc<[Alike]> = self.maps_now(chip, &key).into();
+        self.derived.borrow_mut().cores.maps.insert(key, (version, Arc::clone(&maps)));
+        Some(maps)
+    }
+
+    fn maps_now(&self, chip: ChipId, (layout, tenants): &Key) -> Vec<Alike> {
+        let grid = layout.grid();
+        let mut layers = Layers { grid, all: BTreeMap::new() };
+        let bounds = self.bounds(layout, tenants);
+        layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_ring });
+        layers.add(CoreClass::KernelRing, grid, Range { start: layout.kernel_ring, end: layout.unreserved });
+        layers.add(CoreClass::Reserved, grid, Range { start: bounds.banks, end: layout.end });
+        for &bank in &bounds.small {
+            layers.add(CoreClass::L1SmallFree, grid, bank);
+        }
+        for &tenant in tenants {
+            self.add_buffers(tenant, &mut layers);
+        }
+        for it in self.residents(chip).iter() {
+            for part in self.kept(it.tenant).of(it.program).iter().filter(|part| !part.view) {
+                let class = match part.space {
+                    Space::Cb => CoreClass::Cb,
+                    Space::Dfb => CoreClass::Dfb,
+                    Space::Scratch => CoreClass::Scratch,
+                    _ => continue,
+                };
+                layers.add(class, part.cores.within(it.cores), part.range);
+            }
+        }
+        layers.maps(layout.end)
+    }
+
+    /// The buffers of one tenant: on their cores, or on all of them, and in lock-step on the others.
+    fn add_buffers(&self, tenant: Tenant, layers: &mut Layers) {
+        let Some(process) = self.processes.get(&tenant.process) else { return };
+        for (space, pool) in self.pools_of(tenant, &[Space::L1, Space::L1Small, Space::L1Core]) {
+            for (_, entry) in self.ledger.entries(pool) {
+                let range = Range::new(entry.id, entry.bytes_per_bank);
+                let named = process.cores.get(&entry.cores).copied();
+                let class = match space {
+                    Space::L1Small => CoreClass::L1Small,
+                    _ => CoreClass::Buffer,
+                };
+                match (space, entry.layout == Layout::Mirror) {
+                    // Whoever handed it out shows it.
+                    (Space::L1Core, true) => {
+                        layers.add(CoreClass::Lockstep, named.unwrap_or_default(), range);
+                    }
+                    (_, true) => layers.add(CoreClass::Lockstep, layers.grid, range),
+                    (Space::L1Core, false) => layers.add(class, named.unwrap_or_default(), range),
+                    (_, false) => {
+                        let cores = named.unwrap_or(layers.grid);
+                        layers.add(class, cores, range);
+                        layers.add(CoreClass::Lockstep, layers.grid.without(cores), range);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What lies where, on which cores of a grid.
+struct Layers {
+    grid: CoreSet,
+    all: BTreeMap<(CoreClass, CoreSet), Vec<Range>>,
+}
+
+impl Layers {
+    fn add(&mut self, class: CoreClass, cores: CoreSet, range: Range) {
+        let cores = cores.within(self.grid);
+        if !cores.is_empty() && range.start < range.end {
+            self.all.entry((class, cores)).or_default().push(range);
+        }
+    }
+
+    /// The map of every core up to `end`, cores that are alike together.
+    fn maps(self, end: u64) -> Vec<Alike> {
+        let groups = footprint::alike(self.grid, self.all.keys().map(|&(_, cores)| cores));
+        let layers: Vec<(CoreClass, CoreSet, Vec<Range>)> =
+            self.all.into_iter().map(|((class, cores), it)| (class, cores, ranges::union(it))).collect();
+        let map = |cores: CoreSet| {
+            let here = layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());
+            Alike { cores, intervals: intervals(end, here.map(|(class, _, ranges)| (*class, &ranges[..]))) }
+        };
+        groups.into_iter().map(map).collect()
+    }
+}
+
+/// What counts at each address from 0 to `end`: of all classes that have it, the first.
+fn intervals<'a>(end: u64, layers: impl Iterator<Item = (CoreClass, &'a [Range])>) -> Vec<Interval> {
+    let mut ends: Vec<(u64, CoreClass, bool)> = Vec::new();
+    for (class, ranges) in layers {
+        for range in ranges.iter().filter(|range| range.start < end) {
+            ends.push((range.start, class, true));
+            ends.push((range.end.min(end), class, false));
+        }
+    }
+    ends.push((end, CoreClass::Other, true));
+    // Layers are in order each by itself, which this sort makes use of.
+    ends.sort_by_key(|&(at, ..)| at);
+    let mut depth = [0u32; CoreClass::Other as usize + 1];
+    let mut found: Vec<Interval> = Vec::new();
+    let mut from = 0;
+    for (at, class, opens) in ends {
+        if at > from {
+            let here = CLASSES.into_iter().find(|&it| depth[it as usize] > 0).unwrap_or(CoreClass::Free);
+            match found.last_mut().filter(|last| last.class == here) {
+                Some(last) => last.bytes += at - from,
+                None => found.push(Interval { class: here, start: from, bytes: at - from }),
+            }
+            from = at;
+        }
+        let depth = &mut depth[class as usize];
+        *depth = if opens { *depth + 1 } else { *depth - 1 };
+    }
+    found
+}
+
+/// Classes of what can lie somewhere, the first that counts first.
+const CLASSES: [CoreClass; 9] = [
+    CoreClass::Reserved,
+    CoreClass::KernelRing,
+    CoreClass::Buffer,
+    CoreClass::L1Small,
+    CoreClass::Cb,
+    CoreClass::Dfb,
+    CoreClass::Scratch,
+    CoreClass::Lockstep,
+    CoreClass::L1SmallFree,
+];

@@ -1,0 +1,362 @@
+//! What programs keep on their cores, and which of them is there.
+//!
+//! On each core of a chip the resident program is the one that was dispatched last, of all programs of all processes that
+//! run on that core. So it follows from what is live and when it was dispatched, and a reader that missed dispatches comes to
+//! the same result. A program that keeps nothing takes the place of others all the same.
+
+use crate::event::Name;
+use crate::footprint::{self, CoreSet};
+use crate::ledger::{Entry, PoolId};
+use crate::ranges::Range;
+use crate::snapshot::{Placement, Program, ProgramUsage};
+use crate::state::{ProcessState, State, chips_in};
+use crate::view::Clock;
+use crate::words::{Basis, ChipId, KernelClass, ProcessId, Scope, Space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// One process in one scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Tenant {
+    pub(crate) process: ProcessId,
+    pub(crate) scope: Scope,
+}
+
+/// Something a program keeps on each of some cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part {
+    pub(crate) program: u32,
+    pub(crate) space: Space,
+    /// Of a kernel, which has no address, only the length means something.
+    pub(crate) range: Range,
+    pub(crate) cores: CoreSet,
+    /// It is only a view of a buffer.
+    pub(crate) view: bool,
+}
+
+/// Everything that the programs of one tenant keep, by program.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Vec<Part>);
+
+impl Kept {
+    pub(crate) fn of(&self, program: u32) -> &[Part] {
+        let from = self.0.partition_point(|part| part.program < program);
+        let to = self.0.partition_point(|part| part.program <= program);
+        self.0.get(from..to).unwrap_or_default()
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.0
+    }
+}
+
+/// A program that is resident somewhere on a chip, and on which cores.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resident {
+    pub(crate) tenant: Tenant,
+    pub(crate) program: u32,
+    pub(crate) cores: CoreSet,
+}
+
+/// Of each chip, who has an allocator or anything else of the best basis there.
+pub(crate) type Tenants = BTreeMap<ChipId, Vec<Tenant>>;
+
+/// What views derived from the records, each with the version of them that it is of. Whenever something else changes that
+/// it follows from (definitions, pools that come and go), all of it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Derived {
+    /// What programs' pools cover.
+    registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
+    tenants: Option<Arc<Tenants>>,
+    kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
+    residents: BTreeMap<Vec<Tenant>, ((u64, u64), Arc<[Resident]>)>,
+    pub(crate) cores: crate::cores::Cache,
+    pub(crate) traces: BTreeMap<(Tenant, u32), ((u64, u64), (u64, u64))>,
+}
+
+/// Sets of pools for which what they cover is remembered.
+const DERIVED_ROOM: usize = 16_384;
+
+impl State {
+    /// What is derived from more than records holds no more.
+    pub(crate) fn forget_derived(&mut self) {
+        *self.derived.get_mut() = Derived::default();
+    }
+
+    /// Who is on which chip, as far as events tell.
+    pub(crate) fn tenants(&self) -> Arc<Tenants> {
+        if let Some(known) = &self.derived.borrow().tenants {
+            return Arc::clone(known);
+        }
+        let mut all: BTreeMap<ChipId, BTreeSet<Tenant>> = BTreeMap::new();
+        for (&id, process) in &self.processes {
+            let defined = process.allocators.keys().map(|&number| Scope::Allocator(number));
+            let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
+            for scope in defined.chain(told.map(|&(scope, ..)| scope)) {
+                for &chip in chips_in(&process.allocators, &scope) {
+                    all.entry(chip).or_default().insert(Tenant { process: id, scope });
+                }
+            }
+        }
+        let all: Tenants = all.into_iter().map(|(chip, tenants)| (chip, Vec::from_iter(tenants))).collect();
+        let all = Arc::new(all);
+        self.derived.borrow_mut().tenants = Some(Arc::clone(&all));
+        all
+    }
+
+    /// A tenant's pools of some spaces.
+    pub(crate) fn pools_of(&self, tenant: Tenant, spaces: &[Space]) -> impl Iterator<Item = (Space, PoolId)> {
+        let process = self.processes.get(&tenant.process);
+        let pool = move |space| process?.pools.get(&(tenant.scope, space, Basis::Events)).copied();
+        spaces.iter().filter_map(move |&space| Some((space, pool(space)?)))
+    }
+
+    /// What changes when anything in these spaces does.
+    pub(crate) fn version_of(&self, tenant: Tenant, spaces: &[Space]) -> u64 {
+        let pools = self.pools_of(tenant, spaces);
+        pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
+    }
+
+    /// What a tenant's programs keep.
+    pub(crate) fn kept(&self, tenant: Tenant) -> Arc<Kept> {
+        let version = self.version_of(tenant, &Space::PROGRAM);
+        if let Some((_, kept)) = self.derived.borrow().kept.get(&tenant).filter(|(of, _)| *of == version) {
+            return Arc::clone(kept);
+        }
+        let mut parts = Vec::new();
+        for (space, pool) in self.pools_of(tenant, &Space::PROGRAM) {
+            let Some(process) = self.processes.get(&tenant.process) else { continue };
+            parts.extend(self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry)));
+        }
+        parts.sort_unstable();
+        let kept = Arc::new(Kept(parts));
+        self.derived.borrow_mut().kept.insert(tenant, (version, Arc::clone(&kept)));
+        kept
+    }
+
+    /// The programs that are resident on a chip; no two of them on the same core.
+    pub(crate) fn residents(&self, chip: ChipId) -> Arc<[Resident]> {
+        let tenants = self.tenants();
+        let Some(tenants) = tenants.get(&chip) else { return Arc::default() };
+        let version = tenants.iter().map(|&tenant| self.version_of(tenant, &Space::PROGRAM)).max();
+        let version = (self.program_changes, version.unwrap_or(0));
+        if let Some((_, known)) =
+            self.derived.borrow().residents.get(tenants).filter(|(of, _)| *of == version)
+        {
+            return Arc::clone(known);
+        }
+        let mut dispatched = Vec::new();
+        for &tenant in tenants {
+            let Some(process) = self.processes.get(&tenant.process) else { continue };
+            let kept = self.kept(tenant);
+            for (&(_, program), it) in process.programs_in(tenant.scope) {
+                let Some(last) = it.last else { continue };
+                let cores = process.cores_of_program(tenant.scope, program, kept.of(program));
+                dispatched.push((last, Resident { tenant, program, cores }));
+            }
+        }
+        dispatched.sort_unstable_by_key(|&(last, _)| std::cmp::Reverse(last));
+        let mut taken = CoreSet::default();
+        let mut found = Vec::new();
+        for (_, it) in dispatched {
+            let cores = it.cores.without(taken);
+            if !cores.is_empty() {
+                found.push(Resident { cores, ..it });
+                taken = taken.with(cores);
+            }
+        }
+        let found: Arc<[Resident]> = found.into();
+        let room = &mut self.derived.borrow_mut().residents;
+        room.insert(tenants.clone(), (version, Arc::clone(&found)));
+        found
+    }
+
+    pub(crate) fn program_usage(
+        &self,
+        space: Space,
+        residents: &[Resident],
+        pools: &[PoolId],
+    ) -> ProgramUsage {
+        let all = || pools.iter().map(|&pool| self.ledger.pool(pool));
+        let basis = all().map(|pool| pool.key.basis).max().unwrap_or(Basis::Legacy);
+        // How large a kernel of an old client is on each core, nobody knows.
+        let sized = space != Space::Kernel || all().all(|pool| pool.totals.uncharged == 0);
+        ProgramUsage {
+            registered_bytes: self.registered(space, pools),
+            resident_bytes: (basis == Basis::Events && sized)
+                .then(|| self.resident_bytes(space, residents, pools)),
+            count: self.are_listed(pools).then(|| all().map(|pool| pool.totals.own_count()).sum()),
+            basis,
+        }
+    }
+
+    fn resident_bytes(&self, space: Space, residents: &[Resident], pools: &[PoolId]) -> u64 {
+        let mut parts = Vec::new();
+        for it in residents {
+            let has = |&pool: &PoolId| {
+                let key = self.ledger.pool(pool).key;
+                (key.process, key.scope) == (it.tenant.process, it.tenant.scope)
+            };
+            if pools.iter().any(has) {
+                let kept = self.kept(it.tenant);
+                let mine = kept.of(it.program).iter().filter(|part| part.space == space && !part.view);
+                parts.extend(mine.map(|part| (part.range, part.cores.within(it.cores))));
+            }
+        }
+        if space == Space::Kernel {
+            // They pass through a ring, one behind the other.
+            let on_all = |(range, cores): &(Range, CoreSet)| range.len().saturating_mul(cores.count().into());
+            return parts.iter().map(on_all).fold(0, u64::saturating_add);
+        }
+        footprint::covered(&parts)
+    }
+
+    fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
+        if space == Space::Kernel {
+            let held = |&pool: &PoolId| {
+                let pool = self.ledger.pool(pool);
+                pool.level.unwrap_or(pool.totals.allocated)
+            };
+            return pools.iter().map(held).fold(0, u64::saturating_add);
+        }
+        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
+        if let Some(&(_, bytes)) =
+            self.derived.borrow().registered.get(pools).filter(|(of, _)| *of == version)
+        {
+            return bytes;
+        }
+        let bytes = self.registered_now(space, pools);
+        let room = &mut self.derived.borrow_mut().registered;
+        if room.len() >= DERIVED_ROOM {
+            room.clear();
+        }
+        room.insert(pools.to_vec(), (version, bytes));
+        bytes
+    }
+
+    fn registered_now(&self, space: Space, pools: &[PoolId]) -> u64 {
+        let mut parts = Vec::new();
+        let mut levels = 0u64;
+        for &pool in pools {
+            // Where only a sum is known it is the same on whatever cores, and beside all else.
+            levels = levels.saturating_add(self.ledger.pool(pool).level.unwrap_or(0));
+            let Some(process) = self.processes.get(&self.ledger.pool(pool).key.process) else { continue };
+            let held = self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry));
+            parts.extend(held.filter(|part| !part.view).map(|part| (part.range, part.cores)));
+        }
+        footprint::covered(&parts).saturating_add(levels)
+    }
+
+    /// Every program of a process, by number.
+    pub(crate) fn programs_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Program> {
+        let mut found = BTreeMap::new();
+        let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
+        let scopes: BTreeSet<Scope> =
+            process.programs.keys().map(|&(scope, _)| scope).chain(told.map(|&(scope, ..)| scope)).collect();
+        for scope in scopes {
+            let tenant = Tenant { process: id, scope };
+            let kept = self.kept(tenant);
+            let begun = process.programs_in(scope).map(|(&(_, program), _)| program);
+            let keeping = kept.parts().iter().map(|part| part.program).filter(|&program| program != 0);
+            let numbers: BTreeSet<u32> = begun.chain(keeping).collect();
+            let chips = chips_in(&process.allocators, &scope);
+            let mut resident: BTreeMap<u32, u32> = BTreeMap::new();
+            for &chip in chips {
+                for it in self.residents(chip).iter().filter(|it| it.tenant == tenant) {
+                    *resident.entry(it.program).or_default() += it.cores.count();
+                }
+            }
+            for program in numbers {
+                let mut it = self.describe_program(process, scope, program, kept.of(program), clock);
+                it.resident_cores = resident.get(&program).copied().unwrap_or(0);
+                found.insert((program, scope), it);
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn describe_program(
+        &self,
+        process: &ProcessState,
+        scope: Scope,
+        program: u32,
+        parts: &[Part],
+        clock: Clock,
+    ) -> Program {
+        let state = process.programs.get(&(scope, program));
+        let cores = process.cores_of_program(scope, program, parts);
+        let chips = chips_in(&process.allocators, &scope);
+        let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
+        let covered =
+            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
+        let mut kernels = [0u64; CoreSet::ROOM];
+        for part in own(Space::Kernel) {
+            for core in part.cores.iter() {
+                kernels[core] = kernels[core].saturating_add(part.range.len());
+            }
+        }
+        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
+        let mut placements: Vec<Placement> = placed()
+            .map(|part| Placement {
+                space: part.space,
+                address: part.range.start,
+                bytes: part.range.len(),
+                cores: part.cores.rectangles(),
+                view: part.view,
+            })
+            .collect();
+        placements.sort_by_key(|it| it.address);
+        Program {
+            id: program,
+            allocator: match scope {
+                Scope::Allocator(number) => Some(number),
+                Scope::Chip(_) => None,
+            },
+            devices: chips.iter().map(ToString::to_string).collect(),
+            indexes: chips.iter().filter_map(|chip| Some(self.chips.get(chip)?.chip.index)).collect(),
+            name: process.program_name(scope, program).cloned(),
+            class: state.map_or(KernelClass::Unknown, |it| it.class),
+            cores: cores.rectangles(),
+            core_count: cores.count(),
+            resident_cores: 0,
+            dispatches: state.map_or(0, |it| it.dispatches),
+            dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
+            kernel_bytes: kernels.into_iter().max().unwrap_or(0),
+            cb_bytes: covered(Space::Cb),
+            dfb_bytes: covered(Space::Dfb),
+            scratch_bytes: covered(Space::Scratch),
+            view_count: placed().filter(|part| part.view).count() as u64,
+            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
+            placements,
+        }
+    }
+}
+
+impl ProcessState {
+    /// The cores a program runs on: those it names, else those where it keeps something.
+    pub(crate) fn cores_of_program(&self, scope: Scope, program: u32, parts: &[Part]) -> CoreSet {
+        let named = self.programs.get(&(scope, program)).map_or(0, |it| it.cores);
+        match self.cores.get(&named).filter(|_| named != 0) {
+            Some(&cores) => cores,
+            None => parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores)),
+        }
+    }
+
+    /// What a program is called, or made of.
+    pub(crate) fn program_name(&self, scope: Scope, program: u32) -> Option<&String> {
+        let site = || self.programs.get(&(scope, program)).map_or(0, |it| it.site);
+        self.names.get(&Name::Program(program)).or_else(|| self.names.get(&Name::Site(site())))
+    }
+}
+
+/// What a record says. Where a source does not say how much of it lies on each core, it is what was asked for.
+pub(crate) fn part(process: &ProcessState, space: Space, entry: &Entry) -> Part {
+    let bytes = match (entry.bytes_per_bank, space) {
+        (0, Space::Kernel) => 0,
+        (0, _) => entry.requested,
+        (bytes, _) => bytes,
+    };
+    let range = Range::new(if space == Space::Kernel { 0 } else { entry.id }, bytes);
+    let cores = process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN);
+    Part { program: entry.program, space, range, cores, view: entry.layout.is_anothers() }
+}

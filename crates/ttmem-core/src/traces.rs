@@ -1,0 +1,76 @@
+//! Traces: dispatches that were captured, to be replayed with the addresses of then. Buffers that were allocated since may
+//! lie where a replay writes.
+
+use crate::event;
+use crate::judgement::finding;
+use crate::programs::Tenant;
+use crate::snapshot::{Finding, FindingKind, Severity, Trace};
+use crate::state::{ProcessState, State, chips_in};
+use crate::view::{Clock, visible};
+use crate::words::{ProcessId, Scope, Space, size};
+
+/// Where there are buffers that a replay may write over. What the traces themselves are kept in is none of these.
+const SPACES: [Space; 4] = [Space::Dram, Space::L1, Space::L1Small, Space::L1Core];
+
+impl State {
+    /// A process's traces, by allocator and number.
+    pub(crate) fn traces_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Trace> {
+        let describe = |(&(scope, number), trace): (&(Scope, u32), &event::Trace)| {
+            let Scope::Allocator(allocator) = scope else { return None };
+            let (endangered_count, endangered_bytes) = self.endangered(id, trace);
+            Some(Trace {
+                id: number,
+                allocator,
+                devices: chips_in(&process.allocators, &scope).iter().map(ToString::to_string).collect(),
+                dispatches: trace.dispatches,
+                replays: trace.replays,
+                captured: clock.wall(trace.captured),
+                endangered_count,
+                endangered_bytes,
+            })
+        };
+        process.traces.iter().filter_map(describe).collect()
+    }
+
+    pub(crate) fn judge_traces(&self, id: ProcessId, process: &ProcessState, findings: &mut Vec<Finding>) {
+        for (&(_, number), trace) in &process.traces {
+            let (count, bytes) = self.endangered(id, trace);
+            if count == 0 {
+                continue;
+            }
+            let (were, them) = if count == 1 {
+                ("1 buffer".to_owned(), "was allocated since trace")
+            } else {
+                (format!("{count} buffers"), "were allocated since trace")
+            };
+            let (are, over) = if count == 1 { ("is", "it") } else { ("are", "them") };
+            let text = format!(
+                "pid {}: {were} ({}) {them} {number} was captured and {are} still held: \
+                 replaying it may write over {over}",
+                id.pid,
+                size(bytes)
+            );
+            findings.push(Finding {
+                pid: visible(id),
+                bytes: Some(bytes),
+                ..finding(FindingKind::TraceOverwrite, Severity::Warning, text, count)
+            });
+        }
+    }
+
+    /// How many buffers a replay may write over, and what they asked for.
+    fn endangered(&self, process: ProcessId, trace: &event::Trace) -> (u64, u64) {
+        let tenant = Tenant { process, scope: trace.scope };
+        let version = (trace.captured.0, self.version_of(tenant, &SPACES));
+        let key = (tenant, trace.id);
+        if let Some((_, known)) = self.derived.borrow().traces.get(&key).filter(|(of, _)| *of == version) {
+            return *known;
+        }
+        let pools = self.pools_of(tenant, &SPACES);
+        let entries = pools.flat_map(|(_, pool)| self.ledger.entries(pool)).map(|(_, entry)| entry);
+        let since = entries.filter(|it| it.born > trace.captured.0 && !it.layout.is_anothers());
+        let sum = since.fold((0u64, 0u64), |sum, it| (sum.0 + 1, sum.1.saturating_add(it.requested)));
+        self.derived.borrow_mut().traces.insert(key, (version, sum));
+        sum
+    }
+}
