@@ -1,6 +1,6 @@
 //! Programs, and what they keep in L1, against what stock ttnn itself says of them; see programs.py.
 
-use super::{Puppet, TTNN, exe, held, here, on, process, python, tracked, ttmem};
+use super::{Puppet, TTNN, exe, held, here, lab, on, process, python, tracked, ttmem};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -538,7 +538,10 @@ const SOME: &str = "add relu matmul matmul_mcast_2d matmul_sharded_1d sum_w soft
 
 /// The bytes of each program's kernels and arguments, and on how many processors it has kernels.
 fn kernel_bytes(nops: &str) -> Vec<(String, u64, u64)> {
-    let mut stage = Stage::with("n150", TTNN, "1, 1", &[("TTMEM_LAB_KERNEL_NOPS", nops)]);
+    // Short ones and long ones are kept apart by the lab, unless somebody says where.
+    let kernels = lab().join(TTNN).join("kernels").join(nops);
+    let environment = [("TTMEM_LAB_KERNEL_NOPS", nops), ("TT_METAL_CACHE", kernels.to_str().unwrap())];
+    let mut stage = Stage::with("n150", TTNN, "1, 1", &environment);
     let mut all = Vec::new();
     for op in SOME.split(' ') {
         let told = stage.runs(op);
