@@ -951,22 +951,27 @@ fn a_view_lies_where_its_tensor_lies() {
         stage
             .puppet
             .does("m = ops.sharded((256, 64), 4, 2, ops.H); a, b = (ops.z(d, 256, 64, mem=m) for _ in 'ab')");
-        stage.puppet.does(&format!("c = {op}"));
-        let tensors: Vec<u64> = match space {
-            Space::Cb => stage.asks("sorted(it.buffer_address() for it in (a, b, c))"),
-            _ => stage.asks("sorted(it.buffer_address() for it in (a, c))"),
-        };
-        let seen = stage.look();
-        let programs = stage.programs(&seen);
-        let views = programs.values().flat_map(|it| &it.placements).filter(|it| it.view);
-        let mut found: Vec<(Space, u64)> = views.map(|it| (it.space, it.address)).collect();
-        found.sort_unstable();
-        let expected: Vec<(Space, u64)> = tensors.iter().map(|it| (space, *it)).collect();
-        assert_eq!(found, expected, "{version}: {op}");
-        // It is counted where the tensor is, and nowhere else.
-        let usage = &seen.devices[0].usage;
-        for usage in [&usage.cb, &usage.dfb].into_iter().flatten() {
-            assert_eq!((usage.registered_bytes, usage.resident_bytes), (0, Some(0)), "{version}: {op}");
+        stage.puppet.does("m = ops.sharded((256, 64), 4, 2, ops.H); keep = []");
+        // Once as it is new, then from the cache with other tensors.
+        for round in ["new", "cached"] {
+            let tensors = if space == Space::Cb { "a, b, c" } else { "a, c" };
+            stage.puppet.does("a, b = (ops.z(d, 256, 64, mem=m) for _ in 'ab')");
+            stage.puppet.does(&format!("c = {op}; keep += [a, b, c]"));
+            let addresses: Vec<u64> =
+                stage.asks(&format!("sorted(it.buffer_address() for it in ({tensors}))"));
+            let seen = stage.look();
+            let programs = stage.programs(&seen);
+            assert_eq!(programs.len(), 1, "{version}: {op}, {round}");
+            let views = programs.values().flat_map(|it| &it.placements).filter(|it| it.view);
+            let mut found: Vec<(Space, u64)> = views.map(|it| (it.space, it.address)).collect();
+            found.sort_unstable();
+            let expected: Vec<(Space, u64)> = addresses.iter().map(|it| (space, *it)).collect();
+            assert_eq!(found, expected, "{version}: {op}, {round}");
+            // It is counted where the tensor is, and nowhere else.
+            let usage = &seen.devices[0].usage;
+            for usage in [&usage.cb, &usage.dfb].into_iter().flatten() {
+                assert_eq!((usage.registered_bytes, usage.resident_bytes), (0, Some(0)), "{version}: {op}");
+            }
         }
     }
 }
