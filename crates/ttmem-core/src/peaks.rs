@@ -126,7 +126,9 @@ impl State {
         // If it is as high just now, all who hold it are known.
         if used > 0 && (used > known || found.is_some() && used == known) {
             let holders = self.holders(chip, space, pools);
-            found = Some(High { bytes: used, at: self.now, holders });
+            // So high it has been since something last changed.
+            let changed = pools.iter().map(|&pool| self.ledger.pool(pool).changed_at).max();
+            found = Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
         }
         found
     }

@@ -89,7 +89,10 @@ pub(crate) enum Command {
     /// Exits with 0 when every drift that could be judged is 0, with 1 when one is not, with 3 when there is nothing to
     /// compare.
     Check(CheckArgs),
-    /// List every live allocation.
+    /// List every live allocation, or every program, or what lies where in each core.
+    #[command(
+        after_help = "Examples:\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
+    )]
     Dump(DumpArgs),
     /// Run the daemon: legacy socket, query socket, event log on standard output.
     Serve(ServeArgs),
@@ -308,9 +311,33 @@ pub(crate) struct DumpArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) only: Only,
+    /// List programs instead: what each keeps in L1, on how many cores, and where it is resident.
+    #[arg(long, conflicts_with = "cores")]
+    pub(crate) programs: bool,
+    /// Show the L1 of cores instead: of all, those that are alike in one line; or of one, by column and row, address by
+    /// address.
+    #[arg(long, value_name = "X,Y", num_args = 0..=1, conflicts_with_all = ["pid", "user"])]
+    pub(crate) cores: Option<Option<CorePlace>>,
     /// List what is in this segment, living or left behind by a dead process, and nothing else.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "query_socket"])]
     pub(crate) segment: Option<PathBuf>,
+}
+
+/// A core, by column and row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CorePlace {
+    pub(crate) x: u8,
+    pub(crate) y: u8,
+}
+
+impl std::str::FromStr for CorePlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed =
+            text.split_once(',').and_then(|(x, y)| Some((x.trim().parse().ok()?, y.trim().parse().ok()?)));
+        parsed.map(|(x, y)| Self { x, y }).ok_or_else(|| "expected a column and a row, as 3,0".to_owned())
+    }
 }
 
 #[derive(Debug, Args)]
