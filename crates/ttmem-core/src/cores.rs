@@ -5,7 +5,7 @@
 
 use crate::footprint::{self, CoreSet};
 use crate::machine::CoreLayout;
-use crate::programs::{Resident, Tenant};
+use crate::programs::{Resident, Tenant, Version};
 use crate::ranges::{self, Range};
 use crate::snapshot::{Core, CoreClass, CoreProgram, CoreRoom, Interval};
 use crate::state::State;
@@ -26,7 +26,6 @@ pub(crate) struct Cache {
 }
 
 type Key = (CoreLayout, Vec<Tenant>);
-type Version = (u64, u64);
 
 /// Cores on which the same lies at the same addresses.
 #[derive(Debug)]

@@ -139,9 +139,12 @@ impl State {
             by_process.entry(self.ledger.pool(pool).key.process).or_default().push(pool);
         }
         let residents = if space.is_program() { self.residents(chip) } else { Arc::default() };
-        let held = |pools: &[PoolId]| match space.is_program() {
-            true => self.program_usage(space, &residents, pools).used_bytes(),
-            false => self.used_by(pools),
+        let held = |pools: &[PoolId]| {
+            if space.is_program() {
+                self.program_usage(space, &residents, pools).used_bytes()
+            } else {
+                self.used_by(pools)
+            }
         };
         let held = by_process.iter().map(|(&id, pools)| self.holder(id, held(pools)));
         let mut holders: Vec<Holder> = held.filter(|holder| holder.bytes > 0).collect();

@@ -1,6 +1,6 @@
 //! `ttmem dump --cores`: what lies where in each core's L1.
 
-use crate::cli::{CorePlace, DumpArgs};
+use crate::cli::{Cores, DumpArgs};
 use crate::source::Source;
 use crate::text::{cut, size};
 use crate::{Exit, listing, print, show};
@@ -35,27 +35,23 @@ struct OnDevice<'a> {
     allocations: Option<Vec<&'a Allocation>>,
 }
 
-pub(crate) fn dump(
-    args: &DumpArgs,
-    core: Option<CorePlace>,
-    source: &mut Source<'_>,
-) -> anyhow::Result<Exit> {
+pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source<'_>) -> anyhow::Result<Exit> {
     let Some(snapshot) = source.snapshot(Detail { cores: true, ..Detail::default() })? else {
         return Ok(Exit::NoDaemon);
     };
     let snapshot = show::only(snapshot, &args.only)?;
     let mut allocations = Vec::new();
-    if let Some(place) = core {
-        check(&snapshot, place)?;
+    if let Cores::One(x, y) = wanted {
+        check(&snapshot, x, y)?;
         let Some(all) = listing::all(source)? else { return Ok(Exit::NoDaemon) };
         allocations = all.allocations;
     }
     if args.json {
-        let mut line = serde_json::to_vec(&as_data(&snapshot, core, &allocations))?;
+        let mut line = serde_json::to_vec(&as_data(&snapshot, wanted, &allocations))?;
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(render(&snapshot, core, &allocations).as_bytes())?;
+        print(render(&snapshot, wanted, &allocations).as_bytes())?;
     }
     if snapshot.devices.iter().all(|device| device.cores.is_none()) {
         if args.json || snapshot.devices.is_empty() {
@@ -67,7 +63,7 @@ pub(crate) fn dump(
 }
 
 /// A core that one of the devices has, if it is known which they have.
-fn check(snapshot: &Snapshot, CorePlace { x, y }: CorePlace) -> anyhow::Result<()> {
+fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
     let mut grids = Vec::new();
     for device in &snapshot.devices {
         let Some(layout) = device.core_layout.filter(|_| device.cores.is_some()) else { continue };
@@ -88,12 +84,12 @@ fn check(snapshot: &Snapshot, CorePlace { x, y }: CorePlace) -> anyhow::Result<(
     Ok(())
 }
 
-fn as_data<'a>(snapshot: &'a Snapshot, core: Option<CorePlace>, all: &'a [Allocation]) -> Dump<'a> {
+fn as_data<'a>(snapshot: &'a Snapshot, wanted: Cores, all: &'a [Allocation]) -> Dump<'a> {
     let of = |device: &'a Device| {
-        let wanted = |it: &&Core| core.is_none_or(|place| (it.room.x, it.room.y) == (place.x, place.y));
+        let chosen = |it: &&Core| wanted.has(it.room.x, it.room.y);
         let cores: Option<Vec<&Core>> =
-            device.cores.as_ref().map(|cores| cores.iter().filter(wanted).collect());
-        let one = cores.as_ref().and_then(|cores| cores.first().copied()).filter(|_| core.is_some());
+            device.cores.as_ref().map(|cores| cores.iter().filter(chosen).collect());
+        let one = cores.as_ref().and_then(|cores| cores.first().copied()).filter(|_| wanted != Cores::All);
         OnDevice {
             id: &device.id,
             index: device.index,
@@ -110,7 +106,7 @@ fn as_data<'a>(snapshot: &'a Snapshot, core: Option<CorePlace>, all: &'a [Alloca
     }
 }
 
-fn render(snapshot: &Snapshot, core: Option<CorePlace>, allocations: &[Allocation]) -> String {
+fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> String {
     let mut page = String::new();
     for (n, device) in snapshot.devices.iter().enumerate() {
         if n > 0 {
@@ -125,18 +121,15 @@ fn render(snapshot: &Snapshot, core: Option<CorePlace>, allocations: &[Allocatio
             );
             continue;
         };
-        match core {
-            None => all_cores(&mut page, &layout, cores),
-            Some(place) => match cores.iter().find(|it| (it.room.x, it.room.y) == (place.x, place.y)) {
-                Some(core) => one_core(&mut page, core, &on_core(device, core, allocations)),
-                None => {
-                    let _ = writeln!(
-                        page,
-                        ": no core {},{}, it has {} x {}",
-                        place.x, place.y, layout.columns, layout.rows
-                    );
-                }
-            },
+        let Cores::One(x, y) = wanted else {
+            all_cores(&mut page, &layout, cores);
+            continue;
+        };
+        match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
+            Some(core) => one_core(&mut page, core, &on_core(device, core, allocations)),
+            None => {
+                let _ = writeln!(page, ": no core {x},{y}, it has {} x {}", layout.columns, layout.rows);
+            }
         }
     }
     page
@@ -311,9 +304,8 @@ fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a 
             (mine && on.unwrap_or((x, y) == (0, 0)) && it.layout != Some(Layout::View)).then_some(())
         };
         match it.space {
-            Space::L1 if on == Some(false) => Some(CoreClass::Lockstep),
+            Space::L1 | Space::L1Small if on == Some(false) => Some(CoreClass::Lockstep),
             Space::L1 => Some(CoreClass::Buffer),
-            Space::L1Small if on == Some(false) => Some(CoreClass::Lockstep),
             Space::L1Small => Some(CoreClass::L1Small),
             Space::L1Core => on.filter(|on| *on).map(|_| CoreClass::Buffer),
             Space::Cb => resident().map(|()| CoreClass::Cb),
@@ -346,9 +338,8 @@ fn title(class: CoreClass) -> &'static str {
 /// `0,0-7,6`, as far as there is room.
 fn places(cores: CoreSet) -> String {
     let rectangles = cores.rectangles();
-    let shown = |[x0, y0, x1, y1]: &[u8; 4]| match (x0, y0) == (x1, y1) {
-        true => format!("{x0},{y0}"),
-        false => format!("{x0},{y0}-{x1},{y1}"),
+    let shown = |[x0, y0, x1, y1]: &[u8; 4]| {
+        if (x0, y0) == (x1, y1) { format!("{x0},{y0}") } else { format!("{x0},{y0}-{x1},{y1}") }
     };
     let mut text: Vec<String> = rectangles.iter().take(RECTANGLES).map(shown).collect();
     if rectangles.len() > RECTANGLES {

@@ -28,8 +28,8 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.programs {
         return programs::dump(args, &mut source);
     }
-    if let Some(core) = args.cores {
-        return cores::dump(args, core, &mut source);
+    if let Some(wanted) = args.cores {
+        return cores::dump(args, wanted, &mut source);
     }
     let Some(mut dump) = all(&mut source)? else { return Ok(Exit::NoDaemon) };
     if let Some(pid) = args.only.pid {

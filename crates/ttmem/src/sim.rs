@@ -140,7 +140,6 @@ impl Machine {
                 kernel_ring: (facts.l1_base - KERNEL_RING) as u32,
                 unreserved: facts.l1_base as u32,
                 grid: self.board.grid(),
-                ..ttmem_client::Chip::default()
             })
             .collect()
     }
