@@ -126,7 +126,9 @@ impl State {
         // If it is as high just now, all who hold it are known.
         if used > 0 && (used > known || found.is_some() && used == known) {
             let holders = self.holders(chip, space, pools);
-            found = Some(High { bytes: used, at: self.now, holders });
+            // So high it has been since something last changed.
+            let changed = pools.iter().map(|&pool| self.ledger.pool(pool).changed_at).max();
+            found = Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
         }
         found
     }
@@ -137,9 +139,12 @@ impl State {
             by_process.entry(self.ledger.pool(pool).key.process).or_default().push(pool);
         }
         let residents = if space.is_program() { self.residents(chip) } else { Arc::default() };
-        let held = |pools: &[PoolId]| match space.is_program() {
-            true => self.program_usage(space, &residents, pools).used_bytes(),
-            false => self.used_by(pools),
+        let held = |pools: &[PoolId]| {
+            if space.is_program() {
+                self.program_usage(space, &residents, pools).used_bytes()
+            } else {
+                self.used_by(pools)
+            }
         };
         let held = by_process.iter().map(|(&id, pools)| self.holder(id, held(pools)));
         let mut holders: Vec<Holder> = held.filter(|holder| holder.bytes > 0).collect();

@@ -69,10 +69,14 @@ pub(crate) struct Derived {
     registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
     tenants: Option<Arc<Tenants>>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
-    residents: BTreeMap<Vec<Tenant>, ((u64, u64), Arc<[Resident]>)>,
+    residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
     pub(crate) cores: crate::cores::Cache,
-    pub(crate) traces: BTreeMap<(Tenant, u32), ((u64, u64), (u64, u64))>,
+    /// What traces endanger: number and bytes.
+    pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
 }
+
+/// Of what changes besides pools (how many changes there were), and of pools.
+pub(crate) type Version = (u64, u64);
 
 /// Sets of pools for which what they cover is remembered.
 const DERIVED_ROOM: usize = 16_384;

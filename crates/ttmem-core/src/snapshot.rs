@@ -3,7 +3,7 @@
 //! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
-use crate::machine::{Capacity, Firmware, Host, Sensors};
+use crate::machine::{Capacity, CoreLayout, Firmware, Host, Sensors};
 use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,9 @@ pub struct Device {
     /// it is not known how cores are laid out.
     #[serde(default)]
     pub tightest_core: Option<CoreRoom>,
+    /// How its runtime divides a core's L1, where that was said.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_layout: Option<CoreLayout>,
     /// The L1 of each core that programs can use, by row and column, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Vec<Core>>,
@@ -115,6 +118,8 @@ pub struct Core {
     /// Column and row, and the room there is.
     #[serde(flatten)]
     pub room: CoreRoom,
+    /// The program that was dispatched last there.
+    pub program: Option<CoreProgram>,
     /// What lies where, in order; without a gap from 0 to the end of L1.
     pub intervals: Vec<Interval>,
     /// The most that lay there at once, of what was seen.
@@ -139,6 +144,19 @@ pub struct CoreRoom {
     pub gap_bytes: u64,
     /// Where the figures come from: the weakest of those who hold L1 of the chip.
     pub basis: Basis,
+}
+
+/// A program on a core.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreProgram {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Program::allocator`].
+    pub allocator: Option<u32>,
+    /// As [`Program::id`].
+    pub id: u32,
+    /// As [`Program::name`].
+    pub name: Option<String>,
 }
 
 /// A stretch of a core's L1.

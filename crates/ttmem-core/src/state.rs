@@ -14,7 +14,7 @@ use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::peaks::{CorePeaks, High, has_grown};
 use crate::programs::{Derived, Tenant};
-use crate::snapshot::Holder;
+use crate::snapshot::{Holder, Total, Usage};
 use crate::view::visible;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
@@ -709,6 +709,24 @@ impl State {
         }
     }
 
+    /// Time passes, and nothing else: what a snapshot says of when things happened is as of then.
+    pub fn pass(&mut self, now: Mono) {
+        self.now = self.now.max(now);
+    }
+
+    /// Notes what is higher than ever just now, as every tick does.
+    pub fn note_peaks(&mut self) {
+        self.note_peaks_and_usage();
+    }
+
+    fn note_peaks_and_usage(&mut self) -> BTreeMap<ChipId, Usage> {
+        let cells = self.cells(None);
+        let usage = self.usage_in(&cells);
+        self.note_highs(&cells, &usage);
+        self.note_cores();
+        usage
+    }
+
     fn sample(&mut self) {
         let now = self.now;
         if !std::mem::take(&mut self.unsampled) {
@@ -718,11 +736,8 @@ impl State {
             }
             return;
         }
-        let cells = self.cells(None);
-        let usage = self.usage_in(&cells);
-        self.note_highs(&cells, &usage);
-        self.note_cores();
-        let total = |total: Option<&crate::snapshot::Total>| total.map_or(0, |t| t.used_bytes);
+        let usage = self.note_peaks_and_usage();
+        let total = |total: Option<&Total>| total.map_or(0, |t| t.used_bytes);
         for (id, state) in &mut self.chips {
             let usage = usage.get(id);
             state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));

@@ -17,7 +17,7 @@ impl State {
     pub(crate) fn traces_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Trace> {
         let describe = |(&(scope, number), trace): (&(Scope, u32), &event::Trace)| {
             let Scope::Allocator(allocator) = scope else { return None };
-            let (endangered_count, endangered_bytes) = self.endangered(id, trace);
+            let [endangered_count, endangered_bytes] = self.endangered(id, trace);
             Some(Trace {
                 id: number,
                 allocator,
@@ -34,7 +34,7 @@ impl State {
 
     pub(crate) fn judge_traces(&self, id: ProcessId, process: &ProcessState, findings: &mut Vec<Finding>) {
         for (&(_, number), trace) in &process.traces {
-            let (count, bytes) = self.endangered(id, trace);
+            let [count, bytes] = self.endangered(id, trace);
             if count == 0 {
                 continue;
             }
@@ -59,7 +59,7 @@ impl State {
     }
 
     /// How many buffers a replay may write over, and what they asked for.
-    fn endangered(&self, process: ProcessId, trace: &event::Trace) -> (u64, u64) {
+    fn endangered(&self, process: ProcessId, trace: &event::Trace) -> [u64; 2] {
         let tenant = Tenant { process, scope: trace.scope };
         let version = (trace.captured.0, self.version_of(tenant, &SPACES));
         let key = (tenant, trace.id);
@@ -69,7 +69,7 @@ impl State {
         let pools = self.pools_of(tenant, &SPACES);
         let entries = pools.flat_map(|(_, pool)| self.ledger.entries(pool)).map(|(_, entry)| entry);
         let since = entries.filter(|it| it.born > trace.captured.0 && !it.layout.is_anothers());
-        let sum = since.fold((0u64, 0u64), |sum, it| (sum.0 + 1, sum.1.saturating_add(it.requested)));
+        let sum = since.fold([0u64; 2], |[count, bytes], it| [count + 1, bytes.saturating_add(it.requested)]);
         self.derived.borrow_mut().traces.insert(key, (version, sum));
         sum
     }

@@ -298,6 +298,7 @@ impl State {
             sensors_absent,
             peaks: Vec::new(),
             tightest_core: None,
+            core_layout: chip.core_layout,
             cores: None,
             history: history.map(|clock| History {
                 dram_total: samples(&state.dram, clock),
