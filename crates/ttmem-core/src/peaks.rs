@@ -5,7 +5,7 @@
 //! more than a few percent. What programs keep is looked at with ticks only.
 //!
 //! On a core, what counts is what lies there together: what a program keeps, as its records were at the next tick or at its
-//! end, with the buffers that its own allocator held at the moment of its dispatch (and at every tick those of all).
+//! end, with all buffers that were there at the moment of its dispatch.
 
 use crate::footprint::{self, CoreSet};
 use crate::ledger::PoolId;
@@ -224,8 +224,21 @@ impl State {
         }
     }
 
+    /// Who is where a tenant is: on the first of its chips, as on all of them. A program's own scope may hand out nothing, and
+    /// its buffers are its mesh's.
+    fn beside(&self, tenant: Tenant) -> Vec<Tenant> {
+        let process = self.processes.get(&tenant.process);
+        let chip = process.and_then(|it| chips_in(&it.allocators, &tenant.scope).first());
+        chip.and_then(|chip| self.tenants().get(chip).cloned()).unwrap_or_default()
+    }
+
+    /// What buffers take on every core where a tenant is, wherever they lie.
+    pub(crate) fn bytes_beside(&self, tenant: Tenant) -> u64 {
+        self.beside(tenant).into_iter().map(|it| self.lockstep_bytes(it)).fold(0, u64::saturating_add)
+    }
+
     /// What a tenant's buffers take on every core, wherever they lie.
-    pub(crate) fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
+    fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
         let Some(process) = self.processes.get(&tenant.process) else { return 0 };
         let on_each = |(space, pool): (Space, PoolId)| {
             let banks = process.banks(tenant.scope, space).map_or(0, |it| u64::from(it.banks));
@@ -250,7 +263,8 @@ impl State {
 
     /// Notes what lay on the cores of chips when these programs were dispatched with so many bytes of buffers there.
     fn note_core_highs(&mut self, chips: &[ChipId], tenant: Option<Tenant>, found: &[(CoreSet, Most)]) {
-        let on_cores = tenant.map(|tenant| self.on_cores(tenant)).unwrap_or_default();
+        let beside = tenant.map(|tenant| self.beside(tenant)).unwrap_or_default();
+        let on_cores: Vec<_> = beside.into_iter().flat_map(|it| self.on_cores(it)).collect();
         for chip in chips {
             let Some(state) = self.chips.get_mut(chip) else { continue };
             if state.chip.core_layout.is_none() {
@@ -349,9 +363,7 @@ impl State {
             }
             let idle = residents.iter().fold(layout.grid(), |left, it| left.without(it.cores));
             let most = Most { bytes: buffers, buffers, at: self.now, program: None };
-            for &tenant in tenants {
-                self.note_core_highs(&[chip], Some(tenant), &[(idle, most.clone())]);
-            }
+            self.note_core_highs(&[chip], tenants.first().copied(), &[(idle, most)]);
         }
     }
 }

@@ -98,7 +98,7 @@ impl State {
 
     /// Notes how many buffers there are where a program is dispatched, if there were never so many with it.
     fn note_dispatch(&mut self, tenant: Tenant, program: u32, at: Mono) {
-        let buffers = self.lockstep_bytes(tenant);
+        let buffers = self.bytes_beside(tenant);
         let Some(process) = self.processes.get_mut(&tenant.process) else { return };
         let Some(it) = process.programs.get_mut(&(tenant.scope, program)) else { return };
         let known = it.settled.max(it.unsettled.map(|(buffers, _)| buffers));
