@@ -274,6 +274,39 @@ fn the_most_on_a_core_is_what_a_dispatch_found_there() {
     }
 }
 
+/// A mesh's buffers are one allocator's, and what its programs refer to is another, which hands out nothing.
+#[test]
+fn buffers_beside_a_program_count_whoever_handed_them_out() {
+    let mut state = laid_out(2, 1);
+    let scope = Scope::Allocator(2);
+    let part = Allocator { id: 2, chips: vec![chip(1)], spaces: Vec::new() };
+    state.apply(Mono(2), events(1), Event::Allocator(part));
+    let trace = Trace { scope, id: 0, dispatches: 1, replays: 0, captured: Mono(2) };
+    state.apply(Mono(2), events(1), Event::Trace(trace));
+    let Event::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
+    let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
+    let buffer = Event::Alloc(Alloc { extent: Some(everywhere), at: Some(Mono(3)), ..buffer });
+    state.apply(Mono(3), events(1), buffer);
+    let Event::Alloc(on_core) = keep(Space::L1Core, 0, 4, 140, 6) else { unreachable!() };
+    state.apply(Mono(3), events(1), Event::Alloc(Alloc { at: Some(Mono(3)), ..on_core }));
+    let Event::Alloc(cb) = keep(Space::Cb, 5, 1, 32, 8) else { unreachable!() };
+    state.apply(Mono(4), events(1), Event::Alloc(Alloc { scope, ..cb }));
+    state.apply(Mono(5), events(1), dispatched(scope, 5));
+    state.apply(Mono(6), events(1), free(MESH, Some(Space::L1), 100));
+    state.tick(Mono(7));
+    let peaks = cores(&state, 1).into_iter().map(|core| core.peak.unwrap());
+    let peaks: Vec<_> = peaks.map(|it| (it.bytes, it.buffer_bytes, it.program)).collect();
+    assert_eq!(peaks[0], (8 + 24, 24, Some(5)));
+    assert_eq!(peaks[7], (8 + 24 + 6, 24 + 6, Some(5)), "the last core has a buffer of its own");
+    let it = shot(&state).processes[0].traces[0].clone();
+    assert_eq!((it.endangered_count, it.endangered_bytes), (1, 6), "the other one is gone");
+    let other = Allocator { id: 3, chips: vec![chip(0)], spaces: vec![L1] };
+    state.apply(Mono(8), events(1), Event::Allocator(other));
+    let elsewhere = Alloc { scope: Scope::Allocator(3), at: Some(Mono(8)), ..alloc(MESH, Space::L1, 40, 8) };
+    state.apply(Mono(8), events(1), Event::Alloc(elsewhere));
+    assert_eq!(shot(&state).processes[0].traces[0].endangered_count, 1, "on another chip nothing is in danger");
+}
+
 #[test]
 fn a_program_that_ends_at_once_was_there_all_the_same() {
     let mut state = laid_out(1, 1);
