@@ -289,7 +289,7 @@ impl State {
     ) -> Program {
         let state = process.programs.get(&(scope, program));
         let cores = process.cores_of_program(scope, program, parts);
-        let chips = chips_in(&process.allocators, &scope);
+        let (devices, indexes) = self.names_of(chips_in(&process.allocators, &scope));
         let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
         let covered =
             |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
@@ -316,8 +316,8 @@ impl State {
                 Scope::Allocator(number) => Some(number),
                 Scope::Chip(_) => None,
             },
-            devices: chips.iter().map(ToString::to_string).collect(),
-            indexes: chips.iter().filter_map(|chip| Some(self.chips.get(chip)?.chip.index)).collect(),
+            devices,
+            indexes,
             name: process.program_name(scope, program).cloned(),
             class: state.map_or(KernelClass::Unknown, |it| it.class),
             cores: cores.rectangles(),

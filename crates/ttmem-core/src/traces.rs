@@ -22,7 +22,7 @@ impl State {
             Some(Trace {
                 id: number,
                 allocator,
-                devices: chips_in(&process.allocators, &scope).iter().map(ToString::to_string).collect(),
+                devices: self.names_of(chips_in(&process.allocators, &scope)).0,
                 dispatches: trace.dispatches,
                 replays: trace.replays,
                 captured: clock.wall(trace.captured),
