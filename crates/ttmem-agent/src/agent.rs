@@ -45,6 +45,9 @@ pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
         static RECENT: core::cell::Cell<[([u64; 4], CoresNumber); REMEMBERED]> =
             const { core::cell::Cell::new([([0; 4], CoresNumber::NONE); REMEMBERED]) };
     }
+    if cores == [0; 4] {
+        return CoresNumber::NONE;
+    }
     let place =
         (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % REMEMBERED;
     let mut recent = RECENT.get();

@@ -26,7 +26,7 @@ const SCOPES: usize = 4096;
 /// Chips of the largest mesh we can describe.
 const MOST_CHIPS: usize = 256;
 /// What one program keeps, range by range; what is more is told in turns.
-const PARTS: usize = 256;
+const PARTS: usize = 1024;
 
 /// A program. Zeros: nobody's place.
 #[derive(Clone, Copy)]
@@ -51,6 +51,8 @@ const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, hint: 0, scope: 0, cla
 const HAS_VIEWS: u8 = 1;
 /// It must be read again when it is next dispatched.
 const CHANGED: u8 = 2;
+/// It was told, and its mesh was closed; who keeps it may dispatch it on another.
+const CLOSED: u8 = 4;
 
 /// Where a dataflow buffer is.
 #[derive(Clone, Copy)]
@@ -81,6 +83,8 @@ pub(crate) struct Table {
     vacant_note: u32,
     scopes: [Scope; SCOPES],
     scopes_used: usize,
+    /// Of the program that is being told.
+    parts: [Part; PARTS],
     pub(crate) traces: traces::Traces,
 }
 
@@ -112,14 +116,23 @@ pub(crate) fn owner(is_mesh: bool, id: u32) -> u64 {
     u64::from(id) | if is_mesh { 1 << 32 } else { 1 << 33 }
 }
 
+/// Where a program is looked for first: beside its neighbours, but not beside those of 65,536 programs ago, which would all
+/// have to be passed over.
+#[inline]
+fn first_place(id: u64) -> usize {
+    const TOGETHER: u64 = 32;
+    let block = (id / TOGETHER).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
+    (block * TOGETHER + id % TOGETHER) as usize % ROOM
+}
+
 impl Table {
     #[inline]
     fn place(&self, id: u64) -> Option<usize> {
-        let mut place = id as usize;
+        let mut place = first_place(id);
         loop {
             match self.entries[place % ROOM].tag {
                 0 => return None,
-                tag if tag == id + 1 => return Some(place % ROOM),
+                tag if tag == id.wrapping_add(1) => return Some(place % ROOM),
                 _ => place += 1,
             }
         }
@@ -137,7 +150,7 @@ impl Table {
             if self.len >= ROOM / 4 * 3 || id == u64::MAX {
                 return None;
             }
-            let mut place = id as usize;
+            let mut place = first_place(id);
             while self.entries[place % ROOM].tag != 0 {
                 place += 1;
             }
@@ -160,7 +173,7 @@ impl Table {
                 break;
             }
             // Whether it may lie at the hole: not before its first place.
-            let first = (entry.tag - 1) as usize % ROOM;
+            let first = first_place(entry.tag - 1);
             if place.wrapping_sub(first) % ROOM >= place.wrapping_sub(hole) % ROOM {
                 self.entries[hole] = entry;
                 hole = place;
@@ -233,6 +246,7 @@ impl Table {
             self.scopes[place].owner = 0;
             for entry in self.entries.iter_mut().filter(|it| it.tag != 0 && it.scope == scope.number) {
                 entry.scope = 0;
+                entry.flags |= CHANGED | CLOSED;
             }
             let _ = tracker().close_allocator(AllocatorNumber::new(scope.number));
         }
@@ -278,7 +292,7 @@ impl Table {
             let it = Placement { allocator: scope, program, space, address, bytes, cores, view: false };
             let _ = tracker().place(&it);
         }
-        let mut telling = Telling { scope, program, parts: [EMPTY; PARTS], len: 0, views: 0 };
+        let mut telling = Telling { scope, program, parts: &mut self.parts, len: 0, views: 0 };
         if place.placed {
             // SAFETY: as above, and everything that it keeps has its place. `telling` outlives the call.
             unsafe { ttmem_parts(at, false, collect, (&raw mut telling).cast()) };
@@ -305,18 +319,16 @@ impl Table {
     }
 }
 
-const EMPTY: Part = Part { address: 0, bytes: 0, space: 0, view: 0, cores: [0; 4] };
-
 /// What a program keeps, collected: what lies at one place on several cores is one thing.
-struct Telling {
+struct Telling<'a> {
     scope: AllocatorNumber,
     program: u32,
-    parts: [Part; PARTS],
+    parts: &'a mut [Part; PARTS],
     len: usize,
     views: u64,
 }
 
-impl Telling {
+impl Telling<'_> {
     fn tell(&mut self) {
         for part in &self.parts[..self.len] {
             let _ = tracker().place(&Placement {
@@ -335,11 +347,12 @@ impl Telling {
 
 extern "C" fn collect(to: *mut c_void, part: &Part) {
     // SAFETY: what was given to `ttmem_parts` along with this.
-    let telling = unsafe { &mut *to.cast::<Telling>() };
+    let telling = unsafe { &mut *to.cast::<Telling<'_>>() };
     if part.view != 0 {
         see(&mut telling.views, part);
     }
-    if part.bytes == 0 {
+    // What lies nowhere is nothing.
+    if part.bytes == 0 || part.cores == [0; 4] {
         return;
     }
     let same = |it: &&mut Part| {
@@ -386,7 +399,7 @@ extern "C" fn ttmem_agent_dispatching(id: u64) {
     let table = TABLE.load(Ordering::Acquire);
     if !table.is_null() {
         // SAFETY: a mapping that is never given back; a number that is read while it changes is only fetched in vain.
-        let hint = unsafe { ptr::read_volatile(&raw const (*table).entries[id as usize % ROOM].hint) };
+        let hint = unsafe { ptr::read_volatile(&raw const (*table).entries[first_place(id)].hint) };
         tracker().expect_dispatch(hint);
     }
 }
@@ -396,23 +409,25 @@ extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
         // One that was never built may have nothing in its place, and asking for that is an error.
-        let Some(entry) = table.find(id).filter(|it| it.scope != 0) else { return };
-        let scope = entry.scope;
-        if entry.flags != 0 {
-            let mut changed = entry.flags & CHANGED != 0;
-            if entry.flags & HAS_VIEWS != 0 {
+        let built = |it: &&mut Entry| it.scope != 0 || it.flags & CLOSED != 0;
+        let Some(&mut Entry { scope, flags, views: told, .. }) = table.find(id).filter(built) else { return };
+        // What is captured is not there yet: what has changed of it is read when it is.
+        if scope != 0 && table.traces.capture(place, program, id, scope) {
+            return;
+        }
+        if flags != 0 {
+            let mut changed = flags & CHANGED != 0;
+            if flags & HAS_VIEWS != 0 {
                 let mut views = 0u64;
                 // SAFETY: the runtime has just dispatched it; `views` outlives the call.
                 unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
-                changed |= views != entry.views;
+                changed |= views != told;
             }
             if changed && place.device != 0 {
                 table.tell(program, id, place);
             }
         }
-        if !table.traces.capture(place, program, id, scope) {
-            table.dispatch(id);
-        }
+        table.dispatch(id);
     });
 }
 
@@ -466,7 +481,7 @@ unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, m
             let old = core::mem::take(&mut entry.notes);
             table.forget_notes(old);
         }
-        for part in parts {
+        for part in parts.iter().filter(|it| it.bytes > 0 && it.cores != [0; 4]) {
             table.note(id, part);
         }
     });

@@ -543,7 +543,7 @@ void *device_of(void *buffer) noexcept {
 }
 
 bool is_a(void *device, Call vtable) {
-    return has(vtable) && at<char *>(device, 0) == static_cast<char *>(ttmem_calls[vtable]) + 2 * sizeof(void *);
+    return device != nullptr && has(vtable) && at<char *>(device, 0) == static_cast<char *>(ttmem_calls[vtable]) + 2 * sizeof(void *);
 }
 
 // The chips that a mesh lists.
@@ -589,7 +589,15 @@ void tell_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexce
     if (has(MESH_IMPL_ID)) ttmem_agent_trace(step, mesh_impl_id(impl), trace, queue, impl);
 }
 
-uint64_t program_id(const void *program) { return call<uint64_t, const void *>(PROGRAM_ID, program); }
+constexpr uint64_t NO_PROGRAM = ~uint64_t{0};
+
+uint64_t program_id(const void *program) noexcept {
+    try {
+        return program != nullptr ? call<uint64_t, const void *>(PROGRAM_ID, program) : NO_PROGRAM;
+    } catch (...) {
+        return NO_PROGRAM;
+    }
+}
 
 // What others see of a program is a pointer to it.
 void tell_class(void *program, uint32_t kind) {
@@ -604,6 +612,20 @@ thread_local void *workload __attribute__((tls_model("initial-exec")));
 // The mesh that this thread last finalised a workload for.
 thread_local void *finalized_for __attribute__((tls_model("initial-exec")));
 
+// The program that this thread finalised last.
+thread_local void *finalized_last __attribute__((tls_model("initial-exec")));
+
+// Whether a workload's programs are where we think: one that was finalised was found there. Until then none is asked.
+bool programs_found;
+
+void find_program(const void *range) {
+    if (range != nullptr) {
+        __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
+    } else if (workload != nullptr) {
+        give_up(WORKLOAD_PROGRAMS);
+    }
+}
+
 class Within {
     void *before = workload;
 
@@ -616,10 +638,18 @@ public:
 // the program, which is a pointer to what we know it by. `tell` returns whether to go on.
 constexpr int32_t NODE_RANGE = 8, NODE_PROGRAM = 248;
 
+HashMap *programs_of(void *of) noexcept {
+    try {
+        return has(WORKLOAD_PROGRAMS) ? call<HashMap *, void *>(WORKLOAD_PROGRAMS, of) : nullptr;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
 template <typename Tell>
 void each_program(void *of, Tell tell) {
-    if (!has(WORKLOAD_PROGRAMS)) return;
-    auto programs = call<HashMap *, void *>(WORKLOAD_PROGRAMS, of);
+    auto programs = programs_of(of);
+    if (programs == nullptr) return;
     size_t left = programs->len;
     for (auto node = programs->nodes(); node != nullptr && left > 0; node = node->next, left--) {
         auto program = at<void *>(node, NODE_PROGRAM);
@@ -698,7 +728,7 @@ void each_kernel(void *program, Tell tell) {
     auto kernels = call<HashMap *, void *, uint32_t>(PROGRAM_KERNELS, program, 0);
     size_t left = kernels->len;
     for (auto node = kernels->nodes(); node != nullptr && left > 0; node = node->next, left--) {
-        tell(at<void *>(node, 16));
+        if (auto kernel = at<void *>(node, 16)) tell(kernel);
     }
 }
 
@@ -869,7 +899,10 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     where.placed = workload != nullptr;
     auto list = static_cast<void **>(programs.begin);
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
+        if (list[n] == nullptr) continue;
         where.range = range_of(list[n]);
+        find_program(where.range);
+        finalized_last = list[n];
         ttmem_agent_built(list[n], program_id(list[n]), &where);
     }
     ttmem_agent_spent(Meter::now() - begun);
@@ -885,13 +918,24 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
-    each_program(of, [](void *program, void *) {
-        ttmem_agent_dispatching(program_id(program));
-        return true;
-    });
+    bool found = __atomic_load_n(&programs_found, __ATOMIC_RELAXED);
+    if (found) {
+        each_program(of, [](void *program, void *) {
+            ttmem_agent_dispatching(program_id(program));
+            return true;
+        });
+    }
     finalized_for = nullptr;
     call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
     Meter meter;
+    if (!found) {
+        each_program(of, [&](void *program, void *range) {
+            found = program == finalized_last;
+            if (found) find_program(range);
+            return !found;
+        });
+        if (!found && !__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
+    }
     Where where = {};
     // A queue has its mesh and its number behind its table of functions. But what it has just worked for is certain.
     where.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
@@ -924,6 +968,7 @@ SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
 }
 
 SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
+    at_work();  // whatever of the runtime is called first, what it leads to must be known
     call<void, void *, uint64_t, uint64_t, uint64_t>(MARK_ADDRESS, taken, address, bytes, base);
     if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes);
 }
@@ -935,31 +980,40 @@ SHARED void ttmem_hook_unplace_cbs(void *program) {
 
 SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
     auto list = static_cast<Vector *>(sizes);
-    if (list->begin != list->end && at_work() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
+    if (at_work() && list->begin != list->end && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<void, void *, void *>(RESIZE_DFBS, program, sizes);
 }
 
 SHARED void ttmem_hook_mesh_close(void *impl, void *mesh) {
     // Programs live on in their cache, but not on a device.
-    if (at_work() && has(MESH_IMPL_ID)) ttmem_agent_mesh_closed(mesh_impl_id(impl));
+    if (at_work()) ttmem_agent_mesh_closed(has(MESH_IMPL_ID) ? mesh_impl_id(impl) : mesh_id(mesh));
     call<void, void *, void *>(MESH_CLOSE, impl, mesh);
 }
 
 SHARED void ttmem_hook_trace_begin(void *impl, uint8_t queue, const uint32_t *trace) {
+    bool working = at_work();
     call<void, void *, uint8_t, const uint32_t *>(TRACE_BEGIN, impl, queue, trace);
-    if (at_work()) tell_trace(TRACE_BEGUN, impl, *trace, queue);
+    if (working) tell_trace(TRACE_BEGUN, impl, *trace, queue);
 }
 
 SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trace) {
     uint32_t id = *trace;
-    call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
-    if (at_work()) tell_trace(TRACE_CAPTURED, impl, id, queue);
+    if (!at_work()) return call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
+    try {
+        call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
+    } catch (...) {
+        // There was no room for it. The queue has stopped capturing all the same.
+        tell_trace(TRACE_RELEASED, impl, id, queue);
+        throw;
+    }
+    tell_trace(TRACE_CAPTURED, impl, id, queue);
 }
 
 SHARED void ttmem_hook_trace_replay(void *impl, uint8_t queue, const uint32_t *trace, bool blocking) {
     uint32_t id = *trace;
+    bool working = at_work();
     call<void, void *, uint8_t, const uint32_t *, bool>(TRACE_REPLAY, impl, queue, trace, blocking);
-    if (at_work()) tell_trace(TRACE_REPLAYED, impl, id, queue);
+    if (working) tell_trace(TRACE_REPLAYED, impl, id, queue);
 }
 
 SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
@@ -973,14 +1027,16 @@ SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
 // The runtime's own programs are known by who makes them.
 
 SHARED void *ttmem_hook_fabric_program(void **made, void *context, int type, void *device) {
+    bool working = at_work();
     void *result = call<void *, void **, void *, int, void *>(FABRIC_PROGRAM, made, context, type, device);
-    if (at_work()) tell_class(*made, CLASS_FABRIC);
+    if (working) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void *ttmem_hook_fabric_program_before(void **made, void *device) {
+    bool working = at_work();
     void *result = call<void *, void **, void *>(FABRIC_PROGRAM_BEFORE, made, device);
-    if (at_work()) tell_class(*made, CLASS_FABRIC);
+    if (working) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
@@ -1230,7 +1286,7 @@ SHARED bool ttmem_program(void *program, ProgramFacts *out) noexcept {
             if (!groups->holds(2 * sizeof(void *), 65536)) return false;
             for (size_t n = 0; n < groups->len(2 * sizeof(void *)); n++) {
                 auto group = reinterpret_cast<char **>(groups->begin)[2 * n];
-                if (!add_ranges(out->cores, group + 8)) give_up(PROGRAM_GROUPS);
+                if (group != nullptr && !add_ranges(out->cores, group + 8)) give_up(PROGRAM_GROUPS);
             }
         }
         // What it computes says most of what it is.
@@ -1252,15 +1308,20 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
         if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
             // Pointers that are shared. What others see of a circular buffer is a pointer to it.
             auto buffers = call<Span, const void *>(PROGRAM_CBS, program);
-            for (size_t n = 0; n < buffers.len && n < 65536; n++) {
+            if (buffers.len > 65536) give_up(PROGRAM_CBS);
+            for (size_t n = 0; has(PROGRAM_CBS) && has(CB_CORES) && n < buffers.len; n++) {
                 void *buffer = static_cast<void **>(buffers.begin)[2 * n];
+                if (buffer == nullptr) continue;
                 Part part = {};
                 part.space = PART_CB;
                 part.view = call<bool, const void *>(CB_GLOBAL, &buffer);
                 if (only_views && !part.view) continue;
                 part.address = call<uint32_t, const void *>(CB_ADDRESS, buffer);
                 part.bytes = call<uint32_t, const void *>(CB_SIZE, &buffer);
-                if (!add_ranges(part.cores, call<void *, const void *>(CB_CORES, &buffer))) give_up(CB_CORES);
+                if (!add_ranges(part.cores, call<void *, const void *>(CB_CORES, &buffer))) {
+                    give_up(CB_CORES);
+                    break;
+                }
                 tell(to, &part);
             }
         }
@@ -1270,6 +1331,7 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
             if (!buffers->holds(2 * sizeof(void *), 65536)) give_up(PROGRAM_DFBS);
             for (size_t n = 0; has(PROGRAM_DFBS) && n < buffers->len(2 * sizeof(void *)); n++) {
                 auto buffer = reinterpret_cast<char **>(buffers->begin)[2 * n];
+                if (buffer == nullptr) continue;
                 auto borrows = at<uint8_t>(buffer, ttmem_program_layout.dfb_borrows);
                 if (borrows == 0) continue;
                 auto entries = at<uint64_t>(buffer, ttmem_program_layout.dfb_entries);
@@ -1316,7 +1378,7 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
 
 // The chips that a program is for. Returns how many there are, 0 if that is not known.
 SHARED size_t ttmem_chips_of(void *device, void *range, uint32_t *out, size_t room) noexcept {
-    if (range == nullptr || !has(MESH_VIEW) || !has(VIEW_DEVICES)) return ttmem_chips(device, out, room);
+    if (range == nullptr || !is_a(device, MESH_VTABLE) || !has(MESH_VIEW) || !has(VIEW_DEVICES)) return ttmem_chips(device, out, room);
     try {
         Vector devices = {};
         void *view = call<void *, const void *>(MESH_VIEW, device);

@@ -47,6 +47,13 @@ impl Traces {
     }
 
     fn begin(&mut self, owner: u64, id: u32, queue: u32) {
+        // A queue captures one at a time: what it had begun before came to nothing.
+        for trace in self.all[..self.used].iter_mut().filter(|it| it.owner == owner && it.scope == 0) {
+            if trace.queue == queue {
+                trace.owner = 0;
+                self.capturing -= 1;
+            }
+        }
         let place = self.all[..self.used].iter().position(|it| it.owner == 0).unwrap_or(self.used);
         let Some(trace) = self.all.get_mut(place) else { return };
         (trace.owner, trace.id, trace.queue, trace.scope) = (owner, id, queue, 0);
@@ -87,13 +94,15 @@ impl Trace {
         let mut kept = 0;
         for n in 0..usize::from(self.left) {
             let mut it = self.programs[n];
+            // Of one whose cores are not known, it is not known either when nothing of it is left.
+            let known = it.cores != [0; 4];
             if it.scope == last.scope {
                 for (cores, taken) in it.cores.iter_mut().zip(last.cores) {
                     *cores &= !taken;
                 }
             }
             let same = it.id == last.id;
-            if !same && it.cores != [0; 4] {
+            if !same && (it.cores != [0; 4] || !known) {
                 self.programs[kept] = it;
                 kept += 1;
             }

@@ -32,7 +32,7 @@ fn every_space_is_right_and_every_chip_is_known() {
         let process = program.process();
         assert!(process.exact && process.tracking == Basis::Events, "{process:?}");
         let tracker = process.tracker.unwrap();
-        assert!(tracker.missing_hooks.is_empty() && tracker.hooks == 18, "{tracker:?}");
+        assert!(tracker.missing_hooks.is_empty() && tracker.hooks == 26, "{tracker:?}");
         program.quits();
     }
 }

@@ -88,7 +88,8 @@ fn a_child_made_while_others_open_devices_can_open_its_own() {
     // Not with a sanitizer: its own locks are what they are in such a child.
     for (build, way) in [ALL[0], ALL[1]] {
         let mut program = Program::start(build, way);
-        assert_eq!(program.does("forks 150"), "0");
+        assert_eq!(program.does("forks 150 0"), "0");
+        assert_eq!(program.does("forks 100 1"), "0");
         program.does("mesh 0 1 0");
         program.number("alloc 1 dram 2048 24");
         program.is_right();

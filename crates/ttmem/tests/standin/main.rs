@@ -7,6 +7,8 @@ mod exceptions;
 mod figures;
 mod forks;
 mod make;
+mod programs;
+mod traces;
 mod versions;
 
 use make::{Build, Vintage, Way};
@@ -83,12 +85,16 @@ impl Program {
 
     /// One that has a runtime of some vintage, and more environment.
     fn with(build: Build, way: Way, vintage: Vintage, env: &[(&str, &str)]) -> Self {
+        match way {
+            Way::Linked => Self::of(build, way, Path::new("linked"), env),
+            Way::Loading | Way::Sealed => Self::of(build, way, make::library(build, vintage), env),
+        }
+    }
+
+    fn of(build: Build, way: Way, library: &Path, env: &[(&str, &str)]) -> Self {
         let folder = memory_folder();
         let mut command = tracked(build, folder.path(), make::program(build, way));
-        match way {
-            Way::Linked => command.arg("linked"),
-            Way::Loading | Way::Sealed => command.arg(make::library(build, vintage)),
-        };
+        command.arg(library);
         let errors = File::create(folder.path().join("errors")).unwrap();
         command.envs(env.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().unwrap();

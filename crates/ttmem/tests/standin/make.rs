@@ -27,14 +27,18 @@ pub(crate) enum Vintage {
     Broken,
     /// With a C++ library inside that nobody else sees.
     Sealed,
+    /// Nothing says which one it is.
+    Unknown,
 }
 
 const FLAGS: [&str; 7] =
     ["-std=c++20", "-g1", "-fPIC", "-Wall", "-Wextra", "-Wno-invalid-offsetof", "-Wno-unused-parameter"];
 const SEALED: [&str; 2] = ["-static-libstdc++", "-Wl,--exclude-libs,ALL"];
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 6] = [
     include_str!("runtime.hpp"),
     include_str!("runtime.cpp"),
+    include_str!("programs.hpp"),
+    include_str!("programs.cpp"),
     include_str!("trials.hpp"),
     include_str!("program.cpp"),
 ];
@@ -68,11 +72,20 @@ impl Build {
 impl Vintage {
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Self::New => &[],
+            Self::New | Self::Unknown => &[],
             Self::Old => &["-DOLD"],
             Self::Moved => &["-DOLD", "-DMOVED"],
             Self::Broken => &["-DBROKEN"],
             Self::Sealed => &SEALED,
+        }
+    }
+
+    /// What pip would leave beside it.
+    fn package(self) -> Option<&'static str> {
+        match self {
+            Self::New => Some("ttnn-0.81.1.dist-info"),
+            Self::Old | Self::Moved => Some("ttnn-0.76.0.dist-info"),
+            Self::Broken | Self::Sealed | Self::Unknown => None,
         }
     }
 }
@@ -105,13 +118,42 @@ fn compile(to: &Path, words: &[&str]) {
 
 /// The library, in a folder of its own: its name is what the agent knows it by.
 pub(crate) fn library(build: Build, vintage: Vintage) -> &'static Path {
-    static DONE: [OnceLock<PathBuf>; 15] = [const { OnceLock::new() }; 15];
-    DONE[build as usize * 5 + vintage as usize].get_or_init(|| {
+    static DONE: [OnceLock<PathBuf>; 18] = [const { OnceLock::new() }; 18];
+    DONE[build as usize * 6 + vintage as usize].get_or_init(|| {
         let name = format!("{build:?}-{vintage:?}");
-        let path = folder().join(&name).join("libtt_metal.so");
-        let words = [&FLAGS, build.flags(), vintage.flags(), &["-shared", "runtime.cpp"]].concat();
-        alone(&name, || compile(&path, &words));
-        path
+        let words = [&FLAGS, build.flags(), vintage.flags()].concat();
+        alone(&name, || {
+            let objects = ["runtime", "programs"].map(|source| {
+                let object = folder().join(&name).join(source).with_extension("o");
+                compile(&object, &[&words[..], &["-c", &format!("{source}.cpp")]].concat());
+                object.to_str().unwrap().to_owned()
+            });
+            link(&name, vintage, &[&words[..], &["-shared", &objects[0], &objects[1]]].concat())
+        })
+    })
+}
+
+fn link(name: &str, vintage: Vintage, words: &[&str]) -> PathBuf {
+    let path = folder().join(name).join("libtt_metal.so");
+    compile(&path, words);
+    if let Some(package) = vintage.package() {
+        fs::create_dir_all(folder().join(name).join(package)).unwrap();
+    }
+    path
+}
+
+/// The same without some of its names: nobody else sees them.
+pub(crate) fn library_without(build: Build, what: &str, names: &[&str]) -> PathBuf {
+    let whole = library(build, Vintage::New).parent().unwrap();
+    let name = format!("{build:?}-without-{what}");
+    alone(&name, || {
+        fs::create_dir_all(folder().join(&name)).unwrap();
+        let script = folder().join(&name).join("names");
+        fs::write(&script, format!("{{ local: {}; }};\n", names.join("; "))).unwrap();
+        let script = format!("-Wl,--version-script={}", script.display());
+        let objects = ["runtime.o", "programs.o"].map(|it| whole.join(it).to_str().unwrap().to_owned());
+        let words = [build.flags(), &["-shared", &objects[0], &objects[1], &script]].concat();
+        link(&name, Vintage::New, &words)
     })
 }
 

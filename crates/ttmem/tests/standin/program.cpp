@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "programs.hpp"
 #include "trials.hpp"
 
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
@@ -40,6 +41,8 @@ struct Held {
     Buffer *buffer;
 };
 std::map<int, Held> buffers;
+std::map<int, Program *> programs;
+std::map<int, distributed::MeshWorkload *> workloads;
 int numbers;
 
 void answer(const char *format, ...) {
@@ -118,9 +121,130 @@ Plan plan(std::istream &in) {
     return plan;
 }
 
+// `KIND [ADDRESS or NAME] BYTES X0 Y0 X1 Y1` again and again: what a program keeps; `and X0 Y0 X1 Y1`: and where else.
+ProgramPlan program_plan(std::istream &in) {
+    ProgramPlan plan;
+    std::string word;
+    auto range = [&] {
+        CoreRange it;
+        in >> it.from.x >> it.from.y >> it.to.x >> it.to.y;
+        plan.keeps.back().cores.ranges.push_back(it);
+    };
+    while (in >> word) {
+        if (word == "config") {
+            in >> plan.config;
+            continue;
+        }
+        if (word != "and") {
+            Keep &it = plan.keeps.emplace_back();
+            it.kind = word == "cb"     ? Keep::CB
+                      : word == "view" ? Keep::VIEW
+                      : word == "dfb"  ? Keep::DFB
+                      : word == "borrow" ? Keep::BORROWING
+                      : word == "pad"  ? Keep::PAD
+                                       : Keep::KERNEL;
+            it.computes = word == "compute";
+            if (it.kind == Keep::VIEW || it.kind == Keep::BORROWING) in >> it.address;
+            it.kind == Keep::KERNEL ? in >> it.name : in >> it.bytes;
+            if (it.kind == Keep::PAD) continue;
+        }
+        range();
+    }
+    return plan;
+}
+
+void drop_programs() {
+    for (auto [number, workload] : workloads) runtime->programs()->drop(workload);
+    for (auto [number, program] : programs) runtime->programs()->drop(program);
+    workloads.clear();
+    programs.clear();
+}
+
+// Whether it was about programs.
+bool obey_of_programs(const std::string &verb, std::istream &in) {
+    Programs *to = runtime->programs();
+    std::string word;
+    int number = 0, first = 0, last = 0, other = 0;
+    uint32_t bytes = 0;
+    std::string what = "fine";
+    if (verb == "program" || verb == "fabric" || verb == "fabric_before" || verb == "dispatch") {
+        auto maker = verb == "fabric"          ? Programs::FABRIC
+                     : verb == "fabric_before" ? Programs::FABRIC_BEFORE
+                     : verb == "dispatch"      ? Programs::DISPATCH
+                                               : Programs::WORKLOAD;
+        IDevice *device = nullptr;
+        if (maker != Programs::WORKLOAD && in >> number && number) device = devices.at(number);
+        ProgramPlan it = program_plan(in);
+        Program *made = nullptr;
+        what = thrown([&] { made = to->make(it, maker, device); });
+        if (made) programs[++numbers] = made, what = std::to_string(numbers);
+    } else if (verb == "workload") {
+        // From chip to chip, and a program, again and again.
+        workloads[++numbers] = to->make_workload();
+        while (in >> first >> last >> number) {
+            to->add(workloads[numbers], first, last, number ? programs.at(number) : nullptr);
+        }
+        what = std::to_string(numbers);
+    } else if (verb == "compile" || verb == "enqueue") {
+        in >> number >> other;
+        if (verb == "enqueue") in >> first;
+        what = thrown([&] {
+            verb == "compile" ? to->compile(devices.at(number), workloads.at(other))
+                              : to->enqueue(devices.at(number), first, workloads.at(other));
+        });
+    } else if (verb == "finalize") {
+        in >> number >> other;
+        what = thrown([&] { to->finalize(devices.at(number), other ? programs.at(other) : nullptr); });
+    } else if (verb == "move") {
+        in >> number >> bytes;
+        to->move_views(programs.at(number), bytes);
+    } else if (verb == "resize") {
+        in >> word >> number;
+        if (word == "cb" && in >> bytes) {
+            to->resize_cbs(programs.at(number), bytes);
+        } else {
+            to->resize_dfbs(programs.at(number), in >> bytes ? std::optional(bytes) : std::nullopt);
+        }
+    } else if (verb == "drop") {
+        while (in >> number) {
+            if (programs.contains(number)) to->drop(programs.at(number));
+            if (workloads.contains(number)) to->drop(workloads.at(number));
+            programs.erase(number);
+            workloads.erase(number);
+        }
+    } else if (verb == "begin" || verb == "end" || verb == "replay" || verb == "release") {
+        auto step = verb == "begin"    ? Programs::BEGIN
+                    : verb == "end"    ? Programs::END
+                    : verb == "replay" ? Programs::REPLAY
+                                       : Programs::RELEASE;
+        in >> number >> other >> first;
+        what = thrown([&] { to->trace(step, devices.at(number), static_cast<uint8_t>(first), other); });
+    } else if (verb == "manage") {
+        in >> number >> first;
+        runtime->manage(devices.at(number), first != 0);
+    } else if (verb == "many") {
+        in >> number >> first >> last >> other;
+        to->many(devices.at(number), first, last, other != 0);
+    } else if (verb == "garbage") {
+        static std::set<std::string> names;
+        in >> word;
+        runtime->misbehaviour().garbage = names.insert(word).first->c_str();
+    } else if (verb == "reuse" || verb == "slow") {
+        in >> number;
+        (verb == "slow" ? runtime->misbehaviour().slow : runtime->misbehaviour().reuse) = number != 0;
+    } else if (verb == "unplaced") {
+        what = std::to_string(runtime->misbehaviour().unplaced);
+    } else {
+        return false;
+    }
+    answer("%s", what.c_str());
+    return true;
+}
+
 int spawn(bool raw) { return raw ? static_cast<int>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0)) : fork(); }
 
 void close_all() {
+    drop_programs();
     for (auto [number, held] : buffers) runtime->destroy(held.buffer, false);
     buffers.clear();
     for (auto [number, device] : devices) runtime->close(device);
@@ -231,8 +355,12 @@ void obey(const std::string &line) {
         crowd(runtime, count, more != 0);
         answer("over");
     } else if (verb == "forks") {
-        in >> count;
-        answer("%d", forks_in_the_middle(runtime, count));
+        in >> count >> more;
+        answer("%d", forks_in_the_middle(runtime, count, more != 0));
+    } else if (verb == "lives") {
+        in >> count >> more;
+        lives(runtime, count, more);
+        answer("over");
     } else if (verb == "reload") {
         in >> count;
         reload(count);
@@ -287,7 +415,7 @@ void obey(const std::string &line) {
         if (word == "main") pthread_exit(nullptr);
         if (word == "closed") close_all();
         exit(number);
-    } else {
+    } else if (!obey_of_programs(verb, in)) {
         fprintf(stderr, "what is %s?\n", line.c_str());
         exit(95);
     }

@@ -1,10 +1,11 @@
 // The stand-in itself; see runtime.hpp. Everything that the agent stands in for is called as the real library calls it:
 // from another function, through the table that the dynamic linker fills.
 
-#include "runtime.hpp"
+#include "programs.hpp"
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -20,6 +21,15 @@ extern "C" void __tsan_release(void *);
 #define __tsan_release(it) static_cast<void>(it)
 #endif
 
+namespace within {
+Misbehaviour misbehaviour;
+
+void trip(const char *function) {
+    if (!std::strcmp(misbehaviour.throwing.load(), function)) throw tt::Fatal{-1, function};
+}
+bool is_garbage(const char *what) { return !std::strcmp(misbehaviour.garbage.load(), what); }
+}  // namespace within
+
 namespace {
 // While an allocator is asked.
 struct Asked {
@@ -28,19 +38,15 @@ struct Asked {
     ~Asked() { __tsan_release(whom); }
 };
 
-Misbehaviour misbehaviour;
 thread_local Failure next;
 
 // As a Wormhole: banks, where they begin, and what everything is rounded up to.
 constexpr uint32_t DRAM_BANKS = 12, L1_BANKS = 64, UNIT = 32, PAGE_UNIT_L1 = 16;
 constexpr uint64_t DRAM_BASE = 1048640, DRAM_BYTES = 1 << 30, TRACE_BYTES = 16384;
-constexpr uint64_t L1_BASE = 105824, L1_END = 1499136;
+constexpr uint64_t L1_END = 1499136;
+using within::L1_BASE, within::misbehaviour, within::trip;
 
 uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
-
-void trip(const char *function) {
-    if (!std::strcmp(misbehaviour.throwing.load(), function)) throw tt::Fatal{-1, function};
-}
 
 // Does what this thread was told to do instead, if it is time for it.
 void fail(Failure::When when) {
@@ -104,6 +110,7 @@ Cluster &MetalContext::get_cluster() {
 Device::Device(int chip) : chip(chip) {}
 Device::~Device() = default;
 int Device::arch() const { return 2; }
+xy_pair Device::compute_with_storage_grid_size() const { return {8, 8}; }
 std::unique_ptr<AllocatorImpl> Device::initialize_allocator(size_t l1_small, size_t, size_t, std::span<const uint32_t> remap) {
     if (remap.size() != 3 || remap[2] != 7) throw Fatal{1, "the span did not arrive"};
     // Of no derived class, so that it ends by another name.
@@ -120,11 +127,38 @@ SubDeviceManager::~SubDeviceManager() {
 }
 
 namespace distributed {
-MeshDevice::MeshDevice(std::vector<int> chips) : chips(std::move(chips)) {}
-MeshDevice::~MeshDevice() = default;
+MeshDevice::MeshDevice(std::vector<int> chips) : pimpl(std::make_unique<MeshDeviceImpl>(chips)) {
+    for (int chip : chips) view.all.push_back(devices.emplace_back(std::make_unique<Device>(chip)).get());
+}
+MeshDevice::~MeshDevice() { pimpl->close_impl(this); }
 int MeshDevice::arch() const { return 2; }
-int MeshDevice::id() const { return 1000; }
-std::vector<int> MeshDevice::get_device_ids() const { return trip(__func__), chips; }
+int MeshDevice::id() const { return pimpl->id(); }
+std::vector<int> MeshDevice::get_device_ids() const { return trip(__func__), pimpl->get_device_ids(); }
+const MeshDeviceView &MeshDevice::get_view() const { return trip(__func__), view; }
+xy_pair MeshDevice::compute_with_storage_grid_size() const { return trip(__func__), xy_pair{8, 8}; }
+void MeshDevice::release_mesh_trace(const MeshTraceId &) { trip(__func__); }
+void MeshDevice::close() {
+    pimpl->close_impl(this);
+    another.reset();
+    manager.reset();
+}
+
+std::vector<IDevice *> MeshDeviceView::get_devices(const MeshCoordinateRange &range) const {
+    trip(__func__);
+    if (range.first > range.last || range.last >= all.size()) throw Fatal{12, "no such chips"};
+    return {all.begin() + static_cast<ptrdiff_t>(range.first), all.begin() + static_cast<ptrdiff_t>(range.last) + 1};
+}
+
+MeshDeviceImpl::MeshDeviceImpl(std::vector<int> chips) : chips(std::move(chips)) {
+    static std::atomic<int> numbers = 1000;
+    number = numbers++;
+}
+int MeshDeviceImpl::id() const { return trip(__func__), number; }
+std::vector<int> MeshDeviceImpl::get_device_ids() const { return chips; }
+bool MeshDeviceImpl::close_impl(MeshDevice *) { return true; }
+void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId &) { trip(__func__); }
+void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId &) { trip(__func__); }
+void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId &, bool) { trip(__func__); }
 }  // namespace distributed
 
 Buffer::Buffer(IDevice *device, AllocatorImpl *allocator, const Plan &plan)
@@ -383,7 +417,10 @@ class Here final : public Runtime {
         device->allocator = device->initialize_allocator(0, 0, 0, remap);
         return device.release();
     }
-    void close(IDevice *device) override { delete device; }
+    void close(IDevice *device) override {
+        if (auto mesh = dynamic_cast<distributed::MeshDevice *>(device)) mesh->close();
+        delete device;
+    }
     AllocatorImpl *allocator(IDevice *device) override {
         if (auto mesh = dynamic_cast<distributed::MeshDevice *>(device)) return mesh->manager->allocator();
         return static_cast<Device *>(device)->allocator.get();
@@ -409,7 +446,15 @@ class Here final : public Runtime {
     }
     Statistics truth(AllocatorImpl *it, BufferType type) override { return it->truth(type); }
     uint32_t banks(AllocatorImpl *it, BufferType type) override { return it->banks(type); }
-    Misbehaviour &misbehaviour() override { return ::misbehaviour; }
+    void manage(IDevice *device, bool begin) override {
+        auto mesh = static_cast<distributed::MeshDevice *>(device);
+        static const SubDevice subs[2];
+        mesh->another.reset();
+        if (!begin) return;
+        mesh->another = std::make_unique<SubDeviceManager>(mesh, std::make_unique<L1BankingAllocator>(0), subs);
+    }
+    Programs *programs() override { return programs_here(); }
+    Misbehaviour &misbehaviour() override { return within::misbehaviour; }
     Failure &next() override { return ::next; }
 };
 }  // namespace

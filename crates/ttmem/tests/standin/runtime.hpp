@@ -102,6 +102,7 @@ public:
     ~Device() override;
     int arch() const override;
     int id() const override { return chip; }
+    xy_pair compute_with_storage_grid_size() const;
     std::unique_ptr<AllocatorImpl> initialize_allocator(size_t l1_small, size_t trace, size_t l1_base,
         std::span<const uint32_t> remap);
 };
@@ -116,17 +117,53 @@ public:
 };
 
 namespace distributed {
-class MeshDevice : public IDevice {
+struct MeshTraceIdTag;
+using MeshTraceId = ttsl::StrongType<uint32_t, MeshTraceIdTag>;
+struct MeshCoordinateRange;
+class MeshDevice;
+
+class MeshDeviceView {
+public:
+    std::vector<IDevice *> all;
+
+    std::vector<IDevice *> get_devices(const MeshCoordinateRange &range) const;
+};
+
+// What is behind a mesh.
+class MeshDeviceImpl {
+    int number;
     std::vector<int> chips;
 
 public:
+    explicit MeshDeviceImpl(std::vector<int> chips);
+    int id() const;
+    std::vector<int> get_device_ids() const;
+    bool close_impl(MeshDevice *mesh);
+    void begin_mesh_trace(uint8_t queue, const MeshTraceId &trace);
+    void end_mesh_trace(uint8_t queue, const MeshTraceId &trace);
+    void replay_mesh_trace(uint8_t queue, const MeshTraceId &trace, bool blocking);
+};
+
+class MeshDevice : public IDevice {
+    std::unique_ptr<MeshDeviceImpl> pimpl;
+    MeshDeviceView view;
+    std::vector<std::unique_ptr<Device>> devices;
+
+public:
     std::unique_ptr<SubDeviceManager> manager;
+    // Loaded beside it.
+    std::unique_ptr<SubDeviceManager> another;
 
     explicit MeshDevice(std::vector<int> chips);
     ~MeshDevice() override;
     int arch() const override;
     int id() const override;
     std::vector<int> get_device_ids() const;
+    const MeshDeviceView &get_view() const;
+    xy_pair compute_with_storage_grid_size() const;
+    void release_mesh_trace(const MeshTraceId &trace);
+    void close();
+    MeshDeviceImpl &impl() { return *pimpl; }
 };
 }  // namespace distributed
 
@@ -291,7 +328,25 @@ struct Misbehaviour {
     std::atomic<int> parking{0};
     // Calls of `get_statistics`: begun, and over.
     std::atomic<uint64_t> asked{0}, answered{0};
+    // What is not what it should be; see programs.cpp.
+    std::atomic<const char *> garbage{""};
+    // A program is where another was.
+    std::atomic<bool> reuse{false};
+    // Programs are finalised before they are placed, chip by chip.
+    std::atomic<bool> slow{false};
+    // Questions for addresses that there are not yet.
+    std::atomic<uint64_t> unplaced{0};
 };
+
+namespace within {
+constexpr uint64_t L1_BASE = 105824;
+
+extern Misbehaviour misbehaviour;
+void trip(const char *function);
+bool is_garbage(const char *what);
+}  // namespace within
+
+class Programs;
 
 // What this thread's next call does instead of what it should.
 struct Failure {
@@ -318,6 +373,9 @@ public:
     virtual void shrink(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type, uint64_t bytes) = 0;
     virtual tt::tt_metal::Statistics truth(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
     virtual uint32_t banks(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
+    // Another manager with an allocator of its own for a mesh, or its end.
+    virtual void manage(tt::tt_metal::IDevice *mesh, bool begin) = 0;
+    virtual Programs *programs() = 0;
     virtual Misbehaviour &misbehaviour() = 0;
     virtual Failure &next() = 0;
 };

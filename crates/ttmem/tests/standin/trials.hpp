@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime.hpp"
+#include "programs.hpp"
 
 using namespace tt::tt_metal;
 
@@ -136,6 +136,50 @@ void storm(Runtime *runtime, int count, int rounds) {
     asking.join();
 }
 
+// A program's whole life on a mesh of its own, with a trace.
+void live(Runtime *runtime, int chip, uint64_t &state) {
+    Programs *to = runtime->programs();
+    IDevice *mesh = runtime->open_mesh(chip, 2, 0);
+    CoreRangeSet cores{{{{random(state) % 4, 0}, {4 + random(state) % 4, 3}}}};
+    ProgramPlan plan;
+    plan.config = 16 + random(state) % 64 * 16;
+    plan.keeps = {{Keep::KERNEL, 0, 0, "live", true, cores}, {Keep::CB, 64, 0, "", false, cores},
+        {Keep::VIEW, 64, 500000, "", false, cores}, {Keep::DFB, 32, 0, "", false, cores}, {Keep::PAD, 16, 0, "", false, {}}};
+    std::vector<Programs::Workload *> all;
+    for (int n = 0; n < 3; n++) {
+        Program *programs[] = {to->make(plan, Programs::WORKLOAD, mesh), to->make(plan, Programs::FABRIC, mesh)};
+        all.push_back(to->make_workload());
+        for (size_t place : {0, 1}) to->add(all.back(), place, place, programs[place]);
+        to->enqueue(mesh, 0, all.back());
+        to->move_views(programs[0], 600000);
+        to->resize_cbs(programs[1], 128);
+        to->enqueue(mesh, 0, all.back());
+        for (Program *program : programs) to->drop(program);
+    }
+    to->trace(Programs::BEGIN, mesh, 0, 1);
+    for (Programs::Workload *workload : all) to->enqueue(mesh, 0, workload);
+    to->trace(Programs::END, mesh, 0, 1);
+    bool closed_first = random(state) % 2;
+    if (!closed_first) to->drop(all[0]);
+    to->trace(Programs::REPLAY, mesh, 0, 1);
+    if (random(state) % 2) to->trace(Programs::RELEASE, mesh, 0, 1);
+    if (closed_first) runtime->close(mesh);
+    for (size_t n = !closed_first; n < all.size(); n++) to->drop(all[n]);
+    if (!closed_first) runtime->close(mesh);
+}
+
+// Many of them at once.
+void lives(Runtime *runtime, int count, int rounds) {
+    std::vector<std::thread> all;
+    for (int n = 0; n < count; n++) {
+        all.emplace_back([=] {
+            uint64_t state = static_cast<uint64_t>(n) + 1;
+            for (int round = 0; round < rounds; round++) live(runtime, n, state);
+        });
+    }
+    for (std::thread &thread : all) thread.join();
+}
+
 // Allocators one after another, or all at once, each with a buffer.
 void crowd(Runtime *runtime, int count, bool at_once) {
     std::vector<IDevice *> open;
@@ -149,17 +193,20 @@ void crowd(Runtime *runtime, int count, bool at_once) {
     for (IDevice *device : open) runtime->close(device);
 }
 
-// Forks while another thread begins allocators; each child does so, too. How many children did not live to say so.
-int forks_in_the_middle(Runtime *runtime, int count) {
+// Forks while another thread begins allocators, or has programs; each child does so, too. How many children did not live to say so.
+int forks_in_the_middle(Runtime *runtime, int count, bool programs) {
     std::atomic<bool> going = true;
     std::thread other([&] {
-        while (going) crowd(runtime, 1, false);
+        uint64_t state = 1;
+        while (going) programs ? live(runtime, 4, state) : crowd(runtime, 1, false);
     });
     int failed = 0;
     for (int n = 0; n < count; n++) {
         int child = fork();
         if (child == 0) {
             alarm(30);
+            uint64_t state = 2;
+            if (programs) live(runtime, 0, state);
             IDevice *device = runtime->open_mesh(0, 1, 0);
             runtime->create(device, of(64, 1));
             _exit(0);

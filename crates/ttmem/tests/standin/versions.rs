@@ -101,3 +101,119 @@ fn a_runtime_that_keeps_things_elsewhere_is_not_misread() {
     assert_eq!(program.checked().1["drifting"], 1);
     program.quits();
 }
+
+/// Everything that a program can be put through, whatever the agent sees of it.
+fn go_through_it(program: &mut Program) -> (u64, u64) {
+    let mesh = program.number("mesh 0 2 0");
+    let (made, workload) = program.workload(
+        (1, 1),
+        "config 64 data k 0 0 0 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 0 0 pad 16",
+    );
+    program.does(&format!("resize dfb {made}"));
+    assert_eq!(program.does(&format!("compile {mesh} {workload}")), "fine");
+    program.enqueue(mesh, workload);
+    program.does(&format!("move {made} 600000"));
+    program.enqueue(mesh, workload);
+    program.does(&format!("resize cb {made} 48"));
+    program.enqueue(mesh, workload);
+    for step in ["begin", "end", "replay", "release"] {
+        assert_eq!(program.does(&format!("{step} {mesh} 0 0")), "fine");
+    }
+    (mesh, workload)
+}
+
+#[test]
+fn a_runtime_that_lacks_one_thing_is_tracked_without_it() {
+    const PROGRAM: &str = "_ZN2tt8tt_metal6detail11ProgramImpl";
+    const SAYS: &str = "_ZNK2tt8tt_metal6detail11ProgramImpl";
+    const MESH: &str = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl";
+    const TRACE: &str = "hRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
+    // What is missing, the hook that is, and what is still seen: chips, and what is resident on the second of them.
+    let (all, nothing) = ([48, 64, 16, 64], [0; 4]);
+    let lacking: [(&str, String, &[&str], [u64; 4]); 18] = [
+        ("get_id", format!("{SAYS}6get_idEv"), &["programs"], nothing),
+        ("circular_buffers", format!("{SAYS}16circular_buffersEv"), &["circular_buffers"], [0, 64, 16, 64]),
+        (
+            "cb_address",
+            "_ZNK2tt8tt_metal18CircularBufferImpl7addressEv".into(),
+            &["circular_buffers"],
+            [0, 64, 16, 64],
+        ),
+        ("get_kernels", format!("{PROGRAM}11get_kernelsEj"), &["kernels"], [48, 64, 0, 64]),
+        ("get_kernel_groups", format!("{PROGRAM}17get_kernel_groupsEj"), &["kernels"], [48, 64, 16, 0]),
+        ("config_size", format!("{PROGRAM}23get_program_config_sizeEj"), &["kernels"], [48, 64, 16, 0]),
+        ("name", "_ZNK2tt8tt_metal6Kernel4nameB5cxx11Ev".into(), &["kernels"], all),
+        ("overrides", format!("{PROGRAM}24apply_dfb_size_overrides*"), &[], all),
+        ("scratchpads", format!("{PROGRAM}20allocate_scratchpads*"), &[], [48, 64, 0, 64]),
+        (
+            "mark_address",
+            format!("{PROGRAM}23CircularBufferAllocator12mark_addressEmmm"),
+            &["dataflow_buffers"],
+            [48, 0, 16, 64],
+        ),
+        (
+            "place_dfbs",
+            format!("{PROGRAM}25allocate_dataflow_buffers*"),
+            &["dataflow_buffers"],
+            [48, 0, 16, 64],
+        ),
+        ("finalize", format!("{PROGRAM}24finalize_program_offsets*"), &["programs"], nothing),
+        (
+            "workload",
+            "_ZN2tt8tt_metal11distributed16MeshWorkloadImpl16finalize_offsets*".into(),
+            &["programs"],
+            all,
+        ),
+        (
+            "get_programs",
+            "_ZN2tt8tt_metal11distributed12MeshWorkload12get_programsEv".into(),
+            &["dispatch"],
+            nothing,
+        ),
+        ("get_view", "_ZNK2tt8tt_metal11distributed10MeshDevice8get_viewEv".into(), &["programs"], all),
+        ("impl_id", "_ZNK2tt8tt_metal11distributed14MeshDeviceImpl2idEv".into(), &["traces"], all),
+        ("begin_trace", format!("{MESH}16begin_mesh_traceE{TRACE}"), &["traces"], all),
+        (
+            "grid",
+            "_ZNK2tt8tt_metal11distributed10MeshDevice30compute_with_storage_grid_sizeEv".into(),
+            &["cores"],
+            all,
+        ),
+    ];
+    for (what, name, missing, resident) in lacking {
+        let library = make::library_without(Build::Plain, what, &[&name]);
+        let mut program = Program::of(Build::Plain, Way::Loading, &library, &[]);
+        let (mesh, workload) = go_through_it(&mut program);
+        assert_eq!(program.resident(1), resident, "{what}: {:?}", program.kept());
+        assert_eq!(program.process().tracker.unwrap().missing_hooks, missing, "{what}");
+        program.is_faultless();
+        program.does(&format!("close {mesh}"));
+        assert!(program.kept().is_empty(), "{what}");
+        program.does(&format!("drop {workload}"));
+        program.quits();
+    }
+}
+
+#[test]
+fn what_lies_elsewhere_in_another_version_is_not_read() {
+    for build in [Build::Plain, Build::Address] {
+        let mut program = Program::with(build, Way::Loading, Vintage::Unknown, &[]);
+        go_through_it(&mut program);
+        assert_eq!(program.resident(1), [48, 64, 0, 64]);
+        assert_eq!(program.process().tracker.unwrap().missing_hooks, ["scratchpads"]);
+        program.is_faultless();
+        program.quits();
+        let mut program = Program::with(build, Way::Loading, Vintage::Old, &[]);
+        go_through_it(&mut program);
+        assert_eq!(program.resident(1), [48, 64, 16, 64]);
+        assert!(program.process().tracker.unwrap().missing_hooks.is_empty());
+        program.is_faultless();
+        program.quits();
+        // Where a workload's programs would be, there is something else.
+        let mut program = Program::with(build, Way::Loading, Vintage::Moved, &[]);
+        go_through_it(&mut program);
+        assert_eq!(program.resident(1), [0; 4]);
+        program.is_faultless();
+        program.quits();
+    }
+}
