@@ -8,13 +8,13 @@
 //! end, with the buffers that its own allocator held at the moment of its dispatch (and at every tick those of all).
 
 use crate::footprint::{self, CoreSet};
-use crate::ledger::PoolId;
+use crate::ledger::{Ledger, PoolId};
 use crate::programs::{Part, Resident, Tenant};
 use crate::ranges::{self, Range};
 use crate::snapshot::{CorePeak, Holder, Peak, Usage};
-use crate::state::{State, chips_in};
+use crate::state::{ProcessState, State, chips_in};
 use crate::view::{Cells, Clock, visible};
-use crate::words::{ChipId, Mono, ProcessId, Space};
+use crate::words::{Basis, ChipId, Mono, ProcessId, Scope, Space};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -171,6 +171,10 @@ impl State {
             return;
         };
         let chips = chips_in(&process.allocators, &key.scope).to_vec();
+        let alone = process.pools.keys().filter(|(_, space, _)| *space == key.space).count() == 1;
+        if alone && self.processes.len() == 1 {
+            return;
+        }
         for chip in chips {
             let pools = self.pools_on(chip, key.space);
             // Of a single pool the highest use is known anyway.
@@ -224,14 +228,9 @@ impl State {
         }
     }
 
-    /// What a tenant's buffers take on every core, wherever they lie.
-    pub(crate) fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
-        let Some(process) = self.processes.get(&tenant.process) else { return 0 };
-        let on_each = |(space, pool): (Space, PoolId)| {
-            let banks = process.banks(tenant.scope, space).map_or(0, |it| u64::from(it.banks));
-            self.ledger.pool(pool).totals.allocated.checked_div(banks).unwrap_or(0)
-        };
-        self.pools_of(tenant, &[Space::L1, Space::L1Small]).map(on_each).fold(0, u64::saturating_add)
+    fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
+        let process = self.processes.get(&tenant.process);
+        process.map_or(0, |process| lockstep_bytes(&self.ledger, process, tenant.scope))
     }
 
     /// What a tenant's buffers that lie on single cores take on each.
@@ -354,6 +353,17 @@ impl State {
             }
         }
     }
+}
+
+/// What a process's buffers take on every core, wherever they lie.
+pub(crate) fn lockstep_bytes(ledger: &Ledger, process: &ProcessState, scope: Scope) -> u64 {
+    let on_each = |space: Space| {
+        let pool = process.pools.get(&(scope, space, Basis::Events))?;
+        let banks = process.banks(scope, space).map_or(0, |it| u64::from(it.banks));
+        ledger.pool(*pool).totals.allocated.checked_div(banks)
+    };
+    let [large, small] = [Space::L1, Space::L1Small].map(|space| on_each(space).unwrap_or(0));
+    large.saturating_add(small)
 }
 
 /// Whether a pool that is about to shrink may have been part of a new highest use.
