@@ -163,6 +163,8 @@ impl State {
     }
 
     /// A pool is about to shrink: if others hold the same space, this may have been the most of all.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn note_high_of(&mut self, id: PoolId) {
         let pool = self.ledger.pool_mut(id);
         pool.looked_at = pool.used();

@@ -649,6 +649,8 @@ impl State {
     }
 
     /// A program keeps something else now: what was compared of it holds no more.
+    #[cold]
+    #[inline(never)]
     fn unsettle(&mut self, by: Author, scope: Scope, program: u32) {
         let process = self.processes.get_mut(&by.id);
         if let Some(program) = process.and_then(|it| it.programs.get_mut(&(scope, program))) {
