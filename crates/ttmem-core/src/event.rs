@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 /// One thing a source says. Who says it is the [`crate::words::Origin`] beside it.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "one is made at a time, and taken in at once")]
 pub enum Event {
     /// The machine the reader runs on.
     Host(Host),

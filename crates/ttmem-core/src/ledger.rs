@@ -268,6 +268,11 @@ impl Ledger {
         self.live
     }
 
+    /// What is larger after every change of any pool.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
         let mut place = self.pools_of_place.len() as u32;
         if matches!(key.scope, Scope::Chip(_)) && !key.space.is_program() {

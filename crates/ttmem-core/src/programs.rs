@@ -70,6 +70,8 @@ pub(crate) struct Derived {
     tenants: Option<Arc<Tenants>>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
     residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
+    /// The same by chip, for as long as nothing changes at all.
+    residents_now: BTreeMap<ChipId, (Version, Arc<[Resident]>)>,
     pub(crate) cores: crate::cores::Cache,
     /// What traces endanger: number and bytes.
     pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
@@ -140,6 +142,17 @@ impl State {
 
     /// The programs that are resident on a chip; no two of them on the same core.
     pub(crate) fn residents(&self, chip: ChipId) -> Arc<[Resident]> {
+        let now = (self.program_changes, self.ledger.version());
+        if let Some((_, known)) = self.derived.borrow().residents_now.get(&chip).filter(|(of, _)| *of == now)
+        {
+            return Arc::clone(known);
+        }
+        let found = self.find_residents(chip);
+        self.derived.borrow_mut().residents_now.insert(chip, (now, Arc::clone(&found)));
+        found
+    }
+
+    fn find_residents(&self, chip: ChipId) -> Arc<[Resident]> {
         let tenants = self.tenants();
         let Some(tenants) = tenants.get(&chip) else { return Arc::default() };
         let version = tenants.iter().map(|&tenant| self.version_of(tenant, &Space::PROGRAM)).max();

@@ -88,7 +88,9 @@ pub struct Device {
     pub history: Option<History>,
 }
 
-/// The highest use of one space of a chip.
+/// The highest use of one space of a chip. Of buffers it is exact where one process holds the space through one allocator;
+/// where several do, what they hold together is looked at with every tick and whenever one of them shrinks after it had grown
+/// by some percent. What programs hold is looked at with ticks only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// Which.
@@ -199,7 +201,9 @@ pub enum CoreClass {
     Other,
 }
 
-/// The most that lay on a core at once.
+/// The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
+/// included that are there in lock-step only. Looked at with every dispatch, for the buffers of the program's own allocator, and
+/// with every tick for those of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CorePeak {
     /// All of it.

@@ -469,7 +469,6 @@ impl State {
 
     fn free(&mut self, by: Author, free: Free) -> Outcome {
         let Free { scope, space, id, program, size, cores } = free;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let spaces = space.as_ref().map_or(&Space::BUFFERS[..], std::slice::from_ref);
         let mut best: Option<((bool, bool, u64), Slot)> = None;
         let mut kinds = 0;
@@ -477,10 +476,13 @@ impl State {
             let recent = self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space));
             let pool = match recent {
                 Some((.., pool)) => pool,
-                None => match process.pools.get(&(scope, space, by.basis)) {
-                    Some(&pool) => pool,
-                    None => continue,
-                },
+                None => {
+                    let process = self.processes.get(&by.id);
+                    match process.and_then(|it| it.pools.get(&(scope, space, by.basis))) {
+                        Some(&pool) => pool,
+                        None => continue,
+                    }
+                }
             };
             let mut found = false;
             let mut consider = |slot: Slot, held: &Entry| {
@@ -504,8 +506,9 @@ impl State {
         }
         let chip = chip_of(scope);
         let Some(((size_fits, _, _), slot)) = best else {
-            let freed_before =
-                process.freed.iter().any(|&(s, kind, i)| s == scope && i == id && spaces.contains(&kind));
+            let freed = self.processes.get(&by.id).into_iter().flat_map(|process| &process.freed);
+            let mut freed = freed.filter(|(of, kind, _)| *of == scope && spaces.contains(kind));
+            let freed_before = freed.any(|&(.., freed)| freed == id);
             let incident = if freed_before { Incident::DoubleFree } else { Incident::UnknownFree };
             self.note(incident, by, chip, space, size.unwrap_or(0), 1, id);
             return Outcome::NotHeld { freed_before };
@@ -646,6 +649,8 @@ impl State {
     }
 
     /// A program keeps something else now: what was compared of it holds no more.
+    #[cold]
+    #[inline(never)]
     fn unsettle(&mut self, by: Author, scope: Scope, program: u32) {
         let process = self.processes.get_mut(&by.id);
         if let Some(program) = process.and_then(|it| it.programs.get_mut(&(scope, program))) {

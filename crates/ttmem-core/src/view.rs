@@ -3,7 +3,7 @@
 use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
-use crate::machine::{CapacityOrigin, Sensors};
+use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
@@ -301,7 +301,7 @@ impl State {
             node: chip.node,
             serial: chip.serial.map(|it| format!("{it:016x}")),
             names: state.called.iter().map(ToString::to_string).collect(),
-            firmware: chip.firmware.clone(),
+            firmware: Firmware::clone(&chip.firmware),
             capacity: chip.capacity,
             usage,
             sensors,

@@ -304,7 +304,11 @@ fn buffers_beside_a_program_count_whoever_handed_them_out() {
     state.apply(Mono(8), events(1), Event::Allocator(other));
     let elsewhere = Alloc { scope: Scope::Allocator(3), at: Some(Mono(8)), ..alloc(MESH, Space::L1, 40, 8) };
     state.apply(Mono(8), events(1), Event::Alloc(elsewhere));
-    assert_eq!(shot(&state).processes[0].traces[0].endangered_count, 1, "on another chip nothing is in danger");
+    assert_eq!(
+        shot(&state).processes[0].traces[0].endangered_count,
+        1,
+        "on another chip nothing is in danger"
+    );
 }
 
 #[test]
