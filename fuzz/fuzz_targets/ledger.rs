@@ -4,7 +4,7 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
-use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Refusal};
+use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program, Refusal};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail, Event, Limits, State};
@@ -211,7 +211,15 @@ fuzz_target!(|steps: Vec<Step>| {
                 (origin(by), Event::Free(free))
             }
             Step::Dispatched { by, place, program } => {
-                (origin(by), Event::Dispatched(place.scope(), u32::from(program % 4)))
+                (origin(by), Event::Program(Program {
+                    scope: place.scope(),
+                    id: u32::from(program % 4),
+                    cores: u32::from(program / 4 % 4),
+                    site: 0,
+                    class: KernelClass::Application,
+                    dispatches: u64::from(program / 16),
+                    at: None,
+                }))
             }
             Step::ProgramEnded { by, place, program } => {
                 (origin(by), Event::ProgramEnded(place.scope(), u32::from(program % 4)))

@@ -32,6 +32,7 @@ const FRAMER: &str = "crates/ttmem-wire/src/framer.rs";
 const WIRE: &str = "crates/ttmem-wire/src/legacy.rs";
 const STATE: &str = "crates/ttmem-core/src/state.rs";
 const VIEW: &str = "crates/ttmem-core/src/view.rs";
+const PROGRAMS: &str = "crates/ttmem-core/src/programs.rs";
 const JUDGEMENT: &str = "crates/ttmem-core/src/judgement.rs";
 const LEGACY: &str = "crates/ttmem-daemon/src/legacy.rs";
 const TRACKING: &str = "crates/ttmem-daemon/src/tracking.rs";
@@ -203,9 +204,9 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_18_",
         what: "circular buffers are added up",
         edits: &[edit(
-            VIEW,
-            "fn place(space: Space, entry: &Entry) -> Option<Range> {",
-            "fn place(space: Space, entry: &Entry) -> Option<Range> { if space == Space::Cb { return None; }",
+            PROGRAMS,
+            "        footprint::covered(&parts).saturating_add(levels)\n",
+            "        if space == Space::Cb { return parts.iter().map(|(range, _)| range.len()).sum(); }\n        footprint::covered(&parts).saturating_add(levels)\n",
         )],
     },
     Mutant {

@@ -241,9 +241,7 @@ impl Model {
                 self.traces.entry((n, trace)).and_modify(|replays| *replays += 1).or_default();
                 Ok(())
             }
-            Step::EndTrace(trace) => {
-                self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Error::UnknownProgram)
-            }
+            Step::EndTrace(trace) => self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Error::UnknownProgram),
             Step::Audit(space) => {
                 self.audits.insert((n, space as u8));
                 Ok(())

@@ -5,12 +5,12 @@
 
 use crate::footprint::{self, CoreSet};
 use crate::machine::CoreLayout;
-use crate::programs::Tenant;
+use crate::programs::{Resident, Tenant, Version};
 use crate::ranges::{self, Range};
-use crate::snapshot::{Core, CoreClass, CoreRoom, Interval};
+use crate::snapshot::{Core, CoreClass, CoreProgram, CoreRoom, Interval};
 use crate::state::State;
-use crate::view::{Cells, Clock};
-use crate::words::{Basis, ChipId, Layout, Space};
+use crate::view::{Cells, Clock, visible};
+use crate::words::{Basis, ChipId, Layout, Scope, Space};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,7 +26,6 @@ pub(crate) struct Cache {
 }
 
 type Key = (CoreLayout, Vec<Tenant>);
-type Version = (u64, u64);
 
 /// Cores on which the same lies at the same addresses.
 #[derive(Debug)]
@@ -58,16 +57,35 @@ impl State {
         let (rooms, maps) = (self.rooms(chip)?, self.maps(chip)?);
         let basis = self.l1_basis(chip, cells);
         let peaks = self.chips.get(&chip).map(|state| &state.core_peaks);
+        let residents = self.residents(chip);
         let cores = rooms.iter().map(|room| {
             let number = usize::from(room.y) * usize::from(CoreSet::WIDTH) + usize::from(room.x);
             let alike = maps.iter().find(|alike| alike.cores.has(number));
             Core {
                 room: CoreRoom { basis, ..*room },
+                program: residents
+                    .iter()
+                    .find(|it| it.cores.has(number))
+                    .map(|it| self.describe_resident(it)),
                 intervals: alike.map(|alike| alike.intervals.clone()).unwrap_or_default(),
                 peak: peaks.and_then(|peaks| peaks.of(number, clock)),
             }
         });
         Some(cores.collect())
+    }
+
+    fn describe_resident(&self, it: &Resident) -> CoreProgram {
+        let Tenant { process, scope } = it.tenant;
+        let name = self.processes.get(&process).and_then(|known| known.program_name(scope, it.program));
+        CoreProgram {
+            pid: visible(process),
+            allocator: match scope {
+                Scope::Allocator(number) => Some(number),
+                Scope::Chip(_) => None,
+            },
+            id: it.program,
+            name: name.cloned(),
+        }
     }
 
     /// The weakest basis of those who hold L1 of a chip.

@@ -147,6 +147,7 @@ pub(crate) struct Pool {
     /// Highest [`Pool::used`] so far.
     pub(crate) peak: u64,
     pub(crate) peak_at: Mono,
+    pub(crate) changed_at: Mono,
     /// [`Pool::used`] when what all hold was last looked at together with it.
     pub(crate) looked_at: u64,
     /// Lowest [`Pool::used`] since growth was last judged.
@@ -179,6 +180,7 @@ impl Pool {
             totals: Totals::default(),
             peak: 0,
             peak_at: Mono(0),
+            changed_at: Mono(0),
             looked_at: 0,
             low: 0,
             growth: Growth::default(),
@@ -205,7 +207,7 @@ impl Pool {
             (self.peak, self.peak_at) = (used, now);
         }
         self.low = self.low.min(used);
-        self.version = version;
+        (self.version, self.changed_at) = (version, now);
         self.free.set(None);
     }
 
@@ -264,6 +266,11 @@ impl Ledger {
     /// Live records in all pools.
     pub(crate) fn live(&self) -> usize {
         self.live
+    }
+
+    /// What is larger after every change of any pool.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {

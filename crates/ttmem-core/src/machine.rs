@@ -43,8 +43,8 @@ pub struct Chip {
     pub names: Vec<u64>,
     /// Unique ids that some runtime may make up for it.
     pub guesses: Vec<u64>,
-    /// What runs on it.
-    pub firmware: Firmware,
+    /// What runs on it; apart, so that events are no larger than they must be.
+    pub firmware: Box<Firmware>,
 }
 
 impl Chip {
@@ -63,7 +63,7 @@ impl Chip {
             serial: None,
             names: Vec::new(),
             guesses: Vec::new(),
-            firmware: Firmware::default(),
+            firmware: Box::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Chip {
             self.pci = other.pci.or(self.pci);
             self.node = other.node.or(self.node);
             self.serial = other.serial.or(self.serial);
-            if other.firmware != Firmware::default() {
+            if *other.firmware != Firmware::default() {
                 self.firmware = other.firmware;
             }
         } else {

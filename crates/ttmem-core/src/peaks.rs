@@ -5,7 +5,7 @@
 //! more than a few percent. What programs keep is looked at with ticks only.
 //!
 //! On a core, what counts is what lies there together: what a program keeps, as its records were at the next tick or at its
-//! end, with the buffers that its own allocator held at the moment of its dispatch (and at every tick those of all).
+//! end, with all buffers that were there at the moment of its dispatch.
 
 use crate::footprint::{self, CoreSet};
 use crate::ledger::PoolId;
@@ -14,7 +14,7 @@ use crate::ranges::{self, Range};
 use crate::snapshot::{CorePeak, Holder, Peak, Usage};
 use crate::state::{State, chips_in};
 use crate::view::{Cells, Clock, visible};
-use crate::words::{ChipId, Mono, ProcessId, Space};
+use crate::words::{Basis, ChipId, Mono, ProcessId, Space};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -126,7 +126,9 @@ impl State {
         // If it is as high just now, all who hold it are known.
         if used > 0 && (used > known || found.is_some() && used == known) {
             let holders = self.holders(chip, space, pools);
-            found = Some(High { bytes: used, at: self.now, holders });
+            // So high it has been since something last changed.
+            let changed = pools.iter().map(|&pool| self.ledger.pool(pool).changed_at).max();
+            found = Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
         }
         found
     }
@@ -137,9 +139,12 @@ impl State {
             by_process.entry(self.ledger.pool(pool).key.process).or_default().push(pool);
         }
         let residents = if space.is_program() { self.residents(chip) } else { Arc::default() };
-        let held = |pools: &[PoolId]| match space.is_program() {
-            true => self.program_usage(space, &residents, pools).used_bytes(),
-            false => self.used_by(pools),
+        let held = |pools: &[PoolId]| {
+            if space.is_program() {
+                self.program_usage(space, &residents, pools).used_bytes()
+            } else {
+                self.used_by(pools)
+            }
         };
         let held = by_process.iter().map(|(&id, pools)| self.holder(id, held(pools)));
         let mut holders: Vec<Holder> = held.filter(|holder| holder.bytes > 0).collect();
@@ -158,6 +163,8 @@ impl State {
     }
 
     /// A pool is about to shrink: if others hold the same space, this may have been the most of all.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn note_high_of(&mut self, id: PoolId) {
         let pool = self.ledger.pool_mut(id);
         pool.looked_at = pool.used();
@@ -166,6 +173,10 @@ impl State {
             return;
         };
         let chips = chips_in(&process.allocators, &key.scope).to_vec();
+        let alone = process.pools.keys().filter(|(_, space, _)| *space == key.space).count() == 1;
+        if alone && self.processes.len() == 1 {
+            return;
+        }
         for chip in chips {
             let pools = self.pools_on(chip, key.space);
             // Of a single pool the highest use is known anyway.
@@ -219,14 +230,30 @@ impl State {
         }
     }
 
+    /// Who is where a tenant is: on the first of its chips, as on all of them. A program's own scope may hand out nothing, and
+    /// its buffers are its mesh's.
+    fn beside<T>(&self, tenant: Tenant, all: impl FnOnce(&[Tenant]) -> T) -> T {
+        let process = self.processes.get(&tenant.process);
+        let chip = process.and_then(|it| chips_in(&it.allocators, &tenant.scope).first());
+        let tenants = self.tenants();
+        all(chip.and_then(|chip| tenants.get(chip)).map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// What buffers take on every core where a tenant is, wherever they lie.
+    pub(crate) fn bytes_beside(&self, tenant: Tenant) -> u64 {
+        self.beside(tenant, |all| all.iter().map(|&it| self.lockstep_bytes(it)).fold(0, u64::saturating_add))
+    }
+
     /// What a tenant's buffers take on every core, wherever they lie.
-    pub(crate) fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
+    fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
         let Some(process) = self.processes.get(&tenant.process) else { return 0 };
-        let on_each = |(space, pool): (Space, PoolId)| {
-            let banks = process.banks(tenant.scope, space).map_or(0, |it| u64::from(it.banks));
-            self.ledger.pool(pool).totals.allocated.checked_div(banks).unwrap_or(0)
+        let on_each = |space: Space| {
+            let banks = process.banks(tenant.scope, space).map(|it| u64::from(it.banks))?;
+            let pool = process.pools.get(&(tenant.scope, space, Basis::Events))?;
+            self.ledger.pool(*pool).totals.allocated.checked_div(banks)
         };
-        self.pools_of(tenant, &[Space::L1, Space::L1Small]).map(on_each).fold(0, u64::saturating_add)
+        let [large, small] = [Space::L1, Space::L1Small].map(|space| on_each(space).unwrap_or(0));
+        large.saturating_add(small)
     }
 
     /// What a tenant's buffers that lie on single cores take on each.
@@ -245,7 +272,9 @@ impl State {
 
     /// Notes what lay on the cores of chips when these programs were dispatched with so many bytes of buffers there.
     fn note_core_highs(&mut self, chips: &[ChipId], tenant: Option<Tenant>, found: &[(CoreSet, Most)]) {
-        let on_cores = tenant.map(|tenant| self.on_cores(tenant)).unwrap_or_default();
+        let on_cores: Vec<_> = tenant
+            .map(|tenant| self.beside(tenant, |all| all.iter().flat_map(|&it| self.on_cores(it)).collect()))
+            .unwrap_or_default();
         for chip in chips {
             let Some(state) = self.chips.get_mut(chip) else { continue };
             if state.chip.core_layout.is_none() {
@@ -344,9 +373,7 @@ impl State {
             }
             let idle = residents.iter().fold(layout.grid(), |left, it| left.without(it.cores));
             let most = Most { bytes: buffers, buffers, at: self.now, program: None };
-            for &tenant in tenants {
-                self.note_core_highs(&[chip], Some(tenant), &[(idle, most.clone())]);
-            }
+            self.note_core_highs(&[chip], tenants.first().copied(), &[(idle, most)]);
         }
     }
 }

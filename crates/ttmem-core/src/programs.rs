@@ -69,10 +69,16 @@ pub(crate) struct Derived {
     registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
     tenants: Option<Arc<Tenants>>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
-    residents: BTreeMap<Vec<Tenant>, ((u64, u64), Arc<[Resident]>)>,
+    residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
+    /// The same by chip, for as long as nothing changes at all.
+    residents_now: BTreeMap<ChipId, (Version, Arc<[Resident]>)>,
     pub(crate) cores: crate::cores::Cache,
-    pub(crate) traces: BTreeMap<(Tenant, u32), ((u64, u64), (u64, u64))>,
+    /// What traces endanger: number and bytes.
+    pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
 }
+
+/// Of what changes besides pools (how many changes there were), and of pools.
+pub(crate) type Version = (u64, u64);
 
 /// Sets of pools for which what they cover is remembered.
 const DERIVED_ROOM: usize = 16_384;
@@ -136,6 +142,17 @@ impl State {
 
     /// The programs that are resident on a chip; no two of them on the same core.
     pub(crate) fn residents(&self, chip: ChipId) -> Arc<[Resident]> {
+        let now = (self.program_changes, self.ledger.version());
+        if let Some((_, known)) = self.derived.borrow().residents_now.get(&chip).filter(|(of, _)| *of == now)
+        {
+            return Arc::clone(known);
+        }
+        let found = self.find_residents(chip);
+        self.derived.borrow_mut().residents_now.insert(chip, (now, Arc::clone(&found)));
+        found
+    }
+
+    fn find_residents(&self, chip: ChipId) -> Arc<[Resident]> {
         let tenants = self.tenants();
         let Some(tenants) = tenants.get(&chip) else { return Arc::default() };
         let version = tenants.iter().map(|&tenant| self.version_of(tenant, &Space::PROGRAM)).max();
@@ -285,7 +302,7 @@ impl State {
     ) -> Program {
         let state = process.programs.get(&(scope, program));
         let cores = process.cores_of_program(scope, program, parts);
-        let chips = chips_in(&process.allocators, &scope);
+        let (devices, indexes) = self.names_of(chips_in(&process.allocators, &scope));
         let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
         let covered =
             |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
@@ -312,8 +329,8 @@ impl State {
                 Scope::Allocator(number) => Some(number),
                 Scope::Chip(_) => None,
             },
-            devices: chips.iter().map(ToString::to_string).collect(),
-            indexes: chips.iter().filter_map(|chip| Some(self.chips.get(chip)?.chip.index)).collect(),
+            devices,
+            indexes,
             name: process.program_name(scope, program).cloned(),
             class: state.map_or(KernelClass::Unknown, |it| it.class),
             cores: cores.rectangles(),

@@ -3,7 +3,7 @@
 //! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
-use crate::machine::{Capacity, Firmware, Host, Sensors};
+use crate::machine::{Capacity, CoreLayout, Firmware, Host, Sensors};
 use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,9 @@ pub struct Device {
     /// it is not known how cores are laid out.
     #[serde(default)]
     pub tightest_core: Option<CoreRoom>,
+    /// How its runtime divides a core's L1, where that was said.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_layout: Option<CoreLayout>,
     /// The L1 of each core that programs can use, by row and column, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Vec<Core>>,
@@ -85,7 +88,9 @@ pub struct Device {
     pub history: Option<History>,
 }
 
-/// The highest use of one space of a chip.
+/// The highest use of one space of a chip. Of buffers it is exact where one process holds the space through one allocator;
+/// where several do, what they hold together is looked at with every tick and whenever one of them shrinks after it had grown
+/// by some percent. What programs hold is looked at with ticks only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// Which.
@@ -115,6 +120,8 @@ pub struct Core {
     /// Column and row, and the room there is.
     #[serde(flatten)]
     pub room: CoreRoom,
+    /// The program that was dispatched last there.
+    pub program: Option<CoreProgram>,
     /// What lies where, in order; without a gap from 0 to the end of L1.
     pub intervals: Vec<Interval>,
     /// The most that lay there at once, of what was seen.
@@ -139,6 +146,19 @@ pub struct CoreRoom {
     pub gap_bytes: u64,
     /// Where the figures come from: the weakest of those who hold L1 of the chip.
     pub basis: Basis,
+}
+
+/// A program on a core.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreProgram {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Program::allocator`].
+    pub allocator: Option<u32>,
+    /// As [`Program::id`].
+    pub id: u32,
+    /// As [`Program::name`].
+    pub name: Option<String>,
 }
 
 /// A stretch of a core's L1.
@@ -181,7 +201,9 @@ pub enum CoreClass {
     Other,
 }
 
-/// The most that lay on a core at once.
+/// The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
+/// included that are there in lock-step only. Looked at with every dispatch, for the buffers of the program's own allocator, and
+/// with every tick for those of all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CorePeak {
     /// All of it.

@@ -14,7 +14,7 @@ use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::peaks::{CorePeaks, High, has_grown};
 use crate::programs::{Derived, Tenant};
-use crate::snapshot::Holder;
+use crate::snapshot::{Holder, Total, Usage};
 use crate::view::visible;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
@@ -469,7 +469,6 @@ impl State {
 
     fn free(&mut self, by: Author, free: Free) -> Outcome {
         let Free { scope, space, id, program, size, cores } = free;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let spaces = space.as_ref().map_or(&Space::BUFFERS[..], std::slice::from_ref);
         let mut best: Option<((bool, bool, u64), Slot)> = None;
         let mut kinds = 0;
@@ -477,10 +476,13 @@ impl State {
             let recent = self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space));
             let pool = match recent {
                 Some((.., pool)) => pool,
-                None => match process.pools.get(&(scope, space, by.basis)) {
-                    Some(&pool) => pool,
-                    None => continue,
-                },
+                None => {
+                    let process = self.processes.get(&by.id);
+                    match process.and_then(|it| it.pools.get(&(scope, space, by.basis))) {
+                        Some(&pool) => pool,
+                        None => continue,
+                    }
+                }
             };
             let mut found = false;
             let mut consider = |slot: Slot, held: &Entry| {
@@ -504,8 +506,9 @@ impl State {
         }
         let chip = chip_of(scope);
         let Some(((size_fits, _, _), slot)) = best else {
-            let freed_before =
-                process.freed.iter().any(|&(s, kind, i)| s == scope && i == id && spaces.contains(&kind));
+            let freed = self.processes.get(&by.id).into_iter().flat_map(|process| &process.freed);
+            let mut freed = freed.filter(|(of, kind, _)| *of == scope && spaces.contains(kind));
+            let freed_before = freed.any(|&(.., freed)| freed == id);
             let incident = if freed_before { Incident::DoubleFree } else { Incident::UnknownFree };
             self.note(incident, by, chip, space, size.unwrap_or(0), 1, id);
             return Outcome::NotHeld { freed_before };
@@ -646,6 +649,8 @@ impl State {
     }
 
     /// A program keeps something else now: what was compared of it holds no more.
+    #[cold]
+    #[inline(never)]
     fn unsettle(&mut self, by: Author, scope: Scope, program: u32) {
         let process = self.processes.get_mut(&by.id);
         if let Some(program) = process.and_then(|it| it.programs.get_mut(&(scope, program))) {
@@ -709,6 +714,24 @@ impl State {
         }
     }
 
+    /// Time passes, and nothing else: what a snapshot says of when things happened is as of then.
+    pub fn pass(&mut self, now: Mono) {
+        self.now = self.now.max(now);
+    }
+
+    /// Notes what is higher than ever just now, as every tick does.
+    pub fn note_peaks(&mut self) {
+        self.note_peaks_and_usage();
+    }
+
+    fn note_peaks_and_usage(&mut self) -> BTreeMap<ChipId, Usage> {
+        let cells = self.cells(None);
+        let usage = self.usage_in(&cells);
+        self.note_highs(&cells, &usage);
+        self.note_cores();
+        usage
+    }
+
     fn sample(&mut self) {
         let now = self.now;
         if !std::mem::take(&mut self.unsampled) {
@@ -718,11 +741,8 @@ impl State {
             }
             return;
         }
-        let cells = self.cells(None);
-        let usage = self.usage_in(&cells);
-        self.note_highs(&cells, &usage);
-        self.note_cores();
-        let total = |total: Option<&crate::snapshot::Total>| total.map_or(0, |t| t.used_bytes);
+        let usage = self.note_peaks_and_usage();
+        let total = |total: Option<&Total>| total.map_or(0, |t| t.used_bytes);
         for (id, state) in &mut self.chips {
             let usage = usage.get(id);
             state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));

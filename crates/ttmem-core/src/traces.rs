@@ -8,6 +8,7 @@ use crate::snapshot::{Finding, FindingKind, Severity, Trace};
 use crate::state::{ProcessState, State, chips_in};
 use crate::view::{Clock, visible};
 use crate::words::{ProcessId, Scope, Space, size};
+use std::collections::BTreeSet;
 
 /// Where there are buffers that a replay may write over. What the traces themselves are kept in is none of these.
 const SPACES: [Space; 4] = [Space::Dram, Space::L1, Space::L1Small, Space::L1Core];
@@ -17,11 +18,11 @@ impl State {
     pub(crate) fn traces_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Trace> {
         let describe = |(&(scope, number), trace): (&(Scope, u32), &event::Trace)| {
             let Scope::Allocator(allocator) = scope else { return None };
-            let (endangered_count, endangered_bytes) = self.endangered(id, trace);
+            let [endangered_count, endangered_bytes] = self.endangered(id, trace);
             Some(Trace {
                 id: number,
                 allocator,
-                devices: chips_in(&process.allocators, &scope).iter().map(ToString::to_string).collect(),
+                devices: self.names_of(chips_in(&process.allocators, &scope)).0,
                 dispatches: trace.dispatches,
                 replays: trace.replays,
                 captured: clock.wall(trace.captured),
@@ -34,7 +35,7 @@ impl State {
 
     pub(crate) fn judge_traces(&self, id: ProcessId, process: &ProcessState, findings: &mut Vec<Finding>) {
         for (&(_, number), trace) in &process.traces {
-            let (count, bytes) = self.endangered(id, trace);
+            let [count, bytes] = self.endangered(id, trace);
             if count == 0 {
                 continue;
             }
@@ -58,18 +59,23 @@ impl State {
         }
     }
 
-    /// How many buffers a replay may write over, and what they asked for.
-    fn endangered(&self, process: ProcessId, trace: &event::Trace) -> (u64, u64) {
-        let tenant = Tenant { process, scope: trace.scope };
-        let version = (trace.captured.0, self.version_of(tenant, &SPACES));
-        let key = (tenant, trace.id);
+    /// How many buffers a replay may write over, and what they asked for: those of the process, on any of the trace's chips.
+    fn endangered(&self, process: ProcessId, trace: &event::Trace) -> [u64; 2] {
+        let key = (Tenant { process, scope: trace.scope }, trace.id);
+        let Some(known) = self.processes.get(&process) else { return [0; 2] };
+        let tenants = self.tenants();
+        let chips = chips_in(&known.allocators, &trace.scope);
+        let here = chips.iter().filter_map(|chip| tenants.get(chip)).flatten();
+        let here: BTreeSet<Tenant> = here.filter(|it| it.process == process).copied().collect();
+        let version = here.iter().map(|&it| self.version_of(it, &SPACES)).max().unwrap_or(0);
+        let version = (trace.captured.0, version);
         if let Some((_, known)) = self.derived.borrow().traces.get(&key).filter(|(of, _)| *of == version) {
             return *known;
         }
-        let pools = self.pools_of(tenant, &SPACES);
+        let pools = here.iter().flat_map(|&it| self.pools_of(it, &SPACES));
         let entries = pools.flat_map(|(_, pool)| self.ledger.entries(pool)).map(|(_, entry)| entry);
         let since = entries.filter(|it| it.born > trace.captured.0 && !it.layout.is_anothers());
-        let sum = since.fold((0u64, 0u64), |sum, it| (sum.0 + 1, sum.1.saturating_add(it.requested)));
+        let sum = since.fold([0u64; 2], |[count, bytes], it| [count + 1, bytes.saturating_add(it.requested)]);
         self.derived.borrow_mut().traces.insert(key, (version, sum));
         sum
     }

@@ -3,7 +3,7 @@
 use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
-use crate::machine::{CapacityOrigin, Sensors};
+use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
@@ -193,6 +193,15 @@ impl State {
         groups.filter(|group| group.count > 0).collect()
     }
 
+    /// What chips are called, by index, and their indexes.
+    pub(crate) fn names_of(&self, chips: &[ChipId]) -> (Vec<String>, Vec<u32>) {
+        let mut named: Vec<(Option<u32>, ChipId)> =
+            chips.iter().map(|&chip| (self.chips.get(&chip).map(|it| it.chip.index), chip)).collect();
+        named.sort_unstable();
+        let names = named.iter().map(|(_, chip)| chip.to_string()).collect();
+        (names, named.into_iter().filter_map(|(index, _)| index).collect())
+    }
+
     /// `None`: it is no allocation of its own.
     fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
         if entry.layout == Layout::Mirror {
@@ -201,12 +210,13 @@ impl State {
         let key = self.ledger.pool(entry.pool()).key;
         let process = self.processes.get(&key.process)?;
         let chips = chips_in(&process.allocators, &key.scope);
+        let (devices, indexes) = self.names_of(chips);
         let known = (key.basis == Basis::Events).then_some(());
         Some(Allocation {
             pid: visible(key.process),
             reported_pid: process.info.reported_pid,
-            devices: chips.iter().map(ToString::to_string).collect(),
-            indexes: chips.iter().filter_map(|chip| Some(self.chips.get(chip)?.chip.index)).collect(),
+            devices,
+            indexes,
             allocator: match key.scope {
                 Scope::Allocator(number) => Some(number),
                 Scope::Chip(_) => None,
@@ -291,13 +301,14 @@ impl State {
             node: chip.node,
             serial: chip.serial.map(|it| format!("{it:016x}")),
             names: state.called.iter().map(ToString::to_string).collect(),
-            firmware: chip.firmware.clone(),
+            firmware: Firmware::clone(&chip.firmware),
             capacity: chip.capacity,
             usage,
             sensors,
             sensors_absent,
             peaks: Vec::new(),
             tightest_core: None,
+            core_layout: chip.core_layout,
             cores: None,
             history: history.map(|clock| History {
                 dram_total: samples(&state.dram, clock),

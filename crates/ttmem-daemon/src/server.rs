@@ -483,6 +483,10 @@ impl Daemon {
             sources.attend();
         }
         self.look_at_sources(SURVEY_FOR_AN_ANSWER);
+        self.state.pass(self.now);
+        if detail.cores {
+            self.state.note_peaks();
+        }
         let mut snapshot = self.state.snapshot(Timestamp::now(), detail);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;

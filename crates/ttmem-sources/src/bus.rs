@@ -270,14 +270,14 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
     chip.board = by_driver.or_else(told);
     (chip.pci, chip.serial) = (pci, serial);
     let version = |name: &str| if thorough { attribute(name).ok() } else { None };
-    chip.firmware = Firmware {
+    chip.firmware = Box::new(Firmware {
         bundle: attribute("tt_fw_bundle_ver").ok(),
         arc: version("tt_arc_fw_ver"),
         ethernet: version("tt_eth_fw_ver"),
         manager: version("tt_m3app_fw_ver"),
         manager_boot: version("tt_m3bl_fw_ver"),
         flasher: version("tt_ttflash_ver"),
-    };
+    });
     let board = chip.board.as_deref();
     chip.capacity = board.and_then(|board| board::assumed(board, chip.firmware.bundle.as_deref()));
     BusChip { node, device, class: folder, chip, inode, known }

@@ -8,7 +8,10 @@
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, CoreRange, Placement, Space, Tracker};
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Kernel, KernelClass, Placement, Program,
+    Space, Tracker,
+};
 
 /// Asks a test binary to be a producer.
 pub const ENV: &str = "TTMEM_PRODUCER";
@@ -16,6 +19,14 @@ pub const ENV: &str = "TTMEM_PRODUCER";
 pub const TEST: &str = "producer";
 /// Banks of its DRAM.
 pub const BANKS: u64 = 12;
+/// Where the ring of kernels begins in each of its cores, if those are laid out.
+pub const KERNEL_RING: u64 = 0x8000;
+/// Where it ends, and L1 can be used.
+pub const UNRESERVED: u64 = 0x1_8000;
+/// Where the reserved top begins.
+pub const L1_SMALL: u64 = 0x15_0000;
+/// Where L1 ends.
+pub const L1_END: u64 = 0x16_0000;
 
 /// The producer's strings.
 pub struct Producer {
@@ -164,6 +175,12 @@ impl Life {
         self.tracker.free(self.allocator, Space::Dram, id)
     }
 
+    /// The cores between two corners, given from the word at `from` on.
+    fn cores(&self, words: &[&str], from: usize) -> CoresNumber {
+        let n = |at: usize| words[from + at].parse::<u8>().unwrap();
+        self.tracker.cores(&[CoreRange { from: (n(0), n(1)), to: (n(2), n(3)) }]).unwrap()
+    }
+
     fn obey(&mut self, words: &[&str]) -> String {
         let n = |at: usize| words[at].parse::<u64>().unwrap();
         match words[0] {
@@ -225,6 +242,76 @@ impl Life {
                     view: false,
                 }))
             }
+            // Chips whose cores are laid out: how many, columns, rows.
+            "grid" => {
+                let cores = (n(2) * n(3)) as u32;
+                let chip = |index| Chip {
+                    unique_id: 0x100 + index,
+                    index: index as u32,
+                    dram_bytes: 12 << 30,
+                    cores,
+                    l1_bytes_per_core: L1_END,
+                    kernel_ring: KERNEL_RING as u32,
+                    unreserved: UNRESERVED as u32,
+                    grid: (n(2) as u8, n(3) as u8),
+                    ..Chip::default()
+                };
+                let chips: Vec<_> = (0..n(1)).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+                let banks = [
+                    Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40),
+                    Banks::new(Space::L1, cores as u16, UNRESERVED, L1_SMALL - UNRESERVED),
+                    Banks::new(Space::L1Small, cores as u16, L1_SMALL, L1_END - L1_SMALL),
+                ];
+                self.allocator = self.tracker.allocator(&chips, &banks).unwrap();
+                self.allocator.get().to_string()
+            }
+            // A buffer in L1: address, bytes on each core, and the corners of the cores it lies on, if not on all.
+            "l1" | "small" => {
+                let space = if words[0] == "l1" { Space::L1 } else { Space::L1Small };
+                let cores = if words.len() > 3 { self.cores(words, 3) } else { CoresNumber::NONE };
+                let buffer = Buffer::new(self.allocator, space, n(1), n(2));
+                answer(self.tracker.alloc(&Buffer {
+                    bytes_per_bank: n(2),
+                    occupied: Some(n(2)),
+                    cores,
+                    ..buffer
+                }))
+            }
+            "free-l1" => answer(self.tracker.free(self.allocator, Space::L1, n(1))),
+            // A program: number and corners.
+            "program" => {
+                let program = Program::new(self.allocator, n(1) as u32);
+                answer(self.tracker.program(&Program { cores: self.cores(words, 2), ..program }))
+            }
+            // What it keeps: program, space, address, bytes on each core, corners; `view` behind that: of a buffer.
+            "keep" => {
+                let space = match words[2] {
+                    "cb" => Space::Cb,
+                    "dfb" => Space::Dfb,
+                    _ => Space::Scratch,
+                };
+                answer(self.tracker.place(&Placement {
+                    allocator: self.allocator,
+                    program: n(1) as u32,
+                    space,
+                    address: n(3),
+                    bytes: n(4),
+                    cores: self.cores(words, 5),
+                    view: words.len() > 9,
+                }))
+            }
+            // A kernel of a program: program, number, bytes on each core, corners.
+            "load" => answer(self.tracker.load_kernel(&Kernel {
+                allocator: self.allocator,
+                program: n(1) as u32,
+                id: n(2),
+                bytes: n(3),
+                cores: self.cores(words, 4),
+                class: KernelClass::Application,
+            })),
+            "trace" => answer(self.tracker.trace(self.allocator, n(1) as u32, n(2))),
+            "replay" => answer(self.tracker.replay_trace(self.allocator, n(1) as u32)),
+            "end-trace" => answer(self.tracker.end_trace(self.allocator, n(1) as u32)),
             "begin" => answer(self.tracker.begin_program(self.allocator, n(1) as u32, words[2])),
             "dispatch" => answer(self.tracker.dispatch(self.allocator, n(1) as u32)),
             "end" => answer(self.tracker.end_program(self.allocator, n(1) as u32)),

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use ttmem_core::Limits;
 use ttmem_core::machine::Host;
 use ttmem_sources::{Reading, Root, topology};
@@ -89,7 +90,10 @@ pub(crate) enum Command {
     /// Exits with 0 when every drift that could be judged is 0, with 1 when one is not, with 3 when there is nothing to
     /// compare.
     Check(CheckArgs),
-    /// List every live allocation.
+    /// List every live allocation, or every program, or what lies where in each core.
+    #[command(
+        after_help = "Examples:\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
+    )]
     Dump(DumpArgs),
     /// Run the daemon: legacy socket, query socket, event log on standard output.
     Serve(ServeArgs),
@@ -308,9 +312,43 @@ pub(crate) struct DumpArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) only: Only,
+    /// List programs instead: what each keeps in L1, on how many cores, and where it is resident.
+    #[arg(long, conflicts_with = "cores")]
+    pub(crate) programs: bool,
+    /// Show the L1 of cores instead: of all, those that are alike in one line; or of one, by column and row, address by
+    /// address.
+    #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
+    pub(crate) cores: Option<Cores>,
     /// List what is in this segment, living or left behind by a dead process, and nothing else.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "query_socket"])]
     pub(crate) segment: Option<PathBuf>,
+}
+
+/// Which cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cores {
+    All,
+    /// One, by column and row.
+    One(u8, u8),
+}
+
+impl Cores {
+    pub(crate) fn has(self, x: u8, y: u8) -> bool {
+        self == Self::All || self == Self::One(x, y)
+    }
+}
+
+impl FromStr for Cores {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let number = |text: &str| text.trim().parse().ok();
+        let parsed = text.split_once(',').and_then(|(x, y)| Some(Self::One(number(x)?, number(y)?)));
+        parsed.ok_or_else(|| "expected a column and a row, as 3,0".to_owned())
+    }
 }
 
 #[derive(Debug, Args)]
@@ -408,6 +446,15 @@ mod tests {
         assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
         let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));
         assert!(monitor.command.is_none() && monitor.show.watch && monitor.show.refresh == 1000);
+    }
+
+    #[test]
+    fn a_core_is_a_column_and_a_row() {
+        assert_eq!("3,0".parse(), Ok(Cores::One(3, 0)));
+        assert_eq!("all".parse(), Ok(Cores::All));
+        for bad in ["", "3", "3,", "-1,0", "3,0,1", "300,0", "x,y"] {
+            assert!(bad.parse::<Cores>().is_err(), "{bad}");
+        }
     }
 
     #[test]

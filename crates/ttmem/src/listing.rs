@@ -3,7 +3,7 @@
 use crate::cli::{DumpArgs, Sockets};
 use crate::source::Source;
 use crate::text::{UNKNOWN, ranges, size};
-use crate::{Exit, print, show};
+use crate::{Exit, cores, print, programs, show};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -25,9 +25,13 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         Some(file) => Source::of_file(file)?,
         None => Source::new(sockets, false, false)?,
     };
-    let Some(answer) = source.ask(Request::Allocations)? else { return Ok(Exit::NoDaemon) };
-    let mut dump: Dump = serde_json::from_slice(&answer).context("cannot read the answer")?;
-    drop(answer);
+    if args.programs {
+        return programs::dump(args, &mut source);
+    }
+    if let Some(wanted) = args.cores {
+        return cores::dump(args, wanted, &mut source);
+    }
+    let Some(mut dump) = all(&mut source)? else { return Ok(Exit::NoDaemon) };
     if let Some(pid) = args.only.pid {
         dump.allocations.retain(|it| it.pid == Some(pid));
     }
@@ -52,6 +56,12 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         return print(&line);
     }
     print(render(&dump).as_bytes())
+}
+
+/// Every live allocation, in no order.
+pub(crate) fn all(source: &mut Source<'_>) -> anyhow::Result<Option<Dump>> {
+    let Some(answer) = source.ask(Request::Allocations)? else { return Ok(None) };
+    Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 
 fn render(dump: &Dump) -> String {

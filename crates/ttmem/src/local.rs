@@ -59,6 +59,7 @@ impl Local {
         reader.say(Event::Host(cli::host()));
         reader.tell(process, Basis::Events, Event::Born(info));
         tell_of(&file, process, &mut reader).map_err(why).context("cannot read the segment")?;
+        reader.state.note_peaks();
         Ok(Self { sources: None, reader, settled: true })
     }
 

@@ -1,15 +1,17 @@
 //! `ttmem`: who holds how much memory on Tenstorrent chips, and for what.
 //!
-//! `cli` is what can be typed; each command is one module: it asks the daemon (or is it, for `serve`), and `table`
-//! and `listing` turn what comes back into text.
+//! `cli` is what can be typed; each command is one module: it asks the daemon (or is it, for `serve`), and `table`,
+//! `listing`, `programs` and `cores` turn what comes back into text.
 
 mod check;
 mod cli;
+mod cores;
 mod demo;
 mod doctor;
 mod listing;
 mod local;
 mod paths;
+mod programs;
 mod query;
 mod run;
 mod show;

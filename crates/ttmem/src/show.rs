@@ -89,6 +89,10 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         snapshot.processes.retain_mut(|process| {
             process.usage.retain(|usage| chosen.contains(&usage.device));
             process.opened.retain(|device| chosen.contains(device));
+            process.traces.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
+            if let Some(programs) = &mut process.programs {
+                programs.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
+            }
             !process.usage.is_empty() || !process.opened.is_empty()
         });
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));

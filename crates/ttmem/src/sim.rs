@@ -49,12 +49,24 @@ const BOARDS: [Board; 8] = [
     Board { chips_per_board: 32, local_per_board: 32, ..blackhole("galaxy-bh", "galaxy-blackhole", 130) },
 ];
 
+/// The ring that kernels pass through, below what can be used freely.
+const KERNEL_RING: u64 = 69 << 10;
+
 /// The part of each core's L1 that is set aside for small buffers, in the demo.
 const L1_SMALL: u64 = 32 << 10;
 
 impl Board {
     fn capacity(&self) -> Capacity {
         board::capacity(self.arch, self.cores, self.dram_channels, CapacityOrigin::Simulated)
+    }
+
+    /// Columns and rows of the cores that programs can use: of a Wormhole eight wide, of a Blackhole ten high.
+    fn grid(&self) -> (u8, u8) {
+        let cores = (self.cores - board::facts(self.arch).dispatch_cores) as u8;
+        match self.arch {
+            Arch::WormholeB0 => (8, cores / 8),
+            Arch::Blackhole => (cores / 10, 10),
+        }
     }
 }
 
@@ -101,6 +113,7 @@ impl Machine {
     /// The chips as their processes know them.
     pub(crate) fn client_chips(&self) -> Vec<ttmem_client::Chip<'static>> {
         let capacity = self.board.capacity();
+        let facts = board::facts(self.board.arch);
         let arch = match self.board.arch {
             Arch::WormholeB0 => ttmem_client::Arch::WormholeB0,
             Arch::Blackhole => ttmem_client::Arch::Blackhole,
@@ -124,7 +137,9 @@ impl Machine {
                 l1_bytes_per_core: capacity.l1_bytes_per_core,
                 dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
                 l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
-                ..ttmem_client::Chip::default()
+                kernel_ring: (facts.l1_base - KERNEL_RING) as u32,
+                unreserved: facts.l1_base as u32,
+                grid: self.board.grid(),
             })
             .collect()
     }
@@ -209,6 +224,22 @@ mod tests {
                 );
                 assert_eq!(capacity.l1_allocatable_bytes, Some(l1_free), "{name}");
                 assert_eq!(capacity.dram_allocatable_bytes, Some(dram_free), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_core_of_a_board_is_in_its_grid() {
+        for board in &BOARDS {
+            let machine: Machine = board.name.parse().unwrap();
+            let l1 =
+                machine.banks().into_iter().find(|it| it.space == ttmem_client::Space::L1 as u8).unwrap();
+            for chip in machine.client_chips() {
+                let (columns, rows) = chip.grid;
+                assert_eq!(u16::from(columns) * u16::from(rows), l1.banks.get(), "{}", board.name);
+                assert!(columns <= 16 && rows <= 16, "{}", board.name);
+                assert!(u64::from(chip.unreserved) <= l1.base.get(), "{}", board.name);
+                assert_eq!(u64::from(chip.unreserved - chip.kernel_ring), KERNEL_RING, "{}", board.name);
             }
         }
     }

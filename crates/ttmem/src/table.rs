@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use std::fmt::Write;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{Capacity, CapacityOrigin, Sensors};
-use ttmem_core::snapshot::{Device, Process, Severity, Total, Usage};
+use ttmem_core::snapshot::{CoreRoom, Device, Process, Severity, Total, Usage};
 use ttmem_core::words::{Basis, Space};
 
 /// Characters between the borders.
@@ -190,11 +190,27 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
         part(page, usage, "Kernels", Space::Kernel);
         part(page, usage, "L1_SMALL", Space::L1Small);
         part(page, usage, "L1 per core", Space::L1Core);
+        if let Some(room) = &device.tightest_core {
+            room_line(page, room);
+        }
     }
     part(page, usage, "Host memory", Space::Host);
     if let Some(capacity) = device.capacity {
         capacity_line(page, &capacity);
     }
+}
+
+/// The least room that a core has between what its program keeps and the lowest buffer.
+fn room_line(page: &mut String, room: &CoreRoom) {
+    let CoreRoom { x, y, program_end, lowest_buffer, .. } = room;
+    // Who holds L1 without saying where may lie in between.
+    let how = if room.basis == Basis::Events { "at least" } else { "or less" };
+    let _ = writeln!(
+        page,
+        "    {:<11}{:>11}   {how}, core {x},{y}: {program_end:#x} to {lowest_buffer:#x}",
+        "Gap",
+        size(room.gap_bytes)
+    );
 }
 
 /// What the chip has, what of it the runtime can hand out, and how that is known.

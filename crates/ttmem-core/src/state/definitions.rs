@@ -4,7 +4,7 @@ use super::{Author, Compared, Drift, Outcome, ProgramState, State, difference};
 use crate::event::{Allocator, Audit, Name, Program, Refusal, Trace};
 use crate::footprint::CoreSet;
 use crate::programs::{Tenant, part};
-use crate::words::{Basis, Mono, Scope, Space};
+use crate::words::{Basis, Scope, Space};
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
@@ -75,6 +75,9 @@ impl State {
 
     pub(super) fn note_program(&mut self, by: Author, it: &Program) -> Outcome {
         let limit = self.limits.definitions;
+        // What lies on its cores together with it is compared later; the most buffers there are with it are noted now.
+        let tenant = Tenant { process: by.id, scope: it.scope };
+        let buffers = (it.dispatches > 0).then(|| self.bytes_beside(tenant));
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let key = (it.scope, it.id);
         if process.programs.len() >= limit && !process.programs.contains_key(&key) {
@@ -84,27 +87,15 @@ impl State {
         let at = it.at.unwrap_or(self.now);
         let last = (it.dispatches > 0).then_some((at, self.program_changes));
         let Program { cores, site, class, dispatches, .. } = *it;
-        let (mut unsettled, mut settled) = (None, None);
-        if let Some(known) = process.programs.get(&key) {
-            (unsettled, settled) = (known.unsettled, known.settled);
+        let new = ProgramState { cores, site, class, dispatches, last, unsettled: None, settled: None };
+        let known = process.programs.entry(key).or_insert(new);
+        let (mut unsettled, settled) = (known.unsettled, known.settled);
+        let most = settled.max(unsettled.map(|(buffers, _)| buffers));
+        if let Some(buffers) = buffers.filter(|&buffers| most.is_none_or(|most| buffers > most)) {
+            unsettled = Some((buffers, at));
         }
-        let new = ProgramState { cores, site, class, dispatches, last, unsettled, settled };
-        process.programs.insert(key, new);
-        if last.is_some() {
-            self.note_dispatch(Tenant { process: by.id, scope: it.scope }, it.id, at);
-        }
+        *known = ProgramState { unsettled, settled, ..new };
         Outcome::Noted
-    }
-
-    /// Notes how many buffers there are where a program is dispatched, if there were never so many with it.
-    fn note_dispatch(&mut self, tenant: Tenant, program: u32, at: Mono) {
-        let buffers = self.lockstep_bytes(tenant);
-        let Some(process) = self.processes.get_mut(&tenant.process) else { return };
-        let Some(it) = process.programs.get_mut(&(tenant.scope, program)) else { return };
-        let known = it.settled.max(it.unsettled.map(|(buffers, _)| buffers));
-        if known.is_none_or(|known| buffers > known) {
-            it.unsettled = Some((buffers, at));
-        }
     }
 
     pub(super) fn note_trace(&mut self, by: Author, trace: Trace) -> Outcome {

@@ -1,5 +1,6 @@
 mod listing;
 mod machine;
+mod programs;
 
 use super::*;
 use crate::event::{Audit, Process, Program};

@@ -67,8 +67,8 @@ pub(crate) fn run(args: &DemoClientArgs) -> anyhow::Result<()> {
 struct Life<'a> {
     tracker: &'a Tracker,
     allocator: AllocatorNumber,
-    /// Cores that its programs run on.
-    cores: CoresNumber,
+    /// Cores that its programs run on: one program on these, the next on those.
+    cores: [CoresNumber; 3],
     dram_banks: u64,
     l1_banks: u64,
 }
@@ -93,7 +93,10 @@ impl<'a> Life<'a> {
         };
         let (dram_banks, l1_banks) = (count(Space::Dram), count(Space::L1));
         let allocator = tracker.allocator(chips, &banks)?;
-        let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (7, 6) }])?;
+        let all = CoreRange { from: (0, 0), to: (7, 6) };
+        let part = CoreRange { from: (0, 0), to: (7, 3) };
+        let row = CoreRange { from: (0, 0), to: (3, 0) };
+        let cores = [tracker.cores(&[all])?, tracker.cores(&[part])?, tracker.cores(&[row])?];
         Ok(Self { tracker, allocator, cores, dram_banks, l1_banks })
     }
 
@@ -122,8 +125,12 @@ impl<'a> Life<'a> {
         self.tracker.refresh();
     }
 
+    fn cores_of(&self, program: u32) -> CoresNumber {
+        self.cores[program as usize % self.cores.len()]
+    }
+
     fn kernel(&self, program: u32, id: u64, bytes: u64, class: KernelClass) -> Told {
-        let (allocator, cores) = (self.allocator, self.cores);
+        let (allocator, cores) = (self.allocator, self.cores_of(program));
         self.tracker.load_kernel(&Kernel { allocator, program, id, bytes, cores, class })?;
         Ok(())
     }
@@ -131,7 +138,7 @@ impl<'a> Life<'a> {
     /// A program: a kernel, and circular buffers where all programs have theirs.
     fn compile(&self, program: u32, name: &str) -> Told {
         self.tracker.begin_program(self.allocator, program, name)?;
-        self.kernel(program, 0x1000 + u64::from(program), 64 * KIB, KernelClass::Application)?;
+        self.kernel(program, 0x1000 + u64::from(program), 6 * KIB, KernelClass::Application)?;
         let mut address = CB_BASE;
         for size in [32 * KIB, 16 * KIB, 64 * KIB] {
             let bytes = size + u64::from(program % 3) * 8 * KIB;
@@ -141,7 +148,7 @@ impl<'a> Life<'a> {
                 space: Space::Cb,
                 address,
                 bytes,
-                cores: self.cores,
+                cores: self.cores_of(program),
                 view: false,
             })?;
             address += bytes;

@@ -108,7 +108,10 @@ fn one_device_or_one_process_can_be_asked_for() {
     assert_eq!(one["devices"].as_array().unwrap().len(), 1);
     assert_eq!(one["processes"].as_array().unwrap().len(), 2);
     assert_eq!(one["processes"][0]["usage"].as_array().unwrap().len(), 1);
-    assert_eq!(json(&["--json", "-d", "0x0000005100000001"])["devices"], one["devices"]);
+    let same = json(&["--json", "-d", "0x0000005100000001"]);
+    for key in ["id", "index", "usage"] {
+        assert_eq!(same["devices"][0][key], one["devices"][0][key]);
+    }
     let mine = json(&["--json", "--pid", &puppet.pid.to_string()]);
     assert_eq!(mine["processes"].as_array().unwrap().len(), 1);
     let none = ttmem(&server, &["-d", "9"]);

@@ -4,6 +4,7 @@
 mod acceptance;
 mod bad_input;
 mod command_line;
+mod cores;
 mod counters;
 mod defects;
 mod defects_machine;

@@ -3,6 +3,7 @@
 
 mod counters;
 mod processes;
+mod programs;
 mod region;
 mod runtime;
 

@@ -1,0 +1,353 @@
+//! `ttmem dump --cores`: what lies where in each core's L1.
+
+use crate::cli::{Cores, DumpArgs};
+use crate::source::Source;
+use crate::text::{cut, size};
+use crate::{Exit, listing, print, show};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use ttmem_core::machine::CoreLayout;
+use ttmem_core::snapshot::{Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
+use ttmem_core::words::{Basis, Layout, Space};
+use ttmem_core::{CoreSet, Detail, Snapshot};
+
+/// Rectangles of cores that are shown one by one.
+const RECTANGLES: usize = 3;
+
+#[derive(Serialize)]
+struct Dump<'a> {
+    schema: u32,
+    at: jiff::Timestamp,
+    simulated: bool,
+    devices: Vec<OnDevice<'a>>,
+}
+
+#[derive(Serialize)]
+struct OnDevice<'a> {
+    id: &'a str,
+    index: u32,
+    core_layout: Option<CoreLayout>,
+    /// `null` where it is not known how cores are laid out.
+    cores: Option<Vec<&'a Core>>,
+    /// What lies on the core, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocations: Option<Vec<&'a Allocation>>,
+}
+
+pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source<'_>) -> anyhow::Result<Exit> {
+    let Some(snapshot) = source.snapshot(Detail { cores: true, ..Detail::default() })? else {
+        return Ok(Exit::NoDaemon);
+    };
+    let snapshot = show::only(snapshot, &args.only)?;
+    let mut allocations = Vec::new();
+    if let Cores::One(x, y) = wanted {
+        check(&snapshot, x, y)?;
+        let Some(all) = listing::all(source)? else { return Ok(Exit::NoDaemon) };
+        allocations = all.allocations;
+    }
+    if args.json {
+        let mut line = serde_json::to_vec(&as_data(&snapshot, wanted, &allocations))?;
+        line.push(b'\n');
+        print(&line)?;
+    } else {
+        print(render(&snapshot, wanted, &allocations).as_bytes())?;
+    }
+    if snapshot.devices.iter().all(|device| device.cores.is_none()) {
+        if args.json || snapshot.devices.is_empty() {
+            let _ = writeln!(io::stderr(), "ttmem: of no device it is known how its cores are laid out");
+        }
+        return Ok(Exit::NothingThere);
+    }
+    Ok(Exit::Done)
+}
+
+/// A core that one of the devices has, if it is known which they have.
+fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
+    let mut grids = Vec::new();
+    for device in &snapshot.devices {
+        let Some(layout) = device.core_layout.filter(|_| device.cores.is_some()) else { continue };
+        if x < layout.columns && y < layout.rows {
+            return Ok(());
+        }
+        grids.push(format!(
+            "device {} has {} x {} cores, 0,0 to {},{}",
+            device.index,
+            layout.columns,
+            layout.rows,
+            layout.columns.saturating_sub(1),
+            layout.rows.saturating_sub(1)
+        ));
+    }
+    grids.dedup_by(|a, b| a.split_once(" has ").map(|it| it.1) == b.split_once(" has ").map(|it| it.1));
+    anyhow::ensure!(grids.is_empty(), "there is no core {x},{y}: {}", grids.join("; "));
+    Ok(())
+}
+
+fn as_data<'a>(snapshot: &'a Snapshot, wanted: Cores, all: &'a [Allocation]) -> Dump<'a> {
+    let of = |device: &'a Device| {
+        let chosen = |it: &&Core| wanted.has(it.room.x, it.room.y);
+        let cores: Option<Vec<&Core>> =
+            device.cores.as_ref().map(|cores| cores.iter().filter(chosen).collect());
+        let one = cores.as_ref().and_then(|cores| cores.first().copied()).filter(|_| wanted != Cores::All);
+        OnDevice {
+            id: &device.id,
+            index: device.index,
+            core_layout: device.core_layout,
+            allocations: one.map(|core| on_core(device, core, all).into_iter().map(|it| it.0).collect()),
+            cores,
+        }
+    };
+    Dump {
+        schema: snapshot.schema,
+        at: snapshot.at,
+        simulated: snapshot.simulated,
+        devices: snapshot.devices.iter().map(of).collect(),
+    }
+}
+
+fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> String {
+    let mut page = String::new();
+    for (n, device) in snapshot.devices.iter().enumerate() {
+        if n > 0 {
+            page.push('\n');
+        }
+        let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
+        let _ = write!(page, "Device {} ({name}, {})", device.index, device.id);
+        let (Some(layout), Some(cores)) = (device.core_layout, &device.cores) else {
+            page.push_str(
+                ": it is not known how its cores are laid out:\n  no process there publishes programs; run it with \
+                 `ttmem run`\n",
+            );
+            continue;
+        };
+        let Cores::One(x, y) = wanted else {
+            all_cores(&mut page, &layout, cores);
+            continue;
+        };
+        match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
+            Some(core) => one_core(&mut page, core, &on_core(device, core, allocations)),
+            None => {
+                let _ = writeln!(page, ": no core {x},{y}, it has {} x {}", layout.columns, layout.rows);
+            }
+        }
+    }
+    page
+}
+
+/// A table of all cores of a device, those that are alike in one line.
+fn all_cores(page: &mut String, layout: &CoreLayout, cores: &[Core]) {
+    let _ = writeln!(
+        page,
+        ": {} x {} cores; L1 of each: {} reserved, {} kernel ring, shared from {:#x} to {:#x}",
+        layout.columns,
+        layout.rows,
+        size(layout.kernel_ring),
+        size(layout.unreserved - layout.kernel_ring.min(layout.unreserved)),
+        layout.unreserved,
+        layout.end
+    );
+    let mut groups: Vec<(&Core, CoreSet)> = Vec::new();
+    for core in cores {
+        let same = |it: &Core| {
+            let ends = |it: &Core| (it.room.program_end, it.room.registered_end, it.room.lowest_buffer);
+            ends(it) == ends(core)
+                && it.program == core.program
+                && it.intervals == core.intervals
+                && it.peak == core.peak
+        };
+        let number = core.room.y * CoreSet::WIDTH + core.room.x;
+        match groups.iter_mut().find(|(it, _)| same(it)) {
+            Some((_, set)) => set.insert(number),
+            None => {
+                let mut set = CoreSet::default();
+                set.insert(number);
+                groups.push((core, set));
+            }
+        }
+    }
+    let names: Vec<String> = groups.iter().map(|(_, set)| places(*set)).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max("CORES".len());
+    let _ = writeln!(
+        page,
+        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  PROGRAM",
+        "CORES",
+        "CB",
+        "DFB",
+        "SCRATCH",
+        "BUFFERS",
+        "LOCKSTEP",
+        "L1_SMALL",
+        "FREE",
+        "END",
+        "LOWEST",
+        "GAP",
+        "PEAK"
+    );
+    for ((core, _), name) in groups.iter().zip(names) {
+        let of = |class| some(core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum());
+        let program = core.program.as_ref().map_or_else(|| "-".to_owned(), titled);
+        let _ = writeln!(
+            page,
+            "{name:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  {program}",
+            of(CoreClass::Cb),
+            of(CoreClass::Dfb),
+            of(CoreClass::Scratch),
+            of(CoreClass::Buffer),
+            of(CoreClass::Lockstep),
+            of(CoreClass::L1Small),
+            of(CoreClass::Free),
+            format!("{:#x}", core.room.program_end),
+            format!("{:#x}", core.room.lowest_buffer),
+            size(core.room.gap_bytes),
+            core.peak.as_ref().map_or_else(|| "-".to_owned(), |peak| size(peak.bytes)),
+        );
+    }
+    if cores.iter().any(|core| core.room.basis != Basis::Events) {
+        page.push_str("Not all who hold L1 there say where it lies: there may be less room.\n");
+    }
+}
+
+/// One core, address by address.
+fn one_core(page: &mut String, core: &Core, held: &[(&Allocation, CoreClass)]) {
+    let room = core.room;
+    let _ = writeln!(
+        page,
+        ", core {},{}: {} between programs and buffers, {:#x} to {:#x}",
+        room.x,
+        room.y,
+        size(room.gap_bytes),
+        room.program_end,
+        room.lowest_buffer
+    );
+    match &core.program {
+        Some(program) => {
+            let _ = writeln!(page, "Dispatched last: {}", titled(program));
+        }
+        None => page.push_str("No program was dispatched there.\n"),
+    }
+    if let Some(peak) = &core.peak {
+        let _ = writeln!(page, "Most at once: {}", peaked(peak));
+    }
+    for it in &core.intervals {
+        let end = it.start + it.bytes;
+        let _ = writeln!(page, "{:#08x}-{end:#08x} {:>11}  {}", it.start, size(it.bytes), title(it.class));
+        for (allocation, _) in held.iter().filter(|(of, class)| *class == it.class && lies_in(of, it)) {
+            let _ = writeln!(page, "{:31}{}", "", described(allocation));
+        }
+    }
+    if room.basis != Basis::Events {
+        page.push_str("Not all who hold L1 there say where it lies: there may be less room.\n");
+    }
+}
+
+fn peaked(peak: &CorePeak) -> String {
+    let mut text = format!("{}, {} of it buffers", size(peak.bytes), size(peak.buffer_bytes));
+    if let Some(id) = peak.program {
+        let name = peak.program_name.clone();
+        let program = CoreProgram { pid: peak.pid, allocator: None, id, name };
+        let _ = write!(text, ", with {}", titled(&program));
+    }
+    text
+}
+
+/// `pid 12 program 7 matmul`.
+fn titled(program: &CoreProgram) -> String {
+    let pid = program.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
+    let name = program.name.as_ref().map(|name| format!(" {}", cut(name, 40))).unwrap_or_default();
+    format!("{pid}program {}{name}", program.id)
+}
+
+fn described(it: &Allocation) -> String {
+    let mut text = format!("{} {}", it.id, size(it.bytes_per_bank.unwrap_or(it.requested_bytes)));
+    let _ = write!(text, ", {}", it.space);
+    if let Some(layout) = it.layout.and_then(Layout::name) {
+        let _ = write!(text, " {layout}");
+    }
+    if let Some(pid) = it.pid {
+        let _ = write!(text, ", pid {pid}");
+    }
+    if let Some(program) = it.program {
+        let name = it.program_name.as_ref().map(|name| format!(" {}", cut(name, 40))).unwrap_or_default();
+        let _ = write!(text, ", program {program}{name}");
+    }
+    if let Some(site) = &it.site_name {
+        let _ = write!(text, ", at {}", cut(site, 40));
+    }
+    text
+}
+
+fn address(it: &Allocation) -> u64 {
+    u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX)
+}
+
+fn lies_in(it: &Allocation, interval: &Interval) -> bool {
+    let start = address(it);
+    let end = start.saturating_add(it.bytes_per_bank.unwrap_or(it.requested_bytes));
+    start < interval.start + interval.bytes && end > interval.start
+}
+
+/// What of all allocations lies on a core, and as what, by address.
+fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a Allocation, CoreClass)> {
+    let (x, y) = (core.room.x, core.room.y);
+    let within = |&[x0, y0, x1, y1]: &[u8; 4]| (x0..=x1).contains(&x) && (y0..=y1).contains(&y);
+    let class = |it: &Allocation| {
+        if it.basis != Basis::Events || !it.devices.contains(&device.id) {
+            return None;
+        }
+        let on = it.cores.as_ref().map(|cores| cores.iter().any(within));
+        let resident = || {
+            let program = core.program.as_ref()?;
+            let mine =
+                (it.pid, it.allocator, it.program) == (program.pid, program.allocator, Some(program.id));
+            // Where no cores are named, the first stands for all.
+            (mine && on.unwrap_or((x, y) == (0, 0)) && it.layout != Some(Layout::View)).then_some(())
+        };
+        match it.space {
+            Space::L1 | Space::L1Small if on == Some(false) => Some(CoreClass::Lockstep),
+            Space::L1 => Some(CoreClass::Buffer),
+            Space::L1Small => Some(CoreClass::L1Small),
+            Space::L1Core => on.filter(|on| *on).map(|_| CoreClass::Buffer),
+            Space::Cb => resident().map(|()| CoreClass::Cb),
+            Space::Dfb => resident().map(|()| CoreClass::Dfb),
+            Space::Scratch => resident().map(|()| CoreClass::Scratch),
+            Space::Dram | Space::Trace | Space::Kernel | Space::Host => None,
+        }
+    };
+    let mut found: Vec<_> = all.iter().filter_map(|it| Some((it, class(it)?))).collect();
+    found.sort_by_key(|(it, _)| (address(it), it.pid, it.requested_bytes));
+    found
+}
+
+fn title(class: CoreClass) -> &'static str {
+    match class {
+        CoreClass::Reserved => "reserved",
+        CoreClass::KernelRing => "kernel ring",
+        CoreClass::Buffer => "buffers",
+        CoreClass::L1Small => "L1_SMALL buffers",
+        CoreClass::Cb => "circular buffers",
+        CoreClass::Dfb => "dataflow buffers",
+        CoreClass::Scratch => "scratchpads",
+        CoreClass::Lockstep => "taken in lock-step: the buffer lies on other cores",
+        CoreClass::L1SmallFree => "free in L1_SMALL",
+        CoreClass::Free => "free",
+        CoreClass::Other => "something else",
+    }
+}
+
+/// `0,0-7,6`, as far as there is room.
+fn places(cores: CoreSet) -> String {
+    let rectangles = cores.rectangles();
+    let shown = |[x0, y0, x1, y1]: &[u8; 4]| {
+        if (x0, y0) == (x1, y1) { format!("{x0},{y0}") } else { format!("{x0},{y0}-{x1},{y1}") }
+    };
+    let mut text: Vec<String> = rectangles.iter().take(RECTANGLES).map(shown).collect();
+    if rectangles.len() > RECTANGLES {
+        text.push(format!("... ({} cores)", cores.count()));
+    }
+    text.join(" ")
+}
+
+fn some(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { size(bytes) }
+}

@@ -1,0 +1,136 @@
+//! `ttmem dump --programs`: every program that is loaded or cached, and what it keeps in L1.
+
+use crate::cli::DumpArgs;
+use crate::source::Source;
+use crate::text::{UNKNOWN, cut, ranges, size};
+use crate::{Exit, print, show};
+use jiff::Timestamp;
+use serde::Serialize;
+use std::fmt::Write;
+use ttmem_core::snapshot::{Process, Program};
+use ttmem_core::{Detail, Snapshot};
+
+#[derive(Serialize)]
+struct Dump<'a> {
+    schema: u32,
+    at: Timestamp,
+    simulated: bool,
+    programs: Vec<Listed<'a>>,
+}
+
+/// A program, and whose it is.
+#[derive(Serialize)]
+struct Listed<'a> {
+    pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reported_pid: Option<i64>,
+    #[serde(flatten)]
+    program: &'a Program,
+}
+
+pub(crate) fn dump(args: &DumpArgs, source: &mut Source<'_>) -> anyhow::Result<Exit> {
+    let detail = Detail { programs: true, ..Detail::default() };
+    let Some(snapshot) = source.snapshot(detail)? else { return Ok(Exit::NoDaemon) };
+    let snapshot = show::only(snapshot, &args.only)?;
+    let dump = Dump {
+        schema: snapshot.schema,
+        at: snapshot.at,
+        simulated: snapshot.simulated,
+        programs: listed(&snapshot),
+    };
+    if args.json {
+        let mut line = serde_json::to_vec(&dump)?;
+        line.push(b'\n');
+        return print(&line);
+    }
+    print(render(&dump).as_bytes())
+}
+
+/// By device, process and number.
+fn listed(snapshot: &Snapshot) -> Vec<Listed<'_>> {
+    let of = |process: &Process| (process.pid, process.reported_pid);
+    let all = snapshot.processes.iter().flat_map(|it| it.programs.iter().flatten().map(move |p| (of(it), p)));
+    let mut all: Vec<Listed<'_>> =
+        all.map(|((pid, reported_pid), program)| Listed { pid, reported_pid, program }).collect();
+    all.sort_by(|a, b| {
+        let key = |it: &Listed<'_>| (it.pid, it.reported_pid, it.program.id, it.program.allocator);
+        a.program.indexes.cmp(&b.program.indexes).then_with(|| key(a).cmp(&key(b)))
+    });
+    all
+}
+
+fn render(dump: &Dump<'_>) -> String {
+    let mut page = String::new();
+    let _ = writeln!(
+        page,
+        "{:<8} {:>9} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} NAME",
+        "DEVICE",
+        "PID",
+        "PROGRAM",
+        "CORES",
+        "KERNEL",
+        "CB",
+        "DFB",
+        "SCRATCH",
+        "VIEWS",
+        "END",
+        "DISPATCHES",
+        "LAST",
+        "STATE"
+    );
+    for it in &dump.programs {
+        let program = it.program;
+        let pid = match (it.pid, it.reported_pid) {
+            (Some(pid), _) => pid.to_string(),
+            (None, Some(pid)) => format!("({pid})"),
+            (None, None) => UNKNOWN.to_owned(),
+        };
+        let end = program.end.map_or_else(|| "-".to_owned(), |end| format!("{end:#x}"));
+        let last = program.dispatched.map_or_else(|| "-".to_owned(), |last| age(dump.at, last));
+        let name = program.name.as_deref().map_or_else(|| "-".to_owned(), |name| cut(name, 60));
+        let _ = writeln!(
+            page,
+            "{:<8} {:>9} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} {}",
+            ranges(&program.indexes),
+            pid,
+            program.id,
+            program.core_count,
+            some(program.kernel_bytes),
+            some(program.cb_bytes),
+            some(program.dfb_bytes),
+            some(program.scratch_bytes),
+            program.view_count,
+            end,
+            program.dispatches,
+            last,
+            state(program),
+            name
+        );
+    }
+    let resident = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
+    let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
+    let _ = writeln!(
+        page,
+        "{} programs, {resident} resident, dispatched {dispatches} times; kernels are per core, the rest per device",
+        dump.programs.len(),
+    );
+    page
+}
+
+/// A size; nothing is easier to overlook as a dash.
+fn some(bytes: u64) -> String {
+    if bytes == 0 { "-".to_owned() } else { size(bytes) }
+}
+
+/// How long ago, in seconds.
+fn age(now: Timestamp, then: Timestamp) -> String {
+    format!("{:.1}s", now.duration_since(then).as_secs_f64().max(0.0))
+}
+
+/// On how many of all the cores that it is for it is resident, or that it is on none.
+fn state(program: &Program) -> String {
+    match program.resident_cores {
+        0 => "registered".to_owned(),
+        n => format!("resident {n}/{}", program.core_count as usize * program.indexes.len().max(1)),
+    }
+}

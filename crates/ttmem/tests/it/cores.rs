@@ -1,0 +1,240 @@
+//! Programs, cores and traces, as processes publish them.
+
+use crate::exe;
+use crate::segments::{daemon, local, process};
+use std::path::Path;
+use std::process::{Command, Output};
+use ttmem_core::Snapshot;
+use ttmem_core::snapshot::{CoreClass, FindingKind};
+use ttmem_core::words::Basis;
+use ttmem_testkit::producer::{L1_END, L1_SMALL, Producer, UNRESERVED};
+
+fn look(folder: &Path, args: &[&str]) -> Output {
+    Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&text(&look(folder, args))).unwrap()
+}
+
+/// A device of 4 x 2 cores, a buffer on half of them, and two programs.
+fn busy(folder: &Path) -> Producer {
+    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
+    producer.pull("grid 1 4 2");
+    producer.pull(&format!("l1 {} 8192 0 0 3 0", L1_SMALL - 8192));
+    producer.pull(&format!("small {L1_SMALL} 1024"));
+    producer.pull("program 7 0 0 3 1");
+    producer.pull("begin 7 matmul");
+    producer.pull(&format!("keep 7 cb {UNRESERVED} 4096 0 0 3 1"));
+    producer.pull(&format!("keep 7 cb {} 8192 0 0 3 0 view", L1_SMALL - 8192));
+    producer.pull("load 7 1 6144 0 0 3 1");
+    producer.pull("program 8 0 0 1 0");
+    producer.pull("begin 8 reduce");
+    producer.pull(&format!("keep 8 scratch {} 2048 0 0 1 0", UNRESERVED + 4096));
+    producer
+}
+
+#[test]
+fn the_program_dispatched_last_is_what_lies_on_a_core() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    let usage = |shot: &Snapshot| shot.devices[0].usage.clone();
+    let shot = server.snapshot();
+    let cb = usage(&shot).cb.unwrap();
+    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 4096, Some(0), Some(1)), "no view");
+    producer.pull("dispatch 7");
+    for shot in [server.snapshot(), local(folder)] {
+        let kernels = usage(&shot).kernel.unwrap();
+        assert_eq!((kernels.registered_bytes, kernels.resident_bytes), (8 * 6144, Some(8 * 6144)));
+        assert_eq!(usage(&shot).cb.unwrap().resident_bytes, Some(8 * 4096));
+        let room = shot.devices[0].tightest_core.unwrap();
+        assert_eq!((room.x, room.y, room.basis), (0, 0, Basis::Events));
+        assert_eq!((room.program_end, room.registered_end), (UNRESERVED + 4096, UNRESERVED + 6144));
+        assert_eq!(room.gap_bytes, L1_SMALL - 8192 - UNRESERVED - 4096);
+    }
+    producer.pull("dispatch 8");
+    for shot in [server.snapshot(), local(folder)] {
+        assert_eq!(usage(&shot).cb.unwrap().resident_bytes, Some(6 * 4096), "on two cores it is over");
+        assert_eq!(usage(&shot).scratch.unwrap().resident_bytes, Some(2 * 2048));
+        assert_eq!(usage(&shot).kernel.unwrap().resident_bytes, Some(6 * 6144));
+    }
+    producer.pull("end 8");
+    assert_eq!(usage(&server.snapshot()).cb.unwrap().resident_bytes, Some(8 * 4096));
+}
+
+#[test]
+fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    producer.pull("dispatch 7");
+    producer.pull("dispatch 7");
+    producer.pull("dispatch 8");
+    let plain = json(folder, &["--json"]);
+    assert!(plain["devices"][0].get("cores").is_none() && plain["processes"][0].get("programs").is_none());
+    let full: Snapshot = serde_json::from_value(json(folder, &["--json", "--cores", "--programs"])).unwrap();
+    let asked = Command::new(exe())
+        .args(["--json", "--cores", "--programs", "--query-socket"])
+        .arg(&server.query)
+        .output()
+        .unwrap();
+    let told: Snapshot = serde_json::from_slice(&asked.stdout).unwrap();
+    assert_eq!(full.devices[0].cores.as_ref().unwrap().len(), 8);
+    for shot in [full, told] {
+        let cores = shot.devices[0].cores.as_ref().unwrap();
+        for core in cores {
+            assert_eq!(core.intervals.iter().map(|it| it.bytes).sum::<u64>(), L1_END);
+            let held =
+                |class| core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum::<u64>();
+            let first_row = core.room.y == 0;
+            assert_eq!(held(CoreClass::Buffer), if first_row { 8192 } else { 0 });
+            assert_eq!(held(CoreClass::Lockstep), if first_row { 0 } else { 8192 });
+            assert_eq!(held(CoreClass::L1Small), 1024);
+            let reduces = first_row && core.room.x < 2;
+            assert_eq!(held(CoreClass::Scratch), if reduces { 2048 } else { 0 });
+            assert_eq!(held(CoreClass::Cb), if reduces { 0 } else { 4096 });
+            let program = core.program.as_ref().unwrap();
+            assert_eq!((program.id, program.pid), (if reduces { 8 } else { 7 }, Some(producer.pid)));
+            let peak = core.peak.as_ref().expect("at the latest now");
+            assert_eq!(peak.buffer_bytes, 8192 + 1024);
+            assert!(peak.bytes >= 8192 + 1024 + 2048, "{peak:?}");
+        }
+        let programs = process(&shot, producer.pid).unwrap().programs.as_ref().unwrap();
+        let [matmul, reduce] = &programs[..] else { panic!("{programs:?}") };
+        assert_eq!((matmul.id, matmul.name.as_deref(), matmul.dispatches), (7, Some("matmul"), 2));
+        assert_eq!((matmul.core_count, matmul.resident_cores, matmul.kernel_bytes), (8, 6, 6144));
+        assert_eq!((matmul.cb_bytes, matmul.view_count), (8 * 4096, 1));
+        assert_eq!((reduce.scratch_bytes, reduce.resident_cores), (2 * 2048, 2));
+        assert_eq!(reduce.end, Some(UNRESERVED + 6144));
+    }
+}
+
+#[test]
+fn dump_lists_programs() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    producer.pull("dispatch 7");
+    let page = text(&look(folder, &["dump", "--programs"]));
+    let lines: Vec<&str> = page.lines().collect();
+    assert!(lines[0].starts_with("DEVICE ") && lines[0].ends_with("STATE              NAME"), "{page}");
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let matmul = words(lines[1]);
+    assert_eq!(matmul[..5], ["0", &producer.pid.to_string(), "7", "8", "6.0"], "{page}");
+    assert!(
+        lines[1].contains("0x19000") && lines[1].contains("resident 8/8") && lines[1].ends_with("matmul")
+    );
+    assert!(lines[2].contains("registered") && lines[2].ends_with("reduce"), "{page}");
+    assert!(lines[3].starts_with("2 programs, 1 resident, dispatched 1 times"), "{page}");
+    let data = json(folder, &["dump", "--programs", "--json"]);
+    assert_eq!(data["schema"], 1);
+    assert_eq!(data["programs"][0]["id"], 7);
+    assert_eq!(data["programs"][0]["pid"], producer.pid);
+    assert_eq!(data["programs"][0]["placements"].as_array().unwrap().len(), 2);
+    let segment = folder.join(producer.pull("segment"));
+    producer.kill();
+    let dead = Command::new(exe()).args(["dump", "--programs", "--segment"]).arg(&segment).output().unwrap();
+    assert!(text(&dead).contains("resident 8/8"), "{dead:?}");
+}
+
+#[test]
+fn dump_shows_cores_alike_together_and_one_by_address() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    producer.pull("dispatch 7");
+    producer.pull("dispatch 8");
+    let page = text(&look(folder, &["dump", "--cores"]));
+    assert!(page.contains("4 x 2 cores; L1 of each: 32.0 KiB reserved, 64.0 KiB kernel ring"), "{page}");
+    for group in ["\n0,0-1,0 ", "\n2,0-3,0 ", "\n0,1-3,1 "] {
+        assert!(page.contains(group), "{group:?}: {page}");
+    }
+    assert_eq!(page.lines().count(), 2 + 3, "{page}");
+    let one = text(&look(folder, &["dump", "--cores", "3,0"]));
+    for line in [
+        "core 3,0: 1.2 MiB between programs and buffers, 0x19000 to 0x14e000",
+        &format!("Dispatched last: pid {} program 7 matmul", producer.pid),
+        "0x000000-0x008000    32.0 KiB  reserved",
+        "0x018000-0x019000     4.0 KiB  circular buffers",
+        &format!("0x18000 4.0 KiB, cb, pid {}, program 7 matmul", producer.pid),
+        "0x14e000-0x150000     8.0 KiB  buffers",
+        "0x150400-0x160000    63.0 KiB  free in L1_SMALL",
+    ] {
+        assert!(one.contains(line), "{line:?}: {one}");
+    }
+    let data = json(folder, &["dump", "--cores", "0,1", "--json", "-d", "0"]);
+    assert_eq!(data["devices"][0]["cores"].as_array().unwrap().len(), 1);
+    assert_eq!(data["devices"][0]["cores"][0]["y"], 1);
+    assert_eq!(data["devices"][0]["core_layout"]["columns"], 4);
+    assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "buffer, L1_SMALL, CB");
+    let segment = folder.join(producer.pull("segment"));
+    let again = Command::new(exe()).args(["dump", "--cores", "--segment"]).arg(&segment).output().unwrap();
+    assert!(text(&again).contains("0,0-1,0 "), "{again:?}");
+
+    let nowhere = look(folder, &["dump", "--cores", "4,0"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let why = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(why.contains("there is no core 4,0: device 0 has 4 x 2 cores, 0,0 to 3,1"), "{why}");
+    for nonsense in [&["dump", "--cores", "x"][..], &["dump", "--cores", "--programs"], &["--cores"]] {
+        assert_eq!(look(folder, nonsense).status.code(), Some(2), "{nonsense:?}");
+    }
+}
+
+#[test]
+fn a_device_whose_cores_nobody_described_says_so() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = Producer::new(folder);
+    producer.pull("alloc 4096 100");
+    let output = look(folder, &["dump", "--cores"]);
+    assert_eq!(output.status.code(), Some(3));
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(page.contains("Device 0") && page.contains("run it with `ttmem run`"), "{page}");
+}
+
+#[test]
+fn the_table_shows_the_least_room() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    producer.pull("dispatch 7");
+    for args in [&[][..], &["--ascii"]] {
+        let page = text(&look(folder, args));
+        assert!(
+            page.contains("    Gap            1.2 MiB   at least, core 0,0: 0x19000 to 0x14e000\n"),
+            "{page}"
+        );
+        assert!(page.contains("    CBs           32.0 KiB   resident; 32.0 KiB registered"), "{page}");
+    }
+}
+
+#[test]
+fn buffers_that_a_replay_may_write_over_are_a_finding() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    producer.pull("trace 3 17");
+    producer.pull("replay 3");
+    let of = |shot: &Snapshot| process(shot, producer.pid).unwrap().traces[0].clone();
+    let trace = of(&server.snapshot());
+    assert_eq!((trace.id, trace.dispatches, trace.replays), (3, 17, 1));
+    assert_eq!((trace.endangered_count, trace.devices.len()), (0, 1));
+    producer.pull("alloc 4096 1200");
+    producer.pull("l1 131072 4096");
+    for shot in [server.snapshot(), local(folder)] {
+        let trace = process(&shot, producer.pid).unwrap().traces[0].clone();
+        assert_eq!((trace.endangered_count, trace.endangered_bytes), (2, 1200 + 4096));
+        let found = shot.findings.iter().find(|it| it.kind == FindingKind::TraceOverwrite).unwrap();
+        assert!(found.text.contains("2 buffers (5.2 KiB) were allocated since trace 3"), "{found:?}");
+    }
+    producer.pull("end-trace 3");
+    let shot = server.snapshot();
+    assert!(process(&shot, producer.pid).unwrap().traces.is_empty());
+    assert!(shot.findings.iter().all(|it| it.kind != FindingKind::TraceOverwrite));
+}

@@ -1,0 +1,366 @@
+"""What the runtime itself says of the programs on its chips: where they lie, how large they are, what was dispatched.
+
+There are four sources, none of which is what the agent reads:
+
+* the reports of the runtime's graph capture: a normal one has the addresses of circular buffers, one without dispatch has
+  sizes and cores of everything, without addresses;
+* each program's own lists of L1 regions, by which the runtime checks that programs and tensors do not clash;
+* the size of each program's configuration, asked of the runtime;
+* what reached the queues, noted by queue.cpp, which must be preloaded.
+
+The puppet imports this; `python programs.py ROWSxCOLUMNS [OP ...]` compares the sources with each other.
+"""
+
+import collections
+import ctypes
+import os
+import re
+import struct
+import sys
+import time
+
+import ttnn
+
+import ops
+
+GRAPH = ttnn._ttnn.graph  # the wrapper around it imports torch
+OPS = {**ops.OPS, **ops.MESH_OPS}
+
+
+# The runtime's memory and functions
+
+
+def _runtime():
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return ctypes.CDLL(next(line.split()[-1] for line in maps if "/libtt_metal.so" in line))
+
+
+_LIBRARY = _runtime()
+_MEMORY = os.open("/proc/self/mem", os.O_RDONLY)
+
+# Where a `ProgramImpl` has its lists of regions: of circular buffers, and of dataflow buffers with scratchpads. There is no
+# function for them. 0.76.0 is told from 0.81.1 by a constructor that only the older has.
+_REGIONS = (0x268, 0x3B8) if hasattr(_LIBRARY, "_ZN2tt8tt_metal6detail11ProgramImplC1Ev") else (0x290, 0x518)
+
+
+def _function(name, result, *arguments):
+    it = getattr(_LIBRARY, name)
+    it.restype, it.argtypes = result, arguments
+    return it
+
+
+_PROGRAM = "_ZN2tt8tt_metal6detail11ProgramImpl"
+_config_size = _function(_PROGRAM + "23get_program_config_sizeEj", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+_groups = _function(_PROGRAM + "17get_kernel_groupsEj", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+_kernels = _function(_PROGRAM + "11get_kernelsEj", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+_id = _function("_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv", ctypes.c_uint64, ctypes.c_void_p)
+_kernel_cores = _function("_ZNK2tt8tt_metal6Kernel18logical_corerangesEv", None, ctypes.c_void_p, ctypes.c_void_p)
+_COMPUTE = ctypes.addressof(ctypes.c_char.in_dll(_LIBRARY, "_ZTVN2tt8tt_metal13ComputeKernelE")) + 16
+
+
+def _words(address, count):
+    return struct.unpack(f"<{count}Q", os.pread(_MEMORY, 8 * count, address))
+
+
+def _vector(address, size):
+    """Addresses of its elements."""
+    begin, end = _words(address, 2)
+    assert (end - begin) % size == 0 and end - begin < 1 << 20, "this is no such vector"
+    return range(begin, end, size)
+
+
+def _rectangles(address):
+    return [list(_words(it, 4)) for it in _vector(address, 32)]
+
+
+def cores(rectangles):
+    return {(x, y) for x0, y0, x1, y1 in rectangles for x in range(x0, x1 + 1) for y in range(y0, y1 + 1)}
+
+
+def _regions(program, offset):
+    """[x0, y0, x1, y1, begin, end] of each stretch of a rectangle of cores."""
+    found = []
+    for it in _vector(program + offset, 56):
+        for pair in _vector(it + 32, 16):
+            found.append([*_words(it, 4), *_words(pair, 2)])
+    return found
+
+
+def _processors(program):
+    """On how many of its processors the busiest core runs a kernel: three compute, one moves data."""
+    busy = collections.Counter()
+    (node,) = _words(_kernels(program, 0) + 16, 1)
+    while node:
+        node, _, kernel = _words(node, 3)
+        out = (ctypes.c_uint64 * 3)()
+        _kernel_cores(ctypes.addressof(out), kernel)
+        (table,) = _words(kernel, 1)
+        for core in cores(_rectangles(ctypes.addressof(out))):
+            busy[core] += 3 if table == _COMPUTE else 1
+    return max(busy.values(), default=0)
+
+
+def described(program):
+    """What the runtime knows of one that was dispatched and lives."""
+    circular, dataflow = (_regions(program, offset) for offset in _REGIONS)
+    return {
+        "id": _id(program),
+        "config_bytes": ctypes.c_uint32.from_address(_config_size(program, 0)).value,
+        "processors": _processors(program),
+        "cores": [it for group in _vector(_groups(program, 0), 16) for it in _rectangles(_words(group, 1)[0] + 8)],
+        "cb": circular,
+        "dataflow": dataflow,
+    }
+
+
+# What reached the queues
+
+
+class _Note(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_uint64),
+        ("trace", ctypes.c_uint64),
+        ("program", ctypes.c_void_p),
+        ("id", ctypes.c_uint64),
+        ("mesh", ctypes.c_int64),
+        ("dimensions", ctypes.c_uint64),
+        ("first", ctypes.c_uint32 * 4),
+        ("last", ctypes.c_uint32 * 4),
+    ]
+
+
+_take = ctypes.CDLL(None).lab_queue_take
+_take.restype, _take.argtypes = ctypes.c_long, (ctypes.c_void_p, ctypes.c_size_t)
+_ROOM = (_Note * 65536)()
+_MESHES = {}
+
+
+def _chips(note):
+    """The chips of a range of a mesh, by their numbers."""
+    mesh = _MESHES[note.mesh]
+    rows, columns = mesh.shape
+    ids = list(mesh.get_device_ids())
+    (r0, c0), (r1, c1) = note.first[:2], note.last[:2]
+    assert note.dimensions == 2 and len(ids) == rows * columns
+    return sorted(ids[r * columns + c] for r in range(r0, r1 + 1) for c in range(c0, c1 + 1))
+
+
+def dispatched():
+    """What reached the queues since this was last asked."""
+    count = _take(ctypes.addressof(_ROOM), len(_ROOM))
+    assert count >= 0, "too much was dispatched"
+    found = []
+    for note in _ROOM[:count]:
+        it = {"kind": ("dispatched", "captured", "replayed")[note.kind], "trace": note.trace}
+        if note.kind != 2:
+            it.update(id=note.id, pointer=note.program, chips=_chips(note))
+        found.append(it)
+    return found
+
+
+def listed():
+    """The same, each with what the runtime knows of it. Only for programs that live."""
+    found = dispatched()
+    for it in found:
+        if "pointer" in it:
+            it.update(described(it.pop("pointer")))
+    return found
+
+
+# Devices
+
+
+def known(mesh):
+    _MESHES[mesh.id()] = mesh
+    return mesh
+
+
+def opened(rows, columns, fabric=False, **options):
+    if fabric:
+        ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
+    options.setdefault("l1_small_size", 24576)
+    return known(ttnn.open_mesh_device(ttnn.MeshShape(rows, columns), **options))
+
+
+# Graph capture
+
+
+def _text(rectangles):
+    """{[0-0 - 7-7], [0-8 - 3-8]}"""
+    return [[int(n) for n in it] for it in re.findall(r"\[(\d+)-(\d+) - (\d+)-(\d+)\]", rectangles)]
+
+
+_KINDS = {"circular_buffer_allocate": "cb", "dataflow_buffer_allocate": "dfb", "scratchpad_allocate": "scratch"}
+
+
+def captured(op, device, mode):
+    """What the runtime's report has of programs' memory: kind, chip, address, bytes, whether it is a view, cores."""
+    GRAPH.begin_graph_capture(getattr(GRAPH.RunMode, mode))
+    try:
+        op(device)
+    finally:
+        nodes = GRAPH.end_graph_capture()
+    found = []
+    for node in nodes:
+        kind, about = _KINDS.get(node["node_type"]), node["params"]
+        if kind:
+            view = about.get("globally_allocated", about.get("borrows_memory", "0")) == "1"
+            place = {"space": kind, "chip": about["device_id"], "address": about["address"], "bytes": about["size"]}
+            found.append({**place, "view": view, "cores": _text(about["core_range_set"])})
+    return found
+
+
+# Without addresses nothing is in the way of anything, so that these leave out a program that moves a tensor.
+_MOVES = {"conv2d_3x3", "max_pool2d"}
+
+
+def run(name, device):
+    """Runs an op, the only one whose programs are cached afterwards, and says what the runtime says of it."""
+    op = OPS[name]
+    sizes = None if name in _MOVES else captured(op, device, "NO_DISPATCH")
+    device.clear_program_cache()
+    dispatched()
+    report = captured(op, device, "NORMAL")
+    programs = [it for it in listed() if it["kind"] == "dispatched"]
+    # Where a workload has several programs, they are compiled on threads whose doings the report has not.
+    alone = all(it["chips"] == sorted(device.get_device_ids()) for it in programs)
+    return {"op": name, "programs": programs, "report": report if alone else None, "sizes": sizes}
+
+
+# Tensors and programs to have many of
+
+
+def many(device, count):
+    """So many different programs, on few cores and on many, of few kernels, so that little is compiled."""
+
+    def tall(n, **options):
+        return ops.z(device, 32 * n, 64, **options)
+
+    kinds = [
+        lambda n: ttnn.clone(tall(n)),
+        lambda n: ttnn.where(tall(n), tall(n), tall(n)),
+        lambda n: ttnn.softmax(tall(n), dim=-1),
+        lambda n: ttnn.concat([tall(n), tall(n)], dim=0),
+        lambda n: ttnn.typecast(tall(n), ttnn.float32),
+        lambda n: ttnn.tilize(tall(n, layout=ops.RM), use_multicore=True),
+        lambda n: ttnn.copy(tall(n), tall(n)),
+        lambda n: ttnn.transpose(ops.z(device, 1, 1, 32 * n, 64), -2, -1),
+    ]
+    for n in range(count):
+        kinds[n % len(kinds)](n // len(kinds) + 1)
+
+
+def filled(device, left):
+    """A tensor that leaves so many bytes of each core's L1 at most, where programs begin."""
+    it = ttnn.get_memory_view(device, ttnn.BufferType.L1)
+    rows = (it.largest_contiguous_bytes_free_per_bank - left) // 2048
+    shape = (1, 1, it.num_banks * 32 * rows, 32)
+    return ttnn.empty(shape, dtype=ops.BF16, layout=ops.TILE, device=device, memory_config=ops.L1)
+
+
+def refused(work):
+    """Why the runtime refuses to do something."""
+    try:
+        work()
+    except RuntimeError as why:
+        return str(why)
+    raise AssertionError("it was done")
+
+
+def mixture(device):
+    """Tensors of every kind in L1, the reserved top included, with a hole."""
+    # The top takes no interleaved ones.
+    spec = ttnn.ShardSpec(ops.grid(4, 2), (32, 32), ttnn.ShardOrientation.ROW_MAJOR)
+    small = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1_SMALL, spec)
+    held = {
+        "interleaved": ops.z(device, 512, 512, mem=ops.L1),
+        "one tile": ops.z(device, 32, 32, mem=ops.L1),
+        "hole": ops.z(device, 256, 512, mem=ops.L1),
+        "height": ops.z(device, 256, 64, mem=ops.sharded((256, 64), 4, 2, ops.H)),
+        "width": ops.z(device, 64, 256, mem=ops.sharded((64, 256), 4, 2, ops.W)),
+        "block": ops.z(device, 256, 256, mem=ops.sharded((256, 256), 4, 4, ops.B)),
+        "small": ops.z(device, 256, 32, mem=small),
+    }
+    ttnn.deallocate(held.pop("hole"))
+    return held
+
+
+def shards(held):
+    """Address, bytes on a core and cores of those that lie on some only."""
+    found = []
+    for tensor in held.values():
+        spec = tensor.memory_config().shard_spec
+        if spec is not None:
+            height, width = spec.shape
+            boxes = [[it.start.x, it.start.y, it.end.x, it.end.y] for it in spec.grid.ranges()]
+            found.append([tensor.buffer_address(), height * width * 2, boxes])
+    return found
+
+
+def bank(device, space):
+    """What the allocator says of each of its banks: which stretches are taken, from where its space begins."""
+    it = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
+    blocks = [(int(b["address"]), int(b["size"])) for b in it.block_table if b["allocated"] == "yes"]
+    taken = [[address, address + size] for address, size in blocks]
+    assert sum(end - begin for begin, end in taken) == it.total_bytes_allocated_per_bank, it.block_table
+    return {
+        "taken": taken,
+        "bytes": it.total_bytes_per_bank,
+        "allocated": it.total_bytes_allocated_per_bank,
+        "banks": it.num_banks,
+    }
+
+
+# Comparison
+
+
+def union(ranges):
+    """By core, from [(rectangles, begin, end)]: what is covered, each stretch once."""
+    by_core = collections.defaultdict(list)
+    for rectangles, begin, end in ranges:
+        for core in cores(rectangles):
+            by_core[core].append((begin, end))
+    for core, stretches in by_core.items():
+        merged = []
+        for begin, end in sorted(stretches):
+            if merged and begin <= merged[-1][1]:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([begin, end])
+        by_core[core] = merged
+    return dict(by_core)
+
+
+def agree(told):
+    """Whether the sources agree with each other about an op; why not, if not."""
+    wrong = []
+    regions = union(([it[:4]], *it[4:]) for program in told["programs"] for it in program["cb"])
+    if told["report"] is not None:
+        chip = min((it["chip"] for it in told["report"]), default=0)
+        local = [it for it in told["report"] if it["space"] == "cb" and not it["view"] and it["chip"] == chip]
+        report = union((it["cores"], it["address"], it["address"] + it["bytes"]) for it in local)
+        if report != regions:
+            wrong.append(f"circular buffers: the report has {report}, the regions {regions}")
+    return wrong
+
+
+def main():
+    rows, columns = (int(n) for n in sys.argv[1].split("x"))
+    device = opened(rows, columns, fabric=rows * columns > 1)
+    names = sys.argv[2:] or (OPS if rows * columns > 1 else ops.OPS)
+    counts = collections.Counter()
+    for name in names:
+        begin = time.monotonic()
+        told = run(name, device)
+        wrong = agree(told)
+        counts["wrong" if wrong else "right"] += 1
+        counts["programs"] += len(told["programs"])
+        counts["reports"] += told["report"] is not None
+        ends = max((it[5] for p in told["programs"] for it in p["cb"] + p["dataflow"]), default=0)
+        print(f"{name:24} {time.monotonic() - begin:6.2f} s", [(p["id"], p["config_bytes"], p["processors"]) for p in told["programs"]][:3], ends, *wrong)
+    print(dict(counts))
+    ttnn.close_mesh_device(device)
+
+
+if __name__ == "__main__":
+    main()
