@@ -353,8 +353,13 @@ impl State {
             devices: it.chips.iter().map(ToString::to_string).collect(),
             spaces: it.spaces.iter().map(|banks| space_of(number, banks)).collect(),
         };
-        // One without banks only says which chips a program is for.
-        process.allocators.iter().filter(|(_, it)| !it.spaces.is_empty()).map(of).collect()
+        // One without banks only says which chips a program is for, unless its banks are just not known.
+        let has_buffers = |number: u32| {
+            let mut pools = process.pools.keys().filter(|(_, space, _)| !space.is_program());
+            pools.any(|(scope, ..)| *scope == Scope::Allocator(number))
+        };
+        let all = process.allocators.iter();
+        all.filter(|(number, it)| !it.spaces.is_empty() || has_buffers(**number)).map(of).collect()
     }
 
     pub(crate) fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
