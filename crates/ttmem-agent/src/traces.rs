@@ -9,9 +9,9 @@ use crate::shim::{ProgramFacts, Where, ttmem_impl_chips, ttmem_program};
 use ttmem_client::AllocatorNumber;
 
 /// Traces that can be known at a time.
-const ROOM: usize = 256;
-/// Programs that the replay of one leaves behind.
-const LEFT: usize = 128;
+const ROOM: usize = 512;
+/// Programs that the replay of one leaves behind: of a mesh, each chip may have some of its own.
+const LEFT: usize = 512;
 
 /// Zeros: nobody's place.
 struct Trace {
@@ -42,8 +42,12 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
+    fn place(&self, owner: u64, id: u32) -> Option<usize> {
+        self.all[..self.used].iter().position(|it| it.owner == owner && it.id == id)
+    }
+
     fn find(&mut self, owner: u64, id: u32) -> Option<&mut Trace> {
-        self.all[..self.used].iter_mut().find(|it| it.owner == owner && it.id == id)
+        self.place(owner, id).map(|place| &mut self.all[place])
     }
 
     fn begin(&mut self, owner: u64, id: u32, queue: u32) {
@@ -54,8 +58,11 @@ impl Traces {
                 self.capturing -= 1;
             }
         }
-        let place = self.all[..self.used].iter().position(|it| it.owner == 0).unwrap_or(self.used);
-        let Some(trace) = self.all.get_mut(place) else { return };
+        // Without room the newest makes way: what is captured must be known not to run.
+        let vacant = self.all[..self.used].iter().position(|it| it.owner == 0);
+        let place = vacant.unwrap_or(self.used).min(ROOM - 1);
+        let trace = &mut self.all[place];
+        self.capturing -= u32::from(trace.owner != 0 && trace.scope == 0);
         (trace.owner, trace.id, trace.queue, trace.scope) = (owner, id, queue, 0);
         (trace.left, trace.dispatches) = (0, 0);
         self.used = self.used.max(place + 1);
@@ -144,12 +151,15 @@ extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behin
             }
         }
         REPLAYED => {
-            let Some(trace) = table.traces.find(owner, id).filter(|it| it.scope != 0) else { return };
-            let scope = AllocatorNumber::new(trace.scope);
-            let (left, programs) = (usize::from(trace.left), trace.programs);
-            let _ = tracker().replay_trace(scope, id);
-            for it in &programs[..left] {
-                table.dispatch(it.id);
+            let Some(place) = table.traces.place(owner, id) else { return };
+            let &Trace { scope, left, .. } = &table.traces.all[place];
+            if scope == 0 {
+                return;
+            }
+            let _ = tracker().replay_trace(AllocatorNumber::new(scope), id);
+            for n in 0..usize::from(left) {
+                let program = table.traces.all[place].programs[n].id;
+                table.dispatch(program);
             }
         }
         _ => {
