@@ -6,6 +6,8 @@ mod processes;
 mod programs;
 mod region;
 mod runtime;
+mod stage;
+mod traces;
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
