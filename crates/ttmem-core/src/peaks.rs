@@ -112,25 +112,24 @@ impl State {
 
     /// What the highest use is, if it is higher than was noted.
     pub(crate) fn high_now(&self, chip: ChipId, space: Space, pools: &[PoolId], used: u64) -> Option<High> {
-        let mut known = self.chips.get(&chip)?.peaks.get(&space).map_or(0, |high| high.bytes);
-        let mut found = None;
+        let known = self.chips.get(&chip)?.peaks.get(&space).map_or(0, |high| high.bytes);
         // Of programs' pools only a sum is known, and they lie over each other.
-        for &id in pools.iter().filter(|_| !space.is_program()) {
-            let pool = self.ledger.pool(id);
-            if pool.peak > known {
-                let holders = vec![self.holder(pool.key.process, pool.peak)];
-                known = pool.peak;
-                found = Some(High { bytes: pool.peak, at: pool.peak_at, holders });
-            }
+        let single = pools.iter().filter(|_| !space.is_program()).map(|&pool| self.ledger.pool(pool));
+        let highest = single.max_by_key(|pool| pool.peak);
+        let most = highest.map_or(0, |pool| pool.peak);
+        if used.max(most) <= known {
+            return None;
         }
         // If it is as high just now, all who hold it are known.
-        if used > 0 && (used > known || found.is_some() && used == known) {
+        if used >= most {
             let holders = self.holders(chip, space, pools);
             // So high it has been since something last changed.
             let changed = pools.iter().map(|&pool| self.ledger.pool(pool).changed_at).max();
-            found = Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
+            return Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
         }
-        found
+        let pool = highest?;
+        let holders = vec![self.holder(pool.key.process, pool.peak)];
+        Some(High { bytes: pool.peak, at: pool.peak_at, holders })
     }
 
     fn holders(&self, chip: ChipId, space: Space, pools: &[PoolId]) -> Vec<Holder> {
@@ -146,11 +145,10 @@ impl State {
                 self.used_by(pools)
             }
         };
-        let held = by_process.iter().map(|(&id, pools)| self.holder(id, held(pools)));
-        let mut holders: Vec<Holder> = held.filter(|holder| holder.bytes > 0).collect();
-        holders.sort_by_key(|holder| (Reverse(holder.bytes), holder.pid));
-        holders.truncate(MOST_HOLDERS);
-        holders
+        let held = by_process.iter().map(|(&id, pools)| (Reverse(held(pools)), id));
+        let mut held: Vec<(Reverse<u64>, ProcessId)> = held.filter(|(bytes, _)| bytes.0 > 0).collect();
+        held.sort_unstable();
+        held.into_iter().take(MOST_HOLDERS).map(|(bytes, id)| self.holder(id, bytes.0)).collect()
     }
 
     fn used_by(&self, pools: &[PoolId]) -> u64 {
