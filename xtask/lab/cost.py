@@ -5,8 +5,9 @@
 Told `pairs N`, it takes and gives back a tensor N times and says how many nanoseconds of its thread's processor time a pair
 took. Told `added N`, it does so in short blocks with the agent at work and only calling through, in turns, and says what N
 pairs of blocks differ by. Told `programs N`, it makes N programs and says how much processor time the process has used. Told
-`dispatches N`, it runs N programs in turn that are cached and take no memory, in the same way, and says what a dispatch differs
-by; before those, how many programs are cached and what a dispatch takes with the agent only calling through.
+`dispatches N`, it caches N programs that take no memory and runs one of them, in the same way, and says what a dispatch differs
+by; before those, how many programs are cached and what a dispatch takes with the agent only calling through. Told `turns N`, the
+same with all of them in turn.
 """
 
 import ctypes
@@ -54,8 +55,8 @@ def programs(device, count):
     return [device.num_program_cache_entries(), time.process_time_ns()]
 
 
-def dispatches(device, count):
-    """As `added`: N programs of different shapes in turn, each into a tensor that is there already."""
+def dispatches(device, count, turns=False):
+    """As `added`: programs of different shapes, each into a tensor that is there already."""
     switch = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0]).ttmem_agent_switch
     device.clear_program_cache()
     runs = []
@@ -63,28 +64,31 @@ def dispatches(device, count):
         rows, columns = 32 * (1 + n % 16), 32 * (1 + n // 16)
         zeros = lambda *shape: ttnn.zeros(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
         runs.append((zeros(rows, 64), zeros(64, columns), zeros(rows, columns)))
-
+        ttnn.matmul(runs[n][0], runs[n][1], optional_output_tensor=runs[n][2])
     # All of them in each block, so that none finds warm what the other block has warmed.
-    length = count * max(1, BLOCK // count)
+    block = runs * max(1, BLOCK // count) if turns else [runs[0]] * BLOCK
 
-    def block():
+    def run():
         started = time.thread_time_ns()
-        for n in range(length):
-            a, b, c = runs[n % count]
+        for a, b, c in block:
             ttnn.matmul(a, b, optional_output_tensor=c)
-        return (time.thread_time_ns() - started) / length
+        return (time.thread_time_ns() - started) / len(block)
 
-    block()
+    run()
     plain, differences = [], []
-    for n in range(max(DISPATCHES // length, 100)):
+    for n in range(DISPATCHES // len(block)):
         cost = {}
         for on in [False, True] if n % 2 else [True, False]:
             switch(on)
-            cost[on] = block()
+            cost[on] = run()
         plain.append(cost[False])
         differences.append(cost[True] - cost[False])
     switch(True)
     return [device.num_program_cache_entries(), sorted(plain)[len(plain) // 2], *differences]
+
+
+def turns(device, count):
+    return dispatches(device, count, turns=True)
 
 
 def main():
@@ -92,7 +96,7 @@ def main():
     device.enable_program_cache()
     for line in sys.stdin:
         what, count = line.split()
-        print("cost:", *{"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches}[what](device, int(count)), flush=True)
+        print("cost:", *{"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches, "turns": turns}[what](device, int(count)), flush=True)
 
 
 main()

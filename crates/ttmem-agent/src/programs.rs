@@ -37,15 +37,13 @@ struct Entry {
     views: u64,
     /// The first of its notes, and 1.
     notes: u32,
-    /// Where the tracker had it the last time.
-    hint: u32,
     /// Where it was told; 0: it was not.
     scope: u16,
     class: u8,
     flags: u8,
 }
 
-const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, hint: 0, scope: 0, class: 0, flags: 0 };
+const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
 
 /// It has views, whose addresses may be others at every dispatch.
 const HAS_VIEWS: u8 = 1;
@@ -75,6 +73,9 @@ struct Scope {
 }
 
 pub(crate) struct Table {
+    /// Where the tracker had a program the last time, by its first place; as likely as not another's. They are by themselves,
+    /// so that all that are in use lie near.
+    hints: [u32; ROOM],
     entries: [Entry; ROOM],
     len: usize,
     notes: [Note; NOTES],
@@ -154,7 +155,7 @@ impl Table {
             while self.entries[place % ROOM].tag != 0 {
                 place += 1;
             }
-            self.entries[place % ROOM] = Entry { tag: id + 1, hint: u32::MAX, ..NOBODY };
+            self.entries[place % ROOM] = Entry { tag: id + 1, ..NOBODY };
             self.len += 1;
         }
         self.find(id)
@@ -312,9 +313,9 @@ impl Table {
     /// A program that was told is what is there now.
     #[inline]
     pub(crate) fn dispatch(&mut self, id: u64) {
-        if let Some(entry) = self.find(id).filter(|it| it.scope != 0) {
-            let _ =
-                tracker().dispatch_again(AllocatorNumber::new(entry.scope), number_of(id), &mut entry.hint);
+        if let Some(&mut Entry { scope, .. }) = self.find(id).filter(|it| it.scope != 0) {
+            let hint = &mut self.hints[first_place(id)];
+            let _ = tracker().dispatch_again(AllocatorNumber::new(scope), number_of(id), hint);
         }
     }
 }
@@ -399,8 +400,10 @@ extern "C" fn ttmem_agent_dispatching(id: u64) {
     let table = TABLE.load(Ordering::Acquire);
     if !table.is_null() {
         // SAFETY: a mapping that is never given back; a number that is read while it changes is only fetched in vain.
-        let hint = unsafe { ptr::read_volatile(&raw const (*table).entries[first_place(id)].hint) };
-        tracker().expect_dispatch(hint);
+        let hint = unsafe { ptr::read_volatile(&raw const (*table).hints[first_place(id)]) };
+        // SAFETY: as above.
+        let entry = unsafe { &raw const (*table).entries[first_place(id)] };
+        tracker().expect_dispatch(hint, entry.cast());
     }
 }
 

@@ -489,9 +489,10 @@ impl Tracker {
         })
     }
 
-    /// A dispatch with this hint will follow: what it needs may be fetched meanwhile.
+    /// A dispatch with this hint will follow: what it needs may be fetched meanwhile, and what the caller needs, too.
     #[inline]
-    pub fn expect_dispatch(&self, hint: u32) {
+    pub fn expect_dispatch(&self, hint: u32, besides: *const u8) {
+        crate::memory::prefetch(besides);
         let table = self.table.load(Ordering::Relaxed);
         if !table.is_null() {
             crate::memory::prefetch(table.wrapping_add(hint as usize));

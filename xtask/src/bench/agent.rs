@@ -136,44 +136,46 @@ fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
     ])
 }
 
-/// What a dispatch costs more, with one program cached and with many: in turns, in each process, and the median of what
-/// the blocks of all processes say.
-fn dispatches(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 3]> {
-    let mut added = [const { Vec::new() }; 2];
-    let mut plain = [const { Vec::new() }; 2];
+/// What a dispatch costs more: of one program that is cached alone or among many, and of many in turn, whose own cost
+/// grows, too, with what no longer fits the processor's caches.
+fn dispatches(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
+    let mut added = [const { Vec::new() }; 3];
+    let mut plain = [const { Vec::new() }; 3];
     for _ in 0..STARTS {
         let folder = memory_folder();
         let mut model = Model::start(tracked(folder.path(), &script(lab, board, false)?))?;
-        for (n, count) in [1, PROGRAMS].into_iter().enumerate() {
-            let told = model.ask("dispatches", count)?;
+        for (n, (what, count)) in
+            [("dispatches", 1), ("dispatches", PROGRAMS), ("turns", PROGRAMS)].into_iter().enumerate()
+        {
+            let told = model.ask(what, count)?;
             let [entries, without, more @ ..] = &told[..] else { anyhow::bail!("too few numbers") };
             ensure!(*entries >= count as f64, "only {entries} programs are cached");
             plain[n].push(*without);
             // What happens beside it makes single blocks several times as slow, on either side.
-            added[n].push(middle(more));
+            added[n].push(median(more.to_vec()));
         }
     }
     let chips = board.chips();
-    let [one, many] = added.map(median);
-    let [plain_one, plain_many] = plain.map(median);
+    // Where things lie in memory differs from start to start, and not within one: so all of them count.
+    let [alone, among, turns] = added.map(|of| of.iter().sum::<f64>() / of.len() as f64);
+    let [plain, _, plain_turns] = plain.map(median);
     println!(
-        "{chips} chips, {STARTS} starts: a dispatch takes {plain_one:.0} ns untracked with 1 program cached, {plain_many:.0} ns with {PROGRAMS} in \
-         turn; the agent adds {one:.0} and {many:.0} ns"
+        "{chips} chips, {STARTS} starts: a dispatch takes {plain:.0} ns untracked; the agent adds {alone:.0} ns with 1 program cached, \
+         {among:.0} with {PROGRAMS}; with all of these in turn {turns:.0} to {plain_turns:.0}"
     );
     let what = |it: &str| format!("dispatch on {chips} chips: {it}");
     Ok([
-        Figure::plain(&what("untracked"), "same run", plain_one, "ns"),
-        Figure::at_most(&what("the agent adds"), "same process", 300.0, one, "ns"),
-        Figure::at_most(&what(&format!("{PROGRAMS} programs to 1")), "same process", 1.1, many / one, "x"),
+        Figure::plain(&what("untracked"), "same run", plain, "ns"),
+        Figure::at_most(&what("the agent adds"), "same process", 300.0, alone, "ns"),
+        Figure::at_most(
+            &what(&format!("with {PROGRAMS} programs cached to 1")),
+            "same process",
+            1.1,
+            among / alone,
+            "x",
+        ),
+        Figure::plain(&what(&format!("with {PROGRAMS} in turn")), "same process", turns, "ns"),
     ])
-}
-
-/// The mean of the middle half.
-fn middle(of: &[f64]) -> f64 {
-    let mut sorted = of.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let half = &sorted[sorted.len() / 4..sorted.len() * 3 / 4];
-    half.iter().sum::<f64>() / half.len().max(1) as f64
 }
 
 /// Of a run of many programs, how much of the processor time the agent took, by its own count.
