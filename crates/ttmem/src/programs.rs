@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
 use ttmem_core::snapshot::{Process, Program};
+use ttmem_core::words::KernelClass;
 use ttmem_core::{Detail, Snapshot};
 
 #[derive(Serialize)]
@@ -88,6 +89,13 @@ fn render(dump: &Dump<'_>) -> String {
         let end = program.end.map_or_else(|| "-".to_owned(), |end| format!("{end:#x}"));
         let last = program.dispatched.map_or_else(|| "-".to_owned(), |last| age(dump.at, last));
         let name = program.name.as_deref().map_or_else(|| "-".to_owned(), |name| cut(name, 60));
+        // What is not a user's program says so.
+        let name = match program.class {
+            KernelClass::Fabric | KernelClass::Dispatch => {
+                format!("[{}] {name}", program.class.title().to_lowercase())
+            }
+            KernelClass::Application | KernelClass::Unknown => name,
+        };
         let _ = writeln!(
             page,
             "{:<8} {:>9} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} {}",
