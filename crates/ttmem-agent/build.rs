@@ -1,11 +1,13 @@
 //! Compiles the shim: the only code that calls into the runtime.
 
 fn main() {
-    println!("cargo:rerun-if-changed=src/shim.cpp");
+    for file in ["shim.hpp", "shim.cpp", "shim_programs.cpp"] {
+        println!("cargo:rerun-if-changed=src/{file}");
+    }
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .file("src/shim.cpp")
+        .files(["src/shim.cpp", "src/shim_programs.cpp"])
         .flag("-fno-rtti")
         .flag("-fvisibility=hidden")
         // Where there is no C++ library to catch with, what is thrown must meet no frame of ours: calls through are jumps.

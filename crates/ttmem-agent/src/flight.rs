@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Threads that have a line of their own.
 const LINES: usize = 1000;
 
-/// As in shim.cpp: what every event looks at, in one line.
+/// As in shim.hpp: what every event looks at, in one line.
 #[repr(C, align(64))]
 pub(crate) struct State {
     /// 0: not asked yet; 1: at work; 2: only calls through; 3: the same, for a while.
@@ -26,7 +26,7 @@ pub(crate) struct State {
     page: AtomicPtr<Page>,
 }
 
-/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.cpp, as far as that knows
+/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.hpp, as far as that knows
 /// it.
 #[repr(C)]
 pub(crate) struct Page {

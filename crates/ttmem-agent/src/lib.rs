@@ -2,7 +2,8 @@
 //! allocators change, calls the real ones, and publishes what happened in the process's segment.
 //!
 //! * `lib` has the names that the dynamic linker binds the runtime to;
-//! * `shim.cpp` is what is bound: it calls through, and asks the runtime what it needs to know;
+//! * the shim (`shim.cpp`, and `shim_programs.cpp` for programs) is what is bound: it calls through, and asks the runtime what
+//!   it needs to know;
 //! * `runtime` finds the runtime's functions: one table, in which a version may lack what it lacks;
 //! * `agent` gives it meaning; `allocators` knows the runtime's allocators and their chips;
 //! * `programs` knows the runtime's programs and what they keep, `traces` which of them a replay leaves behind;

@@ -9,7 +9,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use ttmem_wire::hooks::Hook;
 
-/// What we call or look at, in the order of `Call` in shim.cpp. The first are those that we stand in for.
+/// What we call or look at, in the order of `Call` in shim.hpp. The first are those that we stand in for.
 const NAMES: [(&CStr, Need); 88] = [
     // What every event needs.
     (c"_ZN2tt8tt_metal13AllocatorImpl15allocate_bufferEPNS0_6BufferE", Need::Hook(Hook::Allocate)),

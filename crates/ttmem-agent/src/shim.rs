@@ -1,4 +1,4 @@
-//! The shim's side that we see: what it tells of, and what it can be asked. All of it is as in shim.cpp.
+//! The shim's side that we see: what it tells of, and what it can be asked. All of it is as in shim.hpp.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
