@@ -9,7 +9,7 @@ use crate::event::Holding;
 use crate::words::{Basis, KernelClass, Layout, Mono, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One process's memory of one space in one scope, by one basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -225,6 +225,8 @@ pub(crate) struct Ledger {
     vacant: u32,
     live: usize,
     index: HashTable<u32>,
+    /// What programs keep, by pool and program, so that the end of one visits its own records only.
+    kept: BTreeSet<(u32, u32, u32)>,
     /// Makes the index's order unknown to those who choose ids. No output depends on it.
     seed: u64,
     pools: Vec<Option<Pool>>,
@@ -250,6 +252,7 @@ impl Ledger {
             vacant: NONE,
             live: 0,
             index: HashTable::new(),
+            kept: BTreeSet::new(),
             seed,
             pools: Vec::new(),
             vacant_pools: Vec::new(),
@@ -389,6 +392,9 @@ impl Ledger {
             self.entry_mut(head).previous = slot;
         }
         self.count_shared(&entry, NONE, true);
+        if self.pool(id).key.space.is_program() {
+            self.kept.insert((id.0, entry.program, slot));
+        }
         let hash = self.hash(id, entry.id, entry.program);
         let (chunks, pools, seed) = (&self.chunks, &self.pools, self.seed);
         self.index.insert_unique(hash, slot, |&slot| {
@@ -503,6 +509,12 @@ impl Ledger {
         })
     }
 
+    /// What a program keeps in a pool of a programs' space.
+    pub(crate) fn kept_by(&self, id: PoolId, program: u32) -> impl Iterator<Item = (Slot, &Entry)> {
+        let own = self.kept.range((id.0, program, 0)..=(id.0, program, u32::MAX));
+        own.map(|&(.., slot)| (Slot(slot), self.entry(slot)))
+    }
+
     /// Live records among the places from `cursor` on, and where to go on.
     pub(crate) fn page(&self, cursor: usize, places: usize) -> (impl Iterator<Item = &Entry>, Option<usize>) {
         let total = self.chunks.len().saturating_sub(1) * CHUNK + self.chunks.last().map_or(0, Vec::len);
@@ -539,6 +551,9 @@ impl Ledger {
     fn take_out(&mut self, slot: u32) {
         let entry = *self.entry(slot);
         self.count_shared(&entry, slot, false);
+        if self.pool(entry.pool()).key.space.is_program() {
+            self.kept.remove(&(entry.pool, entry.program, slot));
+        }
         let hash = self.hash(entry.pool(), entry.id, entry.program);
         if let Ok(found) = self.index.find_entry(hash, |&other| other == slot) {
             found.remove();

@@ -3,7 +3,7 @@
 //! `{"get":"snapshot"}`, with `"history"`, `"cores"` and `"programs"` if those are wanted, and `{"get":"allocations"}` are what
 //! can be asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
-use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER, send};
+use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER};
 use crate::socket;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -65,11 +65,47 @@ pub(crate) struct QueryConnection {
     pub(crate) stream: UnixStream,
     pub(crate) writing: bool,
     request: Vec<u8>,
-    answer: Vec<u8>,
+    answer: Answer,
     list: Option<List>,
     /// The line being read is too long, and what is left of it goes unread.
     overlong: bool,
     ended: bool,
+}
+
+/// What is to be sent, and how much of it was.
+#[derive(Default)]
+struct Answer {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Answer {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    /// So much more was sent. The rest moves up only when it is the smaller part: a large answer goes in many small steps.
+    fn advance(&mut self, len: usize) {
+        self.sent += len;
+        if self.sent == self.bytes.len() {
+            *self = Self::default();
+        } else if self.sent >= self.bytes.len() / 2 {
+            self.bytes.drain(..std::mem::take(&mut self.sent));
+        }
+    }
+
+    /// Sends as much as is taken.
+    fn send(&mut self, stream: &UnixStream) -> io::Result<()> {
+        while !self.rest().is_empty() {
+            match rustix::net::send(stream, self.rest(), rustix::net::SendFlags::NOSIGNAL) {
+                Ok(len) => self.advance(len),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A list of allocations on its way.
@@ -91,8 +127,8 @@ impl QueryConnection {
     pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
         let (mut pieces, mut begun, mut reads) = (0, false, 0);
         loop {
-            send(&self.stream, &mut self.answer).ok()?;
-            if self.answer.len() >= ANSWER_STEP {
+            self.answer.send(&self.stream).ok()?;
+            if self.answer.rest().len() >= ANSWER_STEP {
                 return Some(true);
             }
             if let Some(list) = &mut self.list {
@@ -100,12 +136,12 @@ impl QueryConnection {
                     return Some(true);
                 }
                 pieces += 1;
-                if list.piece(daemon, &mut self.answer) {
+                if list.piece(daemon, &mut self.answer.bytes) {
                     self.list = None;
                 }
                 continue;
             }
-            if !self.answer.is_empty() {
+            if !self.answer.rest().is_empty() {
                 return Some(true);
             }
             if let Some(end) = self.request.iter().position(|&b| b == b'\n') {
@@ -160,11 +196,11 @@ impl QueryConnection {
         match serde_json::from_slice(line) {
             Ok(Request::Snapshot { history, cores, programs }) => {
                 let snapshot = daemon.snapshot(Detail { history, cores, programs });
-                if let Err(e) = serde_json::to_writer(&mut self.answer, &snapshot) {
-                    self.answer.clear();
+                if let Err(e) = serde_json::to_writer(&mut self.answer.bytes, &snapshot) {
+                    self.answer = Answer::default();
                     self.fail(&e.to_string());
                 }
-                self.answer.push(b'\n');
+                self.answer.bytes.push(b'\n');
             }
             Ok(Request::Allocations) => {
                 daemon.reap(&[]);
@@ -177,7 +213,7 @@ impl QueryConnection {
 
     fn fail(&mut self, why: &str) {
         let error = serde_json::json!({ "error": why });
-        self.answer.extend_from_slice(format!("{error}\n").as_bytes());
+        self.answer.bytes.extend_from_slice(format!("{error}\n").as_bytes());
     }
 }
 
@@ -241,4 +277,26 @@ pub fn ask_within(path: &Path, request: Request, patience: Duration) -> io::Resu
         return Err(io::Error::other(failure.error));
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_answer_goes_in_small_steps_without_being_moved_each_time() {
+        const STEP: usize = 512;
+        let mut answer =
+            Answer { bytes: (0..32u32 << 20 >> 2).flat_map(u32::to_le_bytes).collect(), sent: 0 };
+        let begin = std::time::Instant::now();
+        let mut next = 0u32;
+        while !answer.rest().is_empty() {
+            assert_eq!(answer.rest()[..4], next.to_le_bytes());
+            answer.advance(STEP);
+            next += STEP as u32 / 4;
+        }
+        assert_eq!(next, 32 << 20 >> 2);
+        // Moved each time, it would be 1 TiB.
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+    }
 }

@@ -320,7 +320,7 @@ pub(crate) struct DumpArgs {
     #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
     pub(crate) cores: Option<Cores>,
     /// List what is in this segment, living or left behind by a dead process, and nothing else.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["local", "query_socket"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub(crate) segment: Option<PathBuf>,
 }
 

@@ -114,7 +114,7 @@ impl State {
         let (mut ended, mut parts) = (Vec::new(), Vec::new());
         for space in Space::PROGRAM {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
-            for (slot, held) in self.ledger.entries(pool).filter(|(_, held)| held.program == program) {
+            for (slot, held) in self.ledger.kept_by(pool, program) {
                 ended.push(slot);
                 parts.push(part(process, space, held));
             }
