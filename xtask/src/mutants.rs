@@ -12,7 +12,8 @@ use std::process::Command;
 
 /// A fault, as changes to our source, and the test that must notice.
 struct Mutant {
-    /// One of `ttmem/tests/it`, or `package/` and one in that package itself.
+    /// One of `ttmem/tests/it`; or `package/` and one in that package itself, or `package:target/` and one of its tests
+    /// of that name.
     test: &'static str,
     what: &'static str,
     edits: &'static [Edit],
@@ -63,6 +64,15 @@ const CREW: &str = "crates/ttmem-sources/src/crew.rs";
 const OPENERS: &str = "crates/ttmem-sources/src/openers.rs";
 const SOURCES: &str = "crates/ttmem-sources/src/sources.rs";
 const MACHINE: &str = "crates/ttmem-core/src/state/machine.rs";
+const CORES: &str = "crates/ttmem-core/src/cores.rs";
+const PEAKS: &str = "crates/ttmem-core/src/peaks.rs";
+const TRACES: &str = "crates/ttmem-core/src/traces.rs";
+const LAID: &str = "crates/ttmem-client/src/writer/programs.rs";
+const KEY: &str = "crates/ttmem-client/src/writer/key.rs";
+const CORE_DUMP: &str = "crates/ttmem/src/cores.rs";
+const AGENT: &str = "crates/ttmem-agent/src/programs.rs";
+const CAPTURES: &str = "crates/ttmem-agent/src/traces.rs";
+const SHIM: &str = "crates/ttmem-agent/src/shim.cpp";
 
 const RELEASE: &str = "let references = self.ledger.release(slot);";
 const SENDER: &str = "let sender = sender.unwrap_or(connection.peer);";
@@ -849,6 +859,106 @@ const MUTANTS: &[Mutant] = &[
         what: "who cannot be seen is nobody",
         edits: &[edit(OPENERS, "if pid == 0 {\n                    *found.unseen.entry(node).or_default() += 1;", "if pid == 0 {")],
     },
+    Mutant {
+        test: "ttmem-core/a_program_that_keeps_nothing",
+        what: "a program is only where it keeps something",
+        edits: &[edit(PROGRAMS, "self.cores.get(&named).filter(|_| named != 0)", "self.cores.get(&named).filter(|_| named == u32::MAX)")],
+    },
+    Mutant {
+        test: "ttmem-core/of_two_dispatches",
+        what: "in one moment the lower number was later",
+        edits: &[edit(PROGRAMS, "|&(last, _)| std::cmp::Reverse(last));", "|&(last, _)| std::cmp::Reverse(last.0));")],
+    },
+    Mutant {
+        test: "ttmem-core/views_count_nothing",
+        what: "programs end behind what they look at",
+        edits: &[edit(CORES, "for part in kept.parts().iter().filter(|part| part.space != Space::Kernel && !part.view) {", "for part in kept.parts().iter().filter(|part| part.space != Space::Kernel) {")],
+    },
+    Mutant {
+        test: "ttmem-core/what_was_allocated_since",
+        what: "a trace endangers other processes' buffers",
+        edits: &[edit(TRACES, ".filter(|it| it.process == process).copied()", ".copied()")],
+    },
+    Mutant {
+        test: "ttmem-core/the_most_on_a_core_is_the_union",
+        what: "views take room on a core",
+        edits: &[edit(PEAKS, "let placed = || parts.iter().filter(|part| part.space != Space::Kernel && !part.view);", "let placed = || parts.iter().filter(|part| part.space != Space::Kernel);")],
+    },
+    Mutant {
+        test: "ttmem-core/a_program_that_ends_at_once",
+        what: "what ran before a listing is forgotten",
+        edits: &[edit(STATE, "        self.settle_programs(Tenant { process: by.id, scope });\n", "")],
+    },
+    Mutant {
+        test: "ttmem-core/a_program_that_keeps_more",
+        what: "a program keeps what it kept the first time",
+        edits: &[edit(STATE, "            program.settled = None;\n", "            let _ = program;\n")],
+    },
+    Mutant {
+        test: "ttmem-core/buffers_that_come_later",
+        what: "a program stays where another came",
+        edits: &[edit(PEAKS, "*on = on.within(cores);", "*on = on.within(cores.with(*on));")],
+    },
+    Mutant {
+        test: "ttmem-core/the_peak_of_what_programs",
+        what: "the peak is all that was ever registered",
+        edits: &[edit(PEAKS, "        if pool.key.space.is_program() {\n            return;\n        }\n", "")],
+    },
+    Mutant {
+        test: "ttmem-client:model/what_is_published",
+        what: "a program built anew was never dispatched",
+        edits: &[edit(LAID, "dispatches = self.words_of(slot)[4];", "dispatches = self.words_of(slot)[4].min(0);")],
+    },
+    Mutant {
+        test: "ttmem-client:model/what_is_published",
+        what: "views are asked for",
+        edits: &[edit(KEY, "if is_anothers(words) { 0 } else { words[4] }", "words[4]")],
+    },
+    Mutant {
+        test: "buffers_that_a_replay",
+        what: "a replay is a capture",
+        edits: &[edit(FOLLOW, "captured: Mono(record.bytes_per_bank.get()),", "captured: Mono(record.at_ns.get()),")],
+    },
+    Mutant {
+        test: "each_core_has_its_own_process",
+        what: "a program's number is enough",
+        edits: &[edit(CORE_DUMP, "(it.pid, it.allocator, it.program) == (program.pid, program.allocator, Some(program.id))", "it.program == Some(program.id)")],
+    },
+    Mutant {
+        test: "dump_shows_cores_alike",
+        what: "views lie on cores",
+        edits: &[edit(CORE_DUMP, "it.layout != Some(Layout::View)", "it.layout != Some(Layout::Mirror)")],
+    },
+    Mutant {
+        test: "ttmem:standin/a_program_is_called",
+        what: "what reads and writes is named first",
+        edits: &[edit(SHIM, "for (bool computes : {true, false}) {", "for (bool computes : {false, true}) {")],
+    },
+    Mutant {
+        test: "ttmem:standin/the_runtimes_own_programs",
+        what: "all programs are applications'",
+        edits: &[edit(AGENT, "let _ = tracker().program(&Program { allocator: scope, program, cores, class, site });", "let _ = tracker().program(&Program { allocator: scope, program, cores, class: KernelClass::Application, site });")],
+    },
+    Mutant {
+        test: "ttmem:standin/nothing_runs_while",
+        what: "what is captured runs",
+        edits: &[edit(AGENT, "if scope != 0 && table.traces.capture(place, program, id, scope) {", "if scope == 0 && table.traces.capture(place, program, id, scope) {")],
+    },
+    Mutant {
+        test: "ttmem:standin/nothing_runs_while",
+        what: "a replay leaves one chip's programs only",
+        edits: &[edit(CAPTURES, "            if it.scope == last.scope {", "            if it.scope != 0 {")],
+    },
+    Mutant {
+        test: "ttmem:standin/what_changes_between",
+        what: "a circular buffer has its size for ever",
+        edits: &[edit(SHIM, "ttmem_agent_program_changed(program_id(program));\n    call<void, void *>(UNPLACE_CBS, program);", "(void)0;\n    call<void, void *>(UNPLACE_CBS, program);")],
+    },
+    Mutant {
+        test: "ttmem:standin/a_program_that_is_placed",
+        what: "whatever is built has its place",
+        edits: &[edit(SHIM, "where.placed = workload != nullptr;", "where.placed = true;")],
+    },
 ];
 
 pub(crate) fn run(numbers: &[&str]) -> anyhow::Result<()> {
@@ -909,16 +1019,17 @@ fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
         fs::write(&path, text.replace(edit.from, edit.to))?;
         originals.push((path, text));
     }
-    let target = match mutant.test.split_once('/') {
-        Some((package, test)) => ["--package", package, "--lib", "--", test],
-        None => ["--package", "ttmem", "--test=it", "--", mutant.test],
+    let (place, test) = mutant.test.split_once('/').unwrap_or(("ttmem:it", mutant.test));
+    let (package, target) = match place.split_once(':') {
+        Some((package, target)) => (package, format!("--test={target}")),
+        None => (place, "--lib".to_owned()),
     };
     // A fault may well make a test wait for ever.
     let output = Command::new("timeout")
         .arg("300")
         .arg(cargo(&[]).get_program())
         .args(["test", "--locked"])
-        .args(target)
+        .args(["--package", package, &target, "--", test])
         .current_dir(tree)
         .env("CARGO_TARGET_DIR", root().join("target/mutants/target"))
         .output()

@@ -174,6 +174,11 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     ] {
         assert!(one.contains(line), "{line:?}: {one}");
     }
+    let data = json(folder, &["dump", "--cores", "3,0", "--json"]);
+    assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "no view: {data}");
+    let below = text(&look(folder, &["dump", "--cores", "3,1"]));
+    let mut lines = below.lines().skip_while(|line| !line.contains("taken in lock-step"));
+    assert!(lines.nth(1).is_some_and(|line| line.trim().starts_with("0x14e000 8.0 KiB, l1")), "{below}");
     let data = json(folder, &["dump", "--cores", "0,1", "--json", "-d", "0"]);
     assert_eq!(data["devices"][0]["cores"].as_array().unwrap().len(), 1);
     assert_eq!(data["devices"][0]["cores"][0]["y"], 1);
@@ -189,6 +194,67 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     assert!(why.contains("there is no core 4,0: device 0 has 4 x 2 cores, 0,0 to 3,1"), "{why}");
     for nonsense in [&["dump", "--cores", "x"][..], &["dump", "--cores", "--programs"], &["--cores"]] {
         assert_eq!(look(folder, nonsense).status.code(), Some(2), "{nonsense:?}");
+    }
+}
+
+/// Cores on which the same lies, but which had other programs, or once had more on them.
+#[test]
+fn cores_that_differ_in_what_ran_there_are_not_alike() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let mut producer = busy(folder);
+    let asked = || {
+        let output =
+            Command::new(exe()).args(["dump", "--cores", "--query-socket"]).arg(&server.query).output();
+        let page = text(&output.unwrap());
+        page.lines().skip(2).map(|it| it.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    producer.pull("dispatch 8");
+    producer.pull("dispatch 7");
+    producer.pull("end 8");
+    assert_eq!(asked(), ["0,0-3,0", "0,1-3,1"], "what the other kept was less");
+    producer.pull("program 8 0 0 1 0");
+    producer.pull(&format!("keep 8 scratch {UNRESERVED} 8192 0 0 1 0"));
+    producer.pull("dispatch 8");
+    producer.pull("dispatch 7");
+    producer.pull("end 8");
+    assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-3,1"]);
+    producer.pull("program 9 2 1 3 1");
+    producer.pull(&format!("keep 9 cb {UNRESERVED} 4096 2 1 3 1"));
+    producer.pull("dispatch 9");
+    assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-1,1", "2,1-3,1"]);
+}
+
+/// Two processes whose programs have the same number, one of them on a device more.
+#[test]
+fn each_core_has_its_own_process_and_each_device_its_own_programs() {
+    let server = daemon();
+    let folder = server.segments.path();
+    let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
+    let (mut wide, mut narrow) = (Producer::by(&[], &env), Producer::by(&[], &env));
+    wide.pull("grid 2 4 2");
+    narrow.pull("grid 1 4 2");
+    for (producer, bytes) in [(&mut wide, 4096), (&mut narrow, 2048)] {
+        producer.pull("program 7 0 0 3 1");
+        producer.pull(&format!("keep 7 cb {UNRESERVED} {bytes} 0 0 3 1"));
+        producer.pull(&format!("l1 {} 1024", L1_SMALL - bytes * 2));
+        producer.pull("dispatch 7");
+    }
+    let page = text(&look(folder, &["dump", "--programs"]));
+    let lines: Vec<&str> = page.lines().skip(1).collect();
+    // By device first, whoever came first.
+    assert!(lines[0].contains(&narrow.pid.to_string()) && lines[0].contains("resident 8/8"), "{page}");
+    assert!(lines[1].contains(&wide.pid.to_string()) && lines[1].contains("resident 8/16"), "{page}");
+    for (device, cb, buffers) in [("0", &narrow, 2), ("1", &wide, 1)] {
+        let data = json(folder, &["dump", "--cores", "1,1", "--json", "-d", device]);
+        let listed = data["devices"][0]["allocations"].as_array().unwrap();
+        let of = |space: &str| listed.iter().filter(|it| it["space"] == space).collect::<Vec<_>>();
+        assert_eq!(of("l1").len(), buffers, "{listed:#?}");
+        assert!(of("cb").len() == 1 && of("cb")[0]["pid"] == cb.pid, "{listed:#?}");
+    }
+    let page = text(&look(folder, &["dump", "--cores", "1,1", "-d", "0"]));
+    for address in ["0x14e000", "0x14f000"] {
+        assert_eq!(page.matches(&format!(" {address} 1.0 KiB, l1")).count(), 1, "{page}");
     }
 }
 
@@ -233,6 +299,8 @@ fn buffers_that_a_replay_may_write_over_are_a_finding() {
     assert_eq!((trace.endangered_count, trace.devices.len()), (0, 1));
     producer.pull("alloc 4096 1200");
     producer.pull("l1 131072 4096");
+    // What was written over once may be again.
+    producer.pull("replay 3");
     for shot in [server.snapshot(), local(folder)] {
         let trace = process(&shot, producer.pid).unwrap().traces[0].clone();
         assert_eq!((trace.endangered_count, trace.endangered_bytes), (2, 1200 + 4096));

@@ -192,6 +192,10 @@ void ProgramImpl::place(const IDevice *device) {
         for (auto &cb : cbs) {
             if (cb->global) continue;
             cb->at = lowest_free;
+            // Marked by the same function as dataflow buffers are, but they are none.
+            for (const CoreRange &range : cb->cores.ranges) {
+                CircularBufferAllocator{range, {}}.mark_address(lowest_free, cb->bytes, within::L1_BASE);
+            }
             lowest_free += round_up(cb->bytes);
         }
         for (auto &[handle, kernel] : kernels) kernel->pads.clear();

@@ -59,6 +59,15 @@ impl Program {
         assert_eq!(self.does(&format!("enqueue {mesh} {workload}")), "fine");
     }
 
+    /// The programs: number, name and class.
+    fn programs(&self) -> Vec<(u64, String, String)> {
+        let output = self.ttmem(&["dump", "--programs", "--json"]);
+        let dump: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        let of = |it: &Value| (it["id"].as_u64().unwrap(), text(&it["name"]), text(&it["class"]));
+        dump["programs"].as_array().unwrap().iter().map(of).collect()
+    }
+
     /// It has nothing to say against how it was told things.
     pub(crate) fn is_faultless(&self) {
         assert!(self.process().exact, "{:#?}", self.snapshot().findings);
@@ -267,6 +276,13 @@ fn what_changes_between_dispatches_is_followed() {
         program.does(&format!("resize dfb {made} 128"));
         program.enqueue(1, workload);
         assert_eq!(program.held(0)[1], (3 * 128, 3 * 128));
+        program.does(&format!("drop {made} {workload}"));
+        // One that has nothing else.
+        let (made, workload) = program.workload((0, 0), "cb 64 0 0 1 0");
+        program.enqueue(1, workload);
+        program.does(&format!("resize cb {made} 256"));
+        program.enqueue(1, workload);
+        assert_eq!(program.held(0)[0], (512, 512));
         program.is_faultless();
         program.quits();
     }
@@ -324,11 +340,34 @@ fn the_runtimes_own_programs_are_known_by_who_makes_them() {
             assert_eq!(program.does(&format!("finalize 1 {made}")), "fine");
             let kept = program.kept();
             assert!(kept.len() == 1 && kept[0].ends_with(kind), "{kept:?}");
+            let programs = program.programs();
+            assert!(programs.len() == 1 && programs[0].2 == kind, "{programs:?}");
             program.does(&format!("drop {made}"));
         }
         program.is_faultless();
         program.quits();
     }
+}
+
+/// What computes says most of what a program is; and what it has twice says no more.
+#[test]
+fn a_program_is_called_what_its_kernels_are_called() {
+    let mut program = Program::start(Build::Plain, Way::Linked);
+    program.does("mesh 0 1 0");
+    let plan =
+        "data reader 0 0 0 0 data writer 0 0 0 0 compute add 0 0 0 0 data reader 1 0 1 0 cb 32 0 0 0 0";
+    let (_, workload) = program.workload((0, 0), plan);
+    for step in ["compile", "enqueue", "enqueue"] {
+        program.does(&format!("{step} 1 {workload}"));
+        let programs = program.programs();
+        let [(1, name, _)] = &programs[..] else { panic!("{programs:?}") };
+        let mut parts: Vec<&str> = name.split('+').collect();
+        assert_eq!(parts[0], "add", "{step}: {name}");
+        parts.sort_unstable();
+        assert_eq!(parts, ["add", "reader", "writer"], "{step}: {name}");
+    }
+    program.is_faultless();
+    program.quits();
 }
 
 /// Whatever of the runtime is called first.

@@ -29,6 +29,11 @@ impl Program {
     fn trace(&mut self, step: &str, id: u32) {
         assert_eq!(self.does(&format!("{step} 1 {id} 0")), "fine");
     }
+
+    /// Live traces: number, dispatches and replays.
+    fn traces(&self) -> Vec<(u32, u64, u64)> {
+        self.process().traces.iter().map(|it| (it.id, it.dispatches, it.replays)).collect()
+    }
 }
 
 #[test]
@@ -55,8 +60,10 @@ fn nothing_runs_while_a_trace_is_captured_and_all_of_it_when_it_is_replayed() {
             program.trace("replay", 1);
             assert_eq!(program.both(), AFTER_FIRST);
         }
+        assert_eq!(program.traces(), [(0, 5, 2), (1, 2, 2)]);
         program.trace("release", 0);
         program.trace("replay", 1);
+        assert_eq!(program.traces(), [(1, 2, 3)]);
         // One that is gone, and one that never was.
         program.trace("replay", 0);
         program.trace("release", 0);
@@ -291,6 +298,9 @@ fn a_capture_that_begins_ends_the_one_before() {
     program.trace("begin", 4);
     program.trace("begin", 5);
     program.enqueue(1, a);
+    // There is nothing to replay yet.
+    program.trace("replay", 5);
+    assert_eq!(program.both(), AFTER_ALL);
     program.trace("end", 5);
     program.enqueue(1, b);
     assert_eq!(program.both(), [AFTER_ALL[0]; 2]);

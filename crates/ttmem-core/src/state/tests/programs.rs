@@ -128,7 +128,52 @@ fn views_count_nothing_but_are_listed() {
     assert_eq!((program.view_count, program.cb_bytes, program.end), (1, 0, None));
     assert!(program.placements[0].view);
     assert!(cores(&state, 0).iter().all(|core| bytes(core, CoreClass::Cb) == 0));
-    assert_eq!(cores(&state, 0)[0].room.program_end, LAYOUT.unreserved);
+    let room = cores(&state, 0)[0].room;
+    assert_eq!((room.program_end, room.registered_end), (LAYOUT.unreserved, LAYOUT.unreserved));
+}
+
+#[test]
+fn of_two_dispatches_at_the_same_moment_the_later_one_counts() {
+    for (first, second) in [(1, 2), (2, 1)] {
+        let mut state = laid_out(2, 1);
+        state.apply(Mono(3), events(1), dispatch(first, 1, 3));
+        state.apply(Mono(3), events(1), dispatch(second, 1, 3));
+        let programs = full(&state).processes[0].programs.clone().unwrap();
+        let resident: Vec<_> = programs.iter().filter(|it| it.resident_cores > 0).collect();
+        assert_eq!(
+            resident.iter().map(|it| (it.id, it.resident_cores)).collect::<Vec<_>>(),
+            [(second, 2 * 8)]
+        );
+    }
+}
+
+#[test]
+fn a_program_is_listed_from_the_first_thing_it_keeps_and_by_its_own_name() {
+    let mut state = laid_out(1, 1);
+    state.apply(Mono(2), events(1), keep(Space::Cb, 5, 1, 100, 8));
+    state.apply(Mono(2), events(1), keep(Space::Scratch, 5, 1, 40, 8));
+    let of = |state: &State| full(state).processes[0].programs.as_ref().unwrap()[0].clone();
+    assert_eq!((of(&state).id, of(&state).dispatches, of(&state).name), (5, 0, None));
+    assert_eq!(of(&state).placements.iter().map(|it| it.address).collect::<Vec<_>>(), [40, 100]);
+    let Event::Program(it) = dispatch(5, 0, 3) else { unreachable!() };
+    state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..it }));
+    state.apply(Mono(3), events(1), Event::Named(Name::Site(9), "reader+writer".to_owned()));
+    assert_eq!(of(&state).name.as_deref(), Some("reader+writer"), "what it is made of");
+    state.apply(Mono(4), events(1), Event::Named(Name::Program(5), "matmul".to_owned()));
+    assert_eq!(of(&state).name.as_deref(), Some("matmul"));
+}
+
+#[test]
+fn who_does_not_say_where_things_lie_makes_nothing_resident() {
+    let mut state = laid_out(1, 0);
+    born(&mut state, legacy(9));
+    state.apply(Mono(2), legacy(9), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
+    assert!(shot(&state).devices[0].tightest_core.is_none(), "nobody tells what is there");
+    assert_eq!(state.usage_of(chip(0)).cb.unwrap().resident_bytes, None);
+    born(&mut state, events(1));
+    state.apply(Mono(3), events(1), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
+    let cb = state.usage_of(chip(0)).cb.unwrap();
+    assert_eq!((cb.basis, cb.resident_bytes), (Basis::Legacy, None), "no better than the vaguest");
 }
 
 #[test]
@@ -174,7 +219,7 @@ fn the_tightest_core_is_where_a_program_and_a_buffer_are_closest() {
 
 #[test]
 fn what_was_allocated_since_a_trace_is_in_danger() {
-    let mut state = laid_out(1, 1);
+    let mut state = laid_out(1, 2);
     let buffer = |space, at: u64, born: u64| {
         let Event::Alloc(it) = keep(space, 0, 0, at, 8) else { unreachable!() };
         Alloc { at: Some(Mono(born)), ..it }
@@ -193,6 +238,11 @@ fn what_was_allocated_since_a_trace_is_in_danger() {
     let mirror = Alloc { layout: Layout::Mirror, ..buffer(Space::L1, 120, 120) };
     state.apply(Mono(120), events(1), Event::Alloc(mirror));
     assert_eq!(of(&state), (2, 16));
+    state.apply(Mono(120), events(2), Event::Alloc(buffer(Space::L1, 160, 120)));
+    assert_eq!(of(&state), (2, 16), "another process's buffers are not where this one's traces write");
+    state.apply(Mono(125), events(1), Event::Trace(Trace { captured: Mono(125), ..trace }));
+    assert_eq!(of(&state), (0, 0), "it was captured anew");
+    state.apply(Mono(126), events(1), Event::Trace(trace));
     let found = found(&state, FindingKind::TraceOverwrite).unwrap();
     assert_eq!(
         (found.severity, found.pid, found.count, found.bytes),
@@ -206,8 +256,11 @@ fn what_was_allocated_since_a_trace_is_in_danger() {
     state.apply(Mono(130), events(1), free(MESH, Some(Space::L1), 80));
     state.apply(Mono(130), events(1), free(MESH, Some(Space::L1Small), 224));
     assert_eq!(of(&state), (0, 0));
-    state.apply(Mono(140), events(1), Event::TraceEnded(MESH, 4));
-    assert!(shot(&state).processes[0].traces.is_empty());
+    for end in [Event::TraceEnded(MESH, 4), Event::Relisted(1), Event::AllocatorClosed(1)] {
+        state.apply(Mono(140), events(1), Event::Trace(trace));
+        state.apply(Mono(140), events(1), end);
+        assert!(shot(&state).processes[0].traces.is_empty());
+    }
 }
 
 #[test]
@@ -313,15 +366,123 @@ fn buffers_beside_a_program_count_whoever_handed_them_out() {
 
 #[test]
 fn a_program_that_ends_at_once_was_there_all_the_same() {
+    let ends = [Event::ProgramEnded(MESH, 3), Event::Relisted(1), Event::AllocatorClosed(1), Event::Exited];
+    for end in ends {
+        // The other process is there to the end, so that cores are shown.
+        let mut state = laid_out(1, 2);
+        state.apply(Mono(2), events(1), keep(Space::Scratch, 3, 4, 32, 70));
+        state.apply(Mono(3), events(1), dispatch(3, 0, 3));
+        state.apply(Mono(4), events(1), end.clone());
+        state.tick(Mono(5));
+        let all = cores(&state, 0);
+        let peaks: Vec<_> =
+            all.iter().filter_map(|core| core.peak.as_ref().map(|it| (core.room.x, it.bytes))).collect();
+        assert_eq!(peaks, [(3, 70)], "{end:?}");
+    }
+}
+
+/// Of each core the highest use: its bytes, those of buffers, and the program.
+fn peaks(state: &State) -> Vec<(u64, u64, Option<u32>)> {
+    let peaks = cores(state, 0).into_iter().map(|core| core.peak);
+    peaks.map(|it| it.map_or((0, 0, None), |it| (it.bytes, it.buffer_bytes, it.program))).collect()
+}
+
+#[test]
+fn the_most_on_a_core_is_the_union_of_what_is_a_programs_own() {
     let mut state = laid_out(1, 1);
-    state.apply(Mono(2), events(1), keep(Space::Scratch, 3, 4, 32, 70));
-    state.apply(Mono(3), events(1), dispatch(3, 0, 3));
-    state.apply(Mono(4), events(1), Event::ProgramEnded(MESH, 3));
-    state.tick(Mono(5));
-    let all = cores(&state, 0);
-    let peaks: Vec<_> =
-        all.iter().filter_map(|core| core.peak.as_ref().map(|it| (core.room.x, it.bytes))).collect();
-    assert_eq!(peaks, [(3, 70)]);
+    state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 50));
+    state.apply(Mono(2), events(1), keep(Space::Scratch, 1, 1, 60, 40));
+    state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 120));
+    let Event::Alloc(view) = keep(Space::Cb, 1, 1, 200, 16) else { unreachable!() };
+    state.apply(Mono(2), events(1), Event::Alloc(Alloc { layout: Layout::View, ..view }));
+    // What another allocator handed out is counted there.
+    let Event::Alloc(mirror) = keep(Space::L1Core, 0, 1, 150, 6) else { unreachable!() };
+    state.apply(Mono(2), events(1), Event::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
+    state.apply(Mono(3), events(1), dispatch(1, 0, 3));
+    state.tick(Mono(4));
+    assert_eq!(peaks(&state), [(68, 0, Some(1)); 8]);
+}
+
+#[test]
+fn a_program_that_keeps_more_than_before_is_looked_at_again() {
+    let mut state = laid_out(1, 1);
+    state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 8));
+    state.apply(Mono(3), events(1), dispatch(1, 0, 3));
+    state.tick(Mono(4));
+    state.apply(Mono(5), events(1), keep(Space::Cb, 1, 1, 40, 8));
+    state.apply(Mono(6), events(1), dispatch(1, 0, 6));
+    // Gone before anybody looks.
+    state.apply(Mono(7), events(1), dispatch(2, 1, 7));
+    state.tick(Mono(8));
+    assert_eq!(peaks(&state), [(16, 0, Some(1)); 8]);
+}
+
+/// Buffers that come while nothing is dispatched lie beside what is resident, and only beside that.
+#[test]
+fn buffers_that_come_later_lie_beside_the_resident_program() {
+    let mut state = laid_out(1, 1);
+    state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 50));
+    state.apply(Mono(3), events(1), dispatch(1, 1, 3));
+    state.apply(Mono(4), events(1), dispatch(2, 2, 4));
+    let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
+    let buffer = Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 100, 24) };
+    state.apply(Mono(5), events(1), Event::Alloc(buffer));
+    state.apply(Mono(5), events(1), keep(Space::L1Core, 0, 4, 140, 6));
+    state.tick(Mono(6));
+    let mut expected = [(50 + 24, 24, Some(1)); 8];
+    expected[..2].fill((50, 0, Some(1)));
+    expected[7] = (50 + 24 + 6, 24 + 6, Some(1));
+    assert_eq!(peaks(&state), expected);
+    state.apply(Mono(7), events(1), Event::ProgramEnded(MESH, 1));
+    state.apply(Mono(7), events(1), Event::ProgramEnded(MESH, 2));
+    state.apply(
+        Mono(8),
+        events(1),
+        Event::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 40, 24) }),
+    );
+    state.apply(
+        Mono(8),
+        events(1),
+        Event::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 70, 24) }),
+    );
+    state.tick(Mono(9));
+    assert_eq!(peaks(&state)[0], (3 * 24, 3 * 24, None), "there is no program then");
+}
+
+/// When something was highest is when it came to be so, not when it was last looked at.
+#[test]
+fn a_peak_is_of_the_moment_it_was_reached() {
+    const MS: u64 = 1_000_000;
+    let mut state = laid_out(1, 1);
+    let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
+    let buffer = Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 100, 24) };
+    for tick in 2..6 {
+        // As much again is no more than before.
+        state.apply(Mono((tick - 1) * 10 * MS), events(1), Event::Alloc(buffer.clone()));
+        state.tick(Mono(tick * 10 * MS));
+        state.apply(Mono(tick * 10 * MS), events(1), free(MESH, Some(Space::L1), 100));
+    }
+    let before = |ms: i64| Timestamp::from_millisecond(-ms).unwrap();
+    assert_eq!(full(&state).devices[0].peaks[0].at, before(50 - 10));
+    assert_eq!(cores(&state, 0)[0].peak.as_ref().unwrap().at, before(50 - 20), "at the first look");
+}
+
+/// Programs lie over each other: what all of them registered was never there at once.
+#[test]
+fn the_peak_of_what_programs_keep_is_of_what_was_resident() {
+    let mut state = laid_out(1, 2);
+    for program in [1, 2] {
+        state.apply(Mono(2), events(1), keep(Space::Cb, program, 1, 32, 50));
+    }
+    state.apply(Mono(3), events(1), dispatch(1, 0, 3));
+    state.tick(Mono(4));
+    let peak = |state: &State| {
+        let peaks = shot(state).devices[0].peaks.clone();
+        peaks.iter().find(|it| it.space == Space::Cb).map(|it| it.bytes)
+    };
+    assert_eq!(peak(&state), Some(8 * 50));
+    state.apply(Mono(5), events(1), Event::Exited);
+    assert_eq!(peak(&state), Some(8 * 50));
 }
 
 /// Something that lies somewhere, for the naive model.
