@@ -20,7 +20,7 @@ use ttmem_client::{
 /// Programs that can be known at a time.
 const ROOM: usize = 1 << 16;
 /// Places of dataflow buffers that can be.
-const NOTES: usize = 1 << 17;
+const NOTES: usize = 1 << 18;
 /// Sets of chips that programs run on.
 const SCOPES: usize = 4096;
 /// Chips of the largest mesh we can describe.
@@ -203,7 +203,7 @@ impl Table {
                 self.notes_used += 1;
                 self.notes_used - 1
             }
-            None => return,
+            None => return tracker().lost(),
         };
         let cores = cores_of(part.cores).get();
         let Some(entry) = self.find(id) else { return };
@@ -229,7 +229,10 @@ impl Table {
             return None;
         }
         let place = self.scopes[..used].iter().position(|it| it.owner == 0).unwrap_or(used);
-        let free = self.scopes.get_mut(place)?;
+        let Some(free) = self.scopes.get_mut(place) else {
+            tracker().lost();
+            return None;
+        };
         let number = tracker().allocator(&chips[..len], &[]).ok()?;
         *free = Scope { owner, print, number: number.get() };
         self.scopes_used = used.max(place + 1);
@@ -386,10 +389,9 @@ extern "C" fn look(to: *mut c_void, part: &Part) {
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
     settle();
-    with(|table| {
-        if table.find_or_add(id).is_some() {
-            table.tell(program, id, place);
-        }
+    with(|table| match table.find_or_add(id) {
+        Some(_) => table.tell(program, id, place),
+        None => tracker().lost(),
     });
 }
 

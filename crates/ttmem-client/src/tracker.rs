@@ -596,6 +596,14 @@ impl Tracker {
         });
     }
 
+    /// Something happened that the caller has no room to follow: figures are not exact from now on.
+    pub fn lost(&self) {
+        let _ = self.event((), |writer| {
+            writer.count_lost(1);
+            Ok(())
+        });
+    }
+
     /// Says what tracking has cost this process, in nanoseconds of processor time.
     pub fn cost(&self, ns: u64) {
         let _ = self.event((), |writer| {

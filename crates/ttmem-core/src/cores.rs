@@ -7,7 +7,7 @@ use crate::footprint::{self, CoreSet};
 use crate::machine::CoreLayout;
 use crate::programs::{Resident, Tenant, Version};
 use crate::ranges::{self, Range};
-use crate::snapshot::{Core, CoreClass, CoreProgram, CoreRoom, Interval};
+use crate::snapshot::{Core, CoreClass, CoreProgram, CoreRoom, Cores, Interval};
 use crate::state::State;
 use crate::view::{Cells, Clock, visible};
 use crate::words::{Basis, ChipId, Layout, Scope, Space};
@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// What a core's L1 is made of besides what the runtime keeps for itself.
 const SPACES: [Space; 7] =
     [Space::L1, Space::L1Small, Space::L1Core, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
+
+/// Intervals of one chip that are told, beyond its first map. No runtime makes as many: whoever does, lays out buffers by the
+/// ten thousand on other cores each.
+const MOST_INTERVALS: usize = 1 << 18;
 
 /// By layout and by who is there: as of which change of programs and which version of pools.
 #[derive(Debug, Default)]
@@ -31,7 +35,7 @@ type Key = (CoreLayout, Vec<Tenant>);
 #[derive(Debug)]
 struct Alike {
     cores: CoreSet,
-    intervals: Vec<Interval>,
+    intervals: Arc<[Interval]>,
 }
 
 /// Where the banks of L1 lie in each core.
@@ -53,7 +57,7 @@ impl State {
     }
 
     /// The L1 of every core of a chip, by row and column.
-    pub(crate) fn cores_of(&self, chip: ChipId, cells: &Cells, clock: Clock) -> Option<Vec<Core>> {
+    pub(crate) fn cores_of(&self, chip: ChipId, cells: &Cells, clock: Clock) -> Option<Cores> {
         let (rooms, maps) = (self.rooms(chip)?, self.maps(chip)?);
         let basis = self.l1_basis(chip, cells);
         let peaks = self.chips.get(&chip).map(|state| &state.core_peaks);
@@ -71,7 +75,7 @@ impl State {
                 peak: peaks.and_then(|peaks| peaks.of(number, clock)),
             }
         });
-        Some(cores.collect())
+        Some(Cores(cores.collect()))
     }
 
     fn describe_resident(&self, it: &Resident) -> CoreProgram {
@@ -273,9 +277,18 @@ impl Layers {
         let groups = footprint::alike(self.grid, self.all.keys().map(|&(_, cores)| cores));
         let layers: Vec<(CoreClass, CoreSet, Vec<Range>)> =
             self.all.into_iter().map(|((class, cores), it)| (class, cores, ranges::union(it))).collect();
+        let mut room = MOST_INTERVALS;
         let map = |cores: CoreSet| {
-            let here = layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());
-            Alike { cores, intervals: intervals(end, here.map(|(class, _, ranges)| (*class, &ranges[..]))) }
+            let here = || layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());
+            // There are at most two for each range, and one more.
+            let most = here().fold(1, |sum: usize, (_, _, ranges)| sum.saturating_add(2 * ranges.len()));
+            let found = if most > room && room < MOST_INTERVALS {
+                Vec::new()
+            } else {
+                intervals(end, here().map(|(class, _, ranges)| (*class, &ranges[..])))
+            };
+            room = room.saturating_sub(found.len());
+            Alike { cores, intervals: found.into() }
         };
         groups.into_iter().map(map).collect()
     }

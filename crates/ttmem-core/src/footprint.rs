@@ -3,7 +3,8 @@
 //! Cached programs lay their circular buffers over the same addresses, so adding them up counts the same bytes
 //! many times. What counts is, core by core, which bytes are covered at all.
 
-use crate::ranges::Range;
+use crate::ranges::{self, Range};
+use std::collections::BTreeMap;
 
 /// A set of a chip's cores, by `y * 16 + x` of their logical place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,10 +129,15 @@ pub(crate) fn alike(all: CoreSet, sets: impl Iterator<Item = CoreSet>) -> Vec<Co
 
 /// Bytes covered, summed over all cores, by ranges that each lie on a set of cores.
 pub(crate) fn covered(parts: &[(Range, CoreSet)]) -> u64 {
+    // Cached programs keep theirs on the same cores at the same places, so what is left of each set is little.
+    let mut by_cores: BTreeMap<CoreSet, Vec<Range>> = BTreeMap::new();
+    for &(range, cores) in parts.iter().filter(|(range, _)| range.start < range.end) {
+        by_cores.entry(cores).or_default().push(range);
+    }
     // One sweep over all ends. `depth` says how many ranges cover each core just now, `busy` how many cores have any.
-    let mut ends: Vec<(u64, bool, CoreSet)> = Vec::with_capacity(parts.len() * 2);
-    for &(range, cores) in parts {
-        if range.start < range.end {
+    let mut ends: Vec<(u64, bool, CoreSet)> = Vec::new();
+    for (cores, ranges) in by_cores {
+        for range in ranges::union(ranges) {
             ends.push((range.start, true, cores));
             ends.push((range.end, false, cores));
         }

@@ -3,10 +3,14 @@
 //! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
+mod cores;
+
 use crate::machine::{Capacity, CoreLayout, Firmware, Host, Sensors};
 use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub use cores::{Core, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval};
 
 /// The number of the schema. It changes only if a key is taken away or changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -82,7 +86,7 @@ pub struct Device {
     pub core_layout: Option<CoreLayout>,
     /// The L1 of each core that programs can use, by row and column, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub cores: Option<Vec<Core>>,
+    pub cores: Option<Cores>,
     /// Usage over time, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub history: Option<History>,
@@ -112,112 +116,6 @@ pub struct Holder {
     pub name: Option<String>,
     /// How much.
     pub bytes: u64,
-}
-
-/// A core's L1, from address 0 to its end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Core {
-    /// Column and row, and the room there is.
-    #[serde(flatten)]
-    pub room: CoreRoom,
-    /// The program that was dispatched last there.
-    pub program: Option<CoreProgram>,
-    /// What lies where, in order; without a gap from 0 to the end of L1.
-    pub intervals: Vec<Interval>,
-    /// The most that lay there at once, of what was seen.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub peak: Option<CorePeak>,
-}
-
-/// Where programs and buffers meet on a core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CoreRoom {
-    /// Column.
-    pub x: u8,
-    /// Row.
-    pub y: u8,
-    /// Where what the program that was dispatched last keeps there ends.
-    pub program_end: u64,
-    /// Where what all programs that are loaded or cached keep there ends.
-    pub registered_end: u64,
-    /// Where the lowest buffer begins; without one, where buffers end.
-    pub lowest_buffer: u64,
-    /// From `program_end` to `lowest_buffer`: what a program could keep more, or a buffer take.
-    pub gap_bytes: u64,
-    /// Where the figures come from: the weakest of those who hold L1 of the chip.
-    pub basis: Basis,
-}
-
-/// A program on a core.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CoreProgram {
-    /// As [`Process::pid`].
-    pub pid: Option<u32>,
-    /// As [`Program::allocator`].
-    pub allocator: Option<u32>,
-    /// As [`Program::id`].
-    pub id: u32,
-    /// As [`Program::name`].
-    pub name: Option<String>,
-}
-
-/// A stretch of a core's L1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interval {
-    /// What it is.
-    pub class: CoreClass,
-    /// First address.
-    pub start: u64,
-    /// How long it is.
-    pub bytes: u64,
-}
-
-/// What a stretch of a core's L1 is used for. Where several things lie over each other, the first of these counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CoreClass {
-    /// Firmware, mailboxes, and whatever else the runtime keeps for itself.
-    Reserved,
-    /// The ring that kernels, their arguments and semaphores pass through.
-    KernelRing,
-    /// Buffers that lie on this core, or of which it is not known where they lie.
-    Buffer,
-    /// Buffers of the reserved top.
-    L1Small,
-    /// Circular buffers of the program that was dispatched last.
-    Cb,
-    /// Dataflow buffers of it.
-    Dfb,
-    /// Scratchpads of it.
-    Scratch,
-    /// Nothing, but taken all the same: on other cores a buffer lies there, and the allocator moves them in lock-step.
-    Lockstep,
-    /// Nothing, in the reserved top.
-    L1SmallFree,
-    /// Nothing.
-    Free,
-    /// What a later version has.
-    #[serde(other)]
-    Other,
-}
-
-/// The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
-/// included that are there in lock-step only. Looked at with every dispatch, for the buffers of the program's own allocator, and
-/// with every tick for those of all.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CorePeak {
-    /// All of it.
-    pub bytes: u64,
-    /// Of these, buffers.
-    pub buffer_bytes: u64,
-    /// When it was seen.
-    pub at: Timestamp,
-    /// Whose program was there then.
-    pub pid: Option<u32>,
-    /// That program; as [`Program::id`].
-    pub program: Option<u32>,
-    /// Its name.
-    pub program_name: Option<String>,
 }
 
 /// Memory in use on one chip, of all processes or of one.

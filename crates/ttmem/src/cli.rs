@@ -111,8 +111,11 @@ pub(crate) enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, in roff.
-    Man,
+    /// Print the manual page, in roff: the program's, or a command's.
+    Man {
+        /// Which command, as `dump`.
+        command: Option<String>,
+    },
 }
 
 /// Where figures come from.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use ttmem_core::machine::CoreLayout;
-use ttmem_core::snapshot::{Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
+use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 
@@ -29,7 +29,7 @@ struct OnDevice<'a> {
     index: u32,
     core_layout: Option<CoreLayout>,
     /// `null` where it is not known how cores are laid out.
-    cores: Option<Vec<&'a Core>>,
+    cores: Option<snapshot::Cores>,
     /// What lies on the core, if one was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<Vec<&'a Allocation>>,
@@ -87,15 +87,15 @@ fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
 fn as_data<'a>(snapshot: &'a Snapshot, wanted: Cores, all: &'a [Allocation]) -> Dump<'a> {
     let of = |device: &'a Device| {
         let chosen = |it: &&Core| wanted.has(it.room.x, it.room.y);
-        let cores: Option<Vec<&Core>> =
-            device.cores.as_ref().map(|cores| cores.iter().filter(chosen).collect());
-        let one = cores.as_ref().and_then(|cores| cores.first().copied()).filter(|_| wanted != Cores::All);
+        let cores: Option<Vec<Core>> =
+            device.cores.as_ref().map(|cores| cores.iter().filter(chosen).cloned().collect());
+        let one = cores.as_ref().and_then(|cores| cores.first()).filter(|_| wanted != Cores::All);
         OnDevice {
             id: &device.id,
             index: device.index,
             core_layout: device.core_layout,
             allocations: one.map(|core| on_core(device, core, all).into_iter().map(|it| it.0).collect()),
-            cores,
+            cores: cores.map(snapshot::Cores),
         }
     };
     Dump {
@@ -122,7 +122,7 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
             continue;
         };
         let Cores::One(x, y) = wanted else {
-            all_cores(&mut page, &layout, cores);
+            all_cores(&mut page, device, &layout, cores);
             continue;
         };
         match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
@@ -136,12 +136,15 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
 }
 
 /// A table of all cores of a device, those that are alike in one line.
-fn all_cores(page: &mut String, layout: &CoreLayout, cores: &[Core]) {
+fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[Core]) {
+    // The others are the runtime's own, to dispatch from.
+    let of_all = device.capacity.map(|it| it.cores).filter(|&all| all as usize > cores.len());
     let _ = writeln!(
         page,
-        ": {} x {} cores; L1 of each: {} reserved, {} kernel ring, shared from {:#x} to {:#x}",
+        ": {} x {}{} cores; L1 of each: {} reserved, {} kernel ring, shared from {:#x} to {:#x}",
         layout.columns,
         layout.rows,
+        of_all.map(|all| format!(" of {all}")).unwrap_or_default(),
         size(layout.kernel_ring),
         size(layout.unreserved - layout.kernel_ring.min(layout.unreserved)),
         layout.unreserved,
@@ -170,7 +173,7 @@ fn all_cores(page: &mut String, layout: &CoreLayout, cores: &[Core]) {
     let width = names.iter().map(String::len).max().unwrap_or(0).max("CORES".len());
     let _ = writeln!(
         page,
-        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  PROGRAM",
+        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  PROGRAM",
         "CORES",
         "CB",
         "DFB",
@@ -178,6 +181,7 @@ fn all_cores(page: &mut String, layout: &CoreLayout, cores: &[Core]) {
         "BUFFERS",
         "LOCKSTEP",
         "L1_SMALL",
+        "FREE SMALL",
         "FREE",
         "END",
         "LOWEST",
@@ -189,13 +193,14 @@ fn all_cores(page: &mut String, layout: &CoreLayout, cores: &[Core]) {
         let program = core.program.as_ref().map_or_else(|| "-".to_owned(), titled);
         let _ = writeln!(
             page,
-            "{name:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  {program}",
+            "{name:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  {program}",
             of(CoreClass::Cb),
             of(CoreClass::Dfb),
             of(CoreClass::Scratch),
             of(CoreClass::Buffer),
             of(CoreClass::Lockstep),
             of(CoreClass::L1Small),
+            of(CoreClass::L1SmallFree),
             of(CoreClass::Free),
             format!("{:#x}", core.room.program_end),
             format!("{:#x}", core.room.lowest_buffer),
@@ -229,7 +234,7 @@ fn one_core(page: &mut String, core: &Core, held: &[(&Allocation, CoreClass)]) {
     if let Some(peak) = &core.peak {
         let _ = writeln!(page, "Most at once: {}", peaked(peak));
     }
-    for it in &core.intervals {
+    for it in core.intervals.iter() {
         let end = it.start + it.bytes;
         let _ = writeln!(page, "{:#08x}-{end:#08x} {:>11}  {}", it.start, size(it.bytes), title(it.class));
         for (allocation, _) in held.iter().filter(|(of, class)| *class == it.class && lies_in(of, it)) {

@@ -21,6 +21,7 @@ mod source;
 mod table;
 mod text;
 
+use anyhow::Context;
 use clap::CommandFactory;
 use cli::{Cli, Command};
 use std::io::{self, Write};
@@ -82,9 +83,20 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
             clap_complete::generate(*shell, &mut Cli::command(), "ttmem", &mut text);
             print(&text)
         }
-        Some(Command::Man) => {
+        Some(Command::Man { command }) => {
+            let mut all = Cli::command();
+            // Only what is built knows its full name, and what all commands have.
+            all.build();
+            let page = match command {
+                None => all,
+                Some(name) => {
+                    let of = all.find_subcommand(name).filter(|it| !it.is_hide_set());
+                    of.cloned().with_context(|| format!("there is no command {name}"))?
+                }
+            };
             let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+            let title = page.get_display_name().unwrap_or("ttmem").to_owned();
+            clap_mangen::Man::new(page).title(title).render(&mut text)?;
             print(&text)
         }
     }

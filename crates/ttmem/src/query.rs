@@ -139,6 +139,11 @@ const FIELDS: &[Field] = &[
     field("l1_small_used_bytes", "B", "L1_SMALL in use", |r| space(Some(&r.device.usage), Space::L1Small)),
     field("trace_used_bytes", "B", "trace region in use", |r| space(Some(&r.device.usage), Space::Trace)),
     field("cb_used_bytes", "B", "circular buffers", |r| space(Some(&r.device.usage), Space::Cb)),
+    field("dfb_used_bytes", "B", "dataflow buffers", |r| space(Some(&r.device.usage), Space::Dfb)),
+    field("scratch_used_bytes", "B", "scratchpads", |r| space(Some(&r.device.usage), Space::Scratch)),
+    field("l1_gap_bytes", "B", "between programs and buffers, on the core with the least", |r| {
+        Some(r.device.tightest_core?.gap_bytes.to_string())
+    }),
     field("kernel_used_bytes", "B", "kernels", |r| space(Some(&r.device.usage), Space::Kernel)),
     field("dram_basis", "", "how DRAM in use is known", |r| basis(r.device.usage.dram_total.as_ref())),
     field("l1_basis", "", "how L1 in use is known", |r| basis(r.device.usage.l1_total.as_ref())),

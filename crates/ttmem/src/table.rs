@@ -312,12 +312,15 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
     page.push('\n');
     rule(page, '┌', '┐');
     let columns = |cells: [&str; 9]| {
-        let [pid, user, name, devices, dram, l1, cbs, kernels, tracking] = cells;
+        let [pid, user, name, devices, dram, l1, programs, kernels, tracking] = cells;
         format!(
-            " {pid:>8} {user:<9} {name:<14} {devices:<7} {dram:>10} {l1:>10} {cbs:>10} {kernels:>10}  {tracking}"
+            " {pid:>8} {user:<9} {name:<14} {devices:<7} {dram:>10} {l1:>10} {programs:>10} {kernels:>10}  {tracking}"
         )
     };
-    row(page, &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "CBs", "Kernels", "Tracking"]));
+    row(
+        page,
+        &columns(["PID", "User", "Process", "Devices", "DRAM", "L1", "Programs", "Kernels", "Tracking"]),
+    );
     rule(page, '├', '┤');
     for process in &snapshot.processes {
         let used = process.usage.iter().filter(|usage| usage.usage != Usage::default());

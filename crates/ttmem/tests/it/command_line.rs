@@ -202,6 +202,7 @@ fn help_man_page_and_completions_are_there() {
     }
     assert!(!help.contains("demo-client"));
     assert!(run(&["man"]).starts_with(".ie"));
+    assert!(run(&["man", "dump"]).contains("\\-\\-cores"), "a command has a page of its own");
     for shell in ["bash", "zsh", "fish"] {
         assert!(run(&["completions", shell]).contains("ttmem"), "{shell}");
     }

@@ -88,7 +88,7 @@ fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
     assert_eq!(full.devices[0].cores.as_ref().unwrap().len(), 8);
     for shot in [full, told] {
         let cores = shot.devices[0].cores.as_ref().unwrap();
-        for core in cores {
+        for core in cores.iter() {
             assert_eq!(core.intervals.iter().map(|it| it.bytes).sum::<u64>(), L1_END);
             let held =
                 |class| core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum::<u64>();
@@ -180,8 +180,9 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     let mut lines = below.lines().skip_while(|line| !line.contains("taken in lock-step"));
     assert!(lines.nth(1).is_some_and(|line| line.trim().starts_with("0x14e000 8.0 KiB, l1")), "{below}");
     let data = json(folder, &["dump", "--cores", "0,1", "--json", "-d", "0"]);
-    assert_eq!(data["devices"][0]["cores"].as_array().unwrap().len(), 1);
-    assert_eq!(data["devices"][0]["cores"][0]["y"], 1);
+    assert_eq!(data["devices"][0]["cores"]["list"].as_array().unwrap().len(), 1);
+    assert_eq!(data["devices"][0]["cores"]["list"][0]["y"], 1);
+    assert_eq!(data["devices"][0]["cores"]["maps"].as_array().unwrap().len(), 1);
     assert_eq!(data["devices"][0]["core_layout"]["columns"], 4);
     assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "buffer, L1_SMALL, CB");
     let segment = folder.join(producer.pull("segment"));

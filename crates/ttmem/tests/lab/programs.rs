@@ -264,7 +264,7 @@ fn the_map_of_every_core_adds_up() {
             for core in cores_of {
                 let what = format!("{board}, chip {}, core {}, {}", device.index, core.room.x, core.room.y);
                 let mut end = 0;
-                for it in &core.intervals {
+                for it in core.intervals.iter() {
                     assert_eq!(it.start, end, "{what}: {:?}", core.intervals);
                     assert!(it.bytes > 0, "{what}: {:?}", core.intervals);
                     end += it.bytes;

@@ -54,7 +54,7 @@ fn full(state: &State) -> Snapshot {
 }
 
 fn cores(state: &State, index: usize) -> Vec<Core> {
-    full(state).devices[index].cores.clone().unwrap()
+    full(state).devices[index].cores.clone().unwrap().0
 }
 
 fn bytes(core: &Core, class: CoreClass) -> u64 {
@@ -485,6 +485,47 @@ fn the_peak_of_what_programs_keep_is_of_what_was_resident() {
     assert_eq!(peak(&state), Some(8 * 50));
 }
 
+#[test]
+fn cores_that_are_alike_are_written_once() {
+    let mut state = laid_out(1, 1);
+    state.apply(Mono(2), events(1), keep(Space::Cb, 1, 2, 32, 50));
+    state.apply(Mono(3), events(1), dispatch(1, 2, 3));
+    let device = full(&state).devices.remove(0);
+    let written = serde_json::to_value(&device.cores).unwrap();
+    assert_eq!(written["maps"].as_array().unwrap().len(), 2);
+    let maps: Vec<u64> =
+        written["list"].as_array().unwrap().iter().map(|it| it["map"].as_u64().unwrap()).collect();
+    assert_eq!(maps, [0, 0, 1, 1, 1, 1, 1, 1]);
+    let read: Option<crate::snapshot::Cores> = serde_json::from_value(written).unwrap();
+    assert_eq!(read, device.cores);
+}
+
+/// Whoever lays out buffers as no runtime does costs a reader no more than so much.
+#[test]
+fn maps_without_end_are_left_out() {
+    let mut state = laid_out(1, 1);
+    let wide = CoreLayout { columns: 16, rows: 16, kernel_ring: 0, unreserved: 0, end: 1 << 40 };
+    let known = Chip { core_layout: Some(wide), ..Chip::unknown(0) };
+    state.apply(Mono(1), Origin::Machine, Event::Chip(known));
+    let banks = Banks { bytes_per_bank: 1 << 40, base: 0, ..L1 };
+    let it = Allocator { id: 1, chips: vec![chip(0)], spaces: vec![banks] };
+    state.apply(Mono(1), events(1), Event::Allocator(it));
+    for core in 0..64u8 {
+        let only = CoreSet::rectangle((core % 16, core / 16), (core % 16, core / 16));
+        state.apply(Mono(1), events(1), Event::Cores(100 + u32::from(core), only));
+        for n in 0..5000 {
+            state.apply(Mono(2), events(1), keep(Space::L1Core, 0, 100 + u32::from(core), n * 16, 8));
+        }
+    }
+    let all = cores(&state, 0);
+    assert_eq!(all[0].intervals.len(), 10_000);
+    assert!(all.iter().map(|it| it.intervals.len()).sum::<usize>() < 400_000);
+    assert!(
+        all[63].intervals.is_empty() && all[63].room.lowest_buffer == 0,
+        "what is left out is still known"
+    );
+}
+
 /// Something that lies somewhere, for the naive model.
 #[derive(Clone, Debug)]
 enum Lies {
@@ -638,7 +679,7 @@ proptest! {
             prop_assert_eq!(cores.len(), 8);
             for core in &cores {
                 let mut map = Vec::new();
-                for it in &core.intervals {
+                for it in core.intervals.iter() {
                     prop_assert_eq!(it.start as usize, map.len(), "no gap");
                     prop_assert!(it.bytes > 0);
                     map.resize(map.len() + it.bytes as usize, it.class);
