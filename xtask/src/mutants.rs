@@ -1039,7 +1039,9 @@ fn try_one(tree: &Path, mutant: &Mutant) -> anyhow::Result<bool> {
         fs::write(path, text)?;
     }
     let log = String::from_utf8_lossy(&output.stdout);
-    if !log.contains("running 1 test") {
+    // What a test itself compiles, as the agent, tells only there that it does not.
+    let broken = ["error: could not compile", "failed to run custom build command"];
+    if !log.contains("running 1 test") || broken.iter().any(|it| log.contains(it)) {
         println!("{}", String::from_utf8_lossy(&output.stderr));
         bail!("it does not compile, or has no test");
     }

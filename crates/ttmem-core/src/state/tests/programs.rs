@@ -458,7 +458,7 @@ fn a_peak_is_of_the_moment_it_was_reached() {
     let buffer = Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 100, 24) };
     for tick in 2..6 {
         // As much again is no more than before.
-        state.apply(Mono((tick - 1) * 10 * MS), events(1), Event::Alloc(buffer.clone()));
+        state.apply(Mono((tick - 1) * 10 * MS), events(1), Event::Alloc(buffer));
         state.tick(Mono(tick * 10 * MS));
         state.apply(Mono(tick * 10 * MS), events(1), free(MESH, Some(Space::L1), 100));
     }
