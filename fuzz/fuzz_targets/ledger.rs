@@ -218,7 +218,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     site: 0,
                     class: KernelClass::Application,
                     dispatches: u64::from(program / 16),
-                    at: None,
+                    dispatched: (program >= 16).then_some(Mono(u64::from(program / 16))),
                 }))
             }
             Step::ProgramEnded { by, place, program } => {

@@ -72,7 +72,7 @@ const KEY: &str = "crates/ttmem-client/src/writer/key.rs";
 const CORE_DUMP: &str = "crates/ttmem/src/cores.rs";
 const AGENT: &str = "crates/ttmem-agent/src/programs.rs";
 const CAPTURES: &str = "crates/ttmem-agent/src/traces.rs";
-const SHIM: &str = "crates/ttmem-agent/src/shim.cpp";
+const SHIM: &str = "crates/ttmem-agent/src/shim_programs.cpp";
 
 const RELEASE: &str = "let references = self.ledger.release(slot);";
 const SENDER: &str = "let sender = sender.unwrap_or(connection.peer);";

@@ -102,10 +102,10 @@ pub struct Program {
     pub site: u32,
     /// What kind of program.
     pub class: KernelClass,
-    /// How often it was dispatched; 0: it was only built.
+    /// How often it was dispatched so far.
     pub dispatches: u64,
-    /// When that last happened; `None`: now.
-    pub at: Option<Mono>,
+    /// When it was dispatched, if that is what happened; if it was built, or built anew, it was not.
+    pub dispatched: Option<Mono>,
 }
 
 /// A trace: dispatches that were captured, to be replayed at once.

@@ -288,15 +288,14 @@ mod tests {
         const STEP: usize = 512;
         let mut answer =
             Answer { bytes: (0..32u32 << 20 >> 2).flat_map(u32::to_le_bytes).collect(), sent: 0 };
-        let begin = std::time::Instant::now();
-        let mut next = 0u32;
+        let (mut next, mut moves) = (0u32, 0);
         while !answer.rest().is_empty() {
             assert_eq!(answer.rest()[..4], next.to_le_bytes());
             answer.advance(STEP);
+            moves += u32::from(answer.sent == 0);
             next += STEP as u32 / 4;
         }
         assert_eq!(next, 32 << 20 >> 2);
-        // Moved each time, it would be 1 TiB.
-        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+        assert!(moves < 20, "{moves}: each time only half of it is left");
     }
 }

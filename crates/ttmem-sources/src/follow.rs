@@ -355,9 +355,8 @@ impl Follower {
                 },
                 site: self.site(record.site.get()),
                 class: class_of(record),
-                // One that was built anew was dispatched before.
                 dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
-                at: Some(Mono(record.at_ns.get())),
+                dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
             })),
             (Kind::Trace, _) => emit(Event::Trace(Trace {
                 scope,

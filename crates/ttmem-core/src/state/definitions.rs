@@ -77,21 +77,20 @@ impl State {
         let limit = self.limits.definitions;
         // What lies on its cores together with it is compared later; the most buffers there are with it are noted now.
         let tenant = Tenant { process: by.id, scope: it.scope };
-        let buffers = (it.dispatches > 0).then(|| self.bytes_beside(tenant));
+        let buffers = it.dispatched.map(|at| (self.bytes_beside(tenant), at));
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let key = (it.scope, it.id);
         if process.programs.len() >= limit && !process.programs.contains_key(&key) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         self.program_changes += 1;
-        let at = it.at.unwrap_or(self.now);
-        let last = (it.dispatches > 0).then_some((at, self.program_changes));
+        let last = it.dispatched.map(|at| (at, self.program_changes));
         let Program { cores, site, class, dispatches, .. } = *it;
         let new = ProgramState { cores, site, class, dispatches, last, unsettled: None, settled: None };
         let known = process.programs.entry(key).or_insert(new);
         let (mut unsettled, settled) = (known.unsettled, known.settled);
         let most = settled.max(unsettled.map(|(buffers, _)| buffers));
-        if let Some(buffers) = buffers.filter(|&buffers| most.is_none_or(|most| buffers > most)) {
+        if let Some((buffers, at)) = buffers.filter(|&(buffers, _)| most.is_none_or(|most| buffers > most)) {
             unsettled = Some((buffers, at));
         }
         *known = ProgramState { unsettled, settled, ..new };

@@ -246,7 +246,7 @@ fn only_the_best_basis_of_a_process_is_shown() {
 
 fn dispatched(scope: Scope, id: u32) -> Event {
     let class = KernelClass::Application;
-    Event::Program(Program { scope, id, cores: 0, site: 0, class, dispatches: 1, at: None })
+    Event::Program(Program { scope, id, cores: 0, site: 0, class, dispatches: 1, dispatched: Some(Mono(0)) })
 }
 
 #[test]

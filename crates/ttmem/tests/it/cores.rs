@@ -88,7 +88,7 @@ fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
     assert_eq!(full.devices[0].cores.as_ref().unwrap().len(), 8);
     for shot in [full, told] {
         let cores = shot.devices[0].cores.as_ref().unwrap();
-        for core in cores.iter() {
+        for core in cores {
             assert_eq!(core.intervals.iter().map(|it| it.bytes).sum::<u64>(), L1_END);
             let held =
                 |class| core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum::<u64>();

@@ -4,7 +4,7 @@ use crate::make::{Build, Way};
 use crate::{ALL, Program, process, segments};
 use serde_json::Value;
 use std::fmt::Write;
-use ttmem_core::snapshot::ProgramUsage;
+use ttmem_core::snapshot::{FindingKind, ProgramUsage};
 
 /// Where the first thing of a program lies.
 pub(crate) const BASE: u64 = 105_824;
