@@ -547,3 +547,30 @@ fn core_layout(it: &segment::definition::Chip) -> Option<CoreLayout> {
     let ordered = layout.kernel_ring <= layout.unreserved && layout.unreserved <= layout.end;
     (fits && ordered && layout.end > 0).then_some(layout)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_laid_out_only_as_it_can_be() {
+        let told = |columns, rows, ring: u32, unreserved: u32, end: u64| {
+            core_layout(&segment::definition::Chip {
+                columns,
+                rows,
+                kernel_ring: ring.into(),
+                unreserved: unreserved.into(),
+                l1_bytes_per_core: end.into(),
+                ..Default::default()
+            })
+        };
+        assert!(told(8, 8, 35_168, 105_824, 1_499_136).is_some());
+        assert!(told(16, 16, 0, 0, 1).is_some(), "as large as it can be, with nothing kept back");
+        for (columns, rows) in [(0, 8), (8, 0), (17, 8), (8, 17), (255, 255)] {
+            assert!(told(columns, rows, 1, 2, 3).is_none(), "{columns} x {rows}");
+        }
+        assert!(told(8, 8, 3, 2, 4).is_none(), "a ring that ends before it begins");
+        assert!(told(8, 8, 1, 5, 4).is_none(), "no room behind it");
+        assert!(told(8, 8, 0, 0, 0).is_none(), "nothing was said");
+    }
+}
