@@ -10,7 +10,7 @@ use crate::ledger::{Entry, PoolId};
 use crate::ranges::Range;
 use crate::snapshot::{Placement, Program, ProgramUsage};
 use crate::state::{ProcessState, State, chips_in};
-use crate::view::Clock;
+use crate::view::{Clock, Together};
 use crate::words::{Basis, ChipId, KernelClass, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,6 +67,8 @@ pub(crate) type Tenants = BTreeMap<ChipId, Vec<Tenant>>;
 pub(crate) struct Derived {
     /// What programs' pools cover.
     registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
+    /// What buffers' pools hold together.
+    pub(crate) together: BTreeMap<Vec<PoolId>, (u64, Together)>,
     tenants: Option<Arc<Tenants>>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
     residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
@@ -81,7 +83,7 @@ pub(crate) struct Derived {
 pub(crate) type Version = (u64, u64);
 
 /// Sets of pools for which what they cover is remembered.
-const DERIVED_ROOM: usize = 16_384;
+pub(crate) const DERIVED_ROOM: usize = 16_384;
 
 impl State {
     /// What is derived from more than records holds no more.

@@ -4,6 +4,7 @@ use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
+use crate::programs::DERIVED_ROOM;
 use crate::ranges::{self, Range};
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
@@ -443,32 +444,56 @@ impl State {
     }
 
     pub(crate) fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
-        let cache = match pools {
-            [pool] => Some(&self.ledger.pool(*pool).free),
-            _ => None,
-        };
-        if let Some(free) = cache.and_then(std::cell::Cell::get) {
+        let [pool] = pools else { return self.together(layout, pools).free };
+        let cache = &self.ledger.pool(*pool).free;
+        if let Some(free) = cache.get() {
             return free;
         }
-        let used = ranges::union(self.bank_ranges(pools));
-        let gaps = ranges::gaps(&used, Range::new(layout.base, layout.bytes_per_bank));
-        let free = FreeSpace {
-            bytes_per_bank: ranges::covered(&gaps),
-            largest: gaps.iter().map(|gap| gap.len()).max().unwrap_or(0),
-        };
-        if let Some(cache) = cache {
-            cache.set(Some(free));
-        }
+        let free = free_in(layout, &ranges::union(self.bank_ranges(pools)));
+        cache.set(Some(free));
         free
     }
 
     /// Bytes that several allocators hold at once, counted as often as they are held too much.
     pub(crate) fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
         let (Some(layout), [_, _, ..]) = (layout, pools) else { return 0 };
+        self.together(layout, pools).aliased.saturating_mul(u64::from(layout.banks))
+    }
+
+    /// What several pools of one layout hold together. All chips of a mesh ask for the same, and more than once.
+    fn together(&self, layout: Banks, pools: &[PoolId]) -> Together {
+        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
+        if let Some(&(_, known)) = self.derived.borrow().together.get(pools).filter(|(of, _)| *of == version)
+        {
+            return known;
+        }
         let each: u64 =
             pools.iter().map(|&pool| ranges::covered(&ranges::union(self.own_ranges(&[pool])))).sum();
-        let together = ranges::covered(&ranges::union(self.own_ranges(pools)));
-        (each - together).saturating_mul(u64::from(layout.banks))
+        let own = ranges::covered(&ranges::union(self.own_ranges(pools)));
+        let free = free_in(layout, &ranges::union(self.bank_ranges(pools)));
+        let found = Together { free, aliased: each - own };
+        let room = &mut self.derived.borrow_mut().together;
+        if room.len() >= DERIVED_ROOM {
+            room.clear();
+        }
+        room.insert(pools.to_vec(), (version, found));
+        found
+    }
+}
+
+/// What several pools hold in each bank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    free: FreeSpace,
+    /// Held by more than one, as often as it is too much.
+    aliased: u64,
+}
+
+fn free_in(layout: Banks, used: &[Range]) -> FreeSpace {
+    let gaps = ranges::gaps(used, Range::new(layout.base, layout.bytes_per_bank));
+    FreeSpace {
+        bytes_per_bank: ranges::covered(&gaps),
+        largest: gaps.iter().map(|gap| gap.len()).max().unwrap_or(0),
     }
 }
 
