@@ -228,6 +228,55 @@ fn allocators_over_one_chip_are_a_union_and_a_finding() {
     assert!(found(&state, FindingKind::Aliased).is_none());
 }
 
+proptest! {
+    /// However often it is looked at meanwhile, what several allocators hold together is what is held at that moment.
+    #[test]
+    fn allocators_over_one_chip_agree_with_a_bitmap(
+        steps in prop::collection::vec((0usize..3, 0u64..90, 1u64..10), 1..60)
+    ) {
+        const UNIT: u64 = 1000;
+        let mut state = machine();
+        // Two of one process, one of which is on one chip only, and one of another process.
+        let who = [(1, 1, &[0, 1][..]), (1, 2, &[1][..]), (2, 1, &[0, 1][..])];
+        born(&mut state, events(1));
+        born(&mut state, events(2));
+        for (pid, number, chips) in who {
+            state.apply(Mono(2), events(pid), mesh(number, chips));
+        }
+        let mut held: [BTreeMap<u64, u64>; 3] = Default::default();
+        for (which, at, len) in steps {
+            let (pid, number, _) = who[which];
+            let overlaps = |(&other, &size): (&u64, &u64)| other < at + len && at < other + size;
+            if held[which].remove(&at).is_some() {
+                let gone = free(Scope::Allocator(number), Some(Space::Dram), 1000 + at * UNIT);
+                state.apply(Mono(3), events(pid), gone);
+            } else if !held[which].iter().any(overlaps) {
+                held[which].insert(at, len);
+                state.apply(Mono(3), events(pid), banked(number, 1000 + at * UNIT, len * UNIT));
+            }
+            for chip_number in 0..2 {
+                let mut cells = [0u64; 100];
+                let here = (0..3).filter(|&n| who[n].2.contains(&chip_number));
+                for (&at, &len) in here.flat_map(|n| &held[n]) {
+                    cells[at as usize..(at + len) as usize].iter_mut().for_each(|it| *it += 1);
+                }
+                let Some(dram) = state.usage_of(chip(chip_number)).dram else { continue };
+                let taken = cells.iter().filter(|&&it| it > 0).count() as u64;
+                let largest = cells.split(|&it| it > 0).map(<[u64]>::len).max().unwrap_or(0) as u64;
+                prop_assert_eq!(dram.allocated_bytes, Some(taken * UNIT * 12));
+                prop_assert_eq!(dram.free_bytes, Some((100 - taken) * UNIT * 12));
+                prop_assert_eq!(dram.largest_free_bytes_per_bank, Some(largest * UNIT));
+                let aliased: u64 = cells.iter().map(|it| it.saturating_sub(1)).sum();
+                let name = format!("ordinal-{chip_number}");
+                let found = shot(&state).findings.into_iter().find(|it| {
+                    it.kind == FindingKind::Aliased && it.device.as_deref() == Some(&name)
+                });
+                prop_assert_eq!(found.and_then(|it| it.bytes), (aliased > 0).then_some(aliased * UNIT * 12));
+            }
+        }
+    }
+}
+
 #[test]
 fn only_the_best_basis_of_a_process_is_shown() {
     let mut state = machine();
