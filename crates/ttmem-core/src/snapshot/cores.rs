@@ -109,13 +109,13 @@ pub struct CoreRoom {
 /// A program on a core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreProgram {
-    /// As [`Process::pid`].
+    /// As [`super::Process::pid`].
     pub pid: Option<u32>,
-    /// As [`Program::allocator`].
+    /// As [`super::Program::allocator`].
     pub allocator: Option<u32>,
-    /// As [`Program::id`].
+    /// As [`super::Program::id`].
     pub id: u32,
-    /// As [`Program::name`].
+    /// As [`super::Program::name`].
     pub name: Option<String>,
 }
 
@@ -172,7 +172,7 @@ pub struct CorePeak {
     pub at: Timestamp,
     /// Whose program was there then.
     pub pid: Option<u32>,
-    /// That program; as [`Program::id`].
+    /// That program; as [`super::Program::id`].
     pub program: Option<u32>,
     /// Its name.
     pub program_name: Option<String>,
