@@ -460,7 +460,10 @@ fn getters_that_throw_are_the_agents_affair() {
         let (_, workload) = program.workload((0, 1), plan);
         program.enqueue(1, workload);
         assert_eq!(program.resident(1), [32, 128, 32, 128]);
-        program.is_faultless();
+        // One that would not say who it is could not be followed, and that is said.
+        let findings = program.snapshot().findings;
+        assert_eq!(findings.len(), 1, "{findings:#?}");
+        assert_eq!((findings[0].kind, findings[0].count), (FindingKind::LostRecords, 1));
         program.quits();
     }
 }
