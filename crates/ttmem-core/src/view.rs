@@ -444,8 +444,12 @@ impl State {
     }
 
     pub(crate) fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
-        let [pool] = pools else { return self.together(layout, pools).free };
-        let cache = &self.ledger.pool(*pool).free;
+        let pool = match pools {
+            [] => return free_in(layout, &[]),
+            [pool] => *pool,
+            [..] => return self.together(layout, pools).free,
+        };
+        let cache = &self.ledger.pool(pool).free;
         if let Some(free) = cache.get() {
             return free;
         }

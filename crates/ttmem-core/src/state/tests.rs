@@ -212,6 +212,30 @@ fn free_blocks_come_from_the_live_ranges() {
 }
 
 #[test]
+fn an_allocator_that_holds_nothing_has_its_own_room_free() {
+    let mut state = machine();
+    born(&mut state, events(1));
+    let spaces = vec![
+        Banks { space: Space::Dram, banks: 12, base: 1000, bytes_per_bank: 100_000 },
+        Banks { space: Space::Trace, banks: 12, base: 101_000, bytes_per_bank: 500 },
+    ];
+    state.apply(Mono(2), events(1), Event::Allocator(Allocator { id: 1, chips: vec![chip(0)], spaces }));
+    for (space, free) in [(Space::Dram, 100_000), (Space::Trace, 500)] {
+        let audit = Audit {
+            allocator: 1,
+            space,
+            allocated_bytes: 0,
+            free_bytes: free * 12,
+            largest_free_bytes_per_bank: free,
+            quiet: true,
+            sequence: 1,
+        };
+        state.apply(Mono(3), events(1), Event::Audit(audit));
+    }
+    assert!(found(&state, FindingKind::Drift).is_none(), "{:#?}", shot(&state).findings);
+}
+
+#[test]
 fn allocators_over_one_chip_are_a_union_and_a_finding() {
     let mut state = machine();
     born(&mut state, events(1));
