@@ -210,8 +210,9 @@ fuzz_target!(|steps: Vec<Step>| {
                 };
                 (origin(by), Event::Free(free))
             }
-            Step::Dispatched { by, place, program } => {
-                (origin(by), Event::Program(Program {
+            Step::Dispatched { by, place, program } => (
+                origin(by),
+                Event::Program(Program {
                     scope: place.scope(),
                     id: u32::from(program % 4),
                     cores: u32::from(program / 4 % 4),
@@ -219,8 +220,8 @@ fuzz_target!(|steps: Vec<Step>| {
                     class: KernelClass::Application,
                     dispatches: u64::from(program / 16),
                     dispatched: (program >= 16).then_some(Mono(u64::from(program / 16))),
-                }))
-            }
+                }),
+            ),
             Step::ProgramEnded { by, place, program } => {
                 (origin(by), Event::ProgramEnded(place.scope(), u32::from(program % 4)))
             }

@@ -64,7 +64,10 @@ fuzz_target!(|input: &[u8]| {
     let _ = segment.contents();
     let _ = tell_of(&segment, PROCESS, &mut reader);
     reader.0.tick(Mono(2_000_000_000));
-    let snapshot = reader.0.snapshot(Default::default(), ttmem_core::Detail { cores: true, programs: true, ..Default::default() });
+    let snapshot = reader.0.snapshot(
+        Default::default(),
+        ttmem_core::Detail { cores: true, programs: true, ..Default::default() },
+    );
     assert_eq!(snapshot.processes.len(), 1);
     assert!(snapshot.health.live_records <= 1000);
 });
