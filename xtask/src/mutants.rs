@@ -141,7 +141,7 @@ const MUTANTS: &[Mutant] = &[
             LEGACY,
             "cb: used(Space::Cb),",
             "cb: used(Space::Cb).wrapping_sub(
-                state.snapshot(jiff::Timestamp::UNIX_EPOCH, ttmem_core::Detail::default()).findings.iter()
+                state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE).findings.iter()
                     .filter(|f| f.kind == ttmem_core::snapshot::FindingKind::UnknownFree)
                     .filter_map(|f| f.bytes).sum()),",
         )],

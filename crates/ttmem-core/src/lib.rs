@@ -10,9 +10,10 @@
 //! * [`words`]: the names of things: chips, spaces, processes, bases.
 //! * [`event`]: what sources say; [`machine`]: what they say of the machine.
 //! * [`State`]: who holds what, kept exact under any order of events.
-//! * [`snapshot`]: what views show, and the JSON schema.
+//! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it may be asked for.
 
 mod cores;
+pub mod detail;
 pub mod event;
 mod findings;
 mod footprint;
@@ -29,8 +30,9 @@ mod traces;
 mod view;
 pub mod words;
 
+pub use detail::Detail;
 pub use event::Event;
 pub use footprint::CoreSet;
 pub use snapshot::Snapshot;
 pub use state::{Limits, Outcome, Reclaimed, State};
-pub use view::{Detail, REPORT_ROOM};
+pub use view::REPORT_ROOM;

@@ -32,6 +32,12 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Oddities, worst first.
     pub findings: Vec<Finding>,
+    /// What happened of late, oldest first, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub events: Option<Vec<Happening>>,
+    /// A page of the list of live allocations, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub buffers: Option<Buffers>,
     /// How the snapshot came about.
     pub health: Health,
 }
@@ -271,6 +277,9 @@ pub struct Process {
     /// Who tracks it and how well, where that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tracker: Option<Tracker>,
+    /// What it holds on all its devices, and how well that is known.
+    #[serde(default)]
+    pub summary: Summary,
     /// What it holds, by device.
     pub usage: Vec<ProcessUsage>,
     /// What each of its open allocators holds, where there are such.
@@ -284,6 +293,63 @@ pub struct Process {
     /// Programs that are loaded or cached, by number, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs: Option<Vec<Program>>,
+}
+
+/// A process in a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`Device::index`]es of those that it holds something on, or has open.
+    pub indexes: Vec<u32>,
+    /// DRAM and trace buffers; `null` where nothing is known of them, as in the others.
+    pub dram_bytes: Option<u64>,
+    /// L1 buffers of all kinds.
+    pub l1_bytes: Option<u64>,
+    /// Circular and dataflow buffers and scratchpads.
+    pub program_bytes: Option<u64>,
+    /// Kernel code.
+    pub kernel_bytes: Option<u64>,
+    /// How well all this is known.
+    pub quality: Quality,
+}
+
+/// How well a process is tracked, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Quality {
+    /// Every event is known, and the runtime's own allocators say the same.
+    Audited,
+    /// The agent is in it; its allocators were not judged just now.
+    Agent,
+    /// It reports its events itself.
+    Events,
+    /// tt-metal's own counters.
+    Counters,
+    /// Messages of the old socket protocol.
+    Legacy,
+    /// The agent is in it, but something was missed.
+    Partial,
+    /// The runtime's own allocators say something else.
+    Drift,
+    /// It has a device open, and nothing more is known. Or what a later version has.
+    #[default]
+    #[serde(other)]
+    Untracked,
+}
+
+impl Quality {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Audited => "audited",
+            Self::Agent => "agent",
+            Self::Events => "events",
+            Self::Counters => "counters",
+            Self::Legacy => "legacy",
+            Self::Partial => "partial",
+            Self::Drift => "DRIFT",
+            Self::Untracked => "untracked",
+        }
+    }
 }
 
 /// Dispatches that were captured, to be replayed at once.
@@ -633,6 +699,102 @@ pub struct Allocation {
     pub program_name: Option<String>,
     /// Where the figures come from.
     pub basis: Basis,
+}
+
+/// Some of the live allocations: those that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Buffers {
+    /// How many fit the question; the list has a part of them.
+    pub count: u64,
+    /// What those asked for.
+    pub requested_bytes: u64,
+    /// What the allocator charges for them, else what they asked for.
+    pub used_bytes: u64,
+    /// How many of the list come before this part.
+    pub offset: u64,
+    /// The allocations, unless they were to be put together.
+    pub list: Vec<Allocation>,
+    /// How many groups there are, if they were; `groups` has a part of them.
+    #[serde(default)]
+    pub group_count: u64,
+    /// The groups.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub groups: Vec<BufferGroup>,
+}
+
+/// Allocations that have something in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BufferGroup {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Process::name`].
+    pub process_name: Option<String>,
+    /// Which space, if they were put together by process; else the one they are all of.
+    pub space: Option<Space>,
+    /// The program they belong to, if they were put together by that.
+    pub program: Option<u32>,
+    /// What it is called.
+    pub program_name: Option<String>,
+    /// The call site they came from, if they were put together by that.
+    pub site: Option<u32>,
+    /// What it is called.
+    pub site_name: Option<String>,
+    /// How many.
+    pub count: u64,
+    /// What they asked for.
+    pub requested_bytes: u64,
+    /// What the allocator charges for them, else what they asked for.
+    pub used_bytes: u64,
+}
+
+/// Something that happened, worth telling. Single allocations are not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Happening {
+    /// Counts them; without a gap, unless some were dropped for newer ones.
+    pub sequence: u64,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub kind: HappeningKind,
+    /// How bad.
+    pub severity: Severity,
+    /// Process, if it concerns one.
+    pub pid: Option<u32>,
+    /// [`Device::id`], if it concerns one.
+    pub device: Option<String>,
+    /// How many bytes.
+    pub bytes: Option<u64>,
+    /// For people.
+    pub text: String,
+}
+
+/// Kinds of what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HappeningKind {
+    /// A process was heard of.
+    ProcessCame,
+    /// It ended.
+    ProcessEnded,
+    /// A process opened an allocator: a mesh, or a device.
+    AllocatorOpened,
+    /// It closed it.
+    AllocatorClosed,
+    /// A chip appeared.
+    ChipCame,
+    /// It left the bus.
+    ChipGone,
+    /// A trace was captured.
+    TraceCaptured,
+    /// A trace was released.
+    TraceReleased,
+    /// A chip's memory rose above, or fell below, three quarters or nine tenths.
+    Filled,
+    /// Something odd was first seen; its finding has more.
+    Odd,
+    /// One that a later version has.
+    #[serde(other)]
+    Other,
 }
 
 /// What is held on one chip in one space, for reports.

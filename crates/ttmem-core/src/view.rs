@@ -1,5 +1,6 @@
 //! From state to snapshot: which figures are shown, how pools combine, and what follows from them.
 
+use crate::detail::Detail;
 use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, FreeSpace, PoolId};
@@ -25,20 +26,9 @@ const STALE_MS: u64 = 15_000;
 /// The pools that make up one figure: of one process, or of all, on one chip in one space.
 pub(crate) type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
 
-/// What a snapshot has beyond what everybody wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Detail {
-    /// Each device's usage over time.
-    pub history: bool,
-    /// The L1 of each core.
-    pub cores: bool,
-    /// Each process's programs.
-    pub programs: bool,
-}
-
 impl State {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
-    pub fn snapshot(&self, at: Timestamp, detail: Detail) -> Snapshot {
+    pub fn snapshot(&self, at: Timestamp, detail: &Detail) -> Snapshot {
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: self.now };
         let mut all = Cells::new();
@@ -101,6 +91,8 @@ impl State {
             devices,
             processes,
             findings,
+            events: None,
+            buffers: None,
             health: Health {
                 source: "local".into(),
                 live_records: self.ledger.live() as u64,
@@ -629,6 +621,7 @@ fn describe_process(
             cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
         }),
         allocators,
+        summary: crate::snapshot::Summary::default(),
         usage: usage
             .into_iter()
             .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })

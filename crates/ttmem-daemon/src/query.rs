@@ -14,39 +14,18 @@ use std::time::Duration;
 use ttmem_core::Detail;
 
 /// What can be asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "get", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "get", rename_all = "snake_case")]
 pub enum Request {
     /// A [`ttmem_core::Snapshot`].
-    Snapshot {
-        /// With usage over time.
-        #[serde(default)]
-        history: bool,
-        /// With the L1 of each core. What is not wanted is not mentioned: older daemons do not know the word.
-        #[serde(default, skip_serializing_if = "is_unwanted")]
-        cores: bool,
-        /// With each process's programs.
-        #[serde(default, skip_serializing_if = "is_unwanted")]
-        programs: bool,
-    },
+    Snapshot(Detail),
     /// An object whose `allocations` are a list of [`ttmem_core::snapshot::Allocation`].
     Allocations,
 }
 
 impl Request {
     /// A snapshot with what everybody wants.
-    pub const SNAPSHOT: Self = Self::Snapshot { history: false, cores: false, programs: false };
-}
-
-impl From<Detail> for Request {
-    fn from(Detail { history, cores, programs }: Detail) -> Self {
-        Self::Snapshot { history, cores, programs }
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_unwanted(wanted: &bool) -> bool {
-    !wanted
+    pub const SNAPSHOT: Self = Self::Snapshot(Detail::NONE);
 }
 
 /// A longer request is no request.
@@ -194,8 +173,8 @@ impl QueryConnection {
 
     fn begin(&mut self, daemon: &mut Daemon, line: &[u8]) {
         match serde_json::from_slice(line) {
-            Ok(Request::Snapshot { history, cores, programs }) => {
-                let snapshot = daemon.snapshot(Detail { history, cores, programs });
+            Ok(Request::Snapshot(detail)) => {
+                let snapshot = daemon.snapshot(&detail);
                 if let Err(e) = serde_json::to_writer(&mut self.answer.bytes, &snapshot) {
                     self.answer = Answer::default();
                     self.fail(&e.to_string());
@@ -251,17 +230,17 @@ struct Failure {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Asks a daemon, and returns its answer: one line of JSON.
-pub fn ask(path: &Path, request: Request) -> io::Result<Vec<u8>> {
+pub fn ask(path: &Path, request: &Request) -> io::Result<Vec<u8>> {
     ask_within(path, request, PATIENCE)
 }
 
 /// The same, with so much patience for each step of it.
-pub fn ask_within(path: &Path, request: Request, patience: Duration) -> io::Result<Vec<u8>> {
+pub fn ask_within(path: &Path, request: &Request, patience: Duration) -> io::Result<Vec<u8>> {
     let mut stream = socket::connect(path)?;
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(patience))?;
-    let mut line = serde_json::to_vec(&request)?;
+    let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut answer = Vec::with_capacity(64 << 10);

@@ -477,7 +477,7 @@ impl Daemon {
     }
 
     /// Everything known, as of now: the dead whose end is already visible are gone from it.
-    pub(crate) fn snapshot(&mut self, detail: Detail) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         self.reap(&[]);
         if let Some(sources) = &mut self.sources {
             sources.attend();

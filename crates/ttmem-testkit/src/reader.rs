@@ -44,7 +44,7 @@ impl Reader {
     /// Takes in what happened since the last look.
     pub fn look(&mut self) -> Snapshot {
         self.sources.look(Mono(1), &mut Ear(&mut self.state));
-        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, ttmem_core::Detail::default());
+        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE);
         self.sources.report(&mut snapshot.health);
         snapshot
     }

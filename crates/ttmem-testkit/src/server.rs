@@ -97,7 +97,7 @@ impl Server {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended: {status}: {}", server.warnings());
             }
-            ask(&server.query, Request::SNAPSHOT).ok()
+            ask(&server.query, &Request::SNAPSHOT).ok()
         });
         server.first = serde_json::from_slice(&first).unwrap();
         server
@@ -110,7 +110,7 @@ impl Server {
 
     /// What it knows now.
     pub fn snapshot(&self) -> Snapshot {
-        let answer = ask(&self.query, Request::SNAPSHOT).unwrap();
+        let answer = ask(&self.query, &Request::SNAPSHOT).unwrap();
         serde_json::from_slice(&answer).unwrap()
     }
 
@@ -132,7 +132,7 @@ impl Server {
 
     /// Every live allocation, as JSON.
     pub fn allocations(&self) -> Vec<serde_json::Value> {
-        let answer = ask(&self.query, Request::Allocations).unwrap();
+        let answer = ask(&self.query, &Request::Allocations).unwrap();
         let mut dump: serde_json::Value = serde_json::from_slice(&answer).unwrap();
         serde_json::from_value(dump["allocations"].take()).unwrap()
     }

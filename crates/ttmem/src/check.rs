@@ -44,7 +44,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
     let reading = Reading { machine: false, again: true, ..sockets.reading()? };
     let mut local = Local::new(reading);
     local.look();
-    let first = only(local.snapshot(Detail::default()), args.pid);
+    let first = only(local.snapshot(&Detail::NONE), args.pid);
     // Whatever is asked for anew comes after what was there.
     let since: BTreeMap<u32, u64> = if args.fresh {
         local.ring();
@@ -63,7 +63,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
         }
         std::thread::sleep(PAUSE);
         local.look();
-        last = only(local.snapshot(Detail::default()), args.pid);
+        last = only(local.snapshot(&Detail::NONE), args.pid);
     }
     report(args, &last, &verdicts)
 }

@@ -36,7 +36,7 @@ struct OnDevice<'a> {
 }
 
 pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source<'_>) -> anyhow::Result<Exit> {
-    let Some(snapshot) = source.snapshot(Detail { cores: true, ..Detail::default() })? else {
+    let Some(snapshot) = source.snapshot(&Detail { cores: true, ..Detail::NONE })? else {
         return Ok(Exit::NoDaemon);
     };
     let snapshot = show::only(snapshot, &args.only)?;

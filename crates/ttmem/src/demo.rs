@@ -75,7 +75,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
             // Killed in the middle of what it does; dropping it is the kill.
             victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
         }
-        let answer = ask(&query, Request::SNAPSHOT).context("the demo's daemon does not answer")?;
+        let answer = ask(&query, &Request::SNAPSHOT).context("the demo's daemon does not answer")?;
         Ok(Some(serde_json::from_slice::<Snapshot>(&answer)?))
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
@@ -132,7 +132,7 @@ fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<Owned>
 fn wait_for_daemon(query: &Path, server: &mut Owned) -> anyhow::Result<()> {
     let begin = Instant::now();
     loop {
-        let answer = ask(query, Request::SNAPSHOT);
+        let answer = ask(query, &Request::SNAPSHOT);
         match answer {
             Ok(_) => return Ok(()),
             Err(e) if begin.elapsed() > Duration::from_secs(10) => {

@@ -134,7 +134,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let root = reading.root.clone();
     let mut local = Local::new(reading);
     local.look();
-    let snapshot = local.snapshot(Detail::default());
+    let snapshot = local.snapshot(&Detail::NONE);
     let skipped = snapshot.health.skipped.iter();
     let denied = skipped.filter_map(|it| Denied::new(&it.path)).collect();
     let sources = local.sources().context("there is nothing to look at")?;

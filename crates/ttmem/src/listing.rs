@@ -37,7 +37,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     if !args.only.is_everything() {
         // Who is whose and which device is which, the snapshot knows; and whether there is any such thing at all.
-        let Some(snapshot) = source.snapshot(Detail::default())? else { return Ok(Exit::NoDaemon) };
+        let Some(snapshot) = source.snapshot(&Detail::NONE)? else { return Ok(Exit::NoDaemon) };
         let snapshot = show::only(snapshot, &args.only)?;
         dump.allocations.retain(|it| {
             let device = snapshot.devices.iter().any(|device| it.devices.contains(&device.id));
@@ -60,7 +60,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 
 /// Every live allocation, in no order.
 pub(crate) fn all(source: &mut Source<'_>) -> anyhow::Result<Option<Dump>> {
-    let Some(answer) = source.ask(Request::Allocations)? else { return Ok(None) };
+    let Some(answer) = source.ask(&Request::Allocations)? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 

@@ -96,7 +96,7 @@ impl Local {
         }
     }
 
-    pub(crate) fn snapshot(&self, detail: Detail) -> Snapshot {
+    pub(crate) fn snapshot(&self, detail: &Detail) -> Snapshot {
         let mut snapshot = self.reader.state.snapshot(Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
             sources.report(&mut snapshot.health);

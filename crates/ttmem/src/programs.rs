@@ -30,8 +30,8 @@ struct Listed<'a> {
 }
 
 pub(crate) fn dump(args: &DumpArgs, source: &mut Source<'_>) -> anyhow::Result<Exit> {
-    let detail = Detail { programs: true, ..Detail::default() };
-    let Some(snapshot) = source.snapshot(detail)? else { return Ok(Exit::NoDaemon) };
+    let detail = Detail { programs: true, ..Detail::NONE };
+    let Some(snapshot) = source.snapshot(&detail)? else { return Ok(Exit::NoDaemon) };
     let snapshot = show::only(snapshot, &args.only)?;
     let dump = Dump {
         schema: snapshot.schema,

@@ -14,32 +14,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
+use ttmem_daemon::query::Request;
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let thorough = args.json || args.snapshot || args.format != Format::Table;
     let mut source = Source::new(sockets, args.watch, thorough)?;
     if args.watch {
         let stop = stop_on_signals()?;
-        return watch(
-            || source.snapshot(Detail::default()),
-            &args.only,
-            &args.look,
-            args.refresh,
-            None,
-            &stop,
-        );
+        return watch(|| source.snapshot(&Detail::NONE), &args.only, &args.look, args.refresh, None, &stop);
     }
     let as_json = args.json || args.format == Format::Json;
-    let detail = Detail { history: args.history, cores: args.cores, programs: args.programs };
+    let detail = Detail { history: args.history, cores: args.cores, programs: args.programs, ..Detail::NONE };
     if as_json && args.only.is_everything() {
-        let Some(mut answer) = source.ask(detail.into())? else { return Ok(Exit::NoDaemon) };
+        let Some(mut answer) = source.ask(&Request::Snapshot(detail))? else { return Ok(Exit::NoDaemon) };
         // What the daemon says is the schema already.
         let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));
     }
-    let Some(snapshot) = source.snapshot(detail)? else { return Ok(Exit::NoDaemon) };
+    let Some(snapshot) = source.snapshot(&detail)? else { return Ok(Exit::NoDaemon) };
     let snapshot = only(snapshot, &args.only)?;
     let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
     if as_json || args.snapshot {

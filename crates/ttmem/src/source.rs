@@ -31,16 +31,14 @@ impl<'a> Source<'a> {
     }
 
     /// The answer, one line of JSON; `None` (and a word on standard error) if a daemon was named and there is none.
-    pub(crate) fn ask(&mut self, request: Request) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) fn ask(&mut self, request: &Request) -> anyhow::Result<Option<Vec<u8>>> {
         match self.heard(request)? {
             Heard::Answer(answer) => Ok(Some(answer)),
             Heard::NoDaemon => Ok(None),
             Heard::Nobody => {
                 let local = self.look()?;
                 Ok(Some(match request {
-                    Request::Snapshot { history, cores, programs } => {
-                        serde_json::to_vec(&local.snapshot(Detail { history, cores, programs }))?
-                    }
+                    Request::Snapshot(detail) => serde_json::to_vec(&local.snapshot(detail))?,
                     Request::Allocations => serde_json::to_vec(&local.allocations())?,
                 }))
             }
@@ -48,8 +46,8 @@ impl<'a> Source<'a> {
     }
 
     /// A snapshot, however it comes about.
-    pub(crate) fn snapshot(&mut self, detail: Detail) -> anyhow::Result<Option<Snapshot>> {
-        match self.heard(detail.into())? {
+    pub(crate) fn snapshot(&mut self, detail: &Detail) -> anyhow::Result<Option<Snapshot>> {
+        match self.heard(&Request::Snapshot(detail.clone()))? {
             Heard::Answer(answer) => {
                 Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
             }
@@ -58,7 +56,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn heard(&mut self, request: Request) -> anyhow::Result<Heard> {
+    fn heard(&mut self, request: &Request) -> anyhow::Result<Heard> {
         let Some(sockets) = self.sockets.filter(|sockets| !sockets.is_local()) else {
             return Ok(Heard::Nobody);
         };

@@ -132,7 +132,7 @@ fn snapshot() -> Figure {
                 // A change each time, so that nothing is kept from the last.
                 state.apply(Mono(2), process(1), alloc(0, Space::Cb, n << 40));
                 let time = cpu(|| {
-                    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, ttmem_core::Detail::default());
+                    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE);
                     black_box(serde_json::to_vec(&snapshot).map(|json| json.len()).ok());
                 });
                 time.as_secs_f64() * 1e3

@@ -3,10 +3,10 @@ mod machine;
 mod programs;
 
 use super::*;
+use crate::Detail;
 use crate::event::{Audit, Process, Program};
 use crate::machine::{Capacity, CapacityOrigin, Chip};
 use crate::snapshot::{FindingKind, Snapshot};
-use crate::view::Detail;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -84,7 +84,7 @@ fn free(scope: Scope, space: Option<Space>, at: u64) -> Event {
 }
 
 fn shot(state: &State) -> Snapshot {
-    state.snapshot(Timestamp::UNIX_EPOCH, Detail::default())
+    state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE)
 }
 
 fn used(state: &State, index: u32, space: Space) -> u64 {
@@ -553,8 +553,10 @@ fn history_is_taken_at_ticks() {
     }
     state.tick(Mono(6 * Mono::SECOND));
     let at = Timestamp::from_second(1_000).unwrap();
-    let history =
-        state.snapshot(at, Detail { history: true, ..Detail::default() }).devices[0].history.clone().unwrap();
+    let history = state.snapshot(at, &Detail { history: true, ..Detail::default() }).devices[0]
+        .history
+        .clone()
+        .unwrap();
     let bytes: Vec<u64> = history.dram_total.iter().map(|s| s.mean_bytes).collect();
     assert_eq!(bytes, [100, 200, 300, 400, 500, 500]);
     assert_eq!(history.dram_total[0].at, Timestamp::from_second(995).unwrap());

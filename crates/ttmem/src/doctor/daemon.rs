@@ -80,7 +80,7 @@ impl Heard {
                 };
             }
         };
-        let answer = match ask_within(path, Request::SNAPSHOT, PATIENCE) {
+        let answer = match ask_within(path, &Request::SNAPSHOT, PATIENCE) {
             Ok(answer) => answer,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 return Self::Strange(format!("does not answer within {} s", PATIENCE.as_secs()));

@@ -125,6 +125,7 @@ mod tests {
             exact: true,
             sequence: None,
             tracker: None,
+            summary: ttmem_core::snapshot::Summary::default(),
             usage: Vec::new(),
             allocators: Vec::new(),
             audit: Vec::new(),

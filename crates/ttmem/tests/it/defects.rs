@@ -25,7 +25,7 @@ fn defect_01_our_own_protocol_says_its_version() {
     let server = server();
     for request in [Request::SNAPSHOT, Request::Allocations] {
         let answer: serde_json::Value =
-            serde_json::from_slice(&ask(&server.query, request).unwrap()).unwrap();
+            serde_json::from_slice(&ask(&server.query, &request).unwrap()).unwrap();
         assert_eq!(answer["schema"], 1);
     }
 }
@@ -369,7 +369,7 @@ fn defect_22_fields_nobody_fills_are_not_published() {
     let mut answer = [0xff; 144];
     client.stream.read_exact(&mut answer).unwrap();
     assert_eq!(answer[128..], [0; 16]);
-    let text = String::from_utf8(ask(&server.query, Request::SNAPSHOT).unwrap()).unwrap();
+    let text = String::from_utf8(ask(&server.query, &Request::SNAPSHOT).unwrap()).unwrap();
     assert!(!text.contains("ring"), "{text}");
     assert_eq!(answer[80..88], 4096u64.to_le_bytes());
     assert_eq!(server.usage(0).kernel.unwrap().registered_bytes, 4096);
@@ -584,9 +584,11 @@ fn defect_45_history_has_times_not_sample_numbers() {
     let server = server();
     let mut client = client(&server);
     let history = || {
-        let answer =
-            ask(&server.query, Request::from(ttmem_core::Detail { history: true, ..Default::default() }))
-                .unwrap();
+        let answer = ask(
+            &server.query,
+            &Request::Snapshot(ttmem_core::Detail { history: true, ..Default::default() }),
+        )
+        .unwrap();
         let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&answer).unwrap();
         let samples = snapshot.devices[0].history.clone().unwrap().dram_total;
         (snapshot.at, samples)

@@ -159,7 +159,7 @@ fn a_stale_socket_is_replaced() {
         let mut server = start();
         eventually("it answers", || {
             let request = ttmem_daemon::query::Request::SNAPSHOT;
-            ttmem_daemon::query::ask(&query, request).ok()
+            ttmem_daemon::query::ask(&query, &request).ok()
         });
         Client::connect_to(&legacy, Vintage::V144).sync();
         // Killed: its socket stays behind.

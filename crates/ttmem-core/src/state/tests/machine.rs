@@ -15,7 +15,7 @@ fn say(state: &mut State, event: Event) -> Outcome {
 }
 
 fn shot(state: &State) -> Snapshot {
-    state.snapshot(Timestamp::UNIX_EPOCH, Detail::default())
+    state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE)
 }
 
 /// A machine with two chips on its bus.
@@ -294,7 +294,7 @@ fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
     // Somebody takes another's name for one of this chip's.
     say(Chip { names: vec![0xa], ..at("0000:01:00.0", 0xb, 0) });
     say(at("0000:02:00.0", 0xb, 1));
-    let shot = state.snapshot(Timestamp::UNIX_EPOCH, Detail::default());
+    let shot = state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE);
     let shown: Vec<_> = shot.devices.iter().map(|it| (it.id.as_str(), it.pci.as_deref())).collect();
     let wanted = [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
     assert_eq!(shown, wanted);

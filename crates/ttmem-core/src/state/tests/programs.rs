@@ -51,7 +51,7 @@ fn dispatch(id: u32, cores: u32, at: u64) -> Event {
 }
 
 fn full(state: &State) -> Snapshot {
-    state.snapshot(Timestamp::UNIX_EPOCH, Detail { history: false, cores: true, programs: true })
+    state.snapshot(Timestamp::UNIX_EPOCH, &Detail { cores: true, programs: true, ..Detail::NONE })
 }
 
 fn cores(state: &State, index: usize) -> Vec<Core> {
