@@ -67,9 +67,9 @@ pub struct BufferQuery {
     /// Only on one of these devices, by index; none: on any.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<u32>,
-    /// Only of this process.
+    /// Only of these processes; none: of any.
     #[serde(skip_serializing_if = "is_default")]
-    pub pid: Option<u32>,
+    pub pids: Vec<u32>,
     /// Only of this space.
     #[serde(skip_serializing_if = "is_default")]
     pub space: Option<Space>,

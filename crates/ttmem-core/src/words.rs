@@ -302,6 +302,22 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Numbers as ranges: `0-3,7`.
+pub fn ranges(numbers: &[u32]) -> String {
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for n in sorted {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => parts.push((n, n)),
+        }
+    }
+    let parts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+    parts.collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,5 +348,12 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn numbers_fold_into_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[3, 1, 2, 7, 2]), "1-3,7");
+        assert_eq!(ranges(&[u32::MAX, u32::MAX - 1]), "4294967294-4294967295");
     }
 }

@@ -298,7 +298,7 @@ impl Processes {
     }
 
     /// When so many clock ticks since boot were.
-    pub(crate) fn wall(&mut self, ticks: u64) -> Option<Timestamp> {
+    pub fn wall(&mut self, ticks: u64) -> Option<Timestamp> {
         let since = SignedDuration::from_nanos(i64::try_from(Self::nanoseconds(ticks)).ok()?);
         self.boot()?.checked_add(since).ok()
     }

@@ -72,6 +72,10 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Show the dashboard: live memory by device, process, buffer and core.
+    ///
+    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. Settings are kept in `$XDG_CONFIG_HOME/ttmem/config.toml` by F12.
+    Top(TopArgs),
     /// Run a program with the agent in it: every buffer of an untouched ttnn is tracked.
     ///
     /// The program's children are tracked, too, and a program that never uses ttnn is left alone. Its exit code is the
@@ -214,12 +218,11 @@ pub(crate) struct ShowArgs {
     pub(crate) only: Only,
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Show it again and again until interrupted.
+    /// Show the dashboard, as `ttmem top`; into a pipe, table after table until interrupted.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) watch: bool,
-    /// With --watch: milliseconds between two looks.
-    #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
-    pub(crate) refresh: u64,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
     /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
     #[arg(long, hide = true)]
     sysfs: bool,
@@ -246,6 +249,65 @@ impl Only {
     pub(crate) fn is_everything(&self) -> bool {
         self.device.is_empty() && self.pid.is_none() && self.user.is_none()
     }
+}
+
+/// How to show it again and again.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Watching {
+    /// Milliseconds between two looks of the dashboard [default: 500].
+    #[arg(short, long, value_name = "MS", env = "TTMEM_TOP_REFRESH_MS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    pub(crate) refresh: Option<u64>,
+    /// Colours of the dashboard [default: dark].
+    #[arg(long, value_name = "THEME", env = "TTMEM_TOP_THEME", hide_env_values = true)]
+    pub(crate) theme: Option<Theme>,
+    /// Let the dashboard send no signals.
+    #[arg(long)]
+    pub(crate) readonly: bool,
+}
+
+impl Watching {
+    /// Milliseconds between two tables.
+    pub(crate) fn refresh_ms(&self) -> u64 {
+        self.refresh.unwrap_or(500)
+    }
+}
+
+/// Themes, as they are typed.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Theme {
+    /// For dark backgrounds.
+    Dark,
+    /// For light ones.
+    Light,
+    /// No red beside green.
+    #[value(alias = "color-blind")]
+    ColourBlind,
+    /// No colours.
+    Mono,
+}
+
+impl From<Theme> for ttmem_tui::ThemeName {
+    fn from(theme: Theme) -> Self {
+        match theme {
+            Theme::Dark => Self::Dark,
+            Theme::Light => Self::Light,
+            Theme::ColourBlind => Self::ColourBlind,
+            Theme::Mono => Self::Mono,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    pub(crate) only: Only,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
+    #[command(flatten)]
+    pub(crate) look: Look,
+    /// Accepted because the old tool had it.
+    #[arg(long, hide = true)]
+    sysfs: bool,
 }
 
 /// How text looks.
@@ -408,14 +470,13 @@ pub(crate) fn host() -> Host {
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Simulated chips, as for `ttmem serve --sim`.
-    #[arg(long, value_name = "BOARD[xN]", default_value = "n300")]
+    #[arg(long, visible_alias = "chips", value_name = "BOARD[xN]", default_value = "n300")]
     pub(crate) sim: sim::Machine,
-    /// End after this many seconds; without it, on Ctrl-C.
+    /// End after this many seconds; without it, on q or Ctrl-C.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
-    /// Milliseconds between two looks.
-    #[arg(short, long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..))]
-    pub(crate) refresh: u64,
+    #[command(flatten)]
+    pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) look: Look,
 }
@@ -448,7 +509,9 @@ mod tests {
         let server = Cli::parse_from(typed(&["/opt/bin/allocation_server_poc", "-q"]));
         assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
         let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));
-        assert!(monitor.command.is_none() && monitor.show.watch && monitor.show.refresh == 1000);
+        assert!(
+            monitor.command.is_none() && monitor.show.watch && monitor.show.watching.refresh == Some(1000)
+        );
     }
 
     #[test]

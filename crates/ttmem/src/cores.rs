@@ -35,7 +35,7 @@ struct OnDevice<'a> {
     allocations: Option<Vec<&'a Allocation>>,
 }
 
-pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source<'_>) -> anyhow::Result<Exit> {
+pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source) -> anyhow::Result<Exit> {
     let Some(snapshot) = source.snapshot(&Detail { cores: true, ..Detail::NONE })? else {
         return Ok(Exit::NoDaemon);
     };

@@ -4,14 +4,15 @@ pub(crate) mod client;
 
 use crate::cli::{DemoArgs, Only};
 use crate::sim::Machine;
-use crate::{Exit, show};
+use crate::{Exit, show, top};
 use anyhow::Context;
 use client::Role;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use ttmem_core::Snapshot;
+use ttmem_core::{Detail, Snapshot};
 use ttmem_daemon::query::{Request, ask};
 
 /// The victim lives this long before it is killed, and comes back after as long again.
@@ -28,7 +29,6 @@ impl Drop for Owned {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
-    let stop = show::stop_on_signals()?;
     let folder = tempfile::tempdir().context("cannot make a folder for the demo's sockets")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
     // Segments lie in memory; here they do not meet those of the machine's real processes.
@@ -61,25 +61,48 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         q = query.display()
     );
 
-    let spawn = |role: Role| {
+    let sim = args.sim;
+    let spawn = move |role: Role| {
         let place = if role.is_legacy() { &legacy } else { &segments };
-        spawn_client(role, place, args.sim)
+        spawn_client(role, place, sim)
     };
     let _clients = [spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
-    let mut victim = Some(spawn(Role::Victim)?);
+    // Whoever looks lets it live and die; it ends with us all the same.
+    let victim = Arc::new(Mutex::new(Some(spawn(Role::Victim)?)));
+    let _last = Last(Arc::clone(&victim));
     let begin = Instant::now();
     let mut changed = begin;
-    let fetch = || {
+    let mut fetch = move |detail: &Detail| -> anyhow::Result<Snapshot> {
         if changed.elapsed() >= VICTIM_LIFE {
             changed = Instant::now();
+            let mut victim = victim.lock().unwrap_or_else(PoisonError::into_inner);
             // Killed in the middle of what it does; dropping it is the kill.
-            victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
+            *victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
         }
-        let answer = ask(&query, &Request::SNAPSHOT).context("the demo's daemon does not answer")?;
-        Ok(Some(serde_json::from_slice::<Snapshot>(&answer)?))
+        let answer =
+            ask(&query, &Request::Snapshot(detail.clone())).context("the demo's daemon does not answer")?;
+        Ok(serde_json::from_slice(&answer)?)
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
-    show::watch(fetch, &Only::default(), &args.look, args.refresh, until, &stop)
+    if top::has_screen() {
+        let fetch = move |detail: &Detail| match fetch(detail) {
+            Ok(snapshot) => Ok((snapshot, "by the demo's daemon".to_owned())),
+            Err(e) => Err(format!("{e:#}")),
+        };
+        return top::show(Box::new(fetch), &args.look, &args.watching, false, until);
+    }
+    let stop = show::stop_on_signals()?;
+    let fetch = || fetch(&Detail::NONE).map(Some);
+    show::watch(fetch, &Only::default(), &args.look, args.watching.refresh_ms(), until, &stop)
+}
+
+/// The victim, ended at the last.
+struct Last(Arc<Mutex<Option<Owned>>>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
 }
 
 fn folder_prefix(demo: u32) -> String {

@@ -59,7 +59,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 }
 
 /// Every live allocation, in no order.
-pub(crate) fn all(source: &mut Source<'_>) -> anyhow::Result<Option<Dump>> {
+pub(crate) fn all(source: &mut Source) -> anyhow::Result<Option<Dump>> {
     let Some(answer) = source.ask(&Request::Allocations)? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }

@@ -14,12 +14,14 @@ mod paths;
 mod programs;
 mod query;
 mod run;
+mod settings;
 mod show;
 mod sim;
 mod smi;
 mod source;
 mod table;
 mod text;
+mod top;
 
 use anyhow::Context;
 use clap::CommandFactory;
@@ -54,7 +56,11 @@ fn main() -> ExitCode {
 
 fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
+        None if cli.show.watch && top::has_screen() => {
+            top::top(&cli.show.only, &cli.show.look, &cli.show.watching, &cli.sockets)
+        }
         None => show::snapshot(&cli.show, &cli.sockets),
+        Some(Command::Top(args)) => top::top(&args.only, &args.look, &args.watching, &cli.sockets),
         Some(Command::Run(args)) => run::run(args, &cli.sockets),
         Some(Command::Env(args)) => run::env(args, &cli.sockets),
         Some(Command::Check(args)) => check::check(args, &cli.sockets),

@@ -29,7 +29,7 @@ struct Listed<'a> {
     program: &'a Program,
 }
 
-pub(crate) fn dump(args: &DumpArgs, source: &mut Source<'_>) -> anyhow::Result<Exit> {
+pub(crate) fn dump(args: &DumpArgs, source: &mut Source) -> anyhow::Result<Exit> {
     let detail = Detail { programs: true, ..Detail::NONE };
     let Some(snapshot) = source.snapshot(&detail)? else { return Ok(Exit::NoDaemon) };
     let snapshot = show::only(snapshot, &args.only)?;

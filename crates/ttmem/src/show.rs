@@ -3,12 +3,12 @@
 use crate::cli::{Look, Only, ShowArgs, Sockets};
 use crate::query::{self, Format};
 use crate::source::Source;
-use crate::text::{Style, cut_line};
+use crate::text::Style;
 use crate::{Exit, print, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +21,14 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let mut source = Source::new(sockets, args.watch, thorough)?;
     if args.watch {
         let stop = stop_on_signals()?;
-        return watch(|| source.snapshot(&Detail::NONE), &args.only, &args.look, args.refresh, None, &stop);
+        return watch(
+            || source.snapshot(&Detail::NONE),
+            &args.only,
+            &args.look,
+            args.watching.refresh_ms(),
+            None,
+            &stop,
+        );
     }
     let as_json = args.json || args.format == Format::Json;
     let detail = Detail { history: args.history, cores: args.cores, programs: args.programs, ..Detail::NONE };
@@ -133,7 +140,7 @@ fn users_called(user: &str) -> Vec<String> {
 fn known_devices(snapshot: &Snapshot) -> String {
     match &snapshot.devices[..] {
         [] => "none".to_owned(),
-        all => crate::text::ranges(&all.iter().map(|d| d.index).collect::<Vec<_>>()),
+        all => ttmem_core::words::ranges(&all.iter().map(|d| d.index).collect::<Vec<_>>()),
     }
 }
 
@@ -146,7 +153,7 @@ pub(crate) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Shows snapshots again and again: over each other on a terminal, one below the other elsewhere.
+/// Prints table after table, one below the other, for those who have no terminal.
 pub(crate) fn watch(
     mut fetch: impl FnMut() -> anyhow::Result<Option<Snapshot>>,
     filter: &Only,
@@ -156,53 +163,15 @@ pub(crate) fn watch(
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
     let style = Style::new(look.ascii);
-    let screen = io::stdout().is_terminal();
-    if screen {
-        // The other screen, without a cursor.
-        print(b"\x1b[?1049h\x1b[?25l")?;
+    while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
+        let Some(snapshot) = fetch()? else { return Ok(Exit::NoDaemon) };
+        let text = table::render(&only(snapshot, filter)?, style);
+        print(format!("{text}\n").as_bytes())?;
+        let pause = Duration::from_millis(refresh_ms);
+        let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
+        nap(pause.min(left), stop);
     }
-    let shown = (|| {
-        while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
-            let Some(snapshot) = fetch()? else { return Ok(Exit::NoDaemon) };
-            let text = table::render(&only(snapshot, filter)?, style);
-            if screen {
-                print(on_screen(&text).as_bytes())?;
-            } else {
-                print(format!("{text}\n").as_bytes())?;
-            }
-            let pause = Duration::from_millis(refresh_ms);
-            let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
-            nap(pause.min(left), stop);
-        }
-        Ok(Exit::Done)
-    })();
-    if screen {
-        print(b"\x1b[?25h\x1b[?1049l")?;
-    }
-    shown
-}
-
-/// One frame: from the top, each line cleared behind its end, no more lines than the terminal has, and no longer ones.
-fn on_screen(text: &str) -> String {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
-    let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row, size.ws_col));
-    let (rows, columns) = (usize::from(rows.max(4)), usize::from(columns.max(20)));
-    let lines: Vec<&str> = text.lines().collect();
-    let mut frame = String::from("\x1b[H");
-    let room = if lines.len() > rows { rows - 1 } else { lines.len() };
-    for (n, line) in lines.iter().take(room).enumerate() {
-        if n > 0 {
-            frame.push_str("\r\n");
-        }
-        frame.push_str(&cut_line(line, columns));
-        frame.push_str("\x1b[K");
-    }
-    if room < lines.len() {
-        let more = format!("\r\n({} more lines: enlarge the terminal)\x1b[K", lines.len() - room);
-        frame.push_str(&more);
-    }
-    frame.push_str("\x1b[J");
-    frame
+    Ok(Exit::Done)
 }
 
 /// Sleeps, but not through a signal.

@@ -1,27 +1,11 @@
 //! How figures look: sizes, bars, colours.
 
 use std::io::IsTerminal;
-pub(crate) use ttmem_core::words::size;
+pub(crate) use ttmem_core::words::{ranges, size};
 use unicode_width::UnicodeWidthChar;
 
 /// What is not known.
 pub(crate) const UNKNOWN: &str = "N/A";
-
-/// Numbers as ranges: `0-3,5`.
-pub(crate) fn ranges(numbers: &[u32]) -> String {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for n in sorted {
-        match parts.last_mut() {
-            Some((_, end)) if *end + 1 == n => *end = n,
-            _ => parts.push((n, n)),
-        }
-    }
-    let parts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    parts.collect::<Vec<_>>().join(",")
-}
 
 /// Cuts text to `width` columns, and shows that it did.
 pub(crate) fn cut(text: &str, width: usize) -> String {
@@ -33,25 +17,6 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     } else {
         clean.into_iter().take(width.saturating_sub(1)).chain(['…']).collect()
     }
-}
-
-/// Cuts a line of ours, which may hold colours, to `width` columns.
-pub(crate) fn cut_line(line: &str, width: usize) -> String {
-    let mut out = String::new();
-    let (mut used, mut escape) = (0, false);
-    for c in line.chars() {
-        if c == '\x1b' {
-            escape = true;
-        }
-        if escape {
-            escape = c != 'm';
-            out.push(c);
-        } else if used < width {
-            used += 1;
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// How to draw.
@@ -116,23 +81,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_fold_into_ranges() {
-        assert_eq!(ranges(&[]), "");
-        assert_eq!(ranges(&[3, 1, 2, 7, 2]), "1-3,7");
-        assert_eq!(ranges(&[0]), "0");
-    }
-
-    #[test]
     fn names_cannot_reach_the_terminal_raw() {
         assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
         assert_eq!(cut("python", 4), "pyt…");
         assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
-    }
-
-    #[test]
-    fn lines_are_cut_around_their_colours() {
-        assert_eq!(cut_line("ab\x1b[31mcd\x1b[0mef", 3), "ab\x1b[31mc\x1b[0m");
-        assert_eq!(cut_line("│─█", 2), "│─");
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The driver, the cards, and who may use them.
 
 use super::{Check, MOST, Patient, count, some};
-use crate::text::ranges;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use ttmem_core::snapshot::Device;
 use ttmem_core::words::Arch;
+use ttmem_core::words::ranges;
 use ttmem_sources::process::Processes;
 use ttmem_sources::{Card, NOT_SHOWN, RESETTING, board, cards as cards_on_bus};
 

@@ -1,0 +1,244 @@
+//! The one table of keys: what is done with them, the help, and the hints in the lowest line all come from it.
+
+use crate::ui::View;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Quit,
+    View(View),
+    NextView,
+    PreviousView,
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Open,
+    Back,
+    Filter,
+    Sort,
+    Reverse,
+    Group,
+    Signal,
+    Pause,
+    Faster,
+    Slower,
+    Refresh,
+    Longer,
+    Shorter,
+    Scale,
+    NextChip,
+    PreviousChip,
+    Tightest,
+    Theme,
+    Help,
+    Setup,
+    Save,
+    Redraw,
+    Suspend,
+}
+
+/// Views that a key means something in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Views(u8);
+
+impl Views {
+    const ALL: Self = Self(0xff);
+
+    const fn of(views: &[View]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < views.len() {
+            bits |= 1 << views[at] as u8;
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    fn has(self, view: View) -> bool {
+        self.0 & 1 << view as u8 != 0
+    }
+}
+
+/// Some keys, and what they do.
+pub(crate) struct Binding {
+    keys: &'static [(KeyCode, bool)],
+    views: Views,
+    pub(crate) action: Action,
+    /// The keys, for people.
+    pub(crate) shown: &'static str,
+    pub(crate) help: &'static str,
+    /// In the lowest line; empty: not there.
+    pub(crate) hint: &'static str,
+    /// The same only with, or only without, the vim keys.
+    vim: Option<bool>,
+}
+
+const fn key(c: char) -> (KeyCode, bool) {
+    (KeyCode::Char(c), false)
+}
+
+const fn ctrl(c: char) -> (KeyCode, bool) {
+    (KeyCode::Char(c), true)
+}
+
+const fn code(code: KeyCode) -> (KeyCode, bool) {
+    (code, false)
+}
+
+const fn function(n: u8) -> (KeyCode, bool) {
+    (KeyCode::F(n), false)
+}
+
+const fn bind(
+    keys: &'static [(KeyCode, bool)],
+    action: Action,
+    shown: &'static str,
+    help: &'static str,
+    hint: &'static str,
+) -> Binding {
+    Binding { keys, views: Views::ALL, action, shown, help, hint, vim: None }
+}
+
+impl Binding {
+    const fn only_in(self, views: &[View]) -> Self {
+        Self { views: Views::of(views), ..self }
+    }
+
+    const fn with_vim(self, vim: bool) -> Self {
+        Self { vim: Some(vim), ..self }
+    }
+
+    /// Whether it means something there.
+    pub(crate) fn holds(&self, view: View, vim: bool) -> bool {
+        self.views.has(view) && self.vim.is_none_or(|wanted| wanted == vim)
+    }
+}
+
+const LISTS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
+const SORTED: &[View] = &[View::Main, View::Buffers, View::Programs];
+
+/// All keys, in the order of the help.
+pub(crate) const BINDINGS: &[Binding] = &[
+    bind(&[key('1')], Action::View(View::Main), "1", "devices, their memory, processes", ""),
+    bind(&[key('2')], Action::View(View::Charts), "2", "usage over time", ""),
+    bind(&[key('3')], Action::View(View::Telemetry), "3", "sensors, clocks, firmware, PCIe", ""),
+    bind(&[key('4')], Action::View(View::Map), "4", "the L1 of a chip, core by core", ""),
+    bind(&[key('5')], Action::View(View::Buffers), "5", "every live allocation", ""),
+    bind(
+        &[key('6')],
+        Action::View(View::Programs),
+        "6",
+        "programs, what they keep, where they are resident",
+        "",
+    ),
+    bind(&[key('7')], Action::View(View::Events), "7", "what is odd, and what happened", ""),
+    bind(&[code(KeyCode::Tab)], Action::NextView, "Tab", "next view (Shift-Tab: the one before)", ""),
+    bind(&[code(KeyCode::BackTab)], Action::PreviousView, "", "", ""),
+    bind(
+        &[code(KeyCode::Up)],
+        Action::Up,
+        "arrows",
+        "move; left and right change between lists, or move on the map",
+        "",
+    ),
+    bind(&[code(KeyCode::Down)], Action::Down, "", "", ""),
+    bind(&[code(KeyCode::Left)], Action::Left, "", "", ""),
+    bind(&[code(KeyCode::Right)], Action::Right, "", "", ""),
+    bind(&[key('k')], Action::Up, "h j k l", "the same", "").with_vim(true),
+    bind(&[key('j')], Action::Down, "", "", "").with_vim(true),
+    bind(&[key('h')], Action::Left, "", "", "").with_vim(true),
+    bind(&[key('l')], Action::Right, "", "", "").with_vim(true),
+    bind(&[code(KeyCode::PageUp), ctrl('b')], Action::PageUp, "PgUp PgDn", "a screen up, down", ""),
+    bind(&[code(KeyCode::PageDown), ctrl('f')], Action::PageDown, "", "", ""),
+    bind(&[code(KeyCode::Home)], Action::First, "Home End", "to the first, the last", ""),
+    bind(&[code(KeyCode::End), key('G')], Action::Last, "", "", ""),
+    bind(&[code(KeyCode::Enter)], Action::Open, "Enter", "details; in charts: one chip alone", "details"),
+    bind(
+        &[code(KeyCode::Esc), code(KeyCode::Backspace)],
+        Action::Back,
+        "Esc",
+        "back; else takes the filter away",
+        "",
+    ),
+    bind(
+        &[key('/'), function(4)],
+        Action::Filter,
+        "/ F4",
+        "filter: rows that have each of these words",
+        "filter",
+    )
+    .only_in(LISTS),
+    bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click on a column)", "sort")
+        .only_in(SORTED),
+    bind(&[key('I')], Action::Reverse, "I", "turn the order round", "").only_in(SORTED),
+    bind(&[key('g')], Action::Group, "g", "put together: by process, by program, by call site", "group")
+        .only_in(&[View::Buffers]),
+    bind(&[key('t'), key('>')], Action::Longer, "t >", "a longer time axis: up to a day", "time")
+        .only_in(&[View::Charts]),
+    bind(&[key('<')], Action::Shorter, "<", "a shorter one: down to a minute", "").only_in(&[View::Charts]),
+    bind(&[key('z')], Action::Scale, "z", "up to what there was, or to all there is", "scale")
+        .only_in(&[View::Charts]),
+    bind(&[key('t')], Action::Tightest, "t", "to the core with the least room", "tightest")
+        .only_in(&[View::Map]),
+    bind(&[key(']')], Action::NextChip, "[ ]", "the chip before, the next one", "chip"),
+    bind(&[key('[')], Action::PreviousChip, "", "", ""),
+    bind(&[function(9), key('K')], Action::Signal, "F9 K", "send a signal to the process", "signal")
+        .only_in(&[View::Main]),
+    bind(&[key('k')], Action::Signal, "k", "the same", "").only_in(&[View::Main]).with_vim(false),
+    bind(&[key('p'), key(' ')], Action::Pause, "p Space", "hold the picture; history goes on", "pause"),
+    bind(&[key('+'), key('=')], Action::Faster, "+ -", "look more often, less often", ""),
+    bind(&[key('-')], Action::Slower, "", "", ""),
+    bind(&[key('r'), function(5)], Action::Refresh, "r F5", "look now", ""),
+    bind(&[key('T')], Action::Theme, "T", "next theme", ""),
+    bind(&[function(2)], Action::Setup, "F2", "settings", ""),
+    bind(&[function(12)], Action::Save, "F12", "keep the settings as they are", ""),
+    bind(&[ctrl('l')], Action::Redraw, "Ctrl-L", "draw everything anew", ""),
+    bind(&[ctrl('z')], Action::Suspend, "Ctrl-Z", "to the shell; `fg` comes back", ""),
+    bind(&[key('?'), function(1)], Action::Help, "? F1", "this help", "help"),
+    bind(&[key('q'), key('Q'), ctrl('c'), function(10)], Action::Quit, "q F10", "quit", "quit"),
+];
+
+/// What a key means there.
+pub(crate) fn action(pressed: KeyEvent, view: View, vim: bool) -> Option<Action> {
+    let with_ctrl = pressed.modifiers.contains(KeyModifiers::CONTROL);
+    let pressed = (pressed.code, with_ctrl);
+    let binding = BINDINGS.iter().find(|it| it.holds(view, vim) && it.keys.contains(&pressed));
+    binding.map(|it| it.action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_at_once() {
+        for view in View::ALL {
+            for vim in [true, false] {
+                let here: Vec<&Binding> = BINDINGS.iter().filter(|it| it.holds(view, vim)).collect();
+                let mut seen = Vec::new();
+                for key in here.iter().flat_map(|it| it.keys) {
+                    assert!(!seen.contains(key), "{key:?} in {view:?}");
+                    seen.push(*key);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_there() {
+        let press = |code, view, vim| action(KeyEvent::new(code, KeyModifiers::NONE), view, vim);
+        assert_eq!(press(KeyCode::Char('k'), View::Main, true), Some(Action::Up));
+        assert_eq!(press(KeyCode::Char('k'), View::Main, false), Some(Action::Signal));
+        assert_eq!(press(KeyCode::F(9), View::Main, true), Some(Action::Signal));
+        assert_eq!(press(KeyCode::Char('t'), View::Map, true), Some(Action::Tightest));
+        assert_eq!(press(KeyCode::Char('t'), View::Charts, true), Some(Action::Longer));
+        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        assert_eq!(action(interrupt, View::Map, true), Some(Action::Quit));
+        assert_eq!(press(KeyCode::Char('c'), View::Map, true), None);
+    }
+}

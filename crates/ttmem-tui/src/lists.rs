@@ -1,0 +1,397 @@
+//! What is in each list, in which order: one answer for those who draw it and those who move in it.
+
+use crate::table::Column;
+use crate::ui::{List, Place, Ui};
+use std::cmp::Ordering;
+use ttmem_core::Snapshot;
+use ttmem_core::detail::BufferSort;
+use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, Program};
+
+pub(crate) const DEVICES: &[Column] = &[
+    Column::figure("index", "#", 2).unsorted(),
+    Column::text("board", "Board", 8).grows(8).unsorted(),
+    Column::text("arch", "Chip", 9).drop(3).unsorted(),
+    Column::figure("temperature", "°C", 5).unsorted(),
+    Column::figure("power", "W", 5).unsorted(),
+    Column::figure("aiclk", "MHz", 5).unsorted(),
+    Column::text("dram_bar", "DRAM", 6).grows(30).unsorted(),
+    Column::figure("dram", "GiB", 5).unsorted(),
+    Column::figure("dram_total", "of", 5).unsorted(),
+    Column::figure("dram_share", "%", 5).drop(2).unsorted(),
+    Column::text("l1_bar", "L1", 6).grows(30).unsorted(),
+    Column::figure("l1", "MiB", 5).unsorted(),
+    Column::figure("l1_total", "of", 5).unsorted(),
+    Column::figure("l1_share", "%", 5).drop(1).unsorted(),
+    Column::text("tracking", "Tracking", 9).grows(4).unsorted(),
+];
+
+pub(crate) const TELEMETRY: &[Column] = &[
+    Column::figure("index", "#", 2).unsorted(),
+    Column::text("board", "Board", 8).grows(6).unsorted(),
+    Column::figure("temperature", "°C", 5).unsorted(),
+    Column::figure("temperature_limit", "max", 4).drop(4).unsorted(),
+    Column::figure("power", "W", 6).unsorted(),
+    Column::figure("power_limit", "max", 4).drop(5).unsorted(),
+    Column::figure("current", "A", 6).unsorted(),
+    Column::figure("current_limit", "max", 4).drop(6).unsorted(),
+    Column::figure("vcore", "V", 5).unsorted(),
+    Column::figure("vcore_limit", "max", 5).drop(7).unsorted(),
+    Column::figure("aiclk", "AICLK", 5).unsorted(),
+    Column::figure("axiclk", "AXI", 4).drop(8).unsorted(),
+    Column::figure("arcclk", "ARC MHz", 7).drop(9).unsorted(),
+    Column::figure("fan", "Fan rpm", 7).drop(3).unsorted(),
+    Column::text("heartbeat", "Heart", 6).drop(2).unsorted(),
+    Column::figure("trips", "Trips", 5).drop(10).unsorted(),
+    Column::figure("pcie_in", "PCIe▸chip", 9).drop(11).unsorted(),
+    Column::figure("pcie_out", "▸host MiB/s", 11).drop(12).unsorted(),
+    Column::figure("age", "Age", 5).unsorted(),
+];
+
+pub(crate) const PROCESSES: &[Column] = &[
+    Column::figure("pid", "PID", 7),
+    Column::text("user", "User", 8).grows(4),
+    Column::text("name", "Process", 14).grows(8),
+    Column::text("container", "Container", 12).drop(3),
+    Column::text("chips", "Chips", 6).grows(6),
+    Column::figure("dram", "DRAM MiB", 9),
+    Column::figure("l1", "L1 MiB", 8),
+    Column::figure("cb", "CB MiB", 8),
+    Column::figure("kernels", "Kern MiB", 9).drop(2),
+    Column::text("state", "State", 9).grows(2),
+    Column::text("command", "Command", 20).grows(80).drop(4),
+];
+
+pub(crate) const BUFFERS: &[Column] = &[
+    Column::figure("size", "KiB", 10),
+    Column::figure("requested", "Asked KiB", 10).drop(4),
+    Column::text("space", "Space", 8),
+    Column::figure("address", "Address", 12),
+    Column::text("device", "Chips", 5).grows(6),
+    Column::figure("process", "PID", 7),
+    Column::figure("per_bank", "KiB a bank", 10).drop(6).unsorted(),
+    Column::text("layout", "Layout", 14).drop(5).unsorted(),
+    Column::figure("age", "Age", 5),
+    Column::figure("program", "Prog", 5).drop(3),
+    Column::text("site", "Program or call site", 18).grows(80),
+];
+
+pub(crate) const GROUPS: &[Column] = &[
+    Column::figure("size", "KiB", 12),
+    Column::figure("requested", "Asked KiB", 12),
+    Column::figure("age", "Count", 8),
+    Column::figure("process", "PID", 8),
+    Column::text("name", "Process", 14).grows(10).unsorted(),
+    Column::text("space", "Space", 8).unsorted(),
+    Column::text("site", "Program or call site", 12).grows(80).unsorted(),
+];
+
+pub(crate) const PROGRAMS: &[Column] = &[
+    Column::figure("pid", "PID", 7),
+    Column::text("process", "Process", 10).grows(6).drop(5),
+    Column::figure("id", "Prog", 5),
+    Column::text("name", "Name", 14).grows(60),
+    Column::text("chips", "Chips", 5).grows(4),
+    Column::figure("cores", "Cores", 5),
+    Column::text("resident", "Resident", 9),
+    Column::figure("dispatches", "Runs", 6),
+    Column::figure("last", "Last", 5).drop(2),
+    Column::figure("cb", "CB KiB", 9),
+    Column::figure("dfb", "DFB KiB", 8).drop(4),
+    Column::figure("scratch", "Scr KiB", 7).drop(6),
+    Column::figure("kernel", "Kern KiB", 8).drop(1),
+    Column::figure("end", "Ends at", 8).drop(3),
+];
+
+pub(crate) const FINDINGS: &[Column] = &[
+    Column::text("severity", "Severity", 8).unsorted(),
+    Column::figure("count", "Times", 6).drop(1).unsorted(),
+    Column::text("kind", "Kind", 15).drop(2).unsorted(),
+    Column::text("text", "What", 30).grows(300).unsorted(),
+    Column::figure("last", "Last", 5).unsorted(),
+];
+
+pub(crate) const EVENTS: &[Column] = &[
+    Column::text("time", "Time", 8).unsorted(),
+    Column::text("kind", "Kind", 16).drop(1).unsorted(),
+    Column::text("text", "What", 40).grows(300).unsorted(),
+];
+
+fn columns(list: List) -> &'static [Column] {
+    match list {
+        List::Devices => DEVICES,
+        List::Processes => PROCESSES,
+        List::Buffers => BUFFERS,
+        List::Programs => PROGRAMS,
+        List::Findings => FINDINGS,
+        List::Events => EVENTS,
+    }
+}
+
+/// Columns that a list can be sorted by: their numbers, names and titles.
+pub(crate) fn sortable(list: List) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
+    let all = columns(list).iter().enumerate();
+    all.filter(|(_, column)| column.sorts).map(|(at, column)| (at, column.name, column.title))
+}
+
+/// The daemon's word for a column of buffers, and whether the daemon's own order is the other way round.
+pub(crate) fn buffer_sort(column: Option<usize>) -> (BufferSort, bool) {
+    let sort = match column.and_then(|at| BUFFERS.get(at)).map_or("", |it| it.name) {
+        "requested" => BufferSort::Requested,
+        "space" => BufferSort::Space,
+        "address" => BufferSort::Address,
+        "device" => BufferSort::Device,
+        "process" => BufferSort::Process,
+        "age" => BufferSort::Age,
+        "program" => BufferSort::Program,
+        "site" => BufferSort::Site,
+        _ => BufferSort::Size,
+    };
+    (sort, false)
+}
+
+/// Whether each word of a filter is in one of these texts.
+fn fits(filter: &str, texts: &[&str]) -> bool {
+    let lower: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
+    filter.to_lowercase().split_whitespace().all(|word| lower.iter().any(|text| text.contains(word)))
+}
+
+pub(crate) fn pid_text(process: &Process) -> String {
+    match (process.pid, process.reported_pid) {
+        (Some(pid), _) => pid.to_string(),
+        // Its own word, from a namespace that cannot be seen from here.
+        (None, Some(pid)) => format!("({pid})"),
+        (None, None) => crate::figure::UNKNOWN.to_owned(),
+    }
+}
+
+pub(crate) fn process_key(process: &Process) -> String {
+    let start = process.start.map_or(0, |it| it.as_millisecond());
+    format!("{}:{start}:{}", process.pid.unwrap_or(0), process.reported_pid.unwrap_or(0))
+}
+
+/// The pid in a key of a process or of something of it.
+pub(crate) fn pid_of(key: &str) -> Option<u32> {
+    key.split(':').next()?.parse().ok().filter(|&pid| pid != 0)
+}
+
+pub(crate) fn program_key(process: &Process, program: &Program) -> String {
+    format!("{}:{}:{}", process_key(process), program.allocator.unwrap_or(0), program.id)
+}
+
+pub(crate) fn buffer_key(buffer: &Allocation) -> String {
+    let (pid, program) = (buffer.pid.unwrap_or(0), buffer.program.unwrap_or(0));
+    let (allocator, device) = (buffer.allocator, buffer.indexes.first());
+    format!("{pid}:{}:{}:{program}:{allocator:?}:{device:?}", buffer.space, buffer.id)
+}
+
+pub(crate) fn group_key(group: &BufferGroup) -> String {
+    format!("{:?}:{:?}:{:?}:{:?}", group.pid, group.space, group.program, group.site)
+}
+
+pub(crate) fn finding_key(finding: &Finding) -> String {
+    let Finding { kind, pid, device, space, .. } = finding;
+    // Texts hold counts; where nothing else tells two apart, they do.
+    let text = if pid.is_none() && device.is_none() { finding.text.as_str() } else { "" };
+    format!("{kind:?}:{pid:?}:{device:?}:{space:?}:{text}")
+}
+
+/// Processes that the filter leaves, in the chosen order.
+pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Process> {
+    let name = |text: &'a Option<String>| text.as_deref().unwrap_or("");
+    let mut all: Vec<&Process> = snapshot
+        .processes
+        .iter()
+        .filter(|it| {
+            place.filter.is_empty()
+                || fits(
+                    &place.filter,
+                    &[
+                        &pid_text(it),
+                        name(&it.user),
+                        name(&it.name),
+                        name(&it.container),
+                        name(&it.command),
+                        name(&it.pod),
+                        it.summary.quality.name(),
+                    ],
+                )
+        })
+        .collect();
+    let column = place.sort.column.and_then(|at| PROCESSES.get(at)).map_or("", |it| it.name);
+    let order = |a: &Process, b: &Process| -> Ordering {
+        let (sa, sb) = (&a.summary, &b.summary);
+        match column {
+            "pid" => Ordering::Equal,
+            "user" => name_order(&a.user, &b.user),
+            "name" => name_order(&a.name, &b.name),
+            "container" => name_order(&a.container, &b.container),
+            "command" => name_order(&a.command, &b.command),
+            "chips" => sa.indexes.cmp(&sb.indexes),
+            "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
+            "cb" => sb.program_bytes.cmp(&sa.program_bytes),
+            "kernels" => sb.kernel_bytes.cmp(&sa.kernel_bytes),
+            "state" => sa.quality.cmp(&sb.quality),
+            _ => sb.dram_bytes.cmp(&sa.dram_bytes),
+        }
+    };
+    let ids = |a: &Process, b: &Process| (a.pid, a.reported_pid).cmp(&(b.pid, b.reported_pid));
+    sort(&mut all, place, |a, b| if column == "pid" { ids(a, b) } else { order(a, b) }, ids);
+    all
+}
+
+fn name_order(a: &Option<String>, b: &Option<String>) -> Ordering {
+    // Who has none comes last.
+    (a.is_none(), a).cmp(&(b.is_none(), b))
+}
+
+/// Sorts as chosen; what is equal by that stays in an order that does not depend on the direction.
+fn sort<T: Copy>(
+    all: &mut [T],
+    place: &Place,
+    order: impl Fn(T, T) -> Ordering,
+    ties: impl Fn(T, T) -> Ordering,
+) {
+    let turned = |order: Ordering| if place.sort.reversed { order.reverse() } else { order };
+    all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
+}
+
+/// Programs that the filter leaves, in the chosen order.
+pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Process, &'a Program)> {
+    let all = snapshot
+        .processes
+        .iter()
+        .flat_map(|process| process.programs.iter().flatten().map(move |program| (process, program)));
+    let mut all: Vec<(&Process, &Program)> = all
+        .filter(|(process, program)| {
+            place.filter.is_empty()
+                || fits(
+                    &place.filter,
+                    &[
+                        &pid_text(process),
+                        process.name.as_deref().unwrap_or(""),
+                        program.name.as_deref().unwrap_or(""),
+                        program.class.title(),
+                        &program.id.to_string(),
+                    ],
+                )
+        })
+        .collect();
+    type Pair<'p> = (&'p Process, &'p Program);
+    let column = place.sort.column.and_then(|at| PROGRAMS.get(at)).map_or("", |it| it.name);
+    let order = |(p, a): Pair, (q, b): Pair| match column {
+        "pid" => p.pid.cmp(&q.pid),
+        "process" => name_order(&p.name, &q.name),
+        "id" => a.id.cmp(&b.id),
+        "name" => name_order(&a.name, &b.name),
+        "chips" => a.indexes.cmp(&b.indexes),
+        "cores" => b.core_count.cmp(&a.core_count),
+        "resident" => b.resident_cores.cmp(&a.resident_cores),
+        "dispatches" => b.dispatches.cmp(&a.dispatches),
+        "cb" => b.cb_bytes.cmp(&a.cb_bytes),
+        "dfb" => b.dfb_bytes.cmp(&a.dfb_bytes),
+        "scratch" => b.scratch_bytes.cmp(&a.scratch_bytes),
+        "kernel" => b.kernel_bytes.cmp(&a.kernel_bytes),
+        "end" => b.end.cmp(&a.end),
+        _ => b.dispatched.cmp(&a.dispatched),
+    };
+    let ties = |(p, a): Pair, (q, b): Pair| (p.pid, a.allocator, a.id).cmp(&(q.pid, b.allocator, b.id));
+    sort(&mut all, place, order, ties);
+    all
+}
+
+/// Findings that the filter leaves, worst first.
+pub(crate) fn findings<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Finding> {
+    let all = snapshot.findings.iter();
+    all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
+        .collect()
+}
+
+/// What happened, newest first.
+pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Happening> {
+    let all = snapshot.events.iter().flatten().rev();
+    all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
+        .collect()
+}
+
+/// Keys of a list's rows, and the number of the first of them: of buffers only a part is there.
+fn keys(snapshot: &Snapshot, ui: &Ui, list: List) -> (usize, Vec<String>) {
+    let place = ui.place(list);
+    let keys = match list {
+        List::Devices => snapshot.devices.iter().map(|it: &Device| it.id.clone()).collect(),
+        List::Processes => processes(snapshot, place).into_iter().map(process_key).collect(),
+        List::Programs => programs(snapshot, place).into_iter().map(|(p, it)| program_key(p, it)).collect(),
+        List::Findings => findings(snapshot, place).into_iter().map(finding_key).collect(),
+        List::Events => events(snapshot, place).into_iter().map(|it| it.sequence.to_string()).collect(),
+        List::Buffers => {
+            let Some(Buffers { offset, list, groups, .. }) = &snapshot.buffers else {
+                return (0, Vec::new());
+            };
+            let keys = if ui.group.is_some() {
+                groups.iter().map(group_key).collect()
+            } else {
+                list.iter().map(buffer_key).collect()
+            };
+            return (*offset as usize, keys);
+        }
+    };
+    (0, keys)
+}
+
+/// How many rows a list has.
+pub(crate) fn count(snapshot: &Snapshot, ui: &Ui, list: List) -> usize {
+    let place = ui.place(list);
+    match list {
+        List::Devices => snapshot.devices.len(),
+        List::Processes => processes(snapshot, place).len(),
+        List::Programs => programs(snapshot, place).len(),
+        List::Findings => findings(snapshot, place).len(),
+        List::Events => events(snapshot, place).len(),
+        List::Buffers => snapshot
+            .buffers
+            .as_ref()
+            .map_or(0, |it| (if ui.group.is_some() { it.group_count } else { it.count }) as usize),
+    }
+}
+
+/// Moves each list's cursor along with what it is on; what is gone leaves it where it was.
+pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
+    for &list in [List::Devices].iter().chain(ui.lists()) {
+        let (first, keys) = keys(snapshot, ui, list);
+        let count = count(snapshot, ui, list);
+        let place = ui.place_mut(list);
+        let found = place.key.as_ref().and_then(|key| keys.iter().position(|it| it == key));
+        place.cursor = found.map_or(place.cursor, |at| first + at).min(count.saturating_sub(1));
+        let there = place.cursor.checked_sub(first).and_then(|at| keys.get(at));
+        // An empty list may come back with the same rows.
+        if let Some(there) = there {
+            place.key = Some(there.clone());
+        }
+    }
+}
+
+/// Puts the cursor on a row.
+pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
+    let count = count(snapshot, ui, list);
+    let row = row.min(count.saturating_sub(1));
+    let (first, keys) = keys(snapshot, ui, list);
+    let place = ui.place_mut(list);
+    place.cursor = row;
+    place.key = row.checked_sub(first).and_then(|at| keys.get(at)).cloned();
+}
+
+/// The column a list is sorted by where nobody chose one.
+pub(crate) fn own_order(list: List) -> Option<usize> {
+    let name = match list {
+        List::Processes => "dram",
+        List::Buffers => "size",
+        List::Programs => "last",
+        List::Devices | List::Findings | List::Events => return None,
+    };
+    columns(list).iter().position(|column| column.name == name)
+}
+
+/// How many cores rectangles cover.
+pub(crate) fn core_count(rectangles: &[[u8; 4]]) -> u64 {
+    let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
+    rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
+}

@@ -1,0 +1,189 @@
+//! What there is to show: the newest snapshot, how old it is, and what was before.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use ttmem_core::snapshot::{History, Sample};
+use ttmem_core::{Detail, Snapshot};
+
+/// What was fetched, and when.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The newest; empty at first.
+    pub snapshot: Arc<Snapshot>,
+    /// What was asked for.
+    pub detail: Detail,
+    /// When it came, on the clock of messages; `None`: nothing came yet.
+    pub received_ms: Option<u64>,
+    /// Since when nothing comes, and why.
+    pub lost: Option<Lost>,
+    /// Usage of chips over time.
+    pub history: Histories,
+    /// Where we are, for times of day.
+    pub zone: TimeZone,
+    /// What is shown: a daemon's word, or our own look, or something else; for the title.
+    pub by: String,
+}
+
+/// Nothing comes any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// On the clock of messages.
+    pub since_ms: u64,
+    /// Why, in words.
+    pub why: String,
+}
+
+impl Shown {
+    /// Nothing yet.
+    pub fn nothing(zone: TimeZone) -> Self {
+        Self {
+            snapshot: Arc::default(),
+            detail: Detail::NONE,
+            received_ms: None,
+            lost: None,
+            history: Histories::default(),
+            zone,
+            by: String::new(),
+        }
+    }
+
+    /// As `14:02:11`, where we are.
+    pub(crate) fn clock(&self, at: Timestamp) -> String {
+        at.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string()
+    }
+}
+
+/// Usage of each chip over time: what snapshots told, put together. What is older is kept more coarsely.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histories {
+    devices: BTreeMap<String, History>,
+}
+
+/// So much of the past is kept as it came...
+const FINE_S: i64 = 120;
+/// ...so much in stretches of so many seconds, and the rest, up to a day, in these.
+const MIDDLE: (i64, i64) = (3600, 10);
+const COARSE: (i64, i64) = (86_400, 60);
+/// Stretches are made when there are so many samples more than after the last time.
+const SLACK: usize = 600;
+
+impl Histories {
+    /// Takes in what a snapshot told. `since`: all of that time is told anew.
+    pub(crate) fn take(&mut self, snapshot: &mut Snapshot, since: Option<Timestamp>) {
+        for device in &mut snapshot.devices {
+            let Some(history) = device.history.take() else { continue };
+            let known = self
+                .devices
+                .entry(device.id.clone())
+                .or_insert_with(|| History { dram_total: Vec::new(), l1_total: Vec::new() });
+            append(&mut known.dram_total, history.dram_total, since);
+            append(&mut known.l1_total, history.l1_total, since);
+        }
+        if self.devices.len() > snapshot.devices.len() {
+            let here = |id: &String| snapshot.devices.iter().any(|device| device.id == *id);
+            self.devices.retain(|id, _| here(id));
+        }
+    }
+
+    pub(crate) fn of(&self, device: &str) -> Option<&History> {
+        self.devices.get(device)
+    }
+}
+
+fn append(known: &mut Vec<Sample>, new: Vec<Sample>, since: Option<Timestamp>) {
+    let keep = since.map_or(0, |since| known.partition_point(|sample| sample.at <= since));
+    known.truncate(keep);
+    let last = known.last().map(|sample| sample.at);
+    known.extend(new.into_iter().filter(|sample| last.is_none_or(|last| sample.at > last)));
+    if known.len() > (FINE_S * 4) as usize + (MIDDLE.0 / MIDDLE.1 + COARSE.0 / COARSE.1) as usize + SLACK {
+        *known = coarsen(known);
+    }
+}
+
+/// Puts old samples together.
+fn coarsen(samples: &[Sample]) -> Vec<Sample> {
+    let Some(now) = samples.last().map(|sample| sample.at.as_second()) else { return Vec::new() };
+    let mut kept: Vec<Sample> = Vec::new();
+    let mut open: Option<(i64, u128)> = None;
+    for sample in samples {
+        let second = sample.at.as_second();
+        let age = now.saturating_sub(second);
+        if age > COARSE.0 {
+            continue;
+        }
+        let stretch = match age {
+            age if age <= FINE_S => None,
+            age if age <= MIDDLE.0 => Some(second.div_euclid(MIDDLE.1) * MIDDLE.1),
+            _ => Some(second.div_euclid(COARSE.1) * COARSE.1),
+        };
+        match (stretch, &mut open, kept.last_mut()) {
+            (Some(begin), Some((of, count)), Some(last)) if *of == begin => {
+                *count += 1;
+                last.min_bytes = last.min_bytes.min(sample.min_bytes);
+                last.max_bytes = last.max_bytes.max(sample.max_bytes);
+                let sum = u128::from(last.mean_bytes) * (*count - 1) + u128::from(sample.mean_bytes);
+                last.mean_bytes = (sum / *count) as u64;
+            }
+            _ => {
+                open = stretch.map(|begin| (begin, 1));
+                kept.push(sample.clone());
+            }
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_core::snapshot::Device;
+
+    fn sample(second: f64, bytes: u64) -> Sample {
+        let at = Timestamp::from_millisecond((second * 1000.0) as i64).unwrap();
+        Sample { at, min_bytes: bytes, mean_bytes: bytes, max_bytes: bytes }
+    }
+
+    #[test]
+    fn what_came_twice_is_kept_once_and_what_is_told_anew_replaces() {
+        let mut known = vec![sample(1.0, 1), sample(2.0, 2)];
+        append(&mut known, vec![sample(2.0, 9), sample(3.0, 3)], Some(Timestamp::from_second(2).unwrap()));
+        assert_eq!(known, [sample(1.0, 1), sample(2.0, 2), sample(3.0, 3)]);
+        append(&mut known, vec![sample(0.5, 7), sample(3.0, 8)], Some(Timestamp::from_second(0).unwrap()));
+        assert_eq!(known, [sample(0.5, 7), sample(3.0, 8)]);
+    }
+
+    #[test]
+    fn two_days_stay_small_and_lose_no_extreme() {
+        let mut known = Vec::new();
+        let end = 2 * 86_400 * 2;
+        for n in 0..end {
+            let bytes = if n == end - 2 * 5000 { 1000 } else { 7 };
+            let since = known.last().map(|it: &Sample| it.at);
+            append(&mut known, vec![sample(f64::from(n) / 2.0, bytes)], since);
+        }
+        assert!(known.len() < 3000, "{}", known.len());
+        assert!(known.windows(2).all(|pair| pair[0].at < pair[1].at));
+        assert_eq!(known.iter().map(|it| it.max_bytes).max(), Some(1000));
+        let span = known.last().unwrap().at.as_second() - known[0].at.as_second();
+        assert!((86_000..90_000).contains(&span), "{span}");
+    }
+
+    #[test]
+    fn a_chip_that_went_takes_its_past_along() {
+        let device = |id: &str| -> Device {
+            let text = format!(
+                r#"{{"id":"{id}","index":0,"arch":null,"board":null,"remote":false,"capacity":null,"usage":{{}},
+                "history":{{"dram_total":[],"l1_total":[]}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let mut histories = Histories::default();
+        let mut both = Snapshot { devices: vec![device("a"), device("b")], ..Snapshot::default() };
+        histories.take(&mut both, None);
+        assert!(both.devices[0].history.is_none() && histories.of("b").is_some());
+        histories.take(&mut Snapshot { devices: vec![device("a")], ..Snapshot::default() }, None);
+        assert!(histories.of("a").is_some() && histories.of("b").is_none());
+    }
+}

@@ -1,0 +1,382 @@
+//! What the person chose. Plain data: [`crate::update`] changes it, and views are drawn from it.
+
+use crate::settings::Settings;
+use crate::shown::Shown;
+use crate::table::Sorting;
+use crate::theme::{Depth, Theme};
+use jiff::Timestamp;
+use ttmem_core::detail::{BufferGrouping, BufferQuery};
+use ttmem_core::{Detail, Snapshot};
+
+/// The views, in the order of their digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum View {
+    /// Devices, what is in their memory, and who holds it.
+    #[default]
+    Main,
+    /// Usage over time.
+    Charts,
+    /// Sensors.
+    Telemetry,
+    /// The L1 of a chip's cores.
+    Map,
+    /// Every live allocation.
+    Buffers,
+    /// Programs and what they keep.
+    Programs,
+    /// What is odd, and what happened.
+    Events,
+}
+
+impl View {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Main, Self::Charts, Self::Telemetry, Self::Map, Self::Buffers, Self::Programs, Self::Events];
+
+    /// As in its tab.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Main => "Main",
+            Self::Charts => "Charts",
+            Self::Telemetry => "Telemetry",
+            Self::Map => "L1 map",
+            Self::Buffers => "Buffers",
+            Self::Programs => "Programs",
+            Self::Events => "Events",
+        }
+    }
+
+    /// As in the settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Map => "map",
+            Self::Main => "main",
+            Self::Charts => "charts",
+            Self::Telemetry => "telemetry",
+            Self::Buffers => "buffers",
+            Self::Programs => "programs",
+            Self::Events => "events",
+        }
+    }
+
+    pub(crate) fn step(self, by: usize) -> Self {
+        let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
+        Self::ALL[(at + by) % Self::ALL.len()]
+    }
+}
+
+/// Lists one can move in. Chips are one list, wherever they are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum List {
+    /// Chips.
+    Devices,
+    /// Processes.
+    Processes,
+    /// Allocations.
+    Buffers,
+    /// Programs.
+    Programs,
+    /// What is odd.
+    Findings,
+    /// What happened.
+    Events,
+}
+
+impl List {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Devices, Self::Processes, Self::Buffers, Self::Programs, Self::Findings, Self::Events];
+
+    /// As in the settings.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Devices => "devices",
+            Self::Processes => "processes",
+            Self::Buffers => "buffers",
+            Self::Programs => "programs",
+            Self::Findings => "findings",
+            Self::Events => "events",
+        }
+    }
+}
+
+/// Where one is in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) cursor: usize,
+    /// What that is: where the list is in another order, the cursor goes along.
+    pub(crate) key: Option<String>,
+    /// The first row on the screen.
+    pub(crate) offset: usize,
+    /// Rows on the screen, as it was last drawn.
+    pub(crate) page: usize,
+    pub(crate) sort: Sorting,
+    pub(crate) filter: String,
+}
+
+/// What one can click on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    View(View),
+    Row(List, usize),
+    Header(List, usize),
+    List(List),
+    Core(u8, u8),
+    Choice(usize),
+    /// What lies over the view, where nothing else is meant.
+    Popup,
+}
+
+/// What a screen turned out to be like, for the next message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Laid {
+    pub(crate) targets: Vec<(ratatui::layout::Rect, Target)>,
+    /// Of each list that was drawn: its first row, and how many there are on the screen.
+    pub(crate) pages: Vec<(List, usize, usize)>,
+    /// How far what lies over the view can be moved.
+    pub(crate) popup_rows: usize,
+}
+
+/// Something that can be looked at more closely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Device(String),
+    Process(String),
+    Buffer(String),
+    Program(String),
+    Finding(String),
+    Event(u64),
+    Core(String, u8, u8),
+}
+
+/// A process to send a signal to. The start tells it from a later one with the same pid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipient {
+    /// Its pid.
+    pub pid: u32,
+    /// When it started.
+    pub start: Option<Timestamp>,
+    /// What it is called.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+}
+
+/// What lies over the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Popup {
+    Help,
+    Details(Subject),
+    Sort { list: List, choice: usize },
+    Signal { to: Recipient, choice: usize },
+    Confirm { to: Recipient, signal: &'static Signal },
+    Setup { choice: usize },
+}
+
+/// A signal that can be sent.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// The kernel's number of it.
+    pub number: i32,
+    /// As `TERM`.
+    pub name: &'static str,
+    /// What it does.
+    pub(crate) help: &'static str,
+}
+
+/// What the menu has, below Cancel.
+pub(crate) const SIGNALS: [Signal; 6] = [
+    Signal { number: 15, name: "TERM", help: "asks it to end" },
+    Signal { number: 2, name: "INT", help: "as Ctrl-C does" },
+    Signal { number: 1, name: "HUP", help: "its terminal is gone" },
+    Signal { number: 9, name: "KILL", help: "ends it at once, nothing is cleaned up" },
+    Signal { number: 19, name: "STOP", help: "holds it, as it is" },
+    Signal { number: 18, name: "CONT", help: "lets it go on" },
+];
+
+/// Lengths of the time axis, in seconds.
+pub(crate) const WINDOWS: [u64; 7] = [60, 300, 900, 3600, 10_800, 21_600, 86_400];
+
+/// A word in the lowest line, for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) text: String,
+    pub(crate) alarming: bool,
+    /// Until when, on the clock of messages.
+    pub(crate) until_ms: u64,
+}
+
+/// What the person chose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ui {
+    pub(crate) view: View,
+    /// What can be kept for the next time.
+    pub settings: Settings,
+    pub(crate) depth: Depth,
+    pub(crate) theme: Theme,
+    pub(crate) ascii: bool,
+    /// No signals.
+    pub(crate) readonly: bool,
+    pub(crate) own_pid: u32,
+    places: [Place; List::ALL.len()],
+    /// Of the lists of a view, the one that keys move in.
+    pub(crate) second: bool,
+    /// Column and row of the core that is looked at; `None`: the one with the least room.
+    pub(crate) core: Option<(u8, u8)>,
+    pub(crate) window: usize,
+    /// Charts reach up to the highest value instead of to all there is.
+    pub(crate) scaled: bool,
+    /// One chart instead of all.
+    pub(crate) single: bool,
+    pub(crate) group: Option<BufferGrouping>,
+    pub(crate) popup: Option<Popup>,
+    pub(crate) popup_offset: usize,
+    /// The filter as it is being typed.
+    pub(crate) editing: Option<String>,
+    pub(crate) paused: Option<Timestamp>,
+    pub(crate) status: Option<Status>,
+    pub(crate) laid: Laid,
+    /// Everything is asked for in full: the source is to be narrowed down afterwards.
+    pub(crate) narrowed: bool,
+}
+
+/// What does not change while the program runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// How many colours there are.
+    pub depth: Depth,
+    /// Whether the terminal shows ASCII only.
+    pub ascii: bool,
+    /// No signals may be sent.
+    pub readonly: bool,
+    /// Our own pid: nobody signals himself by accident.
+    pub own_pid: u32,
+    /// Snapshots are narrowed down to some devices, so all that processes hold must be asked for by device.
+    pub narrowed: bool,
+}
+
+impl Ui {
+    /// As it is at the start.
+    pub fn new(settings: Settings, terms: Terms) -> Self {
+        let mut places: [Place; List::ALL.len()] = Default::default();
+        for (place, list) in places.iter_mut().zip(List::ALL) {
+            place.sort = settings.sorting(list);
+        }
+        let window =
+            WINDOWS.iter().position(|&it| it >= settings.window_seconds).unwrap_or(WINDOWS.len() - 1);
+        Self {
+            view: settings.first_view(),
+            depth: terms.depth,
+            theme: Theme::new(settings.theme, terms.depth),
+            ascii: terms.ascii || settings.ascii,
+            readonly: terms.readonly,
+            own_pid: terms.own_pid,
+            places,
+            second: false,
+            core: None,
+            window,
+            scaled: false,
+            single: false,
+            group: None,
+            popup: None,
+            popup_offset: 0,
+            editing: None,
+            paused: None,
+            status: None,
+            laid: Laid::default(),
+            narrowed: terms.narrowed,
+            settings,
+        }
+    }
+
+    pub(crate) fn place(&self, list: List) -> &Place {
+        &self.places[list as usize]
+    }
+
+    pub(crate) fn place_mut(&mut self, list: List) -> &mut Place {
+        &mut self.places[list as usize]
+    }
+
+    /// The lists of a view: two, or one, or none.
+    pub(crate) fn lists(&self) -> &'static [List] {
+        match self.view {
+            View::Main => &[List::Processes, List::Devices],
+            View::Charts | View::Telemetry => &[List::Devices],
+            View::Map => &[],
+            View::Buffers => &[List::Buffers],
+            View::Programs => &[List::Programs],
+            View::Events => &[List::Events, List::Findings],
+        }
+    }
+
+    /// The list that keys move in.
+    pub(crate) fn list(&self) -> Option<List> {
+        let lists = self.lists();
+        lists.get(usize::from(self.second)).or(lists.first()).copied()
+    }
+
+    pub(crate) fn window_seconds(&self) -> u64 {
+        WINDOWS[self.window.min(WINDOWS.len() - 1)]
+    }
+
+    /// The chosen chip.
+    pub(crate) fn chip<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ttmem_core::snapshot::Device> {
+        let place = self.place(List::Devices);
+        let named = snapshot.devices.iter().find(|device| Some(&device.id) == place.key.as_ref());
+        named.or_else(|| snapshot.devices.get(place.cursor)).or_else(|| snapshot.devices.first())
+    }
+
+    /// What must be fetched for what is on the screen.
+    pub fn wanted(&self, shown: &Shown) -> Detail {
+        let mut detail = Detail { brief: !self.narrowed, ..Detail::NONE };
+        match self.view {
+            View::Map => detail.cores_of = self.chip(&shown.snapshot).map(|device| device.index),
+            View::Buffers => detail.buffers = Some(self.buffer_query()),
+            View::Programs => detail.programs = true,
+            View::Events => detail.events = true,
+            View::Main | View::Charts | View::Telemetry => {}
+        }
+        match &self.popup {
+            Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) => {
+                detail.pid = crate::lists::pid_of(key);
+            }
+            _ => {}
+        }
+        detail
+    }
+
+    fn buffer_query(&self) -> BufferQuery {
+        let place = self.place(List::Buffers);
+        let (sort, first_reversed) = crate::lists::buffer_sort(place.sort.column);
+        // A screen before and one behind, so that moving on shows something at once.
+        let page = place.page.clamp(20, 300);
+        let limit = (3 * page) as u32;
+        BufferQuery {
+            sort,
+            reversed: place.sort.reversed != first_reversed,
+            text: place.filter.clone(),
+            group: self.group,
+            offset: place.offset.saturating_sub(page) as u64,
+            limit: limit.min(BufferQuery::MOST),
+            ..BufferQuery::default()
+        }
+    }
+
+    pub(crate) fn say(&mut self, now_ms: u64, text: impl Into<String>) {
+        self.status = Some(Status { text: text.into(), alarming: false, until_ms: now_ms + 4000 });
+    }
+
+    pub(crate) fn warn(&mut self, now_ms: u64, text: impl Into<String>) {
+        self.status = Some(Status { text: text.into(), alarming: true, until_ms: now_ms + 8000 });
+    }
+
+    /// Takes over what the last drawing found out.
+    pub fn settle(&mut self, laid: Laid) {
+        for &(list, offset, page) in &laid.pages {
+            let place = self.place_mut(list);
+            (place.offset, place.page) = (offset, page);
+        }
+        self.popup_offset = self.popup_offset.min(laid.popup_rows);
+        self.laid = laid;
+    }
+}

@@ -1,0 +1,269 @@
+//! From what there is and what was chosen to a screen. Nothing here changes anything: what drawing found out, such as
+//! where one can click, is what it returns.
+
+mod buffers;
+mod charts;
+mod details;
+mod events;
+mod main_view;
+mod map;
+mod menus;
+mod programs;
+mod telemetry;
+
+use crate::canvas::{Canvas, split_rows};
+use crate::figure::{age, counted};
+use crate::keys::BINDINGS;
+use crate::shown::Shown;
+use crate::ui::{Laid, List, Popup, Target, Ui, View};
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ttmem_core::snapshot::Severity;
+
+/// The least there must be.
+pub(crate) const LEAST: (u16, u16) = (80, 24);
+
+/// The moment of drawing.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// On the clock of messages.
+    pub ms: u64,
+    /// On the wall.
+    pub wall: Timestamp,
+}
+
+/// What views are drawn from and with.
+struct Scene<'a> {
+    shown: &'a Shown,
+    ui: &'a Ui,
+    now: Now,
+    pages: Vec<(List, usize, usize)>,
+    popup_rows: usize,
+}
+
+/// Draws the whole screen.
+pub fn view(shown: &Shown, ui: &Ui, now: Now, buffer: &mut Buffer) -> Laid {
+    let mut canvas = Canvas::new(buffer, &ui.theme, ui.ascii);
+    let area = canvas.area();
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        too_small(&mut canvas, area);
+        return Laid { targets: canvas.targets, ..Laid::default() };
+    }
+    let mut scene = Scene { shown, ui, now, pages: Vec::new(), popup_rows: 0 };
+    let (title, rest) = split_rows(area, 1);
+    let (tabs, rest) = split_rows(rest, 1);
+    let (body, hints) = split_rows(rest, rest.height - 1);
+    scene.title(&mut canvas, title);
+    scene.tabs(&mut canvas, tabs);
+    if shown.received_ms.is_none() {
+        scene.waiting(&mut canvas, body);
+    } else {
+        match ui.view {
+            View::Main => scene.main(&mut canvas, body),
+            View::Charts => scene.charts(&mut canvas, body),
+            View::Telemetry => scene.telemetry(&mut canvas, body),
+            View::Map => scene.map(&mut canvas, body),
+            View::Buffers => scene.buffers(&mut canvas, body),
+            View::Programs => scene.programs(&mut canvas, body),
+            View::Events => scene.events(&mut canvas, body),
+        }
+        if scene.is_stale() {
+            // The last figures stay, and are seen to be old.
+            canvas.tint(body, ui.theme.faint.add_modifier(Modifier::DIM));
+        }
+    }
+    if ui.popup.is_some() {
+        scene.popup(&mut canvas, body);
+    }
+    scene.lowest_line(&mut canvas, hints);
+    Laid { targets: canvas.targets, pages: scene.pages, popup_rows: scene.popup_rows }
+}
+
+fn too_small(canvas: &mut Canvas, area: Rect) {
+    let (width, height) = LEAST;
+    let lines = [
+        "ttmem".to_owned(),
+        format!("This terminal is {} x {}.", area.width, area.height),
+        format!("It takes {width} x {height} or more."),
+        "q quits".to_owned(),
+    ];
+    let top = area.height.saturating_sub(lines.len() as u16) / 2;
+    for (n, line) in lines.iter().enumerate() {
+        let x = area.width.saturating_sub(line.chars().count() as u16) / 2;
+        let style = if n == 0 { canvas.theme.title } else { canvas.theme.text };
+        canvas.cut(area, x, top + n as u16, area.width, line, style);
+    }
+}
+
+impl Scene<'_> {
+    /// Nothing new came for longer than it should take.
+    fn is_stale(&self) -> bool {
+        self.shown.lost.is_some() || self.silent_ms() > (3 * self.ui.settings.refresh_ms).max(3000)
+    }
+
+    fn silent_ms(&self) -> u64 {
+        self.shown.received_ms.map_or(0, |at| self.now.ms.saturating_sub(at))
+    }
+
+    fn title(&self, canvas: &mut Canvas, area: Rect) {
+        let (snapshot, theme) = (&self.shown.snapshot, &self.ui.theme);
+        let mut x = canvas.text(area, 1, 0, "ttmem", theme.title);
+        let host = snapshot.host.name.as_deref().unwrap_or("");
+        if !host.is_empty() {
+            x = canvas.text(area, x + 1, 0, &host.chars().take(24).collect::<String>(), theme.accent);
+        }
+        if snapshot.simulated {
+            x = canvas.text(area, x + 1, 0, " SIMULATED ", theme.badge);
+        }
+        if let Some(at) = self.ui.paused {
+            let text = format!(" PAUSED {} ", self.shown.clock(at));
+            x = canvas.text(area, x + 1, 0, &text, theme.badge);
+        }
+        let lost = self.shown.lost.as_ref();
+        if let Some(lost) = lost {
+            let silent =
+                age(self.now.ms.saturating_sub(self.shown.received_ms.unwrap_or(lost.since_ms)) as f64 / 1e3);
+            x = canvas.text(area, x + 1, 0, &format!(" no answer for {silent} "), theme.alarm);
+            canvas.cut(area, x + 1, 0, area.width.saturating_sub(x + 12), &lost.why, theme.bad);
+        } else if self.is_stale() && self.shown.received_ms.is_some() {
+            let silent = age(self.silent_ms() as f64 / 1e3);
+            canvas.text(area, x + 1, 0, &format!(" waiting for {silent} "), theme.badge);
+        }
+        let mut right: Vec<(String, Style)> = Vec::new();
+        if lost.is_none() {
+            let count =
+                |severity| snapshot.findings.iter().filter(|it| it.severity == severity).count() as u64;
+            let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+            if errors > 0 {
+                right.push((format!(" {} ", counted(errors, "error")), theme.alarm));
+            }
+            if warnings > 0 {
+                right.push((counted(warnings, "warning"), theme.warn));
+            }
+            right.push((self.shown.by.clone(), theme.faint));
+            right.push((format!("{} ms", self.ui.settings.refresh_ms), theme.faint));
+        }
+        right.push((self.shown.clock(snapshot.at), theme.text));
+        // What does not fit goes, the least important first.
+        let wide = |right: &[(String, Style)]| right.iter().map(|it| it.0.chars().count() + 2).sum::<usize>();
+        while right.len() > 1 && wide(&right) > usize::from(area.width.saturating_sub(x + 2)) {
+            right.remove(right.len() - 2);
+        }
+        let mut at = area.width.saturating_sub(wide(&right) as u16);
+        for (text, style) in &right {
+            at = canvas.text(area, at + 1, 0, text, *style) + 1;
+        }
+    }
+
+    fn tabs(&self, canvas: &mut Canvas, area: Rect) {
+        let theme = &self.ui.theme;
+        let mut x = 1;
+        for (n, view) in View::ALL.into_iter().enumerate() {
+            let begin = x;
+            let chosen = view == self.ui.view;
+            let name = if chosen { theme.selected } else { theme.faint };
+            let digit = if chosen { theme.selected } else { theme.accent };
+            x = canvas.text(area, x, 0, &format!(" {}", n + 1), digit);
+            x = canvas.text(area, x, 0, &format!(" {} ", view.title()), name);
+            let tab = Rect { x: area.x + begin, width: x - begin, ..area };
+            canvas.target(tab, Target::View(view));
+        }
+        // Which chip views that show one are about.
+        if let Some(device) = self.ui.chip(&self.shown.snapshot).filter(|_| self.ui.view == View::Map) {
+            let text = format!("chip {}  [ ]", device.index);
+            canvas.right(area, x, 0, area.width.saturating_sub(x + 1), &text, theme.faint);
+        }
+    }
+
+    fn waiting(&self, canvas: &mut Canvas, area: Rect) {
+        let theme = &self.ui.theme;
+        let lines = match &self.shown.lost {
+            None => vec!["Looking …".to_owned()],
+            Some(lost) => vec![lost.why.clone(), "Trying again; q quits.".to_owned()],
+        };
+        for (n, line) in lines.iter().enumerate() {
+            let x = area.width.saturating_sub(line.chars().count() as u16) / 2;
+            canvas.cut(area, x, area.height / 2 + n as u16, area.width, line, theme.faint);
+        }
+    }
+
+    /// The filter as it is typed, a word on something that was done, or what can be pressed.
+    fn lowest_line(&self, canvas: &mut Canvas, area: Rect) {
+        let theme = &self.ui.theme;
+        if let Some(line) = &self.ui.editing {
+            let x = canvas.text(area, 1, 0, "filter: ", theme.accent);
+            // The end of a long one is where one types.
+            let room = usize::from(area.width.saturating_sub(x + 30));
+            let hidden = line.chars().count().saturating_sub(room);
+            let x = canvas.text(area, x, 0, &line.chars().skip(hidden).collect::<String>(), theme.text);
+            canvas.put(area, x, 0, '█', theme.accent);
+            let hint = "Enter keeps it, Esc takes it away";
+            canvas.right(area, 0, 0, area.width.saturating_sub(1), hint, theme.faint);
+            return;
+        }
+        if let Some(status) = &self.ui.status {
+            let style = if status.alarming { theme.bad } else { theme.accent };
+            canvas.cut(area, 1, 0, area.width.saturating_sub(2), &status.text, style);
+            return;
+        }
+        let popup: &[(&str, &str)] = match &self.ui.popup {
+            Some(Popup::Confirm { .. }) => &[("y", "send it"), ("any other key", "leave it")],
+            Some(Popup::Help | Popup::Details(_)) => &[("arrows PgUp PgDn", "move"), ("Esc", "back")],
+            Some(Popup::Setup { .. }) => {
+                &[("arrows", "move"), ("Enter", "change"), ("F12", "keep"), ("Esc", "back")]
+            }
+            Some(_) => &[("arrows", "move"), ("Enter", "choose"), ("Esc", "back")],
+            None => &[],
+        };
+        let own = BINDINGS.iter().filter(|it| {
+            let readonly = self.ui.readonly && it.action == crate::keys::Action::Signal;
+            popup.is_empty()
+                && !it.hint.is_empty()
+                && !readonly
+                && it.holds(self.ui.view, self.ui.settings.vim_keys)
+        });
+        let hints = popup.iter().copied().chain(own.map(|it| (it.shown, it.hint)));
+        let mut x = 1;
+        for (keys, what) in hints {
+            // A hint is there or not, never a half of it.
+            let wide = keys.chars().count() + what.chars().count() + 3;
+            if usize::from(x) + wide > usize::from(area.width) {
+                continue;
+            }
+            x = canvas.text(area, x, 0, keys, theme.accent);
+            x = canvas.text(area, x + 1, 0, what, theme.faint) + 2;
+        }
+    }
+
+    /// A table in a frame, with its filter and where one is in it.
+    fn framed(
+        &mut self,
+        canvas: &mut Canvas,
+        area: Rect,
+        title: &str,
+        table: &crate::table::Table,
+        empty: &str,
+        row: impl FnMut(usize, &mut Canvas) -> Vec<crate::table::Cell>,
+    ) {
+        let theme = &self.ui.theme;
+        canvas.target(area, Target::List(table.list));
+        let inside = canvas.frame(area, title, table.focused);
+        if !table.place.filter.is_empty() {
+            canvas.corner(area, &format!("filter: {}", table.place.filter), theme.accent);
+        }
+        let inside = Rect { x: inside.x.saturating_add(1), width: inside.width.saturating_sub(2), ..inside };
+        let (offset, page) = table.draw(canvas, inside, row);
+        if table.count == 0 {
+            canvas.cut(inside, 0, 1, inside.width, empty, theme.faint);
+        } else {
+            canvas.foot(
+                area,
+                &format!("{}/{}", table.place.cursor.min(table.count - 1) + 1, table.count),
+                theme.faint,
+            );
+        }
+        self.pages.push((table.list, offset, page));
+    }
+}

@@ -1,0 +1,542 @@
+//! Everything that is known of one thing, in words: figures with their units, and the reason where there is none.
+
+use super::Scene;
+use super::main_view::notes;
+use crate::figure::{UNKNOWN, age, counted, percent, rate, share, since};
+use crate::lists;
+use crate::ui::Subject;
+use ttmem_core::machine::CapacityOrigin;
+use ttmem_core::snapshot::{
+    Allocation, AuditResult, Core, Device, Finding, Happening, Process, Program, Total, Usage,
+};
+use ttmem_core::words::{Space, ranges, size};
+
+/// How a fact is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Heading,
+}
+
+/// One line, or more if it is long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fact {
+    pub(super) label: String,
+    pub(super) text: String,
+    pub(super) tone: Tone,
+}
+
+fn fact(label: impl Into<String>, text: impl Into<String>) -> Fact {
+    Fact { label: label.into(), text: text.into(), tone: Tone::Plain }
+}
+
+fn heading(label: impl Into<String>) -> Fact {
+    Fact { label: label.into(), text: String::new(), tone: Tone::Heading }
+}
+
+fn known(text: Option<&String>) -> String {
+    text.cloned().unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+const SPACES: [(Space, &str); 10] = [
+    (Space::Dram, "DRAM buffers"),
+    (Space::Trace, "Trace"),
+    (Space::L1, "L1 buffers"),
+    (Space::L1Core, "L1, single cores"),
+    (Space::L1Small, "L1_SMALL"),
+    (Space::Cb, "Circular buffers"),
+    (Space::Dfb, "Dataflow buffers"),
+    (Space::Scratch, "Scratchpads"),
+    (Space::Kernel, "Kernels"),
+    (Space::Host, "Host memory"),
+];
+
+impl Scene<'_> {
+    /// A subject's title, and what is known of it.
+    pub(super) fn facts(&self, subject: &Subject) -> (String, Vec<Fact>) {
+        let snapshot = &self.shown.snapshot;
+        let gone = |title: &str| (title.to_owned(), vec![fact("", "It is not there any more.")]);
+        let process =
+            |key: &str| snapshot.processes.iter().find(|it| key.starts_with(&lists::process_key(it)));
+        match subject {
+            Subject::Device(id) => match snapshot.devices.iter().find(|it| it.id == *id) {
+                Some(it) => (format!("Device {}", super::main_view::name(it)), self.device(it)),
+                None => gone("Device"),
+            },
+            Subject::Process(key) => match process(key) {
+                Some(it) => (format!("Process {}", lists::pid_text(it)), self.process(it)),
+                None => gone("Process"),
+            },
+            Subject::Program(key) => {
+                let found = process(key).and_then(|process| {
+                    let all = process.programs.iter().flatten();
+                    Some((process, all.into_iter().find(|it| lists::program_key(process, it) == *key)?))
+                });
+                match found {
+                    Some((process, it)) => (format!("Program {}", it.id), self.program(process, it)),
+                    None => gone("Program"),
+                }
+            }
+            Subject::Buffer(key) => {
+                let all = snapshot.buffers.iter().flat_map(|it| &it.list);
+                match all.into_iter().find(|it| lists::buffer_key(it) == *key) {
+                    Some(it) => (format!("Allocation {}", it.id), self.buffer(it)),
+                    None => gone("Allocation"),
+                }
+            }
+            Subject::Finding(key) => match snapshot.findings.iter().find(|it| lists::finding_key(it) == *key)
+            {
+                Some(it) => ("Finding".to_owned(), self.finding(it)),
+                None => gone("Finding"),
+            },
+            Subject::Event(sequence) => {
+                let all = snapshot.events.iter().flatten();
+                match all.into_iter().find(|it| it.sequence == *sequence) {
+                    Some(it) => ("Event".to_owned(), self.event(it)),
+                    None => gone("Event"),
+                }
+            }
+            Subject::Core(id, x, y) => {
+                let device = snapshot.devices.iter().find(|it| it.id == *id);
+                let core = device
+                    .and_then(|it| it.cores.as_ref()?.iter().find(|it| (it.room.x, it.room.y) == (*x, *y)));
+                match core {
+                    Some(it) => (format!("Core {x},{y}"), self.one_core(it)),
+                    None => gone("Core"),
+                }
+            }
+        }
+    }
+
+    /// The index of a chip that is known by its id.
+    fn index(&self, id: &str) -> String {
+        let device = self.shown.snapshot.devices.iter().find(|it| it.id == id);
+        device.map_or_else(|| id.to_owned(), |it| it.index.to_string())
+    }
+
+    fn device(&self, device: &Device) -> Vec<Fact> {
+        let mut facts = vec![heading("Memory")];
+        facts.extend(total("DRAM", device.usage.dram_total.as_ref()));
+        facts.extend(total("L1", device.usage.l1_total.as_ref()));
+        if device.usage.dram_total.is_none() && device.usage.l1_total.is_none() {
+            facts.push(fact("In use", format!("{UNKNOWN} no process reports memory of this chip")));
+        }
+        facts.extend(spaces(&device.usage));
+        if let Some(room) = device.tightest_core {
+            let text = format!(
+                "{} at core {},{}: {:#x} to {:#x}, by {}",
+                size(room.gap_bytes),
+                room.x,
+                room.y,
+                room.program_end,
+                room.lowest_buffer,
+                room.basis.name()
+            );
+            facts.push(fact("Least gap", text));
+        }
+        facts.push(match device.capacity {
+            None => fact("Capacity", format!("{UNKNOWN} neither the board nor a runtime told it")),
+            Some(it) => {
+                let origin = match it.origin {
+                    CapacityOrigin::Simulated => "simulated",
+                    CapacityOrigin::Runtime => "as its runtime says",
+                    CapacityOrigin::Descriptor => "as the topology says",
+                    CapacityOrigin::Board => "assumed from the board",
+                };
+                let text = format!(
+                    "{} DRAM in {} channels, {} cores of {} L1; {origin}",
+                    size(it.dram_bytes),
+                    it.dram_channels,
+                    it.cores,
+                    size(it.l1_bytes_per_core)
+                );
+                fact("Capacity", text)
+            }
+        });
+        if !device.peaks.is_empty() {
+            facts.push(heading("Peaks"));
+        }
+        for peak in &device.peaks {
+            let holders: Vec<String> = peak
+                .holders
+                .iter()
+                .map(|it| {
+                    let pid = it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| pid.to_string());
+                    format!("{} ({pid}) {}", known(it.name.as_ref()), size(it.bytes))
+                })
+                .collect();
+            let at = self.shown.clock(peak.at);
+            facts.push(fact(
+                peak.space.name(),
+                format!("{} at {at}: {}", size(peak.bytes), holders.join(", ")),
+            ));
+        }
+        facts.push(heading("Sensors"));
+        facts.extend(sensors(device));
+        facts
+    }
+
+    fn process(&self, process: &Process) -> Vec<Fact> {
+        let start = process.start.map_or_else(
+            || UNKNOWN.to_owned(),
+            |at| format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))),
+        );
+        let mut facts = vec![
+            fact("Name", known(process.name.as_ref())),
+            fact("Command", known(process.command.as_ref())),
+            fact("User", known(process.user.as_ref())),
+            fact("Started", start),
+        ];
+        if let Some(pid) = process.reported_pid {
+            facts.push(fact("Calls itself", format!("pid {pid}")));
+        }
+        facts.extend(process.container.as_ref().map(|it| fact("Container", it.as_str())));
+        facts.extend(process.pod.as_ref().map(|it| fact("Pod", it.as_str())));
+        let opened: Vec<String> = process.opened.iter().map(|id| self.index(id)).collect();
+        if !opened.is_empty() {
+            facts.push(fact("Has open", format!("chips {}", opened.join(", "))));
+        }
+        facts.push(heading("Tracking"));
+        let how = match process.summary.quality {
+            ttmem_core::snapshot::Quality::Untracked => {
+                "untracked: has a device open and publishes nothing; `ttmem run` shows what it holds"
+            }
+            it => it.name(),
+        };
+        facts.push(fact("State", how));
+        if let Some(it) = &process.tracker {
+            facts.push(fact("Tracked by", it.writer.as_str()));
+            facts.extend(it.runtime.as_ref().map(|it| fact("Runtime", it.as_str())));
+            if it.hooks > 0 {
+                let missing = it.missing_hooks.len();
+                facts.push(if missing == 0 {
+                    Fact { tone: Tone::Good, ..fact("Hooks", format!("all {}", it.hooks)) }
+                } else {
+                    let text =
+                        format!("{missing} of {} are missing: {}", it.hooks, it.missing_hooks.join(", "));
+                    Fact { tone: Tone::Bad, ..fact("Hooks", text) }
+                });
+            }
+            facts.extend(it.cost_seconds.map(|it| fact("Cost so far", format!("{:.1} ms", it * 1e3))));
+        }
+        facts.extend(process.audit.iter().map(audit));
+        if !process.allocators.is_empty() {
+            facts.push(heading("Allocators"));
+        }
+        for allocator in &process.allocators {
+            let chips: Vec<u32> = self
+                .shown
+                .snapshot
+                .devices
+                .iter()
+                .filter(|it| allocator.devices.contains(&it.id))
+                .map(|it| it.index)
+                .collect();
+            facts.push(fact(format!("Allocator {}", allocator.id), format!("chips {}", ranges(&chips))));
+            for space in &allocator.spaces {
+                let it = &space.usage;
+                let largest = it.largest_free_bytes_per_bank.map_or_else(String::new, |largest| {
+                    format!(", largest free block {} a bank", size(largest))
+                });
+                let text = format!(
+                    "{} in {}, {} of {} x {}{largest}",
+                    size(it.used_bytes),
+                    it.count.map_or_else(|| UNKNOWN.to_owned(), |n| counted(n, "buffer")),
+                    size(space.usage.allocatable_bytes.unwrap_or(0)),
+                    counted(u64::from(space.banks), "bank"),
+                    size(space.bytes_per_bank)
+                );
+                facts.push(fact(format!("  {}", space.space), text));
+            }
+        }
+        for usage in &process.usage {
+            facts.push(heading(format!("On chip {}", self.index(&usage.device))));
+            facts.extend(spaces(&usage.usage));
+        }
+        facts
+    }
+
+    fn program(&self, process: &Process, it: &Program) -> Vec<Fact> {
+        let of = format!("{} (pid {})", known(process.name.as_ref()), lists::pid_text(process));
+        let mut facts = vec![
+            fact("Name", known(it.name.as_ref())),
+            fact("Process", of),
+            fact("Kind", it.class.title()),
+            fact("Chips", ranges(&it.indexes)),
+            fact("Cores", format!("{}: {}", it.core_count, rectangles(&it.cores))),
+            fact(
+                "Resident on",
+                format!(
+                    "{} of {} cores",
+                    it.resident_cores,
+                    it.core_count as usize * it.indexes.len().max(1)
+                ),
+            ),
+            fact("Dispatched", counted(it.dispatches, "time")),
+        ];
+        facts.extend(it.dispatched.map(|at| {
+            fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
+        }));
+        for (label, bytes) in [
+            ("Circular buffers", it.cb_bytes),
+            ("Dataflow buffers", it.dfb_bytes),
+            ("Scratchpads", it.scratch_bytes),
+        ] {
+            facts.push(fact(label, format!("{} on each chip", size(bytes))));
+        }
+        facts.push(fact("Kernels", format!("{} on each core", size(it.kernel_bytes))));
+        facts.extend(it.end.map(|end| fact("Ends at", format!("{end:#x} where that is highest"))));
+        if it.view_count > 0 {
+            facts.push(fact("Views", format!("{} of buffers, counted as those", it.view_count)));
+        }
+        if !it.placements.is_empty() {
+            facts.push(heading("Keeps"));
+        }
+        for place in &it.placements {
+            let text = format!(
+                "{:>10} at {:#09x} on {}{}",
+                size(place.bytes),
+                place.address,
+                rectangles(&place.cores),
+                if place.view { ", a view" } else { "" }
+            );
+            facts.push(fact(place.space.name(), text));
+        }
+        facts
+    }
+
+    fn buffer(&self, it: &Allocation) -> Vec<Fact> {
+        let bytes = |value: Option<u64>, why: &str| {
+            value.map_or_else(|| format!("{UNKNOWN} {why}"), |it| format!("{} ({it} B)", size(it)))
+        };
+        let why = "the source does not say";
+        let mut facts = vec![
+            fact("Space", it.space.name()),
+            fact("Chips", ranges(&it.indexes)),
+            fact("Process", it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| format!("pid {pid}"))),
+            fact("Asked for", bytes(Some(it.requested_bytes), "")),
+            fact("Occupied", bytes(it.occupied_bytes, why)),
+            fact("Allocated", bytes(it.allocated_bytes, why)),
+        ];
+        if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
+            facts.push(fact(
+                "In each bank",
+                format!("{} in {}", size(bytes), counted(u64::from(banks), "bank")),
+            ));
+        }
+        facts.extend(it.layout.and_then(ttmem_core::words::Layout::name).map(|it| fact("Layout", it)));
+        facts.extend(it.cores.as_ref().map(|it| fact("Cores", rectangles(it))));
+        facts.push(fact("Held for", age(it.age_seconds)));
+        if it.references != 1 {
+            facts.push(fact("Held", counted(u64::from(it.references), "time")));
+        }
+        facts.extend(it.allocator.map(|it| fact("Allocator", it.to_string())));
+        facts.extend(
+            it.program
+                .map(|id| fact("Program", format!("{id} {}", it.program_name.as_deref().unwrap_or("")))),
+        );
+        facts.extend(it.site.map(|id| match &it.site_name {
+            Some(name) => fact("Call site", name.as_str()),
+            None => fact("Call site", format!("number {id}")),
+        }));
+        facts.push(fact("Known by", it.basis.name()));
+        facts
+    }
+
+    fn finding(&self, it: &Finding) -> Vec<Fact> {
+        let mut facts = vec![
+            fact("Severity", super::events::severity(it.severity)),
+            fact("Kind", super::events::kind(it.kind)),
+            fact("What", it.text.as_str()),
+        ];
+        facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
+        facts.extend(it.pid.map(|pid| fact("Process", format!("pid {pid}"))));
+        facts.extend(it.space.map(|it| fact("Space", it.name())));
+        facts.extend(it.bytes.map(|it| fact("Bytes", format!("{} ({it} B)", size(it)))));
+        facts.push(fact("Times", it.count.to_string()));
+        facts.extend(it.first.map(|at| fact("First", self.shown.clock(at))));
+        facts.extend(it.last.map(|at| fact("Last", self.shown.clock(at))));
+        facts
+    }
+
+    fn event(&self, it: &Happening) -> Vec<Fact> {
+        let mut facts = vec![
+            fact("Time", self.shown.clock(it.at)),
+            fact("Kind", super::events::kind(it.kind)),
+            fact("What", it.text.as_str()),
+        ];
+        facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
+        facts.extend(it.pid.map(|pid| fact("Process", format!("pid {pid}"))));
+        facts.extend(it.bytes.map(|it| fact("Bytes", format!("{} ({it} B)", size(it)))));
+        facts
+    }
+
+    fn one_core(&self, core: &Core) -> Vec<Fact> {
+        let room = &core.room;
+        let mut facts = vec![
+            fact("Taken", percent(super::map::fill(core))),
+            fact("Gap", format!("{}, by {}", size(room.gap_bytes), room.basis.name())),
+            fact(
+                "Program ends",
+                format!("{:#x}; of all that are cached {:#x}", room.program_end, room.registered_end),
+            ),
+            fact("Lowest buffer", format!("{:#x}", room.lowest_buffer)),
+        ];
+        facts.extend(
+            core.program
+                .as_ref()
+                .map(|it| fact("Program", format!("{} {}", it.id, it.name.as_deref().unwrap_or("")))),
+        );
+        if let Some(peak) = &core.peak {
+            let program = match (&peak.program_name, peak.program) {
+                (Some(name), _) => format!(", with {name}"),
+                (None, Some(id)) => format!(", with program {id}"),
+                (None, None) => String::new(),
+            };
+            let text = format!(
+                "{} at {}, {} of them buffers{program}",
+                size(peak.bytes),
+                self.shown.clock(peak.at),
+                size(peak.buffer_bytes)
+            );
+            facts.push(fact("Peak", text));
+        }
+        facts.push(heading("From address 0 up"));
+        for it in core.intervals.iter() {
+            let end = it.start.saturating_add(it.bytes);
+            facts.push(fact(
+                super::map::title(it.class),
+                format!("{:#09x} to {end:#09x}  {:>10}", it.start, size(it.bytes)),
+            ));
+        }
+        facts
+    }
+}
+
+fn total(label: &str, total: Option<&Total>) -> Option<Fact> {
+    let it = total?;
+    let of = it.capacity_bytes.map_or_else(|| UNKNOWN.to_owned(), size);
+    let share = percent(share(it.used_bytes, it.capacity_bytes));
+    Some(fact(label, format!("{} of {of}, {share}, by {}", size(it.used_bytes), it.basis.name())))
+}
+
+fn spaces(usage: &Usage) -> impl Iterator<Item = Fact> {
+    SPACES.iter().filter_map(|(space, label)| {
+        let (used, _) = usage.used(*space)?;
+        Some(fact(*label, format!("{}: {}", size(used), notes(usage, *space))))
+    })
+}
+
+fn audit(it: &AuditResult) -> Fact {
+    let label = format!("Drift {} {}", it.allocator, it.space);
+    if !it.judged {
+        return fact(label, "not judged: something happened while the allocator was asked");
+    }
+    if it.is_zero() {
+        let text = format!("0, the allocator itself says {}", size(it.allocated_bytes));
+        return Fact { tone: Tone::Good, ..fact(label, text) };
+    }
+    let text = format!(
+        "allocated {:+}, free {:+}, largest free {:+} bytes",
+        it.drift_bytes,
+        it.free_drift_bytes.unwrap_or(0),
+        it.largest_free_drift_bytes.unwrap_or(0)
+    );
+    Fact { tone: Tone::Bad, ..fact(label, text) }
+}
+
+fn rectangles(cores: &[[u8; 4]]) -> String {
+    let one = |[x, y, to_x, to_y]: &[u8; 4]| {
+        if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
+    };
+    match cores {
+        [] => "all cores".to_owned(),
+        all => all.iter().map(one).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// What is known of a chip besides its memory, with the reasons for what is not.
+pub(super) fn sensors(device: &Device) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let sensors = device.sensors.as_ref();
+    if let Some(why) = &device.sensors_absent {
+        facts.push(fact("Sensors", format!("{UNKNOWN} {why}")));
+    }
+    if let Some(it) = sensors {
+        let absent =
+            |name: &str| it.absent.get(name).cloned().unwrap_or_else(|| "the driver does not say".to_owned());
+        let reading =
+            |value: Option<f64>, limit: Option<f64>, name: &str, unit: &str, places: usize| match value {
+                None => format!("{UNKNOWN} {}", absent(name)),
+                Some(value) => {
+                    let limit =
+                        limit.map_or_else(String::new, |limit| format!(", limit {limit:.places$} {unit}"));
+                    format!("{value:.places$} {unit}{limit}")
+                }
+            };
+        let limits = &it.limits;
+        facts.extend([
+            fact("Temperature", reading(it.asic_celsius, limits.asic_celsius, "asic_celsius", "°C", 1)),
+            fact("Power", reading(it.power_watts, limits.power_watts, "power_watts", "W", 1)),
+            fact("Current", reading(it.current_amperes, limits.current_amperes, "current_amperes", "A", 1)),
+            fact("Core voltage", reading(it.vcore_volts, limits.vcore_volts, "vcore_volts", "V", 3)),
+            fact("AICLK", reading(it.aiclk_mhz, None, "aiclk_mhz", "MHz", 0)),
+            fact("AXICLK", reading(it.axiclk_mhz, None, "axiclk_mhz", "MHz", 0)),
+            fact("ARCCLK", reading(it.arcclk_mhz, None, "arcclk_mhz", "MHz", 0)),
+            fact("Fan", reading(it.fan_rpm, None, "fan_rpm", "rpm", 0)),
+            fact(
+                "Heartbeat",
+                match (it.heartbeat, it.heartbeat_beats) {
+                    (None, _) => format!("{UNKNOWN} {}", absent("heartbeat")),
+                    (Some(n), Some(true)) => format!("{n}, beats"),
+                    (Some(n), Some(false)) => format!("{n}, does NOT change: the firmware may hang"),
+                    (Some(n), None) => format!("{n}, read once so far"),
+                },
+            ),
+            fact(
+                "Thermal trips",
+                it.thermal_trips
+                    .map_or_else(|| format!("{UNKNOWN} {}", absent("thermal_trips")), |n| n.to_string()),
+            ),
+        ]);
+        match &it.pcie {
+            None => facts.push(fact("PCIe", format!("{UNKNOWN} {}", absent("pcie")))),
+            Some(pcie) => facts.extend([
+                fact("Host reads chip", rate(pcie.host_reads_bytes_per_second)),
+                fact("Host writes chip", rate(pcie.host_writes_bytes_per_second)),
+                fact("Chip reads host", rate(pcie.chip_reads_bytes_per_second)),
+                fact("Chip writes host", rate(pcie.chip_writes_bytes_per_second)),
+            ]),
+        }
+        let old = age(it.age_ms as f64 / 1e3);
+        facts.push(fact("Read", format!("{old} ago{}", if it.stale { ", which is too old" } else { "" })));
+    }
+    let firmware = &device.firmware;
+    let versions: [(&str, &Option<String>); 6] = [
+        ("Firmware bundle", &firmware.bundle),
+        ("ARC firmware", &firmware.arc),
+        ("Ethernet firmware", &firmware.ethernet),
+        ("Manager firmware", &firmware.manager),
+        ("Manager's boot", &firmware.manager_boot),
+        ("Flasher", &firmware.flasher),
+    ];
+    facts.extend(versions.into_iter().filter_map(|(label, it)| Some(fact(label, it.as_deref()?))));
+    facts.push(fact("Id", device.id.as_str()));
+    if !device.names.is_empty() {
+        facts.push(fact("Also called", device.names.join(", ")));
+    }
+    facts.push(fact("PCI", known(device.pci.as_ref())));
+    facts.extend(device.node.map(|n| fact("Node", format!("/dev/tenstorrent/{n}"))));
+    facts.extend(device.serial.as_ref().map(|it| fact("Serial", it.as_str())));
+    facts.push(fact(
+        "Chip",
+        format!(
+            "{}{}",
+            device.arch.map_or(UNKNOWN, ttmem_core::words::Arch::title),
+            if device.remote { ", reached through another" } else { "" }
+        ),
+    ));
+    facts
+}

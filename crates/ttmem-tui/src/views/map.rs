@@ -1,0 +1,315 @@
+//! View 4: the cores of a chip, coloured by how full their L1 is, and one of them opened from its first address to its last.
+
+use super::Scene;
+use crate::canvas::{Canvas, split_columns, split_rows};
+use crate::figure::UNKNOWN;
+use crate::theme::Theme;
+use crate::ui::Target;
+use crate::update::core_at;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ttmem_core::snapshot::{Core, CoreClass, Cores, Device, Interval};
+use ttmem_core::words::{Basis, size};
+
+/// A core's cell: three digits and a gap.
+const CELL: u16 = 4;
+
+/// Classes in the order of the legend.
+const CLASSES: [CoreClass; 10] = [
+    CoreClass::Buffer,
+    CoreClass::L1Small,
+    CoreClass::Cb,
+    CoreClass::Dfb,
+    CoreClass::Scratch,
+    CoreClass::KernelRing,
+    CoreClass::Lockstep,
+    CoreClass::Reserved,
+    CoreClass::L1SmallFree,
+    CoreClass::Free,
+];
+
+/// What a class is called.
+pub(super) fn title(class: CoreClass) -> &'static str {
+    match class {
+        CoreClass::Reserved => "firmware, reserved",
+        CoreClass::KernelRing => "kernel ring",
+        CoreClass::Buffer => "buffers",
+        CoreClass::L1Small => "L1_SMALL buffers",
+        CoreClass::Cb => "circular buffers",
+        CoreClass::Dfb => "dataflow buffers",
+        CoreClass::Scratch => "scratchpads",
+        CoreClass::Lockstep => "taken in lock-step",
+        CoreClass::L1SmallFree => "L1_SMALL, free",
+        CoreClass::Free => "free",
+        CoreClass::Other => "other",
+    }
+}
+
+/// What a class is drawn with: the pattern tells them apart where colours do not.
+fn glyph(class: CoreClass) -> char {
+    match class {
+        CoreClass::Buffer | CoreClass::Cb => '█',
+        CoreClass::L1Small | CoreClass::Dfb | CoreClass::Scratch => '▓',
+        CoreClass::KernelRing | CoreClass::Reserved | CoreClass::Other => '▒',
+        CoreClass::Lockstep => '░',
+        CoreClass::L1SmallFree | CoreClass::Free => '·',
+    }
+}
+
+/// Without colours and shades: a letter.
+fn letter(class: CoreClass) -> char {
+    match class {
+        CoreClass::Reserved | CoreClass::Other => 'R',
+        CoreClass::KernelRing => 'K',
+        CoreClass::Buffer => 'B',
+        CoreClass::L1Small => 'S',
+        CoreClass::Cb => 'C',
+        CoreClass::Dfb => 'D',
+        CoreClass::Scratch => 'P',
+        CoreClass::Lockstep => 'o',
+        CoreClass::L1SmallFree | CoreClass::Free => '.',
+    }
+}
+
+/// How much of what programs and buffers can use is taken, by either or in lock-step.
+pub(super) fn fill(core: &Core) -> Option<f64> {
+    let is_ours = |it: &&Interval| !matches!(it.class, CoreClass::Reserved | CoreClass::KernelRing);
+    let usable = core.intervals.iter().filter(is_ours);
+    let all: u64 = usable.clone().fold(0, |sum, it| sum.saturating_add(it.bytes));
+    let free = usable.filter(|it| matches!(it.class, CoreClass::Free | CoreClass::L1SmallFree));
+    let free: u64 = free.fold(0, |sum, it| sum.saturating_add(it.bytes));
+    (all > 0).then(|| (all - free) as f64 / all as f64)
+}
+
+impl Scene<'_> {
+    pub(super) fn map(&self, canvas: &mut Canvas, area: Rect) {
+        let snapshot = &self.shown.snapshot;
+        let theme = &self.ui.theme;
+        let Some(device) = self.ui.chip(snapshot) else {
+            canvas.frame(area, "L1 map", false);
+            canvas.text(area, 2, 1, "No device is here.", theme.faint);
+            return;
+        };
+        let name = super::main_view::name(device);
+        let cores = device.cores.as_ref().filter(|it| !it.is_empty());
+        let Some(cores) = cores else {
+            let inside = canvas.frame(area, &format!("L1 of {name}"), true);
+            let why = if device.core_layout.is_none() {
+                "It is not known how this chip's cores are laid out: a process tracked by the agent says so."
+            } else {
+                "Looking …"
+            };
+            canvas.cut(inside, 1, 0, inside.width, why, theme.faint);
+            return;
+        };
+        let mut columns: Vec<u8> = cores.iter().map(|it| it.room.x).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        // The opened core needs a column of its own; the grid gets what it takes, up to a half and a bit.
+        let wanted = (columns.len() as u16).saturating_mul(CELL) + 7;
+        let (left, right) = split_columns(area, wanted.clamp(30, (area.width * 3 / 5).max(30)));
+        self.grid(canvas, left, device, cores, &columns);
+        let chosen = core_at(self.ui, self.shown);
+        let core = chosen.and_then(|at| cores.iter().find(|it| (it.room.x, it.room.y) == at));
+        match core {
+            Some(core) => self.core(canvas, right, device, core),
+            None => {
+                canvas.frame(right, "Core", false);
+            }
+        }
+    }
+
+    /// All cores of a chip.
+    fn grid(&self, canvas: &mut Canvas, area: Rect, device: &Device, cores: &Cores, columns: &[u8]) {
+        let theme = &self.ui.theme;
+        let inside = canvas.frame(area, &format!("L1 of {}", super::main_view::name(device)), true);
+        let mut rows: Vec<u8> = cores.iter().map(|it| it.room.y).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let chosen = core_at(self.ui, self.shown);
+        let (mut most, mut least): (Option<f64>, Option<f64>) = (None, None);
+        // More cores than fit are moved so that the chosen one is seen.
+        let fit_columns = usize::from((inside.width.saturating_sub(4)) / CELL).max(1);
+        let fit_rows = usize::from(inside.height.saturating_sub(5)).max(1);
+        let place = |all: &[u8], at: Option<u8>, fit: usize| {
+            let at = at.map_or(0, |at| all.partition_point(|&it| it < at));
+            at.saturating_sub(fit - 1).min(all.len().saturating_sub(fit))
+        };
+        let (first_column, first_row) = (
+            place(columns, chosen.map(|it| it.0), fit_columns),
+            place(&rows, chosen.map(|it| it.1), fit_rows),
+        );
+        // Air between the rows, where there is room for it.
+        let pitch = if usize::from(inside.height.saturating_sub(5)) >= rows.len() * 2 { 2 } else { 1 };
+        for (n, column) in columns.iter().skip(first_column).take(fit_columns).enumerate() {
+            canvas.right(inside, 3 + n as u16 * CELL, 0, 3, &column.to_string(), theme.faint);
+        }
+        for (n, row) in rows.iter().skip(first_row).take(fit_rows).enumerate() {
+            canvas.right(inside, 0, 1 + n as u16 * pitch, 2, &row.to_string(), theme.faint);
+        }
+        for core in cores {
+            let share = fill(core);
+            if let Some(share) = share {
+                most = Some(most.map_or(share, |it| it.max(share)));
+                least = Some(least.map_or(share, |it| it.min(share)));
+            }
+            let column = columns.partition_point(|&it| it < core.room.x).checked_sub(first_column);
+            let row = rows.partition_point(|&it| it < core.room.y).checked_sub(first_row);
+            let (Some(column), Some(row)) = (column, row) else { continue };
+            if column >= fit_columns || row >= fit_rows {
+                continue;
+            }
+            let (x, y) = (3 + column as u16 * CELL, 1 + row as u16 * pitch);
+            let is_chosen = chosen == Some((core.room.x, core.room.y));
+            let text = share.map_or_else(|| format!("{UNKNOWN:>3}"), |it| format!("{:>3.0}", it * 100.0));
+            let mut style = share.map_or(theme.faint, |it| theme.heat(it));
+            if is_chosen {
+                style = style.add_modifier(Modifier::BOLD);
+                canvas.put(inside, x - 1, y, '▸', theme.accent);
+                canvas.put(inside, x + 3, y, '◂', theme.accent);
+            }
+            canvas.text(inside, x, y, &text, style);
+            let cell = Rect { x: inside.x + x, y: inside.y + y, width: 3, height: 1 };
+            canvas.target(cell, Target::Core(core.room.x, core.room.y));
+        }
+        let y = inside.height.saturating_sub(3);
+        let percent =
+            |it: Option<f64>| it.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0} %", it * 100.0));
+        let text = format!("% of what programs and buffers can use; {} to {}", percent(least), percent(most));
+        canvas.cut(inside, 1, y, inside.width.saturating_sub(2), &text, theme.faint);
+        let mut x = 1;
+        for (share, label) in
+            [(0.0, "  0"), (0.1, "<25"), (0.3, "<50"), (0.6, "<75"), (0.8, "<90"), (0.95, " 90")]
+        {
+            x = canvas.text(inside, x, y + 1, label, theme.heat(share)) + 1;
+        }
+        if let Some(room) = device.tightest_core {
+            let how = if room.basis == Basis::Events { "" } else { " or less" };
+            let text = format!("least gap {}{how} at {},{} (t)", size(room.gap_bytes), room.x, room.y);
+            canvas.cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
+        }
+    }
+
+    /// One core, from its first address to its last.
+    fn core(&self, canvas: &mut Canvas, area: Rect, device: &Device, core: &Core) {
+        let theme = &self.ui.theme;
+        let inside = canvas.frame(area, &format!("Core {},{}", core.room.x, core.room.y), false);
+        let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
+        let program = match &core.program {
+            Some(it) => {
+                let name = it.name.as_deref().unwrap_or("a program without a name");
+                let pid = it.pid.map_or_else(String::new, |pid| format!(" of pid {pid}"));
+                format!("{name} (program {}{pid})", it.id)
+            }
+            None => "no program is resident".to_owned(),
+        };
+        canvas.cut(inside, 0, 0, inside.width, &program, theme.text);
+        let room = &core.room;
+        let how = if room.basis == Basis::Events { "gap" } else { "gap or less" };
+        let gap =
+            format!("{how} {}: {:#x} to {:#x}", size(room.gap_bytes), room.program_end, room.lowest_buffer);
+        canvas.cut(inside, 0, 1, inside.width, &gap, theme.accent);
+        let end = core.intervals.last().map_or(0, |it| it.start.saturating_add(it.bytes));
+        if end == 0 {
+            canvas.cut(
+                inside,
+                0,
+                3,
+                inside.width,
+                "There is too much on this core to tell where it all lies.",
+                theme.faint,
+            );
+            return;
+        }
+        let present: Vec<CoreClass> =
+            CLASSES.into_iter().filter(|class| core.intervals.iter().any(|it| it.class == *class)).collect();
+        let legend = present.len() as u16;
+        let (map, below) = split_rows(
+            Rect { y: inside.y + 3, height: inside.height.saturating_sub(3), ..inside },
+            inside.height.saturating_sub(4 + legend).max(3),
+        );
+        self.addresses(canvas, map, core, end);
+        let below = Rect { y: below.y.saturating_add(1), height: below.height.saturating_sub(1), ..below };
+        for (y, class) in present.into_iter().enumerate() {
+            let y = y as u16;
+            let bytes: u64 = core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum();
+            let (mark, style) = self.ink(class);
+            for x in 0..2 {
+                canvas.put(below, x, y, mark, style);
+            }
+            canvas.cut(below, 3, y, 20, title(class), theme.faint);
+            canvas.right(below, 23, y, 11, &size(bytes), theme.text);
+            if class == CoreClass::KernelRing && below.width > 50 {
+                let bytes = device.usage.kernel.as_ref().map(|it| it.used_bytes());
+                if let Some(bytes) = bytes {
+                    canvas.cut(
+                        below,
+                        36,
+                        y,
+                        below.width - 36,
+                        &format!("{} of kernels on all cores", size(bytes)),
+                        theme.faint,
+                    );
+                }
+            }
+        }
+    }
+
+    fn ink(&self, class: CoreClass) -> (char, Style) {
+        let theme: &Theme = &self.ui.theme;
+        let plain = self.ui.ascii || !theme.coloured;
+        (if plain { letter(class) } else { glyph(class) }, theme.class(class))
+    }
+
+    /// Cells for stretches of addresses, row by row from address 0 up. Of what lies in a cell the strongest shows.
+    fn addresses(&self, canvas: &mut Canvas, area: Rect, core: &Core, end: u64) {
+        let theme = &self.ui.theme;
+        let (label, wide) = (9u16, area.width.saturating_sub(9));
+        let rows = area.height;
+        if wide < 4 || rows == 0 {
+            return;
+        }
+        // A whole number of KiB to a cell, so that rows begin at addresses one can read.
+        let cells = u64::from(wide) * u64::from(rows);
+        let cell = end.div_ceil(cells).div_ceil(1024).max(1) * 1024;
+        let per_row = cell * u64::from(wide);
+        let mut at = 0;
+        for y in 0..rows {
+            let begin = u64::from(y) * per_row;
+            if begin >= end {
+                break;
+            }
+            canvas.right(area, 0, y, label - 1, &format!("{begin:#x}"), theme.faint);
+            for x in 0..wide {
+                let from = begin + u64::from(x) * cell;
+                let to = (from + cell).min(end);
+                if from >= end {
+                    break;
+                }
+                while core.intervals.get(at).is_some_and(|it| it.start.saturating_add(it.bytes) <= from) {
+                    at += 1;
+                }
+                let here =
+                    core.intervals[at.min(core.intervals.len())..].iter().take_while(|it| it.start < to);
+                // The order of classes is the order of strength, but reserved memory is no news.
+                let strength = |class: CoreClass| match class {
+                    CoreClass::Buffer => 9,
+                    CoreClass::Cb => 8,
+                    CoreClass::Dfb => 7,
+                    CoreClass::Scratch => 6,
+                    CoreClass::L1Small => 5,
+                    CoreClass::KernelRing => 4,
+                    CoreClass::Reserved | CoreClass::Other => 3,
+                    CoreClass::Lockstep => 2,
+                    CoreClass::L1SmallFree => 1,
+                    CoreClass::Free => 0,
+                };
+                let class = here.map(|it| it.class).max_by_key(|it| strength(*it));
+                if let Some(class) = class {
+                    let (mark, style) = self.ink(class);
+                    canvas.put(area, label + x, y, mark, style);
+                }
+            }
+        }
+    }
+}
