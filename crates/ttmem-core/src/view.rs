@@ -32,6 +32,8 @@ impl State {
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: self.now };
         let mut all = Cells::new();
+        let indexes: BTreeMap<String, u32> =
+            self.chips.iter().map(|(id, state)| (id.to_string(), state.chip.index)).collect();
         let processes = self
             .processes
             .iter()
@@ -40,11 +42,13 @@ impl State {
                 let cells = shown(process, None);
                 let usage = self.usage_in(&cells);
                 merge(&mut all, cells);
-                Process {
+                let mut it = Process {
                     traces: self.traces_of(*id, process, clock),
                     programs: detail.programs.then(|| self.programs_of(*id, process, clock)),
                     ..describe_process(id, process, usage, self.allocators_of(process))
-                }
+                };
+                it.summarise(|id| indexes.get(id).copied());
+                it
             })
             .collect();
         let mut usage = self.usage_in(&all);

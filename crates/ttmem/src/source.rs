@@ -6,6 +6,7 @@ use crate::paths;
 use anyhow::Context;
 use std::io::{self, Write};
 use std::path::Path;
+use ttmem_core::snapshot::Summary;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_daemon::query::{Request, ask};
 use ttmem_sources::Reading;
@@ -49,7 +50,7 @@ impl<'a> Source<'a> {
     pub(crate) fn snapshot(&mut self, detail: &Detail) -> anyhow::Result<Option<Snapshot>> {
         match self.heard(&Request::Snapshot(detail.clone()))? {
             Heard::Answer(answer) => {
-                Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
+                Ok(Some(completed(serde_json::from_slice(&answer).context("cannot read the answer")?)))
             }
             Heard::NoDaemon => Ok(None),
             Heard::Nobody => Ok(Some(self.look()?.snapshot(detail))),
@@ -96,6 +97,16 @@ impl<'a> Source<'a> {
         local.look();
         Ok(local)
     }
+}
+
+/// An older daemon's processes have no summaries.
+fn completed(mut snapshot: Snapshot) -> Snapshot {
+    let devices = &snapshot.devices;
+    let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
+    for process in snapshot.processes.iter_mut().filter(|it| it.summary == Summary::default()) {
+        process.summarise(index_of);
+    }
+    snapshot
 }
 
 /// What came of asking daemons.
