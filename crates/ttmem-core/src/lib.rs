@@ -22,11 +22,14 @@ mod judgement;
 mod ledger;
 pub mod machine;
 mod peaks;
+mod plan;
 mod programs;
 mod ranges;
+mod skyline;
 pub mod snapshot;
 mod state;
 mod traces;
+mod usage;
 mod view;
 pub mod words;
 

@@ -4,14 +4,17 @@
 //! run on that core. So it follows from what is live and when it was dispatched, and a reader that missed dispatches comes to
 //! the same result. A program that keeps nothing takes the place of others all the same.
 
+use crate::cores::Alike;
 use crate::event::Name;
 use crate::footprint::{self, CoreSet};
 use crate::ledger::{Entry, PoolId};
+use crate::plan::{Kind, Plan};
 use crate::ranges::Range;
-use crate::snapshot::{Placement, Program, ProgramUsage};
+use crate::snapshot::{CoreRoom, Placement, Program, ProgramUsage};
 use crate::state::{ProcessState, State, chips_in};
-use crate::view::{Clock, Together};
-use crate::words::{Basis, ChipId, KernelClass, ProcessId, Scope, Space};
+use crate::usage::{Joint, KindUsage};
+use crate::view::Clock;
+use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -36,18 +39,45 @@ pub(crate) struct Part {
 
 /// Everything that the programs of one tenant keep, by program.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Vec<Part>);
+pub(crate) struct Kept {
+    parts: Vec<Part>,
+    /// Of each set of cores that something is kept on, where that ends; many programs keep theirs on the same cores.
+    ends: Vec<(CoreSet, u64)>,
+}
 
 impl Kept {
+    fn new(mut parts: Vec<Part>) -> Self {
+        parts.sort_unstable();
+        let mut ends: BTreeMap<CoreSet, u64> = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.space != Space::Kernel && !part.view) {
+            let end = ends.entry(part.cores).or_default();
+            *end = part.range.end.max(*end);
+        }
+        Self { parts, ends: ends.into_iter().collect() }
+    }
+
     pub(crate) fn of(&self, program: u32) -> &[Part] {
-        let from = self.0.partition_point(|part| part.program < program);
-        let to = self.0.partition_point(|part| part.program <= program);
-        self.0.get(from..to).unwrap_or_default()
+        let from = self.parts.partition_point(|part| part.program < program);
+        let to = self.parts.partition_point(|part| part.program <= program);
+        self.parts.get(from..to).unwrap_or_default()
     }
 
     pub(crate) fn parts(&self) -> &[Part] {
-        &self.0
+        &self.parts
     }
+
+    pub(crate) fn ends(&self) -> &[(CoreSet, u64)] {
+        &self.ends
+    }
+
+    /// The cores where a program keeps something.
+    fn cores_of(&self, program: u32) -> CoreSet {
+        all_cores(self.of(program))
+    }
+}
+
+fn all_cores(parts: &[Part]) -> CoreSet {
+    parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores))
 }
 
 /// A program that is resident somewhere on a chip, and on which cores.
@@ -58,25 +88,40 @@ pub(crate) struct Resident {
     pub(crate) cores: CoreSet,
 }
 
-/// Of each chip, who has an allocator or anything else of the best basis there.
-pub(crate) type Tenants = BTreeMap<ChipId, Vec<Tenant>>;
-
 /// What views derived from the records, each with the version of them that it is of. Whenever something else changes that
 /// it follows from (definitions, pools that come and go), all of it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Derived {
+    pub(crate) plan: Option<Arc<Plan>>,
+    /// What was found of each kind of chip.
+    pub(crate) kinds: Vec<KindDerived>,
     /// What programs' pools cover.
     registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
     /// What buffers' pools hold together.
-    pub(crate) together: BTreeMap<Vec<PoolId>, (u64, Together)>,
-    tenants: Option<Arc<Tenants>>,
+    pub(crate) together: BTreeMap<Vec<PoolId>, Joint>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
-    residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
-    /// The same by chip, for as long as nothing changes at all.
-    residents_now: BTreeMap<ChipId, (Version, Arc<[Resident]>)>,
-    pub(crate) cores: crate::cores::Cache,
     /// What traces endanger: number and bytes.
     pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
+}
+
+/// What was found of one kind of chip.
+#[derive(Debug, Default)]
+pub(crate) struct KindDerived {
+    pub(crate) usage: Option<(Version, Arc<KindUsage>)>,
+    residents: Option<(Version, Arc<[Resident]>)>,
+    pub(crate) rooms: Option<(Version, Arc<[CoreRoom]>)>,
+    pub(crate) maps: Option<(Version, Arc<[Alike]>)>,
+}
+
+impl Derived {
+    /// There is one for each kind of the plan.
+    pub(crate) fn kind(&self, number: usize) -> &KindDerived {
+        &self.kinds[number]
+    }
+
+    pub(crate) fn kind_mut(&mut self, number: usize) -> &mut KindDerived {
+        &mut self.kinds[number]
+    }
 }
 
 /// Of what changes besides pools (how many changes there were), and of pools.
@@ -91,25 +136,12 @@ impl State {
         *self.derived.get_mut() = Derived::default();
     }
 
-    /// Who is on which chip, as far as events tell.
-    pub(crate) fn tenants(&self) -> Arc<Tenants> {
-        if let Some(known) = &self.derived.borrow().tenants {
-            return Arc::clone(known);
-        }
-        let mut all: BTreeMap<ChipId, BTreeSet<Tenant>> = BTreeMap::new();
-        for (&id, process) in &self.processes {
-            let defined = process.allocators.keys().map(|&number| Scope::Allocator(number));
-            let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
-            for scope in defined.chain(told.map(|&(scope, ..)| scope)) {
-                for &chip in chips_in(&process.allocators, &scope) {
-                    all.entry(chip).or_default().insert(Tenant { process: id, scope });
-                }
-            }
-        }
-        let all: Tenants = all.into_iter().map(|(chip, tenants)| (chip, Vec::from_iter(tenants))).collect();
-        let all = Arc::new(all);
-        self.derived.borrow_mut().tenants = Some(Arc::clone(&all));
-        all
+    /// Sets of cores have changed, and nothing else that is derived from.
+    pub(crate) fn forget_cores(&mut self) {
+        let derived = self.derived.get_mut();
+        derived.kinds.iter_mut().for_each(|it| *it = KindDerived::default());
+        derived.registered.clear();
+        derived.kept.clear();
     }
 
     /// A tenant's pools of some spaces.
@@ -119,15 +151,9 @@ impl State {
         spaces.iter().filter_map(move |&space| Some((space, pool(space)?)))
     }
 
-    /// What changes when anything in these spaces does.
-    pub(crate) fn version_of(&self, tenant: Tenant, spaces: &[Space]) -> u64 {
-        let pools = self.pools_of(tenant, spaces);
-        pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
-    }
-
     /// What a tenant's programs keep.
     pub(crate) fn kept(&self, tenant: Tenant) -> Arc<Kept> {
-        let version = self.version_of(tenant, &Space::PROGRAM);
+        let version = self.version_in(tenant, &Space::PROGRAM);
         if let Some((_, kept)) = self.derived.borrow().kept.get(&tenant).filter(|(of, _)| *of == version) {
             return Arc::clone(kept);
         }
@@ -136,41 +162,38 @@ impl State {
             let Some(process) = self.processes.get(&tenant.process) else { continue };
             parts.extend(self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry)));
         }
-        parts.sort_unstable();
-        let kept = Arc::new(Kept(parts));
+        let kept = Arc::new(Kept::new(parts));
         self.derived.borrow_mut().kept.insert(tenant, (version, Arc::clone(&kept)));
         kept
     }
 
-    /// The programs that are resident on a chip; no two of them on the same core.
-    pub(crate) fn residents(&self, chip: ChipId) -> Arc<[Resident]> {
-        let now = (self.program_changes, self.ledger.version());
-        if let Some((_, known)) = self.derived.borrow().residents_now.get(&chip).filter(|(of, _)| *of == now)
+    /// What changes when anything in these spaces of a tenant does.
+    pub(crate) fn version_in(&self, tenant: Tenant, spaces: &[Space]) -> u64 {
+        let pools = self.pools_of(tenant, spaces);
+        pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
+    }
+
+    /// The programs that are resident on chips of a kind; no two of them on the same core.
+    pub(crate) fn residents_of_kind(&self, number: usize, kind: &Kind) -> Arc<[Resident]> {
+        let version = self.version_of_programs(kind);
+        if let Some((_, known)) =
+            self.derived.borrow().kind(number).residents.as_ref().filter(|it| it.0 == version)
         {
             return Arc::clone(known);
         }
-        let found = self.find_residents(chip);
-        self.derived.borrow_mut().residents_now.insert(chip, (now, Arc::clone(&found)));
+        let found = self.find_residents(&kind.tenants);
+        self.derived.borrow_mut().kind_mut(number).residents = Some((version, Arc::clone(&found)));
         found
     }
 
-    fn find_residents(&self, chip: ChipId) -> Arc<[Resident]> {
-        let tenants = self.tenants();
-        let Some(tenants) = tenants.get(&chip) else { return Arc::default() };
-        let version = tenants.iter().map(|&tenant| self.version_of(tenant, &Space::PROGRAM)).max();
-        let version = (self.program_changes, version.unwrap_or(0));
-        if let Some((_, known)) =
-            self.derived.borrow().residents.get(tenants).filter(|(of, _)| *of == version)
-        {
-            return Arc::clone(known);
-        }
+    fn find_residents(&self, tenants: &[Tenant]) -> Arc<[Resident]> {
         let mut dispatched = Vec::new();
         for &tenant in tenants {
             let Some(process) = self.processes.get(&tenant.process) else { continue };
             let kept = self.kept(tenant);
             for (&(_, program), it) in process.programs_in(tenant.scope) {
                 let Some(last) = it.last else { continue };
-                let cores = process.cores_of_program(tenant.scope, program, kept.of(program));
+                let cores = process.cores_called(it.cores).unwrap_or_else(|| kept.cores_of(program));
                 dispatched.push((last, Resident { tenant, program, cores }));
             }
         }
@@ -184,10 +207,7 @@ impl State {
                 taken = taken.with(cores);
             }
         }
-        let found: Arc<[Resident]> = found.into();
-        let room = &mut self.derived.borrow_mut().residents;
-        room.insert(tenants.clone(), (version, Arc::clone(&found)));
-        found
+        found.into()
     }
 
     pub(crate) fn program_usage(
@@ -238,7 +258,7 @@ impl State {
             };
             return pools.iter().map(held).fold(0, u64::saturating_add);
         }
-        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
+        let version = self.version_of(pools);
         if let Some(&(_, bytes)) =
             self.derived.borrow().registered.get(pools).filter(|(of, _)| *of == version)
         {
@@ -266,8 +286,15 @@ impl State {
         footprint::covered(&parts).saturating_add(levels)
     }
 
-    /// Every program of a process, by number.
-    pub(crate) fn programs_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Program> {
+    /// Every program of a process, by number. `full`: with what it keeps where.
+    pub(crate) fn programs_of(
+        &self,
+        id: ProcessId,
+        process: &ProcessState,
+        clock: Clock,
+        full: bool,
+    ) -> Vec<Program> {
+        let plan = self.plan();
         let mut found = BTreeMap::new();
         let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
         let scopes: BTreeSet<Scope> =
@@ -280,13 +307,19 @@ impl State {
             let numbers: BTreeSet<u32> = begun.chain(keeping).collect();
             let chips = chips_in(&process.allocators, &scope);
             let mut resident: BTreeMap<u32, u32> = BTreeMap::new();
-            for &chip in chips {
-                for it in self.residents(chip).iter().filter(|it| it.tenant == tenant) {
-                    *resident.entry(it.program).or_default() += it.cores.count();
+            let mut times = vec![0; plan.kinds.len()];
+            for number in chips.iter().filter_map(|&chip| plan.kind_of(chip)) {
+                times[number] += 1;
+            }
+            for (number, &times) in times.iter().enumerate().filter(|(_, times)| **times > 0) {
+                let residents = self.residents_of_kind(number, &plan.kinds[number]);
+                for it in residents.iter().filter(|it| it.tenant == tenant) {
+                    *resident.entry(it.program).or_default() += it.cores.count() * times;
                 }
             }
             for program in numbers {
                 let mut it = self.describe_program(process, scope, program, kept.of(program), clock);
+                it.placements = if full { placements(kept.of(program)) } else { Vec::new() };
                 it.resident_cores = resident.get(&program).copied().unwrap_or(0);
                 found.insert((program, scope), it);
             }
@@ -315,16 +348,6 @@ impl State {
             }
         }
         let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
-        let mut placements: Vec<Placement> = placed()
-            .map(|part| Placement {
-                space: part.space,
-                address: part.range.start,
-                bytes: part.range.len(),
-                cores: part.cores.rectangles(),
-                view: part.view,
-            })
-            .collect();
-        placements.sort_by_key(|it| it.address);
         Program {
             id: program,
             allocator: match scope {
@@ -346,7 +369,7 @@ impl State {
             scratch_bytes: covered(Space::Scratch),
             view_count: placed().filter(|part| part.view).count() as u64,
             end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
-            placements,
+            placements: Vec::new(),
         }
     }
 }
@@ -355,10 +378,12 @@ impl ProcessState {
     /// The cores a program runs on: those it names, else those where it keeps something.
     pub(crate) fn cores_of_program(&self, scope: Scope, program: u32, parts: &[Part]) -> CoreSet {
         let named = self.programs.get(&(scope, program)).map_or(0, |it| it.cores);
-        match self.cores.get(&named).filter(|_| named != 0) {
-            Some(&cores) => cores,
-            None => parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores)),
-        }
+        self.cores_called(named).unwrap_or_else(|| all_cores(parts))
+    }
+
+    /// A set of cores by its number; 0 is none.
+    fn cores_called(&self, number: u32) -> Option<CoreSet> {
+        self.cores.get(&number).filter(|_| number != 0).copied()
     }
 
     /// What a program is called, or made of.
@@ -366,6 +391,22 @@ impl ProcessState {
         let site = || self.programs.get(&(scope, program)).map_or(0, |it| it.site);
         self.names.get(&Name::Program(program)).or_else(|| self.names.get(&Name::Site(site())))
     }
+}
+
+/// What a program keeps where, by address.
+fn placements(parts: &[Part]) -> Vec<Placement> {
+    let placed = parts.iter().filter(|part| part.space != Space::Kernel);
+    let mut placements: Vec<Placement> = placed
+        .map(|part| Placement {
+            space: part.space,
+            address: part.range.start,
+            bytes: part.range.len(),
+            cores: part.cores.rectangles(),
+            view: part.view,
+        })
+        .collect();
+    placements.sort_by_key(|it| it.address);
+    placements
 }
 
 /// What a record says. Where a source does not say how much of it lies on each core, it is what was asked for.
