@@ -136,6 +136,16 @@ impl State {
         *self.derived.get_mut() = Derived::default();
     }
 
+    /// The same, and what is kept with each pool.
+    #[cfg(test)]
+    pub(crate) fn forget_everything_derived(&mut self) {
+        self.forget_derived();
+        let pools: Vec<PoolId> = self.processes.values().flat_map(|it| it.pools.values().copied()).collect();
+        for pool in pools {
+            self.ledger.pool_mut(pool).skylines = Default::default();
+        }
+    }
+
     /// Sets of cores have changed, and nothing else that is derived from.
     pub(crate) fn forget_cores(&mut self) {
         let derived = self.derived.get_mut();
