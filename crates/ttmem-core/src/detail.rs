@@ -61,7 +61,8 @@ pub struct BufferQuery {
     /// What comes first is decided by this; where that is equal, by process, space, and address.
     #[serde(skip_serializing_if = "is_default")]
     pub sort: BufferSort,
-    /// Turned round: of sizes, numbers and ages the smallest first, of names the last.
+    /// Turned round: of sizes, numbers and ages the smallest first, of names the last. What has nothing to sort it by comes last
+    /// either way.
     #[serde(skip_serializing_if = "is_default")]
     pub reversed: bool,
     /// Only on one of these devices, by index; none: on any.

@@ -26,9 +26,21 @@ pub(crate) struct PoolKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolId(u32);
 
+impl PoolId {
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Number of a record's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
+
+impl Slot {
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// End of a list, or no pool.
 const NONE: u32 = u32::MAX;
@@ -351,11 +363,6 @@ impl Ledger {
         self.live
     }
 
-    /// What is larger after every change of any pool.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
-    }
-
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
         let mut place = self.pools_of_place.len() as u32;
         if matches!(key.scope, Scope::Chip(_)) && !key.space.is_program() {
@@ -605,6 +612,27 @@ impl Ledger {
         let end = cursor.saturating_add(places).min(total);
         let entries = (cursor..end).map(|slot| self.entry(slot as u32)).filter(|entry| entry.pool != NONE);
         (entries, (end < total).then_some(end))
+    }
+
+    /// Live records with their places, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let places = (0..).zip(self.chunks.iter().flatten());
+        places.filter(|(_, entry)| entry.pool != NONE)
+    }
+
+    /// The record at a place.
+    pub(crate) fn at(&self, slot: u32) -> &Entry {
+        self.entry(slot)
+    }
+
+    /// How many numbers of pools there are.
+    pub(crate) fn pool_room(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// A hash that nobody foresees.
+    pub(crate) fn hash_of(&self, tag: u32, number: u64) -> u64 {
+        mix(self.seed, tag, 0, number)
     }
 
     fn entry(&self, slot: u32) -> &Entry {

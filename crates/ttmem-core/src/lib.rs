@@ -12,6 +12,7 @@
 //! * [`State`]: who holds what, kept exact under any order of events.
 //! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it may be asked for.
 
+mod buffers;
 mod cores;
 pub mod detail;
 pub mod event;

@@ -800,6 +800,15 @@ impl ProcessState {
         self.programs.range_mut((scope, 0)..=(scope, u32::MAX))
     }
 
+    /// The call sites that have a name, by number.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = (u32, &str)> {
+        let names = self.names.range(Name::Site(0)..=Name::Site(u32::MAX));
+        names.filter_map(|(name, text)| match name {
+            Name::Site(number) => Some((*number, text.as_str())),
+            Name::Program(_) => None,
+        })
+    }
+
     /// How a scope's space is laid out, where the source knows.
     pub(crate) fn banks(&self, scope: Scope, space: Space) -> Option<Banks> {
         let Scope::Allocator(number) = scope else { return None };

@@ -89,7 +89,7 @@ impl State {
             processes,
             findings,
             events: None,
-            buffers: None,
+            buffers: detail.buffers.as_ref().map(|query| self.buffers(query)),
             health: Health {
                 source: "local".into(),
                 live_records: self.ledger.live() as u64,
