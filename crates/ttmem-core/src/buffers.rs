@@ -31,7 +31,7 @@ struct PoolView<'a> {
     /// Index of its first device, if that is asked for.
     device: u64,
     /// The names of its process's sites by number, with their places among all, if they are asked for.
-    sites: &'a [(u32, u64)],
+    sites: Option<&'a ByNumber<u64>>,
     words: text::OfPool,
 }
 
@@ -124,7 +124,7 @@ impl State {
                 BufferSort::Space => pool.space.into(),
                 BufferSort::Program if entry.program == 0 => NOTHING,
                 BufferSort::Program => entry.program.into(),
-                BufferSort::Site => find(pool.sites, entry.site).unwrap_or(NOTHING),
+                BufferSort::Site => pool.sites.and_then(|it| it.get(entry.site)).unwrap_or(NOTHING),
             };
             let key = turned(key, query.reversed);
             first.add(Place { key, process: pool.number, space: pool.space, address: entry.id, slot });
@@ -183,7 +183,7 @@ impl State {
         &'a self,
         query: &BufferQuery,
         words: &Words,
-        sites: &'a BTreeMap<ProcessId, Vec<(u32, u64)>>,
+        sites: &'a BTreeMap<ProcessId, ByNumber<u64>>,
     ) -> Vec<PoolView<'a>> {
         let mut found = Vec::new();
         let by_device = query.sort == BufferSort::Device || !query.devices.is_empty();
@@ -216,7 +216,7 @@ impl State {
                     basis,
                     space: space as u8,
                     device,
-                    sites: sites.get(&id).map(Vec::as_slice).unwrap_or_default(),
+                    sites: sites.get(&id),
                     words: names.of_pool(words, scope, space),
                 });
             }
@@ -234,7 +234,7 @@ impl State {
     }
 
     /// Of each process its sites by number, and the places of their names among all names, if anybody wants to know.
-    fn site_ranks(&self, query: &BufferQuery) -> BTreeMap<ProcessId, Vec<(u32, u64)>> {
+    fn site_ranks(&self, query: &BufferQuery) -> BTreeMap<ProcessId, ByNumber<u64>> {
         if query.sort != BufferSort::Site {
             return BTreeMap::new();
         }
@@ -242,10 +242,10 @@ impl State {
         let mut all: Vec<&str> = names().map(|(_, (_, name))| name).collect();
         all.sort_unstable();
         all.dedup();
-        let mut ranks: BTreeMap<ProcessId, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut ranks: BTreeMap<ProcessId, ByNumber<u64>> = BTreeMap::new();
         for (id, (number, name)) in names() {
             let rank = all.partition_point(|&it| it < name) as u64;
-            ranks.entry(id).or_default().push((number, rank));
+            ranks.entry(id).or_insert_with(ByNumber::new).insert(number, rank);
         }
         ranks
     }
@@ -266,10 +266,47 @@ fn turned(key: u64, reversed: bool) -> u64 {
     if reversed && key != NOTHING { NOTHING - 1 - key } else { key }
 }
 
-/// What belongs to a number, in a list by number.
-fn find<T: Copy>(list: &[(u32, T)], number: u32) -> Option<T> {
-    let place = list.binary_search_by_key(&number, |it| it.0).ok()?;
-    list.get(place).map(|it| it.1)
+/// What belongs to a number. Numbers are most often small, and found at their place.
+struct ByNumber<T> {
+    small: Vec<Option<T>>,
+    large: BTreeMap<u32, T>,
+}
+
+impl<T: Copy> ByNumber<T> {
+    /// Numbers from here on are large.
+    const SMALL: u32 = 1 << 12;
+
+    fn new() -> Self {
+        Self { small: Vec::new(), large: BTreeMap::new() }
+    }
+
+    fn get(&self, number: u32) -> Option<T> {
+        match self.small.get(number as usize) {
+            Some(it) => *it,
+            None if number >= Self::SMALL => self.large.get(&number).copied(),
+            None => None,
+        }
+    }
+
+    fn insert(&mut self, number: u32, it: T) {
+        if number >= Self::SMALL {
+            self.large.insert(number, it);
+            return;
+        }
+        let place = number as usize;
+        if self.small.len() <= place {
+            self.small.resize(place + 1, None);
+        }
+        self.small[place] = Some(it);
+    }
+}
+
+impl<T: Copy> FromIterator<(u32, T)> for ByNumber<T> {
+    fn from_iter<I: IntoIterator<Item = (u32, T)>>(list: I) -> Self {
+        let mut all = Self::new();
+        list.into_iter().for_each(|(number, it)| all.insert(number, it));
+        all
+    }
 }
 
 #[cfg(test)]

@@ -187,7 +187,8 @@ impl State {
 
     fn maps_now(&self, layout: &CoreLayout, tenants: &[Tenant], residents: &[Resident]) -> Vec<Alike> {
         let grid = layout.grid();
-        let mut layers = Layers { grid, all: BTreeMap::new() };
+        let mut layers =
+            Layers { grid, all: Vec::new(), index: BTreeMap::new(), last: [None; CLASSES.len()] };
         let bounds = self.bounds(layout, tenants);
         layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_ring });
         layers.add(CoreClass::KernelRing, grid, Range { start: layout.kernel_ring, end: layout.unreserved });
@@ -244,22 +245,42 @@ impl State {
 /// What lies where, on which cores of a grid.
 struct Layers {
     grid: CoreSet,
-    all: BTreeMap<(CoreClass, CoreSet), Vec<Range>>,
+    all: Vec<(CoreClass, CoreSet, Vec<Range>)>,
+    index: BTreeMap<(CoreClass, CoreSet), usize>,
+    /// Of each class the layer that was added to last: the next is most often for the same cores.
+    last: [Option<usize>; CLASSES.len()],
 }
 
 impl Layers {
     fn add(&mut self, class: CoreClass, cores: CoreSet, range: Range) {
         let cores = cores.within(self.grid);
-        if !cores.is_empty() && range.start < range.end {
-            self.all.entry((class, cores)).or_default().push(range);
+        if cores.is_empty() || range.start >= range.end {
+            return;
         }
+        let last = self.last.get_mut(class as usize);
+        let known = last.as_ref().and_then(|it| **it).filter(|&number| self.all[number].1 == cores);
+        let number = known.unwrap_or_else(|| {
+            let new = self.all.len();
+            let number = *self.index.entry((class, cores)).or_insert(new);
+            if number == new {
+                self.all.push((class, cores, Vec::new()));
+            }
+            if let Some(last) = last {
+                *last = Some(number);
+            }
+            number
+        });
+        self.all[number].2.push(range);
     }
 
     /// The map of every core up to `end`, cores that are alike together.
     fn maps(self, end: u64) -> Vec<Alike> {
-        let groups = footprint::alike(self.grid, self.all.keys().map(|&(_, cores)| cores));
-        let layers: Vec<(CoreClass, CoreSet, Vec<Range>)> =
-            self.all.into_iter().map(|((class, cores), it)| (class, cores, ranges::union(it))).collect();
+        let mut layers = self.all;
+        layers.sort_unstable_by_key(|&(class, cores, _)| (class, cores));
+        for (_, _, ranges) in &mut layers {
+            *ranges = ranges::union(std::mem::take(ranges));
+        }
+        let groups = footprint::alike(self.grid, layers.iter().map(|&(_, cores, _)| cores));
         let mut room = MOST_INTERVALS;
         let map = |cores: CoreSet| {
             let here = || layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());

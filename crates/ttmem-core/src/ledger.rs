@@ -630,11 +630,6 @@ impl Ledger {
         self.pools.len()
     }
 
-    /// A hash that nobody foresees.
-    pub(crate) fn hash_of(&self, tag: u32, number: u64) -> u64 {
-        mix(self.seed, tag, 0, number)
-    }
-
     fn entry(&self, slot: u32) -> &Entry {
         &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
     }

@@ -4,7 +4,7 @@
 use crate::event::Banks;
 use crate::ledger::PoolId;
 use crate::machine::CoreLayout;
-use crate::programs::{Tenant, Version};
+use crate::programs::{KindDerived, Tenant, Version};
 use crate::state::{ProcessState, State, chips_in};
 use crate::words::{Basis, ChipId, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,7 +78,7 @@ impl State {
         }
         let plan = Arc::new(self.make_plan());
         let mut derived = self.derived.borrow_mut();
-        derived.kinds = plan.kinds.iter().map(|_| Default::default()).collect();
+        derived.kinds = plan.kinds.iter().map(|_| KindDerived::default()).collect();
         derived.plan = Some(Arc::clone(&plan));
         plan
     }

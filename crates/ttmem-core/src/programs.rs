@@ -16,7 +16,7 @@ use crate::usage::{Joint, KindUsage};
 use crate::view::Clock;
 use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One process in one scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,44 @@ pub(crate) struct Kept {
     parts: Vec<Part>,
     /// Of each set of cores that something is kept on, where that ends; many programs keep theirs on the same cores.
     ends: Vec<(CoreSet, u64)>,
+    /// What each program's parts come to, found when somebody asks.
+    sums: OnceLock<BTreeMap<u32, Sums>>,
+}
+
+/// What a program keeps, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// On each core.
+    kernel: u64,
+    /// On each device, overlapping ranges counted once.
+    cb: u64,
+    dfb: u64,
+    scratch: u64,
+    views: u64,
+    end: Option<u64>,
+}
+
+impl Sums {
+    fn of(parts: &[Part]) -> Self {
+        let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
+        let covered =
+            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
+        let mut kernels = [0u64; CoreSet::ROOM];
+        for part in own(Space::Kernel) {
+            for core in part.cores.iter() {
+                kernels[core] = kernels[core].saturating_add(part.range.len());
+            }
+        }
+        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
+        Self {
+            kernel: kernels.into_iter().max().unwrap_or(0),
+            cb: covered(Space::Cb),
+            dfb: covered(Space::Dfb),
+            scratch: covered(Space::Scratch),
+            views: placed().filter(|part| part.view).count() as u64,
+            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
+        }
+    }
 }
 
 impl Kept {
@@ -53,7 +91,15 @@ impl Kept {
             let end = ends.entry(part.cores).or_default();
             *end = part.range.end.max(*end);
         }
-        Self { parts, ends: ends.into_iter().collect() }
+        Self { parts, ends: ends.into_iter().collect(), sums: OnceLock::new() }
+    }
+
+    fn sums_of(&self, program: u32) -> Sums {
+        let all = self.sums.get_or_init(|| {
+            let each = self.parts.chunk_by(|a, b| a.program == b.program);
+            each.map(|parts| (parts[0].program, Sums::of(parts))).collect()
+        });
+        all.get(&program).copied().unwrap_or_default()
     }
 
     pub(crate) fn of(&self, program: u32) -> &[Part] {
@@ -327,60 +373,40 @@ impl State {
                     *resident.entry(it.program).or_default() += it.cores.count() * times;
                 }
             }
+            let (devices, indexes) = self.names_of(chips);
+            let devices = if full { devices } else { Vec::new() };
             for program in numbers {
-                let mut it = self.describe_program(process, scope, program, kept.of(program), clock);
-                it.placements = if full { placements(kept.of(program)) } else { Vec::new() };
-                it.resident_cores = resident.get(&program).copied().unwrap_or(0);
+                let state = process.programs.get(&(scope, program));
+                let parts = kept.of(program);
+                let cores = process.cores_of_program(scope, program, parts);
+                let sums = kept.sums_of(program);
+                let it = Program {
+                    id: program,
+                    allocator: match scope {
+                        Scope::Allocator(number) => Some(number),
+                        Scope::Chip(_) => None,
+                    },
+                    devices: devices.clone(),
+                    indexes: indexes.clone(),
+                    name: process.program_name(scope, program).cloned(),
+                    class: state.map_or(KernelClass::Unknown, |it| it.class),
+                    cores: cores.rectangles(),
+                    core_count: cores.count(),
+                    resident_cores: resident.get(&program).copied().unwrap_or(0),
+                    dispatches: state.map_or(0, |it| it.dispatches),
+                    dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
+                    kernel_bytes: sums.kernel,
+                    cb_bytes: sums.cb,
+                    dfb_bytes: sums.dfb,
+                    scratch_bytes: sums.scratch,
+                    view_count: sums.views,
+                    end: sums.end,
+                    placements: if full { placements(parts) } else { Vec::new() },
+                };
                 found.insert((program, scope), it);
             }
         }
         found.into_values().collect()
-    }
-
-    fn describe_program(
-        &self,
-        process: &ProcessState,
-        scope: Scope,
-        program: u32,
-        parts: &[Part],
-        clock: Clock,
-    ) -> Program {
-        let state = process.programs.get(&(scope, program));
-        let cores = process.cores_of_program(scope, program, parts);
-        let (devices, indexes) = self.names_of(chips_in(&process.allocators, &scope));
-        let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
-        let covered =
-            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
-        let mut kernels = [0u64; CoreSet::ROOM];
-        for part in own(Space::Kernel) {
-            for core in part.cores.iter() {
-                kernels[core] = kernels[core].saturating_add(part.range.len());
-            }
-        }
-        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
-        Program {
-            id: program,
-            allocator: match scope {
-                Scope::Allocator(number) => Some(number),
-                Scope::Chip(_) => None,
-            },
-            devices,
-            indexes,
-            name: process.program_name(scope, program).cloned(),
-            class: state.map_or(KernelClass::Unknown, |it| it.class),
-            cores: cores.rectangles(),
-            core_count: cores.count(),
-            resident_cores: 0,
-            dispatches: state.map_or(0, |it| it.dispatches),
-            dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
-            kernel_bytes: kernels.into_iter().max().unwrap_or(0),
-            cb_bytes: covered(Space::Cb),
-            dfb_bytes: covered(Space::Dfb),
-            scratch_bytes: covered(Space::Scratch),
-            view_count: placed().filter(|part| part.view).count() as u64,
-            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
-            placements: Vec::new(),
-        }
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Skyline {
     within: Range,
     /// By address; none is empty.
     blocks: Vec<Block>,
+    /// Where each of them begins, side by side to be searched.
+    begins: Vec<u64>,
     edges: usize,
 }
 
@@ -114,8 +116,9 @@ impl Skyline {
             same
         });
         edges.retain(|edge| edge.1 != 0);
-        let blocks = edges.chunks(BLOCK / 2).map(|edges| Block::new(edges.to_vec())).collect();
-        Self { within, blocks, edges: edges.len() }
+        let blocks: Vec<Block> = edges.chunks(BLOCK / 2).map(|edges| Block::new(edges.to_vec())).collect();
+        let begins = blocks.iter().map(Block::first).collect();
+        Self { within, blocks, begins, edges: edges.len() }
     }
 
     pub(crate) fn within(&self) -> Range {
@@ -140,9 +143,10 @@ impl Skyline {
         if by == 0 {
             return;
         }
-        let number = self.blocks.partition_point(|block| block.first() <= at).saturating_sub(1);
+        let number = self.begins.partition_point(|&begin| begin <= at).saturating_sub(1);
         let Some(block) = self.blocks.get_mut(number) else {
             self.blocks.push(Block::new(vec![(at, by)]));
+            self.begins.push(at);
             self.edges = 1;
             return;
         };
@@ -157,14 +161,19 @@ impl Skyline {
             }
             if block.edges.is_empty() {
                 self.blocks.remove(number);
+                self.begins.remove(number);
+            } else {
+                self.begins[number] = block.first();
             }
             return;
         }
         block.edges.insert(place, (at, by));
+        self.begins[number] = block.first();
         self.edges += 1;
         if block.edges.len() > BLOCK {
             let rest = Block::new(block.edges.split_off(BLOCK / 2));
             block.change -= rest.change;
+            self.begins.insert(number + 1, rest.first());
             self.blocks.insert(number + 1, rest);
         }
     }

@@ -1,13 +1,12 @@
 //! Allocations that have something in common, together.
 
-use super::{NOTHING, PoolView, Words, most_first, turned, used};
+use super::{ByNumber, NOTHING, PoolView, Words, most_first, turned, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::event::Name;
 use crate::snapshot::{BufferGroup, Buffers};
 use crate::state::State;
 use crate::view::visible;
 use crate::words::{Scope, Space};
-use hashbrown::HashTable;
 use std::cmp::Ordering;
 
 /// What is known of a group while it is put together.
@@ -43,8 +42,7 @@ impl State {
     ) -> Buffers {
         let mut all = Buffers::default();
         let mut groups: Vec<Group> = Vec::new();
-        let mut index: HashTable<usize> = HashTable::new();
-        let mut last = None;
+        let mut index: Vec<ByNumber<usize>> = self.processes.iter().map(|_| ByNumber::new()).collect();
         self.visit(pools, words, |_, entry, pool| {
             let used = used(entry, pool);
             all.count += 1;
@@ -55,38 +53,15 @@ impl State {
                 BufferGrouping::Program => entry.program,
                 BufferGrouping::Site => entry.site,
             };
-            let key = (pool.number, number);
-            let place = match last {
-                Some((of, place)) if of == key => place,
-                _ => {
-                    let hash = |process: u32, number: u32| self.ledger.hash_of(process, number.into());
-                    let same = |&place: &usize| (groups[place].process, groups[place].number) == key;
-                    match index.find(hash(key.0, key.1), same) {
-                        Some(&place) => place,
-                        None => {
-                            let place = groups.len();
-                            let space = Some(self.ledger.pool(pool.id).key.space);
-                            let (process, scope) = (pool.number, pool.scope);
-                            let (count, requested, used) = (0, 0, 0);
-                            groups.push(Group {
-                                process,
-                                number,
-                                of: pool,
-                                scope,
-                                space,
-                                count,
-                                requested,
-                                used,
-                            });
-                            index.insert_unique(hash(key.0, key.1), place, |&place| {
-                                hash(groups[place].process, groups[place].number)
-                            });
-                            place
-                        }
-                    }
-                }
-            };
-            last = Some((key, place));
+            let index = &mut index[pool.number as usize];
+            let place = index.get(number).unwrap_or_else(|| {
+                let space = Some(self.ledger.pool(pool.id).key.space);
+                let (process, scope) = (pool.number, pool.scope);
+                let (count, requested, used) = (0, 0, 0);
+                groups.push(Group { process, number, of: pool, scope, space, count, requested, used });
+                index.insert(number, groups.len() - 1);
+                groups.len() - 1
+            });
             let group = &mut groups[place];
             group.count += 1;
             group.requested += entry.requested;

@@ -1,5 +1,6 @@
 //! Words that must all be part of what is to be read of an allocation.
 
+use super::ByNumber;
 use crate::event::Name;
 use crate::ledger::Entry;
 use crate::state::ProcessState;
@@ -37,16 +38,16 @@ type Found = u64;
 pub(super) struct OfPool {
     everywhere: Found,
     /// By number.
-    sites: Arc<[(u32, Found)]>,
-    programs: Arc<[(u32, Found)]>,
+    sites: Option<Arc<ByNumber<Found>>>,
+    programs: Option<Arc<ByNumber<Found>>>,
 }
 
 /// What was found in the names of one process.
 pub(super) struct OfProcess<'a> {
     process: &'a ProcessState,
     everywhere: Found,
-    sites: Arc<[(u32, Found)]>,
-    programs: BTreeMap<Scope, Arc<[(u32, Found)]>>,
+    sites: Option<Arc<ByNumber<Found>>>,
+    programs: BTreeMap<Scope, Arc<ByNumber<Found>>>,
 }
 
 impl Words {
@@ -78,8 +79,9 @@ impl Words {
     pub(super) fn fit(&self, entry: &Entry, names: &OfPool) -> bool {
         let mut found = names.everywhere;
         if found != self.all {
-            found |= super::find(&names.sites, entry.site).unwrap_or(0);
-            found |= super::find(&names.programs, entry.program).unwrap_or(0);
+            let of = |it: &Option<Arc<ByNumber<Found>>>, number| it.as_ref().and_then(|it| it.get(number));
+            found |= of(&names.sites, entry.site).unwrap_or(0);
+            found |= of(&names.programs, entry.program).unwrap_or(0);
         }
         if found != self.all {
             found |= self.layouts.iter().find(|it| it.0 == entry.layout).map_or(0, |it| it.1);
@@ -115,14 +117,15 @@ fn hexadecimal(number: u64, room: &mut [u8; 18]) -> &[u8] {
 impl<'a> OfProcess<'a> {
     pub(super) fn new(words: &Words, id: ProcessId, process: &'a ProcessState) -> Self {
         let mut everywhere = 0;
-        let mut sites = Vec::new();
+        let mut sites = None;
         if !words.is_empty() {
             let pid = visible(id).map(i64::from).or(process.info.reported_pid);
             everywhere |= pid.map_or(0, |pid| words.within(&pid.to_string()));
             everywhere |= process.info.name.as_deref().map_or(0, |name| words.within(name));
-            sites.extend(process.sites().map(|(number, name)| (number, words.within(name))));
+            let found = process.sites().map(|(number, name)| (number, words.within(name)));
+            sites = Some(Arc::new(found.collect()));
         }
-        Self { process, everywhere, sites: sites.into(), programs: BTreeMap::new() }
+        Self { process, everywhere, sites, programs: BTreeMap::new() }
     }
 
     pub(super) fn of_pool(&mut self, words: &Words, scope: Scope, space: Space) -> OfPool {
@@ -138,12 +141,12 @@ impl<'a> OfProcess<'a> {
             });
             let numbers: BTreeSet<u32> = told.chain(named).filter(|&number| number != 0).collect();
             let found = |number: u32| Some(words.within(process.program_name(scope, number)?));
-            numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect()
+            Arc::new(numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect())
         });
         OfPool {
             everywhere: self.everywhere | words.within(space.name()),
-            sites: Arc::clone(&self.sites),
-            programs: Arc::clone(programs),
+            sites: self.sites.clone(),
+            programs: Some(Arc::clone(programs)),
         }
     }
 }

@@ -205,7 +205,10 @@ proptest! {
             prop_assert_eq!(&again.summary, &process.summary);
             if process.pid != Some(2) {
                 (process.usage, process.allocators, process.audit) = Default::default();
-                process.programs.iter_mut().flatten().for_each(|it| it.placements.clear());
+                for it in process.programs.iter_mut().flatten() {
+                    it.placements.clear();
+                    it.devices.clear();
+                }
             }
         }
         prop_assert_eq!(state.snapshot(Timestamp::UNIX_EPOCH, &brief()), expected);
