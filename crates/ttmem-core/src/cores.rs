@@ -5,35 +5,23 @@
 
 use crate::footprint::{self, CoreSet};
 use crate::machine::CoreLayout;
-use crate::programs::{Resident, Tenant, Version};
+use crate::plan::{IN_L1, Kind};
+use crate::programs::{Resident, Tenant};
 use crate::ranges::{self, Range};
 use crate::snapshot::{Core, CoreClass, CoreProgram, CoreRoom, Cores, Interval};
 use crate::state::State;
-use crate::view::{Cells, Clock, visible};
+use crate::view::{Clock, visible};
 use crate::words::{Basis, ChipId, Layout, Scope, Space};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a core's L1 is made of besides what the runtime keeps for itself.
-const SPACES: [Space; 7] =
-    [Space::L1, Space::L1Small, Space::L1Core, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
 
 /// Intervals of one chip that are told, beyond its first map. No runtime makes as many: whoever does, lays out buffers by the
 /// ten thousand on other cores each.
 const MOST_INTERVALS: usize = 1 << 18;
 
-/// By layout and by who is there: as of which change of programs and which version of pools.
-#[derive(Debug, Default)]
-pub(crate) struct Cache {
-    rooms: BTreeMap<Key, (Version, Arc<[CoreRoom]>)>,
-    maps: BTreeMap<Key, (Version, Arc<[Alike]>)>,
-}
-
-type Key = (CoreLayout, Vec<Tenant>);
-
 /// Cores on which the same lies at the same addresses.
 #[derive(Debug)]
-struct Alike {
+pub(crate) struct Alike {
     cores: CoreSet,
     intervals: Arc<[Interval]>,
 }
@@ -50,18 +38,18 @@ struct Bounds {
 
 impl State {
     /// The core with the least room, if it is known how cores are laid out and somebody tells what is there.
-    pub(crate) fn tightest_core(&self, chip: ChipId, cells: &Cells) -> Option<CoreRoom> {
-        let (rooms, basis) = (self.rooms(chip)?, self.l1_basis(chip, cells));
+    pub(crate) fn tightest_core(&self, number: usize, kind: &Kind) -> Option<CoreRoom> {
+        let (rooms, basis) = (self.rooms(number, kind)?, self.l1_basis(kind));
         let tightest = rooms.iter().min_by_key(|room| (room.gap_bytes, room.y, room.x))?;
         Some(CoreRoom { basis, ..*tightest })
     }
 
-    /// The L1 of every core of a chip, by row and column.
-    pub(crate) fn cores_of(&self, chip: ChipId, cells: &Cells, clock: Clock) -> Option<Cores> {
-        let (rooms, maps) = (self.rooms(chip)?, self.maps(chip)?);
-        let basis = self.l1_basis(chip, cells);
+    /// The L1 of every core of a chip of a kind, by row and column.
+    pub(crate) fn cores_of(&self, chip: ChipId, number: usize, kind: &Kind, clock: Clock) -> Option<Cores> {
+        let (rooms, maps) = (self.rooms(number, kind)?, self.maps(number, kind)?);
+        let basis = self.l1_basis(kind);
         let peaks = self.chips.get(&chip).map(|state| &state.core_peaks);
-        let residents = self.residents(chip);
+        let residents = self.residents_of_kind(number, kind);
         let cores = rooms.iter().map(|room| {
             let number = usize::from(room.y) * usize::from(CoreSet::WIDTH) + usize::from(room.x);
             let alike = maps.iter().find(|alike| alike.cores.has(number));
@@ -93,31 +81,28 @@ impl State {
     }
 
     /// The weakest basis of those who hold L1 of a chip.
-    fn l1_basis(&self, chip: ChipId, cells: &Cells) -> Basis {
-        let pools = SPACES.iter().filter_map(|&space| cells.get(&(chip, space))).flatten();
+    fn l1_basis(&self, kind: &Kind) -> Basis {
+        let pools = kind.cells.iter().filter(|cell| IN_L1.contains(&cell.space)).flat_map(|cell| &cell.pools);
         let held =
             pools.map(|&pool| self.ledger.pool(pool)).filter(|it| it.used() > 0 || it.totals.count > 0);
         held.map(|pool| pool.key.basis).max().unwrap_or(Basis::Events)
     }
 
-    fn key(&self, chip: ChipId) -> Option<(Key, Version)> {
-        let layout = self.chips.get(&chip)?.chip.core_layout?;
-        let tenants = self.tenants().get(&chip)?.clone();
-        let version = tenants.iter().map(|&tenant| self.version_of(tenant, &SPACES)).max()?;
-        Some(((layout, tenants), (self.program_changes, version)))
-    }
-
-    fn rooms(&self, chip: ChipId) -> Option<Arc<[CoreRoom]>> {
-        let (key, version) = self.key(chip)?;
-        if let Some((_, rooms)) = self.derived.borrow().cores.rooms.get(&key).filter(|it| it.0 == version) {
+    fn rooms(&self, number: usize, kind: &Kind) -> Option<Arc<[CoreRoom]>> {
+        let layout = kind.core_layout.filter(|_| !kind.tenants.is_empty())?;
+        let version = self.version_of_l1(kind);
+        if let Some((_, rooms)) =
+            self.derived.borrow().kind(number).rooms.as_ref().filter(|it| it.0 == version)
+        {
             return Some(Arc::clone(rooms));
         }
-        let rooms: Arc<[CoreRoom]> = self.rooms_now(chip, &key).into();
-        self.derived.borrow_mut().cores.rooms.insert(key, (version, Arc::clone(&rooms)));
+        let residents = self.residents_of_kind(number, kind);
+        let rooms: Arc<[CoreRoom]> = self.rooms_now(&layout, &kind.tenants, &residents).into();
+        self.derived.borrow_mut().kind_mut(number).rooms = Some((version, Arc::clone(&rooms)));
         Some(rooms)
     }
 
-    fn rooms_now(&self, chip: ChipId, (layout, tenants): &Key) -> Vec<CoreRoom> {
+    fn rooms_now(&self, layout: &CoreLayout, tenants: &[Tenant], residents: &[Resident]) -> Vec<CoreRoom> {
         let limit = self.bounds(layout, tenants).buffers;
         let mut lowest = [limit; CoreSet::ROOM];
         let mut ends = [layout.unreserved; CoreSet::ROOM];
@@ -127,15 +112,16 @@ impl State {
                 ends[core] = end.min(layout.end).max(ends[core]);
             }
         };
+        let mut on_all = limit;
         for &tenant in tenants {
             for (space, pool) in self.pools_of(tenant, &[Space::L1, Space::L1Core]) {
-                let entries = self.ledger.entries(pool).map(|(_, entry)| entry);
                 if space == Space::L1 {
                     // The allocator moves all cores in lock-step.
-                    let first = entries.map(|entry| entry.id).min().unwrap_or(u64::MAX);
-                    lowest = lowest.map(|known| known.min(first));
+                    let first = self.lowest(space, pool).unwrap_or(u64::MAX);
+                    on_all = on_all.min(first);
                     continue;
                 }
+                let entries = self.ledger.entries(pool).map(|(_, entry)| entry);
                 let Some(process) = self.processes.get(&tenant.process) else { continue };
                 for entry in entries {
                     for core in process.cores.get(&entry.cores).copied().unwrap_or_default().iter() {
@@ -143,18 +129,12 @@ impl State {
                     }
                 }
             }
-            // Many programs keep theirs on the same cores.
-            let kept = self.kept(tenant);
-            let mut by_cores: BTreeMap<CoreSet, u64> = BTreeMap::new();
-            for part in kept.parts().iter().filter(|part| part.space != Space::Kernel && !part.view) {
-                let end = by_cores.entry(part.cores).or_default();
-                *end = part.range.end.max(*end);
-            }
-            for (cores, end) in by_cores {
+            for &(cores, end) in self.kept(tenant).ends() {
                 raise(&mut registered, cores, end);
             }
         }
-        for it in self.residents(chip).iter() {
+        lowest = lowest.map(|known| known.min(on_all));
+        for it in residents {
             for part in self.kept(it.tenant).of(it.program) {
                 if part.space != Space::Kernel && !part.view {
                     raise(&mut ends, part.cores.within(it.cores), part.range.end);
@@ -192,19 +172,23 @@ impl State {
         Bounds { buffers, small, banks }
     }
 
-    fn maps(&self, chip: ChipId) -> Option<Arc<[Alike]>> {
-        let (key, version) = self.key(chip)?;
-        if let Some((_, maps)) = self.derived.borrow().cores.maps.get(&key).filter(|it| it.0 == version) {
+    fn maps(&self, number: usize, kind: &Kind) -> Option<Arc<[Alike]>> {
+        let layout = kind.core_layout.filter(|_| !kind.tenants.is_empty())?;
+        let version = self.version_of_l1(kind);
+        if let Some((_, maps)) = self.derived.borrow().kind(number).maps.as_ref().filter(|it| it.0 == version)
+        {
             return Some(Arc::clone(maps));
         }
-        let maps: Arc<[Alike]> = self.maps_now(chip, &key).into();
-        self.derived.borrow_mut().cores.maps.insert(key, (version, Arc::clone(&maps)));
+        let residents = self.residents_of_kind(number, kind);
+        let maps: Arc<[Alike]> = self.maps_now(&layout, &kind.tenants, &residents).into();
+        self.derived.borrow_mut().kind_mut(number).maps = Some((version, Arc::clone(&maps)));
         Some(maps)
     }
 
-    fn maps_now(&self, chip: ChipId, (layout, tenants): &Key) -> Vec<Alike> {
+    fn maps_now(&self, layout: &CoreLayout, tenants: &[Tenant], residents: &[Resident]) -> Vec<Alike> {
         let grid = layout.grid();
-        let mut layers = Layers { grid, all: BTreeMap::new() };
+        let mut layers =
+            Layers { grid, all: Vec::new(), index: BTreeMap::new(), last: [None; CLASSES.len()] };
         let bounds = self.bounds(layout, tenants);
         layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_ring });
         layers.add(CoreClass::KernelRing, grid, Range { start: layout.kernel_ring, end: layout.unreserved });
@@ -215,7 +199,7 @@ impl State {
         for &tenant in tenants {
             self.add_buffers(tenant, &mut layers);
         }
-        for it in self.residents(chip).iter() {
+        for it in residents {
             for part in self.kept(it.tenant).of(it.program).iter().filter(|part| !part.view) {
                 let class = match part.space {
                     Space::Cb => CoreClass::Cb,
@@ -261,22 +245,42 @@ impl State {
 /// What lies where, on which cores of a grid.
 struct Layers {
     grid: CoreSet,
-    all: BTreeMap<(CoreClass, CoreSet), Vec<Range>>,
+    all: Vec<(CoreClass, CoreSet, Vec<Range>)>,
+    index: BTreeMap<(CoreClass, CoreSet), usize>,
+    /// Of each class the layer that was added to last: the next is most often for the same cores.
+    last: [Option<usize>; CLASSES.len()],
 }
 
 impl Layers {
     fn add(&mut self, class: CoreClass, cores: CoreSet, range: Range) {
         let cores = cores.within(self.grid);
-        if !cores.is_empty() && range.start < range.end {
-            self.all.entry((class, cores)).or_default().push(range);
+        if cores.is_empty() || range.start >= range.end {
+            return;
         }
+        let last = self.last.get_mut(class as usize);
+        let known = last.as_ref().and_then(|it| **it).filter(|&number| self.all[number].1 == cores);
+        let number = known.unwrap_or_else(|| {
+            let new = self.all.len();
+            let number = *self.index.entry((class, cores)).or_insert(new);
+            if number == new {
+                self.all.push((class, cores, Vec::new()));
+            }
+            if let Some(last) = last {
+                *last = Some(number);
+            }
+            number
+        });
+        self.all[number].2.push(range);
     }
 
     /// The map of every core up to `end`, cores that are alike together.
     fn maps(self, end: u64) -> Vec<Alike> {
-        let groups = footprint::alike(self.grid, self.all.keys().map(|&(_, cores)| cores));
-        let layers: Vec<(CoreClass, CoreSet, Vec<Range>)> =
-            self.all.into_iter().map(|((class, cores), it)| (class, cores, ranges::union(it))).collect();
+        let mut layers = self.all;
+        layers.sort_unstable_by_key(|&(class, cores, _)| (class, cores));
+        for (_, _, ranges) in &mut layers {
+            *ranges = ranges::union(std::mem::take(ranges));
+        }
+        let groups = footprint::alike(self.grid, layers.iter().map(|&(_, cores, _)| cores));
         let mut room = MOST_INTERVALS;
         let map = |cores: CoreSet| {
             let here = || layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());

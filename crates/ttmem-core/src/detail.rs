@@ -25,7 +25,7 @@ pub struct Detail {
     #[serde(skip_serializing_if = "is_default")]
     pub programs: bool,
     /// Of each process only its summary: neither what it holds by device and by allocator nor its audits, nor what its programs
-    /// keep where.
+    /// keep where, and of their devices only the indexes.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
     /// All of this process all the same.
@@ -61,7 +61,8 @@ pub struct BufferQuery {
     /// What comes first is decided by this; where that is equal, by process, space, and address.
     #[serde(skip_serializing_if = "is_default")]
     pub sort: BufferSort,
-    /// Turned round: of sizes, numbers and ages the smallest first, of names the last.
+    /// Turned round: of sizes, numbers and ages the smallest first, of names the last. What has nothing to sort it by comes last
+    /// either way.
     #[serde(skip_serializing_if = "is_default")]
     pub reversed: bool,
     /// Only on one of these devices, by index; none: on any.

@@ -27,6 +27,11 @@ impl Tier {
         Self { stretch_ns: stretch_seconds * Mono::SECOND, room, done: VecDeque::new(), open: None }
     }
 
+    /// What ended before then.
+    fn before(&self, then: Mono) -> impl DoubleEndedIterator<Item = &Sample> {
+        self.done.iter().filter(move |it| it.at.0 + self.stretch_ns <= then.0)
+    }
+
     fn push(&mut self, now: Mono, value: u64) {
         let begin = Mono(now.0 - now.0 % self.stretch_ns);
         if let Some((sample, sum, count)) = &mut self.open {
@@ -90,13 +95,13 @@ impl Series {
     }
 
     /// Everything kept, oldest first: the coarse tiers up to where the finer ones begin.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    pub(crate) fn samples(&self) -> impl DoubleEndedIterator<Item = Sample> {
         let recent = self.recent.iter().map(|&(at, v)| Sample { at, min: v, mean: v, max: v });
         let recent_from = self.recent.front().map_or(Mono(u64::MAX), |&(at, _)| at);
         let fine_from = self.tiers[0].done.front().map_or(recent_from, |s| s.at.min(recent_from));
-        let coarse = self.tiers[1].done.iter().filter(|s| s.at.0 + self.tiers[1].stretch_ns <= fine_from.0);
-        let fine = self.tiers[0].done.iter().filter(|s| s.at.0 + self.tiers[0].stretch_ns <= recent_from.0);
-        coarse.chain(fine).copied().chain(recent).collect()
+        let coarse = self.tiers[1].before(fine_from);
+        let fine = self.tiers[0].before(recent_from);
+        coarse.chain(fine).copied().chain(recent)
     }
 }
 
@@ -111,7 +116,7 @@ mod tests {
         for i in 0..2 * 86_400 * 2 {
             series.push(Mono(i * half), i);
         }
-        let samples = series.samples();
+        let samples: Vec<Sample> = series.samples().collect();
         assert!(samples.windows(2).all(|w| w[0].at < w[1].at), "oldest first, nothing twice");
         let end = samples.last().unwrap().at;
         let recent = samples.iter().filter(|s| end.since(s.at) <= RECENT_NS).count();

@@ -3,8 +3,9 @@
 use crate::findings::{Incident, Subject, Tally};
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
-use crate::view::{Cells, Clock, visible};
-use crate::words::{Basis, ChipId, ProcessId, Scope, Space, size};
+use crate::usage::SpaceUsage;
+use crate::view::{Clock, visible};
+use crate::words::{ChipId, ProcessId, Scope, Space, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,7 @@ impl State {
         id: &ChipId,
         state: &ChipState,
         usage: &Usage,
-        cells: &Cells,
+        spaces: &[SpaceUsage],
         findings: &mut Vec<Finding>,
     ) {
         let totals = [("DRAM", &usage.dram_total), ("L1", &usage.l1_total)];
@@ -52,14 +53,13 @@ impl State {
                 ..finding(FindingKind::Untracked, Severity::Info, text, state.open_unseen.into())
             });
         }
-        for space in [Space::Dram, Space::L1, Space::L1Small, Space::Trace] {
-            let Some(pools) = cells.get(&(*id, space)) else { continue };
-            let bytes = if pools.iter().all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events) {
-                self.aliased_bytes(self.layout(space, pools), pools)
-            } else {
-                // Where only addresses are known, the same address is all that can be seen.
-                self.ledger.shared(Scope::Chip(*id), space)
-            };
+        for it in spaces {
+            let space = it.space;
+            if !matches!(space, Space::Dram | Space::L1 | Space::L1Small | Space::Trace) {
+                continue;
+            }
+            // Where only addresses are known, the same address is all that can be seen.
+            let bytes = it.aliased.unwrap_or_else(|| self.ledger.shared(Scope::Chip(*id), space));
             if bytes > 0 {
                 let text = format!(
                     "device {}: {} of {space} lie at addresses that several allocators handed out",

@@ -6,9 +6,11 @@
 //! by owner, so records of several processes at one address of one chip lie side by side and are noticed at once.
 
 use crate::event::Holding;
+use crate::ranges::Range;
+use crate::skyline::{Edge, Skyline};
 use crate::words::{Basis, KernelClass, Layout, Mono, ProcessId, Scope, Space};
 use hashbrown::HashTable;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One process's memory of one space in one scope, by one basis.
@@ -24,9 +26,21 @@ pub(crate) struct PoolKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PoolId(u32);
 
+impl PoolId {
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// Number of a record's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
+
+impl Slot {
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
 
 /// End of a list, or no pool.
 const NONE: u32 = u32::MAX;
@@ -131,11 +145,59 @@ impl Totals {
     }
 }
 
-/// Free bytes in each bank of a pool, and the largest block of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FreeSpace {
-    pub(crate) bytes_per_bank: u64,
-    pub(crate) largest: u64,
+/// A record that came or went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    range: Range,
+    /// Whether it is the pool's own, and not only kept clear of.
+    own: bool,
+    came: bool,
+}
+
+impl Change {
+    /// What it does to a skyline, of the pool's own records or of all.
+    pub(crate) fn edges(self, own: bool) -> impl Iterator<Item = Edge> {
+        let by = if self.came { 1 } else { -1 };
+        let counts = self.range.start < self.range.end && (self.own || !own);
+        [(self.range.start, by), (self.range.end, -by)].into_iter().filter(move |_| counts)
+    }
+}
+
+/// Changes of a pool's records, for views that follow them. Nobody does until the first look, and then the last ones are kept.
+#[derive(Debug, Default)]
+struct Log {
+    followed: Cell<bool>,
+    last: Vec<Change>,
+    /// How many there were before those.
+    before: u64,
+}
+
+impl Log {
+    fn add(&mut self, change: Change, live: u64) {
+        if !self.followed.get() {
+            return;
+        }
+        if self.last.len() as u64 >= LOG_ROOM.max(live / 4) {
+            self.forget();
+        }
+        self.last.push(change);
+    }
+
+    /// Who is not up to date must begin anew.
+    fn forget(&mut self) {
+        self.before += self.last.len() as u64;
+        self.last.clear();
+    }
+}
+
+/// Changes of a pool that are kept at least; and a quarter as many as it has records.
+const LOG_ROOM: u64 = 256;
+
+/// A skyline of a pool's records, and how many changes it has taken in.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) skyline: Skyline,
+    pub(crate) seen: u64,
 }
 
 /// A pool and its running figures.
@@ -160,8 +222,11 @@ pub(crate) struct Pool {
     head: u32,
     /// Larger after every change than any pool's before it, so that views know what they derived from.
     pub(crate) version: u64,
-    /// What the views derived from the records; dropped when those change.
-    pub(crate) free: Cell<Option<FreeSpace>>,
+    /// Records that take nothing anywhere.
+    pub(crate) empty: u64,
+    log: Log,
+    /// What the views derived from the records: of all, and of the pool's own.
+    pub(crate) skylines: [RefCell<Option<Followed>>; 2],
 }
 
 /// How long a pool has only grown.
@@ -188,7 +253,9 @@ impl Pool {
             unlisted: Holding::default(),
             head: NONE,
             version,
-            free: Cell::new(None),
+            empty: 0,
+            log: Log::default(),
+            skylines: Default::default(),
         }
     }
 
@@ -208,7 +275,32 @@ impl Pool {
         }
         self.low = self.low.min(used);
         (self.version, self.changed_at) = (version, now);
-        self.free.set(None);
+    }
+
+    /// A record comes or goes.
+    fn count(&mut self, entry: &Entry, came: bool) {
+        let empty = u64::from(entry.bytes_per_bank == 0);
+        if came {
+            self.totals.add(entry);
+            self.empty += empty;
+        } else {
+            self.totals.subtract(entry);
+            self.empty -= empty;
+        }
+        let range = Range::new(entry.id, entry.bytes_per_bank);
+        self.log.add(Change { range, own: entry.layout != Layout::Mirror, came }, self.totals.count);
+    }
+
+    /// How many changes there were, for those who follow them from here on.
+    pub(crate) fn follow(&self) -> u64 {
+        self.log.followed.set(true);
+        self.log.before + self.log.last.len() as u64
+    }
+
+    /// The changes after so many, if they are still known.
+    pub(crate) fn changes_since(&self, seen: u64) -> Option<&[Change]> {
+        let skipped = seen.checked_sub(self.log.before)?;
+        self.log.last.get(skipped as usize..)
     }
 
     /// What a record of a stacked space is found by besides its address.
@@ -271,11 +363,6 @@ impl Ledger {
         self.live
     }
 
-    /// What is larger after every change of any pool.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
-    }
-
     pub(crate) fn open(&mut self, key: PoolKey) -> PoolId {
         let mut place = self.pools_of_place.len() as u32;
         if matches!(key.scope, Scope::Chip(_)) && !key.space.is_program() {
@@ -334,9 +421,11 @@ impl Ledger {
 
     /// Says what the peak is, where another knows that better: never less than what is in use.
     pub(crate) fn set_peak(&mut self, id: PoolId, bytes: Option<u64>) {
-        let now = self.now;
+        self.version += 1;
+        let (version, now) = (self.version, self.now);
         let pool = self.pool_mut(id);
         (pool.peak, pool.peak_at) = (pool.used().max(bytes.unwrap_or(0)), now);
+        pool.version = version;
     }
 
     pub(crate) fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
@@ -368,6 +457,8 @@ impl Ledger {
         self.change(id, |pool| {
             pool.head = NONE;
             pool.totals = Totals::default();
+            pool.empty = 0;
+            pool.log = Log { before: pool.log.before + pool.log.last.len() as u64 + 1, ..Log::default() };
             pool.unlisted = Holding::default();
         });
         self.shrink();
@@ -385,7 +476,7 @@ impl Ledger {
         (entry.pool, entry.previous, entry.next) = (id.0, NONE, head);
         let slot = self.occupy(entry);
         self.change(id, |pool| {
-            pool.totals.add(&entry);
+            pool.count(&entry, true);
             pool.head = slot;
         });
         if head != NONE {
@@ -493,7 +584,7 @@ impl Ledger {
         if entry.next != NONE {
             self.entry_mut(entry.next).previous = entry.previous;
         }
-        self.change(entry.pool(), |pool| pool.totals.subtract(&entry));
+        self.change(entry.pool(), |pool| pool.count(&entry, false));
         self.take_out(slot);
         self.shrink();
     }
@@ -521,6 +612,22 @@ impl Ledger {
         let end = cursor.saturating_add(places).min(total);
         let entries = (cursor..end).map(|slot| self.entry(slot as u32)).filter(|entry| entry.pool != NONE);
         (entries, (end < total).then_some(end))
+    }
+
+    /// Live records with their places, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let places = (0..).zip(self.chunks.iter().flatten());
+        places.filter(|(_, entry)| entry.pool != NONE)
+    }
+
+    /// The record at a place.
+    pub(crate) fn at(&self, slot: u32) -> &Entry {
+        self.entry(slot)
+    }
+
+    /// How many numbers of pools there are.
+    pub(crate) fn pool_room(&self) -> usize {
+        self.pools.len()
     }
 
     fn entry(&self, slot: u32) -> &Entry {

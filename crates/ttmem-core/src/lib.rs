@@ -12,6 +12,7 @@
 //! * [`State`]: who holds what, kept exact under any order of events.
 //! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it may be asked for.
 
+mod buffers;
 mod cores;
 pub mod detail;
 pub mod event;
@@ -22,11 +23,14 @@ mod judgement;
 mod ledger;
 pub mod machine;
 mod peaks;
+mod plan;
 mod programs;
 mod ranges;
+mod skyline;
 pub mod snapshot;
 mod state;
 mod traces;
+mod usage;
 mod view;
 pub mod words;
 

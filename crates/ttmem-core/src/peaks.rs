@@ -9,14 +9,16 @@
 
 use crate::footprint::{self, CoreSet};
 use crate::ledger::PoolId;
+use crate::plan::{Kind, Plan};
 use crate::programs::{Part, Resident, Tenant};
 use crate::ranges::{self, Range};
-use crate::snapshot::{CorePeak, Holder, Peak, Usage};
+use crate::snapshot::{CorePeak, Holder, Peak};
 use crate::state::{State, chips_in};
-use crate::view::{Cells, Clock, visible};
-use crate::words::{Basis, ChipId, Mono, ProcessId, Space};
+use crate::usage::SpaceUsage;
+use crate::view::{Clock, visible};
+use crate::words::{ChipId, Mono, ProcessId, Space};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Holders told of one by one.
@@ -33,12 +35,12 @@ const MOST_ON_CORES: u64 = 4096;
 pub(crate) struct High {
     pub(crate) bytes: u64,
     at: Mono,
-    holders: Vec<Holder>,
+    holders: Arc<[Holder]>,
 }
 
 impl High {
     pub(crate) fn describe(&self, space: Space, clock: Clock) -> Peak {
-        Peak { space, bytes: self.bytes, at: clock.wall(self.at), holders: self.holders.clone() }
+        Peak { space, bytes: self.bytes, at: clock.wall(self.at), holders: self.holders.to_vec() }
     }
 }
 
@@ -97,47 +99,58 @@ fn profile(cores: CoreSet, parts: &[Part]) -> Vec<(CoreSet, u64)> {
 
 impl State {
     /// Notes what is higher than ever, of every space of every chip.
-    pub(crate) fn note_highs(&mut self, cells: &Cells, usage: &BTreeMap<ChipId, Usage>) {
-        let mut found = Vec::new();
-        for (&(chip, space), pools) in cells {
-            let used = usage.get(&chip).and_then(|usage| usage.used(space)).map_or(0, |it| it.0);
-            found.extend(self.high_now(chip, space, pools, used).map(|high| (chip, space, high)));
-        }
-        for (chip, space, high) in found {
-            if let Some(state) = self.chips.get_mut(&chip) {
-                state.peaks.insert(space, high);
+    pub(crate) fn note_highs(&mut self) {
+        let plan = self.plan();
+        for (number, kind) in plan.kinds.iter().enumerate() {
+            let usage = self.usage_of_kind(number, kind);
+            for (at, space) in usage.spaces.iter().enumerate() {
+                for &chip in &kind.chips {
+                    if let Some(high) = self.high_now(chip, number, kind, at, space)
+                        && let Some(state) = self.chips.get_mut(&chip)
+                    {
+                        state.peaks.insert(space.space, high);
+                    }
+                }
             }
         }
     }
 
-    /// What the highest use is, if it is higher than was noted.
-    pub(crate) fn high_now(&self, chip: ChipId, space: Space, pools: &[PoolId], used: u64) -> Option<High> {
-        let known = self.chips.get(&chip)?.peaks.get(&space).map_or(0, |high| high.bytes);
-        // Of programs' pools only a sum is known, and they lie over each other.
-        let single = pools.iter().filter(|_| !space.is_program()).map(|&pool| self.ledger.pool(pool));
-        let highest = single.max_by_key(|pool| pool.peak);
+    /// What the highest use of a space is, if it is higher than was noted. `at` is the space's place among the kind's cells.
+    pub(crate) fn high_now(
+        &self,
+        chip: ChipId,
+        number: usize,
+        kind: &Kind,
+        at: usize,
+        now: &SpaceUsage,
+    ) -> Option<High> {
+        let known = self.chips.get(&chip)?.peaks.get(&now.space).map_or(0, |high| high.bytes);
+        let highest = now.highest.map(|pool| self.ledger.pool(pool));
         let most = highest.map_or(0, |pool| pool.peak);
-        if used.max(most) <= known {
+        if now.used.max(most) <= known {
             return None;
         }
         // If it is as high just now, all who hold it are known.
-        if used >= most {
-            let holders = self.holders(chip, space, pools);
+        if now.used >= most {
+            let pools = &kind.cells.get(at)?.pools;
+            let holders = now.holders.get_or_init(|| self.holders(number, kind, now.space, pools));
             // So high it has been since something last changed.
             let changed = pools.iter().map(|&pool| self.ledger.pool(pool).changed_at).max();
-            return Some(High { bytes: used, at: changed.unwrap_or(self.now), holders });
+            let at = changed.unwrap_or(self.now);
+            return Some(High { bytes: now.used, at, holders: Arc::clone(holders) });
         }
         let pool = highest?;
-        let holders = vec![self.holder(pool.key.process, pool.peak)];
+        let holders = Arc::new([self.holder(pool.key.process, pool.peak)]);
         Some(High { bytes: pool.peak, at: pool.peak_at, holders })
     }
 
-    fn holders(&self, chip: ChipId, space: Space, pools: &[PoolId]) -> Vec<Holder> {
+    fn holders(&self, number: usize, kind: &Kind, space: Space, pools: &[PoolId]) -> Arc<[Holder]> {
         let mut by_process: BTreeMap<ProcessId, Vec<PoolId>> = BTreeMap::new();
         for &pool in pools {
-            by_process.entry(self.ledger.pool(pool).key.process).or_default().push(pool);
+            by_process.entry(self.owner(pool)).or_default().push(pool);
         }
-        let residents = if space.is_program() { self.residents(chip) } else { Arc::default() };
+        let residents =
+            if space.is_program() { self.residents_of_kind(number, kind) } else { Arc::default() };
         let held = |pools: &[PoolId]| {
             if space.is_program() {
                 self.program_usage(space, &residents, pools).used_bytes()
@@ -175,41 +188,37 @@ impl State {
         if alone && self.processes.len() == 1 {
             return;
         }
-        for chip in chips {
-            let pools = self.pools_on(chip, key.space);
-            // Of a single pool the highest use is known anyway.
-            if pools.len() < 2 {
-                continue;
-            }
+        let plan = self.plan();
+        let kinds: BTreeSet<usize> = chips.iter().filter_map(|&chip| plan.kind_of(chip)).collect();
+        for number in kinds {
+            let kind = &plan.kinds[number];
+            let pools = kind.pools(key.space);
             let count: u64 = pools.iter().map(|&pool| self.ledger.pool(pool).totals.count).sum();
-            let mut used = self.used_by(&pools);
-            let known =
-                self.chips.get(&chip).and_then(|it| it.peaks.get(&key.space)).map_or(0, |it| it.bytes);
-            if used <= known || count > MOST_COMPARED {
+            // Of a single pool the highest use is known anyway.
+            if pools.len() < 2 || count > MOST_COMPARED {
                 continue;
             }
-            used = self.buffer_usage(key.space, &pools).used_bytes;
-            if used > known {
-                let high = High { bytes: used, at: self.now, holders: self.holders(chip, key.space, &pools) };
-                if let Some(state) = self.chips.get_mut(&chip) {
-                    state.peaks.insert(key.space, high);
+            let sum = self.used_by(pools);
+            let mut found: Option<High> = None;
+            for &chip in kind.chips.iter().filter(|chip| chips.contains(chip)) {
+                let Some(state) = self.chips.get(&chip) else { continue };
+                let known = state.peaks.get(&key.space).map_or(0, |it| it.bytes);
+                if sum <= known {
+                    continue;
+                }
+                let high = found.get_or_insert_with(|| High {
+                    bytes: self.buffer_usage(key.space, pools).used_bytes,
+                    at: self.now,
+                    holders: self.holders(number, kind, key.space, pools),
+                });
+                if high.bytes > known {
+                    let high = high.clone();
+                    if let Some(state) = self.chips.get_mut(&chip) {
+                        state.peaks.insert(key.space, high);
+                    }
                 }
             }
         }
-    }
-
-    /// Of every process the pools of a chip's space that are shown.
-    fn pools_on(&self, chip: ChipId, space: Space) -> Vec<PoolId> {
-        let mut all = Vec::new();
-        for process in self.processes.values() {
-            let here = || {
-                let of = process.pools.iter().filter(move |((_, of, _), _)| *of == space);
-                of.filter(move |((scope, ..), _)| chips_in(&process.allocators, scope).contains(&chip))
-            };
-            let best = here().map(|((.., basis), _)| *basis).min();
-            all.extend(here().filter(|((.., basis), _)| Some(*basis) == best).map(|(_, &pool)| pool));
-        }
-        all
     }
 
     /// Keeps a pool's highest use for its chips when the pool goes.
@@ -222,70 +231,78 @@ impl State {
             let Some(state) = self.chips.get_mut(chip) else { continue };
             let known = state.peaks.entry(pool.key.space).or_default();
             if pool.peak > known.bytes {
-                let holders = vec![Holder { bytes: pool.peak, ..holder.clone() }];
+                let holders = Arc::new([Holder { bytes: pool.peak, ..holder.clone() }]);
                 *known = High { bytes: pool.peak, at: pool.peak_at, holders };
             }
         }
     }
 
-    /// Who is where a tenant is: on the first of its chips, as on all of them. A program's own scope may hand out nothing, and
-    /// its buffers are its mesh's.
-    fn beside<T>(&self, tenant: Tenant, all: impl FnOnce(&[Tenant]) -> T) -> T {
-        let process = self.processes.get(&tenant.process);
-        let chip = process.and_then(|it| chips_in(&it.allocators, &tenant.scope).first());
-        let tenants = self.tenants();
-        all(chip.and_then(|chip| tenants.get(chip)).map(Vec::as_slice).unwrap_or_default())
+    /// The kind of chips where a tenant is: that of the first of its chips, as of all of them. A program's own scope may hand
+    /// out nothing, and its buffers are its mesh's.
+    fn beside(&self, plan: &Plan, tenant: Tenant) -> Option<usize> {
+        let process = self.processes.get(&tenant.process)?;
+        plan.kind_of(*chips_in(&process.allocators, &tenant.scope).first()?)
     }
 
     /// What buffers take on every core where a tenant is, wherever they lie.
     pub(crate) fn bytes_beside(&self, tenant: Tenant) -> u64 {
-        self.beside(tenant, |all| all.iter().map(|&it| self.lockstep_bytes(it)).fold(0, u64::saturating_add))
+        let plan = self.plan();
+        self.beside(&plan, tenant).map_or(0, |number| self.lockstep_bytes(&plan.kinds[number]))
     }
 
-    /// What a tenant's buffers take on every core, wherever they lie.
-    fn lockstep_bytes(&self, tenant: Tenant) -> u64 {
-        let Some(process) = self.processes.get(&tenant.process) else { return 0 };
-        let on_each = |space: Space| {
-            let banks = process.banks(tenant.scope, space).map(|it| u64::from(it.banks))?;
-            let pool = process.pools.get(&(tenant.scope, space, Basis::Events))?;
-            self.ledger.pool(*pool).totals.allocated.checked_div(banks)
+    /// What buffers take on every core of a kind of chips, wherever they lie.
+    fn lockstep_bytes(&self, kind: &Kind) -> u64 {
+        let on_each = |&(pool, cores): &(PoolId, u64)| {
+            self.ledger.pool(pool).totals.allocated.checked_div(cores).unwrap_or(0)
         };
-        let [large, small] = [Space::L1, Space::L1Small].map(|space| on_each(space).unwrap_or(0));
-        large.saturating_add(small)
+        kind.lockstep.iter().map(on_each).fold(0, u64::saturating_add)
     }
 
-    /// What a tenant's buffers that lie on single cores take on each.
-    fn on_cores(&self, tenant: Tenant) -> Vec<(Range, CoreSet)> {
-        let Some(process) = self.processes.get(&tenant.process) else { return Vec::new() };
-        let pools = self.pools_of(tenant, &[Space::L1Core]);
-        let few = pools.filter(|(_, pool)| self.ledger.pool(*pool).totals.count <= MOST_ON_CORES);
-        let entries = few.flat_map(|(_, pool)| self.ledger.entries(pool));
-        let own = entries.map(|(_, entry)| entry).filter(|entry| !entry.layout.is_anothers());
-        own.filter_map(|entry| {
-            let cores = process.cores.get(&entry.cores)?;
-            Some((Range::new(entry.id, entry.bytes_per_bank), *cores))
-        })
-        .collect()
+    /// What buffers that lie on single cores take on each.
+    fn on_cores(&self, kind: &Kind) -> Vec<(Range, CoreSet)> {
+        let few = |pool: &&PoolId| self.ledger.pool(**pool).totals.count <= MOST_ON_CORES;
+        let mut found = Vec::new();
+        for &pool in kind.on_cores.iter().filter(few) {
+            let Some(process) = self.processes.get(&self.owner(pool)) else { continue };
+            let entries = self.ledger.entries(pool).map(|(_, entry)| entry);
+            found.extend(entries.filter(|entry| !entry.layout.is_anothers()).filter_map(|entry| {
+                let cores = process.cores.get(&entry.cores)?;
+                Some((Range::new(entry.id, entry.bytes_per_bank), *cores))
+            }));
+        }
+        found
     }
 
     /// Notes what lay on the cores of chips when these programs were dispatched with so many bytes of buffers there.
-    fn note_core_highs(&mut self, chips: &[ChipId], tenant: Option<Tenant>, found: &[(CoreSet, Most)]) {
-        let on_cores: Vec<_> = tenant
-            .map(|tenant| self.beside(tenant, |all| all.iter().flat_map(|&it| self.on_cores(it)).collect()))
-            .unwrap_or_default();
-        for chip in chips {
-            let Some(state) = self.chips.get_mut(chip) else { continue };
-            if state.chip.core_layout.is_none() {
-                continue;
+    fn note_core_highs(&mut self, chips: &[ChipId], tenant: Tenant, found: &[(CoreSet, Most)]) {
+        let plan = self.plan();
+        let beside = self.beside(&plan, tenant).map(|number| &plan.kinds[number]);
+        let found = self.with_on_cores(beside, found);
+        self.raise(chips, &found);
+    }
+
+    /// Adds to what lies on cores the buffers that lie there only.
+    fn with_on_cores(&self, kind: Option<&Kind>, found: &[(CoreSet, Most)]) -> Vec<(CoreSet, Most)> {
+        let on_cores = kind.map(|kind| self.on_cores(kind)).unwrap_or_default();
+        let mut all = Vec::new();
+        for (cores, most) in found {
+            for cores in footprint::alike(*cores, on_cores.iter().map(|(_, cores)| *cores)) {
+                let here = on_cores.iter().filter(|(_, on)| !on.within(cores).is_empty());
+                let more = here.map(|(range, _)| range.len()).fold(0, u64::saturating_add);
+                let (bytes, buffers) = (most.bytes.saturating_add(more), most.buffers.saturating_add(more));
+                all.push((cores, Most { bytes, buffers, ..most.clone() }));
             }
+        }
+        all
+    }
+
+    fn raise(&mut self, chips: &[ChipId], found: &[(CoreSet, Most)]) {
+        for chip in chips {
+            let Some(state) = self.chips.get_mut(chip).filter(|it| it.chip.core_layout.is_some()) else {
+                continue;
+            };
             for (cores, most) in found {
-                for cores in footprint::alike(*cores, on_cores.iter().map(|(_, cores)| *cores)) {
-                    let here = on_cores.iter().filter(|(_, on)| !on.within(cores).is_empty());
-                    let more = here.map(|(range, _)| range.len()).fold(0, u64::saturating_add);
-                    let (bytes, buffers) =
-                        (most.bytes.saturating_add(more), most.buffers.saturating_add(more));
-                    state.core_peaks.raise(cores, &Most { bytes, buffers, ..most.clone() });
-                }
+                state.core_peaks.raise(*cores, most);
             }
         }
     }
@@ -328,7 +345,7 @@ impl State {
         let kept = self.kept(tenant);
         for (program, buffers, at) in open {
             let found = self.most_of(tenant, program, kept.of(program), buffers, at);
-            self.note_core_highs(&chips, Some(tenant), &found);
+            self.note_core_highs(&chips, tenant, &found);
         }
     }
 
@@ -341,25 +358,23 @@ impl State {
         };
         let chips = chips_in(&process.allocators, &tenant.scope).to_vec();
         let found = self.most_of(tenant, program, parts, buffers, at);
-        self.note_core_highs(&chips, Some(tenant), &found);
+        self.note_core_highs(&chips, tenant, &found);
     }
 
     /// Notes what lies on every core now.
     pub(crate) fn note_cores(&mut self) {
-        let tenants = self.tenants();
-        let mut settled: Vec<Tenant> = tenants.values().flatten().copied().collect();
+        let plan = self.plan();
+        let mut settled: Vec<Tenant> = plan.kinds.iter().flat_map(|kind| &kind.tenants).copied().collect();
         settled.sort_unstable();
         settled.dedup();
         for tenant in settled {
             self.settle_programs(tenant);
         }
-        for (&chip, tenants) in tenants.iter() {
-            let Some(layout) = self.chips.get(&chip).and_then(|state| state.chip.core_layout) else {
-                continue;
-            };
-            let buffers =
-                tenants.iter().map(|&tenant| self.lockstep_bytes(tenant)).fold(0, u64::saturating_add);
-            let residents = self.residents(chip);
+        for (number, kind) in plan.kinds.iter().enumerate() {
+            let Some(layout) = kind.core_layout.filter(|_| !kind.tenants.is_empty()) else { continue };
+            let buffers = self.lockstep_bytes(kind);
+            let residents = self.residents_of_kind(number, kind);
+            let mut all = Vec::new();
             for it in residents.iter() {
                 let &Resident { tenant, program, cores } = it;
                 let kept = self.kept(tenant);
@@ -367,11 +382,14 @@ impl State {
                 for (on, _) in &mut found {
                     *on = on.within(cores);
                 }
-                self.note_core_highs(&[chip], Some(tenant), &found);
+                let beside = self.beside(&plan, tenant).map(|number| &plan.kinds[number]);
+                all.extend(self.with_on_cores(beside, &found));
             }
             let idle = residents.iter().fold(layout.grid(), |left, it| left.without(it.cores));
             let most = Most { bytes: buffers, buffers, at: self.now, program: None };
-            self.note_core_highs(&[chip], tenants.first().copied(), &[(idle, most)]);
+            let first = kind.tenants.first().and_then(|&tenant| self.beside(&plan, tenant));
+            all.extend(self.with_on_cores(first.map(|number| &plan.kinds[number]), &[(idle, most)]));
+            self.raise(&kind.chips, &all);
         }
     }
 }

@@ -4,16 +4,19 @@
 //! run on that core. So it follows from what is live and when it was dispatched, and a reader that missed dispatches comes to
 //! the same result. A program that keeps nothing takes the place of others all the same.
 
+use crate::cores::Alike;
 use crate::event::Name;
 use crate::footprint::{self, CoreSet};
 use crate::ledger::{Entry, PoolId};
+use crate::plan::{Kind, Plan};
 use crate::ranges::Range;
-use crate::snapshot::{Placement, Program, ProgramUsage};
+use crate::snapshot::{CoreRoom, Placement, Program, ProgramUsage};
 use crate::state::{ProcessState, State, chips_in};
-use crate::view::{Clock, Together};
-use crate::words::{Basis, ChipId, KernelClass, ProcessId, Scope, Space};
+use crate::usage::{Joint, KindUsage};
+use crate::view::Clock;
+use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One process in one scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,18 +39,91 @@ pub(crate) struct Part {
 
 /// Everything that the programs of one tenant keep, by program.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Vec<Part>);
+pub(crate) struct Kept {
+    parts: Vec<Part>,
+    /// Of each set of cores that something is kept on, where that ends; many programs keep theirs on the same cores.
+    ends: Vec<(CoreSet, u64)>,
+    /// What each program's parts come to, found when somebody asks.
+    sums: OnceLock<BTreeMap<u32, Sums>>,
+}
+
+/// What a program keeps, in numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// On each core.
+    kernel: u64,
+    /// On each device, overlapping ranges counted once.
+    cb: u64,
+    dfb: u64,
+    scratch: u64,
+    views: u64,
+    end: Option<u64>,
+}
+
+impl Sums {
+    fn of(parts: &[Part]) -> Self {
+        let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
+        let covered =
+            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
+        let mut kernels = [0u64; CoreSet::ROOM];
+        for part in own(Space::Kernel) {
+            for core in part.cores.iter() {
+                kernels[core] = kernels[core].saturating_add(part.range.len());
+            }
+        }
+        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
+        Self {
+            kernel: kernels.into_iter().max().unwrap_or(0),
+            cb: covered(Space::Cb),
+            dfb: covered(Space::Dfb),
+            scratch: covered(Space::Scratch),
+            views: placed().filter(|part| part.view).count() as u64,
+            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
+        }
+    }
+}
 
 impl Kept {
+    fn new(mut parts: Vec<Part>) -> Self {
+        parts.sort_unstable();
+        let mut ends: BTreeMap<CoreSet, u64> = BTreeMap::new();
+        for part in parts.iter().filter(|part| part.space != Space::Kernel && !part.view) {
+            let end = ends.entry(part.cores).or_default();
+            *end = part.range.end.max(*end);
+        }
+        Self { parts, ends: ends.into_iter().collect(), sums: OnceLock::new() }
+    }
+
+    fn sums_of(&self, program: u32) -> Sums {
+        let all = self.sums.get_or_init(|| {
+            let each = self.parts.chunk_by(|a, b| a.program == b.program);
+            each.map(|parts| (parts[0].program, Sums::of(parts))).collect()
+        });
+        all.get(&program).copied().unwrap_or_default()
+    }
+
     pub(crate) fn of(&self, program: u32) -> &[Part] {
-        let from = self.0.partition_point(|part| part.program < program);
-        let to = self.0.partition_point(|part| part.program <= program);
-        self.0.get(from..to).unwrap_or_default()
+        let from = self.parts.partition_point(|part| part.program < program);
+        let to = self.parts.partition_point(|part| part.program <= program);
+        self.parts.get(from..to).unwrap_or_default()
     }
 
     pub(crate) fn parts(&self) -> &[Part] {
-        &self.0
+        &self.parts
     }
+
+    pub(crate) fn ends(&self) -> &[(CoreSet, u64)] {
+        &self.ends
+    }
+
+    /// The cores where a program keeps something.
+    fn cores_of(&self, program: u32) -> CoreSet {
+        all_cores(self.of(program))
+    }
+}
+
+fn all_cores(parts: &[Part]) -> CoreSet {
+    parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores))
 }
 
 /// A program that is resident somewhere on a chip, and on which cores.
@@ -58,25 +134,40 @@ pub(crate) struct Resident {
     pub(crate) cores: CoreSet,
 }
 
-/// Of each chip, who has an allocator or anything else of the best basis there.
-pub(crate) type Tenants = BTreeMap<ChipId, Vec<Tenant>>;
-
 /// What views derived from the records, each with the version of them that it is of. Whenever something else changes that
 /// it follows from (definitions, pools that come and go), all of it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Derived {
+    pub(crate) plan: Option<Arc<Plan>>,
+    /// What was found of each kind of chip.
+    pub(crate) kinds: Vec<KindDerived>,
     /// What programs' pools cover.
     registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
     /// What buffers' pools hold together.
-    pub(crate) together: BTreeMap<Vec<PoolId>, (u64, Together)>,
-    tenants: Option<Arc<Tenants>>,
+    pub(crate) together: BTreeMap<Vec<PoolId>, Joint>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
-    residents: BTreeMap<Vec<Tenant>, (Version, Arc<[Resident]>)>,
-    /// The same by chip, for as long as nothing changes at all.
-    residents_now: BTreeMap<ChipId, (Version, Arc<[Resident]>)>,
-    pub(crate) cores: crate::cores::Cache,
     /// What traces endanger: number and bytes.
     pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
+}
+
+/// What was found of one kind of chip.
+#[derive(Debug, Default)]
+pub(crate) struct KindDerived {
+    pub(crate) usage: Option<(Version, Arc<KindUsage>)>,
+    residents: Option<(Version, Arc<[Resident]>)>,
+    pub(crate) rooms: Option<(Version, Arc<[CoreRoom]>)>,
+    pub(crate) maps: Option<(Version, Arc<[Alike]>)>,
+}
+
+impl Derived {
+    /// There is one for each kind of the plan.
+    pub(crate) fn kind(&self, number: usize) -> &KindDerived {
+        &self.kinds[number]
+    }
+
+    pub(crate) fn kind_mut(&mut self, number: usize) -> &mut KindDerived {
+        &mut self.kinds[number]
+    }
 }
 
 /// Of what changes besides pools (how many changes there were), and of pools.
@@ -91,25 +182,22 @@ impl State {
         *self.derived.get_mut() = Derived::default();
     }
 
-    /// Who is on which chip, as far as events tell.
-    pub(crate) fn tenants(&self) -> Arc<Tenants> {
-        if let Some(known) = &self.derived.borrow().tenants {
-            return Arc::clone(known);
+    /// The same, and what is kept with each pool.
+    #[cfg(test)]
+    pub(crate) fn forget_everything_derived(&mut self) {
+        self.forget_derived();
+        let pools: Vec<PoolId> = self.processes.values().flat_map(|it| it.pools.values().copied()).collect();
+        for pool in pools {
+            self.ledger.pool_mut(pool).skylines = Default::default();
         }
-        let mut all: BTreeMap<ChipId, BTreeSet<Tenant>> = BTreeMap::new();
-        for (&id, process) in &self.processes {
-            let defined = process.allocators.keys().map(|&number| Scope::Allocator(number));
-            let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
-            for scope in defined.chain(told.map(|&(scope, ..)| scope)) {
-                for &chip in chips_in(&process.allocators, &scope) {
-                    all.entry(chip).or_default().insert(Tenant { process: id, scope });
-                }
-            }
-        }
-        let all: Tenants = all.into_iter().map(|(chip, tenants)| (chip, Vec::from_iter(tenants))).collect();
-        let all = Arc::new(all);
-        self.derived.borrow_mut().tenants = Some(Arc::clone(&all));
-        all
+    }
+
+    /// Sets of cores have changed, and nothing else that is derived from.
+    pub(crate) fn forget_cores(&mut self) {
+        let derived = self.derived.get_mut();
+        derived.kinds.iter_mut().for_each(|it| *it = KindDerived::default());
+        derived.registered.clear();
+        derived.kept.clear();
     }
 
     /// A tenant's pools of some spaces.
@@ -119,15 +207,9 @@ impl State {
         spaces.iter().filter_map(move |&space| Some((space, pool(space)?)))
     }
 
-    /// What changes when anything in these spaces does.
-    pub(crate) fn version_of(&self, tenant: Tenant, spaces: &[Space]) -> u64 {
-        let pools = self.pools_of(tenant, spaces);
-        pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
-    }
-
     /// What a tenant's programs keep.
     pub(crate) fn kept(&self, tenant: Tenant) -> Arc<Kept> {
-        let version = self.version_of(tenant, &Space::PROGRAM);
+        let version = self.version_in(tenant, &Space::PROGRAM);
         if let Some((_, kept)) = self.derived.borrow().kept.get(&tenant).filter(|(of, _)| *of == version) {
             return Arc::clone(kept);
         }
@@ -136,41 +218,38 @@ impl State {
             let Some(process) = self.processes.get(&tenant.process) else { continue };
             parts.extend(self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry)));
         }
-        parts.sort_unstable();
-        let kept = Arc::new(Kept(parts));
+        let kept = Arc::new(Kept::new(parts));
         self.derived.borrow_mut().kept.insert(tenant, (version, Arc::clone(&kept)));
         kept
     }
 
-    /// The programs that are resident on a chip; no two of them on the same core.
-    pub(crate) fn residents(&self, chip: ChipId) -> Arc<[Resident]> {
-        let now = (self.program_changes, self.ledger.version());
-        if let Some((_, known)) = self.derived.borrow().residents_now.get(&chip).filter(|(of, _)| *of == now)
+    /// What changes when anything in these spaces of a tenant does.
+    pub(crate) fn version_in(&self, tenant: Tenant, spaces: &[Space]) -> u64 {
+        let pools = self.pools_of(tenant, spaces);
+        pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
+    }
+
+    /// The programs that are resident on chips of a kind; no two of them on the same core.
+    pub(crate) fn residents_of_kind(&self, number: usize, kind: &Kind) -> Arc<[Resident]> {
+        let version = self.version_of_programs(kind);
+        if let Some((_, known)) =
+            self.derived.borrow().kind(number).residents.as_ref().filter(|it| it.0 == version)
         {
             return Arc::clone(known);
         }
-        let found = self.find_residents(chip);
-        self.derived.borrow_mut().residents_now.insert(chip, (now, Arc::clone(&found)));
+        let found = self.find_residents(&kind.tenants);
+        self.derived.borrow_mut().kind_mut(number).residents = Some((version, Arc::clone(&found)));
         found
     }
 
-    fn find_residents(&self, chip: ChipId) -> Arc<[Resident]> {
-        let tenants = self.tenants();
-        let Some(tenants) = tenants.get(&chip) else { return Arc::default() };
-        let version = tenants.iter().map(|&tenant| self.version_of(tenant, &Space::PROGRAM)).max();
-        let version = (self.program_changes, version.unwrap_or(0));
-        if let Some((_, known)) =
-            self.derived.borrow().residents.get(tenants).filter(|(of, _)| *of == version)
-        {
-            return Arc::clone(known);
-        }
+    fn find_residents(&self, tenants: &[Tenant]) -> Arc<[Resident]> {
         let mut dispatched = Vec::new();
         for &tenant in tenants {
             let Some(process) = self.processes.get(&tenant.process) else { continue };
             let kept = self.kept(tenant);
             for (&(_, program), it) in process.programs_in(tenant.scope) {
                 let Some(last) = it.last else { continue };
-                let cores = process.cores_of_program(tenant.scope, program, kept.of(program));
+                let cores = process.cores_called(it.cores).unwrap_or_else(|| kept.cores_of(program));
                 dispatched.push((last, Resident { tenant, program, cores }));
             }
         }
@@ -184,10 +263,7 @@ impl State {
                 taken = taken.with(cores);
             }
         }
-        let found: Arc<[Resident]> = found.into();
-        let room = &mut self.derived.borrow_mut().residents;
-        room.insert(tenants.clone(), (version, Arc::clone(&found)));
-        found
+        found.into()
     }
 
     pub(crate) fn program_usage(
@@ -238,7 +314,7 @@ impl State {
             };
             return pools.iter().map(held).fold(0, u64::saturating_add);
         }
-        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
+        let version = self.version_of(pools);
         if let Some(&(_, bytes)) =
             self.derived.borrow().registered.get(pools).filter(|(of, _)| *of == version)
         {
@@ -266,8 +342,15 @@ impl State {
         footprint::covered(&parts).saturating_add(levels)
     }
 
-    /// Every program of a process, by number.
-    pub(crate) fn programs_of(&self, id: ProcessId, process: &ProcessState, clock: Clock) -> Vec<Program> {
+    /// Every program of a process, by number. `full`: with what it keeps where.
+    pub(crate) fn programs_of(
+        &self,
+        id: ProcessId,
+        process: &ProcessState,
+        clock: Clock,
+        full: bool,
+    ) -> Vec<Program> {
+        let plan = self.plan();
         let mut found = BTreeMap::new();
         let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
         let scopes: BTreeSet<Scope> =
@@ -280,74 +363,50 @@ impl State {
             let numbers: BTreeSet<u32> = begun.chain(keeping).collect();
             let chips = chips_in(&process.allocators, &scope);
             let mut resident: BTreeMap<u32, u32> = BTreeMap::new();
-            for &chip in chips {
-                for it in self.residents(chip).iter().filter(|it| it.tenant == tenant) {
-                    *resident.entry(it.program).or_default() += it.cores.count();
+            let mut times = vec![0; plan.kinds.len()];
+            for number in chips.iter().filter_map(|&chip| plan.kind_of(chip)) {
+                times[number] += 1;
+            }
+            for (number, &times) in times.iter().enumerate().filter(|(_, times)| **times > 0) {
+                let residents = self.residents_of_kind(number, &plan.kinds[number]);
+                for it in residents.iter().filter(|it| it.tenant == tenant) {
+                    *resident.entry(it.program).or_default() += it.cores.count() * times;
                 }
             }
+            let (devices, indexes) = self.names_of(chips);
+            let devices = if full { devices } else { Vec::new() };
             for program in numbers {
-                let mut it = self.describe_program(process, scope, program, kept.of(program), clock);
-                it.resident_cores = resident.get(&program).copied().unwrap_or(0);
+                let state = process.programs.get(&(scope, program));
+                let parts = kept.of(program);
+                let cores = process.cores_of_program(scope, program, parts);
+                let sums = kept.sums_of(program);
+                let it = Program {
+                    id: program,
+                    allocator: match scope {
+                        Scope::Allocator(number) => Some(number),
+                        Scope::Chip(_) => None,
+                    },
+                    devices: devices.clone(),
+                    indexes: indexes.clone(),
+                    name: process.program_name(scope, program).cloned(),
+                    class: state.map_or(KernelClass::Unknown, |it| it.class),
+                    cores: cores.rectangles(),
+                    core_count: cores.count(),
+                    resident_cores: resident.get(&program).copied().unwrap_or(0),
+                    dispatches: state.map_or(0, |it| it.dispatches),
+                    dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
+                    kernel_bytes: sums.kernel,
+                    cb_bytes: sums.cb,
+                    dfb_bytes: sums.dfb,
+                    scratch_bytes: sums.scratch,
+                    view_count: sums.views,
+                    end: sums.end,
+                    placements: if full { placements(parts) } else { Vec::new() },
+                };
                 found.insert((program, scope), it);
             }
         }
         found.into_values().collect()
-    }
-
-    fn describe_program(
-        &self,
-        process: &ProcessState,
-        scope: Scope,
-        program: u32,
-        parts: &[Part],
-        clock: Clock,
-    ) -> Program {
-        let state = process.programs.get(&(scope, program));
-        let cores = process.cores_of_program(scope, program, parts);
-        let (devices, indexes) = self.names_of(chips_in(&process.allocators, &scope));
-        let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
-        let covered =
-            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
-        let mut kernels = [0u64; CoreSet::ROOM];
-        for part in own(Space::Kernel) {
-            for core in part.cores.iter() {
-                kernels[core] = kernels[core].saturating_add(part.range.len());
-            }
-        }
-        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
-        let mut placements: Vec<Placement> = placed()
-            .map(|part| Placement {
-                space: part.space,
-                address: part.range.start,
-                bytes: part.range.len(),
-                cores: part.cores.rectangles(),
-                view: part.view,
-            })
-            .collect();
-        placements.sort_by_key(|it| it.address);
-        Program {
-            id: program,
-            allocator: match scope {
-                Scope::Allocator(number) => Some(number),
-                Scope::Chip(_) => None,
-            },
-            devices,
-            indexes,
-            name: process.program_name(scope, program).cloned(),
-            class: state.map_or(KernelClass::Unknown, |it| it.class),
-            cores: cores.rectangles(),
-            core_count: cores.count(),
-            resident_cores: 0,
-            dispatches: state.map_or(0, |it| it.dispatches),
-            dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
-            kernel_bytes: kernels.into_iter().max().unwrap_or(0),
-            cb_bytes: covered(Space::Cb),
-            dfb_bytes: covered(Space::Dfb),
-            scratch_bytes: covered(Space::Scratch),
-            view_count: placed().filter(|part| part.view).count() as u64,
-            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
-            placements,
-        }
     }
 }
 
@@ -355,10 +414,12 @@ impl ProcessState {
     /// The cores a program runs on: those it names, else those where it keeps something.
     pub(crate) fn cores_of_program(&self, scope: Scope, program: u32, parts: &[Part]) -> CoreSet {
         let named = self.programs.get(&(scope, program)).map_or(0, |it| it.cores);
-        match self.cores.get(&named).filter(|_| named != 0) {
-            Some(&cores) => cores,
-            None => parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores)),
-        }
+        self.cores_called(named).unwrap_or_else(|| all_cores(parts))
+    }
+
+    /// A set of cores by its number; 0 is none.
+    fn cores_called(&self, number: u32) -> Option<CoreSet> {
+        self.cores.get(&number).filter(|_| number != 0).copied()
     }
 
     /// What a program is called, or made of.
@@ -366,6 +427,22 @@ impl ProcessState {
         let site = || self.programs.get(&(scope, program)).map_or(0, |it| it.site);
         self.names.get(&Name::Program(program)).or_else(|| self.names.get(&Name::Site(site())))
     }
+}
+
+/// What a program keeps where, by address.
+fn placements(parts: &[Part]) -> Vec<Placement> {
+    let placed = parts.iter().filter(|part| part.space != Space::Kernel);
+    let mut placements: Vec<Placement> = placed
+        .map(|part| Placement {
+            space: part.space,
+            address: part.range.start,
+            bytes: part.range.len(),
+            cores: part.cores.rectangles(),
+            view: part.view,
+        })
+        .collect();
+    placements.sort_by_key(|it| it.address);
+    placements
 }
 
 /// What a record says. Where a source does not say how much of it lies on each core, it is what was asked for.

@@ -4,6 +4,7 @@
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
 
 mod cores;
+mod summary;
 
 use crate::machine::{Capacity, CoreLayout, Firmware, Host, Sensors};
 use crate::words::{Arch, Basis, KernelClass, Layout, Space};

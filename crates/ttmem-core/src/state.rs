@@ -14,7 +14,7 @@ use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::peaks::{CorePeaks, High, has_grown};
 use crate::programs::{Derived, Tenant};
-use crate::snapshot::{Holder, Total, Usage};
+use crate::snapshot::Holder;
 use crate::view::visible;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
@@ -145,6 +145,8 @@ pub(crate) struct ProcessState {
     /// Whether its source last saw all of it.
     pub(crate) seen_exactly: bool,
     pub(crate) names: BTreeMap<Name, String>,
+    /// [`State::program_changes`] after its own last one.
+    pub(crate) program_changes: u64,
     records: u64,
     freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -721,15 +723,8 @@ impl State {
 
     /// Notes what is higher than ever just now, as every tick does.
     pub fn note_peaks(&mut self) {
-        self.note_peaks_and_usage();
-    }
-
-    fn note_peaks_and_usage(&mut self) -> BTreeMap<ChipId, Usage> {
-        let cells = self.cells(None);
-        let usage = self.usage_in(&cells);
-        self.note_highs(&cells, &usage);
+        self.note_highs();
         self.note_cores();
-        usage
     }
 
     fn sample(&mut self) {
@@ -741,12 +736,15 @@ impl State {
             }
             return;
         }
-        let usage = self.note_peaks_and_usage();
-        let total = |total: Option<&Total>| total.map_or(0, |t| t.used_bytes);
-        for (id, state) in &mut self.chips {
-            let usage = usage.get(id);
-            state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));
-            state.l1.push(now, total(usage.and_then(|u| u.l1_total.as_ref())));
+        self.note_peaks();
+        let plan = self.plan();
+        let kinds = plan.kinds.iter().enumerate();
+        let totals: Vec<[u64; 2]> =
+            kinds.map(|(number, kind)| Self::totals_of(&self.usage_of_kind(number, kind))).collect();
+        for (&id, state) in &mut self.chips {
+            let [dram, l1] = plan.kind_of(id).map_or([0; 2], |number| totals[number]);
+            state.dram.push(now, dram);
+            state.l1.push(now, l1);
         }
     }
 }
@@ -784,6 +782,7 @@ impl ProcessState {
             sequence: None,
             seen_exactly: true,
             names: BTreeMap::new(),
+            program_changes: 0,
             records: 0,
             freed: VecDeque::new(),
         }
@@ -799,6 +798,15 @@ impl ProcessState {
         scope: Scope,
     ) -> impl Iterator<Item = (&(Scope, u32), &mut ProgramState)> {
         self.programs.range_mut((scope, 0)..=(scope, u32::MAX))
+    }
+
+    /// The call sites that have a name, by number.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = (u32, &str)> {
+        let names = self.names.range(Name::Site(0)..=Name::Site(u32::MAX));
+        names.filter_map(|(name, text)| match name {
+            Name::Site(number) => Some((*number, text.as_str())),
+            Name::Program(_) => None,
+        })
     }
 
     /// How a scope's space is laid out, where the source knows.

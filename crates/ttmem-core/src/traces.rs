@@ -63,11 +63,12 @@ impl State {
     fn endangered(&self, process: ProcessId, trace: &event::Trace) -> [u64; 2] {
         let key = (Tenant { process, scope: trace.scope }, trace.id);
         let Some(known) = self.processes.get(&process) else { return [0; 2] };
-        let tenants = self.tenants();
+        let plan = self.plan();
         let chips = chips_in(&known.allocators, &trace.scope);
-        let here = chips.iter().filter_map(|chip| tenants.get(chip)).flatten();
+        let kinds: BTreeSet<usize> = chips.iter().filter_map(|&chip| plan.kind_of(chip)).collect();
+        let here = kinds.iter().flat_map(|&number| &plan.kinds[number].tenants);
         let here: BTreeSet<Tenant> = here.filter(|it| it.process == process).copied().collect();
-        let version = here.iter().map(|&it| self.version_of(it, &SPACES)).max().unwrap_or(0);
+        let version = here.iter().map(|&it| self.version_in(it, &SPACES)).max().unwrap_or(0);
         let version = (trace.captured.0, version);
         if let Some((_, known)) = self.derived.borrow().traces.get(&key).filter(|(of, _)| *of == version) {
             return *known;

@@ -3,16 +3,16 @@
 use crate::detail::Detail;
 use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
-use crate::ledger::{Entry, FreeSpace, PoolId};
+use crate::ledger::{Entry, PoolId};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
-use crate::programs::DERIVED_ROOM;
-use crate::ranges::{self, Range};
+use crate::plan::{Kind, Plan};
 use crate::snapshot::{
-    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Device, Finding, FindingKind,
-    Group, Health, History, Peak, Process, ProcessUsage, ProgramUsage, SCHEMA, Sample, Severity, Snapshot,
-    Total, Tracker, Usage,
+    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, Device, Finding, FindingKind, Group, Health,
+    History, Peak, Process, ProcessUsage, Quality, SCHEMA, Sample, Severity, Snapshot, Summary, Tracker,
+    Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
+use crate::usage::SpaceUsage;
 use crate::words::{Basis, ChipId, Layout, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
@@ -23,53 +23,53 @@ pub const REPORT_ROOM: usize = 10_000;
 /// Sensors are read every second; a reading older than this is not what the chip is like now.
 const STALE_MS: u64 = 15_000;
 
-/// The pools that make up one figure: of one process, or of all, on one chip in one space.
-pub(crate) type Cells = BTreeMap<(ChipId, Space), Vec<PoolId>>;
-
 impl State {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
     pub fn snapshot(&self, at: Timestamp, detail: &Detail) -> Snapshot {
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: self.now };
-        let mut all = Cells::new();
-        let processes = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.is_shown())
-            .map(|(id, process)| {
-                let cells = shown(process, None);
-                let usage = self.usage_in(&cells);
-                merge(&mut all, cells);
+        let plan = self.plan();
+        let indexes: Vec<Vec<u32>> = plan.kinds.iter().map(|kind| self.indexes_of(&kind.chips)).collect();
+        let shown = self.processes.iter().filter(|(_, process)| process.is_shown());
+        let processes = shown
+            .map(|(&id, process)| {
+                let full = !detail.brief || detail.pid.is_some_and(|pid| visible(id) == Some(pid));
+                let programs = || self.programs_of(id, process, clock, full);
                 Process {
-                    traces: self.traces_of(*id, process, clock),
-                    programs: detail.programs.then(|| self.programs_of(*id, process, clock)),
-                    ..describe_process(id, process, usage, self.allocators_of(process))
+                    traces: self.traces_of(id, process, clock),
+                    programs: detail.programs.then(programs),
+                    ..self.describe_process(id, process, &plan, &indexes, full)
                 }
             })
             .collect();
-        let mut usage = self.usage_in(&all);
         let mut findings = Vec::new();
-        let mut devices: Vec<Device> = self
-            .chips
-            .iter()
-            .map(|(id, state)| {
-                let mut usage = usage.remove(id).unwrap_or_default();
-                let peaks = self.peaks_of(*id, state, &all, &usage, clock);
-                // A chip's peak can be higher than that of any one pool.
-                for peak in peaks.iter().filter(|peak| !peak.space.is_program()) {
-                    if let Some(usage) = usage.buffers_mut(peak.space) {
-                        usage.peak_bytes = usage.peak_bytes.max(peak.bytes);
-                    }
+        let mut devices: Vec<Device> = Vec::with_capacity(self.chips.len());
+        let tightest: Vec<_> =
+            plan.kinds.iter().enumerate().map(|(number, kind)| self.tightest_core(number, kind)).collect();
+        for (&id, state) in &self.chips {
+            let number = plan.kind_of(id);
+            let kind = number.map(|number| (number, &plan.kinds[number]));
+            let found = kind.map(|(number, kind)| self.usage_of_kind(number, kind));
+            let mut usage = found.as_ref().map(|it| self.usage_on(id, it)).unwrap_or_default();
+            let spaces = found.as_ref().map(|it| &it.spaces[..]).unwrap_or_default();
+            let peaks = self.peaks_of(id, state, kind, spaces, clock);
+            // A chip's peak can be higher than that of any one pool.
+            for peak in peaks.iter().filter(|peak| !peak.space.is_program()) {
+                if let Some(usage) = usage.buffers_mut(peak.space) {
+                    usage.peak_bytes = usage.peak_bytes.max(peak.bytes);
                 }
-                self.judge_device(id, state, &usage, &all, &mut findings);
-                Device {
-                    peaks,
-                    tightest_core: self.tightest_core(*id, &all),
-                    cores: if detail.cores { self.cores_of(*id, &all, clock) } else { None },
-                    ..self.describe_device(id, state, usage, detail.history.then_some(clock))
-                }
-            })
-            .collect();
+            }
+            self.judge_device(&id, state, &usage, spaces, &mut findings);
+            let with_cores = detail.cores || detail.cores_of == Some(state.chip.index);
+            let cores = kind.filter(|_| with_cores);
+            devices.push(Device {
+                peaks,
+                tightest_core: number.and_then(|number| tightest[number]),
+                cores: cores.and_then(|(number, kind)| self.cores_of(id, number, kind, clock)),
+                history: history(state, detail, clock),
+                ..self.describe_device(&id, state, usage)
+            });
+        }
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
         self.judge_regions(&mut findings);
@@ -79,10 +79,7 @@ impl State {
             let text = format!("more findings than fit: {} made room for others", self.findings.dropped);
             findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
         }
-        findings.sort_by(|a, b| {
-            let key = |f: &Finding| (f.severity, f.kind, f.pid, f.device.clone(), f.space);
-            key(a).cmp(&key(b)).then_with(|| a.text.cmp(&b.text))
-        });
+        findings.sort_by(|a, b| rank(a).cmp(&rank(b)));
         Snapshot {
             schema: SCHEMA,
             at,
@@ -92,7 +89,7 @@ impl State {
             processes,
             findings,
             events: None,
-            buffers: None,
+            buffers: detail.buffers.as_ref().map(|query| self.buffers(query)),
             health: Health {
                 source: "local".into(),
                 live_records: self.ledger.live() as u64,
@@ -102,37 +99,30 @@ impl State {
         }
     }
 
-    /// What one chip's spaces hold, as a snapshot would say, without making one.
-    pub fn usage_of(&self, chip: ChipId) -> Usage {
-        self.usage_in(&self.cells(Some(chip))).remove(&chip).unwrap_or_default()
-    }
-
     /// The highest use of each space of a chip, with what was seen since the last tick.
     fn peaks_of(
         &self,
         id: ChipId,
         state: &ChipState,
-        cells: &Cells,
-        usage: &Usage,
+        kind: Option<(usize, &Kind)>,
+        spaces: &[SpaceUsage],
         clock: Clock,
     ) -> Vec<Peak> {
         let all = Space::BUFFERS.into_iter().chain(Space::PROGRAM);
         let peaks = all.filter_map(|space| {
-            let used = usage.used(space).map_or(0, |it| it.0);
-            let pools = cells.get(&(id, space)).map(Vec::as_slice).unwrap_or_default();
-            let now = self.high_now(id, space, pools, used);
+            let now = spaces.iter().position(|it| it.space == space).zip(kind);
+            let now = now.and_then(|(at, (number, kind))| self.high_now(id, number, kind, at, &spaces[at]));
             now.as_ref().or_else(|| state.peaks.get(&space)).map(|high| high.describe(space, clock))
         });
         peaks.filter(|peak| peak.bytes > 0).collect()
     }
 
-    /// The pools of all processes that are shown, of one chip or of all.
-    pub(crate) fn cells(&self, only: Option<ChipId>) -> Cells {
-        let mut all = Cells::new();
-        for process in self.processes.values() {
-            merge(&mut all, shown(process, only));
-        }
-        all
+    /// The indexes of chips, lowest first.
+    fn indexes_of(&self, chips: &[ChipId]) -> Vec<u32> {
+        let known = chips.iter().filter_map(|id| self.chips.get(id));
+        let mut indexes: Vec<u32> = known.map(|it| it.chip.index).collect();
+        indexes.sort_unstable();
+        indexes
     }
 
     /// Live allocations among the next `places` from `cursor` on, and where to go on. Together the pages hold every
@@ -196,7 +186,7 @@ impl State {
     }
 
     /// `None`: it is no allocation of its own.
-    fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
+    pub(crate) fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
         if entry.layout == Layout::Mirror {
             return None;
         }
@@ -236,53 +226,8 @@ impl State {
         })
     }
 
-    pub(crate) fn usage_in(&self, cells: &Cells) -> BTreeMap<ChipId, Usage> {
-        let mut all: BTreeMap<ChipId, Usage> = BTreeMap::new();
-        for (&(chip, space), pools) in cells {
-            let usage = all.entry(chip).or_default();
-            if space.is_program() {
-                let residents = self.residents(chip);
-                *usage.program_mut(space) = Some(self.program_usage(space, &residents, pools));
-            } else {
-                *usage.buffers_mut(space) = Some(self.buffer_usage(space, pools));
-            }
-        }
-        for (chip, usage) in &mut all {
-            let capacity = self.chips.get(chip).and_then(|state| state.chip.capacity);
-            usage.dram_total = usage.total(&[Space::Dram, Space::Trace], capacity.map(|c| c.dram_bytes));
-            let l1 = [
-                Space::L1,
-                Space::L1Small,
-                Space::L1Core,
-                Space::Cb,
-                Space::Dfb,
-                Space::Scratch,
-                Space::Kernel,
-            ];
-            usage.l1_total = usage.total(&l1, capacity.map(|c| c.l1_bytes));
-        }
-        all
-    }
-
-    fn describe_device(
-        &self,
-        id: &ChipId,
-        state: &ChipState,
-        usage: Usage,
-        history: Option<Clock>,
-    ) -> Device {
+    fn describe_device(&self, id: &ChipId, state: &ChipState, usage: Usage) -> Device {
         let chip = &state.chip;
-        let samples = |series: &crate::history::Series, clock: Clock| {
-            let samples = series.samples().into_iter();
-            samples
-                .map(|s| Sample {
-                    at: clock.wall(s.at),
-                    min_bytes: s.min,
-                    mean_bytes: s.mean,
-                    max_bytes: s.max,
-                })
-                .collect()
-        };
         let (sensors, sensors_absent) = self.sensors_of(state);
         Device {
             id: id.to_string(),
@@ -303,10 +248,7 @@ impl State {
             tightest_core: None,
             core_layout: chip.core_layout,
             cores: None,
-            history: history.map(|clock| History {
-                dram_total: samples(&state.dram, clock),
-                l1_total: samples(&state.l1, clock),
-            }),
+            history: None,
         }
     }
 
@@ -355,223 +297,114 @@ impl State {
         all.filter(|(number, it)| !it.spaces.is_empty() || has_buffers(**number)).map(of).collect()
     }
 
-    pub(crate) fn buffer_usage(&self, space: Space, pools: &[PoolId]) -> BufferUsage {
-        let mut sum = BufferUsage {
-            used_bytes: 0,
-            requested_bytes: 0,
-            occupied_bytes: None,
-            allocated_bytes: None,
-            allocatable_bytes: None,
-            free_bytes: None,
-            largest_free_bytes_per_bank: None,
-            peak_bytes: 0,
-            count: None,
-            basis: Basis::Events,
-        };
-        let mut count = 0;
-        let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
-        let (mut uncharged, mut vague, mut unlisted) = (0, 0, 0);
-        for pool in pools.iter().map(|&pool| self.ledger.pool(pool)) {
-            // What is listed cannot leave 64 bits; what is only said to be held could, if many say so.
-            let requested = pool.level.unwrap_or(pool.totals.requested);
-            sum.requested_bytes = sum.requested_bytes.saturating_add(requested);
-            let charged = pool.key.basis == Basis::Events && pool.totals.uncharged == 0;
-            let used = if charged { pool.totals.allocated } else { requested };
-            sum.used_bytes = sum.used_bytes.saturating_add(used);
-            occupied += pool.totals.occupied;
-            allocated = pool.totals.allocated.saturating_add(allocated);
-            largest = pool.totals.allocated.max(largest);
-            uncharged += pool.totals.uncharged;
-            vague += pool.totals.vague;
-            unlisted += pool.unlisted.count;
-            count += pool.totals.own_count();
-            sum.peak_bytes = sum.peak_bytes.max(pool.peak);
-            sum.basis = sum.basis.max(pool.key.basis);
-        }
-        if sum.basis == Basis::Events {
-            let layout = self.layout(space, pools);
-            sum.occupied_bytes = (vague == 0).then_some(occupied);
-            // However much they overlap, together they are no less than the largest of them.
-            sum.allocated_bytes = (uncharged == 0)
-                .then(|| allocated.saturating_sub(self.aliased_bytes(layout, pools)).max(largest));
-            // What is not listed lies somewhere, too.
-            if let Some(layout) = layout.filter(|_| uncharged + unlisted == 0) {
-                let free = self.free_space(layout, pools);
-                sum.allocatable_bytes = Some(layout.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
-                sum.free_bytes = Some(free.bytes_per_bank.saturating_mul(u64::from(layout.banks)));
-                sum.largest_free_bytes_per_bank = Some(free.largest);
+    /// What a process holds on all its devices, and how well that is known.
+    fn summary_of(
+        &self,
+        id: ProcessId,
+        process: &ProcessState,
+        plan: &Plan,
+        indexes: &[Vec<u32>],
+        quality: Quality,
+    ) -> Summary {
+        let mut summary = Summary { quality, ..Summary::default() };
+        for share in plan.shares_of(id) {
+            let kind = &plan.kinds[share.kind];
+            let residents = self.residents_of_kind(share.kind, kind);
+            for cell in &share.cells {
+                summary.add(cell.space, self.used_in(cell, &residents), kind.chips.len() as u64);
             }
+            summary.indexes.extend(&indexes[share.kind]);
         }
-        sum.used_bytes = sum.allocated_bytes.unwrap_or(sum.used_bytes);
-        sum.count = self.are_listed(pools).then_some(count);
-        sum.peak_bytes = sum.peak_bytes.max(sum.used_bytes);
-        sum
+        let opened = process.opened.iter().filter_map(|id| self.chips.get(id));
+        summary.indexes.extend(opened.map(|it| it.chip.index));
+        summary.indexes.sort_unstable();
+        summary.indexes.dedup();
+        summary
     }
 
-    /// Whether there is a record of everything in them, rather than a mere sum.
-    pub(crate) fn are_listed(&self, pools: &[PoolId]) -> bool {
-        pools.iter().all(|&pool| self.ledger.pool(pool).level.is_none())
+    /// What a process holds, chip by chip.
+    fn usage_of_process(&self, id: ProcessId, plan: &Plan) -> Vec<ProcessUsage> {
+        let mut all = Vec::new();
+        for share in plan.shares_of(id) {
+            let kind = &plan.kinds[share.kind];
+            let residents = self.residents_of_kind(share.kind, kind);
+            let usage = self.usage_in(&share.cells, &residents);
+            all.extend(kind.chips.iter().map(|&chip| (chip, self.with_totals(chip, usage.clone()))));
+        }
+        all.sort_by_key(|(chip, _)| *chip);
+        all.into_iter().map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage }).collect()
     }
 
-    /// The bank layout all pools share, if they do.
-    pub(crate) fn layout(&self, space: Space, pools: &[PoolId]) -> Option<Banks> {
-        let mut layouts = pools.iter().map(|&pool| {
-            let key = self.ledger.pool(pool).key;
-            self.processes.get(&key.process)?.banks(key.scope, space)
+    /// `full`: with what it holds by device and by allocator, and its audits.
+    fn describe_process(
+        &self,
+        id: ProcessId,
+        process: &ProcessState,
+        plan: &Plan,
+        indexes: &[Vec<u32>],
+        full: bool,
+    ) -> Process {
+        let info = &process.info;
+        let tracking = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
+        let exact =
+            tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly;
+        let tracker = process.tracked.as_ref().map(|it| Tracker {
+            writer: it.writer.clone(),
+            runtime: it.runtime.clone(),
+            hooks: it.hooks,
+            missing_hooks: it.missing.clone(),
+            cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
         });
-        let first = layouts.next()??;
-        layouts.all(|layout| layout == Some(first)).then_some(first)
-    }
-
-    fn bank_ranges(&self, pools: &[PoolId]) -> Vec<Range> {
-        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
-        entries.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
-    }
-
-    /// The same of what the pools' own allocators handed out.
-    fn own_ranges(&self, pools: &[PoolId]) -> Vec<Range> {
-        let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool));
-        let own = entries.filter(|(_, entry)| entry.layout != Layout::Mirror);
-        own.map(|(_, entry)| Range::new(entry.id, entry.bytes_per_bank)).collect()
-    }
-
-    pub(crate) fn free_space(&self, layout: Banks, pools: &[PoolId]) -> FreeSpace {
-        let pool = match pools {
-            [] => return free_in(layout, &[]),
-            [pool] => *pool,
-            [..] => return self.together(layout, pools).free,
-        };
-        let cache = &self.ledger.pool(pool).free;
-        if let Some(free) = cache.get() {
-            return free;
+        let judged = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
+        let quality = Quality::of(tracking, exact, tracker.as_ref(), judged);
+        Process {
+            pid: visible(id),
+            reported_pid: info.reported_pid,
+            start: info.start,
+            name: info.name.clone(),
+            command: info.command.clone(),
+            user: info.user.clone(),
+            container: info.container.clone(),
+            pod: info.pod.clone(),
+            opened: process.opened.iter().map(ToString::to_string).collect(),
+            tracking,
+            exact,
+            sequence: process.sequence,
+            tracker,
+            summary: self.summary_of(id, process, plan, indexes, quality),
+            usage: if full { self.usage_of_process(id, plan) } else { Vec::new() },
+            allocators: if full { self.allocators_of(process) } else { Vec::new() },
+            audit: if full { audits_of(process) } else { Vec::new() },
+            traces: Vec::new(),
+            programs: None,
         }
-        let free = free_in(layout, &ranges::union(self.bank_ranges(pools)));
-        cache.set(Some(free));
-        free
-    }
-
-    /// Bytes that several allocators hold at once, counted as often as they are held too much.
-    pub(crate) fn aliased_bytes(&self, layout: Option<Banks>, pools: &[PoolId]) -> u64 {
-        let (Some(layout), [_, _, ..]) = (layout, pools) else { return 0 };
-        self.together(layout, pools).aliased.saturating_mul(u64::from(layout.banks))
-    }
-
-    /// What several pools of one layout hold together. All chips of a mesh ask for the same, and more than once.
-    fn together(&self, layout: Banks, pools: &[PoolId]) -> Together {
-        let version = pools.iter().map(|&pool| self.ledger.pool(pool).version).max().unwrap_or(0);
-        if let Some(&(_, known)) = self.derived.borrow().together.get(pools).filter(|(of, _)| *of == version)
-        {
-            return known;
-        }
-        let each: u64 =
-            pools.iter().map(|&pool| ranges::covered(&ranges::union(self.own_ranges(&[pool])))).sum();
-        let own = ranges::covered(&ranges::union(self.own_ranges(pools)));
-        let free = free_in(layout, &ranges::union(self.bank_ranges(pools)));
-        let found = Together { free, aliased: each - own };
-        let room = &mut self.derived.borrow_mut().together;
-        if room.len() >= DERIVED_ROOM {
-            room.clear();
-        }
-        room.insert(pools.to_vec(), (version, found));
-        found
     }
 }
 
-/// What several pools hold in each bank.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Together {
-    free: FreeSpace,
-    /// Held by more than one, as often as it is too much.
-    aliased: u64,
+/// What findings are sorted by.
+fn rank(it: &Finding) -> impl Ord {
+    (it.severity, it.kind, it.pid, it.device.as_deref(), it.space, it.text.as_str())
 }
 
-fn free_in(layout: Banks, used: &[Range]) -> FreeSpace {
-    let gaps = ranges::gaps(used, Range::new(layout.base, layout.bytes_per_bank));
-    FreeSpace {
-        bytes_per_bank: ranges::covered(&gaps),
-        largest: gaps.iter().map(|gap| gap.len()).max().unwrap_or(0),
+/// A chip's usage over time, as far as it is wanted.
+fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> {
+    let since = detail.history_since;
+    if !detail.history && since.is_none() {
+        return None;
     }
-}
-
-impl Usage {
-    fn buffers_mut(&mut self, space: Space) -> &mut Option<BufferUsage> {
-        match space {
-            Space::L1 => &mut self.l1,
-            Space::L1Small => &mut self.l1_small,
-            Space::Trace => &mut self.trace,
-            Space::Host => &mut self.host,
-            Space::L1Core => &mut self.l1_core,
-            _ => &mut self.dram,
-        }
-    }
-
-    fn program_mut(&mut self, space: Space) -> &mut Option<ProgramUsage> {
-        match space {
-            Space::Dfb => &mut self.dfb,
-            Space::Scratch => &mut self.scratch,
-            Space::Kernel => &mut self.kernel,
-            _ => &mut self.cb,
-        }
-    }
-
-    /// What one space holds, and the basis of that; `None` where nothing is known of it.
-    pub fn used(&self, space: Space) -> Option<(u64, Basis)> {
-        let buffers = |usage: &Option<BufferUsage>| usage.as_ref().map(|u| (u.used_bytes, u.basis));
-        let program = |usage: &Option<ProgramUsage>| usage.as_ref().map(|u| (u.used_bytes(), u.basis));
-        match space {
-            Space::Dram => buffers(&self.dram),
-            Space::L1 => buffers(&self.l1),
-            Space::L1Small => buffers(&self.l1_small),
-            Space::Trace => buffers(&self.trace),
-            Space::Host => buffers(&self.host),
-            Space::L1Core => buffers(&self.l1_core),
-            Space::Cb => program(&self.cb),
-            Space::Dfb => program(&self.dfb),
-            Space::Scratch => program(&self.scratch),
-            Space::Kernel => program(&self.kernel),
-        }
-    }
-
-    fn total(&self, spaces: &[Space], capacity_bytes: Option<u64>) -> Option<Total> {
-        // Kernels that are only registered are not in L1: adding up what was loaded says nothing of what is there.
-        let registered_only = |space: Space| {
-            let kernels = self.kernel.as_ref().filter(|_| space == Space::Kernel);
-            kernels.is_some_and(|it| it.basis == Basis::Events && it.resident_bytes.is_none())
-        };
-        let parts: Vec<_> = spaces
-            .iter()
-            .filter(|&&space| !registered_only(space))
-            .filter_map(|&space| self.used(space))
-            .collect();
-        let basis = parts.iter().map(|part| part.1).max()?;
-        let used_bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.0));
-        Some(Total { used_bytes, capacity_bytes, basis })
-    }
-}
-
-fn merge(all: &mut Cells, cells: Cells) {
-    for (cell, pools) in cells {
-        all.entry(cell).or_default().extend(pools);
-    }
-}
-
-/// A process's pools that are shown, of one chip or of all: in each space those with the best basis.
-fn shown(process: &ProcessState, only: Option<ChipId>) -> Cells {
-    let mut cells: BTreeMap<(ChipId, Space), (Basis, Vec<PoolId>)> = BTreeMap::new();
-    for (&(ref scope, space, basis), &pool) in &process.pools {
-        for &chip in chips_in(&process.allocators, scope) {
-            if only.is_some_and(|only| only != chip) {
-                continue;
-            }
-            let (best, pools) = cells.entry((chip, space)).or_insert((basis, Vec::new()));
-            if basis < *best {
-                (*best, *pools) = (basis, vec![pool]);
-            } else if basis == *best {
-                pools.push(pool);
-            }
-        }
-    }
-    cells.into_iter().map(|(cell, (_, pools))| (cell, pools)).collect()
+    let samples = |series: &crate::history::Series| {
+        let samples = series.samples().rev().map(|it| Sample {
+            at: clock.wall(it.at),
+            min_bytes: it.min,
+            mean_bytes: it.mean,
+            max_bytes: it.max,
+        });
+        let mut samples: Vec<Sample> =
+            samples.take_while(|it| since.is_none_or(|since| it.at > since)).collect();
+        samples.reverse();
+        samples
+    };
+    Some(History { dram_total: samples(&state.dram), l1_total: samples(&state.l1) })
 }
 
 pub(crate) fn visible(id: ProcessId) -> Option<u32> {
@@ -592,61 +425,23 @@ impl Clock {
     }
 }
 
-fn describe_process(
-    id: &ProcessId,
-    process: &ProcessState,
-    usage: BTreeMap<ChipId, Usage>,
-    allocators: Vec<AllocatorUsage>,
-) -> Process {
-    let info = &process.info;
-    let tracking = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
-    Process {
-        pid: visible(*id),
-        reported_pid: info.reported_pid,
-        start: info.start,
-        name: info.name.clone(),
-        command: info.command.clone(),
-        user: info.user.clone(),
-        container: info.container.clone(),
-        pod: info.pod.clone(),
-        opened: process.opened.iter().map(ToString::to_string).collect(),
-        tracking,
-        exact: tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly,
-        sequence: process.sequence,
-        tracker: process.tracked.as_ref().map(|it| Tracker {
-            writer: it.writer.clone(),
-            runtime: it.runtime.clone(),
-            hooks: it.hooks,
-            missing_hooks: it.missing.clone(),
-            cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
-        }),
-        allocators,
-        summary: crate::snapshot::Summary::default(),
-        usage: usage
-            .into_iter()
-            .map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage })
-            .collect(),
-        audit: process
-            .audits
+/// The runtime's own figures of a process, compared.
+fn audits_of(process: &ProcessState) -> Vec<AuditResult> {
+    let audits = process.audits.iter().map(|(&(allocator, space), audit)| AuditResult {
+        allocator,
+        chips: chips_in(&process.allocators, &Scope::Allocator(allocator))
             .iter()
-            .map(|(&(allocator, space), audit)| AuditResult {
-                allocator,
-                chips: chips_in(&process.allocators, &Scope::Allocator(allocator))
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
-                space,
-                drift_bytes: audit.drift.allocated,
-                free_drift_bytes: audit.drift.free,
-                largest_free_drift_bytes: audit.drift.largest_free,
-                judged: audit.theirs.quiet,
-                allocated_bytes: audit.theirs.allocated_bytes,
-                free_bytes: audit.theirs.free_bytes,
-                largest_free_bytes_per_bank: audit.theirs.largest_free_bytes_per_bank,
-                sequence: audit.theirs.sequence,
-            })
+            .map(ToString::to_string)
             .collect(),
-        traces: Vec::new(),
-        programs: None,
-    }
+        space,
+        drift_bytes: audit.drift.allocated,
+        free_drift_bytes: audit.drift.free,
+        largest_free_drift_bytes: audit.drift.largest_free,
+        judged: audit.theirs.quiet,
+        allocated_bytes: audit.theirs.allocated_bytes,
+        free_bytes: audit.theirs.free_bytes,
+        largest_free_bytes_per_bank: audit.theirs.largest_free_bytes_per_bank,
+        sequence: audit.theirs.sequence,
+    });
+    audits.collect()
 }

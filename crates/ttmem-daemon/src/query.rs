@@ -1,7 +1,6 @@
 //! The query socket: one line of JSON asks, one line of JSON answers.
 //!
-//! `{"get":"snapshot"}`, with `"history"`, `"cores"` and `"programs"` if those are wanted, and `{"get":"allocations"}` are what
-//! can be asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
+//! `{"get":"snapshot"}`, with the words of [`Detail`] for what else is wanted, and `{"get":"allocations"}` are what can be asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
 use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER};
 use crate::socket;
@@ -261,6 +260,26 @@ pub fn ask_within(path: &Path, request: &Request, patience: Duration) -> io::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ttmem_core::detail::{BufferQuery, BufferSort};
+
+    #[test]
+    fn words_are_understood_or_refused() {
+        let read = |text: &str| serde_json::from_str::<Request>(text).map_err(|e| e.to_string());
+        let text =
+            r#"{"get":"snapshot","brief":true,"cores_of":3,"buffers":{"sort":"age","text":"x","limit":5}}"#;
+        let buffers = BufferQuery { sort: BufferSort::Age, text: "x".into(), limit: 5, ..Default::default() };
+        let detail = Detail { brief: true, cores_of: Some(3), buffers: Some(buffers), ..Detail::NONE };
+        assert_eq!(read(text), Ok(Request::Snapshot(detail)));
+        assert_eq!(serde_json::to_string(&Request::SNAPSHOT).unwrap(), r#"{"get":"snapshot"}"#);
+        for (bad, word) in [
+            (r#"{"get":"snapshot","everything":true}"#, "unknown field `everything`"),
+            (r#"{"get":"snapshot","buffers":{"colour":1}}"#, "unknown field `colour`"),
+            (r#"{"get":"snapshot","buffers":{"sort":"luck"}}"#, "unknown variant `luck`"),
+        ] {
+            let why = read(bad).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        }
+    }
 
     #[test]
     fn a_large_answer_goes_in_small_steps_without_being_moved_each_time() {

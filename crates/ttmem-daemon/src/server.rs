@@ -484,7 +484,7 @@ impl Daemon {
         }
         self.look_at_sources(SURVEY_FOR_AN_ANSWER);
         self.state.pass(self.now);
-        if detail.cores {
+        if detail.cores || detail.cores_of.is_some() {
             self.state.note_peaks();
         }
         let mut snapshot = self.state.snapshot(Timestamp::now(), detail);

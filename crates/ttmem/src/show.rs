@@ -87,6 +87,8 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
             chosen.push(device.id.clone());
         }
         snapshot.devices.retain(|device| chosen.contains(&device.id));
+        let devices = &snapshot.devices;
+        let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
         snapshot.processes.retain_mut(|process| {
             process.usage.retain(|usage| chosen.contains(&usage.device));
             process.opened.retain(|device| chosen.contains(device));
@@ -94,6 +96,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
             if let Some(programs) = &mut process.programs {
                 programs.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
             }
+            process.summarise(index_of);
             !process.usage.is_empty() || !process.opened.is_empty()
         });
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));

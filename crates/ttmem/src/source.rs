@@ -7,6 +7,7 @@ use anyhow::Context;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use ttmem_core::snapshot::Summary;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_daemon::query::{Request, ask_within};
 use ttmem_sources::Reading;
@@ -132,7 +133,14 @@ enum Heard {
 }
 
 fn understand(answer: &[u8]) -> anyhow::Result<Snapshot> {
-    serde_json::from_slice(answer).context("cannot read the answer")
+    let mut snapshot: Snapshot = serde_json::from_slice(answer).context("cannot read the answer")?;
+    // An older daemon's processes have no summaries.
+    let devices = &snapshot.devices;
+    let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
+    for process in snapshot.processes.iter_mut().filter(|it| it.summary == Summary::default()) {
+        process.summarise(index_of);
+    }
+    Ok(snapshot)
 }
 
 fn nobody_at<T>(path: &Path) -> Option<T> {

@@ -323,34 +323,20 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
     );
     rule(page, '├', '┤');
     for process in &snapshot.processes {
-        let used = process.usage.iter().filter(|usage| usage.usage != Usage::default());
-        let indexes: Vec<u32> = used
-            .map(|usage| &usage.device)
-            .chain(&process.opened)
-            .filter_map(|id| snapshot.devices.iter().find(|device| device.id == *id))
-            .map(|device| device.index)
-            .collect();
-        let sum = |spaces: &[Space]| {
-            let parts: Vec<u64> = process
-                .usage
-                .iter()
-                .flat_map(|usage| spaces.iter().filter_map(|&space| usage.usage.used(space)))
-                .map(|(bytes, _)| bytes)
-                .collect();
-            if parts.is_empty() { "-".to_owned() } else { size(parts.iter().sum()) }
-        };
+        let summary = &process.summary;
+        let sum = |bytes: Option<u64>| bytes.map_or_else(|| "-".to_owned(), size);
         row(
             page,
             &columns([
                 &pid(process),
                 &cut(process.user.as_deref().unwrap_or(UNKNOWN), 9),
                 &cut(process.name.as_deref().unwrap_or(UNKNOWN), 14),
-                &cut(&ranges(&indexes), 7),
-                &sum(&[Space::Dram, Space::Trace]),
-                &sum(&[Space::L1, Space::L1Small, Space::L1Core]),
-                &sum(&[Space::Cb, Space::Dfb, Space::Scratch]),
-                &sum(&[Space::Kernel]),
-                quality(process),
+                &cut(&ranges(&summary.indexes), 7),
+                &sum(summary.dram_bytes),
+                &sum(summary.l1_bytes),
+                &sum(summary.program_bytes),
+                &sum(summary.kernel_bytes),
+                summary.quality.name(),
             ]),
         );
     }
@@ -362,23 +348,6 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
         page.push_str(
             "\"untracked\": has a device open and publishes nothing; `ttmem run` shows what it holds.\n",
         );
-    }
-}
-
-/// How well a process is tracked, in a word.
-pub(crate) fn quality(process: &Process) -> &'static str {
-    let Some(tracker) = process.tracker.as_ref().filter(|it| it.hooks > 0) else {
-        return if process.tracking == Basis::Unknown { "untracked" } else { process.tracking.name() };
-    };
-    let judged = || process.audit.iter().filter(|audit| audit.judged);
-    if judged().any(|audit| !audit.is_zero()) {
-        "DRIFT"
-    } else if !process.exact || !tracker.missing_hooks.is_empty() {
-        "partial"
-    } else if judged().next().is_some() {
-        "audited"
-    } else {
-        "agent"
     }
 }
 

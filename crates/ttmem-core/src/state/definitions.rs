@@ -14,7 +14,7 @@ impl State {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         process.cores.insert(number, cores);
-        self.forget_derived();
+        self.forget_cores();
         Outcome::Noted
     }
 
@@ -84,6 +84,7 @@ impl State {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         self.program_changes += 1;
+        process.program_changes = self.program_changes;
         let last = it.dispatched.map(|at| (at, self.program_changes));
         let Program { cores, site, class, dispatches, .. } = *it;
         let new = ProgramState { cores, site, class, dispatches, last, unsettled: None, settled: None };
@@ -125,6 +126,7 @@ impl State {
         self.program_changes += 1;
         if let Some(process) = self.processes.get_mut(&by.id) {
             process.records -= ended.len() as u64;
+            process.program_changes = self.program_changes;
             process.programs.remove(&(scope, program));
         }
         Outcome::Noted

@@ -54,7 +54,11 @@ impl State {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
                     known.gone &= !from_machine;
+                    let before = known.chip.core_layout;
                     known.chip.learn(chip, from_machine);
+                    if known.chip.core_layout != before {
+                        self.forget_derived();
+                    }
                 }
                 key
             }
@@ -158,9 +162,9 @@ impl State {
             return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
         }
         self.recent = None;
-        self.forget_derived();
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
         process.basis = process.basis.min(by.basis);
+        let mut any_gone = false;
         let mut pools = std::mem::take(&mut process.pools);
         pools.retain(|&(of, space, basis), &mut pool| {
             let gone = of == scope && basis == by.basis && held.iter().all(|(it, _)| *it != space);
@@ -169,10 +173,14 @@ impl State {
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 process.records -= self.ledger.close(pool).count - unlisted;
             }
+            any_gone |= gone;
             !gone
         });
         process.pools = pools;
         self.processes.insert(by.id, process);
+        if any_gone {
+            self.forget_derived();
+        }
         for &(space, bytes) in held {
             if let Ok(pool) = self.pool(by, scope, space) {
                 self.ledger.set_level(pool, bytes.min(super::MAX_BYTES));

@@ -1,3 +1,4 @@
+mod derived;
 mod listing;
 mod machine;
 mod programs;

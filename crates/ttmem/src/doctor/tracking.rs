@@ -2,7 +2,7 @@
 
 use super::{Check, MOST, Patient, Verdict, some};
 use crate::cli::Sockets;
-use crate::{run, table};
+use crate::run;
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
 use std::fs::File;
 use std::io::Read;
@@ -81,7 +81,7 @@ fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     for (words, verdict, what, remedy) in KINDS {
         let is_hidden =
             |it: &Process| it.tracking == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
-        let fits = |it: &&Process| words.contains(&table::quality(it)) && !is_hidden(it);
+        let fits = |it: &&Process| words.contains(&it.summary.quality.name()) && !is_hidden(it);
         let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
         let many = if all.len() == 1 { "process" } else { "processes" };
         if !all.is_empty() {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_process_is_told_of_once_by_how_it_is_tracked() {
-        let processes = vec![
+        let mut processes = vec![
             with_agent(1, &[], 0),
             with_agent(2, &["shards", "chips"], 0),
             with_agent(3, &[], 64),
@@ -169,6 +169,7 @@ mod tests {
             process(6, Basis::Unknown),
             process(7, Basis::Legacy),
         ];
+        processes.iter_mut().for_each(|it| it.summarise(|_| None));
         let checks = judge(&Snapshot { processes, ..Snapshot::default() }, &[6]);
         let told: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
         let expected = [

@@ -1,0 +1,313 @@
+//! A page of the list of live allocations: filtered, sorted, or put together. All of them are looked at, once; only those of
+//! the page are described.
+
+mod groups;
+mod text;
+
+use crate::detail::{BufferQuery, BufferSort};
+use crate::ledger::{Entry, PoolId};
+use crate::snapshot::Buffers;
+use crate::state::{ProcessState, State, chips_in};
+use crate::view::visible;
+use crate::words::{Basis, Layout, ProcessId, Scope};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use text::Words;
+
+/// What comes last, however it is sorted: there is nothing to sort it by.
+const NOTHING: u64 = u64::MAX;
+
+/// What is the same for all allocations of a pool that may fit.
+struct PoolView<'a> {
+    id: PoolId,
+    process_id: ProcessId,
+    process: &'a ProcessState,
+    /// Place of its process among all.
+    number: u32,
+    scope: Scope,
+    basis: Basis,
+    /// Place of the space among all.
+    space: u8,
+    /// Index of its first device, if that is asked for.
+    device: u64,
+    /// The names of its process's sites by number, with their places among all, if they are asked for.
+    sites: Option<&'a ByNumber<u64>>,
+    words: text::OfPool,
+}
+
+/// A place in the list.
+#[derive(Clone, Copy)]
+struct Place {
+    key: u64,
+    process: u32,
+    space: u8,
+    address: u64,
+    slot: u32,
+}
+
+/// The first so many places of a list, without keeping all of it.
+struct First<F> {
+    room: usize,
+    found: Vec<Place>,
+    /// What is beyond this is not among them.
+    last: Option<Place>,
+    compare: F,
+}
+
+impl<F: Fn(&Place, &Place) -> Ordering> First<F> {
+    fn add(&mut self, place: Place) {
+        if let Some(last) = &self.last
+            && (place.key > last.key || (self.compare)(&place, last) == Ordering::Greater)
+        {
+            return;
+        }
+        self.found.push(place);
+        // Each time as many were added as are kept, so that each costs little.
+        if self.found.len() >= self.room.saturating_mul(2).max(1024) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        if self.room == 0 {
+            self.found.clear();
+        } else if self.found.len() > self.room {
+            self.found.select_nth_unstable_by(self.room - 1, &self.compare);
+            self.found.truncate(self.room);
+            self.last = self.found.last().copied();
+        }
+    }
+
+    /// Those from `offset` on, in order.
+    fn into_page(mut self, offset: usize) -> Vec<Place> {
+        self.cut();
+        if offset >= self.found.len() {
+            return Vec::new();
+        }
+        self.found.select_nth_unstable_by(offset, &self.compare);
+        let mut page = self.found.split_off(offset);
+        page.sort_unstable_by(&self.compare);
+        page
+    }
+}
+
+impl State {
+    /// The allocations that were asked for.
+    pub(crate) fn buffers(&self, query: &BufferQuery) -> Buffers {
+        let words = Words::new(&query.text);
+        let sites = self.site_ranks(query);
+        let pools = self.pools_asked_for(query, &words, &sites);
+        if let Some(grouping) = query.group {
+            return self.buffer_groups(query, grouping, &pools, &words);
+        }
+        let limit = query.limit.min(BufferQuery::MOST) as usize;
+        let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
+        let mut first = First {
+            room: offset.saturating_add(limit),
+            found: Vec::new(),
+            last: None,
+            compare: |a: &Place, b: &Place| self.compare(a, b),
+        };
+        let mut all = Buffers::default();
+        self.visit(&pools, &words, |slot, entry, pool| {
+            let used = used(entry, pool);
+            all.count += 1;
+            all.requested_bytes += entry.requested;
+            all.used_bytes += used;
+            let key = match query.sort {
+                BufferSort::Size => most_first(used),
+                BufferSort::Requested => most_first(entry.requested),
+                BufferSort::Age => entry.born.min(NOTHING - 1),
+                BufferSort::Address => entry.id.min(NOTHING - 1),
+                BufferSort::Process => pool.number.into(),
+                BufferSort::Device => pool.device,
+                BufferSort::Space => pool.space.into(),
+                BufferSort::Program if entry.program == 0 => NOTHING,
+                BufferSort::Program => entry.program.into(),
+                BufferSort::Site => pool.sites.and_then(|it| it.get(entry.site)).unwrap_or(NOTHING),
+            };
+            let key = turned(key, query.reversed);
+            first.add(Place { key, process: pool.number, space: pool.space, address: entry.id, slot });
+        });
+        let page = first.into_page(offset).into_iter();
+        all.offset = query.offset.min(all.count);
+        all.list = page.filter_map(|place| self.describe_entry(self.ledger.at(place.slot))).collect();
+        all
+    }
+
+    /// Where keys are equal, it is by process, space and address; and so that no two are equal.
+    fn compare(&self, a: &Place, b: &Place) -> Ordering {
+        let rank = |it: &Place| (it.key, it.process, it.space, it.address);
+        rank(a).cmp(&rank(b)).then_with(|| {
+            let more = |it: &Place| {
+                let entry = self.ledger.at(it.slot);
+                let key = self.ledger.pool(entry.pool()).key;
+                (key.scope, key.basis, entry.program, entry.requested, entry.cores, entry.born, it.slot)
+            };
+            more(a).cmp(&more(b))
+        })
+    }
+
+    /// Shows every allocation that fits, in no order, with its slot and its pool.
+    fn visit<'p>(
+        &self,
+        pools: &'p [PoolView<'p>],
+        words: &Words,
+        mut look: impl FnMut(u32, &Entry, &'p PoolView<'p>),
+    ) {
+        let fits = |entry: &Entry, pool: &PoolView| {
+            entry.layout != Layout::Mirror && (words.is_empty() || words.fit(entry, &pool.words))
+        };
+        let count: u64 = pools.iter().map(|pool| self.ledger.pool(pool.id).totals.count).sum();
+        if count < self.ledger.live() as u64 / 4 {
+            // Few of them are found faster by their lists.
+            for pool in pools {
+                let entries = self.ledger.entries(pool.id).filter(|(_, entry)| fits(entry, pool));
+                entries.for_each(|(slot, entry)| look(slot.number(), entry, pool));
+            }
+            return;
+        }
+        let mut by_id: Vec<Option<&'p PoolView<'p>>> = vec![None; self.ledger.pool_room()];
+        for pool in pools {
+            by_id[pool.id.number()] = Some(pool);
+        }
+        for (slot, entry) in self.ledger.all() {
+            if let Some(pool) = by_id[entry.pool().number()].filter(|pool| fits(entry, pool)) {
+                look(slot, entry, pool);
+            }
+        }
+    }
+
+    /// The pools in which anything may fit.
+    fn pools_asked_for<'a>(
+        &'a self,
+        query: &BufferQuery,
+        words: &Words,
+        sites: &'a BTreeMap<ProcessId, ByNumber<u64>>,
+    ) -> Vec<PoolView<'a>> {
+        let mut found = Vec::new();
+        let by_device = query.sort == BufferSort::Device || !query.devices.is_empty();
+        for (number, (&id, process)) in self.processes.iter().enumerate() {
+            if query.pid.is_some_and(|pid| visible(id) != Some(pid)) {
+                continue;
+            }
+            let mut names = text::OfProcess::new(words, id, process);
+            let mut last: Option<(Scope, Option<u64>)> = None;
+            for (&(scope, space, basis), &pool) in &process.pools {
+                if query.space.is_some_and(|it| it != space) {
+                    continue;
+                }
+                // Pools of one scope are on the same chips, and lie side by side here.
+                if last.is_none_or(|(of, _)| of != scope) {
+                    let device = if by_device {
+                        self.first_device(chips_in(&process.allocators, &scope), &query.devices)
+                    } else {
+                        Some(0)
+                    };
+                    last = Some((scope, device));
+                }
+                let Some((_, Some(device))) = last else { continue };
+                found.push(PoolView {
+                    id: pool,
+                    process_id: id,
+                    process,
+                    number: number as u32,
+                    scope,
+                    basis,
+                    space: space as u8,
+                    device,
+                    sites: sites.get(&id),
+                    words: names.of_pool(words, scope, space),
+                });
+            }
+        }
+        found
+    }
+
+    /// The index of the first of these chips; `None`: it is on none of those that are wanted.
+    fn first_device(&self, chips: &[crate::words::ChipId], wanted: &[u32]) -> Option<u64> {
+        let indexes = || chips.iter().filter_map(|chip| self.chips.get(chip)).map(|it| it.chip.index);
+        if !wanted.is_empty() && !indexes().any(|index| wanted.contains(&index)) {
+            return None;
+        }
+        Some(indexes().min().map_or(NOTHING, u64::from))
+    }
+
+    /// Of each process its sites by number, and the places of their names among all names, if anybody wants to know.
+    fn site_ranks(&self, query: &BufferQuery) -> BTreeMap<ProcessId, ByNumber<u64>> {
+        if query.sort != BufferSort::Site {
+            return BTreeMap::new();
+        }
+        let names = || self.processes.iter().flat_map(|(&id, it)| it.sites().map(move |site| (id, site)));
+        let mut all: Vec<&str> = names().map(|(_, (_, name))| name).collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut ranks: BTreeMap<ProcessId, ByNumber<u64>> = BTreeMap::new();
+        for (id, (number, name)) in names() {
+            let rank = all.partition_point(|&it| it < name) as u64;
+            ranks.entry(id).or_insert_with(ByNumber::new).insert(number, rank);
+        }
+        ranks
+    }
+}
+
+/// What an allocation is charged with, else what it asked for.
+fn used(entry: &Entry, pool: &PoolView) -> u64 {
+    if pool.basis == Basis::Events { entry.charged() } else { entry.requested }
+}
+
+/// A key of a number, the most first.
+fn most_first(number: u64) -> u64 {
+    (NOTHING - 1).saturating_sub(number)
+}
+
+/// A key the other way round, if so; what has none comes last either way.
+fn turned(key: u64, reversed: bool) -> u64 {
+    if reversed && key != NOTHING { NOTHING - 1 - key } else { key }
+}
+
+/// What belongs to a number. Numbers are most often small, and found at their place.
+struct ByNumber<T> {
+    small: Vec<Option<T>>,
+    large: BTreeMap<u32, T>,
+}
+
+impl<T: Copy> ByNumber<T> {
+    /// Numbers from here on are large.
+    const SMALL: u32 = 1 << 12;
+
+    fn new() -> Self {
+        Self { small: Vec::new(), large: BTreeMap::new() }
+    }
+
+    fn get(&self, number: u32) -> Option<T> {
+        match self.small.get(number as usize) {
+            Some(it) => *it,
+            None if number >= Self::SMALL => self.large.get(&number).copied(),
+            None => None,
+        }
+    }
+
+    fn insert(&mut self, number: u32, it: T) {
+        if number >= Self::SMALL {
+            self.large.insert(number, it);
+            return;
+        }
+        let place = number as usize;
+        if self.small.len() <= place {
+            self.small.resize(place + 1, None);
+        }
+        self.small[place] = Some(it);
+    }
+}
+
+impl<T: Copy> FromIterator<(u32, T)> for ByNumber<T> {
+    fn from_iter<I: IntoIterator<Item = (u32, T)>>(list: I) -> Self {
+        let mut all = Self::new();
+        list.into_iter().for_each(|(number, it)| all.insert(number, it));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests;

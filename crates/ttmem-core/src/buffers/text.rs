@@ -1,0 +1,152 @@
+//! Words that must all be part of what is to be read of an allocation.
+
+use super::ByNumber;
+use crate::event::Name;
+use crate::ledger::Entry;
+use crate::state::ProcessState;
+use crate::view::visible;
+use crate::words::{Layout, ProcessId, Scope, Space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The words of a question, in small letters; no more than a set of them has room for.
+pub(super) struct Words {
+    words: Vec<String>,
+    /// Those that could be part of an address.
+    in_address: Found,
+    all: Found,
+    /// Those that are part of the name of a layout.
+    layouts: [(Layout, Found); 8],
+}
+
+const LAYOUTS: [Layout; 8] = [
+    Layout::Unknown,
+    Layout::Interleaved,
+    Layout::HeightSharded,
+    Layout::WidthSharded,
+    Layout::BlockSharded,
+    Layout::NdSharded,
+    Layout::Mirror,
+    Layout::View,
+];
+
+/// Which of the words were found: a bit each.
+type Found = u64;
+
+/// What was found in the names of one pool.
+#[derive(Default)]
+pub(super) struct OfPool {
+    everywhere: Found,
+    /// By number.
+    sites: Option<Arc<ByNumber<Found>>>,
+    programs: Option<Arc<ByNumber<Found>>>,
+}
+
+/// What was found in the names of one process.
+pub(super) struct OfProcess<'a> {
+    process: &'a ProcessState,
+    everywhere: Found,
+    sites: Option<Arc<ByNumber<Found>>>,
+    programs: BTreeMap<Scope, Arc<ByNumber<Found>>>,
+}
+
+impl Words {
+    pub(super) fn new(text: &str) -> Self {
+        let words: BTreeSet<String> = text.split_whitespace().map(str::to_lowercase).collect();
+        let words: Vec<String> = words.into_iter().take(Found::BITS as usize).collect();
+        let mask = |fits: &dyn Fn(&str) -> bool| {
+            let bits = words.iter().enumerate().filter(|(_, word)| fits(word)).map(|(n, _)| 1 << n);
+            bits.fold(0, |all, bit: Found| all | bit)
+        };
+        let is_digit = |byte: u8| byte == b'x' || byte.is_ascii_hexdigit();
+        let layouts = LAYOUTS
+            .map(|it| (it, mask(&|word| it.name().is_some_and(|name| name.to_lowercase().contains(word)))));
+        Self { in_address: mask(&|word| word.bytes().all(is_digit)), all: mask(&|_| true), layouts, words }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Which of them are part of a text.
+    fn within(&self, text: &str) -> Found {
+        let text = text.to_lowercase();
+        let words = self.words.iter().enumerate();
+        words.filter(|(_, word)| text.contains(word.as_str())).fold(0, |all, (n, _)| all | 1 << n)
+    }
+
+    /// Whether each is part of something that is to be read of an allocation.
+    pub(super) fn fit(&self, entry: &Entry, names: &OfPool) -> bool {
+        let mut found = names.everywhere;
+        if found != self.all {
+            let of = |it: &Option<Arc<ByNumber<Found>>>, number| it.as_ref().and_then(|it| it.get(number));
+            found |= of(&names.sites, entry.site).unwrap_or(0);
+            found |= of(&names.programs, entry.program).unwrap_or(0);
+        }
+        if found != self.all {
+            found |= self.layouts.iter().find(|it| it.0 == entry.layout).map_or(0, |it| it.1);
+        }
+        // What is left can only be part of the address.
+        let left = self.all & !found;
+        if left == 0 || left & !self.in_address != 0 {
+            return left == 0;
+        }
+        let mut room = [0; 18];
+        let address = hexadecimal(entry.id, &mut room);
+        let mut words = self.words.iter().enumerate().filter(|(n, _)| left >> n & 1 != 0);
+        words.all(|(_, word)| address.windows(word.len()).any(|part| part == word.as_bytes()))
+    }
+}
+
+/// A number as it is shown.
+fn hexadecimal(number: u64, room: &mut [u8; 18]) -> &[u8] {
+    let mut left = number;
+    let mut begin = room.len();
+    loop {
+        begin -= 1;
+        room[begin] = b"0123456789abcdef"[(left & 15) as usize];
+        left >>= 4;
+        if left == 0 {
+            break;
+        }
+    }
+    room[begin - 2..begin].copy_from_slice(b"0x");
+    &room[begin - 2..]
+}
+
+impl<'a> OfProcess<'a> {
+    pub(super) fn new(words: &Words, id: ProcessId, process: &'a ProcessState) -> Self {
+        let mut everywhere = 0;
+        let mut sites = None;
+        if !words.is_empty() {
+            let pid = visible(id).map(i64::from).or(process.info.reported_pid);
+            everywhere |= pid.map_or(0, |pid| words.within(&pid.to_string()));
+            everywhere |= process.info.name.as_deref().map_or(0, |name| words.within(name));
+            let found = process.sites().map(|(number, name)| (number, words.within(name)));
+            sites = Some(Arc::new(found.collect()));
+        }
+        Self { process, everywhere, sites, programs: BTreeMap::new() }
+    }
+
+    pub(super) fn of_pool(&mut self, words: &Words, scope: Scope, space: Space) -> OfPool {
+        if words.is_empty() {
+            return OfPool::default();
+        }
+        let process = self.process;
+        let programs = self.programs.entry(scope).or_insert_with(|| {
+            let told = process.programs_in(scope).map(|(&(_, number), _)| number);
+            let named = process.names.keys().filter_map(|name| match name {
+                Name::Program(number) => Some(*number),
+                Name::Site(_) => None,
+            });
+            let numbers: BTreeSet<u32> = told.chain(named).filter(|&number| number != 0).collect();
+            let found = |number: u32| Some(words.within(process.program_name(scope, number)?));
+            Arc::new(numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect())
+        });
+        OfPool {
+            everywhere: self.everywhere | words.within(space.name()),
+            sites: self.sites.clone(),
+            programs: Some(Arc::clone(programs)),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! How often each address is held: edges where that changes, kept in blocks so that a change costs what lies near it, and
+//! what is covered and what is free follows from the blocks' own sums.
+
+use crate::ranges::Range;
+
+/// An address, and by how much more often it is held from there on.
+pub(crate) type Edge = (u64, i32);
+
+/// A block that grows beyond this many edges becomes two.
+const BLOCK: usize = 256;
+
+/// Free bytes of each bank, and the largest block of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FreeSpace {
+    pub(crate) bytes_per_bank: u64,
+    pub(crate) largest: u64,
+}
+
+/// What a skyline comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Covered {
+    /// Bytes that are held at all.
+    pub(crate) bytes: u64,
+    /// What of its bounds is not.
+    pub(crate) free: FreeSpace,
+}
+
+/// Ranges over each other within bounds.
+#[derive(Debug)]
+pub(crate) struct Skyline {
+    within: Range,
+    /// By address; none is empty.
+    blocks: Vec<Block>,
+    /// Where each of them begins, side by side to be searched.
+    begins: Vec<u64>,
+    edges: usize,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// By address, each once, none of which changes nothing.
+    edges: Vec<Edge>,
+    /// By how much they change it in all.
+    change: i32,
+    /// How often the addresses before it were held when it was last summed up, and what it came to. Within a block, an address
+    /// that nobody holds lies between two edges: where nobody holds anything, an edge can only be somebody's beginning.
+    known: Option<(i32, Sums)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    covered: u64,
+    free: u64,
+    largest: u64,
+}
+
+impl Sums {
+    /// Adds what lies between two edges.
+    fn add(&mut self, from: u64, to: u64, depth: i32, within: Range) {
+        if depth > 0 {
+            self.covered += to - from;
+        } else {
+            let (from, to) = (from.max(within.start), to.min(within.end));
+            let gap = to.saturating_sub(from);
+            self.free += gap;
+            self.largest = self.largest.max(gap);
+        }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.covered += other.covered;
+        self.free += other.free;
+        self.largest = self.largest.max(other.largest);
+    }
+}
+
+impl Block {
+    fn new(edges: Vec<Edge>) -> Self {
+        let change = edges.iter().map(|edge| edge.1).sum();
+        Self { edges, change, known: None }
+    }
+
+    fn first(&self) -> u64 {
+        self.edges.first().map_or(0, |edge| edge.0)
+    }
+
+    fn last(&self) -> u64 {
+        self.edges.last().map_or(0, |edge| edge.0)
+    }
+
+    fn sums(&mut self, depth: i32, within: Range) -> Sums {
+        if let Some((_, sums)) = self.known.filter(|&(of, _)| of == depth) {
+            return sums;
+        }
+        let mut sums = Sums::default();
+        let mut here = depth;
+        for pair in self.edges.windows(2) {
+            here += pair[0].1;
+            sums.add(pair[0].0, pair[1].0, here, within);
+        }
+        self.known = Some((depth, sums));
+        sums
+    }
+}
+
+impl Skyline {
+    /// Of edges in any order.
+    pub(crate) fn new(within: Range, mut edges: Vec<Edge>) -> Self {
+        // Where they come from several that are in order each, this sort makes use of that.
+        edges.sort_by_key(|edge| edge.0);
+        edges.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        edges.retain(|edge| edge.1 != 0);
+        let blocks: Vec<Block> = edges.chunks(BLOCK / 2).map(|edges| Block::new(edges.to_vec())).collect();
+        let begins = blocks.iter().map(Block::first).collect();
+        Self { within, blocks, begins, edges: edges.len() }
+    }
+
+    pub(crate) fn within(&self) -> Range {
+        self.within
+    }
+
+    /// How many edges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.edges
+    }
+
+    pub(crate) fn edges(&self) -> impl Iterator<Item = Edge> {
+        self.blocks.iter().flat_map(|block| &block.edges).copied()
+    }
+
+    /// Where the first range begins.
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        self.blocks.first().map(Block::first)
+    }
+
+    pub(crate) fn change(&mut self, (at, by): Edge) {
+        if by == 0 {
+            return;
+        }
+        let number = self.begins.partition_point(|&begin| begin <= at).saturating_sub(1);
+        let Some(block) = self.blocks.get_mut(number) else {
+            self.blocks.push(Block::new(vec![(at, by)]));
+            self.begins.push(at);
+            self.edges = 1;
+            return;
+        };
+        block.known = None;
+        block.change += by;
+        let place = block.edges.partition_point(|edge| edge.0 < at);
+        if let Some(edge) = block.edges.get_mut(place).filter(|edge| edge.0 == at) {
+            edge.1 += by;
+            if edge.1 == 0 {
+                block.edges.remove(place);
+                self.edges -= 1;
+            }
+            if block.edges.is_empty() {
+                self.blocks.remove(number);
+                self.begins.remove(number);
+            } else {
+                self.begins[number] = block.first();
+            }
+            return;
+        }
+        block.edges.insert(place, (at, by));
+        self.begins[number] = block.first();
+        self.edges += 1;
+        if block.edges.len() > BLOCK {
+            let rest = Block::new(block.edges.split_off(BLOCK / 2));
+            block.change -= rest.change;
+            self.begins.insert(number + 1, rest.first());
+            self.blocks.insert(number + 1, rest);
+        }
+    }
+
+    /// What it comes to: only what changed is looked at again.
+    pub(crate) fn covered(&mut self) -> Covered {
+        let within = self.within;
+        let mut sums = Sums::default();
+        let (mut from, mut depth) = (0, 0);
+        for block in &mut self.blocks {
+            sums.add(from, block.first(), depth, within);
+            sums.join(block.sums(depth, within));
+            depth += block.change;
+            from = block.last();
+        }
+        sums.add(from, u64::MAX, depth, within);
+        let free = FreeSpace { bytes_per_bank: sums.free, largest: sums.largest };
+        Covered { bytes: sums.covered, free }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranges;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_skyline_that_changes_is_as_one_made_anew(
+            steps in prop::collection::vec((0u64..900, 0u64..40, any::<bool>()), 1..1500),
+            begin in 0usize..1500,
+            within in (0u64..300, 1u64..800),
+        ) {
+            let within = Range::new(within.0, within.1);
+            let edges = |range: Range, by: i32| {
+                let some = range.start < range.end;
+                [(range.start, by), (range.end, -by)].into_iter().filter(move |_| some)
+            };
+            let mut held: Vec<Range> = Vec::new();
+            let mut skyline = Skyline::new(within, Vec::new());
+            for (n, &(start, len, looked)) in steps.iter().enumerate() {
+                let range = Range::new(start, len);
+                if n == begin {
+                    skyline = Skyline::new(within, held.iter().flat_map(|&it| edges(it, 1)).collect());
+                }
+                match held.iter().position(|it| it.start == start) {
+                    Some(place) => {
+                        let gone = held.swap_remove(place);
+                        edges(gone, -1).for_each(|edge| skyline.change(edge));
+                    }
+                    None => {
+                        held.push(range);
+                        edges(range, 1).for_each(|edge| skyline.change(edge));
+                    }
+                }
+                if looked && n % 16 == 0 || n + 1 == steps.len() {
+                    let union = ranges::union(held.clone());
+                    let gaps = ranges::gaps(&union, within);
+                    let free = FreeSpace {
+                        bytes_per_bank: ranges::covered(&gaps),
+                        largest: gaps.iter().map(|it| it.len()).max().unwrap_or(0),
+                    };
+                    let expected = Covered { bytes: ranges::covered(&union), free };
+                    prop_assert_eq!(skyline.covered(), expected);
+                    prop_assert_eq!(skyline.lowest(), union.first().map(|it| it.start));
+                    prop_assert_eq!(skyline.len(), skyline.edges().count());
+                }
+            }
+        }
+    }
+}

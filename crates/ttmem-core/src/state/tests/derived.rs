@@ -1,0 +1,248 @@
+//! What views keep from one look to the next never shows: a state that was looked at all the time says the same as one that
+//! was not looked at before.
+
+use super::*;
+use crate::detail::BufferQuery;
+use crate::event::Trace;
+use crate::machine::CoreLayout;
+use crate::words::Layout;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Alloc { pid: u32, number: u32, space: Space, at: u64, len: u64, program: u32, layout: Layout },
+    Free { pid: u32, number: u32, space: Space, at: u64 },
+    Define { pid: u32, number: u32, chips: Vec<u32>, base: u64 },
+    Close { pid: u32, number: u32 },
+    Relist { pid: u32, number: u32 },
+    Levels { pid: u32, chip: u32, dram: Option<u64> },
+    Unlisted { pid: u32, number: u32, bytes: u64 },
+    Peak { pid: u32, number: u32, bytes: u64 },
+    Cores { pid: u32, number: u32, width: u8 },
+    Dispatch { pid: u32, number: u32, program: u32 },
+    EndProgram { pid: u32, number: u32, program: u32 },
+    Trace { pid: u32, number: u32 },
+    CoreLayout { chip: u32, rows: u8 },
+    Exit { pid: u32 },
+    Tick,
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let (pid, number) = (1u32..4, 1u32..3);
+    let who = (pid.clone(), number);
+    let space = prop::sample::select(vec![
+        Space::Dram,
+        Space::Dram,
+        Space::L1,
+        Space::L1,
+        Space::L1Small,
+        Space::L1Core,
+        Space::Trace,
+        Space::Cb,
+        Space::Kernel,
+    ]);
+    let layout = prop::sample::select(vec![
+        Layout::Interleaved,
+        Layout::Interleaved,
+        Layout::HeightSharded,
+        Layout::Mirror,
+        Layout::View,
+    ]);
+    let (at, len, program) = (0u64..40, 0u64..4, 0u32..4);
+    let chips = prop::sample::select(vec![vec![0], vec![0, 1], vec![0, 1, 2], vec![2]]);
+    let change = prop_oneof![
+        24 => (who.clone(), space.clone(), at.clone(), len, program.clone(), layout).prop_map(
+            |((pid, number), space, at, len, program, layout)| {
+                Change::Alloc { pid, number, space, at, len, program, layout }
+            }
+        ),
+        14 => (who.clone(), space, at)
+            .prop_map(|((pid, number), space, at)| Change::Free { pid, number, space, at }),
+        4 => (who.clone(), chips, 0u64..3)
+            .prop_map(|((pid, number), chips, base)| Change::Define { pid, number, chips, base }),
+        1 => who.clone().prop_map(|(pid, number)| Change::Close { pid, number }),
+        1 => who.clone().prop_map(|(pid, number)| Change::Relist { pid, number }),
+        2 => (pid.clone(), 0..CHIPS, prop::option::of(1u64..1000))
+            .prop_map(|(pid, chip, dram)| Change::Levels { pid, chip, dram }),
+        1 => (who.clone(), 0u64..50).prop_map(|((pid, number), bytes)| Change::Unlisted { pid, number, bytes }),
+        1 => (who.clone(), 0u64..90_000).prop_map(|((pid, number), bytes)| Change::Peak { pid, number, bytes }),
+        2 => (pid.clone(), 1u32..3, 1u8..6).prop_map(|(pid, number, width)| Change::Cores { pid, number, width }),
+        4 => (who.clone(), program.clone())
+            .prop_map(|((pid, number), program)| Change::Dispatch { pid, number, program }),
+        1 => (who.clone(), program)
+            .prop_map(|((pid, number), program)| Change::EndProgram { pid, number, program }),
+        1 => who.prop_map(|(pid, number)| Change::Trace { pid, number }),
+        1 => (0..CHIPS, 1u8..4).prop_map(|(chip, rows)| Change::CoreLayout { chip, rows }),
+        1 => pid.prop_map(|pid| Change::Exit { pid }),
+        2 => Just(Change::Tick),
+    ];
+    prop::collection::vec(change, 0..120)
+}
+
+fn banks_of(space: Space) -> u16 {
+    if matches!(space, Space::Dram | Space::Trace) { 12 } else { 16 }
+}
+
+fn apply(state: &mut State, now: Mono, change: &Change) {
+    let scope = Scope::Allocator;
+    let (from, event) = match *change {
+        Change::Alloc { pid, number, space, at, len, program, layout } => {
+            let banks = banks_of(space);
+            let held = Alloc {
+                // Some take nothing anywhere, and some do not say.
+                extent: (len != 1).then_some(Extent {
+                    occupied: len * 100,
+                    bytes_per_bank: len * 100,
+                    banks,
+                }),
+                cores: program.min(2),
+                program: if space.is_program() { program } else { 0 },
+                site: program,
+                layout,
+                ..alloc(scope(number), space, 1000 + at * 100, len * 100 + 1)
+            };
+            (events(pid), Event::Alloc(held))
+        }
+        Change::Free { pid, number, space, at } => {
+            (events(pid), free(scope(number), Some(space), 1000 + at * 100))
+        }
+        Change::Define { pid, number, ref chips, base } => {
+            let bank =
+                |space, base, bytes_per_bank| Banks { space, banks: banks_of(space), base, bytes_per_bank };
+            let allocator = Allocator {
+                id: number,
+                chips: chips.iter().map(|&it| chip(it)).collect(),
+                spaces: vec![
+                    bank(Space::Dram, 1000 + base * 50, 3500),
+                    bank(Space::L1, 1000, 3000 - base * 10),
+                    bank(Space::L1Small, 3000, 1000),
+                ],
+            };
+            (events(pid), Event::Allocator(allocator))
+        }
+        Change::Close { pid, number } => (events(pid), Event::AllocatorClosed(number)),
+        Change::Relist { pid, number } => (events(pid), Event::Relisted(number)),
+        Change::Levels { pid, chip, dram } => {
+            let held = dram.map(|bytes| (Space::Dram, bytes)).into_iter().collect();
+            (Origin::Process(id(pid), Basis::Counters), Event::Levels(ChipId::Ordinal(chip), held))
+        }
+        Change::Unlisted { pid, number, bytes } => {
+            let holding = Holding { requested: bytes, allocated: bytes, count: bytes / 10 };
+            (events(pid), Event::Unlisted { scope: scope(number), space: Space::Dram, holding })
+        }
+        Change::Peak { pid, number, bytes } => {
+            (events(pid), Event::Peak { scope: scope(number), space: Space::Dram, bytes: Some(bytes) })
+        }
+        Change::Cores { pid, number, width } => {
+            (events(pid), Event::Cores(number, CoreSet::rectangle((0, 0), (width, 1))))
+        }
+        Change::Dispatch { pid, number, program } => (events(pid), dispatched(scope(number), program + 1)),
+        Change::EndProgram { pid, number, program } => {
+            (events(pid), Event::ProgramEnded(scope(number), program))
+        }
+        Change::Trace { pid, number } => {
+            let trace = Trace { scope: scope(number), id: 1, dispatches: 1, replays: 0, captured: now };
+            (events(pid), Event::Trace(trace))
+        }
+        Change::CoreLayout { chip, rows } => {
+            let layout = CoreLayout {
+                columns: 4,
+                rows,
+                kernel_ring: 100,
+                unreserved: 500 + u64::from(rows),
+                end: 6000,
+            };
+            (Origin::Machine, Event::Chip(Chip { core_layout: Some(layout), ..Chip::unknown(chip) }))
+        }
+        Change::Exit { pid } => (events(pid), Event::Exited),
+        Change::Tick => return state.tick(now),
+    };
+    if let Origin::Process(..) = from {
+        state.apply(now, from, Event::Born(Process::default()));
+    }
+    state.apply(now, from, event);
+}
+
+fn all() -> Detail {
+    let buffers = Some(BufferQuery { limit: 1000, ..BufferQuery::default() });
+    Detail { history: true, cores: true, programs: true, buffers, ..Detail::NONE }
+}
+
+fn brief() -> Detail {
+    Detail { brief: true, programs: true, pid: Some(2), ..Detail::NONE }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_between_looks_never_shows(changes in changes(), each in 1usize..9) {
+        let mut looked_at = machine();
+        let mut fresh = machine();
+        for (n, change) in changes.iter().enumerate() {
+            let now = Mono(n as u64 * Mono::SECOND / 8);
+            apply(&mut looked_at, now, change);
+            apply(&mut fresh, now, change);
+            if n % each == 0 || n + 1 == changes.len() {
+                // Whatever it had found is dropped, and what pools had, too.
+                fresh.forget_everything_derived();
+                for detail in [all(), brief()] {
+                    let [one, other] = [&looked_at, &fresh].map(|it| it.snapshot(Timestamp::UNIX_EPOCH, &detail));
+                    prop_assert_eq!(one, other);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_brief_snapshot_leaves_out_and_changes_nothing_else(changes in changes()) {
+        let mut state = machine();
+        for (n, change) in changes.iter().enumerate() {
+            apply(&mut state, Mono(n as u64), change);
+        }
+        let full = state.snapshot(Timestamp::UNIX_EPOCH, &Detail { programs: true, ..Detail::NONE });
+        let mut expected = full.clone();
+        for process in &mut expected.processes {
+            let mut again = process.clone();
+            again.summarise(|id| full.devices.iter().find(|it| it.id == id).map(|it| it.index));
+            prop_assert_eq!(&again.summary, &process.summary);
+            if process.pid != Some(2) {
+                (process.usage, process.allocators, process.audit) = Default::default();
+                for it in process.programs.iter_mut().flatten() {
+                    it.placements.clear();
+                    it.devices.clear();
+                }
+            }
+        }
+        prop_assert_eq!(state.snapshot(Timestamp::UNIX_EPOCH, &brief()), expected);
+    }
+}
+
+#[test]
+fn history_since_and_the_cores_of_one_device_are_parts_of_all() {
+    let mut state = machine();
+    for chip in 0..CHIPS {
+        apply(&mut state, Mono(0), &Change::CoreLayout { chip, rows: 2 });
+    }
+    apply(&mut state, Mono(0), &Change::Define { pid: 1, number: 1, chips: vec![0, 1, 2], base: 0 });
+    for second in 1..200u64 {
+        let at = second % 40;
+        let (space, layout) = (Space::Dram, Layout::Interleaved);
+        let held = Change::Alloc { pid: 1, number: 1, space, at, len: 1, program: 0, layout };
+        apply(&mut state, Mono(second * Mono::SECOND), &held);
+        state.tick(Mono(second * Mono::SECOND));
+    }
+    let at = Timestamp::from_second(10_000).unwrap();
+    let everything = state.snapshot(at, &all());
+    let since = Timestamp::from_second(10_000 - 70).unwrap();
+    let part = state.snapshot(at, &Detail { history_since: Some(since), cores_of: Some(1), ..Detail::NONE });
+    for (all, part) in everything.devices.iter().zip(&part.devices) {
+        assert!(all.cores.is_some());
+        assert_eq!(part.cores, all.cores.clone().filter(|_| part.index == 1));
+        let mut history = all.history.clone().unwrap();
+        let before = history.dram_total.len();
+        history.dram_total.retain(|it| it.at > since);
+        history.l1_total.retain(|it| it.at > since);
+        assert!((1..before).contains(&history.dram_total.len()));
+        assert_eq!(part.history.as_ref(), Some(&history));
+    }
+    let none = state.snapshot(at, &Detail { history_since: Some(at), ..Detail::NONE });
+    assert_eq!(none.devices[0].history.as_ref().unwrap().l1_total, []);
+}
