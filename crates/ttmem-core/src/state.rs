@@ -241,7 +241,7 @@ impl State {
     pub fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
         self.now = self.now.max(now);
         self.ledger.now = self.now;
-        self.unsampled = true;
+        let unsampled = std::mem::replace(&mut self.unsampled, true);
         let by = match from {
             Origin::Process(id, basis) => Some(Author { id, basis }),
             Origin::Machine => None,
@@ -253,7 +253,11 @@ impl State {
             }
             (Event::Chip(chip), by) => self.define_chip(chip, by.is_none()),
             (Event::ChipGone(chip), None) => self.lose_chip(chip),
-            (Event::Sensors(chip, reading), None) => self.sense(chip, *reading),
+            (Event::Sensors(chip, reading), None) => {
+                // They come every second, and change no usage.
+                self.unsampled = unsampled;
+                self.sense(chip, *reading)
+            }
             (Event::OpenUnseen(chip, times), None) => {
                 let chip = self.resolve(chip);
                 if let Some(state) = self.chips.get_mut(&chip) {

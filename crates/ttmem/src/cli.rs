@@ -395,6 +395,7 @@ impl ServeArgs {
             // Simulated chips beside real ones would be a lie of a new kind.
             reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
+            sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
         })
     }
