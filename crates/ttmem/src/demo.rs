@@ -65,7 +65,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         let place = if role.is_legacy() { &legacy } else { &segments };
         spawn_client(role, place, args.sim)
     };
-    let _clients = [spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
+    let mut clients = vec![spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
+    if args.sim.chips().len() >= 4 {
+        clients.push(spawn(Role::Diffusion)?);
+    }
     let mut victim = Some(spawn(Role::Victim)?);
     let begin = Instant::now();
     let mut changed = begin;
