@@ -7,8 +7,9 @@ use crate::event::{
     Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Process, Refusal,
     SensorReading, Trace, Tracked,
 };
-use crate::findings::{Findings, Incident, Subject};
+use crate::findings::{Findings, Incident, Subject, Tally};
 use crate::footprint::CoreSet;
+use crate::happenings::{Happenings, Level};
 use crate::history::Series;
 use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
@@ -112,6 +113,8 @@ pub(crate) struct ChipState {
     pub(crate) sensors: SensorReading,
     /// What it was really called besides its key.
     pub(crate) called: BTreeSet<ChipId>,
+    /// How full its DRAM and its L1 were said to be.
+    filled: [Level; 2],
     /// It left the bus.
     pub(crate) gone: bool,
     /// How often it is open by processes that cannot be seen.
@@ -120,8 +123,8 @@ pub(crate) struct ChipState {
 
 impl ChipState {
     fn new(chip: Chip) -> Self {
-        let (peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen) = Default::default();
-        Self { chip, peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen }
+        let (peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen) = Default::default();
+        Self { chip, peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen }
     }
 }
 
@@ -145,6 +148,8 @@ pub(crate) struct ProcessState {
     /// Whether its source last saw all of it.
     pub(crate) seen_exactly: bool,
     pub(crate) names: BTreeMap<Name, String>,
+    /// When the last of its traces was captured that was told of: a listing names them again.
+    trace_told: Option<Mono>,
     records: u64,
     freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -204,6 +209,7 @@ pub struct State {
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
+    pub(crate) happenings: Happenings,
     pub(crate) lost: u64,
     pub(crate) derived: RefCell<Derived>,
     /// Changes of programs so far: dispatches, ends, and what they are.
@@ -228,6 +234,7 @@ impl State {
             processes: BTreeMap::new(),
             ledger: Ledger::new(seed),
             findings: Findings::default(),
+            happenings: Happenings::default(),
             lost: 0,
             derived: RefCell::default(),
             program_changes: 0,
@@ -314,6 +321,7 @@ impl State {
                 known.basis = known.basis.min(by.basis);
             }
             None => {
+                self.happenings.came(self.now, by.id, &info);
                 self.processes.insert(by.id, ProcessState::new(info, by.basis));
             }
         }
@@ -333,12 +341,7 @@ impl State {
             Event::Program(program) => self.note_program(by, &program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
             Event::Trace(trace) => self.note_trace(by, trace),
-            Event::TraceEnded(scope, trace) => {
-                if let Some(process) = self.processes.get_mut(&by.id) {
-                    process.traces.remove(&(scope, trace));
-                }
-                Outcome::Noted
-            }
+            Event::TraceEnded(scope, trace) => self.end_trace(by, scope, trace),
             Event::Levels(chip, held) => self.set_levels(by, chip, &held),
             Event::Opened(chips) => self.open_chips(by, &chips),
             Event::Audit(audit) => self.audit(by, &audit),
@@ -607,12 +610,18 @@ impl State {
             sum.0 += totals.own_count();
             sum.1 += totals.requested;
         }
+        self.happenings.ended(self.now, id, &process.info, &gone);
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
         if count > 0 {
             let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
             self.note(Incident::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         Outcome::Reclaimed(gone)
+    }
+
+    /// Chips by their numbers, for what is told of them.
+    fn numbered(&self, chips: &[ChipId]) -> BTreeMap<u32, ChipId> {
+        chips.iter().filter_map(|id| self.chips.get(id).map(|it| (it.chip.index, *id))).collect()
     }
 
     /// The pool an event of this author goes to.
@@ -695,7 +704,18 @@ impl State {
         // A finding names no chip that is not listed.
         let chip = chip.filter(|chip| self.chips.contains_key(chip));
         let subject = Subject { incident, process: Some(by.id), chip, space };
-        self.findings.add(self.now, subject, bytes, count, id);
+        let first = self.findings.add(self.now, subject, bytes, count, id);
+        // That a process ended is told with what it held; every allocation that failed is told.
+        if first && incident != Incident::Reclaimed || incident == Incident::OutOfMemory {
+            let now = self.now;
+            let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
+            self.happenings.odd(
+                now,
+                subject,
+                index,
+                Tally { count, bytes, last_id: id, first: now, last: now },
+            );
+        }
     }
 
     fn judge_growth(&mut self) {
@@ -749,8 +769,16 @@ impl State {
         let total = |total: Option<&Total>| total.map_or(0, |t| t.used_bytes);
         for (id, state) in &mut self.chips {
             let usage = usage.get(id);
-            state.dram.push(now, total(usage.and_then(|u| u.dram_total.as_ref())));
-            state.l1.push(now, total(usage.and_then(|u| u.l1_total.as_ref())));
+            let (dram, l1) =
+                (usage.and_then(|u| u.dram_total.as_ref()), usage.and_then(|u| u.l1_total.as_ref()));
+            state.dram.push(now, total(dram));
+            state.l1.push(now, total(l1));
+            let Some(has) = state.chip.capacity else { continue };
+            let spaces = [("DRAM", dram, has.dram_bytes), ("L1", l1, has.l1_bytes)];
+            for ((name, used, capacity), level) in spaces.into_iter().zip(&mut state.filled) {
+                let chip = (state.chip.index, *id);
+                *level = self.happenings.filled(now, chip, name, *level, (total(used), capacity));
+            }
         }
     }
 }
@@ -788,6 +816,7 @@ impl ProcessState {
             sequence: None,
             seen_exactly: true,
             names: BTreeMap::new(),
+            trace_told: None,
             records: 0,
             freed: VecDeque::new(),
         }

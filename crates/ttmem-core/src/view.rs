@@ -91,7 +91,7 @@ impl State {
             devices,
             processes,
             findings,
-            events: None,
+            events: detail.events.then(|| self.happenings.list(clock)),
             buffers: None,
             health: Health {
                 source: "local".into(),

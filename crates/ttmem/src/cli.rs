@@ -204,6 +204,9 @@ pub(crate) struct ShowArgs {
     /// With --json: add each device's usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
+    /// With --json: add what happened of late: who came and went, what filled up, what was odd.
+    #[arg(long, requires = "json")]
+    pub(crate) events: bool,
     /// With --json: add the L1 of each core, address by address.
     #[arg(long, requires = "json")]
     pub(crate) cores: bool,

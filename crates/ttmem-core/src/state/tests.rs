@@ -1,3 +1,4 @@
+mod happenings;
 mod listing;
 mod machine;
 mod programs;
