@@ -3,6 +3,7 @@
 use crate::*;
 use serde_json::Value;
 use std::process::Command;
+use ttmem_testkit::producer::Producer;
 use ttmem_testkit::{Client, eventually};
 use ttmem_wire::legacy::Vintage;
 
@@ -83,4 +84,51 @@ fn hearts_beat_and_work_makes_warm() {
         let more = |name: &str| now[name].as_f64().unwrap() > beaten[name].as_f64().unwrap() * 1.1;
         (more("asic_celsius") && more("power_watts") && now["aiclk_mhz"] == 1350.0).then_some(())
     });
+}
+
+fn texts(page: &Value) -> Vec<String> {
+    page["events"].as_array().unwrap().iter().map(|it| it["text"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same as for real chips, but here is a server that has some.
+#[test]
+fn what_happens_is_listed_for_those_who_ask() {
+    let server = Server::start(exe(), &["--sim", "n300"]);
+    assert!(json(&server, &[]).get("events").is_none());
+    assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 appeared"]);
+    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
+    producer.pull("define 2");
+    producer.pull("alloc 4096 24000");
+    producer.pull("oom 1048576");
+    let pid = producer.pid;
+    eventually("it is told", || {
+        let all = texts(&json(&server, &["--events"]));
+        let told = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
+        (told("came") && told("opened a mesh of 2 devices") && told("once, last for 1.0 MiB")).then_some(())
+    });
+    producer.kill();
+    let page = eventually("its end is told", || {
+        let page = json(&server, &["--events"]);
+        let ended = |it: &&Value| it["kind"] == "process_ended" && it["pid"] == pid;
+        let ended = page["events"].as_array().unwrap().iter().find(ended).cloned()?;
+        assert!(ended["text"].as_str().unwrap().ends_with("holding 23.4 KiB in one allocation"), "{ended}");
+        assert_eq!((&ended["bytes"], &ended["severity"]), (&24_000.into(), &"info".into()));
+        Some(page)
+    });
+    // Oldest first, and only those of one device or process if that is asked for.
+    let numbers: Vec<u64> =
+        page["events"].as_array().unwrap().iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 0x10_0000, 11 << 30);
+    client.sync();
+    let page = eventually("its DRAM is full", || {
+        let page = json(&server, &["--events", "-d", "0"]);
+        texts(&page).contains(&"device 0: DRAM rose above 90 %".to_owned()).then_some(page)
+    });
+    assert_eq!(page["events"].as_array().unwrap().last().unwrap()["kind"], "filled");
+    let other = texts(&json(&server, &["--events", "-d", "1"]));
+    assert!(!other.iter().any(|text| text.starts_with("device 0:")), "{other:?}");
+    let snapshot: ttmem_core::Snapshot = serde_json::from_value(page).unwrap();
+    assert!(snapshot.events.is_some());
 }
