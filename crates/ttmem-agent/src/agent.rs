@@ -208,8 +208,7 @@ extern "C" fn ttmem_agent_gone(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
     let _turn = Lock::to_ask();
-    it.give_up_place();
-    if let Some(number) = it.number() {
+    if let Some(number) = it.give_up_place() {
         let _ = tracker().close_allocator(number);
     }
 }

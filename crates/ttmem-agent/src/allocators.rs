@@ -27,7 +27,8 @@ pub(crate) struct Known {
     at: AtomicUsize,
     /// Its device or mesh.
     device: AtomicUsize,
-    /// Our number of it; 0: nothing was heard of it yet but that it exists.
+    /// Our number of it; 0: nothing was heard of it yet but that it exists, or nobody is here. It changes back to 0 only in a
+    /// turn to ask, so whoever has that turn and finds a number finds one that is open.
     number: AtomicU32,
     /// What sizes are rounded up to, in every space.
     unit: AtomicU32,
@@ -76,9 +77,13 @@ impl Known {
         self.number.store(0, Ordering::Release);
     }
 
-    /// Its place is free for another.
-    pub(crate) fn give_up_place(&self) {
+    /// Its place is free for another. Returns the number it had, which leaves first: whoever comes next may be here at once,
+    /// and neither may an audit take the old number for its own, nor whoever closes this one take its number.
+    pub(crate) fn give_up_place(&self) -> Option<AllocatorNumber> {
+        let number = self.number();
+        self.forget_number();
         self.at.store(GONE, Ordering::Release);
+        number
     }
 
     pub(crate) fn changed(&self) {

@@ -188,7 +188,7 @@ impl State {
         let mut found = Vec::new();
         let by_device = query.sort == BufferSort::Device || !query.devices.is_empty();
         for (number, (&id, process)) in self.processes.iter().enumerate() {
-            if query.pid.is_some_and(|pid| visible(id) != Some(pid)) {
+            if !query.pids.is_empty() && visible(id).is_none_or(|pid| !query.pids.contains(&pid)) {
                 continue;
             }
             let mut names = text::OfProcess::new(words, id, process);

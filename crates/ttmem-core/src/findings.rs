@@ -49,7 +49,8 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn add(&mut self, now: Mono, subject: Subject, bytes: u64, count: u64, id: u64) {
+    /// Counts an incident. Returns whether it is the first of its kind.
+    pub(crate) fn add(&mut self, now: Mono, subject: Subject, bytes: u64, count: u64, id: u64) -> bool {
         if self.tallies.len() >= ROOM && !self.tallies.contains_key(&subject) {
             self.dropped += 1;
             // Many short-lived processes must not hide what is worse than their ends.
@@ -59,7 +60,7 @@ impl Findings {
             let oldest = candidates.min_by_key(|(of, tally)| (!harmless(of.incident), tally.last));
             match oldest.map(|(of, _)| *of) {
                 Some(oldest) => self.tallies.remove(&oldest),
-                None => return,
+                None => return false,
             };
         }
         let tally = self.tallies.entry(subject).or_insert(Tally {
@@ -69,10 +70,12 @@ impl Findings {
             first: now,
             last: now,
         });
+        let first = tally.count == 0;
         tally.count = tally.count.saturating_add(count);
         tally.bytes = tally.bytes.saturating_add(bytes);
         tally.last_id = id;
         tally.last = now;
+        first
     }
 
     pub(crate) fn expire(&mut self, now: Mono) {

@@ -18,6 +18,7 @@ pub mod detail;
 pub mod event;
 mod findings;
 mod footprint;
+mod happenings;
 mod history;
 mod judgement;
 mod ledger;

@@ -7,8 +7,9 @@ use crate::event::{
     Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Process, Refusal,
     SensorReading, Trace, Tracked,
 };
-use crate::findings::{Findings, Incident, Subject};
+use crate::findings::{Findings, Incident, Subject, Tally};
 use crate::footprint::CoreSet;
+use crate::happenings::{Happenings, Level};
 use crate::history::Series;
 use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
@@ -112,6 +113,8 @@ pub(crate) struct ChipState {
     pub(crate) sensors: SensorReading,
     /// What it was really called besides its key.
     pub(crate) called: BTreeSet<ChipId>,
+    /// How full its DRAM and its L1 were said to be.
+    filled: [Level; 2],
     /// It left the bus.
     pub(crate) gone: bool,
     /// How often it is open by processes that cannot be seen.
@@ -120,8 +123,8 @@ pub(crate) struct ChipState {
 
 impl ChipState {
     fn new(chip: Chip) -> Self {
-        let (peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen) = Default::default();
-        Self { chip, peaks, core_peaks, dram, l1, sensors, called, gone, open_unseen }
+        let (peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen) = Default::default();
+        Self { chip, peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen }
     }
 }
 
@@ -147,6 +150,8 @@ pub(crate) struct ProcessState {
     pub(crate) names: BTreeMap<Name, String>,
     /// [`State::program_changes`] after its own last one.
     pub(crate) program_changes: u64,
+    /// When the last of its traces was captured that was told of: a listing names them again.
+    trace_told: Option<Mono>,
     records: u64,
     freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -206,6 +211,7 @@ pub struct State {
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
+    pub(crate) happenings: Happenings,
     pub(crate) lost: u64,
     pub(crate) derived: RefCell<Derived>,
     /// Changes of programs so far: dispatches, ends, and what they are.
@@ -230,6 +236,7 @@ impl State {
             processes: BTreeMap::new(),
             ledger: Ledger::new(seed),
             findings: Findings::default(),
+            happenings: Happenings::default(),
             lost: 0,
             derived: RefCell::default(),
             program_changes: 0,
@@ -243,7 +250,7 @@ impl State {
     pub fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
         self.now = self.now.max(now);
         self.ledger.now = self.now;
-        self.unsampled = true;
+        let unsampled = std::mem::replace(&mut self.unsampled, true);
         let by = match from {
             Origin::Process(id, basis) => Some(Author { id, basis }),
             Origin::Machine => None,
@@ -255,7 +262,11 @@ impl State {
             }
             (Event::Chip(chip), by) => self.define_chip(chip, by.is_none()),
             (Event::ChipGone(chip), None) => self.lose_chip(chip),
-            (Event::Sensors(chip, reading), None) => self.sense(chip, *reading),
+            (Event::Sensors(chip, reading), None) => {
+                // They come every second, and change no usage.
+                self.unsampled = unsampled;
+                self.sense(chip, *reading)
+            }
             (Event::OpenUnseen(chip, times), None) => {
                 let chip = self.resolve(chip);
                 if let Some(state) = self.chips.get_mut(&chip) {
@@ -312,6 +323,7 @@ impl State {
                 known.basis = known.basis.min(by.basis);
             }
             None => {
+                self.happenings.came(self.now, by.id, &info);
                 self.processes.insert(by.id, ProcessState::new(info, by.basis));
             }
         }
@@ -331,12 +343,7 @@ impl State {
             Event::Program(program) => self.note_program(by, &program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),
             Event::Trace(trace) => self.note_trace(by, trace),
-            Event::TraceEnded(scope, trace) => {
-                if let Some(process) = self.processes.get_mut(&by.id) {
-                    process.traces.remove(&(scope, trace));
-                }
-                Outcome::Noted
-            }
+            Event::TraceEnded(scope, trace) => self.end_trace(by, scope, trace),
             Event::Levels(chip, held) => self.set_levels(by, chip, &held),
             Event::Opened(chips) => self.open_chips(by, &chips),
             Event::Audit(audit) => self.audit(by, &audit),
@@ -605,12 +612,18 @@ impl State {
             sum.0 += totals.own_count();
             sum.1 += totals.requested;
         }
+        self.happenings.ended(self.now, id, &process.info, &gone);
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
         if count > 0 {
             let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
             self.note(Incident::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         Outcome::Reclaimed(gone)
+    }
+
+    /// Chips by their numbers, for what is told of them.
+    fn numbered(&self, chips: &[ChipId]) -> BTreeMap<u32, ChipId> {
+        chips.iter().filter_map(|id| self.chips.get(id).map(|it| (it.chip.index, *id))).collect()
     }
 
     /// The pool an event of this author goes to.
@@ -693,7 +706,18 @@ impl State {
         // A finding names no chip that is not listed.
         let chip = chip.filter(|chip| self.chips.contains_key(chip));
         let subject = Subject { incident, process: Some(by.id), chip, space };
-        self.findings.add(self.now, subject, bytes, count, id);
+        let first = self.findings.add(self.now, subject, bytes, count, id);
+        // That a process ended is told with what it held; every allocation that failed is told.
+        if first && incident != Incident::Reclaimed || incident == Incident::OutOfMemory {
+            let now = self.now;
+            let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
+            self.happenings.odd(
+                now,
+                subject,
+                index,
+                Tally { count, bytes, last_id: id, first: now, last: now },
+            );
+        }
     }
 
     fn judge_growth(&mut self) {
@@ -745,6 +769,12 @@ impl State {
             let [dram, l1] = plan.kind_of(id).map_or([0; 2], |number| totals[number]);
             state.dram.push(now, dram);
             state.l1.push(now, l1);
+            let Some(has) = state.chip.capacity else { continue };
+            let spaces = [("DRAM", dram, has.dram_bytes), ("L1", l1, has.l1_bytes)];
+            for ((name, used, capacity), level) in spaces.into_iter().zip(&mut state.filled) {
+                let chip = (state.chip.index, id);
+                *level = self.happenings.filled(now, chip, name, *level, (used, capacity));
+            }
         }
     }
 }
@@ -783,6 +813,7 @@ impl ProcessState {
             seen_exactly: true,
             names: BTreeMap::new(),
             program_changes: 0,
+            trace_told: None,
             records: 0,
             freed: VecDeque::new(),
         }

@@ -88,7 +88,7 @@ impl State {
             devices,
             processes,
             findings,
-            events: None,
+            events: detail.events.then(|| self.happenings.list(clock)),
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query)),
             health: Health {
                 source: "local".into(),

@@ -25,11 +25,17 @@ mod tracking;
 use std::io;
 use std::path::PathBuf;
 use ttmem_core::Limits;
+use ttmem_core::event::SensorReading;
 use ttmem_core::machine::Chip;
+use ttmem_core::snapshot::Usage;
+use ttmem_core::words::Mono;
 use ttmem_sources::Reading;
 
 pub use server::serve;
 pub use socket::{Peer, server_at};
+
+/// What a simulated chip's sensors say while so much of its memory is used; `None` if it has none.
+pub type SimulatedSensors = fn(&Chip, &Usage, Mono) -> Option<SensorReading>;
 
 /// What the daemon is told.
 #[derive(Clone, Debug)]
@@ -46,6 +52,8 @@ pub struct Options {
     pub reading: Reading,
     /// Simulated chips.
     pub chips: Vec<Chip>,
+    /// What their sensors say.
+    pub sensors: Option<SimulatedSensors>,
     /// What input may make the daemon keep.
     pub limits: Limits,
 }

@@ -1,6 +1,7 @@
 //! The query socket: one line of JSON asks, one line of JSON answers.
 //!
-//! `{"get":"snapshot"}`, with the words of [`Detail`] for what else is wanted, and `{"get":"allocations"}` are what can be asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
+//! `{"get":"snapshot"}`, with the words of [`Detail`] for what else is wanted, and `{"get":"allocations"}` are what can be
+//! asked. A list of allocations may be larger than anybody's memory should grow, so it is made and sent piece by piece.
 
 use crate::server::{Daemon, SURVEY_FOR_AN_ANSWER};
 use crate::socket;

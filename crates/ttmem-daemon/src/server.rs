@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::query::QueryConnection;
 use crate::socket;
 use crate::tracking::Tracked;
-use crate::{Error, Options, eventlog};
+use crate::{Error, Options, SimulatedSensors, eventlog};
 use jiff::Timestamp;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Resource;
@@ -40,6 +40,8 @@ const CLOSING_NS: u64 = 30 * Mono::SECOND;
 const SURVEY_WHILE_TICKING: u64 = 5 * Mono::SECOND;
 /// The same when somebody asks.
 pub(crate) const SURVEY_FOR_AN_ANSWER: u64 = Mono::SECOND;
+/// How often simulated sensors are asked.
+const SENSE_NS: u64 = 900_000_000;
 /// How often both sockets are looked after.
 const TICKS_A_SOCKET_CHECK: u64 = 10;
 /// Descriptors that old clients' connections leave free.
@@ -107,6 +109,9 @@ pub(crate) struct Daemon {
     pub(crate) processes: Processes,
     /// What is read; not there while it speaks.
     pub(crate) sources: Option<Sources>,
+    /// What simulated chips' sensors say, and when they were last asked.
+    simulated: Option<SimulatedSensors>,
+    sensed: Option<Mono>,
     /// When sources are looked at next, because their writers are busy.
     pub(crate) next_look: Option<Mono>,
     /// When it was last looked for what seldom changes.
@@ -156,6 +161,8 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         by_pid: BTreeMap::new(),
         processes: Processes::new(&options.reading.root),
         sources: Some(Sources::new(options.reading.clone())),
+        simulated: options.sensors,
+        sensed: None,
         next_look: None,
         surveyed: None,
         epoll,
@@ -173,6 +180,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         daemon.define_chip(Origin::Machine, chip.clone());
     }
     daemon.look_at_sources(SURVEY_WHILE_TICKING);
+    daemon.sense();
     daemon.listen().map_err(system("wait for connections"))?;
     daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
     daemon.greet(options);
@@ -445,8 +453,23 @@ impl Daemon {
         }
     }
 
+    /// Asks simulated chips' sensors, as often as real ones are read.
+    fn sense(&mut self) {
+        let due = self.sensed.is_none_or(|at| self.now.since(at) >= SENSE_NS);
+        let Some(sensors) = self.simulated.filter(|_| due) else { return };
+        self.sensed = Some(self.now);
+        let readings = self.state.chips().filter_map(|chip| {
+            let reading = sensors(chip, &self.state.usage_of(chip.id), self.now)?;
+            Some((chip.id, Box::new(reading)))
+        });
+        for (chip, reading) in readings.collect::<Vec<_>>() {
+            self.state.apply(self.now, Origin::Machine, Event::Sensors(chip, reading));
+        }
+    }
+
     fn tick(&mut self) {
         self.look_at_sources(SURVEY_WHILE_TICKING);
+        self.sense();
         self.state.tick(self.now);
         let ended: Vec<u64> = self
             .tracked

@@ -208,6 +208,9 @@ pub(crate) struct ShowArgs {
     /// With --json: add each device's usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
+    /// With --json: add what happened of late: who came and went, what filled up, what was odd.
+    #[arg(long, requires = "json")]
+    pub(crate) events: bool,
     /// With --json: add the L1 of each core, address by address.
     #[arg(long, requires = "json")]
     pub(crate) cores: bool,
@@ -457,6 +460,7 @@ impl ServeArgs {
             // Simulated chips beside real ones would be a lie of a new kind.
             reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
+            sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
         })
     }

@@ -66,7 +66,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         let place = if role.is_legacy() { &legacy } else { &segments };
         spawn_client(role, place, sim)
     };
-    let _clients = [spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
+    let mut clients = vec![spawn(Role::Llm)?, spawn(Role::Vision)?, spawn(Role::Leaky)?];
+    if sim.chips().len() >= 4 {
+        clients.push(spawn(Role::Diffusion)?);
+    }
     // Whoever looks lets it live and die; it ends with us all the same.
     let victim = Arc::new(Mutex::new(Some(spawn(Role::Victim)?)));
     let _last = Last(Arc::clone(&victim));

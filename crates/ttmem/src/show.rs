@@ -31,7 +31,13 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
         );
     }
     let as_json = args.json || args.format == Format::Json;
-    let detail = Detail { history: args.history, cores: args.cores, programs: args.programs, ..Detail::NONE };
+    let detail = Detail {
+        history: args.history,
+        events: args.events,
+        cores: args.cores,
+        programs: args.programs,
+        ..Detail::NONE
+    };
     if as_json && args.only.is_everything() {
         let Some(mut answer) = source.ask(&Request::Snapshot(detail))? else { return Ok(Exit::NoDaemon) };
         // What the daemon says is the schema already.
@@ -78,6 +84,8 @@ fn verdict(empty: bool) -> Exit {
 
 /// Leaves only what was asked for.
 pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
+    let asked = snapshot.events.is_some();
+    let mut events = snapshot.events.take().unwrap_or_default();
     if !only.device.is_empty() {
         let mut chosen = Vec::new();
         for wanted in &only.device {
@@ -100,18 +108,22 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
             !process.usage.is_empty() || !process.opened.is_empty()
         });
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));
+        events.retain(|it| it.device.as_ref().is_none_or(|id| chosen.contains(id)));
     }
     if let Some(user) = &only.user {
         let users = users_called(user);
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
+        events.retain(|it| it.pid.is_none() || pids.contains(&it.pid));
     }
     if let Some(pid) = only.pid {
         snapshot.processes.retain(|process| process.pid == Some(pid));
         anyhow::ensure!(!snapshot.processes.is_empty(), "pid {pid} is not tracked");
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
+        events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }
+    snapshot.events = asked.then_some(events);
     Ok(snapshot)
 }
 

@@ -1,9 +1,11 @@
 //! Simulated chips: boards and the memory they have, so that everything but the chips can be real.
 
+pub(crate) mod sensors;
+
 use std::fmt;
 use std::str::FromStr;
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip};
-use ttmem_core::words::{Arch, ChipId};
+use ttmem_core::words::{Arch, ChipId, PciAddress};
 use ttmem_sources::board;
 
 /// A board, and the facts its capacities follow from. Cores are those left after harvesting.
@@ -12,6 +14,8 @@ struct Board {
     name: &'static str,
     /// Board name of each chip, as the driver says it.
     kind: &'static str,
+    /// Number of that kind, which serial numbers have.
+    number: u64,
     arch: Arch,
     boards: u32,
     chips_per_board: u32,
@@ -21,10 +25,11 @@ struct Board {
     dram_channels: u32,
 }
 
-const fn wormhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
+const fn wormhole(name: &'static str, kind: &'static str, number: u64, cores: u32) -> Board {
     Board {
         name,
         kind,
+        number,
         arch: Arch::WormholeB0,
         boards: 1,
         chips_per_board: 1,
@@ -34,19 +39,23 @@ const fn wormhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
     }
 }
 
-const fn blackhole(name: &'static str, kind: &'static str, cores: u32) -> Board {
-    Board { arch: Arch::Blackhole, dram_channels: 8, ..wormhole(name, kind, cores) }
+const fn blackhole(name: &'static str, kind: &'static str, number: u64, cores: u32) -> Board {
+    Board { arch: Arch::Blackhole, dram_channels: 8, ..wormhole(name, kind, number, cores) }
 }
 
 const BOARDS: [Board; 8] = [
-    wormhole("n150", "n150", 72),
-    Board { chips_per_board: 2, ..wormhole("n300", "n300", 64) },
-    Board { boards: 4, chips_per_board: 2, ..wormhole("t3k", "n300", 64) },
-    Board { dram_channels: 7, ..blackhole("p100a", "p100a", 120) },
-    blackhole("p150a", "p150a", 120),
-    Board { chips_per_board: 2, local_per_board: 2, ..blackhole("p300", "p300a", 120) },
-    Board { chips_per_board: 32, local_per_board: 32, ..wormhole("galaxy-wh", "galaxy-wormhole", 80) },
-    Board { chips_per_board: 32, local_per_board: 32, ..blackhole("galaxy-bh", "galaxy-blackhole", 130) },
+    wormhole("n150", "n150", 0x18, 72),
+    Board { chips_per_board: 2, ..wormhole("n300", "n300", 0x14, 64) },
+    Board { boards: 4, chips_per_board: 2, ..wormhole("t3k", "n300", 0x14, 64) },
+    Board { dram_channels: 7, ..blackhole("p100a", "p100a", 0x43, 120) },
+    blackhole("p150a", "p150a", 0x40, 120),
+    Board { chips_per_board: 2, local_per_board: 2, ..blackhole("p300", "p300a", 0x45, 120) },
+    Board { chips_per_board: 32, local_per_board: 32, ..wormhole("galaxy-wh", "galaxy-wormhole", 0x35, 80) },
+    Board {
+        chips_per_board: 32,
+        local_per_board: 32,
+        ..blackhole("galaxy-bh", "galaxy-blackhole", 0x47, 130)
+    },
 ];
 
 /// The ring that kernels pass through, below what can be used freely.
@@ -60,6 +69,11 @@ impl Board {
         board::capacity(self.arch, self.cores, self.dram_channels, CapacityOrigin::Simulated)
     }
 
+    /// The number of the board, or of the tray of a Galaxy, that a chip is on.
+    fn serial(&self, chip: u32) -> u64 {
+        0x100_0000 << 32 | self.number << 36 | u64::from(1 + chip / self.chips_per_board.min(8))
+    }
+
     /// Columns and rows of the cores that programs can use: of a Wormhole eight wide, of a Blackhole ten high.
     fn grid(&self) -> (u8, u8) {
         let cores = (self.cores - board::facts(self.arch).dispatch_cores) as u8;
@@ -68,6 +82,11 @@ impl Board {
             Arch::Blackhole => (cores / 10, 10),
         }
     }
+}
+
+/// Where the driver's Nth chip is on the bus; a bus has room for 255, and then there is another.
+fn place_on_bus(node: u32) -> PciAddress {
+    PciAddress { domain: node / 255, bus: (1 + node % 255) as u8, slot: 0 }
 }
 
 /// Several boards of one kind.
@@ -103,6 +122,10 @@ impl Machine {
                 board: Some(board.kind.to_owned()),
                 remote: !local,
                 capacity: Some(board.capacity()),
+                pci: local.then(|| place_on_bus(index as u32)),
+                node: local.then_some(index as u32),
+                serial: local.then(|| board.serial(serial)),
+                firmware: if local { Box::new(sensors::firmware(board.arch)) } else { Box::default() },
                 ..Chip::new(ChipId::Unique(0x51_0000_0000 + u64::from(serial)), index as u32)
             })
             .collect()
@@ -251,6 +274,21 @@ mod tests {
         assert_eq!(chips.iter().map(|c| c.index).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
         let ids: std::collections::BTreeSet<_> = chips.iter().map(|c| c.id).collect();
         assert_eq!(ids.len(), 8);
+    }
+
+    #[test]
+    fn only_chips_on_the_bus_have_a_place_there() {
+        let chips = "n300x2".parse::<Machine>().unwrap().chips();
+        let places: Vec<_> = chips.iter().map(|it| it.pci.map(|it| it.to_string())).collect();
+        assert_eq!(places, [Some("0000:01:00.0".to_owned()), Some("0000:02:00.0".to_owned()), None, None]);
+        assert_eq!(chips.iter().map(|it| it.node).collect::<Vec<_>>(), [Some(0), Some(1), None, None]);
+        assert_eq!(chips[1].serial, Some(0x0100_0140_0000_0002));
+        let most = "n150x1024".parse::<Machine>().unwrap().chips();
+        let places: std::collections::BTreeSet<_> = most.iter().map(|it| it.pci).collect();
+        assert_eq!(places.len(), 1024);
+        let trays = "galaxy-bh".parse::<Machine>().unwrap().chips();
+        let trays: std::collections::BTreeSet<_> = trays.iter().map(|it| it.serial).collect();
+        assert_eq!(trays.len(), 4);
     }
 
     #[test]

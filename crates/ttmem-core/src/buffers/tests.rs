@@ -72,7 +72,7 @@ fn fits(it: &Allocation, process_name: Option<&str>, query: &BufferQuery) -> boo
     let texts = [Some(it.id.clone()), Some(it.space.name().to_owned()), layout, pid];
     let texts: Vec<String> = texts.into_iter().chain(names).flatten().map(|it| it.to_lowercase()).collect();
     (query.devices.is_empty() || it.indexes.iter().any(|index| query.devices.contains(index)))
-        && query.pid.is_none_or(|pid| it.pid == Some(pid))
+        && (query.pids.is_empty() || it.pid.is_some_and(|pid| query.pids.contains(&pid)))
         && query.space.is_none_or(|space| it.space == space)
         && query.text.split_whitespace().all(|word| {
             let word = word.to_lowercase();
@@ -184,11 +184,12 @@ fn queries() -> impl Strategy<Value = BufferQuery> {
         Some(BufferGrouping::Site),
     ]);
     let space = prop::option::weighted(0.2, prop::sample::select(SPACES.to_vec()));
+    let pids = prop::sample::select(vec![vec![], vec![], vec![], vec![1], vec![2, 3], vec![0]]);
     let page = (0u64..20, 0u32..30, any::<bool>());
-    (sort, text, devices, group, space, prop::option::weighted(0.2, 0u32..4), page).prop_map(
-        |(sort, text, devices, group, space, pid, (offset, limit, reversed))| {
+    (sort, text, devices, group, space, pids, page).prop_map(
+        |(sort, text, devices, group, space, pids, (offset, limit, reversed))| {
             let text = text.to_owned();
-            BufferQuery { sort, reversed, devices, pid, space, text, group, offset, limit }
+            BufferQuery { sort, reversed, devices, pids, space, text, group, offset, limit }
         },
     )
 }

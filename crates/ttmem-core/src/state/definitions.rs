@@ -26,11 +26,16 @@ impl State {
             return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
         }
         let limit = self.limits.definitions;
+        let chips = self.numbered(&allocator.chips);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
         let scope = Scope::Allocator(allocator.id);
+        // One without banks is a set of chips that programs refer to.
+        if !allocator.spaces.is_empty() && !process.allocators.contains_key(&allocator.id) {
+            self.happenings.opened(self.now, by.id, &process.info, chips);
+        }
         process.allocators.insert(allocator.id, allocator);
         for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
             self.ledger.forget_layout(pool);
@@ -55,17 +60,25 @@ impl State {
         self.settle_programs(Tenant { process: by.id, scope });
         self.forget_derived();
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
+        let mut held = 0;
         let mut pools = std::mem::take(&mut process.pools);
         pools.retain(|&(of, ..), &mut pool| {
             if of == scope {
                 self.remember_peak(&process, by.id, scope, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
-                process.records -= self.ledger.close(pool).count - unlisted;
+                let totals = self.ledger.close(pool);
+                process.records -= totals.count - unlisted;
+                held += totals.requested;
             }
             of != scope
         });
         process.pools = pools;
-        let known = process.allocators.remove(&number).is_some();
+        let closed = process.allocators.remove(&number);
+        let known = closed.is_some();
+        if let Some(closed) = closed.filter(|it| !it.spaces.is_empty()) {
+            let chips = self.numbered(&closed.chips);
+            self.happenings.closed(self.now, by.id, &process.info, chips, held);
+        }
         process.programs.retain(|(of, _), _| *of != scope);
         process.traces.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
@@ -105,7 +118,18 @@ impl State {
         if process.traces.len() >= limit && !process.traces.contains_key(&key) {
             return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
         }
-        process.traces.insert(key, trace);
+        if process.traces.insert(key, trace).is_none() && process.trace_told < Some(trace.captured) {
+            process.trace_told = Some(trace.captured);
+            self.happenings.captured(self.now, by.id, &process.info, trace.dispatches);
+        }
+        Outcome::Noted
+    }
+
+    pub(super) fn end_trace(&mut self, by: Author, scope: Scope, trace: u32) -> Outcome {
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if process.traces.remove(&(scope, trace)).is_some() {
+            self.happenings.released(self.now, by.id, &process.info);
+        }
         Outcome::Noted
     }
 

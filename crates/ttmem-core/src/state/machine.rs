@@ -50,9 +50,11 @@ impl State {
         let mut called: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
         called.push(id);
         let guesses: Vec<ChipId> = chip.guesses.iter().map(|&name| ChipId::Unique(name)).collect();
+        let mut came = false;
         let key = match self.find_chip(&chip) {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
+                    came = known.gone && from_machine;
                     known.gone &= !from_machine;
                     let before = known.chip.core_layout;
                     known.chip.learn(chip, from_machine);
@@ -71,6 +73,7 @@ impl State {
                     chip.index = free.unwrap_or(chip.index);
                 }
                 self.chips.insert(id, ChipState::new(chip));
+                came = true;
                 id
             }
             None => return Outcome::Refused(Refusal::DefinitionLimit),
@@ -85,6 +88,9 @@ impl State {
             }
         }
         if let Some(state) = self.chips.get_mut(&key) {
+            if came {
+                self.happenings.chip_came(self.now, state.chip.index, key);
+            }
             let new = called.into_iter().filter(|name| *name != key);
             let room = NAMES_A_CHIP.saturating_sub(state.called.len());
             state.called.extend(new.take(room));
@@ -109,6 +115,9 @@ impl State {
     pub(super) fn lose_chip(&mut self, id: ChipId) -> Outcome {
         let id = self.resolve(id);
         if let Some(state) = self.chips.get_mut(&id) {
+            if !state.gone {
+                self.happenings.chip_went(self.now, state.chip.index, id);
+            }
             (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
             let why = Some("the chip left the bus".to_owned());
             state.sensors = SensorReading { why, ..SensorReading::default() };

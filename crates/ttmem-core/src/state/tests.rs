@@ -1,4 +1,5 @@
 mod derived;
+mod happenings;
 mod listing;
 mod machine;
 mod programs;

@@ -39,7 +39,8 @@ fn the_table_shows_devices_breakdown_and_processes() {
     let page = text(&ttmem(&server, &[]));
     for part in [
         "[SIMULATED CHIPS]",
-        "│ 0    Wormhole   n300               N/A   N/A    N/A     3.0 GiB/12.0 GiB    40.6 MiB/91.5 MiB ",
+        "│ 0    Wormhole   n300              ",
+        "     3.0 GiB/12.0 GiB    40.6 MiB/91.5 MiB ",
         "│ 1    Wormhole   n300 (remote)      N/A   N/A    N/A   untracked/12.0 GiB   untracked/91.5 MiB ",
         "  DRAM             3.0 GiB / 12.0 GiB   [██████░░░░░░░░░░░░░░░░░░░]  25.2 %",
         "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as asked for, by legacy",

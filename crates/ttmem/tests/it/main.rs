@@ -14,6 +14,7 @@ mod places;
 mod processes;
 mod resets;
 mod segments;
+mod simulated;
 mod smi;
 mod streams;
 mod transport;

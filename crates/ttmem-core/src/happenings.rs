@@ -1,0 +1,338 @@
+//! What happened of late, for people: who came and went, what filled up, what was odd. Never a single allocation.
+//!
+//! What repeats is told once, with a count, and of all kinds the most frequent makes room first: a flood of one kind pushes
+//! nothing else out.
+
+use crate::event::Process;
+use crate::findings::{Subject, Tally};
+use crate::judgement::describe_incident;
+use crate::snapshot::{Happening, HappeningKind, Severity};
+use crate::state::Reclaimed;
+use crate::view::{Clock, visible};
+use crate::words::{ChipId, Mono, ProcessId, size};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How many are kept.
+const ROOM: usize = 256;
+/// What is told again so soon is a repetition.
+const REPEATS_NS: u64 = 60 * Mono::SECOND;
+/// What several chips do so soon after each other, they do together.
+const TOGETHER_NS: u64 = Mono::SECOND;
+
+/// By number, as it was then.
+type Chips = BTreeMap<u32, ChipId>;
+
+struct Entry {
+    sequence: u64,
+    at: Mono,
+    kind: HappeningKind,
+    severity: Severity,
+    process: Option<ProcessId>,
+    chips: Chips,
+    bytes: Option<u64>,
+    text: Text,
+    count: u64,
+}
+
+enum Text {
+    /// Who did what, and what else there is to say of this time.
+    Did {
+        who: String,
+        what: String,
+        rest: String,
+    },
+    /// What chips did.
+    OfChips(String),
+    Incident(Subject, Tally),
+}
+
+impl Entry {
+    fn new(at: Mono, kind: HappeningKind, text: Text) -> Self {
+        let (severity, chips) = (Severity::Info, Chips::new());
+        Self { sequence: 0, at, kind, severity, process: None, chips, bytes: None, text, count: 1 }
+    }
+
+    /// Whether a new one is this one again.
+    fn is_again(&self, new: &Self) -> bool {
+        let age = new.at.since(self.at);
+        let same = match (&self.text, &new.text) {
+            (Text::Did { what, .. }, Text::Did { what: new_what, .. }) => {
+                what == new_what && self.chips == new.chips
+            }
+            (Text::OfChips(what), Text::OfChips(new_what)) => {
+                what == new_what && (self.chips == new.chips || age <= TOGETHER_NS)
+            }
+            (Text::Incident(subject, _), Text::Incident(new_subject, _)) => subject == new_subject,
+            _ => false,
+        };
+        same && self.kind == new.kind && self.process == new.process && age <= REPEATS_NS
+    }
+
+    /// Takes the place of an old one that was the same.
+    fn replace(&mut self, old: Self) {
+        if self.chips == old.chips {
+            self.count = self.count.saturating_add(old.count);
+        } else {
+            self.chips.extend(old.chips);
+            (self.count, self.bytes) = (old.count, None);
+        }
+        if let (Text::Incident(_, tally), Text::Incident(_, before)) = (&mut self.text, &old.text) {
+            tally.first = before.first;
+            tally.count = tally.count.saturating_add(before.count);
+            tally.bytes = tally.bytes.saturating_add(before.bytes);
+        }
+    }
+
+    fn describe(&self, clock: Clock) -> Happening {
+        let times = if self.count > 1 { format!(", {} times", self.count) } else { String::new() };
+        let mut severity = self.severity;
+        let text = match &self.text {
+            Text::Did { who, what, rest } if times.is_empty() => format!("{who} {what}{rest}"),
+            Text::Did { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
+            Text::Did { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
+            Text::OfChips(what) => format!("{}{what}{times}", devices(&self.chips)),
+            Text::Incident(subject, tally) => {
+                let finding = describe_incident(subject, tally, clock);
+                severity = finding.severity;
+                finding.text
+            }
+        };
+        let device = match self.chips.values().next() {
+            Some(chip) if self.chips.len() == 1 => Some(chip.to_string()),
+            _ => None,
+        };
+        Happening {
+            sequence: self.sequence,
+            at: clock.wall(self.at),
+            kind: self.kind,
+            severity,
+            pid: self.process.and_then(visible),
+            device,
+            bytes: self.bytes,
+            text,
+        }
+    }
+}
+
+/// `device 0`, `devices 0-3, 7`.
+fn devices(chips: &Chips) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &index in chips.keys() {
+        match ranges.last_mut() {
+            Some((_, to)) if *to + 1 == index => *to = index,
+            _ => ranges.push((index, index)),
+        }
+    }
+    let listed =
+        ranges.iter().map(|&(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") });
+    let listed = listed.collect::<Vec<_>>().join(", ");
+    format!("device{} {listed}", if chips.len() == 1 { "" } else { "s" })
+}
+
+fn who(id: ProcessId, info: &Process) -> String {
+    // Anybody may call himself anything; this is one line.
+    let clean = |name: &str| name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+    match (info.name.as_deref().map(clean), id.pid) {
+        (Some(name), 0) => format!("{name} (outside this namespace)"),
+        (None, 0) => "a process outside this namespace".to_owned(),
+        (Some(name), pid) => format!("{name} (pid {pid})"),
+        (None, pid) => format!("pid {pid}"),
+    }
+}
+
+/// A space of a chip, as full as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Level(usize);
+
+/// Where it is told that a chip fills up; it must fall by [`SLACK`] percent more for the next time.
+const LEVELS: [u64; 2] = [75, 90];
+const SLACK: u64 = 5;
+
+impl Level {
+    /// How full it is now.
+    fn of(self, used: u64, capacity: u64) -> Self {
+        if capacity == 0 {
+            return self;
+        }
+        let above = |percent: u64| u128::from(used) * 100 >= u128::from(capacity) * u128::from(percent);
+        let holds = |(n, &percent): (usize, &u64)| above(if n < self.0 { percent - SLACK } else { percent });
+        Self(LEVELS.iter().enumerate().take_while(|&it| holds(it)).count())
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Happenings {
+    entries: VecDeque<Entry>,
+    told: u64,
+}
+
+impl Happenings {
+    fn push(&mut self, mut new: Entry) {
+        let again = self.entries.iter().rposition(|old| old.is_again(&new));
+        if let Some(old) = again.and_then(|at| self.entries.remove(at)) {
+            new.replace(old);
+        } else if self.entries.len() >= ROOM {
+            self.make_room();
+        }
+        self.told += 1;
+        new.sequence = self.told;
+        self.entries.push_back(new);
+    }
+
+    /// The oldest of the most frequent kind goes.
+    fn make_room(&mut self) {
+        let mut counts: BTreeMap<HappeningKind, usize> = BTreeMap::new();
+        for entry in &self.entries {
+            *counts.entry(entry.kind).or_default() += 1;
+        }
+        let most = counts.into_iter().min_by_key(|&(_, count)| Reverse(count));
+        let oldest = most.and_then(|(kind, _)| self.entries.iter().position(|entry| entry.kind == kind));
+        if let Some(at) = oldest {
+            self.entries.remove(at);
+        }
+    }
+
+    fn did(
+        &mut self,
+        now: Mono,
+        kind: HappeningKind,
+        process: (ProcessId, &Process),
+        what: String,
+    ) -> Did<'_> {
+        let text = Text::Did { who: who(process.0, process.1), what, rest: String::new() };
+        Did { to: self, entry: Entry { process: Some(process.0), ..Entry::new(now, kind, text) } }
+    }
+
+    pub(crate) fn came(&mut self, now: Mono, id: ProcessId, info: &Process) {
+        self.did(now, HappeningKind::ProcessCame, (id, info), "came".to_owned()).tell();
+    }
+
+    pub(crate) fn ended(&mut self, now: Mono, id: ProcessId, info: &Process, held: &Reclaimed) {
+        let count = held.buffers.0 + held.cbs.0 + held.kernels.0;
+        let bytes = held.buffers.1 + held.cbs.1 + held.kernels.1;
+        let rest = match count {
+            0 => ", holding nothing".to_owned(),
+            1 => format!(", holding {} in one allocation", size(bytes)),
+            _ => format!(", holding {} in {count} allocations", size(bytes)),
+        };
+        self.did(now, HappeningKind::ProcessEnded, (id, info), "ended".to_owned())
+            .with(Some(bytes), rest)
+            .tell();
+    }
+
+    pub(crate) fn opened(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips) {
+        let what = format!("opened {}", mesh(&chips));
+        self.did(now, HappeningKind::AllocatorOpened, (id, info), what).on(chips).tell();
+    }
+
+    /// An allocator was closed that had handed out so much.
+    pub(crate) fn closed(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips, held: u64) {
+        let what = format!("closed {}", mesh(&chips));
+        let rest = if held > 0 { format!(" with {} in use", size(held)) } else { String::new() };
+        self.did(now, HappeningKind::AllocatorClosed, (id, info), what)
+            .on(chips)
+            .with(Some(held), rest)
+            .tell();
+    }
+
+    pub(crate) fn captured(&mut self, now: Mono, id: ProcessId, info: &Process, dispatches: u64) {
+        let what = "captured a trace".to_owned();
+        let rest = format!(" of {dispatches} dispatch{}", if dispatches == 1 { "" } else { "es" });
+        self.did(now, HappeningKind::TraceCaptured, (id, info), what).with(None, rest).tell();
+    }
+
+    pub(crate) fn released(&mut self, now: Mono, id: ProcessId, info: &Process) {
+        self.did(now, HappeningKind::TraceReleased, (id, info), "released a trace".to_owned()).tell();
+    }
+
+    pub(crate) fn chip_came(&mut self, now: Mono, index: u32, id: ChipId) {
+        let text = Text::OfChips(" appeared".to_owned());
+        self.push(Entry { chips: [(index, id)].into(), ..Entry::new(now, HappeningKind::ChipCame, text) });
+    }
+
+    pub(crate) fn chip_went(&mut self, now: Mono, index: u32, id: ChipId) {
+        let text = Text::OfChips(" left the bus".to_owned());
+        let severity = Severity::Warning;
+        self.push(Entry {
+            severity,
+            chips: [(index, id)].into(),
+            ..Entry::new(now, HappeningKind::ChipGone, text)
+        });
+    }
+
+    /// A chip's space is as full as this now; returns what to compare with the next time.
+    pub(crate) fn filled(
+        &mut self,
+        now: Mono,
+        (index, id): (u32, ChipId),
+        space: &str,
+        before: Level,
+        (used, capacity): (u64, u64),
+    ) -> Level {
+        let level = before.of(used, capacity);
+        if level == before {
+            return before;
+        }
+        let rises = level.0 > before.0;
+        let percent = LEVELS[if rises { level.0 - 1 } else { level.0 }];
+        let does = if rises { "rose above" } else { "fell below" };
+        let text = Text::OfChips(format!(": {space} {does} {percent} %"));
+        let high = rises && level.0 == LEVELS.len();
+        self.push(Entry {
+            severity: if high { Severity::Warning } else { Severity::Info },
+            chips: [(index, id)].into(),
+            bytes: Some(used),
+            ..Entry::new(now, HappeningKind::Filled, text)
+        });
+        level
+    }
+
+    pub(crate) fn odd(&mut self, now: Mono, subject: Subject, index: Option<u32>, tally: Tally) {
+        let bytes = Some(tally.bytes).filter(|&bytes| bytes > 0);
+        self.push(Entry {
+            process: subject.process,
+            chips: index.zip(subject.chip).into_iter().collect(),
+            bytes,
+            ..Entry::new(now, HappeningKind::Odd, Text::Incident(subject, tally))
+        });
+    }
+
+    /// All of them, oldest first.
+    pub(crate) fn list(&self, clock: Clock) -> Vec<Happening> {
+        self.entries.iter().map(|entry| entry.describe(clock)).collect()
+    }
+}
+
+fn mesh(chips: &Chips) -> String {
+    match chips.len() {
+        0 => "no device".to_owned(),
+        1 => devices(chips),
+        many => format!("a mesh of {many} devices"),
+    }
+}
+
+/// What a process did, while it is put together.
+struct Did<'a> {
+    to: &'a mut Happenings,
+    entry: Entry,
+}
+
+impl Did<'_> {
+    fn on(mut self, chips: Chips) -> Self {
+        self.entry.chips = chips;
+        self
+    }
+
+    fn with(mut self, bytes: Option<u64>, text: String) -> Self {
+        self.entry.bytes = bytes;
+        if let Text::Did { rest, .. } = &mut self.entry.text {
+            *rest = text;
+        }
+        self
+    }
+
+    fn tell(self) {
+        self.to.push(self.entry);
+    }
+}

@@ -1,0 +1,134 @@
+//! Simulated chips have all that chips have, and say that they are simulated.
+
+use crate::*;
+use serde_json::Value;
+use std::process::Command;
+use ttmem_testkit::producer::Producer;
+use ttmem_testkit::{Client, eventually};
+use ttmem_wire::legacy::Vintage;
+
+fn json(server: &Server, args: &[&str]) -> Value {
+    let mut command = Command::new(exe());
+    command.arg("--json").args(args).env("TTMEM_QUERY_SOCKET", &server.query);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const SENSORS: [&str; 9] = [
+    "asic_celsius",
+    "power_watts",
+    "current_amperes",
+    "vcore_volts",
+    "aiclk_mhz",
+    "axiclk_mhz",
+    "arcclk_mhz",
+    "heartbeat",
+    "thermal_trips",
+];
+
+#[test]
+fn chips_on_the_bus_have_all_sensors_and_the_others_none() {
+    let server = server();
+    let page = json(&server, &[]);
+    assert_eq!(page["simulated"], true);
+    let devices = page["devices"].as_array().unwrap();
+    assert_eq!(devices.len(), 8);
+    for device in devices {
+        assert_eq!(device["capacity"]["origin"], "simulated");
+        if device["remote"] == true {
+            assert!(device["sensors"].is_null() && device["pci"].is_null() && device["node"].is_null());
+            let why = device["sensors_absent"].as_str().unwrap();
+            assert!(why.starts_with("remote: "), "{why}");
+            continue;
+        }
+        let sensors = &device["sensors"];
+        for name in SENSORS {
+            assert!(sensors[name].is_number(), "{name}: {device}");
+        }
+        for (name, limit) in sensors["limits"].as_object().unwrap() {
+            let (value, limit) = (sensors[name].as_f64().unwrap(), limit.as_f64().unwrap());
+            assert!((0.0..limit).contains(&value), "{name} is {value} of {limit}");
+        }
+        assert_eq!(sensors["limits"].as_object().unwrap().len(), 4);
+        for (name, rate) in sensors["pcie"].as_object().unwrap() {
+            assert!(rate.as_f64().unwrap() >= 0.0, "{name}");
+        }
+        assert_eq!((&sensors["heartbeat_beats"], &sensors["stale"]), (&true.into(), &false.into()));
+        assert_eq!(sensors["thermal_trips"], 0);
+        assert!(sensors["absent"]["fan_rpm"].is_string(), "an n300 has no fan");
+        assert!(device["pci"].is_string() && device["node"].is_number() && device["serial"].is_string());
+        assert!(device["firmware"]["bundle"].is_string());
+    }
+    assert_eq!(devices.iter().filter(|it| it["remote"] == true).count(), 4);
+    assert!(page["findings"].as_array().unwrap().is_empty(), "{page}");
+}
+
+#[test]
+fn hearts_beat_and_work_makes_warm() {
+    let server = Server::start(exe(), &["--sim", "p150a"]);
+    let sensors = || json(&server, &[])["devices"][0]["sensors"].clone();
+    let idle = sensors();
+    assert!(idle["fan_rpm"].is_number());
+    let beaten = eventually("its heart beats", || {
+        let now = sensors();
+        (now["heartbeat"].as_u64() > idle["heartbeat"].as_u64()).then_some(now)
+    });
+    assert_eq!(beaten["aiclk_mhz"], 800.0);
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 0x10_0000, 24 << 30);
+    client.alloc(0, L1, 0x15_0000, 100 * MIB);
+    client.sync();
+    eventually("it works", || {
+        let now = sensors();
+        let more = |name: &str| now[name].as_f64().unwrap() > beaten[name].as_f64().unwrap() * 1.1;
+        (more("asic_celsius") && more("power_watts") && now["aiclk_mhz"] == 1350.0).then_some(())
+    });
+}
+
+fn texts(page: &Value) -> Vec<String> {
+    page["events"].as_array().unwrap().iter().map(|it| it["text"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The same as for real chips, but here is a server that has some.
+#[test]
+fn what_happens_is_listed_for_those_who_ask() {
+    let server = Server::start(exe(), &["--sim", "n300"]);
+    assert!(json(&server, &[]).get("events").is_none());
+    assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 appeared"]);
+    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
+    producer.pull("define 2");
+    producer.pull("alloc 4096 24000");
+    producer.pull("oom 1048576");
+    let pid = producer.pid;
+    eventually("it is told", || {
+        let all = texts(&json(&server, &["--events"]));
+        let told = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
+        (told("came") && told("opened a mesh of 2 devices") && told("once, last for 1.0 MiB")).then_some(())
+    });
+    producer.kill();
+    let page = eventually("its end is told", || {
+        let page = json(&server, &["--events"]);
+        let ended = |it: &&Value| it["kind"] == "process_ended" && it["pid"] == pid;
+        let ended = page["events"].as_array().unwrap().iter().find(ended).cloned()?;
+        assert!(ended["text"].as_str().unwrap().ends_with("holding 23.4 KiB in one allocation"), "{ended}");
+        assert_eq!((&ended["bytes"], &ended["severity"]), (&24_000.into(), &"info".into()));
+        Some(page)
+    });
+    // Oldest first, and only those of one device or process if that is asked for.
+    let numbers: Vec<u64> =
+        page["events"].as_array().unwrap().iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+    let mut client = Client::connect(&server, Vintage::V144);
+    client.alloc(0, DRAM, 0x10_0000, 11 << 30);
+    client.sync();
+    let page = eventually("its DRAM is full", || {
+        let page = json(&server, &["--events", "-d", "0"]);
+        texts(&page).contains(&"device 0: DRAM rose above 90 %".to_owned()).then_some(page)
+    });
+    assert_eq!(page["events"].as_array().unwrap().last().unwrap()["kind"], "filled");
+    let other = texts(&json(&server, &["--events", "-d", "1"]));
+    assert!(!other.iter().any(|text| text.starts_with("device 0:")), "{other:?}");
+    let snapshot: ttmem_core::Snapshot = serde_json::from_value(page).unwrap();
+    assert!(snapshot.events.is_some());
+}
