@@ -13,7 +13,7 @@ mod telemetry;
 
 use crate::canvas::{Canvas, split_rows};
 use crate::figure::{age, counted};
-use crate::keys::BINDINGS;
+use crate::keys::{Action, BINDINGS, Binding};
 use crate::shown::Shown;
 use crate::ui::{Laid, List, Popup, Target, Ui, View};
 use jiff::Timestamp;
@@ -218,12 +218,15 @@ impl Scene<'_> {
             None => &[],
         };
         let own = BINDINGS.iter().filter(|it| {
-            let readonly = self.ui.readonly && it.action == crate::keys::Action::Signal;
+            let readonly = self.ui.readonly && it.action == Action::Signal;
             popup.is_empty()
                 && !it.hint.is_empty()
                 && !readonly
                 && it.holds(self.ui.view, self.ui.settings.vim_keys)
         });
+        // Whoever knows these two finds the rest.
+        let first = |it: &&Binding| matches!(it.action, Action::Help | Action::Quit);
+        let own = own.clone().filter(first).chain(own.filter(|it| !first(it)));
         let hints = popup.iter().copied().chain(own.map(|it| (it.shown, it.hint)));
         let mut x = 1;
         for (keys, what) in hints {

@@ -254,7 +254,8 @@ mod tests {
     fn charts_fill_the_screen_and_leave_no_holes() {
         let area = |width, height| Rect::new(0, 0, width, height);
         assert_eq!(grid(1, area(80, 20)), Some((1, 1)));
-        assert_eq!(grid(8, area(120, 36)), Some((4, 2)).or(Some((2, 4))));
+        let (columns, rows) = grid(8, area(120, 36)).unwrap();
+        assert_eq!(columns * rows, 8);
         assert_eq!(grid(32, area(80, 20)), None, "a line each");
         let (columns, rows) = grid(32, area(200, 56)).unwrap();
         assert_eq!(columns * rows, 32);
