@@ -104,7 +104,7 @@ impl List {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cursor: usize,
-    /// What that is: where the list is in another order, the cursor goes along.
+    /// What that is, if somebody put it there: where the list is in another order, the cursor goes along.
     pub(crate) key: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,

@@ -355,6 +355,10 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
                     _ => usize::MAX,
                 };
                 lists::go_to(snapshot, ui, list, row);
+                if action == Action::First {
+                    // The top is a place, not a thing.
+                    ui.place_mut(list).key = None;
+                }
             }
         }
         Action::Left | Action::Right => match ui.view {
@@ -470,7 +474,7 @@ fn open(ui: &mut Ui, shown: &Shown) {
             Some(Subject::Core(id, x, y))
         }),
         _ => ui.list().and_then(|list| {
-            let key = ui.place(list).key.clone()?;
+            let key = lists::chosen(snapshot, ui, list)?;
             Some(match list {
                 List::Devices => Subject::Device(key),
                 List::Processes => Subject::Process(key),
@@ -529,7 +533,7 @@ fn choose_signal(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     if ui.readonly {
         return ui.warn(now_ms, "no signals with --readonly");
     }
-    let key = ui.place(List::Processes).key.clone();
+    let key = lists::chosen(&shown.snapshot, ui, List::Processes);
     let all = lists::processes(&shown.snapshot, ui.place(List::Processes));
     let Some(process) = all.into_iter().find(|it| Some(lists::process_key(it)) == key) else {
         return ui.warn(now_ms, "no process is chosen");

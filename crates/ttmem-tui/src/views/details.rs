@@ -251,9 +251,21 @@ impl Scene<'_> {
                 facts.push(fact(format!("  {}", space.space), text));
             }
         }
-        for usage in &process.usage {
-            facts.push(heading(format!("On chip {}", self.index(&usage.device))));
-            facts.extend(spaces(&usage.usage));
+        // A mesh holds the same on each of its chips, and that is told once.
+        let mut alike: Vec<(&Usage, Vec<&str>)> = Vec::new();
+        for it in &process.usage {
+            match alike.iter_mut().find(|(usage, _)| **usage == it.usage) {
+                Some((_, chips)) => chips.push(&it.device),
+                None => alike.push((&it.usage, vec![&it.device])),
+            }
+        }
+        for (usage, chips) in alike {
+            let all = self.shown.snapshot.devices.iter();
+            let indexes: Vec<u32> =
+                all.filter(|it| chips.contains(&it.id.as_str())).map(|it| it.index).collect();
+            let (each, s) = if indexes.len() > 1 { (" each", "s") } else { ("", "") };
+            facts.push(heading(format!("On chip{s} {}{each}", ranges(&indexes))));
+            facts.extend(spaces(usage));
         }
         facts
     }

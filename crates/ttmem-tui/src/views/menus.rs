@@ -150,7 +150,8 @@ impl Scene<'_> {
 
     fn details(&mut self, canvas: &mut Canvas, area: Rect, title: &str, facts: &[Fact]) {
         let theme = &self.ui.theme;
-        let width = (area.width - 4).min(110);
+        // Remains of the view at both sides say nothing.
+        let width = if area.width < 130 { area.width } else { 120 };
         let label = 19u16;
         let text_width = usize::from(width.saturating_sub(label + 4)).max(8);
         let mut rows: Vec<(&str, &str, Style)> = Vec::new();

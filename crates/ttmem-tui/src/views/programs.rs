@@ -26,8 +26,14 @@ impl Scene<'_> {
         let (above, below) = split_rows(area, area.height - below);
         let resident = rows.iter().filter(|(_, it)| it.resident_cores > 0).count();
         let title = format!("Programs: {} cached, {resident} resident", rows.len());
-        let table =
-            Table { list: List::Programs, columns: lists::PROGRAMS, place, count: rows.len(), focused: true };
+        let table = Table {
+            list: List::Programs,
+            columns: lists::PROGRAMS,
+            place,
+            count: rows.len(),
+            focused: true,
+            hidden: &[],
+        };
         let empty = match (snapshot.processes.iter().any(|it| it.programs.is_some()), place.filter.is_empty())
         {
             (false, _) => "Looking …",
