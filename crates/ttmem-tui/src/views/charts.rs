@@ -25,7 +25,7 @@ fn grid(count: u16, area: Rect) -> Option<(u16, u16)> {
             let holes = columns * rows - count;
             // Three or four times as wide as high reads best: a character is twice as high as it is wide.
             let shape = (f64::from(width) / f64::from(height) / 4.0).ln().abs();
-            (shape + f64::from(holes) * 0.4, columns, rows)
+            (shape + f64::from(holes) * 0.8, columns, rows)
         })
     };
     let all = (1..=count.max(1)).filter_map(fits);
@@ -157,16 +157,16 @@ impl Scene<'_> {
         let series = self.series(canvas, device);
         // The legend is the uppermost line: values first, then shares, if there is room.
         let (legend, plot) = split_rows(inside, 1);
-        let mut x = 1;
-        for it in &series {
-            let used = it.total.map(|it| it.used_bytes);
-            let value = bytes_or(used, it.unit, it.places);
+        let long = series.each_ref().map(|it| {
+            let used = bytes_or(it.total.map(|it| it.used_bytes), it.unit, it.places);
             let unit = if it.unit == GIB { "GiB" } else { "MiB" };
-            let long = format!("{} {value} {unit} {}", it.title, percent(it.share()));
+            format!("{} {used} {unit} {}", it.title, percent(it.share()))
+        });
+        let fits = long.iter().map(|it| it.chars().count() + 2).sum::<usize>() < usize::from(inside.width);
+        let mut x = 1;
+        for (it, long) in series.iter().zip(&long) {
             let short = format!("{} {}", it.title, percent(it.share()));
-            let room = usize::from(inside.width) / 2;
-            let text = if long.chars().count() < room { long } else { short };
-            x = canvas.text(legend, x, 0, &text, it.style) + 2;
+            x = canvas.text(legend, x, 0, if fits { long } else { &short }, it.style) + 2;
         }
         self.lines_at(canvas, plot, &[0.5]);
         let lines = [series[0].line(), series[1].line()];
