@@ -4,6 +4,7 @@
 //! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
 
 mod agent;
+mod frames;
 pub(crate) mod load;
 mod machine;
 mod pure;
@@ -67,6 +68,7 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     }
     if wanted("core") {
         figures.extend(pure::figures());
+        figures.extend(frames::figures());
     }
     if wanted("machine") {
         figures.extend(machine::figures(&exe)?);
