@@ -232,7 +232,8 @@ impl Scene<'_> {
         let below = Rect { y: below.y.saturating_add(1), height: below.height.saturating_sub(1), ..below };
         for (y, class) in present.into_iter().enumerate() {
             let y = y as u16;
-            let bytes: u64 = core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum();
+            let here = core.intervals.iter().filter(|it| it.class == class);
+            let bytes: u64 = here.fold(0, |sum, it| sum.saturating_add(it.bytes));
             let (mark, style) = self.ink(class);
             for x in 0..2 {
                 canvas.put(below, x, y, mark, style);
@@ -272,17 +273,17 @@ impl Scene<'_> {
         // A whole number of KiB to a cell, so that rows begin at addresses one can read.
         let cells = u64::from(wide) * u64::from(rows);
         let cell = end.div_ceil(cells).div_ceil(1024).max(1) * 1024;
-        let per_row = cell * u64::from(wide);
+        let per_row = cell.saturating_mul(u64::from(wide));
         let mut at = 0;
         for y in 0..rows {
-            let begin = u64::from(y) * per_row;
+            let begin = u64::from(y).saturating_mul(per_row);
             if begin >= end {
                 break;
             }
             canvas.right(area, 0, y, label - 1, &format!("{begin:#x}"), theme.faint);
             for x in 0..wide {
-                let from = begin + u64::from(x) * cell;
-                let to = (from + cell).min(end);
+                let from = begin.saturating_add(u64::from(x).saturating_mul(cell));
+                let to = from.saturating_add(cell).min(end);
                 if from >= end {
                     break;
                 }
