@@ -250,7 +250,8 @@ impl Scene<'_> {
         let below = Rect { y: below.y.saturating_add(1), height: below.height.saturating_sub(1), ..below };
         for (y, class) in present.into_iter().enumerate() {
             let y = y as u16;
-            let bytes: u64 = core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum();
+            let here = core.intervals.iter().filter(|it| it.class == class);
+            let bytes: u64 = here.fold(0, |sum, it| sum.saturating_add(it.bytes));
             let (mark, style) = self.ink(class);
             for x in 0..2 {
                 canvas.put(below, x, y, mark, style);
