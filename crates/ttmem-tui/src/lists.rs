@@ -165,7 +165,7 @@ pub(crate) fn pid_text(process: &Process) -> String {
 }
 
 pub(crate) fn process_key(process: &Process) -> String {
-    let start = process.start.map_or(0, |it| it.as_millisecond());
+    let start = process.start.map_or(0, jiff::Timestamp::as_millisecond);
     format!("{}:{start}:{}", process.pid.unwrap_or(0), process.reported_pid.unwrap_or(0))
 }
 
@@ -222,10 +222,10 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
         let (sa, sb) = (&a.summary, &b.summary);
         match column {
             "pid" => Ordering::Equal,
-            "user" => name_order(&a.user, &b.user),
-            "name" => name_order(&a.name, &b.name),
-            "container" => name_order(&a.container, &b.container),
-            "command" => name_order(&a.command, &b.command),
+            "user" => name_order(a.user.as_ref(), b.user.as_ref()),
+            "name" => name_order(a.name.as_ref(), b.name.as_ref()),
+            "container" => name_order(a.container.as_ref(), b.container.as_ref()),
+            "command" => name_order(a.command.as_ref(), b.command.as_ref()),
             "chips" => sa.indexes.cmp(&sb.indexes),
             "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
             "cb" => sb.program_bytes.cmp(&sa.program_bytes),
@@ -239,7 +239,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
     all
 }
 
-fn name_order(a: &Option<String>, b: &Option<String>) -> Ordering {
+fn name_order(a: Option<&String>, b: Option<&String>) -> Ordering {
     // Who has none comes last.
     (a.is_none(), a).cmp(&(b.is_none(), b))
 }
@@ -254,6 +254,9 @@ fn sort<T: Copy>(
     let turned = |order: Ordering| if place.sort.reversed { order.reverse() } else { order };
     all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
+
+/// A program, and whose it is.
+type Pair<'a> = (&'a Process, &'a Program);
 
 /// Programs that the filter leaves, in the chosen order.
 pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Process, &'a Program)> {
@@ -276,13 +279,12 @@ pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Pr
                 )
         })
         .collect();
-    type Pair<'p> = (&'p Process, &'p Program);
     let column = place.sort.column.and_then(|at| PROGRAMS.get(at)).map_or("", |it| it.name);
     let order = |(p, a): Pair, (q, b): Pair| match column {
         "pid" => p.pid.cmp(&q.pid),
-        "process" => name_order(&p.name, &q.name),
+        "process" => name_order(p.name.as_ref(), q.name.as_ref()),
         "id" => a.id.cmp(&b.id),
-        "name" => name_order(&a.name, &b.name),
+        "name" => name_order(a.name.as_ref(), b.name.as_ref()),
         "chips" => a.indexes.cmp(&b.indexes),
         "cores" => b.core_count.cmp(&a.core_count),
         "resident" => b.resident_cores.cmp(&a.resident_cores),

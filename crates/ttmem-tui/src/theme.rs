@@ -363,8 +363,7 @@ impl Theme {
             CoreClass::Dfb => self.dfb,
             CoreClass::Scratch => self.scratch,
             CoreClass::KernelRing => self.kernel,
-            CoreClass::Reserved | CoreClass::Other => self.reserved,
-            CoreClass::Lockstep => self.reserved,
+            CoreClass::Reserved | CoreClass::Lockstep | CoreClass::Other => self.reserved,
             CoreClass::L1SmallFree | CoreClass::Free => self.empty,
         }
     }

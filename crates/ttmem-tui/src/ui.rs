@@ -336,11 +336,8 @@ impl Ui {
             View::Events => detail.events = true,
             View::Main | View::Charts | View::Telemetry => {}
         }
-        match &self.popup {
-            Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) => {
-                detail.pid = crate::lists::pid_of(key);
-            }
-            _ => {}
+        if let Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) = &self.popup {
+            detail.pid = crate::lists::pid_of(key);
         }
         detail
     }

@@ -120,101 +120,10 @@ impl Scene<'_> {
         let inside = canvas.frame(area, &format!("Memory of {}", name(device)), false);
         let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
         if full {
-            self.spaces(canvas, inside, device);
+            spaces(canvas, inside, device);
         } else {
-            self.stacks(canvas, inside, device);
+            stacks(canvas, inside, device);
         }
-    }
-
-    /// Two bars of parts, with legends.
-    fn stacks(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
-        let usage = &device.usage;
-        let memories = [
-            ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-            ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-        ];
-        for (n, (title, total, capacity, parts)) in memories.into_iter().enumerate() {
-            let y = n as u16 * 2;
-            let theme = canvas.theme;
-            canvas.text(area, 0, y, title, theme.title);
-            let (figures, style) = totals(total.as_ref(), capacity, theme);
-            let bar = area.width.saturating_sub(5 + 32);
-            let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-            let held: Vec<(u64, Style)> = parts
-                .iter()
-                .filter_map(|(space, part, _)| Some((usage.used(*space)?.0, theme.part(*part))))
-                .collect();
-            canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
-            canvas.right(area, 5 + bar, y, 32, &figures, style);
-            let mut x = 5;
-            for (space, part, label) in parts {
-                let Some((used, _)) = usage.used(*space) else { continue };
-                if used == 0 && !matches!(space, Space::Dram | Space::L1 | Space::Cb | Space::Kernel) {
-                    continue;
-                }
-                let text = format!(" {label} {}", size(used));
-                if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
-                    break;
-                }
-                canvas.put(area, x, y + 1, '█', theme.part(*part));
-                x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
-            }
-            if title == "L1" {
-                if let Some(room) = device.tightest_core {
-                    let text = format!("gap {}", size(room.gap_bytes));
-                    if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                        canvas.right(area, x, y + 1, area.width - x, &text, theme.accent);
-                    }
-                }
-            } else if let Some(largest) = usage.dram.as_ref().and_then(|it| it.largest_free_bytes_per_bank) {
-                let text = format!("largest free block {} a bank", size(largest));
-                if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                    canvas.right(area, x, y + 1, area.width - x, &text, theme.faint);
-                }
-            }
-        }
-    }
-
-    /// A line for each space.
-    fn spaces(&self, canvas: &mut Canvas, area: Rect, device: &Device) -> u16 {
-        let (usage, theme) = (&device.usage, canvas.theme);
-        let mut y = 0;
-        let memories = [
-            ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-            ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-        ];
-        // The notes behind the figures get what is left, but a bar must be worth looking at.
-        let bar = (area.width.saturating_sub(90)).clamp(12, 40);
-        for (title, total, capacity, parts) in memories {
-            let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-            let (figures, style) = totals(total.as_ref(), capacity, theme);
-            canvas.text(area, 0, y, title, theme.title);
-            let held = total.as_ref().and_then(|it| share(it.used_bytes, capacity));
-            canvas.meter(area, 10, y, bar, held, held.map_or(theme.faint, |it| theme.level(it)));
-            canvas.text(area, 12 + bar, y, &figures, style);
-            y += 1;
-            for (space, part, label) in parts {
-                let Some(used) = worth_a_line(usage, *space) else { continue };
-                canvas.cut(area, 1, y, 9, label, theme.faint);
-                canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(*part));
-                canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
-                let notes = notes(usage, *space);
-                let x = 23 + bar;
-                canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
-                y += 1;
-            }
-        }
-        if let Some(room) = device.tightest_core {
-            let text = format!(
-                "least gap {} between programs and buffers, core {},{}",
-                size(room.gap_bytes),
-                room.x,
-                room.y
-            );
-            canvas.cut(area, 1, y, area.width, &text, theme.accent);
-            y += 1;
-        }
-        y
     }
 
     /// Beside the tables: the chosen chip's memory, its last minute, its peaks, and what is odd.
@@ -296,6 +205,95 @@ impl Scene<'_> {
     }
 }
 
+/// Two bars of parts, with legends.
+fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
+    let usage = &device.usage;
+    let memories = [
+        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
+        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
+    ];
+    for (n, (title, total, capacity, parts)) in memories.into_iter().enumerate() {
+        let y = n as u16 * 2;
+        let theme = canvas.theme;
+        canvas.text(area, 0, y, title, theme.title);
+        let (figures, style) = totals(total.as_ref(), capacity, theme);
+        let bar = area.width.saturating_sub(5 + 32);
+        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
+        let held: Vec<(u64, Style)> = parts
+            .iter()
+            .filter_map(|(space, part, _)| Some((usage.used(*space)?.0, theme.part(*part))))
+            .collect();
+        canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
+        canvas.right(area, 5 + bar, y, 32, &figures, style);
+        let mut x = 5;
+        for (space, part, label) in parts {
+            let Some((used, _)) = usage.used(*space) else { continue };
+            if used == 0 && !matches!(space, Space::Dram | Space::L1 | Space::Cb | Space::Kernel) {
+                continue;
+            }
+            let text = format!(" {label} {}", size(used));
+            if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
+                break;
+            }
+            canvas.put(area, x, y + 1, '█', theme.part(*part));
+            x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
+        }
+        if title == "L1" {
+            if let Some(room) = device.tightest_core {
+                let text = format!("gap {}", size(room.gap_bytes));
+                if usize::from(x) + text.len() + 2 < usize::from(area.width) {
+                    canvas.right(area, x, y + 1, area.width - x, &text, theme.accent);
+                }
+            }
+        } else if let Some(largest) = usage.dram.as_ref().and_then(|it| it.largest_free_bytes_per_bank) {
+            let text = format!("largest free block {} a bank", size(largest));
+            if usize::from(x) + text.len() + 2 < usize::from(area.width) {
+                canvas.right(area, x, y + 1, area.width - x, &text, theme.faint);
+            }
+        }
+    }
+}
+
+/// A line for each space.
+fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
+    let (usage, theme) = (&device.usage, canvas.theme);
+    let mut y = 0;
+    let memories = [
+        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
+        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
+    ];
+    // The notes behind the figures get what is left, but a bar must be worth looking at.
+    let bar = (area.width.saturating_sub(90)).clamp(12, 40);
+    for (title, total, capacity, parts) in memories {
+        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
+        let (figures, style) = totals(total.as_ref(), capacity, theme);
+        canvas.text(area, 0, y, title, theme.title);
+        let held = total.as_ref().and_then(|it| share(it.used_bytes, capacity));
+        canvas.meter(area, 10, y, bar, held, held.map_or(theme.faint, |it| theme.level(it)));
+        canvas.text(area, 12 + bar, y, &figures, style);
+        y += 1;
+        for (space, part, label) in parts {
+            let Some(used) = worth_a_line(usage, *space) else { continue };
+            canvas.cut(area, 1, y, 9, label, theme.faint);
+            canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(*part));
+            canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
+            let notes = notes(usage, *space);
+            let x = 23 + bar;
+            canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
+            y += 1;
+        }
+    }
+    if let Some(room) = device.tightest_core {
+        let text = format!(
+            "least gap {} between programs and buffers, core {},{}",
+            size(room.gap_bytes),
+            room.x,
+            room.y
+        );
+        canvas.cut(area, 1, y, area.width, &text, theme.accent);
+    }
+}
+
 /// What a space holds, if that is worth a line.
 fn worth_a_line(usage: &Usage, space: Space) -> Option<u64> {
     let (used, _) = usage.used(space)?;
@@ -303,7 +301,7 @@ fn worth_a_line(usage: &Usage, space: Space) -> Option<u64> {
     (always || used > 0 || peak_of(usage, space) > 0).then_some(used)
 }
 
-/// How many lines [`Scene::spaces`] draws.
+/// How many lines [`spaces`] draws.
 fn lines_of(device: &Device) -> u16 {
     let spaces = DRAM.iter().chain(&L1).filter(|it| worth_a_line(&device.usage, it.0).is_some()).count();
     2 + spaces as u16 + u16::from(device.tightest_core.is_some())

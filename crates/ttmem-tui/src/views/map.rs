@@ -14,6 +14,9 @@ use ttmem_core::words::{Basis, size};
 /// A core's cell: three digits and a gap, and wider where there is room.
 const CELLS: [u16; 3] = [8, 6, 4];
 
+/// Memory is handed out in steps of this: a cell of such steps shows where things really end.
+const STEP: u64 = 64;
+
 /// Classes in the order of the legend.
 const CLASSES: [CoreClass; 10] = [
     CoreClass::Buffer,
@@ -259,7 +262,7 @@ impl Scene<'_> {
             canvas.cut(below, 3, y, 20, title(class), theme.faint);
             canvas.right(below, 23, y, 11, &size(bytes), theme.text);
             if class == CoreClass::KernelRing && below.width > 50 {
-                let bytes = device.usage.kernel.as_ref().map(|it| it.used_bytes());
+                let bytes = device.usage.kernel.as_ref().map(ttmem_core::snapshot::ProgramUsage::used_bytes);
                 if let Some(bytes) = bytes {
                     canvas.cut(
                         below,
@@ -288,8 +291,6 @@ impl Scene<'_> {
         if wide < 4 || rows == 0 {
             return;
         }
-        // Memory is handed out in steps of this: a cell of such steps shows where things really end.
-        const STEP: u64 = 64;
         let cells = u64::from(wide) * u64::from(rows);
         let cell = end.div_ceil(cells).div_ceil(STEP).max(1).saturating_mul(STEP);
         let per_row = cell.saturating_mul(u64::from(wide));
