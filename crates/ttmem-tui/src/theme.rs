@@ -382,6 +382,21 @@ pub(crate) enum Part {
     Kernel,
 }
 
+impl Part {
+    /// Where colours cannot tell parts apart.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::Dram | Self::L1 => 'B',
+            Self::Trace => 'T',
+            Self::L1Small => 'S',
+            Self::Cb => 'C',
+            Self::Dfb => 'D',
+            Self::Scratch => 'P',
+            Self::Kernel => 'K',
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

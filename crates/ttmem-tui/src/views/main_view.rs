@@ -79,8 +79,7 @@ impl Scene<'_> {
             focused: ui.list() == Some(List::Devices),
             hidden: &[],
         };
-        let empty =
-            "No Tenstorrent device is here. Try `ttmem demo`, or see what is missing with `ttmem doctor`.";
+        let empty = "No Tenstorrent device here: try `ttmem demo`, or see `ttmem doctor`.";
         self.framed(canvas, area, "Devices", &table, empty, |at, _| match snapshot.devices.get(at) {
             Some(device) => device_row(device, &snapshot, &ui.theme),
             None => Vec::new(),
@@ -219,10 +218,8 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         let (figures, style) = totals(total.as_ref(), capacity, theme);
         let bar = area.width.saturating_sub(5 + 32);
         let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-        let held: Vec<(u64, Style)> = parts
-            .iter()
-            .filter_map(|(space, part, _)| Some((usage.used(*space)?.0, theme.part(*part))))
-            .collect();
+        let held: Vec<(u64, Part)> =
+            parts.iter().filter_map(|(space, part, _)| Some((usage.used(*space)?.0, *part))).collect();
         canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
         canvas.right(area, 5 + bar, y, 32, &figures, style);
         let mut x = 5;
@@ -235,7 +232,8 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
             if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
                 break;
             }
-            canvas.put(area, x, y + 1, '█', theme.part(*part));
+            let (mark, style) = canvas.part(*part);
+            canvas.put(area, x, y + 1, mark, style);
             x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
         }
         if title == "L1" {
