@@ -69,11 +69,10 @@ impl Desk {
     /// Draws, and fetches if that takes something else, as the loop does.
     pub(crate) fn look(&mut self) {
         self.draw();
-        if self.shown.lost.is_none() && self.ui.wanted(&self.shown) != self.shown.detail {
-            if let Some(snapshot) = self.machine.clone() {
-                self.fresh(snapshot);
-                self.draw();
-            }
+        let comes = self.shown.lost.is_none() && self.ui.wanted(&self.shown) != self.shown.detail;
+        if let Some(snapshot) = self.machine.clone().filter(|_| comes) {
+            self.fresh(snapshot);
+            self.draw();
         }
     }
 

@@ -89,7 +89,9 @@ fn the_chosen_row_is_on_the_screen() {
         assert_eq!(desk.chosen().len(), 1, "{key:?}");
     }
     let mut turned = many.clone();
-    turned.iter_mut().for_each(|it| it.1 = u64::from(it.0));
+    for it in &mut turned {
+        it.1 = u64::from(it.0);
+    }
     let chosen = desk.chosen_row();
     let name = chosen.split_whitespace().find(|it| it.starts_with("work-")).unwrap().to_owned();
     desk.fresh(machine(&turned));
