@@ -5,16 +5,22 @@ use jiff::tz::TimeZone;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Rect;
-use ttmem_core::{Detail, Snapshot};
+use ratatui::style::Color;
+use ttmem_core::Snapshot;
 use ttmem_tui::{Depth, Effect, Msg, Now, Settings, Shown, Terms, ThemeName, Ui, update, view};
 
 pub(crate) const OWN_PID: u32 = 4242;
+
+/// The background of the chosen row in the dark theme.
+pub(crate) const SELECTED: Color = Color::Rgb(44, 56, 78);
 
 pub(crate) struct Desk {
     pub(crate) ui: Ui,
     pub(crate) shown: Shown,
     pub(crate) ms: u64,
     pub(crate) size: (u16, u16),
+    /// What comes when something else is asked for.
+    machine: Option<Snapshot>,
 }
 
 pub(crate) fn terms() -> Terms {
@@ -25,7 +31,7 @@ impl Desk {
     /// Nothing came yet.
     pub(crate) fn before_anything(settings: Settings, terms: Terms) -> Self {
         let shown = Shown::nothing(TimeZone::UTC);
-        Self { ui: Ui::new(settings, terms), shown, ms: 10_000, size: (120, 40) }
+        Self { ui: Ui::new(settings, terms), shown, ms: 10_000, size: (120, 40), machine: None }
     }
 
     pub(crate) fn with(snapshot: Snapshot, settings: Settings, terms: Terms) -> Self {
@@ -56,19 +62,26 @@ impl Desk {
 
     pub(crate) fn fresh(&mut self, snapshot: Snapshot) {
         let detail = self.ui.wanted(&self.shown);
-        self.fresh_as(snapshot, detail);
-    }
-
-    pub(crate) fn fresh_as(&mut self, snapshot: Snapshot, detail: Detail) {
+        self.machine = Some(snapshot.clone());
         self.send(Msg::Fresh { snapshot: Box::new(snapshot), detail, since: None, by: "daemon".to_owned() });
     }
 
-    /// One key after the other, with a look at the screen after each, as it is in life.
+    /// Draws, and fetches if that takes something else, as the loop does.
+    pub(crate) fn look(&mut self) {
+        self.draw();
+        let comes = self.shown.lost.is_none() && self.ui.wanted(&self.shown) != self.shown.detail;
+        if let Some(snapshot) = self.machine.clone().filter(|_| comes) {
+            self.fresh(snapshot);
+            self.draw();
+        }
+    }
+
+    /// One key after the other, with a look at the screen after each.
     pub(crate) fn press(&mut self, codes: &[KeyCode]) -> Vec<Effect> {
         let mut effects = Vec::new();
         for code in codes {
             effects.extend(self.send(Msg::Key(KeyEvent::new(*code, KeyModifiers::NONE))));
-            self.draw();
+            self.look();
         }
         effects
     }
@@ -84,8 +97,42 @@ impl Desk {
 
     pub(crate) fn mouse(&mut self, kind: MouseEventKind, (column, row): (u16, u16)) -> Vec<Effect> {
         let effects = self.send(Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
-        self.draw();
+        self.look();
         effects
+    }
+
+    /// What F12 would keep: the settings, the view, the orders.
+    #[track_caller]
+    pub(crate) fn kept(&mut self) -> Settings {
+        let effects = self.send(Msg::Key(KeyEvent::new(KeyCode::F(12), KeyModifiers::NONE)));
+        match effects.as_slice() {
+            [Effect::Save(settings)] => settings.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The rows in the colour of the chosen one: those of lists and menus, without the tabs.
+    pub(crate) fn chosen(&mut self) -> Vec<String> {
+        let buffer = self.draw();
+        let area = buffer.area;
+        let is_chosen = |y: &u16| (0..area.width).any(|x| buffer[(x, *y)].bg == SELECTED);
+        let text = rows(&buffer);
+        (2..area.height).filter(is_chosen).map(|y| text[usize::from(y)].clone()).collect()
+    }
+
+    /// The one chosen row.
+    #[track_caller]
+    pub(crate) fn chosen_row(&mut self) -> String {
+        let chosen = self.chosen();
+        assert_eq!(chosen.len(), 1, "{chosen:?}");
+        chosen[0].clone()
+    }
+
+    /// Whether this text is in the colour of what is chosen.
+    #[track_caller]
+    pub(crate) fn is_chosen(&mut self, text: &str) -> bool {
+        let buffer = self.draw();
+        cells(&buffer, text).iter().all(|cell| cell.bg == SELECTED)
     }
 
     pub(crate) fn click(&mut self, at: (u16, u16)) -> Vec<Effect> {

@@ -4,7 +4,7 @@
 
 use crate::desk::{Desk, rows, terms};
 use crate::states;
-use ratatui::crossterm::event::KeyCode;
+use ratatui::crossterm::event::KeyCode::{self, Char, Down, Enter, F, Left};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ struct Shot {
     view: View,
     size: (u16, u16),
     ascii: bool,
-    state: (&'static str, fn() -> Snapshot),
+    state: states::State,
 }
 
 /// Every state in every view. Sizes and characters go round with both, so that each meets each.
@@ -33,10 +33,11 @@ fn shots() -> Vec<Shot> {
 }
 
 /// Several screens in a file each.
-const OTHERS: [(&str, fn() -> Vec<Scene>); 3] =
-    [("menus", menus), ("details", details), ("interruptions", interruptions)];
+const OTHERS: [File; 4] =
+    [("menus", menus), ("details", details), ("choices", choices), ("interruptions", interruptions)];
 
 type Scene = (&'static str, Desk);
+type File = (&'static str, fn() -> Vec<Scene>);
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden")
@@ -67,7 +68,6 @@ fn menus() -> Vec<Scene> {
         desk.press(press);
         desk
     };
-    use KeyCode::{Char, Down, Enter, F};
     vec![
         ("help", with(&[Char('?')]).sized(120, 50)),
         ("sort menu", with(&[Char('s'), Down])),
@@ -83,13 +83,34 @@ fn details() -> Vec<Scene> {
         desk.press(press);
         desk
     };
-    use KeyCode::{Char, Down, Enter, Left};
     vec![
         ("device", with(states::findings, &[Left, Down, Enter])),
         ("process", with(states::findings, &[Enter])),
         ("buffer", with(states::two, &[Char('5'), Down, Down, Enter])),
         ("program", with(states::two, &[Char('6'), Enter])),
         ("core", with(states::two, &[Char('4'), Enter])),
+    ]
+}
+
+fn choices() -> Vec<Scene> {
+    let with = |state: fn() -> Snapshot, press: &str| {
+        let mut desk = Desk::new(state()).sized(120, 30);
+        desk.keys(press);
+        desk
+    };
+    let mut alone = with(states::two, "2");
+    alone.press(&[Enter]);
+    let mut kept = with(states::one, "/llama");
+    kept.press(&[Enter]);
+    vec![
+        ("buffers by process", with(states::two, "5g")),
+        ("nothing known of a group", with(states::unknown, "5g")),
+        ("one chip's charts", alone),
+        ("charts up to the highest", with(states::two, "2z")),
+        ("a map that nothing is told of", with(states::unknown, "4]")),
+        ("a filter being typed", with(states::one, "/llama")),
+        ("a filter", kept),
+        ("a filter that nothing fits", with(states::one, "/nobody")),
     ]
 }
 

@@ -19,8 +19,11 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// All of them, by name.
-pub(crate) const ALL: [(&str, fn() -> Snapshot); 8] = [
+/// A name, and what makes it.
+pub(crate) type State = (&'static str, fn() -> Snapshot);
+
+/// All of them.
+pub(crate) const ALL: [State; 8] = [
     ("one", one),
     ("two", two),
     ("eight", eight),
@@ -41,6 +44,7 @@ pub(crate) fn ago(seconds: i64) -> Timestamp {
     now().checked_sub(SignedDuration::from_secs(seconds)).unwrap()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what it is for may be unknown")]
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
@@ -142,6 +146,7 @@ fn buffers(used_bytes: u64, count: u64, room: Option<u64>) -> BufferUsage {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what it is for may be unknown")]
 fn programs_hold(registered_bytes: u64, resident_bytes: u64, count: u64) -> Option<ProgramUsage> {
     Some(ProgramUsage {
         registered_bytes,
@@ -408,8 +413,8 @@ impl Summarised for Process {
 
 fn program(id: u32, name: &str, of: &Process) -> Program {
     let n = u64::from(id);
-    let cores = if id % 3 == 0 { vec![[0, 0, 7, 7]] } else { vec![[0, 0, 7, 3], [0, 4, 2, 4]] };
-    let core_count = if id % 3 == 0 { 64 } else { 35 };
+    let cores = if id.is_multiple_of(3) { vec![[0, 0, 7, 7]] } else { vec![[0, 0, 7, 3], [0, 4, 2, 4]] };
+    let core_count = if id.is_multiple_of(3) { 64 } else { 35 };
     let chips = of.summary.indexes.len() as u32;
     let cb = (24 + n * 16) * KIB;
     let place = |space, address, bytes, view| Placement { space, address, bytes, cores: cores.clone(), view };
@@ -490,8 +495,8 @@ fn page(count: u64, pid: u32, chips: &[u32]) -> Buffers {
     let used = |it: &Allocation| it.allocated_bytes.unwrap_or(it.requested_bytes);
     let group = |n: u64| BufferGroup {
         pid: Some(pid + n as u32 % 2 * 764),
-        process_name: text(if n % 2 == 0 { "python3" } else { "llama-serve" }),
-        space: (n < 4).then_some(if n % 3 == 0 { Space::Dram } else { Space::L1 }),
+        process_name: text(if n.is_multiple_of(2) { "python3" } else { "llama-serve" }),
+        space: (n < 4).then_some(if n.is_multiple_of(3) { Space::Dram } else { Space::L1 }),
         program: (n == 4).then_some(17),
         program_name: (n == 4).then(|| "ttnn.matmul".to_owned()),
         site: (n > 4).then_some(n as u32),
