@@ -133,6 +133,8 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                     Input::Event(_) => continue,
                     Input::Fetched(fetched, detail, since) => {
                         order(&orders).untaken = false;
+                        // Whoever fetches may wait for just that, and would wait longer than it should.
+                        orders.1.notify_all();
                         match *fetched {
                             Ok((snapshot, by)) => {
                                 Msg::Fresh { snapshot: Box::new(snapshot), detail, since, by }

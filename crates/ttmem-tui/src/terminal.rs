@@ -7,6 +7,7 @@ use ratatui::layout::{Position, Rect};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Name of the thread that fetches.
 pub(crate) const FETCHER: &str = "ttmem-fetch";
@@ -81,8 +82,12 @@ impl Drop for Screen {
     }
 }
 
+/// Whether the terminal is ours. Given back twice, it would put its cursor where that was at first, on what was written since.
+static OURS: AtomicBool = AtomicBool::new(false);
+
 fn take(mouse: bool) -> io::Result<()> {
     terminal::enable_raw_mode()?;
+    OURS.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
     // The other screen, cleared, without a cursor, with pasted text marked as such.
     let taken = out.write_all(b"\x1b[?1049h\x1b[2J\x1b[?25l\x1b[?2004h");
@@ -92,6 +97,9 @@ fn take(mouse: bool) -> io::Result<()> {
 
 /// As it was found. Nothing can be done about a terminal that does not take it.
 pub(crate) fn give_back() {
+    if !OURS.swap(false, Ordering::SeqCst) {
+        return;
+    }
     let mut out = io::stdout().lock();
     let _ = out.write_all(MOUSE_OFF);
     let _ = out.write_all(b"\x1b[0m\x1b[?2004l\x1b[?25h\x1b[?1049l");

@@ -30,15 +30,16 @@ pub(crate) fn read() -> anyhow::Result<Settings> {
         let document: DocumentMut = text.parse().with_context(within)?;
         // By itself first, so that what is wrong is said of the file it is in, with its line.
         let _: File = toml_edit::de::from_str(&text).with_context(within)?;
-        if let Some(part) = document.get(PART).and_then(Item::as_table) {
+        if let Some(part) = document.get(PART).and_then(Item::as_table_like) {
             let into = all.entry(PART).or_insert_with(toml_edit::table);
-            for (key, value) in part {
+            for (key, value) in part.iter() {
                 into[key] = value.clone();
             }
         }
         let so_far: File = toml_edit::de::from_document(all.clone()).with_context(within)?;
         if let Some(fault) = so_far.top.fault() {
-            anyhow::bail!("{}: {PART}.{fault}", within());
+            let line = line_of(&text, &fault).map_or_else(String::new, |it| format!(", line {it}"));
+            anyhow::bail!("{}{line}: {PART}.{fault}", within());
         }
     }
     let file: File = toml_edit::de::from_document(all).context("cannot read the settings")?;
@@ -49,6 +50,14 @@ pub(crate) fn read() -> anyhow::Result<Settings> {
 #[serde(default, deny_unknown_fields)]
 struct File {
     top: Settings,
+}
+
+/// The line of the key that a fault begins with.
+fn line_of(text: &str, fault: &str) -> Option<usize> {
+    let document = toml_edit::Document::parse(text).ok()?;
+    let key = fault.split(' ').next()?;
+    let item = key.split('.').try_fold(document.get(PART)?, |item, key| item.get(key))?;
+    Some(text.get(..item.span()?.start)?.matches('\n').count() + 1)
 }
 
 fn text_of(path: &Path) -> anyhow::Result<Option<String>> {
@@ -68,12 +77,13 @@ pub(crate) fn write(settings: &Settings) -> anyhow::Result<PathBuf> {
     let mut document: DocumentMut = text.parse().with_context(within)?;
     let new = toml_edit::ser::to_document(settings).with_context(within)?;
     let part = document.entry(PART).or_insert_with(|| Item::Table(Table::new()));
-    let part = part.as_table_mut().with_context(|| format!("{PART} is no table")).with_context(within)?;
+    let part =
+        part.as_table_like_mut().with_context(|| format!("{PART} is no table")).with_context(within)?;
     for (key, value) in new.iter() {
         // What is as it was keeps the comment beside it.
         let same = part.get(key).is_some_and(|it| it.to_string().trim() == value.to_string().trim());
         if !same {
-            part[key] = value.clone();
+            part.insert(key, value.clone());
         }
     }
     if !new.contains_key("sort") {

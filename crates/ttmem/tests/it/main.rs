@@ -17,6 +17,7 @@ mod segments;
 mod simulated;
 mod smi;
 mod streams;
+mod terminal;
 mod transport;
 
 use std::path::Path;
