@@ -37,6 +37,10 @@ impl<'a> Canvas<'a> {
             if column >= area.width {
                 break;
             }
+            // There is no such sign, and C says enough.
+            if self.ascii && c == '°' {
+                continue;
+            }
             self.cell(area, column, y, c, style);
             column += 1;
         }
@@ -171,7 +175,8 @@ impl<'a> Canvas<'a> {
         (if plain { part.letter() } else { '█' }, self.theme.part(part))
     }
 
-    /// A bar of several parts of `total`. Each part that is there has a column at least, as far as there is room.
+    /// A bar of several parts of `total`, or of nobody knows how much. What is there but too little to see takes a column if
+    /// nothing else does.
     pub(crate) fn stack(
         &mut self,
         area: Rect,
@@ -179,27 +184,40 @@ impl<'a> Canvas<'a> {
         y: u16,
         width: u16,
         parts: &[(u64, Part)],
-        total: u64,
+        total: Option<u64>,
     ) {
         let sum: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.0));
-        let total = total.max(sum).max(1);
-        let mut at = x;
-        let end = x.saturating_add(width);
+        let (mut at, end) = (x, x.saturating_add(width));
         let mut before = 0u64;
+        let whole = total.unwrap_or(0).max(sum).max(1);
+        let largest = parts.iter().map(|part| part.0).max().unwrap_or(0);
         for &(bytes, part) in parts.iter().filter(|part| part.0 > 0) {
             let (mark, style) = self.part(part);
             before = before.saturating_add(bytes);
-            let until = (before as f64 / total as f64 * f64::from(width)).round() as u16;
-            let until = x.saturating_add(until).max(at + 1).min(end);
-            while at < until {
+            let mut until =
+                x.saturating_add((before as f64 / whole as f64 * f64::from(width)).round() as u16);
+            if bytes == largest && at == x {
+                until = until.max(x + 1);
+            }
+            while at < until.min(end) {
                 self.put(area, at, y, mark, style);
                 at += 1;
             }
         }
+        let empty = if total.is_none() && sum == 0 { '┄' } else { '─' };
         while at < end {
-            self.put(area, at, y, '─', self.theme.empty);
+            self.put(area, at, y, empty, self.theme.empty);
             at += 1;
         }
+    }
+
+    /// Text in as many lines as it takes; returns how many that are.
+    pub(crate) fn paragraph(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+        let lines = wrap(text, usize::from(area.width.saturating_sub(x + 1)).max(1));
+        for (n, line) in lines.iter().enumerate() {
+            self.text(area, x, y.saturating_add(n as u16), line, style);
+        }
+        lines.len() as u16
     }
 }
 
@@ -231,25 +249,59 @@ pub(crate) fn split_columns(area: Rect, columns: u16) -> (Rect, Rect) {
     )
 }
 
+/// What a single thing has to say is no book.
+const MOST_LINES: usize = 200;
+
+/// Breaks text into lines, between words where that is possible.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len <= width {
+            line.push(' ');
+            line.push_str(word);
+            used += 1 + len;
+            continue;
+        }
+        if used > 0 {
+            lines.push(std::mem::take(&mut line));
+        }
+        used = 0;
+        // Longer than a line: broken where that ends.
+        for c in word.chars() {
+            if used == width {
+                lines.push(std::mem::take(&mut line));
+                used = 0;
+            }
+            line.push(c);
+            used += 1;
+            if lines.len() == MOST_LINES {
+                return lines;
+            }
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// What stands for a character in ASCII.
 fn plain(c: char) -> char {
     match c {
         '│' | '┃' => '|',
-        '─' | '┄' | '╸' | '—' | '–' => '-',
+        '─' | '—' | '–' => '-',
         '╭' | '╮' | '╰' | '╯' | '├' | '┤' | '┼' => '+',
         '━' => '=',
         '█' => '#',
         '▓' => '%',
         '▒' => ':',
-        '░' | '·' => '.',
+        '░' | '·' | '┄' => '.',
         '…' | '±' => '~',
         '▲' | '▴' | '↑' => '^',
         '▼' | '▾' | '↓' => 'v',
-        '▶' | '▸' | '→' | '►' => '>',
+        '▶' | '▸' | '→' | '►' | '╸' => '>',
         '◂' | '←' | '◄' => '<',
         '●' | '◆' => '*',
         '×' => 'x',
-        '°' => ' ',
         '⚠' => '!',
         c if c.is_ascii() => c,
         _ => '?',
@@ -299,9 +351,22 @@ mod tests {
         let stack =
             |parts: &[(u64, Part)], total| drawn(6, true, |c, area| c.stack(area, 0, 0, 6, parts, total));
         let (b, t) = (Part::Dram, Part::Trace);
-        assert_eq!(stack(&[(3, b), (0, t), (0, t)], 6), "BBB---");
-        assert_eq!(stack(&[(1, b), (1, t)], 1000), "BT----");
-        assert_eq!(stack(&[(u64::MAX, b), (u64::MAX, t)], 0), "BBBBBB");
-        assert_eq!(stack(&[], 0), "------");
+        assert_eq!(stack(&[(3, b), (0, t), (0, t)], Some(6)), "BBB---");
+        assert_eq!(stack(&[(1, b), (1, t)], Some(1000)), "B-----");
+        assert_eq!(stack(&[(10, b), (1, t), (300, t)], Some(600)), "TTT---");
+        assert_eq!(stack(&[(u64::MAX, b), (u64::MAX, t)], Some(0)), "BBBBBB");
+        assert_eq!(stack(&[], Some(0)), "------");
+        assert_eq!(stack(&[], None), "......");
+    }
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
+        for endless in ["x".repeat(100_000), "x ".repeat(100_000)] {
+            let lines = wrap(&endless, 10);
+            assert!(lines.len() <= MOST_LINES + 1 && lines.iter().all(|it| it.len() <= 10));
+        }
     }
 }

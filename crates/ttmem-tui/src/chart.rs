@@ -113,6 +113,20 @@ fn draw_plain(canvas: &mut Canvas, area: Rect, span: Span, lines: &[Line]) {
     }
 }
 
+/// The same in one line: the highest of each column, in eighths.
+pub(crate) fn spark(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
+    const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    const PLAIN: [char; 8] = ['_', '_', '.', '-', '=', '+', '*', '#'];
+    let glyphs = if canvas.ascii { PLAIN } else { EIGHTHS };
+    for (x, column) in span.columns(line.samples, usize::from(area.width)).into_iter().enumerate() {
+        if let Some((_, high)) = column {
+            let share = high as f64 / line.top.max(1) as f64;
+            let step = ((share * 8.0).ceil() as usize).clamp(1, 8) - 1;
+            canvas.put(area, x as u16, 0, glyphs[step], line.style);
+        }
+    }
+}
+
 /// Tells for each column which rows it fills, from below: those of its own values, joined to the column before.
 fn for_each_run(line: &Line, span: Span, wide: usize, high: usize, mut run: impl FnMut(usize, usize, usize)) {
     let row = |bytes: u64| {

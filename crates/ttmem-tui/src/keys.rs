@@ -158,7 +158,15 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[code(KeyCode::PageDown), ctrl('f')], Action::PageDown, "", "", ""),
     bind(&[code(KeyCode::Home)], Action::First, "Home End", "to the first, the last", ""),
     bind(&[code(KeyCode::End), key('G')], Action::Last, "", "", ""),
-    bind(&[code(KeyCode::Enter)], Action::Open, "Enter", "details; in charts: one chip alone", "details"),
+    bind(
+        &[code(KeyCode::Enter)],
+        Action::Open,
+        "Enter",
+        "details; charts: one chip alone; groups: what is in it",
+        "details",
+    )
+    .only_in(&[View::Main, View::Telemetry, View::Map, View::Buffers, View::Programs, View::Events]),
+    bind(&[code(KeyCode::Enter)], Action::Open, "", "", "alone").only_in(&[View::Charts]),
     bind(
         &[code(KeyCode::Esc), code(KeyCode::Backspace)],
         Action::Back,
@@ -177,18 +185,19 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click on a column)", "sort")
         .only_in(SORTED),
     bind(&[key('I')], Action::Reverse, "I", "turn the order round", "").only_in(SORTED),
-    bind(&[key('g')], Action::Group, "g", "put together: by process, by program, by call site", "group")
+    bind(&[key('g')], Action::Group, "g", "buffers: put together by process, program, call site", "group")
         .only_in(&[View::Buffers]),
-    bind(&[key('t'), key('>')], Action::Longer, "t >", "a longer time axis: up to a day", "time")
+    bind(&[key('t'), key('>')], Action::Longer, "t >", "charts: a longer time axis, up to a day", "time")
         .only_in(&[View::Charts]),
-    bind(&[key('<')], Action::Shorter, "<", "a shorter one: down to a minute", "").only_in(&[View::Charts]),
-    bind(&[key('z')], Action::Scale, "z", "up to what there was, or to all there is", "scale")
+    bind(&[key('<')], Action::Shorter, "<", "charts: a shorter one, down to a minute", "")
         .only_in(&[View::Charts]),
-    bind(&[key('t')], Action::Tightest, "t", "to the core with the least room", "tightest")
+    bind(&[key('z')], Action::Scale, "z", "charts: up to what there was, or to all there is", "scale")
+        .only_in(&[View::Charts]),
+    bind(&[key('t')], Action::Tightest, "t", "map: to the core with the least room", "tightest")
         .only_in(&[View::Map]),
     bind(&[key(']')], Action::NextChip, "[ ]", "the chip before, the next one", "chip").only_in(CHIPS),
     bind(&[key('[')], Action::PreviousChip, "", "", "").only_in(CHIPS),
-    bind(&[function(9), key('K')], Action::Signal, "F9 K", "send a signal to the process", "signal")
+    bind(&[function(9), key('K')], Action::Signal, "F9 K", "main: send a signal to the process", "signal")
         .only_in(&[View::Main]),
     bind(&[key('k')], Action::Signal, "k", "the same", "").only_in(&[View::Main]).with_vim(false),
     bind(&[key('p'), key(' ')], Action::Pause, "p Space", "hold the picture; history goes on", "pause"),

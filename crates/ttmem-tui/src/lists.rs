@@ -29,19 +29,19 @@ pub(crate) const TELEMETRY: &[Column] = &[
     Column::figure("index", "#", 2).unsorted(),
     Column::text("board", "Board", 8).grows(6).unsorted(),
     Column::figure("temperature", "°C", 5).unsorted(),
-    Column::figure("temperature_limit", "max", 4).drop(4).unsorted(),
+    Column::figure("temperature_limit", "max", 4).drop(3).unsorted(),
     Column::figure("power", "W", 6).unsorted(),
-    Column::figure("power_limit", "max", 4).drop(5).unsorted(),
+    Column::figure("power_limit", "max", 4).drop(4).unsorted(),
     Column::figure("current", "A", 6).unsorted(),
-    Column::figure("current_limit", "max", 4).drop(6).unsorted(),
+    Column::figure("current_limit", "max", 4).drop(7).unsorted(),
     Column::figure("vcore", "V", 5).unsorted(),
-    Column::figure("vcore_limit", "max", 5).drop(7).unsorted(),
-    Column::figure("aiclk", "AICLK", 5).unsorted(),
-    Column::figure("axiclk", "AXI", 4).drop(8).unsorted(),
+    Column::figure("vcore_limit", "max", 5).drop(10).unsorted(),
+    Column::figure("aiclk", "AI MHz", 6).unsorted(),
+    Column::figure("axiclk", "AXI MHz", 7).drop(8).unsorted(),
     Column::figure("arcclk", "ARC MHz", 7).drop(9).unsorted(),
-    Column::figure("fan", "Fan rpm", 7).drop(3).unsorted(),
+    Column::figure("fan", "Fan rpm", 7).drop(6).unsorted(),
     Column::text("heartbeat", "Heart", 6).drop(2).unsorted(),
-    Column::figure("trips", "Trips", 5).drop(10).unsorted(),
+    Column::figure("trips", "Trips", 5).drop(1).unsorted(),
     Column::figure("pcie_in", "▸chip MiB/s", 11).drop(11).unsorted(),
     Column::figure("pcie_out", "▸host MiB/s", 11).drop(12).unsorted(),
     Column::figure("age", "Age", 5).unsorted(),
@@ -112,7 +112,7 @@ pub(crate) const FINDINGS: &[Column] = &[
 
 pub(crate) const EVENTS: &[Column] = &[
     Column::text("time", "Time", 8).unsorted(),
-    Column::text("kind", "Kind", 16).drop(1).unsorted(),
+    Column::text("kind", "Kind", 18).drop(1).unsorted(),
     Column::text("text", "What", 40).grows(300).unsorted(),
 ];
 
@@ -127,15 +127,21 @@ fn columns(list: List) -> &'static [Column] {
     }
 }
 
-/// Columns that a list can be sorted by: their numbers, names and titles.
-pub(crate) fn sortable(list: List) -> impl Iterator<Item = (usize, &'static str, &'static str)> {
-    let all = columns(list).iter().enumerate();
-    all.filter(|(_, column)| column.sorts).map(|(at, column)| (at, column.name, column.title))
+/// Columns that a list can be sorted by: their names and titles.
+pub(crate) fn sortable(list: List) -> impl Iterator<Item = (&'static str, &'static str)> {
+    columns(list).iter().filter(|column| column.sorts).map(|column| (column.name, column.title))
 }
 
-/// The daemon's word for a column of buffers, and whether the daemon's own order is the other way round.
-pub(crate) fn buffer_sort(column: Option<usize>) -> (BufferSort, bool) {
-    let sort = match column.and_then(|at| BUFFERS.get(at)).map_or("", |it| it.name) {
+/// The same of what is on the screen: groups have fewer.
+pub(crate) fn sortable_now(ui: &Ui, list: List) -> Vec<(&'static str, &'static str)> {
+    let grouped = list == List::Buffers && ui.group.is_some();
+    let of_groups = GROUPS.iter().filter(|column| column.sorts).map(|column| (column.name, column.title));
+    if grouped { of_groups.collect() } else { sortable(list).collect() }
+}
+
+/// The daemon's word for a column of buffers.
+pub(crate) fn buffer_sort(column: Option<&str>) -> BufferSort {
+    match column.unwrap_or_default() {
         "requested" => BufferSort::Requested,
         "space" => BufferSort::Space,
         "address" => BufferSort::Address,
@@ -145,8 +151,7 @@ pub(crate) fn buffer_sort(column: Option<usize>) -> (BufferSort, bool) {
         "program" => BufferSort::Program,
         "site" => BufferSort::Site,
         _ => BufferSort::Size,
-    };
-    (sort, false)
+    }
 }
 
 /// Whether each word of a filter is in one of these texts.
@@ -217,7 +222,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
                 )
         })
         .collect();
-    let column = place.sort.column.and_then(|at| PROCESSES.get(at)).map_or("", |it| it.name);
+    let column = place.sort.column.unwrap_or_default();
     let order = |a: &Process, b: &Process| -> Ordering {
         let (sa, sb) = (&a.summary, &b.summary);
         match column {
@@ -279,7 +284,7 @@ pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Pr
                 )
         })
         .collect();
-    let column = place.sort.column.and_then(|at| PROGRAMS.get(at)).map_or("", |it| it.name);
+    let column = place.sort.column.unwrap_or_default();
     let order = |(p, a): Pair, (q, b): Pair| match column {
         "pid" => p.pid.cmp(&q.pid),
         "process" => name_order(p.name.as_ref(), q.name.as_ref()),
@@ -396,14 +401,13 @@ pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
 }
 
 /// The column a list is sorted by where nobody chose one.
-pub(crate) fn own_order(list: List) -> Option<usize> {
-    let name = match list {
-        List::Processes => "dram",
-        List::Buffers => "size",
-        List::Programs => "last",
-        List::Devices | List::Findings | List::Events => return None,
-    };
-    columns(list).iter().position(|column| column.name == name)
+pub(crate) fn own_order(list: List) -> Option<&'static str> {
+    match list {
+        List::Processes => Some("dram"),
+        List::Buffers => Some("size"),
+        List::Programs => Some("last"),
+        List::Devices | List::Findings | List::Events => None,
+    }
 }
 
 /// How many cores rectangles cover.

@@ -65,7 +65,7 @@ impl Settings {
                 return Some(format!("sort has no list {list:?}; there are {known}"));
             };
             let name = column.trim_start_matches('-');
-            let columns: Vec<&str> = lists::sortable(list).map(|it| it.1).collect();
+            let columns: Vec<&str> = lists::sortable(list).map(|it| it.0).collect();
             if !columns.contains(&name) {
                 let (list, known) = (list.name(), columns.join(", "));
                 return Some(format!("sort.{list} has no column {name:?}; there are {known}"));
@@ -82,7 +82,7 @@ impl Settings {
         let own = Sorting { column: lists::own_order(list), reversed: false };
         let Some(text) = self.sort.get(list.name()) else { return own };
         let name = text.trim_start_matches('-');
-        let column = lists::sortable(list).find(|it| it.1 == name).map(|it| it.0);
+        let column = lists::sortable(list).find(|it| it.0 == name).map(|it| it.0);
         Sorting { column, reversed: text.starts_with('-') }
     }
 }
@@ -95,7 +95,7 @@ impl Ui {
             if column == lists::own_order(list) && !reversed {
                 return None;
             }
-            let name = lists::sortable(list).find(|it| Some(it.0) == column)?.1;
+            let name = column?;
             Some((list.name().to_owned(), format!("{}{name}", if reversed { "-" } else { "" })))
         });
         Settings {

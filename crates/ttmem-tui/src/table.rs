@@ -48,8 +48,8 @@ impl Column {
 /// What a table is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sorting {
-    /// By number; `None`: as it is by itself.
-    pub(crate) column: Option<usize>,
+    /// By name; `None`: as it is by itself.
+    pub(crate) column: Option<&'static str>,
     pub(crate) reversed: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Table<'a> {
 }
 
 /// Columns that fit: their number and width.
-fn fit(columns: &[Column], hidden: &[&str], width: u16) -> Vec<(usize, u16)> {
+fn fit(columns: &[Column], hidden: &[&str], sorted: Option<&str>, width: u16) -> Vec<(usize, u16)> {
     let shown = columns.iter().enumerate().filter(|(_, it)| !hidden.contains(&it.name));
     let mut kept: Vec<(usize, u16)> = shown.map(|(at, it)| (at, it.width)).collect();
     let needed = |kept: &[(usize, u16)]| -> u32 {
@@ -88,7 +88,9 @@ fn fit(columns: &[Column], hidden: &[&str], width: u16) -> Vec<(usize, u16)> {
     };
     while needed(&kept) > u32::from(width) {
         let droppable = kept.iter().enumerate().filter(|(_, it)| columns[it.0].drop > 0);
-        let Some((at, _)) = droppable.max_by_key(|(_, it)| columns[it.0].drop) else { break };
+        // What a table is sorted by goes last.
+        let rank = |it: &(usize, u16)| (Some(columns[it.0].name) != sorted, columns[it.0].drop);
+        let Some((at, _)) = droppable.max_by_key(|(_, it)| rank(it)) else { break };
         kept.remove(at);
     }
     let mut spare = u32::from(width).saturating_sub(needed(&kept));
@@ -118,12 +120,12 @@ impl Table<'_> {
         area: Rect,
         mut row: impl FnMut(usize, &mut Canvas) -> Vec<Cell>,
     ) -> (usize, usize) {
-        let fitting = fit(self.columns, self.hidden, area.width);
+        let fitting = fit(self.columns, self.hidden, self.place.sort.column, area.width);
         let theme = canvas.theme;
         let mut x = 0;
         for &(at, width) in &fitting {
             let column = &self.columns[at];
-            let sorted = self.place.sort.column == Some(at);
+            let sorted = self.place.sort.column == Some(column.name);
             let mark = if self.place.sort.reversed { "▴" } else { "▾" };
             let title = if sorted { format!("{}{mark}", column.title) } else { column.title.to_owned() };
             let style = if sorted { theme.accent.add_modifier(Modifier::BOLD) } else { theme.header };
@@ -134,7 +136,7 @@ impl Table<'_> {
             }
             if column.sorts {
                 let head = Rect { x: area.x.saturating_add(x), width, height: 1, ..area };
-                canvas.target(head, Target::Header(self.list, at));
+                canvas.target(head, Target::Header(self.list, column.name));
             }
             x = x.saturating_add(width + 1);
         }
@@ -194,11 +196,17 @@ mod tests {
             Column::text("c", "C", 10).drop(2),
             Column::text("d", "D", 4).drop(1),
         ];
-        assert_eq!(fit(&columns, &[], 32), [(0, 5), (1, 10), (2, 10), (3, 4)]);
-        assert_eq!(fit(&columns, &[], 31), [(0, 5), (1, 15), (3, 4)]);
-        assert_eq!(fit(&columns, &[], 20), [(0, 5), (1, 14)]);
-        assert_eq!(fit(&columns, &[], 3), [(0, 5), (1, 10)], "what is never dropped is clipped");
-        assert_eq!(fit(&columns, &[], 100), [(0, 5), (1, 15), (2, 10), (3, 4)]);
+        assert_eq!(fit(&columns, &[], None, 32), [(0, 5), (1, 10), (2, 10), (3, 4)]);
+        assert_eq!(fit(&columns, &[], None, 31), [(0, 5), (1, 15), (3, 4)]);
+        assert_eq!(fit(&columns, &[], None, 20), [(0, 5), (1, 14)]);
+        assert_eq!(fit(&columns, &[], None, 3), [(0, 5), (1, 10)], "what is never dropped is clipped");
+        assert_eq!(
+            fit(&columns, &[], Some("c"), 31),
+            [(0, 5), (1, 14), (2, 10)],
+            "what it is sorted by stays"
+        );
+        assert_eq!(fit(&columns, &["b"], None, 21), [(0, 5), (2, 10), (3, 4)]);
+        assert_eq!(fit(&columns, &[], None, 100), [(0, 5), (1, 15), (2, 10), (3, 4)]);
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub(crate) struct Place {
 pub(crate) enum Target {
     View(View),
     Row(List, usize),
-    Header(List, usize),
+    Header(List, &'static str),
     List(List),
     Core(u8, u8),
     Choice(usize),
@@ -344,13 +344,13 @@ impl Ui {
 
     fn buffer_query(&self) -> BufferQuery {
         let place = self.place(List::Buffers);
-        let (sort, first_reversed) = crate::lists::buffer_sort(place.sort.column);
+        let sort = crate::lists::buffer_sort(place.sort.column);
         // A screen before and one behind, so that moving on shows something at once.
         let page = place.page.clamp(20, 300);
         let limit = (3 * page) as u32;
         BufferQuery {
             sort,
-            reversed: place.sort.reversed != first_reversed,
+            reversed: place.sort.reversed,
             text: place.filter.clone(),
             group: self.group,
             offset: place.offset.saturating_sub(page) as u64,

@@ -8,7 +8,9 @@ use crate::table::Sorting;
 use crate::theme::{Theme, ThemeName};
 use crate::ui::{List, Popup, Recipient, SIGNALS, Signal, Subject, Target, Ui, View, WINDOWS};
 use jiff::Timestamp;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, MouseButton, MouseEvent, MouseEventKind};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 use std::sync::Arc;
 use ttmem_core::detail::BufferGrouping;
 use ttmem_core::{Detail, Snapshot};
@@ -109,7 +111,7 @@ fn press(ui: &mut Ui, shown: &Shown, now_ms: u64, key: KeyEvent, effects: &mut V
     match action {
         Some(Action::Suspend) => return effects.push(Effect::Suspend),
         Some(Action::Redraw) => return effects.push(Effect::Redraw),
-        Some(Action::Quit) if key.modifiers.contains(ratatui::crossterm::event::KeyModifiers::CONTROL) => {
+        Some(Action::Quit) if key.modifiers.contains(KeyModifiers::CONTROL) => {
             return effects.push(Effect::Quit);
         }
         _ => {}
@@ -137,11 +139,14 @@ fn edit(ui: &mut Ui, snapshot: &Snapshot, key: KeyEvent) {
             line.pop();
             filter_as_typed(ui, snapshot);
         }
-        KeyCode::Char('u') if key.modifiers.contains(ratatui::crossterm::event::KeyModifiers::CONTROL) => {
+        KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
             line.clear();
             filter_as_typed(ui, snapshot);
         }
-        KeyCode::Char(c) if line.chars().count() < FILTER_ROOM => {
+        KeyCode::Char(c)
+            if line.chars().count() < FILTER_ROOM
+                && !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+        {
             line.push(c);
             filter_as_typed(ui, snapshot);
         }
@@ -226,7 +231,7 @@ fn press_in_popup(
 /// How many choices what lies over the view has.
 fn choices(ui: &Ui) -> usize {
     match &ui.popup {
-        Some(Popup::Sort { list, .. }) => lists::sortable(*list).count(),
+        Some(Popup::Sort { list, .. }) => lists::sortable_now(ui, *list).len(),
         Some(Popup::Signal { .. }) => SIGNALS.len() + 1,
         Some(Popup::Setup { .. }) => Setting::ALL.len(),
         _ => 0,
@@ -266,7 +271,7 @@ impl Setting {
 fn choose(ui: &mut Ui, shown: &Shown, now_ms: u64, effects: &mut Vec<Effect>) {
     match ui.popup.clone() {
         Some(Popup::Sort { list, choice }) => {
-            if let Some((column, ..)) = lists::sortable(list).nth(choice) {
+            if let Some(&(column, _)) = lists::sortable_now(ui, list).get(choice) {
                 sort_by(ui, &shown.snapshot, list, column);
             }
             ui.popup = None;
@@ -311,7 +316,7 @@ fn next_theme(ui: &mut Ui) {
 }
 
 /// Sorts by a column; by the same again, the other way round.
-fn sort_by(ui: &mut Ui, snapshot: &Snapshot, list: List, column: usize) {
+fn sort_by(ui: &mut Ui, snapshot: &Snapshot, list: List, column: &'static str) {
     let place = ui.place_mut(list);
     place.sort = if place.sort.column == Some(column) {
         Sorting { reversed: !place.sort.reversed, ..place.sort }
@@ -394,7 +399,8 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
         Action::Sort => {
             let list = filtered(ui).unwrap_or(List::Processes);
             let column = ui.place(list).sort.column;
-            let choice = lists::sortable(list).position(|it| Some(it.0) == column).unwrap_or(0);
+            let all = lists::sortable_now(ui, list);
+            let choice = all.iter().position(|it| Some(it.0) == column).unwrap_or(0);
             ui.popup = Some(Popup::Sort { list, choice });
         }
         Action::Reverse => {
@@ -461,9 +467,32 @@ fn back(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     }
 }
 
+/// Goes from a group to what is in it: the filter says what that is.
+fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
+    let place = ui.place(List::Buffers);
+    let page = snapshot.buffers.iter();
+    let group = page.filter_map(|it| it.groups.get(place.cursor.checked_sub(it.offset as usize)?)).next();
+    let Some(group) = group else { return };
+    let name = group.program_name.as_ref().or(group.site_name.as_ref());
+    let words = [
+        group.pid.map(|pid| pid.to_string()),
+        group.space.map(|space| space.name().to_owned()),
+        // A name may hold anything; words of it are enough.
+        name.cloned(),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let filter: String = words.join(" ").chars().take(FILTER_ROOM).collect();
+    ui.group = None;
+    let place = ui.place_mut(List::Buffers);
+    (place.filter, place.cursor, place.offset, place.key) = (filter, 0, 0, None);
+}
+
 /// Looks more closely at what the cursor is on.
 fn open(ui: &mut Ui, shown: &Shown) {
     let snapshot = &shown.snapshot;
+    if ui.view == View::Buffers && ui.group.is_some() {
+        return open_group(ui, snapshot);
+    }
     let chip = || ui.chip(snapshot).map(|device| device.id.clone());
     let subject = match ui.view {
         View::Charts => {
@@ -482,7 +511,6 @@ fn open(ui: &mut Ui, shown: &Shown) {
                 List::Programs => Subject::Program(key),
                 List::Findings => Subject::Finding(key),
                 List::Events => Subject::Event(key.parse().ok()?),
-                List::Buffers if ui.group.is_some() => return None,
                 List::Buffers => Subject::Buffer(key),
             })
         }),
@@ -560,7 +588,7 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             let action = if mouse.kind == MouseEventKind::ScrollUp { Action::Up } else { Action::Down };
             if ui.popup.is_some() {
                 let key = if action == Action::Up { KeyCode::Up } else { KeyCode::Down };
-                let key = KeyEvent::new(key, ratatui::crossterm::event::KeyModifiers::NONE);
+                let key = KeyEvent::new(key, KeyModifiers::NONE);
                 press_in_popup(ui, shown, now_ms, key, Some(action), effects);
                 return;
             }

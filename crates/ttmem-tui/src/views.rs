@@ -75,6 +75,8 @@ pub fn view(shown: &Shown, ui: &Ui, now: Now, buffer: &mut Buffer) -> Laid {
         }
     }
     if ui.popup.is_some() {
+        // What lies over the view takes all clicks.
+        canvas.targets.clear();
         scene.popup(&mut canvas, body);
     }
     scene.lowest_line(&mut canvas, hints);
@@ -145,7 +147,8 @@ impl Scene<'_> {
             right.push((self.shown.by.clone(), theme.faint));
             right.push((format!("{} ms", self.ui.settings.refresh_ms), theme.faint));
         }
-        right.push((self.shown.clock(snapshot.at), theme.text));
+        let came = self.shown.received_ms.is_some();
+        right.push((if came { self.shown.clock(snapshot.at) } else { String::new() }, theme.text));
         // What does not fit goes, the least important first.
         let wide = |right: &[(String, Style)]| right.iter().map(|it| it.0.chars().count() + 2).sum::<usize>();
         while right.len() > 1 && wide(&right) > usize::from(area.width.saturating_sub(x + 2)) {
@@ -230,7 +233,10 @@ impl Scene<'_> {
         // Whoever knows these two finds the rest.
         let first = |it: &&Binding| matches!(it.action, Action::Help | Action::Quit);
         let own = own.clone().filter(first).chain(own.filter(|it| !first(it)));
-        let hints = popup.iter().copied().chain(own.map(|it| (it.shown, it.hint)));
+        let paused = (self.ui.paused.is_some() && popup.is_empty()).then_some(("p", "go on"));
+        let own = own.filter(|it| paused.is_none() || it.action != Action::Pause);
+        let name = |it: &Binding| if it.shown.is_empty() { "Enter" } else { it.shown };
+        let hints = paused.into_iter().chain(popup.iter().copied()).chain(own.map(|it| (name(it), it.hint)));
         let mut x = 1;
         for (keys, what) in hints {
             // A hint is there or not, never a half of it.

@@ -91,14 +91,17 @@ fn row(it: &Allocation, theme: &Theme) -> Vec<Cell> {
     let layout = match (&it.cores, it.layout.and_then(ttmem_core::words::Layout::name)) {
         (_, Some(layout)) => layout.to_owned(),
         (Some(cores), None) => counted(lists::core_count(cores), "core"),
-        (None, None) => String::new(),
+        (None, None) => UNKNOWN.to_owned(),
     };
     vec![
         Cell::new(bytes(used, KIB, 1), theme.text),
         Cell::new(bytes(it.requested_bytes, KIB, 1), theme.faint),
         Cell::new(it.space.name(), space_style(it.space, theme)),
         Cell::new(it.id.as_str(), theme.text),
-        Cell::new(ranges(&it.indexes), theme.text),
+        match &it.indexes[..] {
+            [] => Cell::new(UNKNOWN, theme.faint),
+            all => Cell::new(ranges(all), theme.text),
+        },
         Cell::new(pid, theme.text),
         Cell::new(bytes_or(it.bytes_per_bank, KIB, 1), theme.faint),
         Cell::new(layout, theme.faint),

@@ -111,18 +111,17 @@ impl Scene<'_> {
         let place = self.ui.place(List::Devices);
         let shown = u16::try_from(count).unwrap_or(u16::MAX);
         if let Some((columns, rows)) = grid(shown, plots) {
-            let (width, height) = (plots.width / columns, plots.height / rows);
+            let width = plots.width / columns;
             for (n, device) in snapshot.devices.iter().enumerate() {
                 let (column, row) = (n as u16 % columns, n as u16 / columns);
-                // What is left over by the division goes to the last.
-                let wide = if column + 1 == columns { plots.width - column * width } else { width };
-                let high = if row + 1 == rows { plots.height - row * height } else { height };
-                let cell = Rect {
-                    x: plots.x + column * width,
-                    y: plots.y + row * height,
-                    width: wide,
-                    height: high,
-                };
+                // What is left over by the division is shared out.
+                let edge =
+                    |n: u16, of: u16, room: u16| (u32::from(n) * u32::from(room) / u32::from(of)) as u16;
+                let (left, right) =
+                    (edge(column, columns, plots.width), edge(column + 1, columns, plots.width));
+                let (top, bottom) = (edge(row, rows, plots.height), edge(row + 1, rows, plots.height));
+                let cell =
+                    Rect { x: plots.x + left, y: plots.y + top, width: right - left, height: bottom - top };
                 self.cell(canvas, cell, device, span, n == place.cursor);
                 canvas.target(cell, Target::Row(List::Devices, n));
             }
@@ -143,10 +142,11 @@ impl Scene<'_> {
             }
             let half = width.saturating_sub(6) / 2;
             self.time_axis(canvas, axis, 5, half.saturating_sub(8));
+            let mut text = "D: DRAM, L: L1".to_owned();
             if page < count {
-                let text = format!("chips {}-{} of {count}", offset + 1, (offset + page).min(count));
-                canvas.right(axis, 0, 0, axis.width.saturating_sub(1), &text, self.ui.theme.accent);
+                text = format!("{text}; chips {}-{} of {count}", offset + 1, (offset + page).min(count));
             }
+            canvas.right(axis, 0, 0, axis.width.saturating_sub(1), &text, self.ui.theme.faint);
             self.pages.push((List::Devices, offset, page));
         }
     }
@@ -168,13 +168,24 @@ impl Scene<'_> {
             let short = format!("{} {}", it.title, percent(it.share()));
             x = canvas.text(legend, x, 0, if fits { long } else { &short }, it.style) + 2;
         }
-        self.lines_at(canvas, plot, &[0.5]);
+        self.scale(canvas, plot, &series);
         let lines = [series[0].line(), series[1].line()];
         chart::draw(canvas, plot, span, &lines);
-        if self.ui.scaled {
-            let tops = format!("top {} / {}", size(series[0].top), size(series[1].top));
-            canvas.foot(area, &tops, self.ui.theme.faint);
-        }
+    }
+
+    /// What the height means, at the oldest end, where a line is last to come.
+    fn scale(&self, canvas: &mut Canvas, plot: Rect, series: &[Series<'_>; 2]) {
+        let theme = &self.ui.theme;
+        self.lines_at(canvas, plot, &[0.5]);
+        let whole = |it: &Series<'_>| {
+            !self.ui.scaled && it.total.is_none_or(|it| it.capacity_bytes.is_some_and(|bytes| bytes > 0))
+        };
+        let label = if series.iter().all(whole) {
+            "100 %".to_owned()
+        } else {
+            series.iter().map(|it| size(it.top)).collect::<Vec<_>>().join(", ")
+        };
+        canvas.text(plot, 1, 0, &label, theme.faint);
     }
 
     /// Faint lines at shares of the height.
@@ -224,7 +235,7 @@ impl Scene<'_> {
         for (n, it) in self.series(canvas, device).into_iter().enumerate() {
             let x = 5 + n as u16 * half;
             let plot = Rect { x: area.x + x, width: half.saturating_sub(8), ..area };
-            chart::draw(canvas, plot, span, &[it.line()]);
+            chart::spark(canvas, plot, span, &it.line());
             let letter = if n == 0 { 'D' } else { 'L' };
             let share =
                 it.share().map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0}%", it.min(9.99) * 100.0));
@@ -258,8 +269,7 @@ impl Scene<'_> {
             };
             canvas.text(area, at, 0, &text, theme.faint);
         }
-        let scale = if self.ui.scaled { "up to the highest" } else { "0 to 100 %" };
-        let text = format!("{}, {scale}", age(seconds as f64));
+        let text = format!("last {}", age(seconds as f64));
         if area.width > x + width + 30 {
             canvas.right(area, 0, 0, area.width.saturating_sub(1), &text, theme.faint);
         }

@@ -7,7 +7,7 @@ use crate::lists;
 use crate::ui::Subject;
 use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{
-    Allocation, AuditResult, Core, Device, Finding, Happening, Process, Program, Total, Usage,
+    Allocation, AuditResult, Core, Device, Finding, Happening, Process, Program, Quality, Total, Usage,
 };
 use ttmem_core::words::{Space, ranges, size};
 
@@ -199,13 +199,15 @@ impl Scene<'_> {
             facts.push(fact("Has open", format!("chips {}", opened.join(", "))));
         }
         facts.push(heading("Tracking"));
-        let how = match process.summary.quality {
-            ttmem_core::snapshot::Quality::Untracked => {
+        let quality = process.summary.quality;
+        let how = match quality {
+            Quality::Untracked => {
                 "untracked: has a device open and publishes nothing; `ttmem run` shows what it holds"
             }
             it => it.name(),
         };
-        facts.push(fact("State", how));
+        let bad = matches!(quality, Quality::Drift | Quality::Partial);
+        facts.push(Fact { tone: bad_if(bad), ..fact("State", how) });
         if let Some(it) = &process.tracker {
             facts.push(fact("Tracked by", it.writer.as_str()));
             facts.extend(it.runtime.as_ref().map(|it| fact("Runtime", it.as_str())));
@@ -241,10 +243,10 @@ impl Scene<'_> {
                     format!(", largest free block {} a bank", size(largest))
                 });
                 let text = format!(
-                    "{} in {}, {} of {} x {}{largest}",
+                    "{} of {} in {}; {} x {}{largest}",
                     size(it.used_bytes),
+                    it.allocatable_bytes.map_or_else(|| UNKNOWN.to_owned(), size),
                     it.count.map_or_else(|| UNKNOWN.to_owned(), |n| counted(n, "buffer")),
-                    size(space.usage.allocatable_bytes.unwrap_or(0)),
                     counted(u64::from(space.banks), "bank"),
                     size(space.bytes_per_bank)
                 );
@@ -308,9 +310,9 @@ impl Scene<'_> {
         }
         for place in &it.placements {
             let text = format!(
-                "{:>10} at {:#09x} on {}{}",
-                size(place.bytes),
+                "{:#09x}, {} on {}{}",
                 place.address,
+                size(place.bytes),
                 rectangles(&place.cores),
                 if place.view { ", a view" } else { "" }
             );
@@ -446,11 +448,12 @@ fn audit(it: &AuditResult) -> Fact {
         let text = format!("0, the allocator itself says {}", size(it.allocated_bytes));
         return Fact { tone: Tone::Good, ..fact(label, text) };
     }
+    let known = |drift: Option<i64>| drift.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{it:+}"));
     let text = format!(
-        "allocated {:+}, free {:+}, largest free {:+} bytes",
+        "allocated {:+}, free {}, largest free {} bytes",
         it.drift_bytes,
-        it.free_drift_bytes.unwrap_or(0),
-        it.largest_free_drift_bytes.unwrap_or(0)
+        known(it.free_drift_bytes),
+        known(it.largest_free_drift_bytes)
     );
     Fact { tone: Tone::Bad, ..fact(label, text) }
 }
@@ -465,12 +468,18 @@ fn rectangles(cores: &[[u8; 4]]) -> String {
     }
 }
 
+fn bad_if(bad: bool) -> Tone {
+    if bad { Tone::Bad } else { Tone::Plain }
+}
+
 /// What is known of a chip besides its memory, with the reasons for what is not.
 pub(super) fn sensors(device: &Device) -> Vec<Fact> {
     let mut facts = Vec::new();
     let sensors = device.sensors.as_ref();
     if let Some(why) = &device.sensors_absent {
         facts.push(fact("Sensors", format!("{UNKNOWN} {why}")));
+    } else if sensors.is_none() {
+        facts.push(fact("Sensors", format!("{UNKNOWN} nobody says why")));
     }
     if let Some(it) = sensors {
         let absent =
@@ -485,29 +494,41 @@ pub(super) fn sensors(device: &Device) -> Vec<Fact> {
                 }
             };
         let limits = &it.limits;
+        let limited =
+            |label: &str, value: Option<f64>, limit: Option<f64>, name: &str, unit: &str, places: usize| {
+                let over = value.zip(limit).is_some_and(|(value, limit)| value >= limit);
+                let tone = if over { Tone::Bad } else { Tone::Plain };
+                Fact { tone, ..fact(label, reading(value, limit, name, unit, places)) }
+            };
         facts.extend([
-            fact("Temperature", reading(it.asic_celsius, limits.asic_celsius, "asic_celsius", "°C", 1)),
-            fact("Power", reading(it.power_watts, limits.power_watts, "power_watts", "W", 1)),
-            fact("Current", reading(it.current_amperes, limits.current_amperes, "current_amperes", "A", 1)),
-            fact("Core voltage", reading(it.vcore_volts, limits.vcore_volts, "vcore_volts", "V", 3)),
+            limited("Temperature", it.asic_celsius, limits.asic_celsius, "asic_celsius", "°C", 1),
+            limited("Power", it.power_watts, limits.power_watts, "power_watts", "W", 1),
+            limited("Current", it.current_amperes, limits.current_amperes, "current_amperes", "A", 1),
+            limited("Core voltage", it.vcore_volts, limits.vcore_volts, "vcore_volts", "V", 3),
             fact("AICLK", reading(it.aiclk_mhz, None, "aiclk_mhz", "MHz", 0)),
             fact("AXICLK", reading(it.axiclk_mhz, None, "axiclk_mhz", "MHz", 0)),
             fact("ARCCLK", reading(it.arcclk_mhz, None, "arcclk_mhz", "MHz", 0)),
             fact("Fan", reading(it.fan_rpm, None, "fan_rpm", "rpm", 0)),
-            fact(
-                "Heartbeat",
-                match (it.heartbeat, it.heartbeat_beats) {
-                    (None, _) => format!("{UNKNOWN} {}", absent("heartbeat")),
-                    (Some(n), Some(true)) => format!("{n}, beats"),
-                    (Some(n), Some(false)) => format!("{n}, does NOT change: the firmware may hang"),
-                    (Some(n), None) => format!("{n}, read once so far"),
-                },
-            ),
-            fact(
-                "Thermal trips",
-                it.thermal_trips
-                    .map_or_else(|| format!("{UNKNOWN} {}", absent("thermal_trips")), |n| n.to_string()),
-            ),
+            Fact {
+                tone: bad_if(it.heartbeat_beats == Some(false)),
+                ..fact(
+                    "Heartbeat",
+                    match (it.heartbeat, it.heartbeat_beats) {
+                        (None, _) => format!("{UNKNOWN} {}", absent("heartbeat")),
+                        (Some(n), Some(true)) => format!("{n}, beats"),
+                        (Some(n), Some(false)) => format!("{n}, does NOT change: the firmware may hang"),
+                        (Some(n), None) => format!("{n}, read once so far"),
+                    },
+                )
+            },
+            Fact {
+                tone: bad_if(it.thermal_trips.is_some_and(|n| n > 0)),
+                ..fact(
+                    "Thermal trips",
+                    it.thermal_trips
+                        .map_or_else(|| format!("{UNKNOWN} {}", absent("thermal_trips")), |n| n.to_string()),
+                )
+            },
         ]);
         match &it.pcie {
             None => facts.push(fact("PCIe", format!("{UNKNOWN} {}", absent("pcie")))),

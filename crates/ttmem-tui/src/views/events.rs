@@ -79,9 +79,10 @@ impl Scene<'_> {
             Some(it) => {
                 let style =
                     if it.severity == Severity::Info { theme.text } else { theme.severity(it.severity) };
+                let mark = if it.severity == Severity::Info { "" } else { "! " };
                 vec![
                     Cell::new(shown.clock(it.at), theme.faint),
-                    Cell::new(kind(it.kind), theme.faint),
+                    Cell::new(format!("{mark}{}", kind(it.kind)), theme.faint),
                     Cell::new(it.text.as_str(), style),
                 ]
             }

@@ -23,7 +23,7 @@ const DRAM: [(Space, Part, &str); 2] =
     [(Space::Dram, Part::Dram, "buffers"), (Space::Trace, Part::Trace, "trace")];
 const L1: [(Space, Part, &str); 7] = [
     (Space::L1, Part::L1, "buffers"),
-    (Space::L1Core, Part::L1, "on single cores"),
+    (Space::L1Core, Part::L1, "on cores"),
     (Space::L1Small, Part::L1Small, "L1_SMALL"),
     (Space::Cb, Part::Cb, "CBs"),
     (Space::Dfb, Part::Dfb, "DFBs"),
@@ -149,7 +149,11 @@ impl Scene<'_> {
         let history = self.shown.history.of(&device.id);
         let span = Span { end: self.shown.snapshot.at, seconds: self.ui.window_seconds() };
         let top = |total: Option<&Total>| total.and_then(|it| it.capacity_bytes).unwrap_or(0);
-        if let Some(history) = history {
+        let seen = history.filter(|it| !it.dram_total.is_empty() || !it.l1_total.is_empty());
+        if seen.is_none() {
+            canvas.text(inside, 1, 0, "nothing was seen yet", theme.faint);
+        }
+        if let Some(history) = seen {
             let lines = [
                 Line { samples: &history.dram_total, top: top(dram), style: theme.dram, mark: '#' },
                 Line { samples: &history.l1_total, top: top(l1), style: theme.l1, mark: '*' },
@@ -220,34 +224,35 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
         let held: Vec<(u64, Part)> =
             parts.iter().filter_map(|(space, part, _)| Some((usage.used(*space)?.0, *part))).collect();
-        canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
+        canvas.stack(area, 5, y, bar, &held, capacity);
         canvas.right(area, 5 + bar, y, 32, &figures, style);
+        // The gap and the largest block are what decides whether the next allocation fits.
+        let note = match title {
+            "L1" => device.tightest_core.map(|room| (format!("gap {}", size(room.gap_bytes)), theme.accent)),
+            _ => usage.dram.as_ref().and_then(|it| {
+                let largest = it.largest_free_bytes_per_bank?;
+                Some((format!("largest free block {} a bank", size(largest)), theme.faint))
+            }),
+        };
+        let mut end = area.width;
+        if let Some((text, style)) = note {
+            canvas.right(area, 0, y + 1, area.width, &text, style);
+            end = area.width.saturating_sub(text.chars().count() as u16 + 2);
+        }
+        let mut named: Vec<(u64, Part, &str)> = parts
+            .iter()
+            .filter_map(|(space, part, label)| Some((worth_a_line(usage, *space)?, *part, *label)))
+            .collect();
+        named.sort_by_key(|it| std::cmp::Reverse(it.0));
         let mut x = 5;
-        for (space, part, label) in parts {
-            let Some((used, _)) = usage.used(*space) else { continue };
-            if used == 0 && !matches!(space, Space::Dram | Space::L1 | Space::Cb | Space::Kernel) {
-                continue;
-            }
+        for (used, part, label) in named {
             let text = format!(" {label} {}", size(used));
-            if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
+            if usize::from(x) + 1 + text.chars().count() > usize::from(end) {
                 break;
             }
-            let (mark, style) = canvas.part(*part);
+            let (mark, style) = canvas.part(part);
             canvas.put(area, x, y + 1, mark, style);
             x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
-        }
-        if title == "L1" {
-            if let Some(room) = device.tightest_core {
-                let text = format!("gap {}", size(room.gap_bytes));
-                if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                    canvas.right(area, x, y + 1, area.width - x, &text, theme.accent);
-                }
-            }
-        } else if let Some(largest) = usage.dram.as_ref().and_then(|it| it.largest_free_bytes_per_bank) {
-            let text = format!("largest free block {} a bank", size(largest));
-            if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                canvas.right(area, x, y + 1, area.width - x, &text, theme.faint);
-            }
         }
     }
 }
@@ -399,7 +404,13 @@ fn device_row(device: &Device, snapshot: &Snapshot, theme: &Theme) -> Vec<Cell> 
         let held = used.and_then(|used| share(used, capacity));
         let level = held.map_or(theme.faint, |it| theme.level(it));
         let known = |it: Option<u64>| if it.is_some() { theme.text } else { theme.faint };
-        let percent = held.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.1}", it * 100.0));
+        let percent = held.map_or_else(
+            || UNKNOWN.to_owned(),
+            |it| {
+                // No share of anything is more than all of it: such a figure is wrong, and a finding says so.
+                if it > 1.0 { ">100".to_owned() } else { format!("{:.1}", it * 100.0) }
+            },
+        );
         [
             Cell::Meter(held, level),
             Cell::new(bytes_or(used, unit, places), known(used)),
@@ -457,7 +468,10 @@ fn process_row(process: &Process, theme: &Theme) -> Vec<Cell> {
         text(&process.user, theme.faint),
         text(&process.name, theme.text),
         container,
-        Cell::new(ranges(&summary.indexes), theme.text),
+        match &summary.indexes[..] {
+            [] => Cell::new(UNKNOWN, theme.faint),
+            all => Cell::new(ranges(all), theme.text),
+        },
         figure(summary.dram_bytes),
         figure(summary.l1_bytes),
         figure(summary.program_bytes),

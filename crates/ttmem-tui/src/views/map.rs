@@ -102,7 +102,7 @@ impl Scene<'_> {
             } else {
                 "Looking …"
             };
-            canvas.cut(inside, 1, 0, inside.width, why, theme.faint);
+            canvas.paragraph(inside, 1, 0, why, theme.faint);
             return;
         };
         let mut columns: Vec<u8> = cores.iter().map(|it| it.room.x).collect();
@@ -232,12 +232,11 @@ impl Scene<'_> {
         canvas.cut(inside, 0, 1, inside.width, &gap, theme.accent);
         let end = core.intervals.last().map_or(0, |it| it.start.saturating_add(it.bytes));
         if end == 0 {
-            canvas.cut(
+            canvas.paragraph(
                 inside,
                 0,
                 3,
-                inside.width,
-                "There is too much on this core to tell where it all lies.",
+                "It is not told what lies where: there is too much, or nothing is known.",
                 theme.faint,
             );
             return;

@@ -2,7 +2,7 @@
 
 use super::Scene;
 use super::details::{Fact, Tone};
-use crate::canvas::{Canvas, inner};
+use crate::canvas::{Canvas, inner, wrap};
 use crate::keys::BINDINGS;
 use crate::lists;
 use crate::ui::{Popup, SIGNALS, Target};
@@ -21,18 +21,17 @@ impl Scene<'_> {
             }
             Some(Popup::Sort { list, choice }) => {
                 let sorted = self.ui.place(*list).sort;
-                let rows = lists::sortable(*list).map(|(at, name, title)| {
-                    let order = match (sorted.column == Some(at), sorted.reversed) {
-                        (false, _) => "",
-                        (true, false) => "now",
-                        (true, true) => "now, turned round",
-                    };
-                    (
-                        format!("{title:<22}"),
-                        if order.is_empty() { name.replace('_', " ") } else { order.to_owned() },
-                    )
-                });
-                let rows: Vec<_> = rows.collect();
+                let rows: Vec<(String, String)> = lists::sortable_now(self.ui, *list)
+                    .into_iter()
+                    .map(|(name, title)| {
+                        let order = match (sorted.column == Some(name), sorted.reversed) {
+                            (false, _) => "",
+                            (true, false) => "now",
+                            (true, true) => "now, turned round",
+                        };
+                        (format!("{title:<22}"), order.to_owned())
+                    })
+                    .collect();
                 self.menu(canvas, area, &format!("Sort {} by", list.name()), &rows, *choice);
             }
             Some(Popup::Signal { to, choice }) => {
@@ -47,7 +46,7 @@ impl Scene<'_> {
                 let text = format!("Send {} to {} (pid {}, {})?", signal.name, to.name, to.pid, to.user);
                 let rows = [
                     text,
-                    format!("It {}.", signal.help.trim_start_matches("as ")),
+                    format!("{}: {}", signal.name, signal.help),
                     "y sends it, any other key does not".to_owned(),
                 ];
                 let width = rows.iter().map(|it| it.chars().count()).max().unwrap_or(0) as u16 + 4;
@@ -192,55 +191,4 @@ fn over(canvas: &mut Canvas, area: Rect, width: u16, height: u16, title: &str) -
     canvas.frame(place, title, true);
     canvas.target(place, Target::Popup);
     inner(place)
-}
-
-/// What a single thing has to say is no book.
-const MOST_LINES: usize = 200;
-
-/// Breaks text into lines, between words where that is possible.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for word in text.split(' ') {
-        let len = word.chars().count();
-        if used > 0 && used + 1 + len <= width {
-            line.push(' ');
-            line.push_str(word);
-            used += 1 + len;
-            continue;
-        }
-        if used > 0 {
-            lines.push(std::mem::take(&mut line));
-        }
-        used = 0;
-        // Longer than a line: broken where that ends.
-        for c in word.chars() {
-            if used == width {
-                lines.push(std::mem::take(&mut line));
-                used = 0;
-            }
-            line.push(c);
-            used += 1;
-            if lines.len() == MOST_LINES {
-                return lines;
-            }
-        }
-    }
-    lines.push(line);
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_break_between_words() {
-        assert_eq!(wrap("", 5), [""]);
-        assert_eq!(wrap("ab cd ef", 5), ["ab cd", "ef"]);
-        assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
-        for endless in ["x".repeat(100_000), "x ".repeat(100_000)] {
-            let lines = wrap(&endless, 10);
-            assert!(lines.len() <= MOST_LINES + 1 && lines.iter().all(|it| it.len() <= 10));
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::canvas::{Canvas, split_rows};
-use crate::figure::{KIB, bytes, count, counted, since};
+use crate::figure::{KIB, UNKNOWN, bytes, count, counted, since};
 use crate::lists;
 use crate::table::{Cell, Table};
 use crate::theme::Theme;
@@ -42,8 +42,7 @@ impl Scene<'_> {
             focused: true,
             hidden: &hidden,
         };
-        let empty = match (snapshot.processes.iter().any(|it| it.programs.is_some()), place.filter.is_empty())
-        {
+        let empty = match (self.shown.detail.programs, place.filter.is_empty()) {
             (false, _) => "Looking …",
             (true, true) => "No program is loaded or cached by any process that is followed.",
             (true, false) => "No program fits the filter.",
@@ -59,24 +58,25 @@ impl Scene<'_> {
         let theme = &ui.theme;
         for (y, (process, trace)) in traces.iter().take(TRACES).enumerate() {
             let y = y as u16;
-            let text = format!(
-                "trace {} of {} ({}): {}, {} since {}",
-                trace.id,
-                process.name.as_deref().unwrap_or("a process"),
-                lists::pid_text(process),
-                counted(trace.dispatches, "dispatch").replace("dispatchs", "dispatches"),
-                counted(trace.replays, "replay"),
-                self.shown.clock(trace.captured),
-            );
-            let x = canvas.text(inside, 1, y, &text, theme.text);
+            let mut x = 1;
             if trace.endangered_count > 0 {
                 let text = format!(
-                    "a replay may write over {} ({})",
+                    "! a replay may write over {} ({})  ",
                     counted(trace.endangered_count, "younger buffer"),
                     size(trace.endangered_bytes)
                 );
-                canvas.cut(inside, x + 2, y, inside.width.saturating_sub(x + 3), &text, theme.warn);
+                x = canvas.text(inside, x, y, &text, theme.warn);
             }
+            let text = format!(
+                "trace {} of {} ({}): {}, {} dispatched in it, captured {}",
+                trace.id,
+                process.name.as_deref().unwrap_or("a process"),
+                lists::pid_text(process),
+                counted(trace.replays, "replay"),
+                trace.dispatches,
+                self.shown.clock(trace.captured),
+            );
+            canvas.cut(inside, x, y, inside.width.saturating_sub(x + 1), &text, theme.text);
         }
         if traces.len() > TRACES {
             canvas.foot(below, &format!("and {} more", traces.len() - TRACES), theme.faint);
@@ -94,7 +94,7 @@ fn row(process: &Process, it: &Program, now: Timestamp, theme: &Theme) -> Vec<Ce
     };
     let name = match (&it.name, it.class) {
         (Some(name), _) => name.clone(),
-        (None, KernelClass::Unknown | KernelClass::Application) => String::new(),
+        (None, KernelClass::Unknown | KernelClass::Application) => UNKNOWN.to_owned(),
         (None, class) => class.title().to_owned(),
     };
     vec![
@@ -102,15 +102,18 @@ fn row(process: &Process, it: &Program, now: Timestamp, theme: &Theme) -> Vec<Ce
         Cell::new(process.name.as_deref().unwrap_or(""), theme.faint),
         Cell::new(it.id.to_string(), theme.text),
         Cell::new(name, theme.text),
-        Cell::new(ttmem_core::words::ranges(&it.indexes), theme.text),
+        match &it.indexes[..] {
+            [] => Cell::new(UNKNOWN, theme.faint),
+            all => Cell::new(ttmem_core::words::ranges(all), theme.text),
+        },
         Cell::new(it.core_count.to_string(), theme.text),
         resident,
         Cell::new(count(it.dispatches), theme.text),
-        Cell::new(it.dispatched.map_or_else(String::new, |at| since(at, now.max(at))), theme.faint),
+        Cell::new(it.dispatched.map_or_else(|| "never".to_owned(), |at| since(at, now.max(at))), theme.faint),
         kib(it.cb_bytes),
         kib(it.dfb_bytes),
         kib(it.scratch_bytes),
         kib(it.kernel_bytes),
-        Cell::new(it.end.map_or_else(String::new, |end| format!("{end:#x}")), theme.faint),
+        Cell::new(it.end.map_or_else(|| "·".to_owned(), |end| format!("{end:#x}")), theme.faint),
     ]
 }

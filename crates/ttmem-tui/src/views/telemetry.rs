@@ -49,7 +49,11 @@ fn two_columns(canvas: &mut Canvas, area: Rect, facts: &[Fact]) {
             break;
         }
         canvas.cut(area, x + 1, y, 18, &fact.label, theme.faint);
-        let style = if fact.text.starts_with(UNKNOWN) { theme.faint } else { theme.text };
+        let style = match fact.tone {
+            details::Tone::Bad => theme.bad,
+            _ if fact.text.starts_with(UNKNOWN) => theme.faint,
+            _ => theme.text,
+        };
         canvas.cut(area, x + 20, y, width.saturating_sub(21), &fact.text, style);
     }
 }
