@@ -37,8 +37,7 @@ impl<'a> Canvas<'a> {
             if column >= area.width {
                 break;
             }
-            // There is no such sign, and C says enough.
-            if self.ascii && c == '°' {
+            if self.is_left_out(c) {
                 continue;
             }
             self.cell(area, column, y, c, style);
@@ -61,7 +60,8 @@ impl<'a> Canvas<'a> {
 
     /// The same, up to a column. A figure too long for its place shows its most significant digits, and that it was cut.
     pub(crate) fn right(&mut self, area: Rect, x: u16, y: u16, width: u16, text: &str, style: Style) {
-        let len = text.chars().count().min(usize::from(u16::MAX)) as u16;
+        let shown = text.chars().filter(|&c| !self.is_left_out(c));
+        let len = shown.count().min(usize::from(u16::MAX)) as u16;
         if len > width {
             return self.cut(area, x, y, width, text, style);
         }
@@ -73,6 +73,11 @@ impl<'a> Canvas<'a> {
         let Some(cell) = self.buffer.cell_mut((x, y)) else { return };
         let c = if c.width() == Some(1) { c } else { '?' };
         cell.set_char(if self.ascii { plain(c) } else { c }).set_style(style);
+    }
+
+    /// ASCII has no such sign, and C says enough.
+    fn is_left_out(&self, c: char) -> bool {
+        self.ascii && c == '°'
     }
 
     /// One character.

@@ -60,6 +60,7 @@ impl Scene<'_> {
     fn processes_and_past(&mut self, canvas: &mut Canvas, area: Rect) -> bool {
         let wanted = (self.shown.snapshot.processes.len() as u16).saturating_add(3);
         let left = area.height.saturating_sub(wanted.max(8));
+        let left = if self.shown.snapshot.devices.is_empty() { 0 } else { left };
         let (above, below) = split_rows(area, area.height - if left < 8 { 0 } else { left.min(24) });
         self.processes(canvas, above);
         let snapshot = self.shown.snapshot.clone();
@@ -424,7 +425,7 @@ fn device_row(device: &Device, snapshot: &Snapshot, theme: &Theme) -> Vec<Cell> 
     let [l1_bar, l1, l1_of, l1_share] =
         memory(&device.usage.l1_total, capacity.map(|it| it.l1_bytes), MIB, 1);
     let (word, style) = match tracking(device, snapshot) {
-        None => ("no process", theme.faint),
+        None => ("nobody", theme.faint),
         Some(quality) => (quality.name(), theme.quality(quality)),
     };
     let board = device.board.as_deref().unwrap_or(UNKNOWN);
