@@ -4,7 +4,8 @@
 //! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
 
 mod agent;
-pub(crate) mod frame;
+pub(crate) mod dashboard;
+mod frames;
 pub(crate) mod load;
 mod machine;
 mod pure;
@@ -68,6 +69,7 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     }
     if wanted("core") {
         figures.extend(pure::figures());
+        figures.extend(frames::figures());
     }
     if wanted("machine") {
         figures.extend(machine::figures(&exe)?);
@@ -79,7 +81,7 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
         figures.extend(idle(&exe));
     }
     if wanted("frame") {
-        figures.extend(frame::figures(&exe)?);
+        figures.extend(dashboard::figures(&exe)?);
     }
     if json {
         let rows: Vec<_> = figures

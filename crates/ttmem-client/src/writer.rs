@@ -398,6 +398,14 @@ impl Writer {
         words.copied().unwrap_or_default()
     }
 
+    /// The word of a slot that says what it is, and whose.
+    fn head_of(&self, slot: u32) -> u64 {
+        if let Some(line) = self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
+            return line[2].load(Ordering::Relaxed);
+        }
+        self.words_of(slot)[2]
+    }
+
     /// A free slot: in the table if there is room, else a private one.
     #[inline]
     fn take_slot(&mut self) -> Option<u32> {

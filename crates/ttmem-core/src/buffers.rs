@@ -102,9 +102,10 @@ impl State {
         }
         let limit = query.limit.min(BufferQuery::MOST) as usize;
         let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
+        let room = offset.saturating_add(limit);
         let mut first = First {
-            room: offset.saturating_add(limit),
-            found: Vec::new(),
+            room,
+            found: Vec::with_capacity(room.saturating_mul(2).min(self.ledger.live())),
             last: None,
             compare: |a: &Place, b: &Place| self.compare(a, b),
         };

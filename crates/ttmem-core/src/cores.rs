@@ -187,8 +187,7 @@ impl State {
 
     fn maps_now(&self, layout: &CoreLayout, tenants: &[Tenant], residents: &[Resident]) -> Vec<Alike> {
         let grid = layout.grid();
-        let mut layers =
-            Layers { grid, all: Vec::new(), index: BTreeMap::new(), last: [None; CLASSES.len()] };
+        let mut layers = Stack::new(grid);
         let bounds = self.bounds(layout, tenants);
         layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_ring });
         layers.add(CoreClass::KernelRing, grid, Range { start: layout.kernel_ring, end: layout.unreserved });
@@ -197,7 +196,9 @@ impl State {
             layers.add(CoreClass::L1SmallFree, grid, bank);
         }
         for &tenant in tenants {
-            self.add_buffers(tenant, &mut layers);
+            for (class, cores, ranges) in self.buffers_of(tenant, grid).iter() {
+                layers.add_all(*class, *cores, ranges);
+            }
         }
         for it in residents {
             for part in self.kept(it.tenant).of(it.program).iter().filter(|part| !part.view) {
@@ -213,8 +214,22 @@ impl State {
         layers.maps(layout.end)
     }
 
+    /// The buffers of one tenant, as layers of their own.
+    fn buffers_of(&self, tenant: Tenant, grid: CoreSet) -> Layers {
+        let version = self.version_in(tenant, &[Space::L1, Space::L1Small, Space::L1Core]);
+        let key = (tenant, grid);
+        if let Some((_, known)) = self.derived.borrow().layers.get(&key).filter(|(of, _)| *of == version) {
+            return Arc::clone(known);
+        }
+        let mut layers = Stack::new(grid);
+        self.add_buffers(tenant, &mut layers);
+        let found: Layers = layers.into_unions().into();
+        self.derived.borrow_mut().layers.insert(key, (version, Arc::clone(&found)));
+        found
+    }
+
     /// The buffers of one tenant: on their cores, or on all of them, and in lock-step on the others.
-    fn add_buffers(&self, tenant: Tenant, layers: &mut Layers) {
+    fn add_buffers(&self, tenant: Tenant, layers: &mut Stack) {
         let Some(process) = self.processes.get(&tenant.process) else { return };
         for (space, pool) in self.pools_of(tenant, &[Space::L1, Space::L1Small, Space::L1Core]) {
             for (_, entry) in self.ledger.entries(pool) {
@@ -242,21 +257,36 @@ impl State {
     }
 }
 
+/// What of one class lies on some cores.
+type Layer = (CoreClass, CoreSet, Vec<Range>);
+pub(crate) type Layers = Arc<[Layer]>;
+
 /// What lies where, on which cores of a grid.
-struct Layers {
+struct Stack {
     grid: CoreSet,
-    all: Vec<(CoreClass, CoreSet, Vec<Range>)>,
+    all: Vec<Layer>,
     index: BTreeMap<(CoreClass, CoreSet), usize>,
     /// Of each class the layer that was added to last: the next is most often for the same cores.
     last: [Option<usize>; CLASSES.len()],
 }
 
-impl Layers {
+impl Stack {
+    fn new(grid: CoreSet) -> Self {
+        Self { grid, all: Vec::new(), index: BTreeMap::new(), last: [None; CLASSES.len()] }
+    }
+
     fn add(&mut self, class: CoreClass, cores: CoreSet, range: Range) {
         let cores = cores.within(self.grid);
-        if cores.is_empty() || range.start >= range.end {
-            return;
+        if !cores.is_empty() && range.start < range.end {
+            self.layer(class, cores).push(range);
         }
+    }
+
+    fn add_all(&mut self, class: CoreClass, cores: CoreSet, ranges: &[Range]) {
+        self.layer(class, cores).extend_from_slice(ranges);
+    }
+
+    fn layer(&mut self, class: CoreClass, cores: CoreSet) -> &mut Vec<Range> {
         let last = self.last.get_mut(class as usize);
         let known = last.as_ref().and_then(|it| **it).filter(|&number| self.all[number].1 == cores);
         let number = known.unwrap_or_else(|| {
@@ -270,17 +300,24 @@ impl Layers {
             }
             number
         });
-        self.all[number].2.push(range);
+        &mut self.all[number].2
     }
 
-    /// The map of every core up to `end`, cores that are alike together.
-    fn maps(self, end: u64) -> Vec<Alike> {
+    /// The layers in order, each as few ranges as it takes.
+    fn into_unions(self) -> Vec<Layer> {
         let mut layers = self.all;
         layers.sort_unstable_by_key(|&(class, cores, _)| (class, cores));
         for (_, _, ranges) in &mut layers {
             *ranges = ranges::union(std::mem::take(ranges));
         }
-        let groups = footprint::alike(self.grid, layers.iter().map(|&(_, cores, _)| cores));
+        layers
+    }
+
+    /// The map of every core up to `end`, cores that are alike together.
+    fn maps(self, end: u64) -> Vec<Alike> {
+        let grid = self.grid;
+        let layers = self.into_unions();
+        let groups = footprint::alike(grid, layers.iter().map(|&(_, cores, _)| cores));
         let mut room = MOST_INTERVALS;
         let map = |cores: CoreSet| {
             let here = || layers.iter().filter(|(_, on, _)| !on.within(cores).is_empty());

@@ -56,7 +56,10 @@ impl Entry {
     /// Whether a new one is this one again.
     fn is_again(&self, new: &Self) -> bool {
         let age = new.at.since(self.at);
-        let same = match (&self.text, &new.text) {
+        if self.kind != new.kind || self.process != new.process || age > REPEATS_NS {
+            return false;
+        }
+        match (&self.text, &new.text) {
             (Text::Did { what, .. }, Text::Did { what: new_what, .. }) => {
                 what == new_what && self.chips == new.chips
             }
@@ -65,8 +68,7 @@ impl Entry {
             }
             (Text::Incident(subject, _), Text::Incident(new_subject, _)) => subject == new_subject,
             _ => false,
-        };
-        same && self.kind == new.kind && self.process == new.process && age <= REPEATS_NS
+        }
     }
 
     /// Takes the place of an old one that was the same.

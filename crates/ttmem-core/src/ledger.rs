@@ -177,21 +177,19 @@ impl Log {
         if !self.followed.get() {
             return;
         }
-        if self.last.len() as u64 >= LOG_ROOM.max(live / 4) {
-            self.forget();
+        let room = LOG_ROOM.max(live as usize / 4);
+        if self.last.len() >= room {
+            // Who has not seen the older half by now must begin anew.
+            let half = self.last.len() / 2;
+            self.last.drain(..half);
+            self.before += half as u64;
         }
         self.last.push(change);
     }
-
-    /// Who is not up to date must begin anew.
-    fn forget(&mut self) {
-        self.before += self.last.len() as u64;
-        self.last.clear();
-    }
 }
 
-/// Changes of a pool that are kept at least; and a quarter as many as it has records.
-const LOG_ROOM: u64 = 256;
+/// Changes of a pool that there is room for at least; and for a quarter as many as it has records.
+const LOG_ROOM: usize = 512;
 
 /// A skyline of a pool's records, and how many changes it has taken in.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! run on that core. So it follows from what is live and when it was dispatched, and a reader that missed dispatches comes to
 //! the same result. A program that keeps nothing takes the place of others all the same.
 
-use crate::cores::Alike;
+use crate::cores::{Alike, Layers};
 use crate::event::Name;
 use crate::footprint::{self, CoreSet};
 use crate::ledger::{Entry, PoolId};
@@ -146,6 +146,8 @@ pub(crate) struct Derived {
     /// What buffers' pools hold together.
     pub(crate) together: BTreeMap<Vec<PoolId>, Joint>,
     kept: BTreeMap<Tenant, (u64, Arc<Kept>)>,
+    /// What buffers of each tenant lie where on the cores of a grid.
+    pub(crate) layers: BTreeMap<(Tenant, CoreSet), (u64, Layers)>,
     /// What traces endanger: number and bytes.
     pub(crate) traces: BTreeMap<(Tenant, u32), (Version, [u64; 2])>,
 }
@@ -198,6 +200,7 @@ impl State {
         derived.kinds.iter_mut().for_each(|it| *it = KindDerived::default());
         derived.registered.clear();
         derived.kept.clear();
+        derived.layers.clear();
     }
 
     /// A tenant's pools of some spaces.

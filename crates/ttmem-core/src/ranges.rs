@@ -20,7 +20,8 @@ impl Range {
 /// Sorts ranges and merges those that touch or overlap.
 pub(crate) fn union(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges.retain(|r| r.start < r.end);
-    ranges.sort_unstable();
+    // Where they come from several that are in order each, this sort makes use of that.
+    ranges.sort();
     let mut merged: Vec<Range> = Vec::with_capacity(ranges.len());
     for range in ranges {
         match merged.last_mut() {

@@ -9,6 +9,9 @@ pub(crate) type Edge = (u64, i32);
 /// A block that grows beyond this many edges becomes two.
 const BLOCK: usize = 256;
 
+/// Fewer changes of a block than this are made one by one.
+const FEW: usize = 6;
+
 /// Free bytes of each bank, and the largest block of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreeSpace {
@@ -103,19 +106,25 @@ impl Block {
     }
 }
 
+/// Edges by address, each address once, and none that changes nothing.
+fn in_order(mut edges: Vec<Edge>) -> Vec<Edge> {
+    // Where they come from several that are in order each, this sort makes use of that.
+    edges.sort_by_key(|edge| edge.0);
+    edges.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    edges.retain(|edge| edge.1 != 0);
+    edges
+}
+
 impl Skyline {
     /// Of edges in any order.
-    pub(crate) fn new(within: Range, mut edges: Vec<Edge>) -> Self {
-        // Where they come from several that are in order each, this sort makes use of that.
-        edges.sort_by_key(|edge| edge.0);
-        edges.dedup_by(|next, kept| {
-            let same = next.0 == kept.0;
-            if same {
-                kept.1 += next.1;
-            }
-            same
-        });
-        edges.retain(|edge| edge.1 != 0);
+    pub(crate) fn new(within: Range, edges: Vec<Edge>) -> Self {
+        let edges = in_order(edges);
         let blocks: Vec<Block> = edges.chunks(BLOCK / 2).map(|edges| Block::new(edges.to_vec())).collect();
         let begins = blocks.iter().map(Block::first).collect();
         Self { within, blocks, begins, edges: edges.len() }
@@ -139,7 +148,31 @@ impl Skyline {
         self.blocks.first().map(Block::first)
     }
 
-    pub(crate) fn change(&mut self, (at, by): Edge) {
+    /// Takes in many changes, block by block.
+    pub(crate) fn change_all(&mut self, edges: impl Iterator<Item = Edge>) {
+        let mut edges = in_order(edges.collect());
+        // From the last block on, so that the places of those before stay as they are.
+        while let Some(&(last, _)) = edges.last() {
+            let number = self.begins.partition_point(|&begin| begin <= last).saturating_sub(1);
+            let begin = self.begins.get(number).map_or(0, |&begin| if number == 0 { 0 } else { begin });
+            let from = edges.partition_point(|edge| edge.0 < begin);
+            if edges.len() - from < FEW || self.blocks.is_empty() {
+                edges.drain(from..).for_each(|edge| self.change(edge));
+                continue;
+            }
+            let mut all = std::mem::take(&mut self.blocks[number].edges);
+            let before = all.len();
+            all.extend(edges.drain(from..));
+            let all = in_order(all);
+            self.edges = self.edges - before + all.len();
+            let parts = if all.len() > BLOCK { BLOCK / 2 } else { BLOCK };
+            let blocks: Vec<Block> = all.chunks(parts).map(|edges| Block::new(edges.to_vec())).collect();
+            self.begins.splice(number..=number, blocks.iter().map(Block::first));
+            self.blocks.splice(number..=number, blocks);
+        }
+    }
+
+    fn change(&mut self, (at, by): Edge) {
         if by == 0 {
             return;
         }
@@ -206,6 +239,7 @@ mod tests {
         fn a_skyline_that_changes_is_as_one_made_anew(
             steps in prop::collection::vec((0u64..900, 0u64..40, any::<bool>()), 1..1500),
             begin in 0usize..1500,
+            batch in 1usize..400,
             within in (0u64..300, 1u64..800),
         ) {
             let within = Range::new(within.0, within.1);
@@ -215,22 +249,25 @@ mod tests {
             };
             let mut held: Vec<Range> = Vec::new();
             let mut skyline = Skyline::new(within, Vec::new());
+            let mut changes: Vec<Edge> = Vec::new();
             for (n, &(start, len, looked)) in steps.iter().enumerate() {
                 let range = Range::new(start, len);
                 if n == begin {
+                    changes.clear();
                     skyline = Skyline::new(within, held.iter().flat_map(|&it| edges(it, 1)).collect());
                 }
                 match held.iter().position(|it| it.start == start) {
                     Some(place) => {
                         let gone = held.swap_remove(place);
-                        edges(gone, -1).for_each(|edge| skyline.change(edge));
+                        changes.extend(edges(gone, -1));
                     }
                     None => {
                         held.push(range);
-                        edges(range, 1).for_each(|edge| skyline.change(edge));
+                        changes.extend(edges(range, 1));
                     }
                 }
-                if looked && n % 16 == 0 || n + 1 == steps.len() {
+                if looked && n % 3 == 0 || n + 1 == steps.len() || changes.len() > batch {
+                    skyline.change_all(changes.drain(..));
                     let union = ranges::union(held.clone());
                     let gaps = ranges::gaps(&union, within);
                     let free = FreeSpace {

@@ -221,7 +221,7 @@ impl State {
         let changes = known.and_then(|it| Some((pool.changes_since(it.seen)?, it.skyline)));
         let skyline = match changes {
             Some((changes, mut skyline)) if is_worth_it(changes.len(), &skyline) => {
-                changes.iter().flat_map(|it| it.edges(own)).for_each(|edge| skyline.change(edge));
+                skyline.change_all(changes.iter().flat_map(|it| it.edges(own)));
                 skyline
             }
             _ => {
@@ -276,8 +276,7 @@ impl State {
             if !is_worth_it(count, &skyline) {
                 return None;
             }
-            let changes = changes().flatten().flatten().flat_map(|it| it.edges(own));
-            changes.for_each(|edge| skyline.change(edge));
+            skyline.change_all(changes().flatten().flatten().flat_map(|it| it.edges(own)));
             Some(skyline)
         });
         let mut skyline = skyline.unwrap_or_else(|| {

@@ -5,17 +5,19 @@ use crate::event::{Banks, Name};
 use crate::judgement::{describe_incident, finding};
 use crate::ledger::{Entry, PoolId};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
-use crate::plan::{Kind, Plan};
+use crate::plan::{Kind, Share};
+use crate::programs::Resident;
 use crate::snapshot::{
-    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, Device, Finding, FindingKind, Group, Health,
-    History, Peak, Process, ProcessUsage, Quality, SCHEMA, Sample, Severity, Snapshot, Summary, Tracker,
-    Usage,
+    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Group,
+    Health, History, Peak, Process, ProcessUsage, Quality, SCHEMA, Sample, Severity, Snapshot, Summary,
+    Tracker, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
-use crate::usage::SpaceUsage;
+use crate::usage::KindUsage;
 use crate::words::{Basis, ChipId, Layout, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Allocations listed one by one in a report, however many groups it has.
 pub const REPORT_ROOM: usize = 10_000;
@@ -23,13 +25,24 @@ pub const REPORT_ROOM: usize = 10_000;
 /// Sensors are read every second; a reading older than this is not what the chip is like now.
 const STALE_MS: u64 = 15_000;
 
+/// What is the same for all chips of a kind, and what their processes need of it.
+struct KindView<'a> {
+    number: usize,
+    kind: &'a Kind,
+    indexes: Vec<u32>,
+    usage: Arc<KindUsage>,
+    residents: Arc<[Resident]>,
+    tightest: Option<CoreRoom>,
+}
+
 impl State {
     /// Everything known, sorted. `at` is the wall-clock time of the last `now`.
     pub fn snapshot(&self, at: Timestamp, detail: &Detail) -> Snapshot {
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
         let clock = Clock { at, now: self.now };
         let plan = self.plan();
-        let indexes: Vec<Vec<u32>> = plan.kinds.iter().map(|kind| self.indexes_of(&kind.chips)).collect();
+        let kinds: Vec<KindView> =
+            plan.kinds.iter().enumerate().map(|(number, kind)| self.view_of(number, kind)).collect();
         let shown = self.processes.iter().filter(|(_, process)| process.is_shown());
         let processes = shown
             .map(|(&id, process)| {
@@ -38,34 +51,30 @@ impl State {
                 Process {
                     traces: self.traces_of(id, process, clock),
                     programs: detail.programs.then(programs),
-                    ..self.describe_process(id, process, &plan, &indexes, full)
+                    ..self.describe_process(id, process, plan.shares_of(id), &kinds, full)
                 }
             })
             .collect();
         let mut findings = Vec::new();
         let mut devices: Vec<Device> = Vec::with_capacity(self.chips.len());
-        let tightest: Vec<_> =
-            plan.kinds.iter().enumerate().map(|(number, kind)| self.tightest_core(number, kind)).collect();
         for (&id, state) in &self.chips {
-            let number = plan.kind_of(id);
-            let kind = number.map(|number| (number, &plan.kinds[number]));
-            let found = kind.map(|(number, kind)| self.usage_of_kind(number, kind));
-            let mut usage = found.as_ref().map(|it| self.usage_on(id, it)).unwrap_or_default();
-            let spaces = found.as_ref().map(|it| &it.spaces[..]).unwrap_or_default();
-            let peaks = self.peaks_of(id, state, kind, spaces, clock);
+            let kind = plan.kind_of(id).map(|number| &kinds[number]);
+            let mut usage = kind.map(|it| self.usage_on(id, &it.usage)).unwrap_or_default();
+            let peaks = self.peaks_of(id, state, kind, clock);
             // A chip's peak can be higher than that of any one pool.
             for peak in peaks.iter().filter(|peak| !peak.space.is_program()) {
                 if let Some(usage) = usage.buffers_mut(peak.space) {
                     usage.peak_bytes = usage.peak_bytes.max(peak.bytes);
                 }
             }
+            let spaces = kind.map(|it| &it.usage.spaces[..]).unwrap_or_default();
             self.judge_device(&id, state, &usage, spaces, &mut findings);
             let with_cores = detail.cores || detail.cores_of == Some(state.chip.index);
             let cores = kind.filter(|_| with_cores);
             devices.push(Device {
                 peaks,
-                tightest_core: number.and_then(|number| tightest[number]),
-                cores: cores.and_then(|(number, kind)| self.cores_of(id, number, kind, clock)),
+                tightest_core: kind.and_then(|it| it.tightest),
+                cores: cores.and_then(|it| self.cores_of(id, it.number, it.kind, clock)),
                 history: history(state, detail, clock),
                 ..self.describe_device(&id, state, usage)
             });
@@ -99,19 +108,26 @@ impl State {
         }
     }
 
+    fn view_of<'a>(&self, number: usize, kind: &'a Kind) -> KindView<'a> {
+        KindView {
+            number,
+            kind,
+            indexes: self.indexes_of(&kind.chips),
+            usage: self.usage_of_kind(number, kind),
+            residents: self.residents_of_kind(number, kind),
+            tightest: self.tightest_core(number, kind),
+        }
+    }
+
     /// The highest use of each space of a chip, with what was seen since the last tick.
-    fn peaks_of(
-        &self,
-        id: ChipId,
-        state: &ChipState,
-        kind: Option<(usize, &Kind)>,
-        spaces: &[SpaceUsage],
-        clock: Clock,
-    ) -> Vec<Peak> {
+    fn peaks_of(&self, id: ChipId, state: &ChipState, kind: Option<&KindView>, clock: Clock) -> Vec<Peak> {
         let all = Space::BUFFERS.into_iter().chain(Space::PROGRAM);
         let peaks = all.filter_map(|space| {
-            let now = spaces.iter().position(|it| it.space == space).zip(kind);
-            let now = now.and_then(|(at, (number, kind))| self.high_now(id, number, kind, at, &spaces[at]));
+            let now = kind.and_then(|it| {
+                let spaces = &it.usage.spaces;
+                let at = spaces.iter().position(|it| it.space == space)?;
+                self.high_now(id, it.number, it.kind, at, &spaces[at])
+            });
             now.as_ref().or_else(|| state.peaks.get(&space)).map(|high| high.describe(space, clock))
         });
         peaks.filter(|peak| peak.bytes > 0).collect()
@@ -300,20 +316,18 @@ impl State {
     /// What a process holds on all its devices, and how well that is known.
     fn summary_of(
         &self,
-        id: ProcessId,
         process: &ProcessState,
-        plan: &Plan,
-        indexes: &[Vec<u32>],
+        shares: &[Share],
+        kinds: &[KindView],
         quality: Quality,
     ) -> Summary {
         let mut summary = Summary { quality, ..Summary::default() };
-        for share in plan.shares_of(id) {
-            let kind = &plan.kinds[share.kind];
-            let residents = self.residents_of_kind(share.kind, kind);
+        for share in shares {
+            let view = &kinds[share.kind];
             for cell in &share.cells {
-                summary.add(cell.space, self.used_in(cell, &residents), kind.chips.len() as u64);
+                summary.add(cell.space, self.used_in(cell, &view.residents), view.kind.chips.len() as u64);
             }
-            summary.indexes.extend(&indexes[share.kind]);
+            summary.indexes.extend(&view.indexes);
         }
         let opened = process.opened.iter().filter_map(|id| self.chips.get(id));
         summary.indexes.extend(opened.map(|it| it.chip.index));
@@ -323,13 +337,12 @@ impl State {
     }
 
     /// What a process holds, chip by chip.
-    fn usage_of_process(&self, id: ProcessId, plan: &Plan) -> Vec<ProcessUsage> {
+    fn usage_of_process(&self, shares: &[Share], kinds: &[KindView]) -> Vec<ProcessUsage> {
         let mut all = Vec::new();
-        for share in plan.shares_of(id) {
-            let kind = &plan.kinds[share.kind];
-            let residents = self.residents_of_kind(share.kind, kind);
-            let usage = self.usage_in(&share.cells, &residents);
-            all.extend(kind.chips.iter().map(|&chip| (chip, self.with_totals(chip, usage.clone()))));
+        for share in shares {
+            let view = &kinds[share.kind];
+            let usage = self.usage_in(&share.cells, &view.residents);
+            all.extend(view.kind.chips.iter().map(|&chip| (chip, self.with_totals(chip, usage.clone()))));
         }
         all.sort_by_key(|(chip, _)| *chip);
         all.into_iter().map(|(chip, usage)| ProcessUsage { device: chip.to_string(), usage }).collect()
@@ -340,8 +353,8 @@ impl State {
         &self,
         id: ProcessId,
         process: &ProcessState,
-        plan: &Plan,
-        indexes: &[Vec<u32>],
+        shares: &[Share],
+        kinds: &[KindView],
         full: bool,
     ) -> Process {
         let info = &process.info;
@@ -371,8 +384,8 @@ impl State {
             exact,
             sequence: process.sequence,
             tracker,
-            summary: self.summary_of(id, process, plan, indexes, quality),
-            usage: if full { self.usage_of_process(id, plan) } else { Vec::new() },
+            summary: self.summary_of(process, shares, kinds, quality),
+            usage: if full { self.usage_of_process(shares, kinds) } else { Vec::new() },
             allocators: if full { self.allocators_of(process) } else { Vec::new() },
             audit: if full { audits_of(process) } else { Vec::new() },
             traces: Vec::new(),

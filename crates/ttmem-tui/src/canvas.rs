@@ -1,7 +1,7 @@
 //! The one way to put something on the screen. Everything is relative to an area and clipped to it, and other people's
 //! names cannot move a column: what is not one column wide is not shown as it is.
 
-use crate::theme::Theme;
+use crate::theme::{Part, Theme};
 use crate::ui::Target;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -165,6 +165,12 @@ impl<'a> Canvas<'a> {
         }
     }
 
+    /// What a part of a bar is drawn with: a colour, and without colours or blocks a letter.
+    pub(crate) fn part(&self, part: Part) -> (char, Style) {
+        let plain = self.ascii || !self.theme.coloured;
+        (if plain { part.letter() } else { '█' }, self.theme.part(part))
+    }
+
     /// A bar of several parts of `total`. Each part that is there has a column at least, as far as there is room.
     pub(crate) fn stack(
         &mut self,
@@ -172,7 +178,7 @@ impl<'a> Canvas<'a> {
         x: u16,
         y: u16,
         width: u16,
-        parts: &[(u64, Style)],
+        parts: &[(u64, Part)],
         total: u64,
     ) {
         let sum: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.0));
@@ -180,12 +186,13 @@ impl<'a> Canvas<'a> {
         let mut at = x;
         let end = x.saturating_add(width);
         let mut before = 0u64;
-        for &(bytes, style) in parts.iter().filter(|part| part.0 > 0) {
+        for &(bytes, part) in parts.iter().filter(|part| part.0 > 0) {
+            let (mark, style) = self.part(part);
             before = before.saturating_add(bytes);
             let until = (before as f64 / total as f64 * f64::from(width)).round() as u16;
             let until = x.saturating_add(until).max(at + 1).min(end);
             while at < until {
-                self.put(area, at, y, '█', style);
+                self.put(area, at, y, mark, style);
                 at += 1;
             }
         }
@@ -228,24 +235,20 @@ pub(crate) fn split_columns(area: Rect, columns: u16) -> (Rect, Rect) {
 fn plain(c: char) -> char {
     match c {
         '│' | '┃' => '|',
-        '─' | '┄' => '-',
+        '─' | '┄' | '╸' | '—' | '–' => '-',
         '╭' | '╮' | '╰' | '╯' | '├' | '┤' | '┼' => '+',
         '━' => '=',
-        '╸' => '-',
         '█' => '#',
         '▓' => '%',
         '▒' => ':',
-        '░' => '.',
-        '·' => '.',
-        '…' => '~',
-        '—' | '–' => '-',
-        '▲' | '↑' => '^',
-        '▼' | '↓' => 'v',
+        '░' | '·' => '.',
+        '…' | '±' => '~',
+        '▲' | '▴' | '↑' => '^',
+        '▼' | '▾' | '↓' => 'v',
         '▶' | '▸' | '→' | '►' => '>',
         '◂' | '←' | '◄' => '<',
         '●' | '◆' => '*',
         '×' => 'x',
-        '±' => '~',
         '°' => ' ',
         '⚠' => '!',
         c if c.is_ascii() => c,
@@ -294,11 +297,11 @@ mod tests {
         assert_eq!(meter(Some(7.0)), "━━━━");
         assert_eq!(meter(None), "┄┄┄┄");
         let stack =
-            |parts: &[(u64, Style)], total| drawn(6, true, |c, area| c.stack(area, 0, 0, 6, parts, total));
-        let s = Style::new();
-        assert_eq!(stack(&[(3, s), (0, s), (0, s)], 6), "###---");
-        assert_eq!(stack(&[(1, s), (1, s)], 1000), "##----");
-        assert_eq!(stack(&[(u64::MAX, s), (u64::MAX, s)], 0), "######");
+            |parts: &[(u64, Part)], total| drawn(6, true, |c, area| c.stack(area, 0, 0, 6, parts, total));
+        let (b, t) = (Part::Dram, Part::Trace);
+        assert_eq!(stack(&[(3, b), (0, t), (0, t)], 6), "BBB---");
+        assert_eq!(stack(&[(1, b), (1, t)], 1000), "BT----");
+        assert_eq!(stack(&[(u64::MAX, b), (u64::MAX, t)], 0), "BBBBBB");
         assert_eq!(stack(&[], 0), "------");
     }
 }

@@ -119,6 +119,7 @@ impl Binding {
     }
 }
 
+const CHIPS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map];
 const LISTS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
 const SORTED: &[View] = &[View::Main, View::Buffers, View::Programs];
 
@@ -185,8 +186,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
         .only_in(&[View::Charts]),
     bind(&[key('t')], Action::Tightest, "t", "to the core with the least room", "tightest")
         .only_in(&[View::Map]),
-    bind(&[key(']')], Action::NextChip, "[ ]", "the chip before, the next one", "chip"),
-    bind(&[key('[')], Action::PreviousChip, "", "", ""),
+    bind(&[key(']')], Action::NextChip, "[ ]", "the chip before, the next one", "chip").only_in(CHIPS),
+    bind(&[key('[')], Action::PreviousChip, "", "", "").only_in(CHIPS),
     bind(&[function(9), key('K')], Action::Signal, "F9 K", "send a signal to the process", "signal")
         .only_in(&[View::Main]),
     bind(&[key('k')], Action::Signal, "k", "the same", "").only_in(&[View::Main]).with_vim(false),

@@ -25,7 +25,7 @@ mod ui;
 mod update;
 mod views;
 
-pub use run::{Fetched, Hands, Start, run};
+pub use run::{Done, Fetched, Hands, Sender, Start, run};
 pub use settings::Settings;
 pub use shown::{Histories, Lost, Shown};
 pub use theme::{Depth, Theme, ThemeName};

@@ -9,7 +9,7 @@ use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers, Device, Finding, Ha
 
 pub(crate) const DEVICES: &[Column] = &[
     Column::figure("index", "#", 2).unsorted(),
-    Column::text("board", "Board", 8).grows(8).unsorted(),
+    Column::text("board", "Board", 8).grows(7).unsorted(),
     Column::text("arch", "Chip", 9).drop(3).unsorted(),
     Column::figure("temperature", "°C", 5).unsorted(),
     Column::figure("power", "W", 5).unsorted(),
@@ -18,7 +18,7 @@ pub(crate) const DEVICES: &[Column] = &[
     Column::figure("dram", "GiB", 5).unsorted(),
     Column::figure("dram_total", "of", 5).unsorted(),
     Column::figure("dram_share", "%", 5).drop(2).unsorted(),
-    Column::text("l1_bar", "L1", 6).grows(30).unsorted(),
+    Column::text("l1_bar", "L1", 5).grows(31).unsorted(),
     Column::figure("l1", "MiB", 5).unsorted(),
     Column::figure("l1_total", "of", 5).unsorted(),
     Column::figure("l1_share", "%", 5).drop(1).unsorted(),
@@ -42,63 +42,63 @@ pub(crate) const TELEMETRY: &[Column] = &[
     Column::figure("fan", "Fan rpm", 7).drop(3).unsorted(),
     Column::text("heartbeat", "Heart", 6).drop(2).unsorted(),
     Column::figure("trips", "Trips", 5).drop(10).unsorted(),
-    Column::figure("pcie_in", "PCIe▸chip", 9).drop(11).unsorted(),
+    Column::figure("pcie_in", "▸chip MiB/s", 11).drop(11).unsorted(),
     Column::figure("pcie_out", "▸host MiB/s", 11).drop(12).unsorted(),
     Column::figure("age", "Age", 5).unsorted(),
 ];
 
 pub(crate) const PROCESSES: &[Column] = &[
     Column::figure("pid", "PID", 7),
-    Column::text("user", "User", 8).grows(4),
-    Column::text("name", "Process", 14).grows(8),
+    Column::text("user", "User", 8).grows(2),
+    Column::text("name", "Process", 14).grows(4),
     Column::text("container", "Container", 12).drop(3),
-    Column::text("chips", "Chips", 6).grows(6),
+    Column::text("chips", "Chips", 6).grows(4),
     Column::figure("dram", "DRAM MiB", 9),
     Column::figure("l1", "L1 MiB", 8),
     Column::figure("cb", "CB MiB", 8),
     Column::figure("kernels", "Kern MiB", 9).drop(2),
     Column::text("state", "State", 9).grows(2),
-    Column::text("command", "Command", 20).grows(80).drop(4),
+    Column::text("command", "Command", 10).grows(90).drop(4),
 ];
 
 pub(crate) const BUFFERS: &[Column] = &[
     Column::figure("size", "KiB", 10),
-    Column::figure("requested", "Asked KiB", 10).drop(4),
+    Column::figure("requested", "Asked KiB", 10).drop(5),
     Column::text("space", "Space", 8),
     Column::figure("address", "Address", 12),
-    Column::text("device", "Chips", 5).grows(6),
+    Column::text("device", "Chips", 6).grows(5),
     Column::figure("process", "PID", 7),
-    Column::figure("per_bank", "KiB a bank", 10).drop(6).unsorted(),
-    Column::text("layout", "Layout", 14).drop(5).unsorted(),
+    Column::figure("per_bank", "KiB a bank", 10).drop(7).unsorted(),
+    Column::text("layout", "Layout", 14).drop(4).unsorted(),
     Column::figure("age", "Age", 5),
-    Column::figure("program", "Prog", 5).drop(3),
-    Column::text("site", "Program or call site", 18).grows(80),
+    Column::figure("program", "Prog", 5).drop(6),
+    Column::text("site", "Program or call site", 21).grows(84),
 ];
 
 pub(crate) const GROUPS: &[Column] = &[
     Column::figure("size", "KiB", 12),
-    Column::figure("requested", "Asked KiB", 12),
+    Column::figure("requested", "Asked KiB", 12).drop(1),
     Column::figure("age", "Count", 8),
     Column::figure("process", "PID", 8),
     Column::text("name", "Process", 14).grows(10).unsorted(),
     Column::text("space", "Space", 8).unsorted(),
-    Column::text("site", "Program or call site", 12).grows(80).unsorted(),
+    Column::text("site", "Program or call site", 21).grows(80).unsorted(),
 ];
 
 pub(crate) const PROGRAMS: &[Column] = &[
     Column::figure("pid", "PID", 7),
     Column::text("process", "Process", 10).grows(6).drop(5),
     Column::figure("id", "Prog", 5),
-    Column::text("name", "Name", 14).grows(60),
-    Column::text("chips", "Chips", 5).grows(4),
-    Column::figure("cores", "Cores", 5),
+    Column::text("name", "Name", 16).grows(60),
+    Column::text("chips", "Chips", 6).grows(3),
+    Column::figure("cores", "Cores", 6),
     Column::text("resident", "Resident", 9),
     Column::figure("dispatches", "Runs", 6),
     Column::figure("last", "Last", 5).drop(2),
     Column::figure("cb", "CB KiB", 9),
     Column::figure("dfb", "DFB KiB", 8).drop(4),
-    Column::figure("scratch", "Scr KiB", 7).drop(6),
-    Column::figure("kernel", "Kern KiB", 8).drop(1),
+    Column::figure("scratch", "Scr KiB", 8).drop(6),
+    Column::figure("kernel", "Kern KiB", 9).drop(1),
     Column::figure("end", "Ends at", 8).drop(3),
 ];
 
@@ -165,7 +165,7 @@ pub(crate) fn pid_text(process: &Process) -> String {
 }
 
 pub(crate) fn process_key(process: &Process) -> String {
-    let start = process.start.map_or(0, |it| it.as_millisecond());
+    let start = process.start.map_or(0, jiff::Timestamp::as_millisecond);
     format!("{}:{start}:{}", process.pid.unwrap_or(0), process.reported_pid.unwrap_or(0))
 }
 
@@ -222,10 +222,10 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
         let (sa, sb) = (&a.summary, &b.summary);
         match column {
             "pid" => Ordering::Equal,
-            "user" => name_order(&a.user, &b.user),
-            "name" => name_order(&a.name, &b.name),
-            "container" => name_order(&a.container, &b.container),
-            "command" => name_order(&a.command, &b.command),
+            "user" => name_order(a.user.as_ref(), b.user.as_ref()),
+            "name" => name_order(a.name.as_ref(), b.name.as_ref()),
+            "container" => name_order(a.container.as_ref(), b.container.as_ref()),
+            "command" => name_order(a.command.as_ref(), b.command.as_ref()),
             "chips" => sa.indexes.cmp(&sb.indexes),
             "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
             "cb" => sb.program_bytes.cmp(&sa.program_bytes),
@@ -239,7 +239,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
     all
 }
 
-fn name_order(a: &Option<String>, b: &Option<String>) -> Ordering {
+fn name_order(a: Option<&String>, b: Option<&String>) -> Ordering {
     // Who has none comes last.
     (a.is_none(), a).cmp(&(b.is_none(), b))
 }
@@ -254,6 +254,9 @@ fn sort<T: Copy>(
     let turned = |order: Ordering| if place.sort.reversed { order.reverse() } else { order };
     all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
+
+/// A program, and whose it is.
+type Pair<'a> = (&'a Process, &'a Program);
 
 /// Programs that the filter leaves, in the chosen order.
 pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Process, &'a Program)> {
@@ -276,13 +279,12 @@ pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Pr
                 )
         })
         .collect();
-    type Pair<'p> = (&'p Process, &'p Program);
     let column = place.sort.column.and_then(|at| PROGRAMS.get(at)).map_or("", |it| it.name);
     let order = |(p, a): Pair, (q, b): Pair| match column {
         "pid" => p.pid.cmp(&q.pid),
-        "process" => name_order(&p.name, &q.name),
+        "process" => name_order(p.name.as_ref(), q.name.as_ref()),
         "id" => a.id.cmp(&b.id),
-        "name" => name_order(&a.name, &b.name),
+        "name" => name_order(a.name.as_ref(), b.name.as_ref()),
         "chips" => a.indexes.cmp(&b.indexes),
         "cores" => b.core_count.cmp(&a.core_count),
         "resident" => b.resident_cores.cmp(&a.resident_cores),
@@ -353,13 +355,27 @@ pub(crate) fn count(snapshot: &Snapshot, ui: &Ui, list: List) -> usize {
     }
 }
 
-/// Moves each list's cursor along with what it is on; what is gone leaves it where it was.
+/// What the cursor is on.
+pub(crate) fn chosen(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String> {
+    let place = ui.place(list);
+    place.key.clone().or_else(|| {
+        let (first, keys) = keys(snapshot, ui, list);
+        keys.into_iter().nth(place.cursor.checked_sub(first)?)
+    })
+}
+
+/// Moves each list's cursor along with what somebody put it on; what is gone leaves it where it was. Until then it stays at
+/// the top, whatever comes there.
 pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
     for &list in [List::Devices].iter().chain(ui.lists()) {
         let (first, keys) = keys(snapshot, ui, list);
         let count = count(snapshot, ui, list);
         let place = ui.place_mut(list);
-        let found = place.key.as_ref().and_then(|key| keys.iter().position(|it| it == key));
+        let Some(key) = &place.key else {
+            place.cursor = place.cursor.min(count.saturating_sub(1));
+            continue;
+        };
+        let found = keys.iter().position(|it| it == key);
         place.cursor = found.map_or(place.cursor, |at| first + at).min(count.saturating_sub(1));
         let there = place.cursor.checked_sub(first).and_then(|at| keys.get(at));
         // An empty list may come back with the same rows.
@@ -394,4 +410,33 @@ pub(crate) fn own_order(list: List) -> Option<usize> {
 pub(crate) fn core_count(rectangles: &[[u8; 4]]) -> u64 {
     let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
     rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_title_fits_its_column_with_the_mark_of_an_order() {
+        for column in List::ALL.into_iter().flat_map(columns).chain(GROUPS).chain(TELEMETRY) {
+            let needed = column.title.chars().count() + usize::from(column.sorts);
+            assert!(needed <= usize::from(column.width), "{}", column.title);
+        }
+    }
+
+    #[test]
+    fn what_is_never_dropped_fits_the_smallest_screen() {
+        for list in [DEVICES, TELEMETRY, PROCESSES, BUFFERS, GROUPS, PROGRAMS, FINDINGS, EVENTS] {
+            let kept = list.iter().filter(|it| it.drop == 0);
+            let width: u16 = kept.map(|it| it.width + 1).sum::<u16>() - 1;
+            assert!(width <= crate::views::LEAST.0 - 4, "{} takes {width}", list[0].title);
+        }
+    }
+
+    #[test]
+    fn filters_take_words_in_any_order_and_case() {
+        assert!(fits("", &[]));
+        assert!(fits("LLM root", &["root", "demo-llm"]));
+        assert!(!fits("llm ada", &["root", "demo-llm"]));
+    }
 }

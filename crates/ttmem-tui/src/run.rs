@@ -32,14 +32,20 @@ pub struct Start {
 /// What came, and whose word it is.
 pub type Fetched = Result<(Snapshot, String), String>;
 
+/// What came of something, in a word.
+pub type Done = Result<String, String>;
+
+/// Sends a signal; says what came of it.
+pub type Sender = dyn FnMut(&Recipient, &Signal) -> Done;
+
 /// What the dashboard cannot do itself.
 pub struct Hands {
     /// Makes a snapshot, or says why not. Runs on a thread of its own.
     pub fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
     /// Sends a signal; returns a word on it either way.
-    pub signal: Box<dyn FnMut(&Recipient, &Signal) -> Result<String, String>>,
+    pub signal: Box<Sender>,
     /// Keeps settings; likewise.
-    pub save: Box<dyn FnMut(&Settings) -> Result<String, String>>,
+    pub save: Box<dyn FnMut(&Settings) -> Done>,
 }
 
 /// Messages that may wait. Whoever sends more waits himself.
@@ -112,7 +118,6 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
             for input in std::iter::once(first).chain(inputs.try_iter().take(WAITING)) {
                 let now_ms = begin.elapsed().as_millis() as u64;
                 let msg = match input {
-                    Input::Gone => return Ok(()),
                     Input::Signal(SIGTSTP) => {
                         suspend(&mut screen, &ui)?;
                         continue;
@@ -121,7 +126,7 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                         screen.come_back(ui.settings.mouse)?;
                         continue;
                     }
-                    Input::Signal(_) => return Ok(()),
+                    Input::Signal(_) | Input::Gone => return Ok(()),
                     Input::Event(Event::Key(key)) => Msg::Key(key),
                     Input::Event(Event::Mouse(mouse)) => Msg::Mouse(mouse),
                     Input::Event(Event::Paste(text)) => Msg::Paste(text),

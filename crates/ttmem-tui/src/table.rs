@@ -75,11 +75,14 @@ pub(crate) struct Table<'a> {
     pub(crate) count: usize,
     /// Whether keys move in it.
     pub(crate) focused: bool,
+    /// Columns, by name, that would be empty.
+    pub(crate) hidden: &'a [&'static str],
 }
 
 /// Columns that fit: their number and width.
-fn fit(columns: &[Column], width: u16) -> Vec<(usize, u16)> {
-    let mut kept: Vec<(usize, u16)> = columns.iter().map(|it| it.width).enumerate().collect();
+fn fit(columns: &[Column], hidden: &[&str], width: u16) -> Vec<(usize, u16)> {
+    let shown = columns.iter().enumerate().filter(|(_, it)| !hidden.contains(&it.name));
+    let mut kept: Vec<(usize, u16)> = shown.map(|(at, it)| (at, it.width)).collect();
     let needed = |kept: &[(usize, u16)]| -> u32 {
         kept.iter().map(|&(_, width)| u32::from(width) + 1).sum::<u32>().saturating_sub(1)
     };
@@ -115,7 +118,7 @@ impl Table<'_> {
         area: Rect,
         mut row: impl FnMut(usize, &mut Canvas) -> Vec<Cell>,
     ) -> (usize, usize) {
-        let fitting = fit(self.columns, area.width);
+        let fitting = fit(self.columns, self.hidden, area.width);
         let theme = canvas.theme;
         let mut x = 0;
         for &(at, width) in &fitting {
@@ -191,11 +194,11 @@ mod tests {
             Column::text("c", "C", 10).drop(2),
             Column::text("d", "D", 4).drop(1),
         ];
-        assert_eq!(fit(&columns, 32), [(0, 5), (1, 10), (2, 10), (3, 4)]);
-        assert_eq!(fit(&columns, 31), [(0, 5), (1, 15), (3, 4)]);
-        assert_eq!(fit(&columns, 20), [(0, 5), (1, 14)]);
-        assert_eq!(fit(&columns, 3), [(0, 5), (1, 10)], "what is never dropped is clipped");
-        assert_eq!(fit(&columns, 100), [(0, 5), (1, 15), (2, 10), (3, 4)]);
+        assert_eq!(fit(&columns, &[], 32), [(0, 5), (1, 10), (2, 10), (3, 4)]);
+        assert_eq!(fit(&columns, &[], 31), [(0, 5), (1, 15), (3, 4)]);
+        assert_eq!(fit(&columns, &[], 20), [(0, 5), (1, 14)]);
+        assert_eq!(fit(&columns, &[], 3), [(0, 5), (1, 10)], "what is never dropped is clipped");
+        assert_eq!(fit(&columns, &[], 100), [(0, 5), (1, 15), (2, 10), (3, 4)]);
     }
 
     #[test]

@@ -363,8 +363,7 @@ impl Theme {
             CoreClass::Dfb => self.dfb,
             CoreClass::Scratch => self.scratch,
             CoreClass::KernelRing => self.kernel,
-            CoreClass::Reserved | CoreClass::Other => self.reserved,
-            CoreClass::Lockstep => self.reserved,
+            CoreClass::Reserved | CoreClass::Lockstep | CoreClass::Other => self.reserved,
             CoreClass::L1SmallFree | CoreClass::Free => self.empty,
         }
     }
@@ -381,6 +380,21 @@ pub(crate) enum Part {
     Dfb,
     Scratch,
     Kernel,
+}
+
+impl Part {
+    /// Where colours cannot tell parts apart.
+    pub(crate) fn letter(self) -> char {
+        match self {
+            Self::Dram | Self::L1 => 'B',
+            Self::Trace => 'T',
+            Self::L1Small => 'S',
+            Self::Cb => 'C',
+            Self::Dfb => 'D',
+            Self::Scratch => 'P',
+            Self::Kernel => 'K',
+        }
+    }
 }
 
 #[cfg(test)]

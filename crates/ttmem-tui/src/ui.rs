@@ -104,7 +104,7 @@ impl List {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cursor: usize,
-    /// What that is: where the list is in another order, the cursor goes along.
+    /// What that is, if somebody put it there: where the list is in another order, the cursor goes along.
     pub(crate) key: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,
@@ -336,11 +336,8 @@ impl Ui {
             View::Events => detail.events = true,
             View::Main | View::Charts | View::Telemetry => {}
         }
-        match &self.popup {
-            Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) => {
-                detail.pid = crate::lists::pid_of(key);
-            }
-            _ => {}
+        if let Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) = &self.popup {
+            detail.pid = crate::lists::pid_of(key);
         }
         detail
     }

@@ -184,7 +184,7 @@ fn press_in_popup(
         ui.popup = None;
         return;
     }
-    let page = ui.laid.popup_rows.min(10).max(1);
+    let page = ui.laid.popup_rows.clamp(1, 10);
     let last = choices(ui).saturating_sub(1);
     let step = |choice: usize| match action {
         Some(Action::Up) => choice.saturating_sub(1),
@@ -194,14 +194,15 @@ fn press_in_popup(
         _ => choice,
     };
     match (action, &mut ui.popup) {
-        (Some(Action::Back | Action::Quit), _) => ui.popup = None,
-        (Some(Action::Help), Some(Popup::Help)) => ui.popup = None,
-        (Some(Action::Open), Some(Popup::Help | Popup::Details(_))) => ui.popup = None,
-        (Some(Action::Open), Some(_)) => choose(ui, shown, now_ms, effects),
-        (Some(Action::Left | Action::Right), Some(Popup::Setup { .. })) => choose(ui, shown, now_ms, effects),
+        (Some(Action::Back | Action::Quit), _)
+        | (Some(Action::Help), Some(Popup::Help))
+        | (Some(Action::Open), Some(Popup::Help | Popup::Details(_))) => ui.popup = None,
+        (Some(Action::Open), Some(_)) | (Some(Action::Left | Action::Right), Some(Popup::Setup { .. })) => {
+            choose(ui, shown, now_ms, effects);
+        }
         (Some(Action::Save), _) => effects.push(Effect::Save(ui.kept())),
         (_, Some(Popup::Sort { choice, .. } | Popup::Signal { choice, .. } | Popup::Setup { choice })) => {
-            *choice = step(*choice)
+            *choice = step(*choice);
         }
         (Some(Action::Up), _) => ui.popup_offset = ui.popup_offset.saturating_sub(1),
         (Some(Action::Down), _) => ui.popup_offset += 1,
@@ -355,6 +356,10 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
                     _ => usize::MAX,
                 };
                 lists::go_to(snapshot, ui, list, row);
+                if action == Action::First {
+                    // The top is a place, not a thing.
+                    ui.place_mut(list).key = None;
+                }
             }
         }
         Action::Left | Action::Right => match ui.view {
@@ -470,7 +475,7 @@ fn open(ui: &mut Ui, shown: &Shown) {
             Some(Subject::Core(id, x, y))
         }),
         _ => ui.list().and_then(|list| {
-            let key = ui.place(list).key.clone()?;
+            let key = lists::chosen(snapshot, ui, list)?;
             Some(match list {
                 List::Devices => Subject::Device(key),
                 List::Processes => Subject::Process(key),
@@ -529,7 +534,7 @@ fn choose_signal(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     if ui.readonly {
         return ui.warn(now_ms, "no signals with --readonly");
     }
-    let key = ui.place(List::Processes).key.clone();
+    let key = lists::chosen(&shown.snapshot, ui, List::Processes);
     let all = lists::processes(&shown.snapshot, ui.place(List::Processes));
     let Some(process) = all.into_iter().find(|it| Some(lists::process_key(it)) == key) else {
         return ui.warn(now_ms, "no process is chosen");
@@ -583,11 +588,11 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             Some(Target::List(list)) => ui.second = ui.lists().get(1) == Some(&list),
             Some(Target::Core(x, y)) => ui.core = Some((x, y)),
             Some(Target::Choice(at)) => {
-                match &mut ui.popup {
-                    Some(
-                        Popup::Sort { choice, .. } | Popup::Signal { choice, .. } | Popup::Setup { choice },
-                    ) => *choice = at,
-                    _ => {}
+                if let Some(
+                    Popup::Sort { choice, .. } | Popup::Signal { choice, .. } | Popup::Setup { choice },
+                ) = &mut ui.popup
+                {
+                    *choice = at;
                 }
                 choose(ui, shown, now_ms, effects);
             }

@@ -173,6 +173,9 @@ impl Scene<'_> {
         // Which chip views that show one are about.
         if let Some(device) = self.ui.chip(&self.shown.snapshot).filter(|_| self.ui.view == View::Map) {
             let text = format!("chip {}  [ ]", device.index);
+            if usize::from(area.width.saturating_sub(x + 1)) < text.len() {
+                return;
+            }
             canvas.right(area, x, 0, area.width.saturating_sub(x + 1), &text, theme.faint);
         }
     }

@@ -12,7 +12,7 @@ use ttmem_core::{Limits, State};
 use ttmem_wire::framer::Framer;
 
 /// Processor time of this thread.
-fn cpu(work: impl FnOnce()) -> Duration {
+pub(super) fn cpu(work: impl FnOnce()) -> Duration {
     let now = || {
         let t = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(t.tv_sec as u64, t.tv_nsec as u32)

@@ -17,13 +17,15 @@ impl Writer {
             return Err(Error::Lost);
         }
         self.changes += 1;
-        // Rare enough to look at every slot.
+        // Rare enough to look at every slot, if it is only at one word of most.
         let overflowed = self.overflow.as_ref().map_or(0, |it| it.slots.fresh);
         for slot in (0..self.shared.fresh).chain(OVERFLOW..OVERFLOW + overflowed) {
-            let held = self.words_of(slot);
-            let key = Key::of(&held);
+            if (self.head_of(slot) >> 16) as u16 != allocator {
+                continue;
+            }
+            let key = Key::of(&self.words_of(slot));
             // A free slot keeps its words, so only the map knows.
-            if (held[2] >> 16) as u16 == allocator && self.live.find(key.hash, |it| it == slot).is_some() {
+            if self.live.find(key.hash, |it| it == slot).is_some() {
                 self.live.remove(key.hash, slot);
                 self.vacate(slot);
             }

@@ -25,6 +25,7 @@ impl Scene<'_> {
             place: ui.place(List::Buffers),
             count: lists::count(&snapshot, ui, List::Buffers),
             focused: true,
+            hidden: &[],
         };
         let by = match ui.group {
             None => String::new(),
@@ -33,7 +34,7 @@ impl Scene<'_> {
             Some(BufferGrouping::Site) => " by call site".to_owned(),
         };
         let title = format!(
-            "Buffers{by}: {}, {} used, {} asked for",
+            "Buffers{by}: {}, {} on one chip each, {} asked for",
             counted(buffers.count, "allocation"),
             size(buffers.used_bytes),
             size(buffers.requested_bytes)

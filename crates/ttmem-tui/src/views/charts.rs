@@ -13,6 +13,8 @@ use ttmem_core::words::size;
 
 /// A chart smaller than this, frame included, says less than a line.
 const LEAST: (u16, u16) = (26, 6);
+/// A line for a chip is not narrower than this.
+const STRIP: u16 = 38;
 
 /// Columns and rows of charts: as large as they can be, without holes where that is possible.
 fn grid(count: u16, area: Rect) -> Option<(u16, u16)> {
@@ -23,7 +25,7 @@ fn grid(count: u16, area: Rect) -> Option<(u16, u16)> {
             let holes = columns * rows - count;
             // Three or four times as wide as high reads best: a character is twice as high as it is wide.
             let shape = (f64::from(width) / f64::from(height) / 4.0).ln().abs();
-            (shape + f64::from(holes) * 0.4, columns, rows)
+            (shape + f64::from(holes) * 0.8, columns, rows)
         })
     };
     let all = (1..=count.max(1)).filter_map(fits);
@@ -127,14 +129,24 @@ impl Scene<'_> {
             self.time_axis(canvas, axis, 1, width.saturating_sub(2));
             self.pages.push((List::Devices, 0, usize::from(columns)));
         } else {
-            let page = usize::from(plots.height);
+            // So many beside each other that all are seen, if that can be.
+            let rows = usize::from(plots.height).max(1);
+            let columns = count.div_ceil(rows).clamp(1, usize::from(plots.width / STRIP).max(1));
+            let width = plots.width / columns as u16;
+            let page = rows * columns;
             let offset = crate::table::first_row(place, count, page);
-            for (y, (n, device)) in snapshot.devices.iter().enumerate().skip(offset).take(page).enumerate() {
-                let line = Rect { y: plots.y + y as u16, height: 1, ..plots };
+            for (at, (n, device)) in snapshot.devices.iter().enumerate().skip(offset).take(page).enumerate() {
+                let (column, row) = ((at / rows) as u16, (at % rows) as u16);
+                let line = Rect { x: plots.x + column * width, y: plots.y + row, width, height: 1 };
                 self.strip(canvas, line, device, span, n == place.cursor);
                 canvas.target(line, Target::Row(List::Devices, n));
             }
-            self.time_axis(canvas, axis, 12, (axis.width.saturating_sub(12)) / 2 - 12);
+            let half = width.saturating_sub(6) / 2;
+            self.time_axis(canvas, axis, 5, half.saturating_sub(8));
+            if page < count {
+                let text = format!("chips {}-{} of {count}", offset + 1, (offset + page).min(count));
+                canvas.right(axis, 0, 0, axis.width.saturating_sub(1), &text, self.ui.theme.accent);
+            }
             self.pages.push((List::Devices, offset, page));
         }
     }
@@ -145,16 +157,16 @@ impl Scene<'_> {
         let series = self.series(canvas, device);
         // The legend is the uppermost line: values first, then shares, if there is room.
         let (legend, plot) = split_rows(inside, 1);
-        let mut x = 1;
-        for it in &series {
-            let used = it.total.map(|it| it.used_bytes);
-            let value = bytes_or(used, it.unit, it.places);
+        let long = series.each_ref().map(|it| {
+            let used = bytes_or(it.total.map(|it| it.used_bytes), it.unit, it.places);
             let unit = if it.unit == GIB { "GiB" } else { "MiB" };
-            let long = format!("{} {value} {unit} {}", it.title, percent(it.share()));
+            format!("{} {used} {unit} {}", it.title, percent(it.share()))
+        });
+        let fits = long.iter().map(|it| it.chars().count() + 2).sum::<usize>() < usize::from(inside.width);
+        let mut x = 1;
+        for (it, long) in series.iter().zip(&long) {
             let short = format!("{} {}", it.title, percent(it.share()));
-            let room = usize::from(inside.width) / 2;
-            let text = if long.chars().count() < room { long } else { short };
-            x = canvas.text(legend, x, 0, &text, it.style) + 2;
+            x = canvas.text(legend, x, 0, if fits { long } else { &short }, it.style) + 2;
         }
         self.lines_at(canvas, plot, &[0.5]);
         let lines = [series[0].line(), series[1].line()];
@@ -204,18 +216,21 @@ impl Scene<'_> {
     /// One chip in a line.
     fn strip(&self, canvas: &mut Canvas, area: Rect, device: &Device, span: Span, chosen: bool) {
         let theme = &self.ui.theme;
-        canvas.cut(area, 1, 0, 10, &name(device), theme.text);
+        canvas.right(area, 0, 0, 4, &device.index.to_string(), theme.text);
         if chosen {
-            canvas.tint(Rect { width: 12, ..area }, theme.selected);
+            canvas.tint(Rect { width: 4, ..area }, theme.selected);
         }
-        let half = area.width.saturating_sub(12) / 2;
+        let half = area.width.saturating_sub(6) / 2;
         for (n, it) in self.series(canvas, device).into_iter().enumerate() {
-            let x = 12 + n as u16 * half;
-            let plot = Rect { x: area.x + x, width: half.saturating_sub(12), ..area };
+            let x = 5 + n as u16 * half;
+            let plot = Rect { x: area.x + x, width: half.saturating_sub(8), ..area };
             chart::draw(canvas, plot, span, &[it.line()]);
-            let style = it.share().map_or(theme.faint, |it| theme.level(it));
-            let text = format!("{} {:>6}", if n == 0 { "D" } else { "L" }, percent(it.share()));
-            canvas.text(area, x + half - 11, 0, &text, style);
+            let letter = if n == 0 { 'D' } else { 'L' };
+            let share =
+                it.share().map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0}%", it.min(9.99) * 100.0));
+            let at = x + half.saturating_sub(8);
+            canvas.put(area, at, 0, letter, it.style);
+            canvas.right(area, at + 1, 0, 5, &share, it.share().map_or(theme.faint, |it| theme.level(it)));
         }
     }
 
@@ -223,7 +238,12 @@ impl Scene<'_> {
     fn time_axis(&self, canvas: &mut Canvas, area: Rect, x: u16, width: u16) {
         let theme = &self.ui.theme;
         let seconds = self.ui.window_seconds();
-        let ticks = if width >= 40 { 4 } else { 2 };
+        let ticks = match width {
+            0..8 => return,
+            8..16 => 1,
+            16..40 => 2,
+            _ => 4,
+        };
         for n in 0..=ticks {
             let at = x + (u32::from(width) * n / ticks) as u16;
             let ago = seconds as f64 * f64::from(ticks - n) / f64::from(ticks);

@@ -82,7 +82,7 @@ impl Scene<'_> {
             Subject::Buffer(key) => {
                 let all = snapshot.buffers.iter().flat_map(|it| &it.list);
                 match all.into_iter().find(|it| lists::buffer_key(it) == *key) {
-                    Some(it) => (format!("Allocation {}", it.id), self.buffer(it)),
+                    Some(it) => (format!("Allocation {}", it.id), buffer(it)),
                     None => gone("Allocation"),
                 }
             }
@@ -251,9 +251,21 @@ impl Scene<'_> {
                 facts.push(fact(format!("  {}", space.space), text));
             }
         }
-        for usage in &process.usage {
-            facts.push(heading(format!("On chip {}", self.index(&usage.device))));
-            facts.extend(spaces(&usage.usage));
+        // A mesh holds the same on each of its chips, and that is told once.
+        let mut alike: Vec<(&Usage, Vec<&str>)> = Vec::new();
+        for it in &process.usage {
+            match alike.iter_mut().find(|(usage, _)| **usage == it.usage) {
+                Some((_, chips)) => chips.push(&it.device),
+                None => alike.push((&it.usage, vec![&it.device])),
+            }
+        }
+        for (usage, chips) in alike {
+            let all = self.shown.snapshot.devices.iter();
+            let indexes: Vec<u32> =
+                all.filter(|it| chips.contains(&it.id.as_str())).map(|it| it.index).collect();
+            let (each, s) = if indexes.len() > 1 { (" each", "s") } else { ("", "") };
+            facts.push(heading(format!("On chip{s} {}{each}", ranges(&indexes))));
+            facts.extend(spaces(usage));
         }
         facts
     }
@@ -304,44 +316,6 @@ impl Scene<'_> {
             );
             facts.push(fact(place.space.name(), text));
         }
-        facts
-    }
-
-    fn buffer(&self, it: &Allocation) -> Vec<Fact> {
-        let bytes = |value: Option<u64>, why: &str| {
-            value.map_or_else(|| format!("{UNKNOWN} {why}"), |it| format!("{} ({it} B)", size(it)))
-        };
-        let why = "the source does not say";
-        let mut facts = vec![
-            fact("Space", it.space.name()),
-            fact("Chips", ranges(&it.indexes)),
-            fact("Process", it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| format!("pid {pid}"))),
-            fact("Asked for", bytes(Some(it.requested_bytes), "")),
-            fact("Occupied", bytes(it.occupied_bytes, why)),
-            fact("Allocated", bytes(it.allocated_bytes, why)),
-        ];
-        if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
-            facts.push(fact(
-                "In each bank",
-                format!("{} in {}", size(bytes), counted(u64::from(banks), "bank")),
-            ));
-        }
-        facts.extend(it.layout.and_then(ttmem_core::words::Layout::name).map(|it| fact("Layout", it)));
-        facts.extend(it.cores.as_ref().map(|it| fact("Cores", rectangles(it))));
-        facts.push(fact("Held for", age(it.age_seconds)));
-        if it.references != 1 {
-            facts.push(fact("Held", counted(u64::from(it.references), "time")));
-        }
-        facts.extend(it.allocator.map(|it| fact("Allocator", it.to_string())));
-        facts.extend(
-            it.program
-                .map(|id| fact("Program", format!("{id} {}", it.program_name.as_deref().unwrap_or("")))),
-        );
-        facts.extend(it.site.map(|id| match &it.site_name {
-            Some(name) => fact("Call site", name.as_str()),
-            None => fact("Call site", format!("number {id}")),
-        }));
-        facts.push(fact("Known by", it.basis.name()));
         facts
     }
 
@@ -413,6 +387,40 @@ impl Scene<'_> {
         }
         facts
     }
+}
+
+fn buffer(it: &Allocation) -> Vec<Fact> {
+    let bytes = |value: Option<u64>, why: &str| {
+        value.map_or_else(|| format!("{UNKNOWN} {why}"), |it| format!("{} ({it} B)", size(it)))
+    };
+    let why = "the source does not say";
+    let mut facts = vec![
+        fact("Space", it.space.name()),
+        fact("Chips", ranges(&it.indexes)),
+        fact("Process", it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| format!("pid {pid}"))),
+        fact("Asked for", bytes(Some(it.requested_bytes), "")),
+        fact("Occupied", bytes(it.occupied_bytes, why)),
+        fact("Allocated", bytes(it.allocated_bytes, why)),
+    ];
+    if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
+        facts.push(fact("In each bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
+    }
+    facts.extend(it.layout.and_then(ttmem_core::words::Layout::name).map(|it| fact("Layout", it)));
+    facts.extend(it.cores.as_ref().map(|it| fact("Cores", rectangles(it))));
+    facts.push(fact("Held for", age(it.age_seconds)));
+    if it.references != 1 {
+        facts.push(fact("Held", counted(u64::from(it.references), "time")));
+    }
+    facts.extend(it.allocator.map(|it| fact("Allocator", it.to_string())));
+    facts.extend(
+        it.program.map(|id| fact("Program", format!("{id} {}", it.program_name.as_deref().unwrap_or("")))),
+    );
+    facts.extend(it.site.map(|id| match &it.site_name {
+        Some(name) => fact("Call site", name.as_str()),
+        None => fact("Call site", format!("number {id}")),
+    }));
+    facts.push(fact("Known by", it.basis.name()));
+    facts
 }
 
 fn total(label: &str, total: Option<&Total>) -> Option<Fact> {

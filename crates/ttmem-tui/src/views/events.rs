@@ -43,6 +43,7 @@ impl Scene<'_> {
             place: ui.place(List::Findings),
             count: findings.len(),
             focused: ui.list() == Some(List::Findings),
+            hidden: &[],
         };
         let empty =
             if table.place.filter.is_empty() { "Nothing is odd." } else { "No finding fits the filter." };
@@ -65,6 +66,7 @@ impl Scene<'_> {
             place: ui.place(List::Events),
             count: events.len(),
             focused: ui.list() == Some(List::Events),
+            hidden: &[],
         };
         let empty = match (&snapshot.events, table.place.filter.is_empty()) {
             (None, _) => "Looking …",

@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::canvas::{Canvas, split_columns, split_rows};
 use crate::chart::{self, Line, Span};
-use crate::figure::{GIB, MIB, UNKNOWN, bytes_or, percent, reading, share, since};
+use crate::figure::{GIB, MIB, UNKNOWN, age, bytes_or, percent, reading, share, since};
 use crate::lists;
 use crate::table::{Cell, Table};
 use crate::theme::{Part, Theme};
@@ -39,18 +39,34 @@ impl Scene<'_> {
             let (left, right) = split_columns(area, area.width - SIDE);
             let (above, below) = split_rows(left, (chips + 3).clamp(4, left.height.saturating_sub(8)));
             self.devices(canvas, above);
-            self.processes(canvas, below);
-            self.side(canvas, right);
+            let alone = self.processes_and_past(canvas, below);
+            self.side(canvas, right, !alone);
             return;
         }
         let full = area.height >= 34;
-        let breakdown = if full { 14 } else { 6 };
+        let breakdown = match self.ui.chip(snapshot).filter(|_| full) {
+            Some(device) => lines_of(device) + 2,
+            None => 6,
+        };
         let most = area.height.saturating_sub(breakdown + if full { 9 } else { 6 });
         let (above, rest) = split_rows(area, (chips + 3).clamp(4, most.max(4)));
         let (middle, below) = split_rows(rest, breakdown);
         self.devices(canvas, above);
         self.memory(canvas, middle, full);
-        self.processes(canvas, below);
+        self.processes_and_past(canvas, below);
+    }
+
+    /// What processes do not need is for the chosen chip's past. Returns whether that was enough for it.
+    fn processes_and_past(&mut self, canvas: &mut Canvas, area: Rect) -> bool {
+        let wanted = (self.shown.snapshot.processes.len() as u16).saturating_add(3);
+        let left = area.height.saturating_sub(wanted.max(8));
+        let (above, below) = split_rows(area, area.height - if left < 8 { 0 } else { left.min(24) });
+        self.processes(canvas, above);
+        let snapshot = self.shown.snapshot.clone();
+        if let Some(device) = self.ui.chip(&snapshot).filter(|_| below.height > 0) {
+            self.past(canvas, below, device);
+        }
+        below.height > 0
     }
 
     fn devices(&mut self, canvas: &mut Canvas, area: Rect) {
@@ -61,9 +77,9 @@ impl Scene<'_> {
             place: ui.place(List::Devices),
             count: snapshot.devices.len(),
             focused: ui.list() == Some(List::Devices),
+            hidden: &[],
         };
-        let empty =
-            "No Tenstorrent device is here. Try `ttmem demo`, or see what is missing with `ttmem doctor`.";
+        let empty = "No Tenstorrent device here: try `ttmem demo`, or see `ttmem doctor`.";
         self.framed(canvas, area, "Devices", &table, empty, |at, _| match snapshot.devices.get(at) {
             Some(device) => device_row(device, &snapshot, &ui.theme),
             None => Vec::new(),
@@ -74,12 +90,14 @@ impl Scene<'_> {
         let (snapshot, ui) = (self.shown.snapshot.clone(), self.ui);
         let place = ui.place(List::Processes);
         let rows = lists::processes(&snapshot, place);
+        let contained = rows.iter().any(|it| it.container.is_some() || it.pod.is_some());
         let table = Table {
             list: List::Processes,
             columns: lists::PROCESSES,
             place,
             count: rows.len(),
             focused: ui.list() == Some(List::Processes),
+            hidden: if contained { &[] } else { &["container"] },
         };
         let empty = if place.filter.is_empty() {
             "No process uses a device or reports device memory."
@@ -101,120 +119,32 @@ impl Scene<'_> {
         let inside = canvas.frame(area, &format!("Memory of {}", name(device)), false);
         let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
         if full {
-            self.spaces(canvas, inside, device);
+            spaces(canvas, inside, device);
         } else {
-            self.stacks(canvas, inside, device);
+            stacks(canvas, inside, device);
         }
-    }
-
-    /// Two bars of parts, with legends.
-    fn stacks(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
-        let usage = &device.usage;
-        let memories = [
-            ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-            ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-        ];
-        for (n, (title, total, capacity, parts)) in memories.into_iter().enumerate() {
-            let y = n as u16 * 2;
-            let theme = canvas.theme;
-            canvas.text(area, 0, y, title, theme.title);
-            let (figures, style) = totals(total.as_ref(), capacity, theme);
-            let bar = area.width.saturating_sub(5 + 32);
-            let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-            let held: Vec<(u64, Style)> = parts
-                .iter()
-                .filter_map(|(space, part, _)| Some((usage.used(*space)?.0, theme.part(*part))))
-                .collect();
-            canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
-            canvas.right(area, 5 + bar, y, 32, &figures, style);
-            let mut x = 5;
-            for (space, part, label) in parts {
-                let Some((used, _)) = usage.used(*space) else { continue };
-                if used == 0 && !matches!(space, Space::Dram | Space::L1 | Space::Cb | Space::Kernel) {
-                    continue;
-                }
-                let text = format!(" {label} {}", size(used));
-                if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
-                    break;
-                }
-                canvas.put(area, x, y + 1, '█', theme.part(*part));
-                x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
-            }
-            if title == "L1" {
-                if let Some(room) = device.tightest_core {
-                    let text = format!("gap {}", size(room.gap_bytes));
-                    if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                        canvas.right(area, x, y + 1, area.width - x, &text, theme.accent);
-                    }
-                }
-            } else if let Some(largest) = usage.dram.as_ref().and_then(|it| it.largest_free_bytes_per_bank) {
-                let text = format!("largest free block {} a bank", size(largest));
-                if usize::from(x) + text.len() + 2 < usize::from(area.width) {
-                    canvas.right(area, x, y + 1, area.width - x, &text, theme.faint);
-                }
-            }
-        }
-    }
-
-    /// A line for each space.
-    fn spaces(&self, canvas: &mut Canvas, area: Rect, device: &Device) -> u16 {
-        let (usage, theme) = (&device.usage, canvas.theme);
-        let mut y = 0;
-        let memories = [
-            ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-            ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-        ];
-        // The notes behind the figures get what is left, but a bar must be worth looking at.
-        let bar = (area.width.saturating_sub(64)).clamp(10, 40);
-        for (title, total, capacity, parts) in memories {
-            let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-            let (figures, style) = totals(total.as_ref(), capacity, theme);
-            canvas.text(area, 0, y, title, theme.title);
-            let held = total.as_ref().and_then(|it| share(it.used_bytes, capacity));
-            canvas.meter(area, 10, y, bar, held, held.map_or(theme.faint, |it| theme.level(it)));
-            canvas.text(area, 12 + bar, y, &figures, style);
-            y += 1;
-            for (space, part, label) in parts {
-                let Some((used, _)) = usage.used(*space) else { continue };
-                if used == 0
-                    && peak_of(usage, *space) == 0
-                    && !matches!(space, Space::Dram | Space::L1 | Space::Cb)
-                {
-                    continue;
-                }
-                canvas.cut(area, 1, y, 9, label, theme.faint);
-                canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(*part));
-                canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
-                let notes = notes(usage, *space);
-                let x = 23 + bar;
-                canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
-                y += 1;
-            }
-        }
-        if let Some(room) = device.tightest_core {
-            let text = format!(
-                "least gap {} between programs and buffers, core {},{}",
-                size(room.gap_bytes),
-                room.x,
-                room.y
-            );
-            canvas.cut(area, 1, y, area.width, &text, theme.accent);
-            y += 1;
-        }
-        y
     }
 
     /// Beside the tables: the chosen chip's memory, its last minute, its peaks, and what is odd.
-    fn side(&self, canvas: &mut Canvas, area: Rect) {
+    fn side(&self, canvas: &mut Canvas, area: Rect, with_past: bool) {
         let Some(device) = self.ui.chip(&self.shown.snapshot) else {
             canvas.frame(area, "Memory", false);
             return;
         };
-        let (above, rest) = split_rows(area, 15.min(area.height));
+        let (above, rest) = split_rows(area, lines_of(device) + 2);
         self.memory(canvas, above, true);
-        let (middle, below) = split_rows(rest, 11.min(rest.height));
+        let (middle, below) = split_rows(rest, if with_past { 11.min(rest.height) } else { 0 });
+        if with_past {
+            self.past(canvas, middle, device);
+        }
+        self.peaks(canvas, below, device);
+    }
+
+    /// The chosen chip's usage over time.
+    fn past(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
         let theme = canvas.theme;
-        let inside = canvas.frame(middle, &format!("Last {} s", self.ui.window_seconds()), false);
+        let title = format!("Last {} of {}", age(self.ui.window_seconds() as f64), name(device));
+        let inside = canvas.frame(area, &title, false);
         let (dram, l1) = (device.usage.dram_total.as_ref(), device.usage.l1_total.as_ref());
         let history = self.shown.history.of(&device.id);
         let span = Span { end: self.shown.snapshot.at, seconds: self.ui.window_seconds() };
@@ -228,11 +158,10 @@ impl Scene<'_> {
         }
         let share_of = |total: Option<&Total>| total.and_then(|it| share(it.used_bytes, it.capacity_bytes));
         let parts = [(" DRAM ", theme.dram, share_of(dram)), ("L1 ", theme.l1, share_of(l1))];
-        let mut x = middle.width.saturating_sub(28);
+        let mut x = area.width.saturating_sub(28);
         for (label, style, share) in parts {
-            x = canvas.text(middle, x, 0, &format!("{label}{} ", percent(share)), style);
+            x = canvas.text(area, x, 0, &format!("{label}{} ", percent(share)), style);
         }
-        self.peaks(canvas, below, device);
     }
 
     fn peaks(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
@@ -273,6 +202,107 @@ impl Scene<'_> {
             canvas.text(inside, 1, 0, "nothing odd", theme.faint);
         }
     }
+}
+
+/// Two bars of parts, with legends.
+fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
+    let usage = &device.usage;
+    let memories = [
+        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
+        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
+    ];
+    for (n, (title, total, capacity, parts)) in memories.into_iter().enumerate() {
+        let y = n as u16 * 2;
+        let theme = canvas.theme;
+        canvas.text(area, 0, y, title, theme.title);
+        let (figures, style) = totals(total.as_ref(), capacity, theme);
+        let bar = area.width.saturating_sub(5 + 32);
+        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
+        let held: Vec<(u64, Part)> =
+            parts.iter().filter_map(|(space, part, _)| Some((usage.used(*space)?.0, *part))).collect();
+        canvas.stack(area, 5, y, bar, &held, capacity.unwrap_or(0));
+        canvas.right(area, 5 + bar, y, 32, &figures, style);
+        let mut x = 5;
+        for (space, part, label) in parts {
+            let Some((used, _)) = usage.used(*space) else { continue };
+            if used == 0 && !matches!(space, Space::Dram | Space::L1 | Space::Cb | Space::Kernel) {
+                continue;
+            }
+            let text = format!(" {label} {}", size(used));
+            if usize::from(x) + text.chars().count() + 3 > usize::from(area.width) {
+                break;
+            }
+            let (mark, style) = canvas.part(*part);
+            canvas.put(area, x, y + 1, mark, style);
+            x = canvas.text(area, x + 1, y + 1, &text, theme.faint) + 2;
+        }
+        if title == "L1" {
+            if let Some(room) = device.tightest_core {
+                let text = format!("gap {}", size(room.gap_bytes));
+                if usize::from(x) + text.len() + 2 < usize::from(area.width) {
+                    canvas.right(area, x, y + 1, area.width - x, &text, theme.accent);
+                }
+            }
+        } else if let Some(largest) = usage.dram.as_ref().and_then(|it| it.largest_free_bytes_per_bank) {
+            let text = format!("largest free block {} a bank", size(largest));
+            if usize::from(x) + text.len() + 2 < usize::from(area.width) {
+                canvas.right(area, x, y + 1, area.width - x, &text, theme.faint);
+            }
+        }
+    }
+}
+
+/// A line for each space.
+fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
+    let (usage, theme) = (&device.usage, canvas.theme);
+    let mut y = 0;
+    let memories = [
+        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
+        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
+    ];
+    // The notes behind the figures get what is left, but a bar must be worth looking at.
+    let bar = (area.width.saturating_sub(90)).clamp(12, 40);
+    for (title, total, capacity, parts) in memories {
+        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
+        let (figures, style) = totals(total.as_ref(), capacity, theme);
+        canvas.text(area, 0, y, title, theme.title);
+        let held = total.as_ref().and_then(|it| share(it.used_bytes, capacity));
+        canvas.meter(area, 10, y, bar, held, held.map_or(theme.faint, |it| theme.level(it)));
+        canvas.text(area, 12 + bar, y, &figures, style);
+        y += 1;
+        for (space, part, label) in parts {
+            let Some(used) = worth_a_line(usage, *space) else { continue };
+            canvas.cut(area, 1, y, 9, label, theme.faint);
+            canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(*part));
+            canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
+            let notes = notes(usage, *space);
+            let x = 23 + bar;
+            canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
+            y += 1;
+        }
+    }
+    if let Some(room) = device.tightest_core {
+        let text = format!(
+            "least gap {} between programs and buffers, core {},{}",
+            size(room.gap_bytes),
+            room.x,
+            room.y
+        );
+        canvas.cut(area, 1, y, area.width, &text, theme.accent);
+    }
+}
+
+/// What a space holds, if that is worth a line.
+fn worth_a_line(usage: &Usage, space: Space) -> Option<u64> {
+    let (used, _) = usage.used(space)?;
+    let always = matches!(space, Space::Dram | Space::L1 | Space::Cb);
+    (always || used > 0 || peak_of(usage, space) > 0).then_some(used)
+}
+
+/// How many lines [`spaces`] draws.
+fn lines_of(device: &Device) -> u16 {
+    let spaces = DRAM.iter().chain(&L1).filter(|it| worth_a_line(&device.usage, it.0).is_some()).count();
+    2 + spaces as u16 + u16::from(device.tightest_core.is_some())
 }
 
 /// As `0 n300 R`.
@@ -327,21 +357,21 @@ pub(super) fn notes(usage: &Usage, space: Space) -> String {
     let mut notes = Vec::new();
     if let Some(it) = buffers_of(usage, space) {
         notes.extend(it.count.map(|n| crate::figure::counted(n, "buffer")));
+        notes.push(format!("peak {}", size(it.peak_bytes)));
+        if let (Some(free), Some(largest)) = (it.free_bytes, it.largest_free_bytes_per_bank) {
+            notes.push(format!("{} free, largest block {} a bank", size(free), size(largest)));
+        }
         if it.allocated_bytes.is_some() {
             notes.push(format!("{} asked for", size(it.requested_bytes)));
         } else {
             notes.push("as asked for".to_owned());
-        }
-        notes.push(format!("peak {}", size(it.peak_bytes)));
-        if let (Some(free), Some(largest)) = (it.free_bytes, it.largest_free_bytes_per_bank) {
-            notes.push(format!("{} free, largest block {} a bank", size(free), size(largest)));
         }
         notes.extend(it.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))));
         notes.push(format!("by {}", it.basis.name()));
     }
     if let Some(it) = program_of(usage, space) {
         match it.resident_bytes {
-            Some(_) => notes.push(format!("resident; {} registered", size(it.registered_bytes))),
+            Some(_) => notes.push(format!("resident of {} registered", size(it.registered_bytes))),
             None => notes.push("registered".to_owned()),
         }
         notes.push(format!("by {}", it.basis.name()));
@@ -433,6 +463,16 @@ fn process_row(process: &Process, theme: &Theme) -> Vec<Cell> {
         figure(summary.program_bytes),
         figure(summary.kernel_bytes),
         Cell::new(summary.quality.name(), theme.quality(summary.quality)),
-        text(&process.command, theme.faint),
+        match &process.command {
+            Some(command) => Cell::new(without_folder(command), theme.faint),
+            None => Cell::new(UNKNOWN, theme.faint),
+        },
     ]
+}
+
+/// A command line without the folder of its program: there is never enough room for what matters.
+fn without_folder(command: &str) -> String {
+    let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
+    let name = program.rsplit('/').next().filter(|it| !it.is_empty()).unwrap_or(program);
+    format!("{name} {rest}")
 }

@@ -11,8 +11,11 @@ use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::{Core, CoreClass, Cores, Device, Interval};
 use ttmem_core::words::{Basis, size};
 
-/// A core's cell: three digits and a gap.
-const CELL: u16 = 4;
+/// A core's cell: three digits and a gap, and wider where there is room.
+const CELLS: [u16; 3] = [8, 6, 4];
+
+/// Memory is handed out in steps of this: a cell of such steps shows where things really end.
+const STEP: u64 = 64;
 
 /// Classes in the order of the legend.
 const CLASSES: [CoreClass; 10] = [
@@ -106,9 +109,10 @@ impl Scene<'_> {
         columns.sort_unstable();
         columns.dedup();
         // The opened core needs a column of its own; the grid gets what it takes, up to a half and a bit.
-        let wanted = (columns.len() as u16).saturating_mul(CELL) + 7;
-        let (left, right) = split_columns(area, wanted.clamp(30, (area.width * 3 / 5).max(30)));
-        self.grid(canvas, left, device, cores, &columns);
+        let wanted = |cell: u16| (columns.len() as u16).saturating_mul(cell) + 6;
+        let cell = CELLS.into_iter().find(|&cell| wanted(cell) <= area.width / 2).unwrap_or(CELLS[2]);
+        let (left, right) = split_columns(area, wanted(cell).clamp(38, (area.width * 3 / 5).max(38)));
+        self.grid(canvas, left, device, cores, &columns, cell);
         let chosen = core_at(self.ui, self.shown);
         let core = chosen.and_then(|at| cores.iter().find(|it| (it.room.x, it.room.y) == at));
         match core {
@@ -120,7 +124,15 @@ impl Scene<'_> {
     }
 
     /// All cores of a chip.
-    fn grid(&self, canvas: &mut Canvas, area: Rect, device: &Device, cores: &Cores, columns: &[u8]) {
+    fn grid(
+        &self,
+        canvas: &mut Canvas,
+        area: Rect,
+        device: &Device,
+        cores: &Cores,
+        columns: &[u8],
+        wide: u16,
+    ) {
         let theme = &self.ui.theme;
         let inside = canvas.frame(area, &format!("L1 of {}", super::main_view::name(device)), true);
         let mut rows: Vec<u8> = cores.iter().map(|it| it.room.y).collect();
@@ -129,7 +141,7 @@ impl Scene<'_> {
         let chosen = core_at(self.ui, self.shown);
         let (mut most, mut least): (Option<f64>, Option<f64>) = (None, None);
         // More cores than fit are moved so that the chosen one is seen.
-        let fit_columns = usize::from((inside.width.saturating_sub(4)) / CELL).max(1);
+        let fit_columns = usize::from((inside.width.saturating_sub(3)) / wide).max(1);
         let fit_rows = usize::from(inside.height.saturating_sub(5)).max(1);
         let place = |all: &[u8], at: Option<u8>, fit: usize| {
             let at = at.map_or(0, |at| all.partition_point(|&it| it < at));
@@ -139,13 +151,15 @@ impl Scene<'_> {
             place(columns, chosen.map(|it| it.0), fit_columns),
             place(&rows, chosen.map(|it| it.1), fit_rows),
         );
-        // Air between the rows, where there is room for it.
-        let pitch = if usize::from(inside.height.saturating_sub(5)) >= rows.len() * 2 { 2 } else { 1 };
+        // Air between the rows, and higher ones, where there is room for it.
+        let pitch = (usize::from(inside.height.saturating_sub(5)) / rows.len().max(1)).clamp(1, 4) as u16;
         for (n, column) in columns.iter().skip(first_column).take(fit_columns).enumerate() {
-            canvas.right(inside, 3 + n as u16 * CELL, 0, 3, &column.to_string(), theme.faint);
+            let x = 3 + n as u16 * wide + (wide - 4) / 2;
+            canvas.right(inside, x, 0, 3, &column.to_string(), theme.faint);
         }
         for (n, row) in rows.iter().skip(first_row).take(fit_rows).enumerate() {
-            canvas.right(inside, 0, 1 + n as u16 * pitch, 2, &row.to_string(), theme.faint);
+            let y = 1 + n as u16 * pitch + pitch.saturating_sub(2) / 2;
+            canvas.right(inside, 0, y, 2, &row.to_string(), theme.faint);
         }
         for core in cores {
             let share = fill(core);
@@ -159,27 +173,34 @@ impl Scene<'_> {
             if column >= fit_columns || row >= fit_rows {
                 continue;
             }
-            let (x, y) = (3 + column as u16 * CELL, 1 + row as u16 * pitch);
+            let (x, y) = (3 + column as u16 * wide, 1 + row as u16 * pitch);
             let is_chosen = chosen == Some((core.room.x, core.room.y));
             let text = share.map_or_else(|| format!("{UNKNOWN:>3}"), |it| format!("{:>3.0}", it * 100.0));
             let mut style = share.map_or(theme.faint, |it| theme.heat(it));
+            let cell = Rect {
+                x: inside.x.saturating_add(x),
+                y: inside.y.saturating_add(y),
+                width: wide - 1,
+                height: pitch.saturating_sub(1).max(1),
+            };
+            let middle = y + (cell.height - 1) / 2;
             if is_chosen {
                 style = style.add_modifier(Modifier::BOLD);
-                canvas.put(inside, x - 1, y, '▸', theme.accent);
-                canvas.put(inside, x + 3, y, '◂', theme.accent);
+                canvas.put(inside, x - 1, middle, '▸', theme.accent);
+                canvas.put(inside, x + cell.width, middle, '◂', theme.accent);
             }
-            canvas.text(inside, x, y, &text, style);
-            let cell = Rect { x: inside.x + x, y: inside.y + y, width: 3, height: 1 };
+            canvas.tint(cell, style);
+            canvas.text(inside, x + (cell.width - 3) / 2, middle, &text, style);
             canvas.target(cell, Target::Core(core.room.x, core.room.y));
         }
         let y = inside.height.saturating_sub(3);
         let percent =
             |it: Option<f64>| it.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0} %", it * 100.0));
-        let text = format!("% of what programs and buffers can use; {} to {}", percent(least), percent(most));
+        let text = format!("% taken of usable L1: {} to {}", percent(least), percent(most));
         canvas.cut(inside, 1, y, inside.width.saturating_sub(2), &text, theme.faint);
         let mut x = 1;
         for (share, label) in
-            [(0.0, "  0"), (0.1, "<25"), (0.3, "<50"), (0.6, "<75"), (0.8, "<90"), (0.95, " 90")]
+            [(0.0, "  0"), (0.1, "<25"), (0.3, "<50"), (0.6, "<75"), (0.8, "<90"), (0.95, "90+")]
         {
             x = canvas.text(inside, x, y + 1, label, theme.heat(share)) + 1;
         }
@@ -232,7 +253,8 @@ impl Scene<'_> {
         let below = Rect { y: below.y.saturating_add(1), height: below.height.saturating_sub(1), ..below };
         for (y, class) in present.into_iter().enumerate() {
             let y = y as u16;
-            let bytes: u64 = core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum();
+            let here = core.intervals.iter().filter(|it| it.class == class);
+            let bytes: u64 = here.fold(0, |sum, it| sum.saturating_add(it.bytes));
             let (mark, style) = self.ink(class);
             for x in 0..2 {
                 canvas.put(below, x, y, mark, style);
@@ -240,7 +262,7 @@ impl Scene<'_> {
             canvas.cut(below, 3, y, 20, title(class), theme.faint);
             canvas.right(below, 23, y, 11, &size(bytes), theme.text);
             if class == CoreClass::KernelRing && below.width > 50 {
-                let bytes = device.usage.kernel.as_ref().map(|it| it.used_bytes());
+                let bytes = device.usage.kernel.as_ref().map(ttmem_core::snapshot::ProgramUsage::used_bytes);
                 if let Some(bytes) = bytes {
                     canvas.cut(
                         below,
@@ -269,20 +291,19 @@ impl Scene<'_> {
         if wide < 4 || rows == 0 {
             return;
         }
-        // A whole number of KiB to a cell, so that rows begin at addresses one can read.
         let cells = u64::from(wide) * u64::from(rows);
-        let cell = end.div_ceil(cells).div_ceil(1024).max(1) * 1024;
-        let per_row = cell * u64::from(wide);
+        let cell = end.div_ceil(cells).div_ceil(STEP).max(1).saturating_mul(STEP);
+        let per_row = cell.saturating_mul(u64::from(wide));
         let mut at = 0;
         for y in 0..rows {
-            let begin = u64::from(y) * per_row;
+            let begin = u64::from(y).saturating_mul(per_row);
             if begin >= end {
                 break;
             }
             canvas.right(area, 0, y, label - 1, &format!("{begin:#x}"), theme.faint);
             for x in 0..wide {
-                let from = begin + u64::from(x) * cell;
-                let to = (from + cell).min(end);
+                let from = begin.saturating_add(u64::from(x).saturating_mul(cell));
+                let to = from.saturating_add(cell).min(end);
                 if from >= end {
                     break;
                 }

@@ -51,7 +51,7 @@ impl Scene<'_> {
                     "y sends it, any other key does not".to_owned(),
                 ];
                 let width = rows.iter().map(|it| it.chars().count()).max().unwrap_or(0) as u16 + 4;
-                let inside = self.over(canvas, area, width, 5, "Are you sure?");
+                let inside = over(canvas, area, width, 5, "Are you sure?");
                 for (y, row) in rows.iter().enumerate() {
                     let style = if y == 0 { self.ui.theme.bad } else { self.ui.theme.faint };
                     canvas.cut(inside, 1, y as u16, inside.width.saturating_sub(2), row, style);
@@ -70,26 +70,11 @@ impl Scene<'_> {
         }
     }
 
-    /// An empty frame in the middle.
-    fn over(&self, canvas: &mut Canvas, area: Rect, width: u16, height: u16, title: &str) -> Rect {
-        let (width, height) = (width.min(area.width), height.min(area.height));
-        let place = Rect {
-            x: area.x + (area.width - width) / 2,
-            y: area.y + (area.height - height) / 2,
-            width,
-            height,
-        };
-        canvas.clear(place);
-        canvas.frame(place, title, true);
-        canvas.target(place, Target::Popup);
-        inner(place)
-    }
-
     fn menu(&self, canvas: &mut Canvas, area: Rect, title: &str, rows: &[(String, String)], choice: usize) {
         let theme = &self.ui.theme;
         let widest = rows.iter().map(|(a, b)| a.chars().count() + b.chars().count() + 2).max().unwrap_or(0);
         let width = widest.max(title.chars().count() + 4) as u16 + 4;
-        let inside = self.over(canvas, area, width, rows.len() as u16 + 2, title);
+        let inside = over(canvas, area, width, rows.len() as u16 + 2, title);
         // More choices than fit are moved so that the chosen one is seen.
         let first = (choice + 1).saturating_sub(usize::from(inside.height));
         for (y, (n, (name, note))) in
@@ -124,7 +109,7 @@ impl Scene<'_> {
             "untracked = has a device open and publishes nothing.",
         ];
         let height = (rows.len() + notes.len() + 2).min(usize::from(area.height)) as u16;
-        let inside = self.over(canvas, area, 94, height, "Keys");
+        let inside = over(canvas, area, 94, height, "Keys");
         let all = rows.len() + notes.len();
         self.popup_rows = all.saturating_sub(usize::from(inside.height));
         let offset = self.ui.popup_offset.min(self.popup_rows);
@@ -150,7 +135,8 @@ impl Scene<'_> {
 
     fn details(&mut self, canvas: &mut Canvas, area: Rect, title: &str, facts: &[Fact]) {
         let theme = &self.ui.theme;
-        let width = (area.width - 4).min(110);
+        // Remains of the view at both sides say nothing.
+        let width = if area.width < 130 { area.width } else { 120 };
         let label = 19u16;
         let text_width = usize::from(width.saturating_sub(label + 4)).max(8);
         let mut rows: Vec<(&str, &str, Style)> = Vec::new();
@@ -168,7 +154,7 @@ impl Scene<'_> {
             }
         }
         let height = (rows.len() + 2).min(usize::from(area.height)) as u16;
-        let inside = self.over(canvas, area, width, height.max(3), title);
+        let inside = over(canvas, area, width, height.max(3), title);
         self.popup_rows = rows.len().saturating_sub(usize::from(inside.height));
         let offset = self.ui.popup_offset.min(self.popup_rows);
         for (y, (name, text, style)) in rows.iter().skip(offset).take(usize::from(inside.height)).enumerate()
@@ -195,6 +181,17 @@ impl Scene<'_> {
             canvas.foot(frame, text, self.ui.theme.accent);
         }
     }
+}
+
+/// An empty frame in the middle.
+fn over(canvas: &mut Canvas, area: Rect, width: u16, height: u16, title: &str) -> Rect {
+    let (width, height) = (width.min(area.width), height.min(area.height));
+    let place =
+        Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
+    canvas.clear(place);
+    canvas.frame(place, title, true);
+    canvas.target(place, Target::Popup);
+    inner(place)
 }
 
 /// What a single thing has to say is no book.

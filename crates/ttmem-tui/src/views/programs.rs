@@ -25,9 +25,23 @@ impl Scene<'_> {
         let below = if traces.is_empty() { 0 } else { traces.len().min(TRACES) as u16 + 2 };
         let (above, below) = split_rows(area, area.height - below);
         let resident = rows.iter().filter(|(_, it)| it.resident_cores > 0).count();
+        // Most programs have none of these.
+        let mut hidden = Vec::new();
+        if rows.iter().all(|(_, it)| it.dfb_bytes == 0) {
+            hidden.push("dfb");
+        }
+        if rows.iter().all(|(_, it)| it.scratch_bytes == 0) {
+            hidden.push("scratch");
+        }
         let title = format!("Programs: {} cached, {resident} resident", rows.len());
-        let table =
-            Table { list: List::Programs, columns: lists::PROGRAMS, place, count: rows.len(), focused: true };
+        let table = Table {
+            list: List::Programs,
+            columns: lists::PROGRAMS,
+            place,
+            count: rows.len(),
+            focused: true,
+            hidden: &hidden,
+        };
         let empty = match (snapshot.processes.iter().any(|it| it.programs.is_some()), place.filter.is_empty())
         {
             (false, _) => "Looking …",

@@ -23,6 +23,7 @@ impl Scene<'_> {
             place: ui.place(List::Devices),
             count: snapshot.devices.len(),
             focused: true,
+            hidden: &[],
         };
         self.framed(canvas, above, "Sensors", &table, "No device is here.", |at, _| {
             snapshot.devices.get(at).map_or_else(Vec::new, |device| row(device, &ui.theme))
@@ -38,7 +39,8 @@ impl Scene<'_> {
 fn two_columns(canvas: &mut Canvas, area: Rect, facts: &[Fact]) {
     let columns = if area.width >= 110 { 2 } else { 1 };
     let width = area.width / columns;
-    let rows = usize::from(area.height).max(1);
+    // Both columns alike, if that is enough.
+    let rows = usize::from(area.height).max(1).min(facts.len().div_ceil(usize::from(columns)).max(1));
     for (n, fact) in facts.iter().enumerate().take(rows * usize::from(columns)) {
         let (x, y) = ((n / rows) as u16 * width, (n % rows) as u16);
         let theme = canvas.theme;

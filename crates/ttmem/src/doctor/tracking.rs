@@ -169,7 +169,9 @@ mod tests {
             process(6, Basis::Unknown),
             process(7, Basis::Legacy),
         ];
-        processes.iter_mut().for_each(|it| it.summarise(|_| None));
+        for it in &mut processes {
+            it.summarise(|_| None);
+        }
         let checks = judge(&Snapshot { processes, ..Snapshot::default() }, &[6]);
         let told: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
         let expected = [

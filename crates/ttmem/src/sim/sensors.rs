@@ -77,25 +77,26 @@ fn swing(chip: &Chip, now: Mono, seconds: f64) -> f64 {
 fn sensors(chip: &Chip, arch: Arch, load: f64, now: Mono) -> Sensors {
     let it = range(arch);
     let between = |[idle, busy]: [f64; 2], share: f64| idle + (busy - idle) * share.clamp(0.0, 1.0);
-    let to = |value: f64, step: f64| (value / step).round() * step;
+    // Divided, since a tenth times a whole number is seldom what it looks like.
+    let to = |value: f64, parts: f64| (value * parts).round() / parts;
     let busy = load > 0.0;
     let work = load * (1.0 + 0.12 * swing(chip, now, 7.0));
     // Warmth follows work slowly.
     let warmth = load * (1.0 + 0.05 * swing(chip, now, 31.0)) + 0.03 * (1.0 + swing(chip, now, 47.0));
     let watts = between(it.watts, work + 0.01 * (1.0 + swing(chip, now, 3.0))).round();
-    let volts = to(between(it.volts, work), 0.001);
+    let volts = to(between(it.volts, work), 1000.0);
     // Only boards with a fan of their own, which are those that end in an `a`, and only where drivers show it.
     let fan = arch == Arch::Blackhole && chip.board.as_ref().is_some_and(|name| name.ends_with('a'));
     let rate = |most: f64| Some((most * work.min(1.0) * (0.6 + 0.4 * swing(chip, now, 5.0))).round());
     let mut sensors = Sensors {
-        asic_celsius: Some(to(between(it.celsius, warmth), 0.1)),
+        asic_celsius: Some(to(between(it.celsius, warmth), 10.0)),
         power_watts: Some(watts),
         current_amperes: Some((watts / volts).round()),
         vcore_volts: Some(volts),
         aiclk_mhz: Some(it.aiclk[usize::from(busy)]),
         axiclk_mhz: Some(it.axiclk),
         arcclk_mhz: Some(it.arcclk),
-        fan_rpm: fan.then(|| to(between([1500.0, 3600.0], warmth), 10.0)),
+        fan_rpm: fan.then(|| to(between([1500.0, 3600.0], warmth), 0.1)),
         // The firmware counts ten times a second.
         heartbeat: Some(now.0 / (Mono::SECOND / 10)),
         heartbeat_beats: Some(true),
@@ -178,6 +179,9 @@ mod tests {
             assert!(pcie.host_writes_bytes_per_second.unwrap() >= 0.0);
             assert_eq!(it.fan_rpm.is_none(), it.absent.contains_key("fan_rpm"));
             assert_eq!(reading(&chip, &usage, now), reading(&chip, &usage, now));
+            for value in [it.asic_celsius, it.vcore_volts, it.fan_rpm].into_iter().flatten() {
+                assert!(value.to_string().len() <= 5, "{value} is as short as it is written");
+            }
         }
     }
 

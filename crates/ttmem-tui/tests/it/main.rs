@@ -1,0 +1,10 @@
+//! The dashboard from outside: messages in, screens out.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod anything;
+mod desk;
+mod golden;
+mod keys;
+mod selection;
+mod states;
+mod styles;
