@@ -181,8 +181,8 @@ fn escaped(text: &str) -> String {
 /// Sides that a line leads to: left, right, up, down.
 fn arms(c: char) -> Option<[bool; 4]> {
     Some(match c {
-        '─' | '━' => [true, true, false, false],
-        '│' | '┃' => [false, false, true, true],
+        '─' => [true, true, false, false],
+        '│' => [false, false, true, true],
         '┌' => [false, true, false, true],
         '┐' => [true, false, false, true],
         '└' => [false, true, true, false],
@@ -213,6 +213,10 @@ fn draw(c: char, x: u32, y: u32, into: &mut Drawn) -> bool {
         '▐' => area(x + wide / 2.0, y, wide / 2.0, high),
         '▔' => area(x, y, wide, eighth_high),
         '▕' => area(x + wide - eighth_wide, y, eighth_wide, high),
+        // Bars are drawn with these: thick lines, or the first half of one.
+        '━' => area(x, my - 2.5, wide, 5.0),
+        '╸' => area(x, my - 2.5, wide / 2.0, 5.0),
+        '┃' => area(mx - 2.0, y, 4.0, high),
         // One eighth to seven, from below.
         '\u{2581}'..='\u{2587}' => {
             let up = f64::from(c as u32 - 0x2580) * eighth_high;
