@@ -4,6 +4,7 @@
 //! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
 
 mod agent;
+pub(crate) mod dashboard;
 mod frames;
 pub(crate) mod load;
 mod machine;
@@ -78,6 +79,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
         figures.extend(memory(&exe)?);
         figures.extend(snapshot(&exe)?);
         figures.extend(idle(&exe));
+    }
+    if wanted("frame") {
+        figures.extend(dashboard::figures(&exe)?);
     }
     if json {
         let rows: Vec<_> = figures

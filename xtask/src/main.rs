@@ -9,6 +9,7 @@ mod lab;
 mod loom;
 mod mutants;
 mod packages;
+mod screens;
 mod truth;
 
 use anyhow::{Context, bail};
@@ -21,7 +22,7 @@ cargo xtask COMMAND
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [GROUP] [--json]
                      figures against their budgets; builds the release program first. GROUP is one of agent,
-                     segment, core, machine, daemon
+                     segment, core, machine, daemon, frame
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
                      --smoke opens every board and runs an op on it
@@ -30,6 +31,7 @@ cargo xtask COMMAND
                      (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
+  screens            the README's pictures, of the demo as it is, to docs/screens; not part of ci
   fuzz [SECONDS]     every fuzz target for so long (default 60)
   mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
                      defect's number or how a test's name begins";
@@ -41,10 +43,10 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon")] => {
+        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon" | "frame")] => {
             bench::run(false, Some(group))
         }
-        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon"), "--json"] => {
+        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon" | "frame"), "--json"] => {
             bench::run(true, Some(group))
         }
         // Processes that the benchmark starts.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         // Processes that it starts.
         ["truth-script", folder, seed, rate] => truth::write_script(folder, seed, rate),
         ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
+        ["screens"] => screens::run(),
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => seconds.parse().context("SECONDS is a number").and_then(fuzz::run),

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-pub use vt100::{Color, MouseProtocolMode, Screen};
+pub use vt100::{Cell, Color, MouseProtocolMode, Parser, Screen};
 
 /// Begins a frame.
 const BEGIN: &[u8] = b"\x1b[?2026h";
@@ -37,7 +37,7 @@ pub struct Terminal {
 
 /// All that came so far.
 struct Seen {
-    screen: vt100::Parser,
+    screen: Parser,
     bytes: Vec<u8>,
     frames: usize,
     /// A frame has begun and not ended; what is on the screen then is half of this and half of that.
@@ -121,7 +121,7 @@ impl Terminal {
         // What stays open in there would keep the terminal open.
         drop(through);
         let seen = Seen {
-            screen: vt100::Parser::new(size.1.try_into().unwrap(), size.0.try_into().unwrap(), 0),
+            screen: Parser::new(size.1.try_into().unwrap(), size.0.try_into().unwrap(), 0),
             bytes: Vec::new(),
             frames: 0,
             within: false,

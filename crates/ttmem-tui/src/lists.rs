@@ -285,21 +285,22 @@ pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Pr
         })
         .collect();
     let column = place.sort.column.unwrap_or_default();
-    let order = |(p, a): Pair, (q, b): Pair| match column {
-        "pid" => p.pid.cmp(&q.pid),
-        "process" => name_order(p.name.as_ref(), q.name.as_ref()),
-        "id" => a.id.cmp(&b.id),
-        "name" => name_order(a.name.as_ref(), b.name.as_ref()),
-        "chips" => a.indexes.cmp(&b.indexes),
-        "cores" => b.core_count.cmp(&a.core_count),
-        "resident" => b.resident_cores.cmp(&a.resident_cores),
-        "dispatches" => b.dispatches.cmp(&a.dispatches),
-        "cb" => b.cb_bytes.cmp(&a.cb_bytes),
-        "dfb" => b.dfb_bytes.cmp(&a.dfb_bytes),
-        "scratch" => b.scratch_bytes.cmp(&a.scratch_bytes),
-        "kernel" => b.kernel_bytes.cmp(&a.kernel_bytes),
-        "end" => b.end.cmp(&a.end),
-        _ => b.dispatched.cmp(&a.dispatched),
+    // Chosen once, not for each comparison: there may be thousands of programs.
+    let order: fn(Pair, Pair) -> Ordering = match column {
+        "pid" => |(p, _), (q, _)| p.pid.cmp(&q.pid),
+        "process" => |(p, _), (q, _)| name_order(p.name.as_ref(), q.name.as_ref()),
+        "id" => |(_, a), (_, b)| a.id.cmp(&b.id),
+        "name" => |(_, a), (_, b)| name_order(a.name.as_ref(), b.name.as_ref()),
+        "chips" => |(_, a), (_, b)| a.indexes.cmp(&b.indexes),
+        "cores" => |(_, a), (_, b)| b.core_count.cmp(&a.core_count),
+        "resident" => |(_, a), (_, b)| b.resident_cores.cmp(&a.resident_cores),
+        "dispatches" => |(_, a), (_, b)| b.dispatches.cmp(&a.dispatches),
+        "cb" => |(_, a), (_, b)| b.cb_bytes.cmp(&a.cb_bytes),
+        "dfb" => |(_, a), (_, b)| b.dfb_bytes.cmp(&a.dfb_bytes),
+        "scratch" => |(_, a), (_, b)| b.scratch_bytes.cmp(&a.scratch_bytes),
+        "kernel" => |(_, a), (_, b)| b.kernel_bytes.cmp(&a.kernel_bytes),
+        "end" => |(_, a), (_, b)| b.end.cmp(&a.end),
+        _ => |(_, a), (_, b)| b.dispatched.cmp(&a.dispatched),
     };
     let ties = |(p, a): Pair, (q, b): Pair| (p.pid, a.allocator, a.id).cmp(&(q.pid, b.allocator, b.id));
     sort(&mut all, place, order, ties);
@@ -320,84 +321,112 @@ pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Happe
         .collect()
 }
 
-/// Keys of a list's rows, and the number of the first of them: of buffers only a part is there.
-fn keys(snapshot: &Snapshot, ui: &Ui, list: List) -> (usize, Vec<String>) {
-    let place = ui.place(list);
-    let keys = match list {
-        List::Devices => snapshot.devices.iter().map(|it: &Device| it.id.clone()).collect(),
-        List::Processes => processes(snapshot, place).into_iter().map(process_key).collect(),
-        List::Programs => programs(snapshot, place).into_iter().map(|(p, it)| program_key(p, it)).collect(),
-        List::Findings => findings(snapshot, place).into_iter().map(finding_key).collect(),
-        List::Events => events(snapshot, place).into_iter().map(|it| it.sequence.to_string()).collect(),
-        List::Buffers => {
-            let Some(Buffers { offset, list, groups, .. }) = &snapshot.buffers else {
-                return (0, Vec::new());
-            };
-            let keys = if ui.group.is_some() {
-                groups.iter().map(group_key).collect()
-            } else {
-                list.iter().map(buffer_key).collect()
-            };
-            return (*offset as usize, keys);
+/// A list's rows, in their order.
+enum Rows<'a> {
+    Devices(&'a [Device]),
+    Processes(Vec<&'a Process>),
+    Programs(Vec<(&'a Process, &'a Program)>),
+    Findings(Vec<&'a Finding>),
+    Events(Vec<&'a Happening>),
+    /// Of these only a part is there.
+    Buffers(Option<&'a Buffers>),
+    Groups(Option<&'a Buffers>),
+}
+
+impl<'a> Rows<'a> {
+    fn of(snapshot: &'a Snapshot, ui: &Ui, list: List) -> Self {
+        let place = ui.place(list);
+        match list {
+            List::Devices => Self::Devices(&snapshot.devices),
+            List::Processes => Self::Processes(processes(snapshot, place)),
+            List::Programs => Self::Programs(programs(snapshot, place)),
+            List::Findings => Self::Findings(findings(snapshot, place)),
+            List::Events => Self::Events(events(snapshot, place)),
+            List::Buffers if ui.group.is_some() => Self::Groups(snapshot.buffers.as_ref()),
+            List::Buffers => Self::Buffers(snapshot.buffers.as_ref()),
         }
-    };
-    (0, keys)
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Devices(all) => all.len(),
+            Self::Processes(all) => all.len(),
+            Self::Programs(all) => all.len(),
+            Self::Findings(all) => all.len(),
+            Self::Events(all) => all.len(),
+            Self::Buffers(part) => part.map_or(0, |it| it.count as usize),
+            Self::Groups(part) => part.map_or(0, |it| it.group_count as usize),
+        }
+    }
+
+    /// What tells a row from all others.
+    fn key(&self, row: usize) -> Option<String> {
+        let within = |part: &Buffers| row.checked_sub(part.offset as usize);
+        match self {
+            Self::Devices(all) => all.get(row).map(|it| it.id.clone()),
+            Self::Processes(all) => all.get(row).map(|it| process_key(it)),
+            Self::Programs(all) => all.get(row).map(|(process, it)| program_key(process, it)),
+            Self::Findings(all) => all.get(row).map(|it| finding_key(it)),
+            Self::Events(all) => all.get(row).map(|it| it.sequence.to_string()),
+            Self::Buffers(part) => part.and_then(|it| it.list.get(within(it)?)).map(buffer_key),
+            Self::Groups(part) => part.and_then(|it| it.groups.get(within(it)?)).map(group_key),
+        }
+    }
+
+    /// The row with a key.
+    fn find(&self, key: &str) -> Option<usize> {
+        match self {
+            // Making the keys of thousands is not for every frame: a number tells nearly all apart.
+            Self::Programs(all) => {
+                let id = key.rsplit(':').next().and_then(|it| it.parse().ok());
+                all.iter().position(|(process, it)| Some(it.id) == id && program_key(process, it) == key)
+            }
+            Self::Buffers(Some(Buffers { offset, .. })) | Self::Groups(Some(Buffers { offset, .. })) => {
+                let mut rows = (*offset as usize..).map_while(|row| Some((row, self.key(row)?)));
+                rows.find(|it| it.1 == key).map(|it| it.0)
+            }
+            _ => (0..self.count()).find(|&row| self.key(row).as_deref() == Some(key)),
+        }
+    }
 }
 
 /// How many rows a list has.
 pub(crate) fn count(snapshot: &Snapshot, ui: &Ui, list: List) -> usize {
-    let place = ui.place(list);
-    match list {
-        List::Devices => snapshot.devices.len(),
-        List::Processes => processes(snapshot, place).len(),
-        List::Programs => programs(snapshot, place).len(),
-        List::Findings => findings(snapshot, place).len(),
-        List::Events => events(snapshot, place).len(),
-        List::Buffers => snapshot
-            .buffers
-            .as_ref()
-            .map_or(0, |it| (if ui.group.is_some() { it.group_count } else { it.count }) as usize),
-    }
+    Rows::of(snapshot, ui, list).count()
 }
 
 /// What the cursor is on.
 pub(crate) fn chosen(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String> {
     let place = ui.place(list);
-    place.key.clone().or_else(|| {
-        let (first, keys) = keys(snapshot, ui, list);
-        keys.into_iter().nth(place.cursor.checked_sub(first)?)
-    })
+    place.key.clone().or_else(|| Rows::of(snapshot, ui, list).key(place.cursor))
 }
 
 /// Moves each list's cursor along with what somebody put it on; what is gone leaves it where it was. Until then it stays at
 /// the top, whatever comes there.
 pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
     for &list in [List::Devices].iter().chain(ui.lists()) {
-        let (first, keys) = keys(snapshot, ui, list);
-        let count = count(snapshot, ui, list);
-        let place = ui.place_mut(list);
-        let Some(key) = &place.key else {
-            place.cursor = place.cursor.min(count.saturating_sub(1));
+        let place = ui.place(list);
+        if place.key.is_none() && place.cursor == 0 {
             continue;
-        };
-        let found = keys.iter().position(|it| it == key);
-        place.cursor = found.map_or(place.cursor, |at| first + at).min(count.saturating_sub(1));
-        let there = place.cursor.checked_sub(first).and_then(|at| keys.get(at));
-        // An empty list may come back with the same rows.
-        if let Some(there) = there {
-            place.key = Some(there.clone());
         }
+        let rows = Rows::of(snapshot, ui, list);
+        let found = place.key.as_ref().and_then(|key| rows.find(key));
+        let cursor = found.unwrap_or(place.cursor).min(rows.count().saturating_sub(1));
+        // An empty list may come back with the same rows.
+        let key = place.key.as_ref().and_then(|_| rows.key(cursor));
+        let place = ui.place_mut(list);
+        place.cursor = cursor;
+        place.key = key.or(place.key.take());
     }
 }
 
 /// Puts the cursor on a row.
 pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
-    let count = count(snapshot, ui, list);
-    let row = row.min(count.saturating_sub(1));
-    let (first, keys) = keys(snapshot, ui, list);
+    let rows = Rows::of(snapshot, ui, list);
+    let row = row.min(rows.count().saturating_sub(1));
+    let key = rows.key(row);
     let place = ui.place_mut(list);
-    place.cursor = row;
-    place.key = row.checked_sub(first).and_then(|at| keys.get(at)).cloned();
+    (place.cursor, place.key) = (row, key);
 }
 
 /// The column a list is sorted by where nobody chose one.

@@ -58,6 +58,7 @@ pub(crate) fn client(args: &[&str]) -> anyhow::Result<()> {
     match *args {
         ["send", path, messages, device] => send(Path::new(path), messages.parse()?, device.parse()?),
         ["hold", path, chips, buffers] => hold(Path::new(path), chips.parse()?, buffers.parse()?),
+        ["publish", folder, n, chips] => super::dashboard::publish(folder, n.parse()?, chips.parse()?),
         _ => anyhow::bail!("bench-client: {args:?}"),
     }
 }

@@ -615,12 +615,12 @@ fn little_is_written_while_nothing_changes() {
     let mut producer = producer(&server, MIB);
     producer.pull("flood 200 4096");
     let terminal = Terminal::start(&top(&server.query, &[]), (200, 60));
-    for view in 0..TABS.len() {
+    for (view, tab) in TABS.iter().enumerate() {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
         terminal.wait_for_frames(5);
         let each = terminal.wait_for_frames(FRAMES) / FRAMES;
-        assert!(each <= MOST, "{}: {each} bytes a frame", TABS[view]);
+        assert!(each <= MOST, "{tab}: {each} bytes a frame");
     }
     quit(terminal);
 }

@@ -1,0 +1,195 @@
+//! What a frame of the dashboard costs: 32 chips, 64 processes whose buffers come and go, a large terminal.
+
+use super::{Figure, start};
+use crate::bench::this_program;
+use anyhow::{Context, ensure};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use ttmem_client::{Arch, Banks, Buffer, Chip, CoreRange, Options, Placement, Space, Tracker};
+use ttmem_testkit::memory_folder;
+use ttmem_testkit::terminal::Terminal;
+
+const CHIPS: u32 = 32;
+const PROCESSES: u32 = 64;
+const BUFFERS: u64 = 100_000;
+const PROGRAMS: u32 = 24;
+/// Every so many-th process allocates and frees all the time.
+const BUSY: u32 = 8;
+const SIZE: (u16, u16) = (200, 60);
+const SETTLE: usize = 15;
+const FRAMES: usize = 60;
+const BUDGET_MS: f64 = 3.0;
+const VIEWS: [&str; 7] = ["Main", "Charts", "Telemetry", "L1 map", "Buffers", "Programs", "Events"];
+
+/// A process that ends with the benchmark.
+struct Owned(Child);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts all processes, each on so many chips, and waits until they have published themselves.
+fn load(folder: &Path, chips_each: u32) -> anyhow::Result<Vec<Owned>> {
+    let program = this_program()?;
+    let mut all = Vec::new();
+    for n in 0..PROCESSES {
+        let child = Command::new(&program)
+            .args(["bench-client", "publish"])
+            .arg(folder)
+            .args([n.to_string(), chips_each.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        all.push(Owned(child.context("cannot start a process")?));
+    }
+    for it in &mut all {
+        let mut line = String::new();
+        BufReader::new(it.0.stdout.as_mut().context("no output")?).read_line(&mut line)?;
+        ensure!(line.contains("ready"), "a process did not start");
+    }
+    Ok(all)
+}
+
+/// Such a process.
+pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let failed = |e| anyhow::anyhow!("cannot publish: {e:?}");
+    let tracker = Tracker::new(&Options {
+        folder: folder.to_owned(),
+        runtime: "simulated".to_owned(),
+        ..Options::default()
+    });
+    let chip = |k: u32| {
+        let index = (n * chips_each + k) % CHIPS;
+        tracker.chip(&Chip {
+            unique_id: 0x51_0000_0000 + u64::from(index),
+            index,
+            arch: Some(Arch::WormholeB0),
+            board: "galaxy-wormhole",
+            dram_bytes: 12 << 30,
+            dram_channels: 6,
+            dram_bytes_per_channel: 2 << 30,
+            cores: 80,
+            l1_bytes_per_core: 1_499_136,
+            kernel_ring: 35_008,
+            unreserved: 105_664,
+            grid: (8, 9),
+            ..Chip::default()
+        })
+    };
+    let chips = (0..chips_each).map(chip).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    let banks = [
+        Banks::new(Space::Dram, 12, 1_048_640, (1 << 30) - 1_048_640),
+        Banks::new(Space::L1, 72, 105_664, 1_466_368 - 105_664),
+        Banks::new(Space::L1Small, 72, 1_466_368, 32_768),
+    ];
+    let allocator = tracker.allocator(&chips, &banks).map_err(failed)?;
+    let site = tracker.site("model.py:123 forward").map_err(failed)?;
+    let buffers = BUFFERS / u64::from(PROCESSES);
+    let buffer = |i: u64| {
+        // Some of it lies in L1, of some processes only: more than fits is nobody's.
+        let (space, address, bytes) = if i.is_multiple_of(50) && n < 8 {
+            (Space::L1, 0xa_0000 + i / 50 * 0x1000 + u64::from(n) * 0x100, 2048)
+        } else {
+            (Space::Dram, (2 << 20) + (i + u64::from(n) * buffers) * 8192, 8192)
+        };
+        Buffer {
+            bytes_per_bank: bytes,
+            occupied: Some(bytes * 12),
+            site,
+            ..Buffer::new(allocator, space, address, bytes * 12)
+        }
+    };
+    for i in 0..buffers {
+        tracker.alloc(&buffer(i)).map_err(failed)?;
+    }
+    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (7, 6) }]).map_err(failed)?;
+    for program in 1..=PROGRAMS {
+        tracker.begin_program(allocator, program, "matmul").map_err(failed)?;
+        let mut address = 0x1_9d60;
+        for bytes in [32_768, 16_384, 65_536] {
+            let placed =
+                Placement { allocator, program, space: Space::Cb, address, bytes, cores, view: false };
+            tracker.place(&placed).map_err(failed)?;
+            address += bytes;
+        }
+    }
+    tracker.dispatch(allocator, 1 + n % PROGRAMS).map_err(failed)?;
+    println!("ready");
+    let mut round = 0;
+    loop {
+        let busy = n.is_multiple_of(BUSY);
+        std::thread::sleep(Duration::from_millis(if busy { 10 } else { 500 }));
+        if busy {
+            for k in 0..4 {
+                let it = buffer((round * 4 + k) % buffers);
+                tracker.free(allocator, it.space, it.address).map_err(failed)?;
+                // What comes again is a little larger or smaller than it was.
+                let requested = it.requested - (round % 7) * 64;
+                tracker.alloc(&Buffer { requested, ..it }).map_err(failed)?;
+            }
+            if round % 10 == 0 {
+                let program = 1 + (n + (round / 10) as u32) % PROGRAMS;
+                tracker.dispatch(allocator, program).map_err(failed)?;
+            }
+            round += 1;
+        }
+        tracker.refresh();
+    }
+}
+
+pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for chips_each in [2, CHIPS] {
+        let folder = memory_folder();
+        let place = folder.path().display().to_string();
+        let _load = load(folder.path(), chips_each)?;
+        let server = start(exe, &["--sim", "galaxy-wh", "--quiet", "--shm-dir", &place]);
+        let begin = Instant::now();
+        while server.snapshot().processes.len() < PROCESSES as usize {
+            ensure!(begin.elapsed() < Duration::from_secs(60), "not all processes are seen");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        for local in [false, true] {
+            let mut command = Command::new(exe);
+            command.args(["top", "-r", "100"]).env("TTMEM_QUERY_SOCKET", &server.query);
+            if local {
+                command.args(["--local", "--shm-dir", &place]);
+            }
+            let terminal = Terminal::start(&command, SIZE);
+            terminal.wait_for_text("Processes");
+            let how = if local { "--local" } else { "asking a daemon" };
+            let mut most = (0.0, "");
+            for (n, view) in VIEWS.into_iter().enumerate() {
+                terminal.send(&(n + 1).to_string());
+                terminal.wait_for_frames(SETTLE);
+                let (frames, bytes) = terminal.drawn();
+                let (cpu, served) = (terminal.cpu_time(), server.cpu_time());
+                terminal.wait_for_frames(FRAMES);
+                let cpu = terminal.cpu_time().saturating_sub(cpu);
+                let served = server.cpu_time().saturating_sub(served);
+                let (more_frames, more_bytes) = terminal.drawn();
+                let each = |it: f64| it / (more_frames - frames) as f64;
+                let what = format!("frame of {view}, {chips_each} chips each, {how}");
+                let spent = each(cpu.as_secs_f64() * 1e3);
+                figures.push(Figure::at_most(&what, "-", BUDGET_MS, spent, "ms CPU"));
+                if !local {
+                    let served = each(served.as_secs_f64() * 1e3);
+                    figures.push(Figure::plain("    the daemon's share of it", "same run", served, "ms CPU"));
+                }
+                let bytes = each((more_bytes - bytes) as f64) / 1024.0;
+                if bytes > most.0 {
+                    most = (bytes, view);
+                }
+            }
+            let what = format!("most written a frame ({}), {how}", most.1);
+            figures.push(Figure::plain(&what, "same run", most.0, "KiB"));
+        }
+    }
+    Ok(figures)
+}
