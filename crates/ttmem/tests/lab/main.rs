@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod counters;
+mod dashboard;
 mod processes;
 mod programs;
 mod region;

@@ -1,0 +1,81 @@
+//! The dashboard beside stock ttnn at work on eight chips: what it shows is what the snapshot says, and follows it.
+
+use crate::{Puppet, exe, process, snapshot};
+use std::path::Path;
+use std::process::Command;
+use ttmem_core::snapshot::Quality;
+use ttmem_testkit::memory_folder;
+use ttmem_testkit::terminal::Terminal;
+
+fn top(folder: &Path) -> Terminal {
+    let mut command = Command::new(exe());
+    command.args(["top", "--local", "--refresh", "100", "--shm-dir"]).arg(folder);
+    Terminal::start(&command, (160, 44))
+}
+
+#[test]
+fn eight_chips_at_work_are_shown_live() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("t3k", folder.path(), "2, 4");
+    puppet.does(
+        "weights = [ttnn.zeros((1, 1, 1024, 1024), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d) for _ in range(8)]\n\
+         x = ttnn.zeros((1, 1, 512, 1024), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=ttnn.L1_MEMORY_CONFIG)\n\
+         y = ttnn.add(x, x)\n\
+         s = ttnn.softmax(x, dim=-1)\n",
+    );
+    let pid = puppet.pid();
+    let mut screen = top(folder.path());
+    // Main: eight chips, the process, and that its allocators say the same.
+    let row = screen.wait_for("the process", |screen| {
+        let text = screen.contents();
+        text.lines().find(|it| it.contains(&format!(" {pid} ")) && it.contains("audited")).map(str::to_owned)
+    });
+    let seen = snapshot(folder.path());
+    let summary = &process(&seen, pid).summary;
+    assert_eq!(summary.quality, Quality::Audited);
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    for expected in ["0-7".to_owned(), mib(summary.dram_bytes.unwrap()), mib(summary.l1_bytes.unwrap())] {
+        assert!(row.contains(&expected), "{expected} in {row}");
+    }
+    assert!(screen.text().contains(" 1/8 "));
+    // Charts: each chip has its own, with the value.
+    screen.send("2");
+    let total = seen.devices[7].usage.l1_total.clone().unwrap();
+    screen.wait_for_text("7 n300");
+    screen.wait_for_text(&format!("L1 {} MiB", mib(total.used_bytes)));
+    // The map: what is resident on a core, and the gap as the snapshot has it.
+    screen.send("4");
+    screen.wait_for_text("softmax");
+    let room = seen.devices[0].tightest_core.unwrap();
+    screen.wait_for_text(&format!("{:#x} to {:#x}", room.program_end, room.lowest_buffer));
+    // Buffers: as many as are listed, and each new one.
+    screen.send("5");
+    let count = |folder: &Path| {
+        let output = Command::new(exe())
+            .args(["dump", "--json", "--local", "--shm-dir"])
+            .arg(folder)
+            .output()
+            .unwrap();
+        let dump: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        dump["allocations"].as_array().unwrap().len()
+    };
+    let before = count(folder.path());
+    screen.wait_for_text(&format!("Buffers: {before} allocations"));
+    puppet.does(
+        "more = ttnn.zeros((1, 1, 2048, 2048), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d)",
+    );
+    screen.wait_for_text(&format!("Buffers: {} allocations", count(folder.path())));
+    screen.wait_for_text("8208.0");
+    puppet.does("ttnn.deallocate(more)");
+    screen.wait_for_text(&format!("Buffers: {before} allocations"));
+    // Programs: both, and which of them is resident.
+    screen.send("6");
+    screen.wait_for_text("Programs: ");
+    screen.wait_for_text("eltwise_binary");
+    screen.wait_for_text("softmax");
+    puppet.does("d.disable_and_clear_program_cache()");
+    screen.wait_for_text("No program is loaded or cached");
+    screen.send("q");
+    screen.end();
+    assert!(puppet.quits().success());
+}
