@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 14] = [
+const NEEDED: [(&str, &str); 15] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -16,6 +16,7 @@ const NEEDED: [(&str, &str); 14] = [
     ("mkfifo", "coreutils"),
     ("chroot", "coreutils"),
     ("setpriv", "util-linux"),
+    ("setsid", "util-linux"),
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("g++", "g++"),

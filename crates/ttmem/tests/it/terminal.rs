@@ -264,6 +264,23 @@ fn the_picture_is_taken_more_or_less_often_or_held() {
 }
 
 #[test]
+fn it_looks_as_often_as_asked() {
+    let server = server();
+    let start = |ms| Terminal::start(&top(&server.query, &["-r", ms]), USUAL);
+    let (often, seldom) = (start("50"), start("1000"));
+    for terminal in [&often, &seldom] {
+        terminal.wait_for_text("Processes");
+    }
+    // Not so many in so much time, which depends on the machine, but many more than the other in the same.
+    let (before, _) = often.drawn();
+    seldom.wait_for_frames(6);
+    let frames = often.drawn().0 - before;
+    assert!(frames > 3 * 6, "{frames} instead of about 60, or 120");
+    quit(often);
+    quit(seldom);
+}
+
+#[test]
 fn settings_are_kept_for_the_next_time() {
     let server = server();
     let folder = tempfile::tempdir().unwrap();
