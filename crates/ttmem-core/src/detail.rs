@@ -37,6 +37,9 @@ pub struct Detail {
     /// A page of the list of live allocations.
     #[serde(skip_serializing_if = "is_default")]
     pub buffers: Option<BufferQuery>,
+    /// A page of the list of programs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub program_list: Option<ProgramQuery>,
 }
 
 impl Detail {
@@ -51,6 +54,7 @@ impl Detail {
         pid: None,
         events: false,
         buffers: None,
+        program_list: None,
     };
 }
 
@@ -117,6 +121,88 @@ pub enum BufferSort {
     Program,
     /// By the name of the call site.
     Site,
+}
+
+/// Which programs, in which order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProgramQuery {
+    /// What comes first is decided by this; where that is equal, by process and number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sort: ProgramSort,
+    /// Turned round.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reversed: bool,
+    /// Only for one of these devices, by index; none: for any.
+    #[serde(skip_serializing_if = "is_default")]
+    pub devices: Vec<u32>,
+    /// Only of these processes; none: of any.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pids: Vec<u32>,
+    /// Only where each of these words is part of its number, name, kind, pid, or process's name; capital or small.
+    #[serde(skip_serializing_if = "is_default")]
+    pub text: String,
+    /// How many to leave out from the beginning.
+    #[serde(skip_serializing_if = "is_default")]
+    pub offset: u64,
+    /// How many to list at most; see [`ProgramQuery::MOST`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub limit: u32,
+    /// This one besides, with all that it keeps.
+    #[serde(skip_serializing_if = "is_default")]
+    pub open: Option<ProgramKey>,
+}
+
+impl ProgramQuery {
+    /// No page is longer.
+    pub const MOST: u32 = 1000;
+}
+
+/// One program of all processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramKey {
+    /// Whose it is.
+    pub pid: Option<u32>,
+    /// The allocator, or set of chips, it belongs to.
+    pub allocator: Option<u32>,
+    /// Its number there.
+    pub id: u32,
+}
+
+/// What a list of programs is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProgramSort {
+    /// The one dispatched last first.
+    #[default]
+    Last,
+    /// By pid.
+    Process,
+    /// By the process's name.
+    ProcessName,
+    /// By number.
+    Id,
+    /// By name.
+    Name,
+    /// By the first device.
+    Device,
+    /// Those on the most cores first.
+    Cores,
+    /// Those resident on the most cores first.
+    Resident,
+    /// Those dispatched most often first.
+    Dispatches,
+    /// The most circular buffers first.
+    Cb,
+    /// The most dataflow buffers first.
+    Dfb,
+    /// The largest scratchpads first.
+    Scratch,
+    /// The largest kernels first.
+    Kernel,
+    /// Those that reach up highest first.
+    End,
 }
 
 /// What allocations are put together by.

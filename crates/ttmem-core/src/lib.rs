@@ -25,6 +25,7 @@ mod ledger;
 pub mod machine;
 mod peaks;
 mod plan;
+mod program_list;
 mod programs;
 mod ranges;
 mod skyline;

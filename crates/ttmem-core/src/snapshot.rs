@@ -39,6 +39,9 @@ pub struct Snapshot {
     /// A page of the list of live allocations, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub buffers: Option<Buffers>,
+    /// A page of the list of programs, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub programs: Option<ProgramList>,
     /// How the snapshot came about.
     pub health: Health,
 }
@@ -746,6 +749,42 @@ pub struct BufferGroup {
     pub requested_bytes: u64,
     /// What the allocator charges for them, else what they asked for.
     pub used_bytes: u64,
+}
+
+/// Some of the programs: those that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProgramList {
+    /// How many fit the question; the list has a part of them.
+    pub count: u64,
+    /// How many of those are resident anywhere.
+    pub resident_count: u64,
+    /// Whether any of them keeps dataflow buffers.
+    pub has_dfbs: bool,
+    /// Whether any of them keeps scratchpads.
+    pub has_scratch: bool,
+    /// How many of the list come before this part.
+    pub offset: u64,
+    /// The programs, without what they keep where.
+    pub list: Vec<ProgramRow>,
+    /// The one that was asked for with everything.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open: Option<ProgramRow>,
+}
+
+/// A program, and whose it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProgramRow {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// As [`Process::start`].
+    pub start: Option<Timestamp>,
+    /// As [`Process::name`].
+    pub process_name: Option<String>,
+    /// The program.
+    pub program: Program,
 }
 
 /// Something that happened, worth telling. Single allocations are not.

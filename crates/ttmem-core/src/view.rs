@@ -99,6 +99,7 @@ impl State {
             findings,
             events: detail.events.then(|| self.happenings.list(clock)),
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query)),
+            programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             health: Health {
                 source: "local".into(),
                 live_records: self.ledger.live() as u64,

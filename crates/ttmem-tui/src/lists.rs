@@ -4,8 +4,10 @@ use crate::table::Column;
 use crate::ui::{List, Place, Ui};
 use std::cmp::Ordering;
 use ttmem_core::Snapshot;
-use ttmem_core::detail::BufferSort;
-use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, Program};
+use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
+use ttmem_core::snapshot::{
+    Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, ProgramList, ProgramRow,
+};
 
 pub(crate) const DEVICES: &[Column] = &[
     Column::figure("index", "#", 2).unsorted(),
@@ -160,8 +162,8 @@ fn fits(filter: &str, texts: &[&str]) -> bool {
     filter.to_lowercase().split_whitespace().all(|word| lower.iter().any(|text| text.contains(word)))
 }
 
-pub(crate) fn pid_text(process: &Process) -> String {
-    match (process.pid, process.reported_pid) {
+pub(crate) fn pid_text(pid: Option<u32>, reported: Option<i64>) -> String {
+    match (pid, reported) {
         (Some(pid), _) => pid.to_string(),
         // Its own word, from a namespace that cannot be seen from here.
         (None, Some(pid)) => format!("({pid})"),
@@ -179,8 +181,18 @@ pub(crate) fn pid_of(key: &str) -> Option<u32> {
     key.split(':').next()?.parse().ok().filter(|&pid| pid != 0)
 }
 
-pub(crate) fn program_key(process: &Process, program: &Program) -> String {
-    format!("{}:{}:{}", process_key(process), program.allocator.unwrap_or(0), program.id)
+pub(crate) fn program_key(row: &ProgramRow) -> String {
+    let ProgramKey { pid, allocator, id } = row.key();
+    let number = |it: Option<u32>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    format!("{}:{}:{id}", number(pid), number(allocator))
+}
+
+/// The program that a key is of.
+pub(crate) fn program_of(key: &str) -> Option<ProgramKey> {
+    let mut parts = key.split(':');
+    let mut number = || parts.next().map(|it| it.parse::<u32>().ok());
+    let (pid, allocator) = (number()?, number()?);
+    Some(ProgramKey { pid, allocator, id: number()?? })
 }
 
 pub(crate) fn buffer_key(buffer: &Allocation) -> String {
@@ -211,7 +223,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
                 || fits(
                     &place.filter,
                     &[
-                        &pid_text(it),
+                        &pid_text(it.pid, it.reported_pid),
                         name(&it.user),
                         name(&it.name),
                         name(&it.container),
@@ -260,51 +272,24 @@ fn sort<T: Copy>(
     all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
 
-/// A program, and whose it is.
-type Pair<'a> = (&'a Process, &'a Program);
-
-/// Programs that the filter leaves, in the chosen order.
-pub(crate) fn programs<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<(&'a Process, &'a Program)> {
-    let all = snapshot
-        .processes
-        .iter()
-        .flat_map(|process| process.programs.iter().flatten().map(move |program| (process, program)));
-    let mut all: Vec<(&Process, &Program)> = all
-        .filter(|(process, program)| {
-            place.filter.is_empty()
-                || fits(
-                    &place.filter,
-                    &[
-                        &pid_text(process),
-                        process.name.as_deref().unwrap_or(""),
-                        program.name.as_deref().unwrap_or(""),
-                        program.class.title(),
-                        &program.id.to_string(),
-                    ],
-                )
-        })
-        .collect();
-    let column = place.sort.column.unwrap_or_default();
-    // Chosen once, not for each comparison: there may be thousands of programs.
-    let order: fn(Pair, Pair) -> Ordering = match column {
-        "pid" => |(p, _), (q, _)| p.pid.cmp(&q.pid),
-        "process" => |(p, _), (q, _)| name_order(p.name.as_ref(), q.name.as_ref()),
-        "id" => |(_, a), (_, b)| a.id.cmp(&b.id),
-        "name" => |(_, a), (_, b)| name_order(a.name.as_ref(), b.name.as_ref()),
-        "chips" => |(_, a), (_, b)| a.indexes.cmp(&b.indexes),
-        "cores" => |(_, a), (_, b)| b.core_count.cmp(&a.core_count),
-        "resident" => |(_, a), (_, b)| b.resident_cores.cmp(&a.resident_cores),
-        "dispatches" => |(_, a), (_, b)| b.dispatches.cmp(&a.dispatches),
-        "cb" => |(_, a), (_, b)| b.cb_bytes.cmp(&a.cb_bytes),
-        "dfb" => |(_, a), (_, b)| b.dfb_bytes.cmp(&a.dfb_bytes),
-        "scratch" => |(_, a), (_, b)| b.scratch_bytes.cmp(&a.scratch_bytes),
-        "kernel" => |(_, a), (_, b)| b.kernel_bytes.cmp(&a.kernel_bytes),
-        "end" => |(_, a), (_, b)| b.end.cmp(&a.end),
-        _ => |(_, a), (_, b)| b.dispatched.cmp(&a.dispatched),
-    };
-    let ties = |(p, a): Pair, (q, b): Pair| (p.pid, a.allocator, a.id).cmp(&(q.pid, b.allocator, b.id));
-    sort(&mut all, place, order, ties);
-    all
+/// The daemon's word for a column of programs.
+pub(crate) fn program_sort(column: Option<&str>) -> ProgramSort {
+    match column.unwrap_or_default() {
+        "pid" => ProgramSort::Process,
+        "process" => ProgramSort::ProcessName,
+        "id" => ProgramSort::Id,
+        "name" => ProgramSort::Name,
+        "chips" => ProgramSort::Device,
+        "cores" => ProgramSort::Cores,
+        "resident" => ProgramSort::Resident,
+        "dispatches" => ProgramSort::Dispatches,
+        "cb" => ProgramSort::Cb,
+        "dfb" => ProgramSort::Dfb,
+        "scratch" => ProgramSort::Scratch,
+        "kernel" => ProgramSort::Kernel,
+        "end" => ProgramSort::End,
+        _ => ProgramSort::Last,
+    }
 }
 
 /// Findings that the filter leaves, worst first.
@@ -325,10 +310,10 @@ pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Happe
 enum Rows<'a> {
     Devices(&'a [Device]),
     Processes(Vec<&'a Process>),
-    Programs(Vec<(&'a Process, &'a Program)>),
     Findings(Vec<&'a Finding>),
     Events(Vec<&'a Happening>),
     /// Of these only a part is there.
+    Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),
     Groups(Option<&'a Buffers>),
 }
@@ -339,7 +324,7 @@ impl<'a> Rows<'a> {
         match list {
             List::Devices => Self::Devices(&snapshot.devices),
             List::Processes => Self::Processes(processes(snapshot, place)),
-            List::Programs => Self::Programs(programs(snapshot, place)),
+            List::Programs => Self::Programs(snapshot.programs.as_ref()),
             List::Findings => Self::Findings(findings(snapshot, place)),
             List::Events => Self::Events(events(snapshot, place)),
             List::Buffers if ui.group.is_some() => Self::Groups(snapshot.buffers.as_ref()),
@@ -351,9 +336,9 @@ impl<'a> Rows<'a> {
         match self {
             Self::Devices(all) => all.len(),
             Self::Processes(all) => all.len(),
-            Self::Programs(all) => all.len(),
             Self::Findings(all) => all.len(),
             Self::Events(all) => all.len(),
+            Self::Programs(part) => part.map_or(0, |it| it.count as usize),
             Self::Buffers(part) => part.map_or(0, |it| it.count as usize),
             Self::Groups(part) => part.map_or(0, |it| it.group_count as usize),
         }
@@ -361,27 +346,24 @@ impl<'a> Rows<'a> {
 
     /// What tells a row from all others.
     fn key(&self, row: usize) -> Option<String> {
-        let within = |part: &Buffers| row.checked_sub(part.offset as usize);
+        let within = |offset: u64| row.checked_sub(offset as usize);
         match self {
             Self::Devices(all) => all.get(row).map(|it| it.id.clone()),
             Self::Processes(all) => all.get(row).map(|it| process_key(it)),
-            Self::Programs(all) => all.get(row).map(|(process, it)| program_key(process, it)),
+            Self::Programs(part) => part.and_then(|it| it.list.get(within(it.offset)?)).map(program_key),
             Self::Findings(all) => all.get(row).map(|it| finding_key(it)),
             Self::Events(all) => all.get(row).map(|it| it.sequence.to_string()),
-            Self::Buffers(part) => part.and_then(|it| it.list.get(within(it)?)).map(buffer_key),
-            Self::Groups(part) => part.and_then(|it| it.groups.get(within(it)?)).map(group_key),
+            Self::Buffers(part) => part.and_then(|it| it.list.get(within(it.offset)?)).map(buffer_key),
+            Self::Groups(part) => part.and_then(|it| it.groups.get(within(it.offset)?)).map(group_key),
         }
     }
 
     /// The row with a key.
     fn find(&self, key: &str) -> Option<usize> {
         match self {
-            // Making the keys of thousands is not for every frame: a number tells nearly all apart.
-            Self::Programs(all) => {
-                let id = key.rsplit(':').next().and_then(|it| it.parse().ok());
-                all.iter().position(|(process, it)| Some(it.id) == id && program_key(process, it) == key)
-            }
-            Self::Buffers(Some(Buffers { offset, .. })) | Self::Groups(Some(Buffers { offset, .. })) => {
+            Self::Programs(Some(ProgramList { offset, .. }))
+            | Self::Buffers(Some(Buffers { offset, .. }))
+            | Self::Groups(Some(Buffers { offset, .. })) => {
                 let mut rows = (*offset as usize..).map_while(|row| Some((row, self.key(row)?)));
                 rows.find(|it| it.1 == key).map(|it| it.0)
             }

@@ -5,7 +5,7 @@ use crate::shown::Shown;
 use crate::table::Sorting;
 use crate::theme::{Depth, Theme};
 use jiff::Timestamp;
-use ttmem_core::detail::{BufferGrouping, BufferQuery};
+use ttmem_core::detail::{BufferGrouping, BufferQuery, ProgramQuery};
 use ttmem_core::{Detail, Snapshot};
 
 /// The views, in the order of their digits.
@@ -112,6 +112,14 @@ pub(crate) struct Place {
     pub(crate) page: usize,
     pub(crate) sort: Sorting,
     pub(crate) filter: String,
+}
+
+impl Place {
+    /// What of a long list is to be fetched: a screen before and one behind, so that moving on shows something at once.
+    fn window(&self, most: u32) -> (u64, u32) {
+        let page = self.page.clamp(20, 300);
+        (self.offset.saturating_sub(page) as u64, ((3 * page) as u32).min(most))
+    }
 }
 
 /// What one can click on.
@@ -332,29 +340,45 @@ impl Ui {
         match self.view {
             View::Map => detail.cores_of = self.chip(&shown.snapshot).map(|device| device.index),
             View::Buffers => detail.buffers = Some(self.buffer_query()),
-            View::Programs => detail.programs = true,
+            View::Programs => detail.program_list = Some(self.program_query()),
             View::Events => detail.events = true,
             View::Main | View::Charts | View::Telemetry => {}
         }
-        if let Some(Popup::Details(Subject::Process(key) | Subject::Program(key))) = &self.popup {
+        if let Some(Popup::Details(Subject::Process(key))) = &self.popup {
             detail.pid = crate::lists::pid_of(key);
         }
         detail
     }
 
+    fn program_query(&self) -> ProgramQuery {
+        let place = self.place(List::Programs);
+        let (offset, limit) = place.window(ProgramQuery::MOST);
+        let open = match &self.popup {
+            Some(Popup::Details(Subject::Program(key))) => crate::lists::program_of(key),
+            _ => None,
+        };
+        ProgramQuery {
+            sort: crate::lists::program_sort(place.sort.column),
+            reversed: place.sort.reversed,
+            text: place.filter.clone(),
+            offset,
+            limit,
+            open,
+            ..ProgramQuery::default()
+        }
+    }
+
     fn buffer_query(&self) -> BufferQuery {
         let place = self.place(List::Buffers);
+        let (offset, limit) = place.window(BufferQuery::MOST);
         let sort = crate::lists::buffer_sort(place.sort.column);
-        // A screen before and one behind, so that moving on shows something at once.
-        let page = place.page.clamp(20, 300);
-        let limit = (3 * page) as u32;
         BufferQuery {
             sort,
             reversed: place.sort.reversed,
             text: place.filter.clone(),
             group: self.group,
-            offset: place.offset.saturating_sub(page) as u64,
-            limit: limit.min(BufferQuery::MOST),
+            offset,
+            limit,
             ..BufferQuery::default()
         }
     }

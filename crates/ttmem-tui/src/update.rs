@@ -158,7 +158,12 @@ fn filter_as_typed(ui: &mut Ui, snapshot: &Snapshot) {
     let (Some(list), Some(line)) = (filtered(ui), ui.editing.clone()) else { return };
     // Both lists of the events are filtered alike.
     for list in if ui.view == View::Events { vec![List::Events, List::Findings] } else { vec![list] } {
-        ui.place_mut(list).filter.clone_from(&line);
+        let place = ui.place_mut(list);
+        place.filter.clone_from(&line);
+        if matches!(list, List::Buffers | List::Programs) {
+            // The rows that are left are not here yet.
+            (place.cursor, place.offset, place.key) = (0, 0, None);
+        }
     }
     lists::follow(snapshot, ui);
 }
@@ -323,7 +328,7 @@ fn sort_by(ui: &mut Ui, snapshot: &Snapshot, list: List, column: &'static str) {
     } else {
         Sorting { column: Some(column), reversed: false }
     };
-    if list == List::Buffers {
+    if matches!(list, List::Buffers | List::Programs) {
         // What is on the screen is somewhere else then; one wants to see what comes first.
         (place.cursor, place.offset, place.key) = (0, 0, None);
     }

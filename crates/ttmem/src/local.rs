@@ -15,6 +15,9 @@ use ttmem_sources::process::{Processes, Watch};
 use ttmem_sources::{Listener, Owner, Reading, Root, SegmentFile, Sources, tell_of};
 use ttmem_wire::segment::text;
 
+/// What seldom changes is not looked for more often, however often somebody looks.
+const SURVEY_NS: u64 = Mono::SECOND;
+
 /// Places of the ledger looked at at a time.
 const PAGE: usize = 4096;
 
@@ -23,6 +26,7 @@ pub(crate) struct Local {
     sources: Option<Sources>,
     reader: Reader,
     settled: bool,
+    surveyed: Option<Mono>,
 }
 
 /// The state, and those who speak to it.
@@ -43,7 +47,7 @@ impl Local {
         let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
         let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
         let reader = Reader::new(&reading.root);
-        Self { sources: Some(Sources::new(reading)), reader, settled: false }
+        Self { sources: Some(Sources::new(reading)), reader, settled: false, surveyed: None }
     }
 
     /// What is in one segment, whoever wrote it.
@@ -60,7 +64,7 @@ impl Local {
         reader.tell(process, Basis::Events, Event::Born(info));
         tell_of(&file, process, &mut reader).map_err(why).context("cannot read the segment")?;
         reader.state.note_peaks();
-        Ok(Self { sources: None, reader, settled: true })
+        Ok(Self { sources: None, reader, settled: true, surveyed: None })
     }
 
     /// Takes in what happened since the last time.
@@ -74,7 +78,10 @@ impl Local {
             sources.process_ended(process, &mut self.reader);
             self.reader.tell(process, Basis::Events, Event::Exited);
         }
-        sources.survey(&mut self.reader);
+        if self.surveyed.is_none_or(|at| self.reader.now.since(at) >= SURVEY_NS) {
+            self.surveyed = Some(self.reader.now);
+            sources.survey(&mut self.reader);
+        }
         sources.look(self.reader.now, &mut self.reader);
         if !std::mem::replace(&mut self.settled, true) {
             // A first look must show them; later ones show what there is.

@@ -27,24 +27,30 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
     let mut source = Source::new(sockets, true, true)?;
     let filter = filter.clone();
     let narrowed = !filter.device.is_empty();
-    let mut chips: Option<Vec<u32>> = None;
+    let (mut chips, mut pids): (Option<Vec<u32>>, Vec<u32>) = (None, Vec::new());
     let fetch = move |detail: &Detail| {
         let mut detail = detail.clone();
         let mut fetched = || -> anyhow::Result<(Snapshot, String)> {
-            if let Some(query) = &mut detail.buffers {
-                // Lists are made where the buffers are, so they are narrowed down there.
-                if narrowed && chips.is_none() {
-                    chips = Some(indexes(&only(source.watched(&Detail::NONE)?.0, &filter)?));
-                }
-                query.devices.extend(chips.iter().flatten());
-                query.pids.extend(filter.pid);
-                if filter.user.is_some() {
-                    let (snapshot, _) = source.watched(&Detail { brief: true, ..Detail::NONE })?;
-                    query.pids.extend(only(snapshot, &filter)?.processes.iter().filter_map(|it| it.pid));
+            if !filter.is_everything() && (detail.buffers.is_some() || detail.program_list.is_some()) {
+                // Long lists are made where things are, so they are narrowed down there.
+                if chips.is_none() || filter.user.is_some() {
+                    let detail = Detail { brief: !narrowed, ..Detail::NONE };
+                    let seen = only(source.watched(&detail)?.0, &filter)?;
+                    chips = Some(indexes(&seen));
+                    pids = seen.processes.iter().filter_map(|it| it.pid).collect();
                     // Of nobody is not of everybody.
-                    if query.pids.is_empty() {
-                        query.pids.push(0);
+                    if pids.is_empty() {
+                        pids.push(0);
                     }
+                }
+                let devices = if narrowed { chips.clone().unwrap_or_default() } else { Vec::new() };
+                let pids =
+                    if filter.pid.is_some() || filter.user.is_some() { pids.clone() } else { Vec::new() };
+                if let Some(query) = &mut detail.buffers {
+                    (query.devices, query.pids) = (devices.clone(), pids.clone());
+                }
+                if let Some(query) = &mut detail.program_list {
+                    (query.devices, query.pids) = (devices, pids);
                 }
             }
             let (snapshot, by) = source.watched(&detail)?;

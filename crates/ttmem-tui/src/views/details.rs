@@ -7,7 +7,7 @@ use crate::lists;
 use crate::ui::Subject;
 use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{
-    Allocation, AuditResult, Core, Device, Finding, Happening, Process, Program, Quality, Total, Usage,
+    Allocation, AuditResult, Core, Device, Finding, Happening, Process, ProgramRow, Quality, Total, Usage,
 };
 use ttmem_core::words::{Space, ranges, size};
 
@@ -66,16 +66,19 @@ impl Scene<'_> {
                 None => gone("Device"),
             },
             Subject::Process(key) => match process(key) {
-                Some(it) => (format!("Process {}", lists::pid_text(it)), self.process(it)),
+                Some(it) => {
+                    (format!("Process {}", lists::pid_text(it.pid, it.reported_pid)), self.process(it))
+                }
                 None => gone("Process"),
             },
             Subject::Program(key) => {
-                let found = process(key).and_then(|process| {
-                    let all = process.programs.iter().flatten();
-                    Some((process, all.into_iter().find(|it| lists::program_key(process, it) == *key)?))
-                });
-                match found {
-                    Some((process, it)) => (format!("Program {}", it.id), self.program(process, it)),
+                let open = snapshot.programs.as_ref().and_then(|it| it.open.as_ref());
+                match open.filter(|it| lists::program_key(it) == *key) {
+                    Some(it) => (format!("Program {}", it.program.id), self.program(it)),
+                    // It is asked for when it is opened.
+                    None if self.shown.detail != self.ui.wanted(self.shown) => {
+                        ("Program".to_owned(), vec![fact("", "Looking …")])
+                    }
                     None => gone("Program"),
                 }
             }
@@ -272,8 +275,10 @@ impl Scene<'_> {
         facts
     }
 
-    fn program(&self, process: &Process, it: &Program) -> Vec<Fact> {
-        let of = format!("{} (pid {})", known(process.name.as_ref()), lists::pid_text(process));
+    fn program(&self, row: &ProgramRow) -> Vec<Fact> {
+        let it = &row.program;
+        let pid = lists::pid_text(row.pid, row.reported_pid);
+        let of = format!("{} (pid {pid})", known(row.process_name.as_ref()));
         let mut facts = vec![
             fact("Name", known(it.name.as_ref())),
             fact("Process", of),

@@ -465,7 +465,7 @@ fn process_row(process: &Process, theme: &Theme) -> Vec<Cell> {
         (None, None) => Cell::new("", theme.faint),
     };
     vec![
-        Cell::new(lists::pid_text(process), theme.text),
+        Cell::new(lists::pid_text(process.pid, process.reported_pid), theme.text),
         text(&process.user, theme.faint),
         text(&process.name, theme.text),
         container,

@@ -9,7 +9,7 @@ use crate::theme::Theme;
 use crate::ui::List;
 use jiff::Timestamp;
 use ratatui::layout::Rect;
-use ttmem_core::snapshot::{Process, Program, Trace};
+use ttmem_core::snapshot::{Process, ProgramList, ProgramRow, Trace};
 use ttmem_core::words::{KernelClass, size};
 
 /// Traces shown below the programs.
@@ -19,37 +19,38 @@ impl Scene<'_> {
     pub(super) fn programs(&mut self, canvas: &mut Canvas, area: Rect) {
         let (snapshot, ui, now) = (self.shown.snapshot.clone(), self.ui, self.now);
         let place = ui.place(List::Programs);
-        let rows = lists::programs(&snapshot, place);
+        let nothing = ProgramList::default();
+        let programs = snapshot.programs.as_ref().unwrap_or(&nothing);
         let traces: Vec<(&Process, &Trace)> =
             snapshot.processes.iter().flat_map(|it| it.traces.iter().map(move |trace| (it, trace))).collect();
         let below = if traces.is_empty() { 0 } else { traces.len().min(TRACES) as u16 + 2 };
         let (above, below) = split_rows(area, area.height - below);
-        let resident = rows.iter().filter(|(_, it)| it.resident_cores > 0).count();
         // Most programs have none of these.
         let mut hidden = Vec::new();
-        if rows.iter().all(|(_, it)| it.dfb_bytes == 0) {
+        if !programs.has_dfbs {
             hidden.push("dfb");
         }
-        if rows.iter().all(|(_, it)| it.scratch_bytes == 0) {
+        if !programs.has_scratch {
             hidden.push("scratch");
         }
-        let title = format!("Programs: {} cached, {resident} resident", rows.len());
+        let title = format!("Programs: {} cached, {} resident", programs.count, programs.resident_count);
         let table = Table {
             list: List::Programs,
             columns: lists::PROGRAMS,
             place,
-            count: rows.len(),
+            count: programs.count as usize,
             focused: true,
             hidden: &hidden,
         };
-        let empty = match (self.shown.detail.programs, place.filter.is_empty()) {
+        let empty = match (snapshot.programs.is_some(), place.filter.is_empty()) {
             (false, _) => "Looking …",
             (true, true) => "No program is loaded or cached by any process that is followed.",
             (true, false) => "No program fits the filter.",
         };
-        self.framed(canvas, above, &title, &table, empty, |at, _| match rows.get(at) {
-            Some((process, program)) => row(process, program, now.wall, &ui.theme),
-            None => Vec::new(),
+        let first = programs.offset as usize;
+        self.framed(canvas, above, &title, &table, empty, |at, _| {
+            let found = at.checked_sub(first).and_then(|at| programs.list.get(at));
+            found.map_or_else(Vec::new, |it| row(it, now.wall, &ui.theme))
         });
         if traces.is_empty() {
             return;
@@ -71,7 +72,7 @@ impl Scene<'_> {
                 "trace {} of {} ({}): {}, {} dispatched in it, captured {}",
                 trace.id,
                 process.name.as_deref().unwrap_or("a process"),
-                lists::pid_text(process),
+                lists::pid_text(process.pid, process.reported_pid),
                 counted(trace.replays, "replay"),
                 trace.dispatches,
                 self.shown.clock(trace.captured),
@@ -84,7 +85,8 @@ impl Scene<'_> {
     }
 }
 
-fn row(process: &Process, it: &Program, now: Timestamp, theme: &Theme) -> Vec<Cell> {
+fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
+    let it = &row.program;
     let kib = |value: u64| Cell::new(bytes(value, KIB, 1), if value > 0 { theme.text } else { theme.faint });
     let all = u64::from(it.core_count) * it.indexes.len().max(1) as u64;
     let resident = match it.resident_cores {
@@ -98,8 +100,8 @@ fn row(process: &Process, it: &Program, now: Timestamp, theme: &Theme) -> Vec<Ce
         (None, class) => class.title().to_owned(),
     };
     vec![
-        Cell::new(lists::pid_text(process), theme.text),
-        Cell::new(process.name.as_deref().unwrap_or(""), theme.faint),
+        Cell::new(lists::pid_text(row.pid, row.reported_pid), theme.text),
+        Cell::new(row.process_name.as_deref().unwrap_or(""), theme.faint),
         Cell::new(it.id.to_string(), theme.text),
         Cell::new(name, theme.text),
         match &it.indexes[..] {

@@ -19,7 +19,7 @@ use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
     CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Finding, FindingKind, Happening,
     HappeningKind, Health, History, Holder, Interval, Peak, Placement, Process, ProcessUsage, Program,
-    ProgramUsage, Quality, Sample, Severity, Summary, Total, Trace, Tracker, Usage,
+    ProgramList, ProgramRow, ProgramUsage, Quality, Sample, Severity, Summary, Total, Trace, Tracker, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 use ttmem_tui::{Depth, Msg, Now, Settings, Terms, ThemeName, View, view};
@@ -557,6 +557,25 @@ impl<'a> Source<'a> {
         }
     }
 
+    fn program_list(&mut self) -> ProgramList {
+        let row = |it: &mut Self| ProgramRow {
+            pid: it.pid(),
+            reported_pid: it.maybe(|it| it.number() as i64),
+            start: it.maybe(Self::time),
+            process_name: it.maybe(Self::text),
+            program: it.program(),
+        };
+        ProgramList {
+            count: self.number(),
+            resident_count: self.number(),
+            has_dfbs: self.yes(),
+            has_scratch: self.yes(),
+            offset: self.number(),
+            list: self.some(4, row),
+            open: self.maybe(row),
+        }
+    }
+
     fn happening(&mut self) -> Happening {
         Happening {
             sequence: self.number(),
@@ -591,6 +610,7 @@ impl<'a> Source<'a> {
             findings: self.some(6, Self::finding),
             events: self.maybe(|it| it.some(6, Self::happening)),
             buffers: self.maybe(Self::buffers),
+            programs: self.maybe(Self::program_list),
             health: Health::default(),
         }
     }

@@ -63,6 +63,12 @@ impl Desk {
     pub(crate) fn fresh(&mut self, snapshot: Snapshot) {
         let detail = self.ui.wanted(&self.shown);
         self.machine = Some(snapshot.clone());
+        let mut snapshot = snapshot;
+        // As whoever makes the list does.
+        if let (Some(query), Some(programs)) = (&detail.program_list, &mut snapshot.programs) {
+            programs.open =
+                query.open.and_then(|key| programs.list.iter().find(|it| it.key() == key).cloned());
+        }
         self.send(Msg::Fresh { snapshot: Box::new(snapshot), detail, since: None, by: "daemon".to_owned() });
     }
 

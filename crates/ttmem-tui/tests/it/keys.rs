@@ -66,12 +66,16 @@ fn a_view_asks_for_what_it_shows() {
     };
     let main = wanted(&mut desk, "1");
     assert!(
-        main.brief && main.cores_of.is_none() && main.buffers.is_none() && !main.programs && !main.events
+        main.brief
+            && main.cores_of.is_none()
+            && main.buffers.is_none()
+            && main.program_list.is_none()
+            && !main.events
     );
     assert_eq!(wanted(&mut desk, "4").cores_of, Some(0));
     assert_eq!(wanted(&mut desk, "]").cores_of, Some(1));
     assert!(wanted(&mut desk, "5").buffers.is_some());
-    assert!(wanted(&mut desk, "6").programs);
+    assert!(wanted(&mut desk, "6").program_list.is_some());
     assert!(wanted(&mut desk, "7").events);
     desk.keys("1");
     desk.press(&[Enter]);

@@ -11,7 +11,8 @@ use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
     CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Finding, FindingKind, Happening,
     HappeningKind, Health, History, Holder, Interval, Peak, Placement, Process, ProcessUsage, Program,
-    ProgramUsage, Quality, SCHEMA, Sample, Severity, Skipped, Summary, Total, Trace, Tracker, Usage,
+    ProgramList, ProgramRow, ProgramUsage, Quality, SCHEMA, Sample, Severity, Skipped, Summary, Total, Trace,
+    Tracker, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 
@@ -568,8 +569,30 @@ fn finding(kind: FindingKind, severity: Severity, text: &str) -> Finding {
 
 // ---- machines
 
-fn snapshot(devices: Vec<Device>, processes: Vec<Process>) -> Snapshot {
+fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
+    let mut list: Vec<ProgramRow> = Vec::new();
+    for process in &mut processes {
+        let rows = process.programs.take().into_iter().flatten().map(|program| ProgramRow {
+            pid: process.pid,
+            reported_pid: process.reported_pid,
+            start: process.start,
+            process_name: process.name.clone(),
+            program,
+        });
+        list.extend(rows);
+    }
+    list.sort_by_key(|row| std::cmp::Reverse(row.program.dispatched));
+    let programs = ProgramList {
+        count: list.len() as u64,
+        resident_count: list.iter().filter(|it| it.program.resident_cores > 0).count() as u64,
+        has_dfbs: list.iter().any(|it| it.program.dfb_bytes > 0),
+        has_scratch: list.iter().any(|it| it.program.scratch_bytes > 0),
+        offset: 0,
+        list,
+        open: None,
+    };
     Snapshot {
+        programs: Some(programs),
         schema: SCHEMA,
         at: now(),
         simulated: false,
@@ -699,9 +722,6 @@ pub(crate) fn untracked() -> Snapshot {
     let mut unseen = process(1, "vllm", &all(&devices)[1..]);
     (unseen.pid, unseen.reported_pid, unseen.start) = (None, Some(17), None);
     let mut it = snapshot(devices, vec![first, second, unseen]);
-    for process in &mut it.processes {
-        process.programs = Some(Vec::new());
-    }
     it.findings = vec![finding(
         FindingKind::Untracked,
         Severity::Info,
