@@ -12,7 +12,7 @@ use std::time::Instant;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::Root;
 use ttmem_sources::process::Processes;
-use ttmem_tui::{Depth, Hands, Recipient, Settings, Signal, Start, Terms};
+use ttmem_tui::{Depth, Fetched, Hands, Recipient, Settings, Signal, Start, Terms};
 
 /// Whether a dashboard can be shown at all.
 pub(crate) fn has_screen() -> bool {
@@ -71,7 +71,7 @@ fn indexes(snapshot: &Snapshot) -> Vec<u32> {
 
 /// Shows what is fetched.
 pub(crate) fn show(
-    fetch: Box<dyn FnMut(&Detail) -> Result<(Snapshot, String), String> + Send>,
+    fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
     look: &Look,
     how: &Watching,
     narrowed: bool,

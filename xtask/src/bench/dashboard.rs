@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use ttmem_client::{Arch, Banks, Buffer, Chip, CoreRange, Options, Placement, Space, Tracker};
 use ttmem_testkit::memory_folder;
-use ttmem_testkit::terminal::Terminal;
+use ttmem_testkit::terminal::{Terminal, cpu_time_of};
 
 const CHIPS: u32 = 32;
 const PROCESSES: u32 = 64;
@@ -169,10 +169,10 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
                 terminal.send(&(n + 1).to_string());
                 terminal.wait_for_frames(SETTLE);
                 let (frames, bytes) = terminal.drawn();
-                let (cpu, served) = (terminal.cpu_time(), server.cpu_time());
+                let (cpu, served) = (terminal.cpu_time(), cpu_time_of(server.pid()));
                 terminal.wait_for_frames(FRAMES);
                 let cpu = terminal.cpu_time().saturating_sub(cpu);
-                let served = server.cpu_time().saturating_sub(served);
+                let served = cpu_time_of(server.pid()).saturating_sub(served);
                 let (more_frames, more_bytes) = terminal.drawn();
                 let each = |it: f64| it / (more_frames - frames) as f64;
                 let what = format!("frame of {view}, {chips_each} chips each, {how}");
