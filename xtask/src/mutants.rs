@@ -33,6 +33,11 @@ const FRAMER: &str = "crates/ttmem-wire/src/framer.rs";
 const WIRE: &str = "crates/ttmem-wire/src/legacy.rs";
 const STATE: &str = "crates/ttmem-core/src/state.rs";
 const VIEW: &str = "crates/ttmem-core/src/view.rs";
+const UPDATE: &str = "crates/ttmem-tui/src/update.rs";
+const TERMINAL: &str = "crates/ttmem-tui/src/terminal.rs";
+const RUN_TOP: &str = "crates/ttmem-tui/src/run.rs";
+const PLAN: &str = "crates/ttmem-core/src/plan.rs";
+const USAGE: &str = "crates/ttmem-core/src/usage.rs";
 const PROGRAMS: &str = "crates/ttmem-core/src/programs.rs";
 const JUDGEMENT: &str = "crates/ttmem-core/src/judgement.rs";
 const LEGACY: &str = "crates/ttmem-daemon/src/legacy.rs";
@@ -237,8 +242,8 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_21_",
         what: "the trace region weighs on L1",
         edits: &[
-            edit(VIEW, "usage.total(&[Space::Dram, Space::Trace],", "usage.total(&[Space::Dram],"),
-            edit(VIEW, "let l1 = [\n", "let l1 = [\n                Space::Trace,\n"),
+            edit(USAGE, "const DRAM: [Space; 2] = [Space::Dram, Space::Trace];", "const DRAM: [Space; 1] = [Space::Dram];"),
+            edit(PLAN, "pub(crate) const IN_L1: [Space; 7] =\n    [Space::L1,", "pub(crate) const IN_L1: [Space; 8] =\n    [Space::Trace, Space::L1,"),
         ],
     },
     Mutant {
@@ -354,7 +359,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "defect_45_",
         what: "samples without times",
-        edits: &[edit(VIEW, "at: clock.wall(s.at),", "at: clock.at,")],
+        edits: &[edit(VIEW, "at: clock.wall(it.at),", "at: clock.at,")],
     },
     Mutant {
         test: "a_crowd_that_asks_and_dies",
@@ -729,7 +734,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/levels_are_the_whole",
         what: "counters are added to events",
-        edits: &[edit(VIEW, "            if basis < *best {\n", "            if *best == Basis::Events && basis == Basis::Counters {\n                pools.push(pool);\n            } else if basis < *best {\n")],
+        edits: &[edit(PLAN, "            if basis < *best {\n", "            if *best == Basis::Events && basis == Basis::Counters {\n                pools.push(pool);\n            } else if basis < *best {\n")],
     },
     Mutant {
         test: "a_pid_within_a_container",
@@ -862,7 +867,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/a_program_that_keeps_nothing",
         what: "a program is only where it keeps something",
-        edits: &[edit(PROGRAMS, "self.cores.get(&named).filter(|_| named != 0)", "self.cores.get(&named).filter(|_| named == u32::MAX)")],
+        edits: &[edit(PROGRAMS, "self.cores.get(&number).filter(|_| number != 0)", "self.cores.get(&number).filter(|_| number == u32::MAX)")],
     },
     Mutant {
         test: "ttmem-core/of_two_dispatches",
@@ -872,7 +877,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/views_count_nothing",
         what: "programs end behind what they look at",
-        edits: &[edit(CORES, "for part in kept.parts().iter().filter(|part| part.space != Space::Kernel && !part.view) {", "for part in kept.parts().iter().filter(|part| part.space != Space::Kernel) {")],
+        edits: &[edit(CORES, "if part.space != Space::Kernel && !part.view {", "if part.space != Space::Kernel {")],
     },
     Mutant {
         test: "ttmem-core/what_was_allocated_since",
@@ -958,6 +963,36 @@ const MUTANTS: &[Mutant] = &[
         test: "ttmem:standin/a_program_that_is_placed",
         what: "whatever is built has its place",
         edits: &[edit(SHIM, "where.placed = workload != nullptr;", "where.placed = true;")],
+    },
+    Mutant {
+        test: "ttmem-tui:it/nothing_but_y_sends",
+        what: "Enter is a yes",
+        edits: &[edit(UPDATE, "matches!(key.code, KeyCode::Char('y' | 'Y'))", "matches!(key.code, KeyCode::Char('y' | 'Y') | KeyCode::Enter)")],
+    },
+    Mutant {
+        test: "ttmem-tui:it/a_newline_in_what_is_pasted",
+        what: "what is pasted is typed",
+        edits: &[edit(UPDATE, "let text = text.replace(char::is_control, \" \");", "")],
+    },
+    Mutant {
+        test: "ttmem-tui:it/pause_holds",
+        what: "a picture that is held goes on",
+        edits: &[edit(UPDATE, "if ui.paused.is_none() || other {", "if ui.paused.is_none() || other || true {")],
+    },
+    Mutant {
+        test: "terminal::signals_end_it",
+        what: "the terminal is kept",
+        edits: &[edit(TERMINAL, "b\"\\x1b[0m\\x1b[?2004l\\x1b[?25h\\x1b[?1049l\"", "b\"\\x1b[0m\\x1b[?2004l\"")],
+    },
+    Mutant {
+        test: "terminal::a_daemon_that_died",
+        what: "who answered once is never asked again",
+        edits: &[edit(RUN_TOP, "Err(_) => failures += 1,", "Err(_) => return,")],
+    },
+    Mutant {
+        test: "ttmem-core/what_is_kept_between_looks",
+        what: "changes are taken in once too little",
+        edits: &[edit(USAGE, "let known = slot.insert(Followed { skyline, seen: pool.follow() });", "let known = slot.insert(Followed { skyline, seen: pool.follow() + 1 });")],
     },
 ];
 

@@ -11,7 +11,7 @@ use crate::ledger::{Entry, PoolId};
 use crate::plan::{Kind, Plan};
 use crate::ranges::Range;
 use crate::snapshot::{CoreRoom, Placement, Program, ProgramUsage};
-use crate::state::{ProcessState, State, chips_in};
+use crate::state::{ProcessState, ProgramState, State, chips_in};
 use crate::usage::{Joint, KindUsage};
 use crate::view::Clock;
 use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
@@ -49,15 +49,15 @@ pub(crate) struct Kept {
 
 /// What a program keeps, in numbers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+pub(crate) struct Sums {
     /// On each core.
-    kernel: u64,
+    pub(crate) kernel: u64,
     /// On each device, overlapping ranges counted once.
-    cb: u64,
-    dfb: u64,
-    scratch: u64,
+    pub(crate) cb: u64,
+    pub(crate) dfb: u64,
+    pub(crate) scratch: u64,
     views: u64,
-    end: Option<u64>,
+    pub(crate) end: Option<u64>,
 }
 
 impl Sums {
@@ -353,8 +353,16 @@ impl State {
         clock: Clock,
         full: bool,
     ) -> Vec<Program> {
+        let mut named = ScopeNames::default();
+        let mut all = self.summed_programs(id, process);
+        all.sort_by_key(|it| (it.number, it.scope));
+        all.iter().map(|it| self.describe_program(id, process, it, &mut named, clock, full)).collect()
+    }
+
+    /// The same in numbers, in no order.
+    pub(crate) fn summed_programs<'a>(&self, id: ProcessId, process: &'a ProcessState) -> Vec<Summed<'a>> {
         let plan = self.plan();
-        let mut found = BTreeMap::new();
+        let mut found = Vec::new();
         let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
         let scopes: BTreeSet<Scope> =
             process.programs.keys().map(|&(scope, _)| scope).chain(told.map(|&(scope, ..)| scope)).collect();
@@ -376,42 +384,78 @@ impl State {
                     *resident.entry(it.program).or_default() += it.cores.count() * times;
                 }
             }
-            let (devices, indexes) = self.names_of(chips);
-            let devices = if full { devices } else { Vec::new() };
-            for program in numbers {
-                let state = process.programs.get(&(scope, program));
-                let parts = kept.of(program);
-                let cores = process.cores_of_program(scope, program, parts);
-                let sums = kept.sums_of(program);
-                let it = Program {
-                    id: program,
-                    allocator: match scope {
-                        Scope::Allocator(number) => Some(number),
-                        Scope::Chip(_) => None,
-                    },
-                    devices: devices.clone(),
-                    indexes: indexes.clone(),
-                    name: process.program_name(scope, program).cloned(),
-                    class: state.map_or(KernelClass::Unknown, |it| it.class),
-                    cores: cores.rectangles(),
-                    core_count: cores.count(),
-                    resident_cores: resident.get(&program).copied().unwrap_or(0),
-                    dispatches: state.map_or(0, |it| it.dispatches),
-                    dispatched: state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
-                    kernel_bytes: sums.kernel,
-                    cb_bytes: sums.cb,
-                    dfb_bytes: sums.dfb,
-                    scratch_bytes: sums.scratch,
-                    view_count: sums.views,
-                    end: sums.end,
-                    placements: if full { placements(parts) } else { Vec::new() },
-                };
-                found.insert((program, scope), it);
-            }
+            found.extend(numbers.into_iter().map(|number| Summed {
+                scope,
+                number,
+                state: process.programs.get(&(scope, number)),
+                name: process.program_name(scope, number),
+                sums: kept.sums_of(number),
+                resident_cores: resident.get(&number).copied().unwrap_or(0),
+            }));
         }
-        found.into_values().collect()
+        found
+    }
+
+    /// A program in full, but for what it keeps where unless that is wanted.
+    pub(crate) fn describe_program(
+        &self,
+        id: ProcessId,
+        process: &ProcessState,
+        it: &Summed,
+        named: &mut ScopeNames,
+        clock: Clock,
+        full: bool,
+    ) -> Program {
+        let kept = self.kept(Tenant { process: id, scope: it.scope });
+        let parts = kept.of(it.number);
+        let cores = process.cores_of_program(it.scope, it.number, parts);
+        let names = || self.names_of(chips_in(&process.allocators, &it.scope));
+        let (devices, indexes) = named.0.entry((id, it.scope)).or_insert_with(names);
+        Program {
+            id: it.number,
+            allocator: it.allocator(),
+            devices: if full { devices.clone() } else { Vec::new() },
+            indexes: indexes.clone(),
+            name: it.name.cloned(),
+            class: it.state.map_or(KernelClass::Unknown, |it| it.class),
+            cores: cores.rectangles(),
+            core_count: cores.count(),
+            resident_cores: it.resident_cores,
+            dispatches: it.state.map_or(0, |it| it.dispatches),
+            dispatched: it.state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
+            kernel_bytes: it.sums.kernel,
+            cb_bytes: it.sums.cb,
+            dfb_bytes: it.sums.dfb,
+            scratch_bytes: it.sums.scratch,
+            view_count: it.sums.views,
+            end: it.sums.end,
+            placements: if full { placements(parts) } else { Vec::new() },
+        }
     }
 }
+
+/// A program in numbers.
+pub(crate) struct Summed<'a> {
+    pub(crate) scope: Scope,
+    pub(crate) number: u32,
+    pub(crate) state: Option<&'a ProgramState>,
+    pub(crate) name: Option<&'a String>,
+    pub(crate) sums: Sums,
+    pub(crate) resident_cores: u32,
+}
+
+impl Summed<'_> {
+    pub(crate) fn allocator(&self) -> Option<u32> {
+        match self.scope {
+            Scope::Allocator(number) => Some(number),
+            Scope::Chip(_) => None,
+        }
+    }
+}
+
+/// What the chips of scopes are called, and their indexes, found once.
+#[derive(Default)]
+pub(crate) struct ScopeNames(BTreeMap<(ProcessId, Scope), (Vec<String>, Vec<u32>)>);
 
 impl ProcessState {
     /// The cores a program runs on: those it names, else those where it keeps something.

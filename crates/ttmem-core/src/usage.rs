@@ -220,7 +220,8 @@ impl State {
         let known = slot.take().filter(|it| it.skyline.within() == within);
         let changes = known.and_then(|it| Some((pool.changes_since(it.seen)?, it.skyline)));
         let skyline = match changes {
-            Some((changes, mut skyline)) if is_worth_it(changes.len(), &skyline) => {
+            // Records that lie side by side have no edges in between, but making it anew looks at all of them.
+            Some((changes, mut skyline)) if changes.len() as u64 <= 16 + pool.totals.count / 4 => {
                 skyline.change_all(changes.iter().flat_map(|it| it.edges(own)));
                 skyline
             }

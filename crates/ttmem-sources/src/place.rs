@@ -50,13 +50,22 @@ impl Place {
 
     /// The names in it that begin so.
     pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
+        self.entries(prefix).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// The same, with the number of each file.
+    pub(crate) fn entries(&self, prefix: &str) -> Vec<(String, u64)> {
         // A descriptor of our own: reading moves its position.
         let Ok(folder) = open_beneath(self.folder.as_fd(), ".", FOLDER) else { return Vec::new() };
         let Ok(entries) = rustix::fs::Dir::new(folder) else { return Vec::new() };
-        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
-        let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).take(MOST_NAMES).collect();
-        names.sort();
-        names
+        let found = entries.filter_map(|entry| {
+            let entry = entry.ok()?;
+            let name = entry.file_name().to_str().ok().filter(|name| name.starts_with(prefix))?;
+            Some((name.to_owned(), entry.ino()))
+        });
+        let mut found: Vec<(String, u64)> = found.take(MOST_NAMES).collect();
+        found.sort();
+        found
     }
 
     /// Whether it is this folder that a process sees under its name.

@@ -123,7 +123,13 @@ impl Segments {
         let mut seen = BTreeSet::new();
         self.looks += 1;
         for place in around.places {
-            for name in place.names(ttmem_wire::segment::FILE_PREFIX) {
+            for (name, number) in place.entries(ttmem_wire::segment::FILE_PREFIX) {
+                // What is followed already need not be opened to be known again.
+                let id = (place.id.0, number);
+                if self.known.contains_key(&id) || self.black_boxes.contains_key(&id) {
+                    seen.insert(id);
+                    continue;
+                }
                 if let Some(id) = self.look_at(place, &name, around, listener) {
                     seen.insert(id);
                 }

@@ -62,7 +62,7 @@ const TICK: Duration = Duration::from_secs(1);
 enum Input {
     Event(Event),
     Signal(i32),
-    Fetched(Box<Fetched>, Detail, Option<Timestamp>),
+    Fetched(Box<(Fetched, Detail, Option<Timestamp>)>),
     /// The terminal is gone.
     Gone,
 }
@@ -131,11 +131,12 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                     Input::Event(Event::Mouse(mouse)) => Msg::Mouse(mouse),
                     Input::Event(Event::Paste(text)) => Msg::Paste(text),
                     Input::Event(_) => continue,
-                    Input::Fetched(fetched, detail, since) => {
+                    Input::Fetched(fetched) => {
+                        let (fetched, detail, since) = *fetched;
                         order(&orders).untaken = false;
                         // Whoever fetches may wait for just that, and would wait longer than it should.
                         orders.1.notify_all();
-                        match *fetched {
+                        match fetched {
                             Ok((snapshot, by)) => {
                                 Msg::Fresh { snapshot: Box::new(snapshot), detail, since, by }
                             }
@@ -305,7 +306,7 @@ fn fetch_forever(
                 Err(_) => failures += 1,
             }
             order(&orders).untaken = true;
-            if send.send(Input::Fetched(Box::new(fetched), detail, since)).is_err() {
+            if send.send(Input::Fetched(Box::new((fetched, detail, since)))).is_err() {
                 return;
             }
         }

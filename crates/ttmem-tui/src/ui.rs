@@ -1,4 +1,4 @@
-//! What the person chose. Plain data: [`crate::update`] changes it, and views are drawn from it.
+//! What the person chose. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
 use crate::settings::Settings;
 use crate::shown::Shown;

@@ -17,6 +17,7 @@ use ttmem_core::{Detail, Snapshot};
 
 /// Something happened.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them at a time")]
 pub enum Msg {
     /// A key was pressed.
     Key(KeyEvent),
@@ -475,8 +476,8 @@ fn back(ui: &mut Ui, shown: &Shown, now_ms: u64) {
 /// Goes from a group to what is in it: the filter says what that is.
 fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
     let place = ui.place(List::Buffers);
-    let page = snapshot.buffers.iter();
-    let group = page.filter_map(|it| it.groups.get(place.cursor.checked_sub(it.offset as usize)?)).next();
+    let page = snapshot.buffers.as_ref();
+    let group = page.and_then(|it| it.groups.get(place.cursor.checked_sub(it.offset as usize)?));
     let Some(group) = group else { return };
     let name = group.program_name.as_ref().or(group.site_name.as_ref());
     let words = [

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::detail::BufferQuery;
+use crate::detail::{ProgramKey, ProgramQuery, ProgramSort};
 use crate::event::Trace;
 use crate::machine::CoreLayout;
 use crate::words::Layout;
@@ -212,6 +213,104 @@ proptest! {
             }
         }
         prop_assert_eq!(state.snapshot(Timestamp::UNIX_EPOCH, &brief()), expected);
+    }
+}
+
+fn sorts() -> impl Strategy<Value = ProgramSort> {
+    use ProgramSort as S;
+    prop::sample::select(vec![
+        S::Last,
+        S::Process,
+        S::Id,
+        S::Name,
+        S::Device,
+        S::Cores,
+        S::Resident,
+        S::Dispatches,
+        S::Cb,
+        S::Dfb,
+        S::Scratch,
+        S::Kernel,
+        S::End,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn a_page_of_programs_is_a_part_of_all(
+        changes in changes(),
+        sort in sorts(),
+        reversed in any::<bool>(),
+        pids in prop::sample::select(vec![vec![], vec![1], vec![2, 3], vec![99]]),
+        text in prop::sample::select(vec!["", "1", "APPLICATION", "2 1", "nothing"]),
+        (offset, limit) in (0u64..6, 0u32..8),
+    ) {
+        let mut state = machine();
+        for (n, change) in changes.iter().enumerate() {
+            apply(&mut state, Mono(n as u64), change);
+        }
+        let at = Timestamp::UNIX_EPOCH;
+        let everything = state.snapshot(at, &all());
+        let fits = |pid: Option<u32>, it: &crate::snapshot::Program| {
+            let texts = [
+                pid.map_or_else(String::new, |pid| pid.to_string()),
+                it.id.to_string(),
+                it.class.title().to_lowercase(),
+                it.name.clone().unwrap_or_default().to_lowercase(),
+            ];
+            text.to_lowercase().split_whitespace().all(|word| texts.iter().any(|text| text.contains(word)))
+        };
+        let mut expected = Vec::new();
+        for process in &everything.processes {
+            let asked = pids.is_empty() || process.pid.is_some_and(|pid| pids.contains(&pid));
+            let named = process.name.as_ref().is_some_and(|name| name.contains(text) && !text.is_empty());
+            prop_assume!(!named);
+            for it in process.programs.iter().flatten().filter(|it| asked && fits(process.pid, it)) {
+                expected.push((process.pid, it.clone()));
+            }
+        }
+        let key = |(_, it): &(Option<u32>, crate::snapshot::Program)| -> i128 {
+            let most_first = |n: u64| -i128::from(n);
+            match sort {
+                ProgramSort::Last => it.dispatched.map_or(i128::MAX, |at| -at.as_nanosecond()),
+                ProgramSort::Id => it.id.into(),
+                ProgramSort::Device => it.indexes.first().map_or(-1, |&index| index.into()),
+                ProgramSort::Cores => most_first(it.core_count.into()),
+                ProgramSort::Resident => most_first(it.resident_cores.into()),
+                ProgramSort::Dispatches => most_first(it.dispatches),
+                ProgramSort::Cb => most_first(it.cb_bytes),
+                ProgramSort::Dfb => most_first(it.dfb_bytes),
+                ProgramSort::Scratch => most_first(it.scratch_bytes),
+                ProgramSort::Kernel => most_first(it.kernel_bytes),
+                ProgramSort::End => it.end.map_or(1, most_first),
+                ProgramSort::Process | ProgramSort::Name | ProgramSort::ProcessName => 0,
+            }
+        };
+        let open = expected.last().map(|(pid, it)| ProgramKey { pid: *pid, allocator: it.allocator, id: it.id });
+        let text = text.to_owned();
+        let query = ProgramQuery { sort, reversed, pids, text, offset, limit, open, ..ProgramQuery::default() };
+        let whole = ProgramQuery { offset: 0, limit: ProgramQuery::MOST, ..query.clone() };
+        let list = |query: &ProgramQuery| {
+            let detail = Detail { brief: true, program_list: Some(query.clone()), ..Detail::NONE };
+            state.snapshot(at, &detail).programs.unwrap()
+        };
+        let (page, whole) = (list(&query), list(&whole));
+        prop_assert_eq!(page.count, expected.len() as u64);
+        prop_assert_eq!(whole.list.len(), expected.len());
+        // In order, each once, and as it is anywhere else but for where things are.
+        let keys: Vec<i128> = whole.list.iter().map(|it| key(&(it.pid, it.program.clone()))).collect();
+        let in_order = |pair: &[i128]| if reversed { pair[0] >= pair[1] } else { pair[0] <= pair[1] };
+        // Moments are shown to the millisecond, and sorted by more than that.
+        prop_assert!(sort == ProgramSort::Last || keys.windows(2).all(in_order), "{:?}", keys);
+        for (pid, mut it) in expected.clone() {
+            it.devices.clear();
+            it.placements.clear();
+            let found = whole.list.iter().filter(|row| row.pid == pid && row.program == it).count();
+            prop_assert!(found >= 1, "{:?} {:?}", pid, it);
+        }
+        let part: Vec<_> = whole.list.iter().skip(offset as usize).take(limit as usize).cloned().collect();
+        prop_assert_eq!(&page.list, &part);
+        prop_assert_eq!(page.open.map(|it| (it.pid, it.program)), expected.last().cloned());
     }
 }
 
