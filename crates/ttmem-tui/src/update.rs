@@ -612,7 +612,9 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             Some(Target::View(view)) => go(ui, view),
             Some(Target::Header(list, column)) => sort_by(ui, &shown.snapshot, list, column),
             Some(Target::Row(list, row)) => {
-                let again = ui.list() == Some(list) && ui.place(list).cursor == row;
+                // On what somebody chose before, not on what merely was at the top.
+                let place = ui.place(list);
+                let again = ui.list() == Some(list) && place.cursor == row && place.key.is_some();
                 ui.second = ui.lists().get(1) == Some(&list);
                 lists::go_to(&shown.snapshot, ui, list, row);
                 if again {

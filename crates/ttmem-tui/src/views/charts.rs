@@ -33,12 +33,12 @@ fn grid(count: u16, area: Rect) -> Option<(u16, u16)> {
 }
 
 /// What of a memory is shown over time.
-struct Series<'a> {
-    title: &'static str,
+pub(super) struct Series<'a> {
+    pub(super) title: &'static str,
     samples: &'a [Sample],
     total: Option<&'a Total>,
     top: u64,
-    style: Style,
+    pub(super) style: Style,
     mark: char,
     unit: u64,
     places: usize,
@@ -49,13 +49,13 @@ impl Series<'_> {
         Line { samples: self.samples, top: self.top, style: self.style, mark: self.mark }
     }
 
-    fn share(&self) -> Option<f64> {
+    pub(super) fn share(&self) -> Option<f64> {
         self.total.and_then(|it| share(it.used_bytes, it.capacity_bytes))
     }
 }
 
 impl Scene<'_> {
-    fn series<'a>(&'a self, canvas: &Canvas, device: &'a Device) -> [Series<'a>; 2] {
+    pub(super) fn series<'a>(&'a self, canvas: &Canvas, device: &'a Device) -> [Series<'a>; 2] {
         const NOTHING: &History = &History { dram_total: Vec::new(), l1_total: Vec::new() };
         let history = self.shown.history.of(&device.id).unwrap_or(NOTHING);
         let capacity = device.capacity;
@@ -66,11 +66,16 @@ impl Scene<'_> {
             if self.ui.scaled { highest() } else { all.filter(|&it| it > 0).unwrap_or_else(highest) }
         };
         let (dram, l1) = (device.usage.dram_total.as_ref(), device.usage.l1_total.as_ref());
+        // Of what nobody ever told anything, nothing is drawn: a line at 0 would be a figure.
+        let told = |samples: &'a [Sample], total: Option<&Total>| -> &'a [Sample] {
+            let nothing = total.is_none() && samples.iter().all(|it| it.max_bytes == 0);
+            if nothing { &[] } else { samples }
+        };
         let theme = canvas.theme;
         [
             Series {
                 title: "DRAM",
-                samples: &history.dram_total,
+                samples: told(&history.dram_total, dram),
                 total: dram,
                 top: top(&history.dram_total, dram, capacity.map(|it| it.dram_bytes)),
                 style: theme.dram,
@@ -80,7 +85,7 @@ impl Scene<'_> {
             },
             Series {
                 title: "L1",
-                samples: &history.l1_total,
+                samples: told(&history.l1_total, l1),
                 total: l1,
                 top: top(&history.l1_total, l1, capacity.map(|it| it.l1_bytes)),
                 style: theme.l1,
@@ -168,24 +173,40 @@ impl Scene<'_> {
             let short = format!("{} {}", it.title, percent(it.share()));
             x = canvas.text(legend, x, 0, if fits { long } else { &short }, it.style) + 2;
         }
-        self.scale(canvas, plot, &series);
-        let lines = [series[0].line(), series[1].line()];
-        chart::draw(canvas, plot, span, &lines);
+        self.plot(canvas, plot, span, &series);
+    }
+
+    /// Both memories in one plot, with what its height means.
+    pub(super) fn plot(&self, canvas: &mut Canvas, plot: Rect, span: Span, series: &[Series<'_>; 2]) {
+        if series.iter().all(|it| it.samples.is_empty()) {
+            canvas.text(plot, 1, 0, "nothing was seen yet", self.ui.theme.faint);
+            return;
+        }
+        self.scale(canvas, plot, series);
+        chart::draw(canvas, plot, span, &[series[0].line(), series[1].line()]);
     }
 
     /// What the height means, at the oldest end, where a line is last to come.
     fn scale(&self, canvas: &mut Canvas, plot: Rect, series: &[Series<'_>; 2]) {
-        let theme = &self.ui.theme;
-        self.lines_at(canvas, plot, &[0.5]);
         let whole = |it: &Series<'_>| {
             !self.ui.scaled && it.total.is_none_or(|it| it.capacity_bytes.is_some_and(|bytes| bytes > 0))
         };
-        let label = if series.iter().all(whole) {
-            "100 %".to_owned()
-        } else {
-            series.iter().map(|it| size(it.top)).collect::<Vec<_>>().join(", ")
-        };
-        canvas.text(plot, 1, 0, &label, theme.faint);
+        if series.iter().all(whole) {
+            return self.percents(canvas, plot);
+        }
+        self.lines_at(canvas, plot, &[0.5]);
+        let tops: Vec<String> = series.iter().map(|it| size(it.top)).collect();
+        canvas.text(plot, 1, 0, &tops.join(", "), self.ui.theme.faint);
+    }
+
+    /// A height of 100 %, and the half of it.
+    fn percents(&self, canvas: &mut Canvas, plot: Rect) {
+        self.lines_at(canvas, plot, &[0.5]);
+        canvas.text(plot, 1, 0, "100 %", self.ui.theme.faint);
+        if plot.height >= 6 {
+            let half = (f64::from(plot.height - 1) * 0.5).round() as u16;
+            canvas.text(plot, 1, half, " 50 %", self.ui.theme.faint);
+        }
     }
 
     /// Faint lines at shares of the height.

@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::canvas::{Canvas, split_columns, split_rows};
-use crate::chart::{self, Line, Span};
+use crate::chart::Span;
 use crate::figure::{GIB, MIB, UNKNOWN, age, bytes_or, percent, reading, share, since};
 use crate::lists;
 use crate::table::{Cell, Table};
@@ -143,29 +143,14 @@ impl Scene<'_> {
 
     /// The chosen chip's usage over time.
     fn past(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
-        let theme = canvas.theme;
         let title = format!("Last {} of {}", age(self.ui.window_seconds() as f64), name(device));
         let inside = canvas.frame(area, &title, false);
-        let (dram, l1) = (device.usage.dram_total.as_ref(), device.usage.l1_total.as_ref());
-        let history = self.shown.history.of(&device.id);
         let span = Span { end: self.shown.snapshot.at, seconds: self.ui.window_seconds() };
-        let top = |total: Option<&Total>| total.and_then(|it| it.capacity_bytes).unwrap_or(0);
-        let seen = history.filter(|it| !it.dram_total.is_empty() || !it.l1_total.is_empty());
-        if seen.is_none() {
-            canvas.text(inside, 1, 0, "nothing was seen yet", theme.faint);
-        }
-        if let Some(history) = seen {
-            let lines = [
-                Line { samples: &history.dram_total, top: top(dram), style: theme.dram, mark: '#' },
-                Line { samples: &history.l1_total, top: top(l1), style: theme.l1, mark: '*' },
-            ];
-            chart::draw(canvas, inside, span, &lines);
-        }
-        let share_of = |total: Option<&Total>| total.and_then(|it| share(it.used_bytes, it.capacity_bytes));
-        let parts = [(" DRAM ", theme.dram, share_of(dram)), ("L1 ", theme.l1, share_of(l1))];
+        let series = self.series(canvas, device);
+        self.plot(canvas, inside, span, &series);
         let mut x = area.width.saturating_sub(28);
-        for (label, style, share) in parts {
-            x = canvas.text(area, x, 0, &format!("{label}{} ", percent(share)), style);
+        for it in &series {
+            x = canvas.text(area, x, 0, &format!(" {} {} ", it.title, percent(it.share())), it.style);
         }
     }
 
