@@ -12,7 +12,7 @@ use ttmem_core::snapshot::{Device, History, Sample, Total};
 use ttmem_core::words::size;
 
 /// A chart smaller than this, frame included, says less than a line.
-const LEAST: (u16, u16) = (26, 6);
+const LEAST: (u16, u16) = (26, 7);
 /// A line for a chip is not narrower than this.
 const STRIP: u16 = 38;
 
