@@ -4,12 +4,13 @@
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
+use ttmem_core::detail::{BufferQuery, ProgramQuery};
 use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program, Refusal};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail, Event, Limits, State};
 
-const ALL: Detail = Detail { history: true, cores: true, programs: true };
+const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detail::NONE };
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -263,17 +264,28 @@ fuzz_target!(|steps: Vec<Step>| {
         state.apply(now, origin(by), Event::Exited);
     }
     assert_eq!(state.live_records(), 0);
-    assert!(state.snapshot(jiff::Timestamp::UNIX_EPOCH, ALL).processes.is_empty());
+    assert!(state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ALL).processes.is_empty());
 });
 
 fn check(state: &State) {
-    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, ALL);
+    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ALL);
     let json = serde_json::to_string(&snapshot).expect("a snapshot is JSON");
     let back: ttmem_core::Snapshot = serde_json::from_str(&json).expect("and comes back");
     assert_eq!(back, snapshot);
     let (all, next) = state.allocations(0, usize::MAX);
     assert_eq!(next, None);
     assert!(all.len() <= state.live_records(), "mirrors are not listed");
+    let pages = Detail {
+        brief: true,
+        events: true,
+        buffers: Some(BufferQuery { offset: 3, limit: 10, ..BufferQuery::default() }),
+        program_list: Some(ProgramQuery { limit: 10, ..ProgramQuery::default() }),
+        ..Detail::NONE
+    };
+    let page = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &pages);
+    let listed: usize = snapshot.processes.iter().flat_map(|it| &it.programs).map(Vec::len).sum();
+    assert_eq!(page.buffers.map(|it| it.count), Some(all.len() as u64));
+    assert_eq!(page.programs.map(|it| it.count), Some(listed as u64));
     // Recorded sums, chip by chip and space by space, are those of the list.
     let mut sums: BTreeMap<(u32, Space), u64> = BTreeMap::new();
     for it in &all {

@@ -66,7 +66,7 @@ fuzz_target!(|input: &[u8]| {
     reader.0.tick(Mono(2_000_000_000));
     let snapshot = reader.0.snapshot(
         Default::default(),
-        ttmem_core::Detail { cores: true, programs: true, ..Default::default() },
+        &ttmem_core::Detail { cores: true, programs: true, ..Default::default() },
     );
     assert_eq!(snapshot.processes.len(), 1);
     assert!(snapshot.health.live_records <= 1000);

@@ -93,7 +93,7 @@ impl<F: Fn(&Place, &Place) -> Ordering> First<F> {
 
 impl State {
     /// The allocations that were asked for.
-    pub(crate) fn buffers(&self, query: &BufferQuery) -> Buffers {
+    pub(crate) fn buffers(&self, query: &BufferQuery, full: bool) -> Buffers {
         let words = Words::new(&query.text);
         let sites = self.site_ranks(query);
         let pools = self.pools_asked_for(query, &words, &sites);
@@ -132,7 +132,7 @@ impl State {
         });
         let page = first.into_page(offset).into_iter();
         all.offset = query.offset.min(all.count);
-        all.list = page.filter_map(|place| self.describe_entry(self.ledger.at(place.slot))).collect();
+        all.list = page.filter_map(|place| self.describe_entry(self.ledger.at(place.slot), full)).collect();
         all
     }
 

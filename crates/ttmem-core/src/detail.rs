@@ -25,7 +25,7 @@ pub struct Detail {
     #[serde(skip_serializing_if = "is_default")]
     pub programs: bool,
     /// Of each process only its summary: neither what it holds by device and by allocator nor its audits, nor what its programs
-    /// keep where, and of their devices only the indexes.
+    /// keep where; and of the devices of programs and of listed allocations only the indexes.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
     /// All of this process all the same.

@@ -98,7 +98,7 @@ impl State {
             processes,
             findings,
             events: detail.events.then(|| self.happenings.list(clock)),
-            buffers: detail.buffers.as_ref().map(|query| self.buffers(query)),
+            buffers: detail.buffers.as_ref().map(|query| self.buffers(query, !detail.brief)),
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             health: Health {
                 source: "local".into(),
@@ -146,7 +146,7 @@ impl State {
     /// allocation that lives through all of them, in no order.
     pub fn allocations(&self, cursor: usize, places: usize) -> (Vec<Allocation>, Option<usize>) {
         let (entries, next) = self.ledger.page(cursor, places);
-        (entries.filter_map(|entry| self.describe_entry(entry)).collect(), next)
+        (entries.filter_map(|entry| self.describe_entry(entry, true)).collect(), next)
     }
 
     /// Bytes recorded on a chip in a space, by all processes. Of circular buffers this is the sum of their sizes, not
@@ -180,7 +180,7 @@ impl State {
             let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
             let listed = if count <= listed || cut { (listed as usize).min(room) } else { 0 };
             let listed: Vec<_> =
-                entries.take(listed).filter_map(|entry| self.describe_entry(entry)).collect();
+                entries.take(listed).filter_map(|entry| self.describe_entry(entry, true)).collect();
             room -= listed.len();
             Group {
                 index,
@@ -202,15 +202,16 @@ impl State {
         (names, named.into_iter().filter_map(|(index, _)| index).collect())
     }
 
-    /// `None`: it is no allocation of its own.
-    pub(crate) fn describe_entry(&self, entry: &Entry) -> Option<Allocation> {
+    /// `full`: with what its chips are called. `None`: it is no allocation of its own.
+    pub(crate) fn describe_entry(&self, entry: &Entry, full: bool) -> Option<Allocation> {
         if entry.layout == Layout::Mirror {
             return None;
         }
         let key = self.ledger.pool(entry.pool()).key;
         let process = self.processes.get(&key.process)?;
         let chips = chips_in(&process.allocators, &key.scope);
-        let (devices, indexes) = self.names_of(chips);
+        let (devices, indexes) =
+            if full { self.names_of(chips) } else { (Vec::new(), self.indexes_of(chips)) };
         let known = (key.basis == Basis::Events).then_some(());
         Some(Allocation {
             pid: visible(key.process),
