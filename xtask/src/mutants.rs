@@ -122,8 +122,8 @@ const MUTANTS: &[Mutant] = &[
         what: "dumps without circular buffers and kernels",
         edits: &[edit(
             VIEW,
-            "(entries.filter_map(|entry| self.describe_entry(entry)).collect(), next)",
-            "(entries.filter_map(|e| self.describe_entry(e)).filter(|a| !a.space.is_program()).collect(), next)",
+            "(entries.filter_map(|entry| self.describe_entry(entry, true)).collect(), next)",
+            "(entries.filter_map(|e| self.describe_entry(e, true)).filter(|a| !a.space.is_program()).collect(), next)",
         )],
     },
     Mutant {
