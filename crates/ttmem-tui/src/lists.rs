@@ -91,7 +91,7 @@ pub(crate) const PROGRAMS: &[Column] = &[
     Column::figure("pid", "PID", 7),
     Column::text("process", "Process", 10).grows(6).drop(5),
     Column::figure("id", "Prog", 5),
-    Column::text("name", "Name", 16).grows(60),
+    Column::text("name", "Name", 15).grows(61),
     Column::text("chips", "Chips", 6).grows(3),
     Column::figure("cores", "Cores", 6),
     Column::text("resident", "Resident", 9),
