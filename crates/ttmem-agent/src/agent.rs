@@ -6,6 +6,7 @@ use crate::allocators::{
 };
 use crate::audit;
 use crate::flight::{self, Lock};
+use crate::others;
 use crate::runtime;
 use crate::shim::{
     DRAM, Facts, L1, L1_SMALL, MEMORY_L1, TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses,
@@ -111,7 +112,13 @@ extern "C" fn ttmem_agent_start() {
     tracker().enable(&options);
     tracker().hooks(found.taken, found.wanted);
     settle();
-    mode.store(AT_WORK, Ordering::Release);
+    mode.store(AT_WORK, Ordering::SeqCst);
+    others::have_them_withdraw();
+}
+
+/// Whether what the runtime does is followed.
+pub(crate) fn is_at_work() -> bool {
+    matches!(flight::state().mode.load(Ordering::SeqCst), AT_WORK | PAUSED)
 }
 
 #[unsafe(no_mangle)]

@@ -7,7 +7,8 @@
 //! * `runtime` finds the runtime's functions: one table, in which a version may lack what it lacks;
 //! * `agent` gives it meaning; `allocators` knows the runtime's allocators and their chips;
 //! * `programs` knows the runtime's programs and what they keep, `traces` which of them a replay leaves behind;
-//! * `audit` asks the allocators for their own figures, from a thread of its own.
+//! * `audit` asks the allocators for their own figures, from a thread of its own;
+//! * `others` has those keep quiet who are told by hand in the same process.
 //!
 //! In a process that never loads the runtime none of it ever runs: there is no constructor, no thread, no file.
 //!
@@ -22,6 +23,7 @@ mod agent;
 mod allocators;
 mod audit;
 mod flight;
+mod others;
 mod programs;
 mod runtime;
 mod shim;

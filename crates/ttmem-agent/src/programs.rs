@@ -286,15 +286,16 @@ impl Table {
         let _ = tracker().program(&Program { allocator: scope, program, cores, class, site });
         if facts.kernel_bytes > 0 && cores != CoresNumber::NONE {
             let (bytes, id) = (u64::from(facts.kernel_bytes), u64::from(program));
-            let _ = tracker().load_kernel(&Kernel { allocator: scope, program, id, bytes, cores, class });
+            let kernel = Kernel::new(scope, program, id, bytes);
+            let _ = tracker().load_kernel(&Kernel { cores, class, ..kernel });
         }
         let mut note = notes;
         while let Some(place) = note.checked_sub(1) {
             let Note { address, bytes, cores, next } = self.notes[place as usize];
             note = next;
             let (space, bytes, cores) = (Space::Dfb, u64::from(bytes), CoresNumber::new(cores));
-            let it = Placement { allocator: scope, program, space, address, bytes, cores, view: false };
-            let _ = tracker().place(&it);
+            let placed = Placement::new(scope, program, space, address, bytes);
+            let _ = tracker().place(&Placement { cores, ..placed });
         }
         let mut telling = Telling { scope, program, parts: &mut self.parts, len: 0, views: 0 };
         if place.placed {
@@ -335,15 +336,9 @@ struct Telling<'a> {
 impl Telling<'_> {
     fn tell(&mut self) {
         for part in &self.parts[..self.len] {
-            let _ = tracker().place(&Placement {
-                allocator: self.scope,
-                program: self.program,
-                space: part.space(),
-                address: part.address,
-                bytes: part.bytes,
-                cores: cores_of(part.cores),
-                view: part.view != 0,
-            });
+            let (cores, view) = (cores_of(part.cores), part.view != 0);
+            let placed = Placement::new(self.scope, self.program, part.space(), part.address, part.bytes);
+            let _ = tracker().place(&Placement { cores, view, ..placed });
         }
         self.len = 0;
     }

@@ -38,6 +38,7 @@
 //! `publish` the order of stores in it; `live` finds slots; `room` keeps to our share of the filesystem; `legacy` is
 //! the old protocol.
 
+mod beside;
 mod clock;
 mod descriptor;
 mod identity;
@@ -47,6 +48,7 @@ mod log;
 mod memory;
 #[doc(hidden)]
 pub mod publish;
+mod reports;
 mod room;
 mod segment;
 mod text;
@@ -54,8 +56,10 @@ mod tracker;
 mod types;
 mod writer;
 
+pub use beside::reset_agents_peaks;
+pub use reports::BufferType;
 pub use tracker::{Options, Tracker, Transport};
 pub use types::{
-    AllocatorNumber, Arch, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel,
+    AllocatorNumber, Arch, Banks, Buffer, Certainty, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel,
     KernelClass, Layout, Mark, Placement, Program, Result, SiteNumber, Space, Statistics, Status,
 };

@@ -1,6 +1,7 @@
 //! The tracker: on or off, one thread at a time, and never another process's.
 #![allow(unsafe_code)]
 
+use crate::beside;
 use crate::identity;
 use crate::log;
 use crate::memory::Guard;
@@ -12,7 +13,7 @@ use crate::types::{
 use crate::writer::{Settings, Thing, Writer, is_program};
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use rustix::time::ClockId;
 use ttmem_wire::record::{PADDING_UNKNOWN, flags};
 
@@ -110,6 +111,9 @@ impl Options {
     }
 }
 
+/// Where a buffer may lie of which only the address is known.
+pub(crate) const BUFFERS: [Space; 5] = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Host];
+
 /// What `Tracker::guard` is before anybody asked the environment.
 const NOT_ASKED: *mut Guard = ptr::without_provenance_mut(1);
 
@@ -126,6 +130,8 @@ pub struct Tracker {
     table: AtomicPtr<crate::segment::Line>,
     /// The guard of a tracker that was closed, for the next time.
     spare: AtomicPtr<Guard>,
+    /// The agent is at work in this process.
+    yielded: AtomicBool,
 }
 
 // SAFETY: `writer` is touched only by the thread whose number stands in the guard.
@@ -180,6 +186,7 @@ impl Tracker {
             stuck: AtomicU64::new(0),
             table: AtomicPtr::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
+            yielded: AtomicBool::new(false),
         }
     }
 
@@ -219,6 +226,27 @@ impl Tracker {
         guard.owner.store(0, Ordering::Release);
     }
 
+    /// Switches the process's tracker on, if it is not, unless the agent is at work in this process: then what is told by
+    /// hand would count twice. It goes off when the agent begins. Returns whether it is on.
+    pub fn enable_beside_agent(options: &Options) -> bool {
+        extern "C" fn withdraw() {
+            GLOBAL.yielded.store(true, Ordering::SeqCst);
+            GLOBAL.forget_environment();
+            GLOBAL.close();
+        }
+        if GLOBAL.yielded.load(Ordering::SeqCst) || beside::agent_is_at_work(withdraw) {
+            withdraw();
+            return false;
+        }
+        GLOBAL.enable(options);
+        // It may have begun since it was asked, and found nothing to close.
+        if GLOBAL.yielded.load(Ordering::SeqCst) {
+            withdraw();
+            return false;
+        }
+        GLOBAL.is_on()
+    }
+
     /// Whether events are recorded.
     pub fn is_on(&self) -> bool {
         self.find_guard().is_some()
@@ -241,15 +269,21 @@ impl Tracker {
     #[cold]
     fn ask(&self) -> Option<&'static Guard> {
         match Options::from_env() {
-            Some(options) => self.enable(&options),
-            None => {
-                let null = ptr::null_mut();
-                let _ = self.guard.compare_exchange(NOT_ASKED, null, Ordering::AcqRel, Ordering::Relaxed);
+            // Only the process's own tracker asks.
+            Some(options) => {
+                Self::enable_beside_agent(&options);
             }
+            None => self.forget_environment(),
         }
         let guard = self.guard.load(Ordering::Acquire);
         // SAFETY: as above.
         if guard.is_null() || guard == NOT_ASKED { None } else { Some(unsafe { &*guard }) }
+    }
+
+    /// Nobody asks the environment any more: what is not on is off.
+    fn forget_environment(&self) {
+        let null = ptr::null_mut();
+        let _ = self.guard.compare_exchange(NOT_ASKED, null, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Runs something with the writer, one thread at a time. `off` is what it gives while tracking is off.
@@ -333,7 +367,7 @@ impl Tracker {
     /// The same for events, which count what was shut out before.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "so that the way out is short while tracking is off")]
-    fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
+    pub(crate) fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         if self.is_off() {
             return Ok(off);
         }
@@ -367,6 +401,12 @@ impl Tracker {
     /// The allocator is closed; everything it handed out is free.
     pub fn close_allocator(&self, allocator: AllocatorNumber) -> Result {
         self.event(0, |writer| writer.close_allocator(allocator.0))
+    }
+
+    /// The allocator that stands for a device, or the devices of a mesh, of which only the numbers are known: the same ones
+    /// again are the same allocator. What it hands out is held by all of them; what it charges for it is not known.
+    pub fn devices(&self, devices: &[u32]) -> Result<AllocatorNumber> {
+        self.event(AllocatorNumber(0), |writer| writer.devices(devices).map(AllocatorNumber))
     }
 
     /// Defines a set of cores: rectangles of columns and rows up to 15. The same one again gets the same number.
@@ -448,7 +488,6 @@ impl Tracker {
 
     /// A buffer is free, and the caller knows its address only: it is looked for in every space.
     pub fn free_anywhere(&self, allocator: AllocatorNumber, address: u64) -> Result {
-        const BUFFERS: [Space; 5] = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Host];
         self.event(0, |writer| writer.free(&BUFFERS, &only_id(allocator, Space::Dram, address)))
     }
 
@@ -523,11 +562,8 @@ impl Tracker {
     /// A program has a kernel.
     pub fn load_kernel(&self, kernel: &Kernel) -> Result {
         self.event(0, |writer| {
-            if kernel.program == 0 {
-                return Err(Error::UnknownProgram);
-            }
             writer.hold(&Thing {
-                flags: (kernel.class as u16) << flags::CLASS_SHIFT,
+                flags: (kernel.class as u16) << flags::CLASS_SHIFT | kernel.certainty.flags(kernel.program),
                 cores: kernel.cores.0,
                 requested: kernel.bytes,
                 bytes_per_bank: if kernel.cores == CoresNumber::NONE { 0 } else { kernel.bytes },
@@ -629,7 +665,11 @@ impl Tracker {
 
     /// How tracking is going.
     pub fn status(&self) -> Status {
-        self.event(Status::default(), |writer| Ok(writer.status())).unwrap_or_default()
+        let mut status = self.event(Status::default(), |writer| Ok(writer.status())).unwrap_or_default();
+        if self.yielded.load(Ordering::Relaxed) {
+            status.reason = Some("the agent tracks this process".to_owned());
+        }
+        status
     }
 
     /// Ends tracking: the segment is taken away, and the tracker is off. A process that ends without this leaves its
@@ -644,7 +684,7 @@ impl Tracker {
     }
 }
 
-fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
+pub(crate) fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
     Thing {
         allocator: allocator.0,
         space,
@@ -660,9 +700,9 @@ fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
 }
 
 fn of_placement(it: &Placement) -> Option<Thing> {
-    let fits = matches!(it.space, Space::Cb | Space::Dfb | Space::Scratch) && it.program != 0;
+    let fits = matches!(it.space, Space::Cb | Space::Dfb | Space::Scratch);
     fits.then(|| Thing {
-        flags: if it.view { flags::VIEW } else { 0 },
+        flags: if it.view { flags::VIEW } else { 0 } | it.certainty.flags(it.program),
         cores: it.cores.0,
         requested: it.bytes,
         bytes_per_bank: it.bytes,

@@ -1,6 +1,7 @@
 //! What a program says, and what it hears back.
 
 use core::fmt;
+use ttmem_wire::record::flags;
 use ttmem_wire::segment::definition::Chip as WireChip;
 use ttmem_wire::segment::{Oddity, set_text};
 
@@ -135,6 +136,18 @@ impl CoresNumber {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SiteNumber(pub(crate) u32);
 
+impl SiteNumber {
+    /// Its number, for those who must keep it as a number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The site with this number, which the tracker once gave out.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// A rectangle of cores, both corners included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreRange {
@@ -250,11 +263,11 @@ impl Program {
 pub struct Placement {
     /// The allocator of the device or mesh that the program is for.
     pub allocator: AllocatorNumber,
-    /// The program, by a number of the caller's, not 0.
+    /// The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
     pub program: u32,
     /// [`Space::Cb`], [`Space::Dfb`] or [`Space::Scratch`].
     pub space: Space,
-    /// Address on each core.
+    /// Address on each core; if it is unplaced, a number that tells it from others.
     pub address: u64,
     /// Bytes on each core.
     pub bytes: u64,
@@ -262,6 +275,36 @@ pub struct Placement {
     pub cores: CoresNumber,
     /// It is a buffer, or a part of one, that is counted as such: this is only another way to look at it.
     pub view: bool,
+    /// How well it is known.
+    pub certainty: Certainty,
+}
+
+impl Placement {
+    /// What a program keeps somewhere, of which nothing more is known.
+    pub fn new(allocator: AllocatorNumber, program: u32, space: Space, address: u64, bytes: u64) -> Self {
+        let (cores, certainty) = (CoresNumber::NONE, Certainty::default());
+        Self { allocator, program, space, address, bytes, cores, view: false, certainty }
+    }
+}
+
+/// What is not known of something that a program keeps. The default is that all is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Certainty {
+    /// Where it lies is not known.
+    pub unplaced: bool,
+    /// Its size is an estimate.
+    pub estimated: bool,
+    /// Nobody will tell when its program is dispatched: whether it is resident is not known.
+    pub unfollowed: bool,
+}
+
+impl Certainty {
+    pub(crate) fn flags(self, program: u32) -> u16 {
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        flag(self.unplaced, flags::UNPLACED)
+            | flag(self.estimated, flags::ESTIMATED)
+            | flag(self.unfollowed || self.unplaced || program == 0, flags::UNFOLLOWED)
+    }
 }
 
 /// A kernel of a program.
@@ -269,16 +312,26 @@ pub struct Placement {
 pub struct Kernel {
     /// The allocator of the device or mesh that the program is for.
     pub allocator: AllocatorNumber,
-    /// The program, by a number of the caller's, not 0.
+    /// The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
     pub program: u32,
     /// A number that no other kernel of this allocator has.
     pub id: u64,
-    /// Its size on each of its cores.
+    /// Its size on each of its cores; where those are not said, on all of them together.
     pub bytes: u64,
     /// Which cores it runs on.
     pub cores: CoresNumber,
     /// What kind.
     pub class: KernelClass,
+    /// How well it is known.
+    pub certainty: Certainty,
+}
+
+impl Kernel {
+    /// A kernel of a user's program, of which nothing more is known.
+    pub fn new(allocator: AllocatorNumber, program: u32, id: u64, bytes: u64) -> Self {
+        let (cores, class) = (CoresNumber::NONE, KernelClass::Application);
+        Self { allocator, program, id, bytes, cores, class, certainty: Certainty::default() }
+    }
 }
 
 /// The allocator's own statistics of one space.
@@ -295,6 +348,18 @@ pub struct Statistics {
 /// A moment before statistics are taken; see [`crate::Tracker::before_audit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub(crate) u64);
+
+impl Mark {
+    /// Its number, for those who must keep it as a number.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The moment with this number, which the tracker once gave out.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// Why something was not taken, or not as it was meant. What it did to the figures stands with each.
 ///

@@ -276,13 +276,8 @@ impl Model {
 /// Does a step for real.
 fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: Step) -> ttmem_client::Result {
     let placement = |program, address, bytes, cores: u8| Placement {
-        allocator,
-        program,
-        space: Space::Cb,
-        address,
-        bytes,
         cores: sets[usize::from(cores)],
-        view: false,
+        ..Placement::new(allocator, program, Space::Cb, address, bytes)
     };
     let on_cores = |address, bytes, cores: u8| Buffer {
         bytes_per_bank: bytes,
@@ -312,10 +307,7 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         Step::Trace(trace) => t.trace(allocator, trace, 3),
         Step::EndTrace(trace) => t.end_trace(allocator, trace),
         Step::Displace(program, at, bytes, cores) => t.displace(&placement(program, at, bytes, cores)),
-        Step::Kernel(program, id, bytes) => {
-            let (cores, class) = (CoresNumber::default(), KernelClass::Application);
-            t.load_kernel(&Kernel { allocator, program, id, bytes, cores, class })
-        }
+        Step::Kernel(program, id, bytes) => t.load_kernel(&Kernel::new(allocator, program, id, bytes)),
         Step::Dispatch(program) => t.dispatch(allocator, program),
         Step::End(program) => t.end_program(allocator, program),
         Step::Audit(space) => {

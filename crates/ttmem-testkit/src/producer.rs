@@ -231,16 +231,8 @@ impl Life {
             "place" => {
                 let cores = self.tracker.cores(&[CoreRange { from: (0, 0), to: (3, 0) }]).unwrap();
                 let (allocator, program) = (self.allocator, n(1) as u32);
-                let (space, address, bytes) = (Space::Cb, n(2), n(3));
-                answer(self.tracker.place(&Placement {
-                    allocator,
-                    program,
-                    space,
-                    address,
-                    bytes,
-                    cores,
-                    view: false,
-                }))
+                let placed = Placement::new(allocator, program, Space::Cb, n(2), n(3));
+                answer(self.tracker.place(&Placement { cores, ..placed }))
             }
             // Chips whose cores are laid out: how many, columns, rows.
             "grid" => {
@@ -290,25 +282,15 @@ impl Life {
                     "dfb" => Space::Dfb,
                     _ => Space::Scratch,
                 };
-                answer(self.tracker.place(&Placement {
-                    allocator: self.allocator,
-                    program: n(1) as u32,
-                    space,
-                    address: n(3),
-                    bytes: n(4),
-                    cores: self.cores(words, 5),
-                    view: words.len() > 9,
-                }))
+                let placed = Placement::new(self.allocator, n(1) as u32, space, n(3), n(4));
+                let (cores, view) = (self.cores(words, 5), words.len() > 9);
+                answer(self.tracker.place(&Placement { cores, view, ..placed }))
             }
             // A kernel of a program: program, number, bytes on each core, corners.
-            "load" => answer(self.tracker.load_kernel(&Kernel {
-                allocator: self.allocator,
-                program: n(1) as u32,
-                id: n(2),
-                bytes: n(3),
-                cores: self.cores(words, 4),
-                class: KernelClass::Application,
-            })),
+            "load" => {
+                let kernel = Kernel::new(self.allocator, n(1) as u32, n(2), n(3));
+                answer(self.tracker.load_kernel(&Kernel { cores: self.cores(words, 4), ..kernel }))
+            }
             "trace" => answer(self.tracker.trace(self.allocator, n(1) as u32, n(2))),
             "replay" => answer(self.tracker.replay_trace(self.allocator, n(1) as u32)),
             "end-trace" => answer(self.tracker.end_trace(self.allocator, n(1) as u32)),

@@ -158,6 +158,12 @@ pub mod flags {
     pub const IMPLIED: u16 = 4;
     /// Of what a program keeps: a buffer, which is counted as such; this is only another way to look at it.
     pub const VIEW: u16 = 8;
+    /// Of what a program keeps: nobody knows where. `id` only tells it from others.
+    pub const UNPLACED: u16 = 16;
+    /// Its size is somebody's estimate.
+    pub const ESTIMATED: u16 = 32;
+    /// Of what a program keeps: nobody tells when that program is dispatched, so whether it is resident is not known.
+    pub const UNFOLLOWED: u16 = 64;
     /// Where a buffer's layout begins, three bits: 0 not said, 1 interleaved, 2 height sharded, 3 width sharded, 4 block
     /// sharded, 5 sharded in more dimensions.
     pub const LAYOUT_SHIFT: u16 = 10;

@@ -113,9 +113,8 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
         tracker.begin_program(allocator, program, "matmul").map_err(failed)?;
         let mut address = 0x1_9d60;
         for bytes in [32_768, 16_384, 65_536] {
-            let placed =
-                Placement { allocator, program, space: Space::Cb, address, bytes, cores, view: false };
-            tracker.place(&placed).map_err(failed)?;
+            let placed = Placement::new(allocator, program, Space::Cb, address, bytes);
+            tracker.place(&Placement { cores, ..placed }).map_err(failed)?;
             address += bytes;
         }
     }

@@ -190,15 +190,10 @@ impl Script {
                 tracker.alloc(&Buffer { bytes_per_bank, occupied: Some(bytes), ..buffer })?
             }
             Step::Free { address } => tracker.free(allocator, Space::Dram, address)?,
-            Step::Place { program, address, bytes } => tracker.place(&Placement {
-                allocator,
-                program,
-                space: Space::Cb,
-                address,
-                bytes,
-                cores,
-                view: false,
-            })?,
+            Step::Place { program, address, bytes } => {
+                let placed = Placement::new(allocator, program, Space::Cb, address, bytes);
+                tracker.place(&Placement { cores, ..placed })?
+            }
             Step::Dispatch { program } => tracker.dispatch(allocator, program)?,
             Step::End { program } => tracker.end_program(allocator, program)?,
             Step::Audit => {

@@ -10,6 +10,9 @@ use ttmem_wire::segment::{Oddity, word};
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U64};
 
+/// The largest number that a device may have.
+const MAX_DEVICE: u32 = 0xffff;
+
 impl Writer {
     /// Appends a definition.
     pub(super) fn define(&mut self, definition: &Definition<'_>) -> Result<()> {
@@ -149,6 +152,45 @@ impl Writer {
         self.covered_used += count as u32;
         self.allocators_used = number;
         self.open_allocator(number)
+    }
+
+    /// The allocator that stands for a set of devices, known by their numbers only: the same set, in whatever order, the same
+    /// one.
+    pub(crate) fn devices(&mut self, devices: &[u32]) -> Result<u16> {
+        let sum = devices.iter().fold(0u64, |sum, &it| sum.wrapping_add(hash(u64::from(it), 2, 5)));
+        let print = hash(devices.len() as u64, sum, 5) | 1;
+        match self.recall(print) {
+            Some(known) if self.allocator(known as u16).is_some() => Ok(known as u16),
+            Some(known) => self.open_allocator(known as u16),
+            None => self.define_devices(devices, print),
+        }
+    }
+
+    #[cold]
+    fn define_devices(&mut self, devices: &[u32], print: u64) -> Result<u16> {
+        let mut chips = [0u16; MAX_CHIPS];
+        let mut count = 0;
+        for &device in devices {
+            // No runtime numbers so many. An error that was passed on as a number is one of these.
+            if device > MAX_DEVICE {
+                return Err(self.refuse(Oddity::UnknownChip, 0, 0, u64::from(device)));
+            }
+            let chip = self.define_chip(&Chip { index: device.into(), ..Chip::default() })?;
+            if !chips[..count].contains(&chip) {
+                let Some(place) = chips.get_mut(count) else {
+                    return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+                };
+                *place = chip;
+                count += 1;
+            }
+        }
+        if count == 0 {
+            return Err(self.refuse(Oddity::UnknownChip, 0, 0, 0));
+        }
+        chips[..count].sort_unstable();
+        let number = self.define_allocator(&[], chips[..count].iter().copied())?;
+        self.keep(print, u64::from(number));
+        Ok(number)
     }
 
     /// Defines an open allocator's banks anew.

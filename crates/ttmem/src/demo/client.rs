@@ -253,7 +253,7 @@ impl<'a> Life<'a> {
 
     fn kernel(&self, program: u32, id: u64, bytes: u64, cores: CoresNumber, class: KernelClass) -> Told {
         let allocator = self.allocator;
-        self.tracker.load_kernel(&Kernel { allocator, program, id, bytes, cores, class })?;
+        self.tracker.load_kernel(&Kernel { cores, class, ..Kernel::new(allocator, program, id, bytes) })?;
         Ok(())
     }
 
@@ -266,15 +266,8 @@ impl<'a> Life<'a> {
         self.kernel(program, 0x1000 + u64::from(program), op.kernel_bytes, cores, KernelClass::Application)?;
         let mut address = self.cb_base;
         for kib in op.cbs {
-            self.tracker.place(&Placement {
-                allocator: self.allocator,
-                program,
-                space: Space::Cb,
-                address,
-                bytes: kib * KIB,
-                cores,
-                view: false,
-            })?;
+            let placed = Placement::new(self.allocator, program, Space::Cb, address, kib * KIB);
+            self.tracker.place(&Placement { cores, ..placed })?;
             address += kib * KIB;
         }
         Ok(())

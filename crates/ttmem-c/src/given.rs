@@ -1,0 +1,133 @@
+//! What was given, read without trust: pointers may be null or askew, numbers may be anything.
+#![allow(unsafe_code)]
+
+use crate::types::{ttmem_core_range, ttmem_error};
+use core::ffi::{CStr, c_char};
+use ttmem_client::{Arch, CoreRange, KernelClass, Layout, Space};
+
+pub(crate) type Answer<T> = Result<T, ttmem_error>;
+
+/// What a pointer points to.
+///
+/// # Safety
+///
+/// It is null or askew, which is noticed, or points to a `T` that stays as it is for the length of the call.
+#[inline]
+pub(crate) unsafe fn one<'a, T>(pointer: *const T) -> Answer<&'a T> {
+    if pointer.is_null() {
+        return Err(ttmem_error::Null);
+    }
+    if !pointer.is_aligned() {
+        return Err(ttmem_error::BadValue);
+    }
+    // SAFETY: checked as far as it can be, and the caller's word for the rest.
+    Ok(unsafe { &*pointer })
+}
+
+/// So many of something.
+///
+/// # Safety
+///
+/// As for [`one`], for each of them.
+pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Answer<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return Err(ttmem_error::Null);
+    }
+    if !pointer.is_aligned() || count > crate::MOST {
+        return Err(ttmem_error::BadValue);
+    }
+    // SAFETY: as above.
+    Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
+}
+
+/// Text up to a zero; null is empty.
+///
+/// # Safety
+///
+/// It is null or ends with a zero.
+pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Answer<&'a str> {
+    if pointer.is_null() {
+        return Ok("");
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| ttmem_error::NotUtf8)
+}
+
+/// Text in a field of so many bytes, the last of them zero; what does not fit is cut.
+pub(crate) fn room<const N: usize>(text: Option<&str>) -> [c_char; N] {
+    let mut field = [0; N];
+    let text = text.unwrap_or_default();
+    let mut end = text.len().min(N - 1);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    for (to, from) in field.iter_mut().zip(text[..end].bytes()) {
+        *to = from as c_char;
+    }
+    field
+}
+
+/// The number of a definition. An error that was passed on, or no number at all, is that of none.
+#[inline]
+pub(crate) fn number(given: i32) -> u16 {
+    u16::try_from(given).unwrap_or(0)
+}
+
+#[inline]
+pub(crate) fn device(given: i32) -> Answer<u32> {
+    u32::try_from(given).map_err(|_| ttmem_error::UnknownChip)
+}
+
+/// Device numbers, of which none is negative.
+pub(crate) fn devices(given: &[i32]) -> Answer<&[u32]> {
+    if given.iter().any(|&it| it < 0) {
+        return Err(ttmem_error::UnknownChip);
+    }
+    // SAFETY: numbers of the same size, which may have any bits.
+    Ok(unsafe { core::slice::from_raw_parts(given.as_ptr().cast(), given.len()) })
+}
+
+#[inline]
+pub(crate) fn space_of(given: u32) -> Answer<Space> {
+    u8::try_from(given).ok().and_then(Space::from_byte).ok_or(ttmem_error::WrongSpace)
+}
+
+#[inline]
+pub(crate) fn layout_of(given: u32) -> Answer<Layout> {
+    Ok(match given {
+        0 => Layout::Unknown,
+        1 => Layout::Interleaved,
+        2 => Layout::HeightSharded,
+        3 => Layout::WidthSharded,
+        4 => Layout::BlockSharded,
+        5 => Layout::NdSharded,
+        _ => return Err(ttmem_error::BadValue),
+    })
+}
+
+pub(crate) fn arch_of(given: u32) -> Answer<Option<Arch>> {
+    Ok(match given {
+        0 => None,
+        1 => Some(Arch::WormholeB0),
+        2 => Some(Arch::Blackhole),
+        _ => return Err(ttmem_error::BadValue),
+    })
+}
+
+pub(crate) fn class_of(given: u32) -> Answer<KernelClass> {
+    Ok(match given {
+        0 => KernelClass::Application,
+        1 => KernelClass::Fabric,
+        2 => KernelClass::Dispatch,
+        3 => KernelClass::Unknown,
+        _ => return Err(ttmem_error::BadValue),
+    })
+}
+
+pub(crate) fn range_of(given: ttmem_core_range) -> Answer<CoreRange> {
+    let small = |value: u32| u8::try_from(value).ok().filter(|&it| it < 16).ok_or(ttmem_error::BadValue);
+    Ok(CoreRange { from: (small(given.x0)?, small(given.y0)?), to: (small(given.x1)?, small(given.y1)?) })
+}
