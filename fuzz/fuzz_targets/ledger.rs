@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferQuery, ProgramQuery};
 use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program, Refusal};
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
+use ttmem_core::words::{Basis, ChipId, Gaps, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail, Event, Limits, State};
 
 const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detail::NONE };
@@ -126,6 +126,12 @@ fn chip(number: u8) -> ChipId {
     ChipId::Ordinal(u32::from(number % 4))
 }
 
+/// From bits that nothing else uses.
+fn gaps(bits: u8) -> Gaps {
+    let has = |bit: u8| bits & bit != 0;
+    Gaps { unplaced: has(0x20), estimated: has(0x40), unfollowed: has(0x80) }
+}
+
 fn space(number: u8) -> Space {
     let all: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
     all[usize::from(number) % all.len()]
@@ -180,6 +186,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     site: 0,
                     layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
+                    gaps: gaps(cores),
                 };
                 (origin(by), Event::Alloc(alloc))
             }
@@ -197,6 +204,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     site: 0,
                     layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
+                    gaps: gaps(cores),
                 };
                 (origin(by), Event::Alloc(alloc))
             }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, KernelClass, Options,
-    Placement, Program, Space, Statistics, Tracker,
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, Options, Placement, Program,
+    Space, Statistics, Tracker,
 };
 use ttmem_sources::{Contents, SegmentFile};
 use ttmem_testkit::Reader;

@@ -136,7 +136,7 @@ impl State {
         lowest = lowest.map(|known| known.min(on_all));
         for it in residents {
             for part in self.kept(it.tenant).of(it.program) {
-                if part.space != Space::Kernel && !part.view {
+                if part.is_placed() {
                     raise(&mut ends, part.cores.within(it.cores), part.range.end);
                 }
             }
@@ -201,7 +201,7 @@ impl State {
             }
         }
         for it in residents {
-            for part in self.kept(it.tenant).of(it.program).iter().filter(|part| !part.view) {
+            for part in self.kept(it.tenant).of(it.program).iter().filter(|part| part.is_placed()) {
                 let class = match part.space {
                     Space::Cb => CoreClass::Cb,
                     Space::Dfb => CoreClass::Dfb,

@@ -3,7 +3,7 @@
 
 use crate::footprint::CoreSet;
 use crate::machine::{Chip, Host, RegionReport, Sensors};
-use crate::words::{ChipId, KernelClass, Layout, Mono, Scope, Space};
+use crate::words::{ChipId, Gaps, KernelClass, Layout, Mono, Scope, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -258,6 +258,8 @@ pub struct Alloc {
     pub layout: Layout,
     /// For kernels.
     pub class: KernelClass,
+    /// What is not known of it.
+    pub gaps: Gaps,
 }
 
 /// What an allocation takes.

@@ -8,7 +8,7 @@
 use crate::event::Holding;
 use crate::ranges::Range;
 use crate::skyline::{Edge, Skyline};
-use crate::words::{Basis, KernelClass, Layout, Mono, ProcessId, Scope, Space};
+use crate::words::{Basis, Gaps, KernelClass, Layout, Mono, ProcessId, Scope, Space};
 use hashbrown::HashTable;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,8 +63,45 @@ pub(crate) struct Entry {
     pub(crate) program: u32,
     pub(crate) site: u32,
     pub(crate) banks: u16,
-    pub(crate) class: KernelClass,
+    pub(crate) nature: Nature,
     pub(crate) layout: Layout,
+}
+
+/// The class of a kernel, and what is not known of it, in a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nature(u8);
+
+impl Nature {
+    const UNPLACED: u8 = 4;
+    const ESTIMATED: u8 = 8;
+    const UNFOLLOWED: u8 = 16;
+
+    pub(crate) fn new(class: KernelClass, gaps: Gaps) -> Self {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        Self(
+            class as u8
+                | flag(gaps.unplaced, Self::UNPLACED)
+                | flag(gaps.estimated, Self::ESTIMATED)
+                | flag(gaps.unfollowed, Self::UNFOLLOWED),
+        )
+    }
+
+    pub(crate) fn class(self) -> KernelClass {
+        match self.0 & 3 {
+            0 => KernelClass::Application,
+            1 => KernelClass::Fabric,
+            2 => KernelClass::Dispatch,
+            _ => KernelClass::Unknown,
+        }
+    }
+
+    pub(crate) fn gaps(self) -> Gaps {
+        Gaps {
+            unplaced: self.0 & Self::UNPLACED != 0,
+            estimated: self.0 & Self::ESTIMATED != 0,
+            unfollowed: self.0 & Self::UNFOLLOWED != 0,
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Entry>() == 72, "the budget is 96 bytes a buffer with the index");
@@ -101,6 +138,10 @@ pub(crate) struct Totals {
     /// `count` has them, nothing else does.
     pub(crate) mirrors: u64,
     pub(crate) mirrored: u64,
+    /// Records of which nobody knows whether they are resident. None of them is in `uncharged`.
+    pub(crate) unfollowed: u64,
+    /// What is charged by estimates.
+    pub(crate) estimated: u64,
 }
 
 impl Totals {
@@ -125,7 +166,10 @@ impl Totals {
         self.occupied += entry.occupied;
         self.allocated += entry.charged();
         self.count += 1;
-        self.uncharged += u64::from(entry.banks == 0);
+        let gaps = entry.nature.gaps();
+        self.unfollowed += u64::from(gaps.unfollowed);
+        self.estimated += if gaps.estimated { entry.charged() } else { 0 };
+        self.uncharged += u64::from(entry.banks == 0 && !gaps.unfollowed);
         self.vague += u64::from(entry.occupied == 0);
     }
 
@@ -140,7 +184,10 @@ impl Totals {
         self.occupied -= entry.occupied;
         self.allocated -= entry.charged();
         self.count -= 1;
-        self.uncharged -= u64::from(entry.banks == 0);
+        let gaps = entry.nature.gaps();
+        self.unfollowed -= u64::from(gaps.unfollowed);
+        self.estimated -= if gaps.estimated { entry.charged() } else { 0 };
+        self.uncharged -= u64::from(entry.banks == 0 && !gaps.unfollowed);
         self.vague -= u64::from(entry.occupied == 0);
     }
 }
@@ -696,7 +743,7 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
         program: 0,
         site: 0,
         banks: 0,
-        class: KernelClass::Unknown,
+        nature: Nature::new(KernelClass::Unknown, Gaps::default()),
         layout: Layout::Unknown,
     }
 }

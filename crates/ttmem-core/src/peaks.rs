@@ -87,7 +87,7 @@ impl CorePeaks {
 
 /// What a program keeps on its cores: on each of the first cores so much, and so on.
 fn profile(cores: CoreSet, parts: &[Part]) -> Vec<(CoreSet, u64)> {
-    let placed = || parts.iter().filter(|part| part.space != Space::Kernel && !part.view);
+    let placed = || parts.iter().filter(|part| part.is_placed());
     let all = placed().fold(cores, |all, part| all.with(part.cores));
     let groups = footprint::alike(all, placed().map(|part| part.cores));
     let kept = |cores: CoreSet| {

@@ -14,7 +14,7 @@ use crate::snapshot::{CoreRoom, Placement, Program, ProgramUsage};
 use crate::state::{ProcessState, ProgramState, State, chips_in};
 use crate::usage::{Joint, KindUsage};
 use crate::view::Clock;
-use crate::words::{Basis, KernelClass, ProcessId, Scope, Space};
+use crate::words::{Basis, Gaps, KernelClass, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -35,6 +35,36 @@ pub(crate) struct Part {
     pub(crate) cores: CoreSet,
     /// It is only a view of a buffer.
     pub(crate) view: bool,
+    /// Where it lies is not known: only the length of its range means something.
+    pub(crate) unplaced: bool,
+    /// Whether it is resident is not known.
+    pub(crate) unfollowed: bool,
+}
+
+impl Part {
+    /// Whether it takes memory at an address that is known.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.space != Space::Kernel && !self.view && !self.unplaced
+    }
+
+    /// What it takes on all of its cores together.
+    fn bytes(&self) -> u64 {
+        self.range.len().saturating_mul(self.cores.count().into())
+    }
+}
+
+/// What parts of one space take: of those with an address, overlapping ranges count once.
+fn taken<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
+    let mut placed = Vec::new();
+    let mut beside = 0u64;
+    for part in parts {
+        if part.is_placed() {
+            placed.push((part.range, part.cores));
+        } else {
+            beside = beside.saturating_add(part.bytes());
+        }
+    }
+    footprint::covered(&placed).saturating_add(beside)
 }
 
 /// Everything that the programs of one tenant keep, by program.
@@ -63,22 +93,19 @@ pub(crate) struct Sums {
 impl Sums {
     fn of(parts: &[Part]) -> Self {
         let own = |space| parts.iter().filter(move |part| part.space == space && !part.view);
-        let covered =
-            |space| footprint::covered(&own(space).map(|part| (part.range, part.cores)).collect::<Vec<_>>());
         let mut kernels = [0u64; CoreSet::ROOM];
         for part in own(Space::Kernel) {
             for core in part.cores.iter() {
                 kernels[core] = kernels[core].saturating_add(part.range.len());
             }
         }
-        let placed = || parts.iter().filter(|part| part.space != Space::Kernel);
         Self {
             kernel: kernels.into_iter().max().unwrap_or(0),
-            cb: covered(Space::Cb),
-            dfb: covered(Space::Dfb),
-            scratch: covered(Space::Scratch),
-            views: placed().filter(|part| part.view).count() as u64,
-            end: placed().filter(|part| !part.view).map(|part| part.range.end).max(),
+            cb: taken(own(Space::Cb)),
+            dfb: taken(own(Space::Dfb)),
+            scratch: taken(own(Space::Scratch)),
+            views: parts.iter().filter(|part| part.view).count() as u64,
+            end: parts.iter().filter(|part| part.is_placed()).map(|part| part.range.end).max(),
         }
     }
 }
@@ -87,7 +114,7 @@ impl Kept {
     fn new(mut parts: Vec<Part>) -> Self {
         parts.sort_unstable();
         let mut ends: BTreeMap<CoreSet, u64> = BTreeMap::new();
-        for part in parts.iter().filter(|part| part.space != Space::Kernel && !part.view) {
+        for part in parts.iter().filter(|part| part.is_placed()) {
             let end = ends.entry(part.cores).or_default();
             *end = part.range.end.max(*end);
         }
@@ -279,10 +306,20 @@ impl State {
         let basis = all().map(|pool| pool.key.basis).max().unwrap_or(Basis::Legacy);
         // How large a kernel of an old client is on each core, nobody knows.
         let sized = space != Space::Kernel || all().all(|pool| pool.totals.uncharged == 0);
+        // Of some nobody knows whether they are resident, and perhaps of all.
+        let unfollowed = all().map(|pool| pool.totals.unfollowed).sum::<u64>();
+        let followed = unfollowed == 0 || all().any(|pool| pool.totals.own_count() > pool.totals.unfollowed);
+        let known = basis == Basis::Events && sized && followed;
         ProgramUsage {
             registered_bytes: self.registered(space, pools),
-            resident_bytes: (basis == Basis::Events && sized)
-                .then(|| self.resident_bytes(space, residents, pools)),
+            resident_bytes: known.then(|| self.resident_bytes(space, residents, pools)),
+            // What kernels were loaded says nothing of what is there.
+            unfollowed_bytes: if known && unfollowed > 0 && space != Space::Kernel {
+                taken(self.parts_in(space, pools).iter().filter(|part| part.unfollowed))
+            } else {
+                0
+            },
+            estimated_bytes: all().map(|pool| pool.totals.estimated).fold(0, u64::saturating_add),
             count: self.are_listed(pools).then(|| all().map(|pool| pool.totals.own_count()).sum()),
             basis,
         }
@@ -298,15 +335,12 @@ impl State {
             if pools.iter().any(has) {
                 let kept = self.kept(it.tenant);
                 let mine = kept.of(it.program).iter().filter(|part| part.space == space && !part.view);
-                parts.extend(mine.map(|part| (part.range, part.cores.within(it.cores))));
+                let mine = mine.filter(|part| !part.unfollowed);
+                parts.extend(mine.map(|part| Part { cores: part.cores.within(it.cores), ..*part }));
             }
         }
-        if space == Space::Kernel {
-            // They pass through a ring, one behind the other.
-            let on_all = |(range, cores): &(Range, CoreSet)| range.len().saturating_mul(cores.count().into());
-            return parts.iter().map(on_all).fold(0, u64::saturating_add);
-        }
-        footprint::covered(&parts)
+        // Kernels have no place of their own: they pass through a ring, one behind the other.
+        taken(parts.iter())
     }
 
     fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
@@ -333,16 +367,21 @@ impl State {
     }
 
     fn registered_now(&self, space: Space, pools: &[PoolId]) -> u64 {
+        // Where only a sum is known it is the same on whatever cores, and beside all else.
+        let levels = pools.iter().map(|&pool| self.ledger.pool(pool).level.unwrap_or(0));
+        let levels = levels.fold(0, u64::saturating_add);
+        taken(self.parts_in(space, pools).iter()).saturating_add(levels)
+    }
+
+    /// What programs keep in pools of one space, but for views.
+    fn parts_in(&self, space: Space, pools: &[PoolId]) -> Vec<Part> {
         let mut parts = Vec::new();
-        let mut levels = 0u64;
         for &pool in pools {
-            // Where only a sum is known it is the same on whatever cores, and beside all else.
-            levels = levels.saturating_add(self.ledger.pool(pool).level.unwrap_or(0));
             let Some(process) = self.processes.get(&self.ledger.pool(pool).key.process) else { continue };
             let held = self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry));
-            parts.extend(held.filter(|part| !part.view).map(|part| (part.range, part.cores)));
+            parts.extend(held.filter(|part| !part.view));
         }
-        footprint::covered(&parts).saturating_add(levels)
+        parts
     }
 
     /// Every program of a process, by number. `full`: with what it keeps where.
@@ -482,7 +521,7 @@ fn placements(parts: &[Part]) -> Vec<Placement> {
     let mut placements: Vec<Placement> = placed
         .map(|part| Placement {
             space: part.space,
-            address: part.range.start,
+            address: (!part.unplaced).then_some(part.range.start),
             bytes: part.range.len(),
             cores: part.cores.rectangles(),
             view: part.view,
@@ -499,7 +538,10 @@ pub(crate) fn part(process: &ProcessState, space: Space, entry: &Entry) -> Part 
         (0, _) => entry.requested,
         (bytes, _) => bytes,
     };
-    let range = Range::new(if space == Space::Kernel { 0 } else { entry.id }, bytes);
+    let placed = space != Space::Kernel && !entry.nature.gaps().unplaced;
+    let range = Range::new(if placed { entry.id } else { 0 }, bytes);
     let cores = process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN);
-    Part { program: entry.program, space, range, cores, view: entry.layout.is_anothers() }
+    let Gaps { unplaced, unfollowed, .. } = entry.nature.gaps();
+    let view = entry.layout.is_anothers();
+    Part { program: entry.program, space, range, cores, view, unplaced, unfollowed }
 }

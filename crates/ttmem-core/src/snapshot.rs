@@ -195,6 +195,16 @@ pub struct BufferUsage {
     pub basis: Basis,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(it: &bool) -> bool {
+    !*it
+}
+
 /// What programs hold in one space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramUsage {
@@ -202,6 +212,12 @@ pub struct ProgramUsage {
     pub registered_bytes: u64,
     /// Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched.
     pub resident_bytes: Option<u64>,
+    /// Registered besides, where `resident_bytes` is known of others only: whether it is resident, nobody says.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub unfollowed_bytes: u64,
+    /// How much of what is registered is an estimate.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub estimated_bytes: u64,
     /// Live records; `null` where only their sum is known.
     pub count: Option<u64>,
     /// Where the figures come from.
@@ -209,9 +225,10 @@ pub struct ProgramUsage {
 }
 
 impl ProgramUsage {
-    /// The figure to show if there is room for one: what is resident, else what is registered.
+    /// The figure to show if there is room for one: what is resident or may be, else what is registered.
     pub fn used_bytes(&self) -> u64 {
-        self.resident_bytes.unwrap_or(self.registered_bytes)
+        self.resident_bytes
+            .map_or(self.registered_bytes, |resident| resident.saturating_add(self.unfollowed_bytes))
     }
 }
 
@@ -423,8 +440,8 @@ pub struct Program {
 pub struct Placement {
     /// Which space.
     pub space: Space,
-    /// Address on each core.
-    pub address: u64,
+    /// Address on each core; unknown where its source does not say it.
+    pub address: Option<u64>,
     /// Bytes on each core.
     pub bytes: u64,
     /// The cores: rectangles, each from column, row to column, row.
@@ -682,6 +699,12 @@ pub struct Allocation {
     /// The cores it lies on, if it lies on some only: rectangles, each from column, row to column, row.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Vec<[u8; 4]>>,
+    /// Its size is an estimate.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub estimated: bool,
+    /// Where it lies is not known: its id only tells it from others.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub unplaced: bool,
     /// How many times it is held.
     pub references: u32,
     /// How long it has lived.

@@ -11,7 +11,7 @@ use crate::findings::{Findings, Incident, Subject, Tally};
 use crate::footprint::CoreSet;
 use crate::happenings::{Happenings, Level};
 use crate::history::Series;
-use crate::ledger::{self, Entry, Ledger, PoolId, PoolKey, Slot};
+use crate::ledger::{self, Entry, Ledger, Nature, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::peaks::{CorePeaks, High, has_grown};
 use crate::programs::{Derived, Tenant};
@@ -426,7 +426,7 @@ impl State {
         wanted.program = alloc.program;
         wanted.site = alloc.site;
         wanted.layout = alloc.layout;
-        wanted.class = alloc.class;
+        wanted.nature = Nature::new(alloc.class, alloc.gaps);
         let same = |held: &Entry| {
             held.requested == wanted.requested
                 && held.bytes_per_bank == wanted.bytes_per_bank
@@ -543,7 +543,7 @@ impl State {
         if !size_fits {
             self.note(Incident::SizeMismatch, by, chip, Some(space), held.requested, 1, id);
         }
-        Outcome::Released { space, bytes: held.requested, references, class: held.class }
+        Outcome::Released { space, bytes: held.requested, references, class: held.nature.class() }
     }
 
     fn odd(&mut self, by: Author, odd: Odd) -> Outcome {

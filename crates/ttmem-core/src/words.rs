@@ -259,6 +259,17 @@ impl Arch {
     }
 }
 
+/// What its source does not know of something that a program keeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Gaps {
+    /// Where it lies; its id only tells it from others.
+    pub unplaced: bool,
+    /// How large it is: that is an estimate.
+    pub estimated: bool,
+    /// When its program is dispatched, and so whether it is resident.
+    pub unfollowed: bool,
+}
+
 /// What kind of kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

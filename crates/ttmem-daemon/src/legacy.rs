@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::event::{Alloc, Event, Free, Refusal};
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{ChipId, KernelClass, Layout, Mono, Origin, Scope, Space};
+use ttmem_core::words::{ChipId, Gaps, KernelClass, Layout, Mono, Origin, Scope, Space};
 use ttmem_core::{Outcome, State};
 use ttmem_wire::framer::{Frame, Framer};
 use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch, buffer_type};
@@ -414,6 +414,7 @@ impl Daemon {
                 site: 0,
                 layout: Layout::Unknown,
                 class,
+                gaps: Gaps::default(),
             })
         };
         let free = |space, size| Event::Free(Free { scope, space, id, program: 0, size, cores: 0 });

@@ -9,7 +9,7 @@ use ttmem_core::event::{
     Tracked,
 };
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
-use ttmem_core::words::{Arch, ChipId, KernelClass, Layout, Mono, Scope, Space};
+use ttmem_core::words::{Arch, ChipId, Gaps, KernelClass, Layout, Mono, Scope, Space};
 use ttmem_wire::hooks;
 use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
@@ -461,6 +461,13 @@ impl Follower {
                 _ => Layout::Unknown,
             },
             class: if space == Space::Kernel { class_of(record) } else { KernelClass::Unknown },
+            gaps: Gaps {
+                unplaced: space.is_program()
+                    && space != Space::Kernel
+                    && record.flags.get() & flags::UNPLACED != 0,
+                estimated: space.is_program() && record.flags.get() & flags::ESTIMATED != 0,
+                unfollowed: space.is_program() && record.flags.get() & flags::UNFOLLOWED != 0,
+            },
         }
     }
 

@@ -9,8 +9,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Kernel, KernelClass, Placement, Program,
-    Space, Tracker,
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Kernel, Placement, Program, Space, Tracker,
 };
 
 /// Asks a test binary to be a producer.

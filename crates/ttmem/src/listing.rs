@@ -88,6 +88,9 @@ fn render(dump: &Dump) -> String {
             let cores = it.cores.as_deref().unwrap_or_default();
             notes.push(format!("{layout}{}", on_cores(cores)));
         }
+        if it.estimated {
+            notes.push("estimated".to_owned());
+        }
         if let Some(program) = it.program {
             let name = it.program_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
             notes.push(format!("program {program}{name}"));
@@ -101,7 +104,7 @@ fn render(dump: &Dump) -> String {
             "{:<8} {:<9} {:>18} {:>12} {:>12} {:>5} {:>9} {:>8.1}s  {}",
             ranges(&it.indexes),
             it.space,
-            it.id,
+            if it.unplaced { UNKNOWN } else { &it.id },
             it.requested_bytes,
             allocated,
             it.references,

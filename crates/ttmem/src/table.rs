@@ -292,6 +292,12 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
             Some(_) => notes.push(format!("resident; {} registered", size(program.registered_bytes))),
             None => notes.push("registered".to_owned()),
         }
+        if program.unfollowed_bytes > 0 {
+            notes.push(format!("{} of unknown residence", size(program.unfollowed_bytes)));
+        }
+        if program.estimated_bytes > 0 {
+            notes.push(format!("{} estimated", size(program.estimated_bytes)));
+        }
         if space == Space::Cb && basis == Basis::Legacy {
             notes.push("per core".to_owned());
         }

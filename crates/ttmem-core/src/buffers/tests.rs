@@ -4,7 +4,7 @@ use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::event::{Alloc, Allocator, Event, Extent, Name, Process, Program};
 use crate::machine::Chip;
 use crate::snapshot::{Allocation, BufferGroup};
-use crate::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
+use crate::words::{Basis, ChipId, Gaps, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use crate::{Detail, Limits, State};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -57,8 +57,8 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         let (space, layout) = (SPACES[space], LAYOUTS[layout]);
         let class = KernelClass::Application;
         let requested = size + 1;
-        let it =
-            Alloc { scope, space, id, requested, at: None, extent, cores: 0, program, site, layout, class };
+        let (at, cores, gaps) = (None, 0, Gaps::default());
+        let it = Alloc { scope, space, id, requested, at, extent, cores, program, site, layout, class, gaps };
         let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
         state.apply(Mono(n as u64 * 1_000_000), from, Event::Alloc(it));
     }

@@ -78,6 +78,7 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
         site: 0,
         layout: crate::words::Layout::Unknown,
         class: KernelClass::Application,
+        gaps: crate::words::Gaps::default(),
     }
 }
 

@@ -314,9 +314,9 @@ impl Scene<'_> {
             facts.push(heading("Keeps"));
         }
         for place in &it.placements {
+            let address = place.address.map_or_else(|| "somewhere".to_owned(), |it| format!("{it:#09x}"));
             let text = format!(
-                "{:#09x}, {} on {}{}",
-                place.address,
+                "{address}, {} on {}{}",
                 size(place.bytes),
                 rectangles(&place.cores),
                 if place.view { ", a view" } else { "" }

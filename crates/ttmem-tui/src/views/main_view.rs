@@ -365,6 +365,9 @@ pub(super) fn notes(usage: &Usage, space: Space) -> String {
             Some(_) => notes.push(format!("resident of {} registered", size(it.registered_bytes))),
             None => notes.push("registered".to_owned()),
         }
+        if it.estimated_bytes > 0 {
+            notes.push(format!("{} estimated", size(it.estimated_bytes)));
+        }
         notes.push(format!("by {}", it.basis.name()));
     }
     notes.join(", ")

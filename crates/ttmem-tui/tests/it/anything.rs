@@ -211,6 +211,8 @@ impl<'a> Source<'a> {
         ProgramUsage {
             registered_bytes: self.number(),
             resident_bytes: self.maybe(Self::number),
+            unfollowed_bytes: self.number(),
+            estimated_bytes: self.number(),
             count: self.maybe(Self::number),
             basis: self.basis(),
         }
@@ -416,7 +418,7 @@ impl<'a> Source<'a> {
             end: self.maybe(Self::number),
             placements: self.some(3, |it| Placement {
                 space: it.space(),
-                address: it.number(),
+                address: it.maybe(Self::number),
                 bytes: it.number(),
                 cores: it.some(2, Self::rectangle),
                 view: it.yes(),
@@ -508,6 +510,8 @@ impl<'a> Source<'a> {
             banks: self.maybe(|it| it.number() as u16),
             layout: self.maybe(|it| it.one(&[Layout::Unknown, Layout::NdSharded, Layout::View])),
             cores: self.maybe(|it| it.some(3, Self::rectangle)),
+            estimated: self.yes(),
+            unplaced: self.yes(),
             references: self.small(),
             age_seconds: self.real(),
             kernel: None,

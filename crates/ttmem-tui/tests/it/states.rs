@@ -152,6 +152,8 @@ fn programs_hold(registered_bytes: u64, resident_bytes: u64, count: u64) -> Opti
     Some(ProgramUsage {
         registered_bytes,
         resident_bytes: Some(resident_bytes),
+        unfollowed_bytes: 0,
+        estimated_bytes: 0,
         count: Some(count),
         basis: Basis::Events,
     })
@@ -418,7 +420,10 @@ fn program(id: u32, name: &str, of: &Process) -> Program {
     let core_count = if id.is_multiple_of(3) { 64 } else { 35 };
     let chips = of.summary.indexes.len() as u32;
     let cb = (24 + n * 16) * KIB;
-    let place = |space, address, bytes, view| Placement { space, address, bytes, cores: cores.clone(), view };
+    let place = |space, address, bytes, view| {
+        let address = Some(address);
+        Placement { space, address, bytes, cores: cores.clone(), view }
+    };
     Program {
         id: id + 11,
         allocator: Some(1),
@@ -479,6 +484,8 @@ fn allocation(n: u64, pid: u32, chips: &[u32]) -> Allocation {
             _ => None,
         },
         cores: sharded.then(|| vec![[0, 0, 7, 3]]),
+        estimated: false,
+        unplaced: false,
         references: if n == 3 { 2 } else { 1 },
         age_seconds: (n * n) as f64 * 1.7 + 0.2,
         kernel: None,
@@ -758,6 +765,8 @@ pub(crate) fn unknown() -> Snapshot {
         cb: Some(ProgramUsage {
             registered_bytes: 3 * MIB,
             resident_bytes: None,
+            unfollowed_bytes: 0,
+            estimated_bytes: 0,
             count: None,
             basis: Basis::Legacy,
         }),

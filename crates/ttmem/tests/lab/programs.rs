@@ -337,7 +337,7 @@ fn a_view_lies_where_its_tensor_lies() {
             let programs = stage.programs(&seen);
             assert_eq!(programs.len(), 1, "{version}: {op}, {round}");
             let views = programs.values().flat_map(|it| &it.placements).filter(|it| it.view);
-            let mut found: Vec<(Space, u64)> = views.map(|it| (it.space, it.address)).collect();
+            let mut found: Vec<(Space, u64)> = views.map(|it| (it.space, it.address.unwrap())).collect();
             found.sort_unstable();
             let expected: Vec<(Space, u64)> = addresses.iter().map(|it| (space, *it)).collect();
             assert_eq!(found, expected, "{version}: {op}, {round}");

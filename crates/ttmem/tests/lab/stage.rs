@@ -124,7 +124,8 @@ pub(crate) fn regions<'a>(regions: impl IntoIterator<Item = &'a [u64; 6]>) -> By
 }
 
 pub(crate) fn placed<'a>(placements: impl IntoIterator<Item = &'a Placement>) -> ByCore {
-    union(placements.into_iter().map(|it| (wide(&it.cores), it.address, it.address + it.bytes)))
+    let placed = placements.into_iter().map(|it| (wide(&it.cores), it.address.unwrap(), it.bytes));
+    union(placed.map(|(cores, begin, bytes)| (cores, begin, begin + bytes)))
 }
 
 pub(crate) fn total(by_core: &ByCore) -> u64 {

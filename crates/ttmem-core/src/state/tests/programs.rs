@@ -4,7 +4,7 @@ use super::*;
 use crate::event::{Program, Trace};
 use crate::machine::CoreLayout;
 use crate::snapshot::{Core, CoreClass, Severity};
-use crate::words::Layout;
+use crate::words::{Gaps, Layout};
 
 const LAYOUT: CoreLayout = CoreLayout { columns: 4, rows: 2, kernel_ring: 16, unreserved: 32, end: 256 };
 const L1: Banks = Banks { space: Space::L1, banks: 8, base: 32, bytes_per_bank: 192 };
@@ -115,6 +115,80 @@ fn kernels_have_no_address_and_add_up() {
     assert_eq!(kernel(&state), (2407, None));
 }
 
+fn with_gaps(event: &Event, gaps: Gaps) -> Event {
+    let Event::Alloc(alloc) = event else { unreachable!() };
+    Event::Alloc(Alloc { gaps, ..*alloc })
+}
+
+const UNPLACED: Gaps = Gaps { unplaced: true, estimated: false, unfollowed: true };
+const UNFOLLOWED: Gaps = Gaps { unplaced: false, ..UNPLACED };
+
+#[test]
+fn what_nobody_follows_is_neither_resident_nor_not() {
+    let mut state = laid_out(1, 1);
+    let usage = |state: &State| {
+        let cb = state.usage_of(chip(0)).cb.unwrap();
+        (cb.registered_bytes, cb.resident_bytes, cb.unfollowed_bytes, cb.used_bytes())
+    };
+    // On cores 1,0 to 2,1, where also the others may lie.
+    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 0, 3, 40, 10), UNFOLLOWED));
+    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 0, 3, 45, 10), UNFOLLOWED));
+    assert_eq!(usage(&state), (4 * 15, None, 0, 60), "where they overlap they count once");
+    // Beside others it takes nothing from what is known of those.
+    state.apply(Mono(3), events(1), keep(Space::Cb, 1, 1, 40, 8));
+    assert_eq!(usage(&state), (60 + 4 * 8, Some(0), 60, 60));
+    state.apply(Mono(4), events(1), dispatch(1, 0, 4));
+    assert_eq!(usage(&state), (92, Some(64), 60, 124));
+    let rooms = cores(&state, 0);
+    assert!(rooms.iter().all(|core| bytes(core, CoreClass::Cb) == 8), "and is on no map of what is there");
+    assert!(full(&state).processes[0].programs.as_ref().unwrap().iter().all(|it| it.id != 0));
+}
+
+#[test]
+fn what_lies_somewhere_counts_beside_all_else() {
+    let mut state = laid_out(1, 1);
+    for (id, bytes) in [(1, 10), (2, 10), (3, 5)] {
+        state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 7, 1, id, bytes), UNPLACED));
+    }
+    let cb = state.usage_of(chip(0)).cb.unwrap();
+    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 25, None, Some(3)));
+    let program = full(&state).processes[0].programs.as_ref().unwrap()[0].clone();
+    assert_eq!((program.cb_bytes, program.end), (200, None));
+    assert!(program.placements.iter().all(|it| it.address.is_none()));
+    let (listed, _) = state.allocations(0, usize::MAX);
+    assert!(listed.iter().all(|it| it.unplaced && !it.estimated));
+    // Even if it is dispatched after all, no map shows it anywhere.
+    state.apply(Mono(3), events(1), dispatch(7, 0, 3));
+    let core = &cores(&state, 0)[0];
+    assert_eq!((core.room.program_end, core.room.registered_end), (LAYOUT.unreserved, LAYOUT.unreserved));
+    assert_eq!(bytes(core, CoreClass::Cb), 0);
+}
+
+#[test]
+fn estimates_are_told_from_what_is_known() {
+    let mut state = laid_out(1, 1);
+    let estimated = Gaps { estimated: true, unfollowed: true, ..Gaps::default() };
+    state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 100));
+    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Kernel, 1, 1, 2, 50), estimated));
+    let vague = Event::Alloc(Alloc { program: 0, ..alloc(MESH, Space::Kernel, 9, 7) });
+    state.apply(Mono(2), events(1), with_gaps(&vague, estimated));
+    let kernel = |state: &State| state.usage_of(chip(0)).kernel.unwrap();
+    let it = kernel(&state);
+    assert_eq!((it.registered_bytes, it.estimated_bytes, it.resident_bytes), (1207, 407, Some(0)));
+    state.apply(Mono(3), events(1), dispatch(1, 0, 3));
+    assert_eq!(
+        kernel(&state).resident_bytes,
+        Some(800),
+        "those that are known are resident, whatever else there is"
+    );
+    let (listed, _) = state.allocations(0, usize::MAX);
+    assert_eq!(listed.iter().map(|it| it.estimated).collect::<Vec<_>>(), [false, true, true]);
+    let Event::Alloc(of) = vague else { unreachable!() };
+    let free = Free { scope: of.scope, space: Some(of.space), id: 9, program: 0, size: Some(7), cores: 0 };
+    state.apply(Mono(4), events(1), Event::Free(free));
+    assert_eq!(kernel(&state).estimated_bytes, 400);
+}
+
 #[test]
 fn views_count_nothing_but_are_listed() {
     let mut state = laid_out(1, 1);
@@ -155,7 +229,7 @@ fn a_program_is_listed_from_the_first_thing_it_keeps_and_by_its_own_name() {
     state.apply(Mono(2), events(1), keep(Space::Scratch, 5, 1, 40, 8));
     let of = |state: &State| full(state).processes[0].programs.as_ref().unwrap()[0].clone();
     assert_eq!((of(&state).id, of(&state).dispatches, of(&state).name), (5, 0, None));
-    assert_eq!(of(&state).placements.iter().map(|it| it.address).collect::<Vec<_>>(), [40, 100]);
+    assert_eq!(of(&state).placements.iter().map(|it| it.address).collect::<Vec<_>>(), [Some(40), Some(100)]);
     let Event::Program(it) = dispatch(5, 0, 3) else { unreachable!() };
     state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..it }));
     state.apply(Mono(3), events(1), Event::Named(Name::Site(9), "reader+writer".to_owned()));
