@@ -220,8 +220,8 @@ const MUTANTS: &[Mutant] = &[
         what: "circular buffers are added up",
         edits: &[edit(
             PROGRAMS,
-            "        footprint::covered(&parts).saturating_add(levels)\n",
-            "        if space == Space::Cb { return parts.iter().map(|(range, _)| range.len()).sum(); }\n        footprint::covered(&parts).saturating_add(levels)\n",
+            "        taken(self.parts_in(space, pools).iter()).saturating_add(levels)\n",
+            "        self.parts_in(space, pools).iter().map(|part| part.range.len()).sum::<u64>().saturating_add(levels)\n",
         )],
     },
     Mutant {
@@ -877,7 +877,17 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/views_count_nothing",
         what: "programs end behind what they look at",
-        edits: &[edit(CORES, "if part.space != Space::Kernel && !part.view {", "if part.space != Space::Kernel {")],
+        edits: &[edit(CORES, "if part.is_placed() {", "if part.space != Space::Kernel {")],
+    },
+    Mutant {
+        test: "ttmem-core/what_nobody_follows",
+        what: "what nobody follows is resident with its program",
+        edits: &[edit(PROGRAMS, "let followed = unfollowed == 0 ||", "let followed = true || unfollowed == 0 ||")],
+    },
+    Mutant {
+        test: "ttmem-core/what_lies_somewhere",
+        what: "a number is taken for an address",
+        edits: &[edit(PROGRAMS, "self.space != Space::Kernel && !self.view && !self.unplaced", "self.space != Space::Kernel && !self.view")],
     },
     Mutant {
         test: "ttmem-core/what_was_allocated_since",
@@ -887,7 +897,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/the_most_on_a_core_is_the_union",
         what: "views take room on a core",
-        edits: &[edit(PEAKS, "let placed = || parts.iter().filter(|part| part.space != Space::Kernel && !part.view);", "let placed = || parts.iter().filter(|part| part.space != Space::Kernel);")],
+        edits: &[edit(PEAKS, "let placed = || parts.iter().filter(|part| part.is_placed());", "let placed = || parts.iter().filter(|part| part.space != Space::Kernel);")],
     },
     Mutant {
         test: "ttmem-core/a_program_that_ends_at_once",
