@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 15] = [
+const NEEDED: [(&str, &str); 16] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -20,6 +20,7 @@ const NEEDED: [(&str, &str); 15] = [
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("g++", "g++"),
+    ("clang++", "clang"),
     ("nm", "binutils"),
     ("setarch", "util-linux"),
     ("bash", "bash"),
@@ -31,9 +32,10 @@ const DENY_VERSION: &str = "0.20.2";
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     ("prerequisites", prerequisites),
     ("format", format),
+    ("generated files", || crate::header::run(true)),
     ("lints", || {
         let features = ["--features", "ttmem/lab"];
         let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);

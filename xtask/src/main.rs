@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod drift;
 mod fuzz;
+mod header;
 mod lab;
 mod loom;
 mod mutants;
@@ -31,6 +32,7 @@ cargo xtask COMMAND
                      (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
+  gen [--check]      files that are made from code and kept here: the C header
   screens            the README's pictures, of the demo as it is, to docs/screens; not part of ci
   fuzz [SECONDS]     every fuzz target for so long (default 60)
   mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
@@ -64,6 +66,8 @@ fn main() -> ExitCode {
         // Processes that it starts.
         ["truth-script", folder, seed, rate] => truth::write_script(folder, seed, rate),
         ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
+        ["gen"] => header::run(false),
+        ["gen", "--check"] => header::run(true),
         ["screens"] => screens::run(),
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(60),

@@ -6,7 +6,7 @@ use ttmem_client::Error;
 
 /// What a negative result means. The names say what was wrong; `ttmem_error_text` says it in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
+#[repr(C)]
 pub enum ttmem_error {
     /// A chip or device that was never defined. Nothing changes.
     UnknownChip = -1,
@@ -70,7 +70,7 @@ impl From<Error> for ttmem_error {
 }
 
 /// Kinds of memory.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_space {
     /// Device DRAM.
     Dram = 1,
@@ -95,7 +95,7 @@ pub enum ttmem_space {
 }
 
 /// Chip architectures.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_arch {
     /// Not said.
     Unknown = 0,
@@ -106,7 +106,7 @@ pub enum ttmem_arch {
 }
 
 /// How a buffer lies in its banks or on its cores.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_layout {
     /// Not said.
     Unknown = 0,
@@ -123,7 +123,7 @@ pub enum ttmem_layout {
 }
 
 /// What kind of kernel.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_kernel_class {
     /// Part of a user's program.
     Application = 0,
@@ -136,7 +136,7 @@ pub enum ttmem_kernel_class {
 }
 
 /// The old client's, and tt-metal's own, numbers of what a buffer lies in.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_buffer_type {
     /// Device DRAM.
     Dram = 0,
@@ -151,7 +151,7 @@ pub enum ttmem_buffer_type {
 }
 
 /// What is special about something: bits of a `flags` field.
-#[repr(u32)]
+#[repr(C)]
 pub enum ttmem_flag {
     /// Of what a program keeps: it is a buffer, counted as such; this is only another way to look at it.
     View = 1,

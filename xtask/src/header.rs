@@ -1,0 +1,128 @@
+//! Files that are made from code and kept in the repository: the C header.
+
+use crate::root;
+use anyhow::{Context, bail};
+use cbindgen::{Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
+use std::fs;
+
+/// Where the header is kept.
+const HEADER: &str = "include/ttmem.h";
+
+const BEGINNING: &str = "\
+/* ttmem: publishes what device memory a process holds, for `ttmem` to show.
+ *
+ * Made from crates/ttmem-c by `cargo xtask gen`; changes belong there.
+ *
+ * There is one tracker, the process's own, and nothing to hold a pointer to: chips, allocators, sets of cores and call
+ * sites are numbers. Every function may be called at any time, from any thread, in any forked child. Results are 0 or a
+ * number; what is negative is a ttmem_error. While tracking is off everything gives 0, and numbers of 0 or errors may be
+ * passed on. Structs may be set to zero as a whole: zero means \"not said\". Nothing is printed, and nothing waits.
+ *
+ * Tracking is on with TTMEM=1 (or TT_ALLOC_TRACKING_ENABLED=1) in the environment, or after ttmem_enable.
+ */";
+
+/// Writes what is out of date; `check`: only says so, as an error.
+pub(crate) fn run(check: bool) -> anyhow::Result<()> {
+    let path = root().join(HEADER);
+    let now = header()?;
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    if kept == now {
+        println!("{HEADER} is as its code says");
+        return Ok(());
+    }
+    if check {
+        let differs = kept.lines().zip(now.lines()).position(|(a, b)| a != b);
+        let at = differs.unwrap_or_else(|| kept.lines().count().min(now.lines().count()));
+        let line = |text: &str| text.lines().nth(at).unwrap_or("(nothing)").to_owned();
+        bail!(
+            "{HEADER} is out of date: line {} is\n  {}\nand would be\n  {}\nrun `cargo xtask gen`",
+            at + 1,
+            line(&kept),
+            line(&now)
+        );
+    }
+    fs::create_dir_all(path.parent().unwrap_or(&root()))?;
+    fs::write(&path, now).with_context(|| format!("cannot write {HEADER}"))?;
+    println!("wrote {HEADER}");
+    Ok(())
+}
+
+/// The functions that the library exports, as its header declares them.
+pub(crate) fn functions() -> anyhow::Result<Vec<String>> {
+    let header = header()?;
+    let mut names: Vec<String> = header
+        .lines()
+        .filter(|line| !line.starts_with([' ', '/', '#', '}']))
+        .filter_map(|line| line.split_once('('))
+        .filter_map(|(before, _)| before.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("ttmem_"))
+        .map(str::to_owned)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+fn header() -> anyhow::Result<String> {
+    let [major, minor, patch] =
+        [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
+    let version = format!(
+        "\n#define TTMEM_VERSION_MAJOR {major}\n#define TTMEM_VERSION_MINOR {minor}\n#define TTMEM_VERSION_PATCH {patch}"
+    );
+    let config = Config {
+        language: Language::C,
+        header: Some(BEGINNING.to_owned()),
+        include_guard: Some("TTMEM_H".to_owned()),
+        after_includes: Some(version),
+        cpp_compat: true,
+        no_includes: true,
+        sys_includes: vec!["stdbool.h".to_owned(), "stddef.h".to_owned(), "stdint.h".to_owned()],
+        usize_is_size_t: true,
+        style: Style::Both,
+        line_length: 110,
+        documentation_style: cbindgen::DocumentationStyle::C99,
+        enumeration: EnumConfig {
+            rename_variants: RenameRule::QualifiedScreamingSnakeCase,
+            ..EnumConfig::default()
+        },
+        export: ExportConfig { include: ENUMS.map(str::to_owned).to_vec(), ..ExportConfig::default() },
+        ..Config::default()
+    };
+    let made = cbindgen::Builder::new()
+        .with_config(config)
+        .with_crate(root().join("crates/ttmem-c"))
+        .generate()
+        .context("cannot read crates/ttmem-c")?;
+    let mut bytes = Vec::new();
+    made.write(&mut bytes);
+    Ok(without_rust(&String::from_utf8(bytes)?))
+}
+
+/// No function mentions these: in C, numbers stand for them.
+const ENUMS: [&str; 7] = [
+    "ttmem_error",
+    "ttmem_space",
+    "ttmem_arch",
+    "ttmem_layout",
+    "ttmem_kernel_class",
+    "ttmem_buffer_type",
+    "ttmem_flag",
+];
+
+/// What the code says to Rust only is of no use in C.
+fn without_rust(header: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for line in header.lines() {
+        if line.trim() == "// # Safety" {
+            // What follows holds in C, too. The headline and the empty lines around it are not needed.
+            kept.pop();
+        } else if line.trim() != "//" || kept.last().is_some_and(|line| line.starts_with("//")) {
+            kept.push(line);
+        }
+    }
+    let mut text = kept.join("\n") + "\n";
+    while text.contains("\n//\n//\n") {
+        text = text.replace("\n//\n//\n", "\n//\n");
+    }
+    text
+}
