@@ -4,6 +4,7 @@
 //! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
 
 mod agent;
+mod c;
 pub(crate) mod dashboard;
 mod frames;
 pub(crate) mod load;
@@ -63,6 +64,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     let mut figures = Vec::new();
     if wanted("segment") {
         figures.extend(segment::figures()?);
+    }
+    if wanted("c") {
+        figures.extend(c::figures()?);
     }
     if wanted("agent") {
         figures.extend(agent::figures()?);

@@ -22,7 +22,7 @@ cargo xtask COMMAND
 
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [GROUP] [--json]
-                     figures against their budgets; builds the release program first. GROUP is one of agent,
+                     figures against their budgets; builds the release program first. GROUP is one of agent, c,
                      segment, core, machine, daemon, frame
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
@@ -45,12 +45,14 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon" | "frame")] => {
+        ["bench", group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame")] => {
             bench::run(false, Some(group))
         }
-        ["bench", group @ ("agent" | "segment" | "core" | "machine" | "daemon" | "frame"), "--json"] => {
-            bench::run(true, Some(group))
-        }
+        [
+            "bench",
+            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame"),
+            "--json",
+        ] => bench::run(true, Some(group)),
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-writer", folder] => bench::segment::write(folder),

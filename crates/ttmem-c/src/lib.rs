@@ -544,3 +544,46 @@ pub extern "C" fn ttmem_report_kernel_load(device: i32, size: u64, id: u64, kind
 pub extern "C" fn ttmem_report_kernel_unload(device: i32, id: u64) -> i32 {
     event(|tracker| Ok(tracker.report_kernel_unload(&[given::device(device)?], id)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_comes_out_as_a_number() {
+        assert_eq!(guarded::<i32>(|| panic!("on purpose")), ttmem_error::Internal as i32);
+        assert_eq!(guarded::<i64>(|| panic!("on purpose")), -18);
+    }
+
+    #[test]
+    fn every_error_has_words_and_the_same_ones_as_in_rust() {
+        use ttmem_client::Error;
+        let text = |code: i32| {
+            // SAFETY: what is returned is a constant that ends with a zero.
+            unsafe { CStr::from_ptr(ttmem_error_text(code)) }.to_str().unwrap()
+        };
+        let all = [
+            Error::UnknownChip,
+            Error::UnknownAllocator,
+            Error::UnknownProgram,
+            Error::ZeroSize,
+            Error::TooLarge,
+            Error::BeyondAddresses,
+            Error::DoubleFree,
+            Error::UnknownFree,
+            Error::StillHeld,
+            Error::Replaced,
+            Error::InheritedFree,
+            Error::DefinitionsFull,
+            Error::WrongSpace,
+            Error::Lost,
+        ];
+        for (n, error) in all.into_iter().enumerate() {
+            let code = ttmem_error::from(error) as i32;
+            assert_eq!(code, -1 - n as i32);
+            assert_eq!(text(code), error.to_string());
+        }
+        assert_eq!(text(0), "no error");
+        assert_eq!(text(i32::MIN), "unknown error");
+    }
+}

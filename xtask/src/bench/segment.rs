@@ -57,7 +57,7 @@ fn shuffled(end: usize, count: usize) -> Vec<u32> {
 
 /// Median over rounds of what one event costs with so many buffers live, in an order no cache can guess. Every buffer is
 /// freed in its turn, and the next one taken has an address that was never used.
-fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Result<f64> {
+pub(super) fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Result<f64> {
     const ROUNDS: usize = 20;
     let (_folder, tracker, allocator) = tracker(chips)?;
     let buffer = |n: u64| {

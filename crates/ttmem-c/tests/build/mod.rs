@@ -1,5 +1,7 @@
 //! Builds programs in C and C++ against the library of this crate, as others do against the installed one.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
