@@ -9,6 +9,7 @@ use library::output;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+pub(crate) use tree::LIST;
 use tree::{DATA, PROGRAM, Tree};
 
 const USAGE: &str = "usage: cargo xtask install --prefix DIR [--destdir DIR] [--no-build]";
@@ -27,10 +28,15 @@ const PAGES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "PROTOCOL.md",
 pub(crate) const OLD_NAMES: [&str; 2] = ["allocation_server_poc", "tt_smi_umd"];
 
 /// What was asked for.
-struct Request {
-    prefix: PathBuf,
-    destination: Option<PathBuf>,
-    build: bool,
+pub(crate) struct Request {
+    /// Where everything will be used.
+    pub(crate) prefix: PathBuf,
+    /// Where a package is put together: the prefix lies below it for now.
+    pub(crate) destination: Option<PathBuf>,
+    /// Build first.
+    pub(crate) build: bool,
+    /// Do not say what is put in place.
+    pub(crate) quiet: bool,
 }
 
 fn parse(args: &[&str]) -> anyhow::Result<Request> {
@@ -50,14 +56,15 @@ fn parse(args: &[&str]) -> anyhow::Result<Request> {
         }
     }
     let prefix = prefix.with_context(|| format!("where to? --prefix is missing\n{USAGE}"))?;
-    Ok(Request { prefix, destination, build })
+    Ok(Request { prefix, destination, build, quiet: false })
 }
 
 /// The command.
 pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
-    let Request { prefix, destination, build } = parse(args)?;
-    install(&prefix, destination.as_deref(), build)?;
-    eprintln!("installed; to take it away again: cd {} && xargs rm -f < {}", prefix.display(), tree::LIST);
+    let request = parse(args)?;
+    install(&request)?;
+    let Request { prefix, destination, .. } = request;
+    eprintln!("installed; to take it away again: cd {} && xargs rm -f < {}", prefix.display(), LIST);
     if destination.is_none() && ["/usr", "/usr/local"].contains(&&*prefix.to_string_lossy()) {
         eprintln!("so that programs find the library: ldconfig; for the service: systemctl daemon-reload");
     }
@@ -65,9 +72,10 @@ pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Builds what is missing, unless told not to, and puts everything in place.
-pub(crate) fn install(prefix: &Path, destination: Option<&Path>, build: bool) -> anyhow::Result<()> {
-    let base = tree::base(prefix, destination)?;
-    if build {
+pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
+    let prefix = &request.prefix;
+    let base = tree::base(prefix, request.destination.as_deref())?;
+    if request.build {
         let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
         succeed(cargo(&["build", "--release", "--locked"]).args(packages))?;
     }
@@ -76,7 +84,7 @@ pub(crate) fn install(prefix: &Path, destination: Option<&Path>, build: bool) ->
     let program = stripped(&release, "ttmem")?;
     let agent = stripped(&release, "libttmem_agent.so")?;
 
-    let mut tree = Tree::new(base);
+    let mut tree = Tree::new(base, request.quiet);
     tree.copy("bin/ttmem", PROGRAM, &program)?;
     for name in OLD_NAMES {
         tree.link(&format!("bin/{name}"), "ttmem")?;
@@ -174,7 +182,7 @@ fn systemd_path(path: &Path) -> String {
 }
 
 /// Every file below a folder, by name.
-fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -204,7 +212,7 @@ mod tests {
         assert_eq!(all.prefix, Path::new("/usr"));
         assert_eq!(all.destination.as_deref(), Some(Path::new("/tmp/d")));
         assert!(!all.build);
-        let error = install(Path::new("usr"), None, false).unwrap_err().to_string();
+        let error = install(&parse(&["--prefix", "usr", "--no-build"]).unwrap()).unwrap_err().to_string();
         assert!(error.contains("absolute"), "{error}");
     }
 

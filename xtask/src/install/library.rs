@@ -12,8 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the library needs where it is linked statically, as rustc says; a newer C library has them all in one.
-pub(super) const PRIVATE: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+/// What the library needs where it is linked statically, as rustc says. A newer C library has them all in one; the unwinder is
+/// every compiler's own business, and another one for `-static`.
+pub(super) const PRIVATE: &str = "-lutil -lrt -lpthread -lm -ldl";
 
 /// Libraries that every process has, or that come with the compiler.
 const NEEDED: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];

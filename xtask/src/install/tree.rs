@@ -12,18 +12,19 @@ pub(super) const DATA: u32 = 0o644;
 pub(super) const PROGRAM: u32 = 0o755;
 
 /// The list of what was installed, in a prefix: one name a line, as seen from the prefix.
-pub(super) const LIST: &str = "share/ttmem/files";
+pub(crate) const LIST: &str = "share/ttmem/files";
 
 /// A prefix that is being filled.
 pub(super) struct Tree {
     /// Where files go: the prefix below the folder that packages are put together in.
     base: PathBuf,
+    quiet: bool,
     names: BTreeSet<String>,
 }
 
 impl Tree {
-    pub(super) fn new(base: PathBuf) -> Self {
-        Self { base, names: BTreeSet::new() }
+    pub(super) fn new(base: PathBuf, quiet: bool) -> Self {
+        Self { base, quiet, names: BTreeSet::new() }
     }
 
     /// A file with these contents.
@@ -58,7 +59,9 @@ impl Tree {
             let _ = fs::remove_file(&new);
         }
         done.with_context(|| format!("cannot put {} in place", path.display()))?;
-        println!("{}", path.display());
+        if !self.quiet {
+            println!("{}", path.display());
+        }
         self.names.insert(name.to_owned());
         Ok(())
     }
@@ -117,7 +120,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn install(base: &Path, files: &[&str], contents: &str) {
-        let mut tree = Tree::new(base.to_owned());
+        let mut tree = Tree::new(base.to_owned(), true);
         for name in files {
             tree.put(name, PROGRAM, contents.as_bytes()).unwrap();
         }
