@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 16] = [
+const NEEDED: [(&str, &str); 20] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -20,10 +20,14 @@ const NEEDED: [(&str, &str); 16] = [
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("g++", "g++"),
-    ("clang++", "clang"),
+    ("clang++", "clang libclang-rt-dev"),
     ("nm", "binutils"),
     ("setarch", "util-linux"),
     ("bash", "bash"),
+    ("cmake", "cmake"),
+    ("make", "make"),
+    ("pkg-config", "pkg-config"),
+    ("groff", "groff-base"),
 ];
 
 const FUZZ_SECONDS: u64 = 20;
@@ -32,7 +36,7 @@ const DENY_VERSION: &str = "0.20.2";
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     ("prerequisites", prerequisites),
     ("format", format),
     ("generated files", || crate::header::run(true)),
@@ -44,6 +48,7 @@ const STEPS: [Step; 16] = [
     ("docs", docs),
     ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
     ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
+    ("installed prefix", crate::prefix::run),
     ("what the agent needs", crate::agent::check_needs),
     ("lab", lab),
     ("agent in stock ttnn", agent_in_ttnn),
@@ -83,6 +88,7 @@ fn prerequisites() -> anyhow::Result<()> {
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|(program, _)| !has(program)).map(|(_, package)| package).collect();
     missing.dedup();
+    let missing: Vec<&str> = missing.into_iter().flat_map(str::split_whitespace).collect();
     if missing.is_empty() {
         println!("everything is there");
         return Ok(());

@@ -6,10 +6,12 @@ mod ci;
 mod drift;
 mod fuzz;
 mod header;
+mod install;
 mod lab;
 mod loom;
 mod mutants;
 mod packages;
+mod prefix;
 mod screens;
 mod truth;
 
@@ -33,6 +35,9 @@ cargo xtask COMMAND
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
   gen [--check]      files that are made from code and kept here: the C header
+  install --prefix DIR [--destdir DIR] [--no-build]
+                     program, agent, library, headers, manual, completions, service: in place below DIR
+  prefix             whether all that works from a prefix with the source tree gone; needs root
   screens            the README's pictures, of the demo as it is, to docs/screens; not part of ci
   fuzz [SECONDS]     every fuzz target for so long (default 60)
   mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
@@ -70,6 +75,10 @@ fn main() -> ExitCode {
         ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
         ["gen"] => header::run(false),
         ["gen", "--check"] => header::run(true),
+        ["install", ref args @ ..] => install::command(args),
+        ["prefix"] => prefix::run(),
+        // What it runs where the source tree is gone.
+        ["prefix-inside", prefix, work] => prefix::inside(Path::new(prefix), Path::new(work)),
         ["screens"] => screens::run(),
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(60),

@@ -14,6 +14,7 @@
 mod eventlog;
 mod legacy;
 mod listen;
+mod manager;
 mod output;
 pub mod query;
 mod server;

@@ -2,6 +2,7 @@
 
 use crate::legacy::{Connection, Turn};
 use crate::listen::Listener;
+use crate::manager::Manager;
 use crate::output::Output;
 use crate::query::QueryConnection;
 use crate::socket;
@@ -119,6 +120,7 @@ pub(crate) struct Daemon {
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
+    manager: Manager,
     /// The sockets of the dead are being read.
     pub(crate) draining: bool,
     /// A process was already gone when its bytes were read.
@@ -168,6 +170,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         epoll,
         legacy,
         query,
+        manager: Manager::from_environment(),
         draining: false,
         met_the_dead: false,
         descriptors,
@@ -184,6 +187,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
     daemon.listen().map_err(system("wait for connections"))?;
     daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
     daemon.greet(options);
+    daemon.tell_manager();
     daemon.run(&mut signals).map_err(system("wait for events"))
 }
 
@@ -226,6 +230,7 @@ impl Daemon {
                     Token::Process(number) => ended.push(number),
                     Token::Signal => {
                         if self.signalled(signals) {
+                            self.manager.stopping();
                             return Ok(());
                         }
                     }
@@ -496,6 +501,17 @@ impl Daemon {
             if let Some(sources) = &mut self.sources {
                 sources.expire(self.now, Keep::default());
             }
+        }
+        self.tell_manager();
+    }
+
+    /// One line for `systemctl status`, and that we live.
+    fn tell_manager(&mut self) {
+        if self.manager.listens() {
+            let (chips, tracked) = (self.state.chips().count(), self.tracked.len());
+            let simulated = if self.state.is_simulated() { " (simulated)" } else { "" };
+            let status = format!("chips: {chips}{simulated}, tracked processes: {tracked}");
+            self.manager.tell(self.now, &status);
         }
     }
 

@@ -14,6 +14,7 @@ mod places;
 mod processes;
 mod resets;
 mod segments;
+mod service;
 mod simulated;
 mod smi;
 mod streams;

@@ -1,0 +1,232 @@
+//! `cargo xtask install`: everything in its place below a prefix, to be used from there with the source tree gone.
+
+mod library;
+mod tree;
+
+use crate::{cargo, root, succeed};
+use anyhow::{Context, bail, ensure};
+use library::output;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+pub(crate) use tree::LIST;
+use tree::{DATA, PROGRAM, Tree};
+
+const USAGE: &str = "usage: cargo xtask install --prefix DIR [--destdir DIR] [--no-build]";
+
+/// Where the shells look for completions.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/ttmem"),
+    ("zsh", "share/zsh/site-functions/_ttmem"),
+    ("fish", "share/fish/vendor_completions.d/ttmem.fish"),
+];
+
+/// What is read besides `docs`.
+const PAGES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "PROTOCOL.md", "ARCHITECTURE.md"];
+
+/// The names of the old tools; under these the program behaves as they did.
+pub(crate) const OLD_NAMES: [&str; 2] = ["allocation_server_poc", "tt_smi_umd"];
+
+/// What was asked for.
+pub(crate) struct Request {
+    /// Where everything will be used.
+    pub(crate) prefix: PathBuf,
+    /// Where a package is put together: the prefix lies below it for now.
+    pub(crate) destination: Option<PathBuf>,
+    /// Build first.
+    pub(crate) build: bool,
+    /// Do not say what is put in place.
+    pub(crate) quiet: bool,
+}
+
+fn parse(args: &[&str]) -> anyhow::Result<Request> {
+    let (mut prefix, mut destination, mut build) = (None, None, true);
+    let mut rest = args.iter();
+    while let Some(&arg) = rest.next() {
+        let (name, value) = arg.split_once('=').map_or((arg, None), |(name, value)| (name, Some(value)));
+        let mut value = || {
+            let value = value.or_else(|| rest.next().copied()).filter(|value| !value.is_empty());
+            value.map(PathBuf::from).with_context(|| format!("{name} needs a folder\n{USAGE}"))
+        };
+        match name {
+            "--prefix" => prefix = Some(value()?),
+            "--destdir" => destination = Some(value()?),
+            "--no-build" if arg == name => build = false,
+            _ => bail!("unknown argument: {arg}\n{USAGE}"),
+        }
+    }
+    let prefix = prefix.with_context(|| format!("where to? --prefix is missing\n{USAGE}"))?;
+    Ok(Request { prefix, destination, build, quiet: false })
+}
+
+/// The command.
+pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
+    let request = parse(args)?;
+    install(&request)?;
+    let Request { prefix, destination, .. } = request;
+    eprintln!("installed; to take it away again: cd {} && xargs rm -f < {}", prefix.display(), LIST);
+    if destination.is_none() && ["/usr", "/usr/local"].contains(&&*prefix.to_string_lossy()) {
+        eprintln!("so that programs find the library: ldconfig; for the service: systemctl daemon-reload");
+    }
+    Ok(())
+}
+
+/// Builds what is missing, unless told not to, and puts everything in place.
+pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
+    let prefix = &request.prefix;
+    let base = tree::base(prefix, request.destination.as_deref())?;
+    if request.build {
+        let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
+        succeed(cargo(&["build", "--release", "--locked"]).args(packages))?;
+    }
+    let release = target().join("release");
+    let (shared, fixed) = library::make(&release)?;
+    let program = stripped(&release, "ttmem")?;
+    let agent = stripped(&release, "libttmem_agent.so")?;
+
+    let mut tree = Tree::new(base, request.quiet);
+    tree.copy("bin/ttmem", PROGRAM, &program)?;
+    for name in OLD_NAMES {
+        tree.link(&format!("bin/{name}"), "ttmem")?;
+    }
+    tree.copy("lib/ttmem/libttmem_agent.so", PROGRAM, &agent)?;
+    tree.copy(&format!("lib/{}", library::shared_name()), PROGRAM, &shared)?;
+    tree.link(&format!("lib/{}", library::soname()), &library::shared_name())?;
+    tree.link("lib/libttmem.so", &library::soname())?;
+    tree.copy("lib/libttmem.a", DATA, &fixed)?;
+    let include = root().join("include");
+    for file in files_below(&include)? {
+        let name = file.strip_prefix(&include)?.display();
+        tree.copy(&format!("include/{name}"), DATA, &file)?;
+    }
+    for (template, place) in [
+        ("ttmem.pc.in", "lib/pkgconfig/ttmem.pc"),
+        ("ttmem-config.cmake.in", "lib/cmake/ttmem/ttmem-config.cmake"),
+        ("ttmem-config-version.cmake.in", "lib/cmake/ttmem/ttmem-config-version.cmake"),
+        ("ttmem.service.in", "lib/systemd/system/ttmem.service"),
+    ] {
+        let text = fs::read_to_string(root().join("packaging").join(template))?;
+        tree.put(place, DATA, filled(&text, prefix)?.as_bytes())?;
+    }
+    for command in std::iter::once(None).chain(subcommands(&program)?.iter().map(Some)) {
+        let page = output(Command::new(&program).arg("man").args(command))?;
+        let name = command.map_or_else(String::new, |name| format!("-{name}"));
+        tree.put(&format!("share/man/man1/ttmem{name}.1"), DATA, page.as_bytes())?;
+    }
+    for (shell, place) in COMPLETIONS {
+        let script = output(Command::new(&program).args(["completions", shell]))?;
+        tree.put(place, DATA, script.as_bytes())?;
+    }
+    for page in PAGES {
+        tree.copy(&format!("share/doc/ttmem/{page}"), DATA, &root().join(page))?;
+    }
+    for file in files_below(&root().join("docs"))? {
+        // As in the source tree, so that links between pages hold.
+        let name = file.strip_prefix(root())?.display();
+        tree.copy(&format!("share/doc/ttmem/{name}"), DATA, &file)?;
+    }
+    tree.finish()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |it| root().join(it))
+}
+
+/// A copy without what only debuggers read.
+fn stripped(release: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let (from, to) = (release.join(name), release.join("libttmem").join(name));
+    ensure!(from.is_file(), "{} is not there: build it first", from.display());
+    succeed(Command::new("objcopy").arg("--strip-debug").arg(from).arg(&to))?;
+    Ok(to)
+}
+
+/// Commands that are no secret, as the program's help lists them.
+pub(crate) fn subcommands(program: &Path) -> anyhow::Result<Vec<String>> {
+    let help = output(Command::new(program).arg("-h"))?;
+    let list =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names =
+        list.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
+    let names: Vec<String> = names.filter(|name| *name != "help").map(str::to_owned).collect();
+    ensure!(names.len() > 5, "the program's help lists no commands");
+    Ok(names)
+}
+
+/// A template with what it leaves open.
+fn filled(template: &str, prefix: &Path) -> anyhow::Result<String> {
+    // Programs below a home can only be run by a service that sees homes.
+    let in_home = ["/home", "/root", "/run/user"].iter().any(|home| prefix.starts_with(home));
+    let text = template
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
+        .replace("@MAJOR@", env!("CARGO_PKG_VERSION_MAJOR"))
+        .replace("@MINOR@", env!("CARGO_PKG_VERSION_MINOR"))
+        .replace("@SHARED@", &library::shared_name())
+        .replace("@SONAME@", &library::soname())
+        .replace("@PRIVATE_LIBS@", library::PRIVATE)
+        .replace("@PRIVATE_LIBS_LIST@", &library::PRIVATE.replace(' ', ";"))
+        .replace("@BINDIR@", &systemd_path(&prefix.join("bin")))
+        .replace("@PROTECT_HOME@", if in_home { "read-only" } else { "yes" });
+    // Upper case: `@system-service` is none of ours.
+    let ours = |it: &&str| it.len() > 3 && it.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    match text.split('@').find(ours) {
+        Some(name) => bail!("a template leaves @{name}@ open"),
+        None => Ok(text),
+    }
+}
+
+/// As a unit file writes it.
+fn systemd_path(path: &Path) -> String {
+    let path = path.display().to_string().replace('\\', r"\\").replace('%', "%%").replace('"', "\\\"");
+    if path.contains([' ', '\t']) { path.replace(' ', r"\x20").replace('\t', r"\x09") } else { path }
+}
+
+/// Every file below a folder, by name.
+pub(crate) fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_must_be_named() {
+        assert!(parse(&[]).is_err() && parse(&["--prefix"]).is_err() && parse(&["--prefix", ""]).is_err());
+        assert!(parse(&["--prefix", "/usr", "--fast"]).is_err());
+        let all = parse(&["--prefix=/usr", "--destdir", "/tmp/d", "--no-build"]).unwrap();
+        assert_eq!(all.prefix, Path::new("/usr"));
+        assert_eq!(all.destination.as_deref(), Some(Path::new("/tmp/d")));
+        assert!(!all.build);
+        let error = install(&parse(&["--prefix", "usr", "--no-build"]).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("absolute"), "{error}");
+    }
+
+    #[test]
+    fn templates_are_filled_whole() {
+        let unit =
+            "ExecStart=@BINDIR@/ttmem serve\nProtectHome=@PROTECT_HOME@\nSystemCallFilter=@system-service\n";
+        let made = filled(unit, Path::new("/usr")).unwrap();
+        assert_eq!(
+            made,
+            "ExecStart=/usr/bin/ttmem serve\nProtectHome=yes\nSystemCallFilter=@system-service\n"
+        );
+        assert!(filled(unit, Path::new("/home/a b")).unwrap().contains(r"=/home/a\x20b/bin/ttmem serve"));
+        assert!(filled(unit, Path::new("/root/x")).unwrap().contains("ProtectHome=read-only"));
+        assert!(filled("@NOBODY_KNOWS@", Path::new("/usr")).is_err());
+    }
+}
