@@ -249,12 +249,20 @@ fn message(held: &[u64; WORDS], gone: bool) -> Option<Message> {
             (Type::KernelLoad, Type::KernelUnload, if class > 2 { 0 } else { class })
         }
     };
+    // As the old client filled it in: a free says nothing of its time and its kind, and a buffer's nothing of its size.
+    let of_buffer = matches!(comes, Type::Alloc);
     Some(Message {
-        size: held[4],
-        buffer_type: kind,
+        size: if gone && of_buffer { 0 } else { held[4] },
+        buffer_type: if gone { 0 } else { kind },
         process_id: identity::pid() as i32,
         buffer_id: held[3],
-        timestamp: held[1],
+        timestamp: if gone { 0 } else { wall_clock(held[1]) },
         ..Message::new(if gone { goes } else { comes })
     })
+}
+
+/// When something happened, by the clock that the old client used.
+fn wall_clock(at: u64) -> u64 {
+    let age = identity::now(ClockId::Monotonic).saturating_sub(at);
+    identity::now(ClockId::Realtime).saturating_sub(age)
 }

@@ -1,0 +1,102 @@
+// Many threads, and forks among them.
+#include <sys/wait.h>
+#include <ttmem/instrumented.hpp>
+#include <unistd.h>
+
+#include <thread>
+
+#include "harness.hpp"
+#include "today.hpp"
+
+using namespace tt::tt_metal;
+using namespace ttmem::instrumented;
+
+namespace {
+
+constexpr int threads = 8;
+constexpr int rounds = 200;
+const CoreRange square({0, 0}, {1, 1});
+
+// Makes programs and forgets them; the last one stays.
+void work(int number, std::vector<Program>& kept) {
+    Device chip(number % 2);
+    const OnDevice scope(chip);
+    for (int round = 0; round < rounds; ++round) {
+        Program program;
+        {
+            const ProgramScope followed(program);
+            CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096));
+            AddKernelWithTracking(program, "reader.cpp", square, DataMovementConfig{});
+        }
+        ttmem::AllocationClient::report_allocation(number % 2, 64, 1, 0x10000u + static_cast<unsigned>(number) * 64u);
+        ttmem::AllocationClient::report_deallocation(number % 2, 0x10000u + static_cast<unsigned>(number) * 64u);
+    }
+    CreateCircularBufferWithTracking(kept[static_cast<std::size_t>(number)], square, CircularBufferConfig(100));
+}
+
+// Everything a child does: its parent's programs are not its own, and its own are.
+int child(Program& inherited) {
+    const auto before = counts();
+    ForgetProgram(inherited);
+    Device chip(5);
+    const OnDevice scope(chip);
+    Program program;
+    const ProgramScope followed(program);
+    CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096));
+    CreateCircularBufferWithTracking(inherited, square, CircularBufferConfig(64));
+    ForgetProgram(inherited);
+    return counts().tracked == before.tracked + 2 && counts().failed == before.failed ? 0 : 1;
+}
+
+}  // namespace
+
+int main() {
+    std::vector<Program> kept(threads);
+    Program inherited;
+    Device chip(0);
+    {
+        const OnDevice scope(chip);
+        CreateCircularBufferWithTracking(inherited, square, CircularBufferConfig(7));
+    }
+    std::vector<std::thread> crowd;
+    for (int n = 0; n < threads; ++n) {
+        crowd.emplace_back(work, n, std::ref(kept));
+    }
+    // Children are born while others are at work, in the registry, too.
+    for (int n = 0; n < 20; ++n) {
+        const pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            _exit(child(inherited));
+        }
+        int status = 0;
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    for (auto& one : crowd) {
+        one.join();
+    }
+    CHECK(counts().failed == 0 && counts().without_device == 0);
+    CHECK(counts().tracked == 1 + threads * (2 * rounds + 1));
+    stop("crowd");
+
+    // A child that stays, to be looked at beside its parent.
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        ForgetProgram(inherited);
+        const OnDevice scope(chip);
+        Program program;
+        CreateCircularBufferWithTracking(program, square, CircularBufferConfig(3));
+        stop("child");
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    stop("parent");
+    ForgetProgram(inherited);
+    for (auto& one : kept) {
+        ForgetProgram(one);
+    }
+    stop("nothing");
+}

@@ -1,0 +1,3 @@
+// The half without `main`.
+#define OTHER_HALF
+#include "halves.cpp"

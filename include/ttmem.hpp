@@ -1,0 +1,349 @@
+// ttmem for C++: what a process holds of a Tenstorrent chip's memory, published for `ttmem` to show.
+//
+// C++17, header-only, over the C interface in ttmem.h, which is what has to be linked (pkg-config: ttmem). Nothing here throws, allocates,
+// prints or waits; every call may be made at any time, from any thread and from forked children. While tracking is off, a call is a load and
+// a branch.
+//
+//     #include <ttmem.hpp>
+//
+//     ttmem::AllocationClient::report_allocation(0, 4096, ttmem::BufferType::dram, 0x10000);
+//     ttmem::AllocationClient::report_deallocation(0, 0x10000);
+//
+// Code written for the old client finds its own names with `-I<prefix>/include/ttmem/old`; see docs/cpp.md.
+#ifndef TTMEM_HPP
+#define TTMEM_HPP
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "ttmem.h"
+
+namespace ttmem {
+
+/// Why something was not taken, or not as it was meant. ttmem.h says with each what it did to the figures.
+enum class Error : std::int32_t {
+    none = 0,
+    unknown_chip = TTMEM_ERROR_UNKNOWN_CHIP,
+    unknown_allocator = TTMEM_ERROR_UNKNOWN_ALLOCATOR,
+    unknown_program = TTMEM_ERROR_UNKNOWN_PROGRAM,
+    zero_size = TTMEM_ERROR_ZERO_SIZE,
+    too_large = TTMEM_ERROR_TOO_LARGE,
+    beyond_addresses = TTMEM_ERROR_BEYOND_ADDRESSES,
+    double_free = TTMEM_ERROR_DOUBLE_FREE,
+    unknown_free = TTMEM_ERROR_UNKNOWN_FREE,
+    still_held = TTMEM_ERROR_STILL_HELD,
+    replaced = TTMEM_ERROR_REPLACED,
+    inherited_free = TTMEM_ERROR_INHERITED_FREE,
+    definitions_full = TTMEM_ERROR_DEFINITIONS_FULL,
+    wrong_space = TTMEM_ERROR_WRONG_SPACE,
+    lost = TTMEM_ERROR_LOST,
+    null = TTMEM_ERROR_NULL,
+    not_utf8 = TTMEM_ERROR_NOT_UTF8,
+    bad_value = TTMEM_ERROR_BAD_VALUE,
+    internal = TTMEM_ERROR_INTERNAL,
+};
+
+/// The error in words.
+inline const char* text(Error error) noexcept { return ttmem_error_text(static_cast<std::int32_t>(error)); }
+
+/// What a call gives: an error, or a number. It may be ignored.
+class Result {
+public:
+    constexpr Result(std::int32_t value) noexcept : value_(value) {}
+
+    /// Whether it was taken, or tracking is off.
+    constexpr bool ok() const noexcept { return value_ >= 0; }
+    constexpr explicit operator bool() const noexcept { return ok(); }
+    /// The number of what was defined; 0 while tracking is off, and for what is not a definition. An error stays one: to pass it on is
+    /// harmless.
+    constexpr std::int32_t number() const noexcept { return value_; }
+    constexpr Error error() const noexcept { return ok() ? Error::none : static_cast<Error>(value_); }
+    /// The error in words.
+    const char* text() const noexcept { return ttmem::text(error()); }
+
+private:
+    std::int32_t value_;
+};
+
+/// Where a buffer lies, numbered as TT-Metal numbers its `BufferType`.
+enum class BufferType : std::uint8_t { dram = 0, l1 = 1, system_memory = 2, l1_small = 3, trace = 4 };
+
+/// What a kernel is for.
+enum class KernelType : std::uint8_t { application = 0, fabric = 1, dispatch = 2 };
+
+/// Device numbers that somebody else keeps: of an array, a vector, or a list in braces. It must not outlive them.
+class Devices {
+public:
+    constexpr Devices(const std::int32_t* data, std::size_t size) noexcept : data_(data), size_(size) {}
+    constexpr Devices(std::initializer_list<std::int32_t> list) noexcept : data_(nullptr), size_(list.size()) {
+        // A list in a call's braces lives as long as the call. Compilers warn of the others if this is an initializer.
+        data_ = list.begin();
+    }
+    template <std::size_t N>
+    constexpr Devices(const std::int32_t (&array)[N]) noexcept : data_(array), size_(N) {}
+    template <class Container, class = std::enable_if_t<std::is_convertible_v<
+                                   decltype(std::declval<const Container&>().data()), const std::int32_t*>>>
+    constexpr Devices(const Container& container) noexcept : data_(container.data()), size_(container.size()) {}
+
+    constexpr const std::int32_t* data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+
+private:
+    const std::int32_t* data_;
+    std::size_t size_;
+};
+
+/// Switches tracking on, as the environment has it otherwise.
+inline Result enable() noexcept { return ttmem_enable(nullptr); }
+/// Switches tracking on.
+inline Result enable(const ttmem_options& options) noexcept { return ttmem_enable(&options); }
+/// Whether calls are recorded.
+inline bool is_enabled() noexcept { return ttmem_is_enabled(); }
+/// Takes everything back and switches tracking off.
+inline Result close() noexcept { return ttmem_close(); }
+/// The version of the library that is linked.
+inline const char* version() noexcept { return ttmem_version(); }
+/// The allocator that stands for a set of devices, as of a mesh: what is reported there is one record, however many they are. The same set has
+/// the same number.
+inline Result define_devices(Devices devices) noexcept { return ttmem_define_devices(devices.data(), devices.size()); }
+
+namespace detail {
+
+template <class T>
+using if_enum = std::enable_if_t<std::is_enum_v<T>, int>;
+
+/// An enumeration's value; one that no type has for what does not fit.
+template <class T>
+constexpr std::uint32_t value_of(T value) noexcept {
+    const auto number = static_cast<std::int64_t>(static_cast<std::underlying_type_t<T>>(value));
+    return number < 0 || number > 0xff ? 0xff : static_cast<std::uint32_t>(number);
+}
+
+/// TTMEM_SPACE_* of a buffer type; 0, which is none and refused, of what is no type.
+constexpr std::uint32_t space_of(std::uint32_t buffer_type) noexcept {
+    switch (buffer_type) {
+        case TTMEM_BUFFER_TYPE_DRAM: return TTMEM_SPACE_DRAM;
+        case TTMEM_BUFFER_TYPE_L1: return TTMEM_SPACE_L1;
+        case TTMEM_BUFFER_TYPE_SYSTEM_MEMORY: return TTMEM_SPACE_HOST;
+        case TTMEM_BUFFER_TYPE_L1_SMALL: return TTMEM_SPACE_L1_SMALL;
+        case TTMEM_BUFFER_TYPE_TRACE: return TTMEM_SPACE_TRACE;
+        default: return 0;
+    }
+}
+
+/// A buffer of which no more is known than the old client was told.
+constexpr ttmem_buffer buffer(
+    std::int32_t allocator, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
+    ttmem_buffer it{};
+    it.allocator = allocator;
+    it.space = space_of(buffer_type);
+    it.address = address;
+    it.requested = size;
+    return it;
+}
+
+/// A circular buffer of which no more is known than the old client was told.
+constexpr ttmem_placement circular_buffer(std::int32_t allocator, std::uint64_t size, std::uint64_t cb_id) noexcept {
+    ttmem_placement it{};
+    it.allocator = allocator;
+    it.space = TTMEM_SPACE_CB;
+    it.address = cb_id;
+    it.bytes = size;
+    return it;
+}
+
+/// Which devices were reported by number: the only one, or that there were several.
+class Seen {
+public:
+    void note(std::int32_t device) noexcept {
+        const std::int32_t before = only_.load(std::memory_order_relaxed);
+        if (before != device && before != several) {
+            std::int32_t none = nobody;
+            if (!only_.compare_exchange_strong(none, device, std::memory_order_relaxed) && none != device) {
+                only_.store(several, std::memory_order_relaxed);
+            }
+        }
+    }
+    std::int32_t only() const noexcept { return only_.load(std::memory_order_relaxed); }
+
+private:
+    static constexpr std::int32_t nobody = -1;
+    static constexpr std::int32_t several = -2;
+    std::atomic<std::int32_t> only_{nobody};
+};
+
+inline Seen& seen() noexcept {
+    static Seen it;
+    return it;
+}
+
+}  // namespace detail
+
+/// The old client's calls, by device number; for a mesh, by a list of devices, as one record that all of them hold.
+///
+/// `buffer_type` is TT-Metal's `BufferType`, ours, or its number; where it is an enumeration, address and type may come in either order.
+/// A circular buffer's size is that on each core, a kernel's that on all of its cores together.
+class AllocationClient {
+public:
+    AllocationClient() = delete;
+
+    /// Whether calls are recorded.
+    static bool is_enabled() noexcept { return ttmem_is_enabled(); }
+
+    static Result report_allocation(
+        std::int32_t device_id, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
+        detail::seen().note(device_id);
+        return ttmem_report_allocation(device_id, size, buffer_type, address);
+    }
+    template <class Type, detail::if_enum<Type> = 0>
+    static Result report_allocation(
+        std::int32_t device_id, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept {
+        return report_allocation(device_id, size, detail::value_of(buffer_type), address);
+    }
+    template <class Type, detail::if_enum<Type> = 0>
+    static Result report_allocation(
+        std::int32_t device_id, std::uint64_t size, std::uint64_t address, Type buffer_type) noexcept {
+        return report_allocation(device_id, size, detail::value_of(buffer_type), address);
+    }
+    static Result report_deallocation(std::int32_t device_id, std::uint64_t address) noexcept {
+        return ttmem_report_deallocation(device_id, address);
+    }
+    /// On the only device that was reported. Where there were several nobody can tell which one is meant: that is an error.
+    static Result report_deallocation(std::uint64_t address) noexcept {
+        return ttmem_report_deallocation(detail::seen().only(), address);
+    }
+
+    static Result report_cb_allocation(std::int32_t device_id, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        return ttmem_report_cb_allocation(device_id, size, cb_id);
+    }
+    static Result report_cb_deallocation(std::int32_t device_id, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        return ttmem_report_cb_deallocation(device_id, size, cb_id);
+    }
+
+    static Result report_kernel_load(
+        std::int32_t device_id, std::uint64_t size, std::uint64_t kernel_id, std::uint32_t kernel_type = 0) noexcept {
+        return ttmem_report_kernel_load(device_id, size, kernel_id, kernel_type);
+    }
+    template <class Type, detail::if_enum<Type> = 0>
+    static Result report_kernel_load(
+        std::int32_t device_id, std::uint64_t size, std::uint64_t kernel_id, Type kernel_type) noexcept {
+        return report_kernel_load(device_id, size, kernel_id, detail::value_of(kernel_type));
+    }
+    static Result report_kernel_unload(std::int32_t device_id, std::uint64_t kernel_id) noexcept {
+        return ttmem_report_kernel_unload(device_id, kernel_id);
+    }
+    /// The old client had to say the size, too. What was loaded is known here.
+    static Result report_kernel_unload(std::int32_t device_id, std::uint64_t /*size*/, std::uint64_t kernel_id) noexcept {
+        return report_kernel_unload(device_id, kernel_id);
+    }
+
+    // The same on each device of a mesh.
+
+    static Result report_allocation(
+        Devices devices, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
+        const ttmem_buffer it = detail::buffer(define_devices(devices).number(), size, buffer_type, address);
+        return refusal(it.allocator, [&] { return ttmem_alloc(&it); });
+    }
+    template <class Type, detail::if_enum<Type> = 0>
+    static Result report_allocation(Devices devices, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept {
+        return report_allocation(devices, size, detail::value_of(buffer_type), address);
+    }
+    template <class Type, detail::if_enum<Type> = 0>
+    static Result report_allocation(Devices devices, std::uint64_t size, std::uint64_t address, Type buffer_type) noexcept {
+        return report_allocation(devices, size, detail::value_of(buffer_type), address);
+    }
+    static Result report_deallocation(Devices devices, std::uint64_t address) noexcept {
+        const std::int32_t allocator = define_devices(devices).number();
+        return refusal(allocator, [&] { return ttmem_free_anywhere(allocator, address); });
+    }
+    static Result report_cb_allocation(Devices devices, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        const ttmem_placement it = detail::circular_buffer(define_devices(devices).number(), size, cb_id);
+        return refusal(it.allocator, [&] { return ttmem_place(&it); });
+    }
+    static Result report_cb_deallocation(Devices devices, std::uint64_t size, std::uint64_t cb_id) noexcept {
+        const ttmem_placement it = detail::circular_buffer(define_devices(devices).number(), size, cb_id);
+        return refusal(it.allocator, [&] { return ttmem_displace(&it); });
+    }
+    static Result report_kernel_load(
+        Devices devices, std::uint64_t size, std::uint64_t kernel_id, KernelType kernel_type = KernelType::application) noexcept {
+        ttmem_kernel it{};
+        it.allocator = define_devices(devices).number();
+        it.id = kernel_id;
+        it.bytes = size;
+        it.kind = detail::value_of(kernel_type);
+        return refusal(it.allocator, [&] { return ttmem_load_kernel(&it); });
+    }
+    static Result report_kernel_unload(Devices devices, std::uint64_t kernel_id) noexcept {
+        const std::int32_t allocator = define_devices(devices).number();
+        return refusal(allocator, [&] { return ttmem_unload_kernel(allocator, kernel_id); });
+    }
+
+private:
+    /// What was wrong with the devices, or else what a call gives. While tracking is off that is not made.
+    template <class Call>
+    static Result refusal(std::int32_t allocator, Call call) noexcept {
+        return allocator <= 0 ? allocator : call();
+    }
+};
+
+/// A buffer that is held for as long as this lives. It goes wherever its owner goes: it can be moved, not copied.
+class Allocation {
+public:
+    /// Holds nothing.
+    Allocation() noexcept = default;
+    /// Holds a buffer from now on. `result` tells how that went.
+    explicit Allocation(const ttmem_buffer& buffer) noexcept : buffer_(buffer), result_(0) {
+        // What is told while tracking is off must not be freed when it is on.
+        if (is_enabled()) {
+            result_ = ttmem_alloc(&buffer_);
+            held_ = result_.ok() || result_.error() == Error::still_held || result_.error() == Error::replaced;
+        }
+    }
+    /// The same on each of some devices.
+    template <class Type, detail::if_enum<Type> = 0>
+    Allocation(Devices devices, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept
+        : Allocation(detail::buffer(define_devices(devices).number(), size, detail::value_of(buffer_type), address)) {}
+    template <class Type, detail::if_enum<Type> = 0>
+    Allocation(std::int32_t device_id, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept
+        : Allocation(Devices(&device_id, 1), size, buffer_type, address) {}
+    Allocation(Allocation&& other) noexcept
+        : buffer_(other.buffer_), result_(other.result_), held_(std::exchange(other.held_, false)) {}
+    Allocation& operator=(Allocation&& other) noexcept {
+        if (this != &other) {
+            reset();
+            buffer_ = other.buffer_;
+            result_ = other.result_;
+            held_ = std::exchange(other.held_, false);
+        }
+        return *this;
+    }
+    ~Allocation() { reset(); }
+
+    /// Frees it now.
+    Result reset() noexcept {
+        if (!std::exchange(held_, false)) {
+            return 0;
+        }
+        return buffer_.space == TTMEM_SPACE_L1_CORE ? ttmem_free_on_cores(&buffer_)
+                                                    : ttmem_free(buffer_.allocator, buffer_.space, buffer_.address);
+    }
+    /// Leaves it held: somebody else will free it.
+    void release() noexcept { held_ = false; }
+    /// Whether there is something to free.
+    bool is_held() const noexcept { return held_; }
+    /// How the allocation went.
+    Result result() const noexcept { return result_; }
+
+private:
+    ttmem_buffer buffer_{};
+    Result result_{0};
+    bool held_ = false;
+};
+
+}  // namespace ttmem
+
+#endif  // TTMEM_HPP

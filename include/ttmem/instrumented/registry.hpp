@@ -1,0 +1,167 @@
+// What the wrappers of instrumented.hpp remember: which program has which number, and on which devices.
+//
+// Not to be included by itself.
+#ifndef TTMEM_INSTRUMENTED_REGISTRY_HPP
+#define TTMEM_INSTRUMENTED_REGISTRY_HPP
+
+#include <cxxabi.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "../../ttmem.hpp"
+
+// What there must be one of in a process, however its libraries were compiled.
+#define TTMEM_DETAIL_SHARED __attribute__((visibility("default")))
+
+namespace ttmem::instrumented::detail {
+
+/// Numbers of devices.
+using DeviceList = std::vector<std::int32_t>;
+
+/// Which program: by the number that it gives itself, or by its address.
+struct Identity {
+    enum class By : std::uint8_t { nothing, number, address } by = By::nothing;
+    std::uint64_t value = 0;
+
+    bool is_known() const noexcept { return by != By::nothing; }
+    friend bool operator<(const Identity& a, const Identity& b) noexcept {
+        return std::tie(a.by, a.value) < std::tie(b.by, b.value);
+    }
+};
+
+struct Tally {
+    std::atomic<std::uint64_t> tracked{0};
+    std::atomic<std::uint64_t> without_device{0};
+    std::atomic<std::uint64_t> failed{0};
+};
+
+TTMEM_DETAIL_SHARED inline Tally& tally() noexcept {
+    static Tally it;
+    return it;
+}
+
+/// The devices that this thread's innermost scope names, or null.
+TTMEM_DETAIL_SHARED inline const DeviceList*& innermost_device() noexcept {
+    static thread_local const DeviceList* it = nullptr;
+    return it;
+}
+
+/// The program of this thread's innermost scope, or null.
+TTMEM_DETAIL_SHARED inline const Identity*& innermost_program() noexcept {
+    static thread_local const Identity* it = nullptr;
+    return it;
+}
+
+/// Does something of which nobody is to hear if it fails. A thread that is being cancelled must not be stopped from it, though.
+template <class Work>
+void swallow(Work work, std::atomic<std::uint64_t>& failures) {
+    try {
+        work();
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind&) {
+        throw;
+#endif
+    } catch (...) {
+        failures.fetch_add(1);
+    }
+}
+
+/// Programs and their numbers. One for the process, and never destroyed: others' destructors may still come here.
+class Registry {
+public:
+    /// Calls `tell` with the program's number, 0 for none. Nobody takes the program back meanwhile.
+    template <class Tell>
+    auto with_program(const Identity& program, std::int32_t allocator, Tell tell) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return tell(program.is_known() ? number(program, allocator) : 0);
+    }
+
+    /// Ends a program on all of its devices, if there is such a one.
+    void forget(const Identity& program) {
+        if (!program.is_known()) {
+            return;
+        }
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto found = programs_.find(program);
+        if (found == programs_.end()) {
+            return;
+        }
+        // What a forked child inherited is its parent's.
+        if (found->second.process == getpid()) {
+            for (const std::int32_t allocator : found->second.allocators) {
+                ttmem_end_program(allocator, found->second.number);
+            }
+        }
+        programs_.erase(found);
+    }
+
+    /// Does something while nobody else is here.
+    template <class Work>
+    auto alone(Work work) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return work();
+    }
+
+    /// A number for what has no address yet, so far from others that nothing seems to overlap. Beyond all addresses and the ids that people
+    /// make up; and still exact in every reader
+    /// of JSON.
+    std::uint64_t fresh(std::uint64_t bytes = 1) noexcept { return (std::uint64_t{1} << 48) + next_.fetch_add(bytes); }
+
+private:
+    friend Registry& registry();
+
+    struct Program {
+        std::uint32_t number = 0;
+        pid_t process = 0;
+        std::vector<std::int32_t> allocators;
+    };
+
+    Registry() {
+        // A child that is forked while another thread is here must not wait for that thread.
+        pthread_atfork([] { the_mutex().lock(); }, [] { the_mutex().unlock(); }, [] { the_mutex().unlock(); });
+    }
+
+    static std::mutex& the_mutex();
+
+    std::uint32_t number(const Identity& program, std::int32_t allocator) {
+        Program& it = programs_[program];
+        if (it.number == 0) {
+            it.number = ++last_number_;
+        }
+        if (it.process != getpid()) {
+            it.process = getpid();
+            it.allocators.clear();
+        }
+        const bool known = std::find(it.allocators.begin(), it.allocators.end(), allocator) != it.allocators.end();
+        if (!known && allocator > 0) {
+            it.allocators.push_back(allocator);
+        }
+        return it.number;
+    }
+
+    std::mutex mutex_;
+    std::map<Identity, Program> programs_;
+    std::uint32_t last_number_ = 0;
+    std::atomic<std::uint64_t> next_{1};
+};
+
+TTMEM_DETAIL_SHARED inline Registry& registry() {
+    static Registry& it = *new Registry;
+    return it;
+}
+
+inline std::mutex& Registry::the_mutex() { return registry().mutex_; }
+
+}  // namespace ttmem::instrumented::detail
+
+#undef TTMEM_DETAIL_SHARED
+
+#endif  // TTMEM_INSTRUMENTED_REGISTRY_HPP

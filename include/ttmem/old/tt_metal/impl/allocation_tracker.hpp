@@ -1,0 +1,90 @@
+// The module that the old guide to full integration asks TT-Metal's own sources to call, from `Program::add_kernel` and
+// `CreateCircularBuffer`.
+#ifndef TTMEM_OLD_ALLOCATION_TRACKER_HPP
+#define TTMEM_OLD_ALLOCATION_TRACKER_HPP
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "../../../instrumented.hpp"
+
+namespace tt::tt_metal::allocation_tracker {
+
+namespace detail {
+
+/// Circular buffers by device, size and index, the last one at the end: who frees one does not say on which cores it lies.
+using Placements = std::map<std::tuple<int, uint64_t, uint64_t>, std::vector<ttmem_placement>>;
+
+inline Placements& placements() {
+    static Placements& it = *new Placements;
+    return it;
+}
+
+}  // namespace detail
+
+inline bool is_tracking_enabled() noexcept { return ttmem::is_enabled(); }
+inline void enable_tracking() noexcept { ttmem::enable(); }
+inline void disable_tracking() noexcept { ttmem::close(); }
+
+/// A kernel is loaded: so large on all of its cores together. What comes last is its handle, by which it can be unloaded; a core type, which
+/// some versions pass instead, tells no kernel from another.
+template <class Handle>
+void report_kernel_allocation(int device_id, uint64_t size, Handle handle) noexcept {
+    if constexpr (std::is_enum_v<Handle>) {
+        ttmem::AllocationClient::report_kernel_load(device_id, size, ttmem::instrumented::detail::registry().fresh());
+    } else {
+        ttmem::AllocationClient::report_kernel_load(device_id, size, static_cast<uint64_t>(handle));
+    }
+}
+
+/// A circular buffer is registered: so large on each of the cores.
+template <class Cores>
+void report_cb_allocation(int device_id, uint64_t size, uint32_t buffer_index, const Cores& cores) noexcept {
+    namespace tracked = ttmem::instrumented::detail;
+    const auto work = [&] {
+        if (!ttmem::is_enabled()) {
+            return;
+        }
+        tracked::CoreList list;
+        tracked::read_cores(cores, list);
+        ttmem_placement it{};
+        it.allocator = ttmem::define_devices({device_id}).number();
+        it.space = TTMEM_SPACE_CB;
+        // Programs share indices, and nobody says which program.
+        it.address = tracked::registry().fresh(size);
+        it.bytes = size;
+        it.cores = list.are_known() ? ttmem_define_cores(list.data(), list.size()) : 0;
+        it.flags = TTMEM_FLAG_UNPLACED;
+        tracked::registry().alone([&] {
+            if (ttmem_place(&it) >= 0) {
+                detail::placements()[{device_id, size, buffer_index}].push_back(it);
+            }
+        });
+    };
+    tracked::swallow(work, tracked::tally().failed);
+}
+
+/// The last one that was registered like this is not any more.
+inline void report_cb_free(int device_id, uint64_t size, uint32_t buffer_index) noexcept {
+    namespace tracked = ttmem::instrumented::detail;
+    const auto work = [&] {
+        tracked::registry().alone([&] {
+            const auto found = detail::placements().find({device_id, size, buffer_index});
+            if (found != detail::placements().end()) {
+                ttmem_displace(&found->second.back());
+                found->second.pop_back();
+                if (found->second.empty()) {
+                    detail::placements().erase(found);
+                }
+            }
+        });
+    };
+    tracked::swallow(work, tracked::tally().failed);
+}
+
+}  // namespace tt::tt_metal::allocation_tracker
+
+#endif  // TTMEM_OLD_ALLOCATION_TRACKER_HPP
