@@ -52,6 +52,9 @@ pub enum Error {
         /// Why.
         why: Skip,
     },
+    /// No thread could be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
     /// There is nothing that could be looked at again.
     #[error("there is nothing to look at")]
     Nothing,
