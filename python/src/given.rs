@@ -47,7 +47,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for InSpace {
 
 /// A name for people: whatever is no text in it is replaced, and it is cut where it is too long.
 pub(crate) fn name(given: &Bound<'_, PyString>) -> String {
-    let mut name = given.to_string_lossy().into_owned();
+    cut(given.to_string_lossy().into_owned())
+}
+
+/// Cuts a name where it is too long.
+pub(crate) fn cut(mut name: String) -> String {
     if name.len() > MAX_NAME {
         name.truncate(name.floor_char_boundary(MAX_NAME));
     }

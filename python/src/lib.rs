@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 #[pymodule(name = "_ttmem")]
 mod native {
     #[pymodule_export]
-    use crate::label::{label_entered, label_left, set_label_variable};
+    use crate::label::{Label, label_entered, label_left, set_label_variable};
     #[pymodule_export]
     use crate::machine::ask;
     #[pymodule_export]

@@ -14,7 +14,7 @@ from ._types import DeviceLike
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-_label: ContextVar[str | None] = ContextVar("ttmem_label", default=None)
+_label: ContextVar[_ttmem.Label | None] = ContextVar("ttmem_label", default=None)
 _ttmem.set_label_variable(_label)
 
 
@@ -23,11 +23,10 @@ class _Named:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._token: Token[str | None] | None = None
+        self._token: Token[_ttmem.Label | None] | None = None
 
     def __enter__(self) -> None:
-        outer = _label.get()
-        self._token = _label.set(self._name if outer is None else f"{outer} / {self._name}")
+        self._token = _label.set(_ttmem.Label(self._name, _label.get()))
         _ttmem.label_entered()
 
     def __exit__(self, *_: object) -> None:
