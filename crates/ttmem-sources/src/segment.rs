@@ -133,7 +133,8 @@ impl SegmentFile {
         if !is_in_memory(handle.as_fd()) {
             return Err(Skip::NotInMemory);
         }
-        let again = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        // A thread may have descriptors of its own.
+        let again = format!("/proc/thread-self/fd/{}", handle.as_raw_fd());
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = rustix::fs::open(again, flags, Mode::empty())?;
         let segment = Self::check(file, found)?;

@@ -1,8 +1,7 @@
 //! `ttmem check`: what we say, beside what each runtime's own allocators say.
 
 use crate::cli::{CheckArgs, Sockets};
-use crate::local::Local;
-use crate::{Exit, print};
+use crate::{Exit, print, source};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +41,7 @@ type Key = (u32, u32, Space);
 pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     // Nothing but segments is audited.
     let reading = Reading { machine: false, again: true, ..sockets.reading()? };
-    let mut local = Local::new(reading);
+    let mut local = source::local(reading);
     local.look();
     let first = only(local.snapshot(&Detail::NONE), args.pid);
     // Whatever is asked for anew comes after what was there.

@@ -1,17 +1,14 @@
 //! What can be typed. Help, man page and completions all come from here.
 
 use crate::query::{Field, Format};
-use crate::{paths, sim};
-use anyhow::Context;
+use crate::sim;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use ttmem_core::Limits;
-use ttmem_core::machine::Host;
-use ttmem_sources::{Reading, Root, topology};
+use ttmem_reader::{Places, paths};
+use ttmem_sources::Reading;
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
@@ -150,43 +147,27 @@ pub(crate) struct Sockets {
 impl Sockets {
     /// Whether this program must look itself.
     pub(crate) fn is_local(&self) -> bool {
-        self.local || self.topology.is_some() || self.root != Path::new("/")
+        self.places().is_local()
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
-        self.shm_dir.clone().unwrap_or_else(|| Root::new(&self.root).path("/dev/shm"))
+        self.places().folder()
     }
 
     /// What to read, and where.
-    pub(crate) fn reading(&self) -> anyhow::Result<Reading> {
-        let parse = |path: &PathBuf| {
-            let read = || -> anyhow::Result<_> {
-                let mut text = String::new();
-                File::open(path)?.take(topology::MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
-                Ok(topology::parse(&text)?)
-            };
-            read().with_context(|| format!("cannot read the topology {}", path.display()))
-        };
-        Ok(Reading {
-            root: Root::new(&self.root),
-            folder: self.folder(),
-            machine: true,
-            topology: self.topology.as_ref().map(parse).transpose()?,
-            again: false,
-            thorough: true,
-            host: self.host(),
-        })
+    pub(crate) fn reading(&self) -> Result<Reading, ttmem_reader::Error> {
+        self.places().reading()
     }
 
-    /// The machine that is shown.
-    fn host(&self) -> Host {
-        let root = Root::new(&self.root);
-        if root.is_own() {
-            return host();
+    /// The same, for whoever reads.
+    pub(crate) fn places(&self) -> Places {
+        Places {
+            local: self.local,
+            root: self.root.clone(),
+            topology: self.topology.clone(),
+            folder: self.shm_dir.clone(),
+            query_socket: self.query_socket.clone(),
         }
-        let read = |path| std::fs::read_to_string(root.path(path)).ok();
-        let name = read("/proc/sys/kernel/hostname").or_else(|| read("/etc/hostname"));
-        Host { name: name.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty()), ..host() }
     }
 }
 
@@ -464,11 +445,6 @@ impl ServeArgs {
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
         })
     }
-}
-
-pub(crate) fn host() -> Host {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    Host { name: Some(name), ttmem: env!("CARGO_PKG_VERSION").to_owned(), driver: None }
 }
 
 #[derive(Debug, Args)]

@@ -1,7 +1,7 @@
 //! `ttmem dump --cores`: what lies where in each core's L1.
 
 use crate::cli::{Cores, DumpArgs};
-use crate::source::Source;
+use crate::source::unless_absent;
 use crate::text::{cut, size};
 use crate::{Exit, listing, print, show};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use ttmem_core::machine::CoreLayout;
 use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
+use ttmem_reader::Source;
 
 /// Rectangles of cores that are shown one by one.
 const RECTANGLES: usize = 3;
@@ -36,7 +37,7 @@ struct OnDevice<'a> {
 }
 
 pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source) -> anyhow::Result<Exit> {
-    let Some(snapshot) = source.snapshot(&Detail { cores: true, ..Detail::NONE })? else {
+    let Some(snapshot) = unless_absent(source.snapshot(&Detail { cores: true, ..Detail::NONE }))? else {
         return Ok(Exit::NoDaemon);
     };
     let snapshot = show::only(snapshot, &args.only)?;

@@ -10,7 +10,7 @@ mod reach;
 mod tracking;
 
 use crate::cli::{DoctorArgs, Sockets};
-use crate::local::Local;
+use crate::source;
 use crate::text::{Style, cut};
 use crate::{Exit, print};
 use anyhow::Context;
@@ -128,11 +128,14 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
             let remedy =
                 "name a cluster descriptor as tt-umd writes it, or leave out --topology and TTMEM_TOPOLOGY";
             let plain = Sockets { topology: None, ..sockets.clone() };
-            (plain.reading()?, Some(Check::broken("topology", format!("{e:#}")).remedy(remedy)))
+            (
+                plain.reading()?,
+                Some(Check::broken("topology", format!("{:#}", anyhow::Error::from(e))).remedy(remedy)),
+            )
         }
     };
     let root = reading.root.clone();
-    let mut local = Local::new(reading);
+    let mut local = source::local(reading);
     local.look();
     let snapshot = local.snapshot(&Detail::NONE);
     let skipped = snapshot.health.skipped.iter();

@@ -1,29 +1,20 @@
 //! `ttmem dump`: every live allocation.
 
 use crate::cli::{DumpArgs, Sockets};
-use crate::source::Source;
+use crate::source::{source, unless_absent};
 use crate::text::{UNKNOWN, ranges, size};
 use crate::{Exit, cores, print, programs, show};
 use anyhow::Context;
-use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use ttmem_core::Detail;
-use ttmem_core::snapshot::Allocation;
 use ttmem_core::words::{KernelClass, Layout};
 use ttmem_daemon::query::Request;
-
-#[derive(Serialize, Deserialize)]
-pub(crate) struct Dump {
-    pub(crate) schema: u32,
-    pub(crate) at: jiff::Timestamp,
-    pub(crate) simulated: bool,
-    pub(crate) allocations: Vec<Allocation>,
-}
+use ttmem_reader::{Dump, Source};
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
         Some(file) => Source::of_file(file)?,
-        None => Source::new(sockets, false, false)?,
+        None => source(sockets, false, false)?,
     };
     if args.programs {
         return programs::dump(args, &mut source);
@@ -37,7 +28,9 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     }
     if !args.only.is_everything() {
         // Who is whose and which device is which, the snapshot knows; and whether there is any such thing at all.
-        let Some(snapshot) = source.snapshot(&Detail::NONE)? else { return Ok(Exit::NoDaemon) };
+        let Some(snapshot) = unless_absent(source.snapshot(&Detail::NONE))? else {
+            return Ok(Exit::NoDaemon);
+        };
         let snapshot = show::only(snapshot, &args.only)?;
         dump.allocations.retain(|it| {
             let device = snapshot.devices.iter().any(|device| it.devices.contains(&device.id));
@@ -60,7 +53,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
 
 /// Every live allocation, in no order.
 pub(crate) fn all(source: &mut Source) -> anyhow::Result<Option<Dump>> {
-    let Some(answer) = source.ask(&Request::Allocations)? else { return Ok(None) };
+    let Some(answer) = unless_absent(source.ask(&Request::Allocations))? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 

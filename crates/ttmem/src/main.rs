@@ -9,8 +9,6 @@ mod cores;
 mod demo;
 mod doctor;
 mod listing;
-mod local;
-mod paths;
 mod programs;
 mod query;
 mod run;

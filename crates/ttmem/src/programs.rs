@@ -1,7 +1,7 @@
 //! `ttmem dump --programs`: every program that is loaded or cached, and what it keeps in L1.
 
 use crate::cli::DumpArgs;
-use crate::source::Source;
+use crate::source::unless_absent;
 use crate::text::{UNKNOWN, cut, ranges, size};
 use crate::{Exit, print, show};
 use jiff::Timestamp;
@@ -10,6 +10,7 @@ use std::fmt::Write;
 use ttmem_core::snapshot::{Process, Program};
 use ttmem_core::words::KernelClass;
 use ttmem_core::{Detail, Snapshot};
+use ttmem_reader::Source;
 
 #[derive(Serialize)]
 struct Dump<'a> {
@@ -31,7 +32,7 @@ struct Listed<'a> {
 
 pub(crate) fn dump(args: &DumpArgs, source: &mut Source) -> anyhow::Result<Exit> {
     let detail = Detail { programs: true, ..Detail::NONE };
-    let Some(snapshot) = source.snapshot(&detail)? else { return Ok(Exit::NoDaemon) };
+    let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(Exit::NoDaemon) };
     let snapshot = show::only(snapshot, &args.only)?;
     let dump = Dump {
         schema: snapshot.schema,

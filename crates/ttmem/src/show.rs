@@ -2,7 +2,7 @@
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
 use crate::query::{self, Format};
-use crate::source::Source;
+use crate::source::{source, unless_absent};
 use crate::text::Style;
 use crate::{Exit, print, smi, table};
 use anyhow::Context;
@@ -18,11 +18,11 @@ use ttmem_daemon::query::Request;
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let thorough = args.json || args.snapshot || args.format != Format::Table;
-    let mut source = Source::new(sockets, args.watch, thorough)?;
+    let mut source = source(sockets, args.watch, thorough)?;
     if args.watch {
         let stop = stop_on_signals()?;
         return watch(
-            || source.snapshot(&Detail::NONE),
+            || unless_absent(source.snapshot(&Detail::NONE)),
             &args.only,
             &args.look,
             args.watching.refresh_ms(),
@@ -39,14 +39,16 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
         ..Detail::NONE
     };
     if as_json && args.only.is_everything() {
-        let Some(mut answer) = source.ask(&Request::Snapshot(detail))? else { return Ok(Exit::NoDaemon) };
+        let Some(mut answer) = unless_absent(source.ask(&Request::Snapshot(detail)))? else {
+            return Ok(Exit::NoDaemon);
+        };
         // What the daemon says is the schema already.
         let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
         answer.push(b'\n');
         print(&answer)?;
         return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));
     }
-    let Some(snapshot) = source.snapshot(&detail)? else { return Ok(Exit::NoDaemon) };
+    let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(Exit::NoDaemon) };
     let snapshot = only(snapshot, &args.only)?;
     let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
     if as_json || args.snapshot {

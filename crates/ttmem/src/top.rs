@@ -4,7 +4,7 @@ use crate::Exit;
 use crate::cli::{Look, Only, Sockets, Watching};
 use crate::settings;
 use crate::show::only;
-use crate::source::Source;
+use crate::source::source;
 use anyhow::Context;
 use rustix::process::{PidfdFlags, Signal as KernelSignal};
 use std::io::{self, IsTerminal};
@@ -24,7 +24,7 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
         has_screen(),
         "the dashboard needs a terminal; `ttmem -w` prints table after table, `ttmem --json` everything once"
     );
-    let mut source = Source::new(sockets, true, true)?;
+    let mut source = source(sockets, true, true)?;
     let filter = filter.clone();
     let narrowed = !filter.device.is_empty();
     let (mut chips, mut pids): (Option<Vec<u32>>, Vec<u32>) = (None, Vec::new());

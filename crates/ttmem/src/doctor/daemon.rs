@@ -1,8 +1,7 @@
 //! The daemon and its sockets. None is needed, so that none runs is no fault.
 
 use super::{Check, MOST, Patient, some};
-use crate::cli::{Sockets, host};
-use crate::paths;
+use crate::cli::Sockets;
 use serde::Deserialize;
 use std::fs;
 use std::io;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use ttmem_core::machine::Host;
 use ttmem_daemon::query::{Request, ask_within};
 use ttmem_daemon::{Peer, server_at};
+use ttmem_reader::{host, paths};
 use ttmem_sources::process::Processes;
 
 /// How long one may take to answer.

@@ -1,14 +1,14 @@
-//! The machine and what processes publish, read by this program itself: no daemon needed.
+//! The machine and what processes publish, read by this process itself: no daemon needed.
 
-use crate::cli;
-use crate::listing::Dump;
-use anyhow::{Context, anyhow};
+use crate::{Error, Result, host};
 use jiff::Timestamp;
 use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use ttmem_core::event::{Event, Process};
+use ttmem_core::snapshot::Allocation;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Detail, Limits, Snapshot, State};
 use ttmem_sources::process::{Processes, Watch};
@@ -21,7 +21,21 @@ const SURVEY_NS: u64 = Mono::SECOND;
 /// Places of the ledger looked at at a time.
 const PAGE: usize = 4096;
 
-pub(crate) struct Local {
+/// Every live allocation, as a daemon lists them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Dump {
+    /// Number of the schema.
+    pub schema: u32,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Whether any chip in it is simulated.
+    pub simulated: bool,
+    /// The allocations, in no order.
+    pub allocations: Vec<Allocation>,
+}
+
+/// This machine, or one segment, and what was read of it so far.
+pub struct Local {
     /// `None`: there is nothing to look at again.
     sources: Option<Sources>,
     reader: Reader,
@@ -40,35 +54,32 @@ struct Reader {
 }
 
 impl Local {
-    pub(crate) fn new(reading: Reading) -> Self {
-        // A large machine has more files to keep open than a process may have by default, and so may somebody who leaves
-        // files of counters about.
-        let limit = rustix::process::getrlimit(Resource::Nofile);
-        let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
-        let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
+    /// Nothing is read before the first [`Local::look`].
+    pub fn new(reading: Reading) -> Self {
         let reader = Reader::new(&reading.root);
         Self { sources: Some(Sources::new(reading)), reader, settled: false, surveyed: None }
     }
 
     /// What is in one segment, whoever wrote it.
-    pub(crate) fn of_file(path: &Path) -> anyhow::Result<Self> {
+    pub fn of_file(path: &Path) -> Result<Self> {
         let mut reader = Reader::new(&Root::default());
-        let why = |e: ttmem_sources::Skip| anyhow!("{} {e}", path.display());
-        let file = SegmentFile::open_path(path).map_err(why)?;
+        let not_one = |why| Error::NoSegment { path: path.to_owned(), why };
+        let file = SegmentFile::open_path(path).map_err(not_one)?;
         let header = file.header();
         let process = ProcessId { pid: header.pid.get(), start: header.start_ticks.get() };
         let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
-        reader.say(Event::Host(cli::host()));
+        reader.say(Event::Host(host()));
         reader.tell(process, Basis::Events, Event::Born(info));
-        tell_of(&file, process, &mut reader).map_err(why).context("cannot read the segment")?;
+        let unreadable = |why| Error::Segment { path: path.to_owned(), why };
+        tell_of(&file, process, &mut reader).map_err(unreadable)?;
         reader.state.note_peaks();
         Ok(Self { sources: None, reader, settled: true, surveyed: None })
     }
 
     /// Takes in what happened since the last time.
-    pub(crate) fn look(&mut self) {
+    pub fn look(&mut self) {
         let Some(sources) = &mut self.sources else { return };
         self.reader.now = now();
         sources.attend();
@@ -92,18 +103,19 @@ impl Local {
     }
 
     /// What is read; `None` if that is one segment only.
-    pub(crate) fn sources(&self) -> Option<&Sources> {
+    pub fn sources(&self) -> Option<&Sources> {
         self.sources.as_ref()
     }
 
     /// Asks every process that can be asked for its allocators' own figures.
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         if let Some(sources) = &self.sources {
             sources.ring();
         }
     }
 
-    pub(crate) fn snapshot(&self, detail: &Detail) -> Snapshot {
+    /// What is known now.
+    pub fn snapshot(&self, detail: &Detail) -> Snapshot {
         let mut snapshot = self.reader.state.snapshot(Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
             sources.report(&mut snapshot.health);
@@ -111,7 +123,8 @@ impl Local {
         snapshot
     }
 
-    pub(crate) fn allocations(&self) -> Dump {
+    /// Every live allocation.
+    pub fn allocations(&self) -> Dump {
         let state = &self.reader.state;
         let mut all = Vec::new();
         let mut cursor = Some(0);
@@ -172,6 +185,14 @@ impl Listener for Reader {
     fn say(&mut self, event: Event) {
         self.state.apply(self.now, Origin::Machine, event);
     }
+}
+
+/// Lets this process have as many files open as it may at all: a large machine has more than a process may have by default, and
+/// so may somebody who leaves files of counters about. Only for programs of our own; a limit is its owner's choice.
+pub fn allow_many_files() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
 }
 
 fn now() -> Mono {

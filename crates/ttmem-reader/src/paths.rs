@@ -1,6 +1,6 @@
 //! Where the query socket is, if nobody says.
 
-use anyhow::{Context, ensure};
+use crate::{Error, Result};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const SYSTEM: &str = "/run/ttmem/query.sock";
 
 /// Where to serve: the system's place for root, else the user's own.
-pub(crate) fn query_socket_to_serve() -> anyhow::Result<PathBuf> {
+pub fn query_socket_to_serve() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from(SYSTEM));
     }
@@ -17,13 +17,12 @@ pub(crate) fn query_socket_to_serve() -> anyhow::Result<PathBuf> {
         .recursive(true)
         .mode(0o700)
         .create(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
-    ensure!(is_own(&folder), "{} belongs to somebody else", folder.display());
-    Ok(folder.join("query.sock"))
+        .map_err(|source| Error::Folder { path: folder.clone(), source })?;
+    if is_own(&folder) { Ok(folder.join("query.sock")) } else { Err(Error::NotOurs(folder)) }
 }
 
 /// Where to ask: the system's daemon, else the user's own. In a folder of somebody else's anybody could answer.
-pub(crate) fn query_sockets_to_ask() -> Vec<PathBuf> {
+pub fn query_sockets_to_ask() -> Vec<PathBuf> {
     let folder = users_folder();
     let users = is_own(&folder).then(|| folder.join("query.sock"));
     [PathBuf::from(SYSTEM)].into_iter().chain(users).collect()

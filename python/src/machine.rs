@@ -1,0 +1,29 @@
+//! What the machine's memory is used for: the daemon's word, or read here.
+
+use crate::errors::exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::error::Error;
+use std::fmt::Write;
+use ttmem_reader::{Places, Request, ask_apart};
+
+/// The answer to a request of the query protocol, one line of JSON. Other threads run meanwhile.
+#[pyfunction]
+pub(crate) fn ask<'py>(py: Python<'py>, local: bool, request: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let request: Request = serde_json::from_str(request)
+        .map_err(|e| PyValueError::new_err(format!("this cannot be asked: {e}")))?;
+    let places = Places { local, ..Places::from_env() };
+    match py.detach(|| ask_apart(&places, &request)) {
+        Ok(answer) => Ok(PyBytes::new(py, &answer)),
+        Err(e) => {
+            let mut text = e.to_string();
+            let mut cause = e.source();
+            while let Some(e) = cause {
+                let _ = write!(text, ": {e}");
+                cause = e.source();
+            }
+            Err(exception(py, "ReadError", text))
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What programs keep on their cores.
+
+use crate::errors::refused;
+use crate::given::{InSpace, cores, name};
+use crate::tracker::{Tracker, generation};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use ttmem_client::{Certainty, Error, KernelClass, Space, Tracker as Client};
+
+/// Numbers for programs that have none: far from those that runtimes give.
+static NEXT_PROGRAM: AtomicU32 = AtomicU32::new(1 << 31);
+/// Numbers for what has no address, and for kernels.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A program that is loaded or cached; see Tracker.program. As a context manager it ends with the block.
+#[pyclass(module = "ttmem", frozen)]
+pub(crate) struct Program {
+    tracker: Py<Tracker>,
+    /// Its number.
+    #[pyo3(get)]
+    number: u32,
+    dispatches: bool,
+    /// Where the tracker found it the last time.
+    hint: AtomicU32,
+}
+
+impl Program {
+    pub(crate) fn begin(
+        tracker: Bound<'_, Tracker>,
+        called: Option<&Bound<'_, PyString>>,
+        number: Option<u32>,
+        dispatches: bool,
+    ) -> PyResult<Self> {
+        let py = tracker.py();
+        if number == Some(0) {
+            return Err(PyValueError::new_err("no program has the number 0"));
+        }
+        let number = number.unwrap_or_else(|| NEXT_PROGRAM.fetch_add(1, Ordering::Relaxed) | 1 << 31);
+        let called = called.map(name).unwrap_or_default();
+        let begun = Client::global().begin_program(tracker.get().allocator(py)?, number, &called);
+        begun.map_err(|e| refused(py, e))?;
+        Ok(Self { tracker: tracker.unbind(), number, dispatches, hint: AtomicU32::new(u32::MAX) })
+    }
+
+    fn certainty(&self, unplaced: bool, estimated: bool) -> Certainty {
+        Certainty { unplaced, estimated, unfollowed: !self.dispatches }
+    }
+
+    fn keep(
+        &self,
+        py: Python<'_>,
+        space: Space,
+        bytes: u64,
+        address: Option<u64>,
+        on: Option<&Bound<'_, PyAny>>,
+        (view, estimated): (bool, bool),
+    ) -> PyResult<Placement> {
+        let placement = ttmem_client::Placement {
+            allocator: self.tracker.get().allocator(py)?,
+            program: self.number,
+            space,
+            address: address.unwrap_or_else(|| NEXT_ID.fetch_add(1, Ordering::Relaxed)),
+            bytes,
+            cores: cores(on)?,
+            view,
+            certainty: self.certainty(address.is_none(), estimated),
+        };
+        Client::global().place(&placement).map_err(|e| refused(py, e))?;
+        Ok(Placement { placement, generation: generation() })
+    }
+}
+
+#[pymethods]
+impl Program {
+    /// It keeps a circular buffer: so many bytes on each of its cores. Without an address it is not known where, and it counts
+    /// beside all others.
+    #[pyo3(signature = (bytes, address=None, cores=None, *, view=false, estimated=false))]
+    fn cb(
+        &self,
+        py: Python<'_>,
+        bytes: u64,
+        address: Option<u64>,
+        cores: Option<&Bound<'_, PyAny>>,
+        view: bool,
+        estimated: bool,
+    ) -> PyResult<Placement> {
+        self.keep(py, Space::Cb, bytes, address, cores, (view, estimated))
+    }
+
+    /// It keeps something of space `cb`, `dfb` or `scratch` on its cores, as in cb().
+    #[pyo3(signature = (space, bytes, address=None, cores=None, *, view=false, estimated=false))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
+    fn place(
+        &self,
+        py: Python<'_>,
+        space: InSpace,
+        bytes: u64,
+        address: Option<u64>,
+        cores: Option<&Bound<'_, PyAny>>,
+        view: bool,
+        estimated: bool,
+    ) -> PyResult<Placement> {
+        self.keep(py, space.0, bytes, address, cores, (view, estimated))
+    }
+
+    /// It has a kernel: so many bytes on each of its cores, or in all where those are not said. `kind` is `application`, `fabric` or
+    /// `dispatch`.
+    #[pyo3(signature = (bytes, cores=None, *, kind="application", estimated=false))]
+    fn kernel(
+        &self,
+        py: Python<'_>,
+        bytes: u64,
+        cores: Option<&Bound<'_, PyAny>>,
+        kind: &str,
+        estimated: bool,
+    ) -> PyResult<Kernel> {
+        let class = match kind {
+            "application" => KernelClass::Application,
+            "fabric" => KernelClass::Fabric,
+            "dispatch" => KernelClass::Dispatch,
+            other => return Err(PyValueError::new_err(format!("no kind of kernel is called {other:?}"))),
+        };
+        let kernel = ttmem_client::Kernel {
+            allocator: self.tracker.get().allocator(py)?,
+            program: self.number,
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            bytes,
+            cores: self::cores(cores)?,
+            class,
+            certainty: self.certainty(false, estimated),
+        };
+        Client::global().load_kernel(&kernel).map_err(|e| refused(py, e))?;
+        Ok(Kernel { kernel, generation: generation() })
+    }
+
+    /// It was dispatched: what it keeps is resident from now on, and what was there before is not.
+    fn dispatch(&self, py: Python<'_>) -> PyResult<()> {
+        let mut hint = self.hint.load(Ordering::Relaxed);
+        let told = Client::global().dispatch_again(self.tracker.get().allocator(py)?, self.number, &mut hint);
+        self.hint.store(hint, Ordering::Relaxed);
+        told.map(drop).map_err(|e| refused(py, e))
+    }
+
+    /// It ended, and everything that it kept with it.
+    fn end(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = Client::global().end_program(self.tracker.get().allocator(py)?, self.number);
+        ended.map(drop).map_err(|e| refused(py, e))
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<bool> {
+        self.end(py)?;
+        Ok(false)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ttmem.Program {}>", self.number)
+    }
+}
+
+/// Something that a program keeps on its cores.
+#[pyclass(module = "ttmem", frozen)]
+pub(crate) struct Placement {
+    placement: ttmem_client::Placement,
+    generation: u64,
+}
+
+#[pymethods]
+impl Placement {
+    /// It is not kept any more.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let removed = if self.generation == generation() {
+            Client::global().displace(&self.placement)
+        } else {
+            Err(Error::UnknownFree)
+        };
+        removed.map(drop).map_err(|e| refused(py, e))
+    }
+}
+
+/// A kernel of a program.
+#[pyclass(module = "ttmem", frozen)]
+pub(crate) struct Kernel {
+    kernel: ttmem_client::Kernel,
+    generation: u64,
+}
+
+#[pymethods]
+impl Kernel {
+    /// It is not loaded any more.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let removed = if self.generation == generation() {
+            Client::global().unload_kernel(self.kernel.allocator, self.kernel.id)
+        } else {
+            Err(Error::UnknownFree)
+        };
+        removed.map(drop).map_err(|e| refused(py, e))
+    }
+}

@@ -1,0 +1,326 @@
+//! The process's tracker, and the calls that programs make often.
+
+use crate::errors::refused;
+use crate::given::{Devices, GivenChip, InSpace, cores};
+use crate::label::site;
+use crate::program::Program;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString, PyTuple};
+use std::sync::atomic::{AtomicU64, Ordering};
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, ChipNumber, CoresNumber, Layout, Options, Space, Tracker as Client,
+    Transport,
+};
+
+/// Rises when the tracker is closed: what was defined before is not any more.
+static GENERATION: AtomicU64 = AtomicU64::new(1);
+
+/// How often the tracker was closed.
+pub(crate) fn generation() -> u64 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Switches tracking on.
+#[pyfunction]
+#[pyo3(signature = (folder=None, group=None, runtime=None, log=None, legacy_socket=None))]
+pub(crate) fn enable(
+    folder: Option<String>,
+    group: Option<u32>,
+    runtime: Option<String>,
+    log: Option<String>,
+    legacy_socket: Option<String>,
+) -> bool {
+    let writer = concat!("ttmem-python ", env!("CARGO_PKG_VERSION")).to_owned();
+    let mut options = Options { writer, ..Options::as_env_says() };
+    if let Some(folder) = folder {
+        options.folder = folder;
+    }
+    options.group = group.or(options.group);
+    options.runtime = runtime.unwrap_or(options.runtime);
+    options.log = log.or(options.log);
+    if let Some(path) = legacy_socket {
+        options.transport = Transport::Legacy(path);
+    }
+    Client::enable_beside_agent(&options)
+}
+
+/// Whether what is told is recorded.
+#[pyfunction]
+pub(crate) fn is_enabled() -> bool {
+    Client::global().is_on()
+}
+
+/// Ends tracking.
+#[pyfunction]
+pub(crate) fn close() {
+    Client::global().close();
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Makes good what could not be done before.
+#[pyfunction]
+pub(crate) fn refresh() {
+    Client::global().refresh();
+}
+
+/// How it is going: the fields of `ttmem.Status`, in order.
+#[pyfunction]
+pub(crate) fn status() -> (bool, Option<String>, Option<String>, u64, u64, u64, u64) {
+    let it = Client::global().status();
+    (it.on, it.segment, it.reason, it.live, it.unlisted, it.lost, it.queued)
+}
+
+/// alloc(device, space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None)
+/// --
+///
+/// A buffer is held from now on, on a device or on each device of a mesh; see Tracker.alloc.
+#[pyfunction]
+#[pyo3(signature = (device, space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None))]
+#[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
+#[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
+pub(crate) fn alloc(
+    py: Python<'_>,
+    device: Devices,
+    space: InSpace,
+    address: u64,
+    size: u64,
+    bytes_per_bank: u64,
+    occupied: Option<u64>,
+    cores: Option<&Bound<'_, PyAny>>,
+    site: Option<&Bound<'_, PyString>>,
+) -> PyResult<()> {
+    let allocator = Client::global().devices(&device).map_err(|e| refused(py, e))?;
+    hold(py, allocator, space.0, address, size, bytes_per_bank, occupied, cores, site)
+}
+
+/// free(device, space, address)
+/// --
+///
+/// A buffer is free; see Tracker.free.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
+pub(crate) fn free(py: Python<'_>, device: Devices, space: InSpace, address: u64) -> PyResult<()> {
+    let tracker = Client::global();
+    let freed = tracker.devices(&device).and_then(|allocator| tracker.free(allocator, space.0, address));
+    freed.map(drop).map_err(|e| refused(py, e))
+}
+
+#[inline]
+#[expect(clippy::too_many_arguments, reason = "as above")]
+fn hold(
+    py: Python<'_>,
+    allocator: AllocatorNumber,
+    space: Space,
+    address: u64,
+    size: u64,
+    bytes_per_bank: u64,
+    occupied: Option<u64>,
+    on: Option<&Bound<'_, PyAny>>,
+    said: Option<&Bound<'_, PyString>>,
+) -> PyResult<()> {
+    let buffer = Buffer {
+        allocator,
+        space,
+        address,
+        requested: size,
+        bytes_per_bank,
+        occupied,
+        cores: if on.is_none() { CoresNumber::NONE } else { cores(on)? },
+        mirror: false,
+        layout: Layout::Unknown,
+        site: site(py, said)?,
+    };
+    Client::global().alloc(&buffer).map(drop).map_err(|e| refused(py, e))
+}
+
+/// What is said of the devices.
+enum Scope {
+    /// Their numbers, and nothing of banks.
+    Devices(Vec<u32>),
+    Chips(Vec<GivenChip>, Vec<Banks>),
+}
+
+/// Tracker(devices=0, banks=None)
+/// --
+///
+/// Tells what one device hands out, or a mesh: then every one of its devices holds what is allocated, and it is one record.
+///
+/// `devices` is a number, several, an object with such (ttnn's devices and meshes), or a list of `ttmem.Chip`. With `banks`, a list
+/// of `ttmem.Banks`, it is also known what the allocator charges and has left. It is no matter whether tracking is on: while
+/// it is off, nothing happens, and what was told before it was closed is forgotten.
+#[pyclass(module = "ttmem", frozen)]
+pub(crate) struct Tracker {
+    scope: Scope,
+    /// Its number as an allocator, behind the generation that it was given out in; 0: none yet.
+    number: AtomicU64,
+}
+
+impl Tracker {
+    /// The allocator's number, defined if it is not.
+    #[inline]
+    pub(crate) fn allocator(&self, py: Python<'_>) -> PyResult<AllocatorNumber> {
+        let known = self.number.load(Ordering::Relaxed);
+        if known >> 16 == generation() { Ok(AllocatorNumber::new(known as u16)) } else { self.define(py) }
+    }
+
+    #[cold]
+    fn define(&self, py: Python<'_>) -> PyResult<AllocatorNumber> {
+        let tracker = Client::global();
+        let defined = match &self.scope {
+            Scope::Devices(devices) => tracker.devices(devices),
+            Scope::Chips(chips, banks) => {
+                let chips = chips.iter().map(|chip| tracker.chip(&chip.as_chip()));
+                let chips = chips.collect::<Result<Vec<ChipNumber>, _>>();
+                chips.and_then(|chips| tracker.allocator(&chips, banks))
+            }
+        };
+        let number = defined.map_err(|e| refused(py, e))?;
+        if number.get() != 0 {
+            self.number.store(generation() << 16 | u64::from(number.get()), Ordering::Relaxed);
+        }
+        Ok(number)
+    }
+}
+
+#[pymethods]
+impl Tracker {
+    #[new]
+    #[pyo3(signature = (devices=None, banks=None))]
+    fn new(devices: Option<&Bound<'_, PyAny>>, banks: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let numbers = match devices {
+            None => Some(vec![0]),
+            Some(given) => given.extract::<Devices>().ok().map(|it| it.to_vec()),
+        };
+        let banks: Vec<Banks> = match banks {
+            None => Vec::new(),
+            Some(given) => given.try_iter()?.map(|it| bank(&it?)).collect::<PyResult<_>>()?,
+        };
+        let scope = match (numbers, devices) {
+            (Some(numbers), _) if banks.is_empty() => Scope::Devices(numbers),
+            (Some(numbers), _) => Scope::Chips(numbers.into_iter().map(GivenChip::numbered).collect(), banks),
+            (None, Some(given)) => Scope::Chips(chips(given)?, banks),
+            (None, None) => Scope::Devices(vec![0]),
+        };
+        let none = match &scope {
+            Scope::Devices(devices) => devices.is_empty(),
+            Scope::Chips(chips, _) => chips.is_empty(),
+        };
+        if none {
+            return Err(PyValueError::new_err("a tracker is of at least one device"));
+        }
+        Ok(Self { scope, number: AtomicU64::new(0) })
+    }
+
+    /// Numbers of the devices.
+    #[getter]
+    fn devices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        match &self.scope {
+            Scope::Devices(devices) => PyTuple::new(py, devices),
+            Scope::Chips(chips, _) => PyTuple::new(py, chips.iter().map(GivenChip::index)),
+        }
+    }
+
+    /// A buffer is held from now on: `size` is what was asked for, on each device.
+    ///
+    /// `bytes_per_bank` is what it takes in each bank, `occupied` what it takes in the banks that really hold it, `cores` those that
+    /// it lies on if it lies on some only: `(x, y)` or `(x0, y0, x1, y1)` each. `site` says where in the program it was asked for; without
+    /// it, that is the innermost `ttmem.track`.
+    #[pyo3(signature = (space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
+    fn alloc(
+        &self,
+        py: Python<'_>,
+        space: InSpace,
+        address: u64,
+        size: u64,
+        bytes_per_bank: u64,
+        occupied: Option<u64>,
+        cores: Option<&Bound<'_, PyAny>>,
+        site: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<()> {
+        hold(py, self.allocator(py)?, space.0, address, size, bytes_per_bank, occupied, cores, site)
+    }
+
+    /// The buffer at this address is free.
+    fn free(&self, py: Python<'_>, space: InSpace, address: u64) -> PyResult<()> {
+        let freed = Client::global().free(self.allocator(py)?, space.0, address);
+        freed.map(drop).map_err(|e| refused(py, e))
+    }
+
+    /// The buffer at this address is free, in whatever space it is.
+    fn free_anywhere(&self, py: Python<'_>, address: u64) -> PyResult<()> {
+        let freed = Client::global().free_anywhere(self.allocator(py)?, address);
+        freed.map(drop).map_err(|e| refused(py, e))
+    }
+
+    /// The buffer of space `l1_core` that is so large and lies at this address on these cores is free.
+    fn free_on_cores(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        size: u64,
+        cores: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let mut buffer = Buffer::new(self.allocator(py)?, Space::L1Core, address, size);
+        buffer.cores = self::cores(Some(cores))?;
+        Client::global().free_on_cores(&buffer).map(drop).map_err(|e| refused(py, e))
+    }
+
+    /// So much was asked for in vain.
+    #[pyo3(signature = (space, size, site=None))]
+    fn out_of_memory(
+        &self,
+        py: Python<'_>,
+        space: InSpace,
+        size: u64,
+        site: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<()> {
+        let mut buffer = Buffer::new(self.allocator(py)?, space.0, 0, size);
+        buffer.site = self::site(py, site)?;
+        Client::global().out_of_memory(&buffer).map(drop).map_err(|e| refused(py, e))
+    }
+
+    /// A program begins: what it keeps on its cores follows. Without a number it gets one that no other has. If `dispatches` is
+    /// false, nobody will tell when it is dispatched, and it is not known whether what it keeps is resident.
+    #[pyo3(signature = (name=None, number=None, *, dispatches=true))]
+    fn program(
+        slf: Bound<'_, Self>,
+        name: Option<&Bound<'_, PyString>>,
+        number: Option<u32>,
+        dispatches: bool,
+    ) -> PyResult<Program> {
+        Program::begin(slf, name, number, dispatches)
+    }
+
+    /// The device, or mesh, is closed: everything that it handed out is free.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let closed = Client::global().close_allocator(self.allocator(py)?);
+        closed.map(drop).map_err(|e| refused(py, e))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let devices = self.devices(py)?;
+        Ok(format!("ttmem.Tracker({})", devices.repr()?))
+    }
+}
+
+fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
+    if given.hasattr("unique_id")? {
+        return Ok(vec![GivenChip::of(given)?]);
+    }
+    let several = given.try_iter().map_err(|_| {
+        PyTypeError::new_err("devices are numbers, ttmem.Chip, or what has such as get_device_ids() or id()")
+    })?;
+    let chip = |it: PyResult<Bound<'_, PyAny>>| {
+        let it = it?;
+        if it.is_instance_of::<PyInt>() { it.extract().map(GivenChip::numbered) } else { GivenChip::of(&it) }
+    };
+    several.map(chip).collect()
+}
+
+fn bank(given: &Bound<'_, PyAny>) -> PyResult<Banks> {
+    let InSpace(space) = given.getattr("space")?.extract()?;
+    let number = |name: &str| given.getattr(name)?.extract::<u64>();
+    Ok(Banks::new(space, given.getattr("banks")?.extract()?, number("base")?, number("bytes_per_bank")?))
+}

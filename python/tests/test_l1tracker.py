@@ -1,0 +1,142 @@
+"""The guide's manual tracker: what it prints, to the byte, and what readers see of it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import unittest
+
+import ttmem
+from ttmem import L1Tracker
+
+from .support import TrackedCase
+
+
+def printed(work: object) -> str:
+    """What something prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        work()  # type: ignore[operator]
+    return out.getvalue()
+
+
+class Guide(unittest.TestCase):
+    """As it is in the guide, without anything being tracked."""
+
+    def setUp(self) -> None:
+        ttmem.close()
+
+    def test_the_first_snippet(self) -> None:
+        core_range = range(64)
+        tracker = L1Tracker()
+        self.assertEqual(tracker.track_cb(1024, 2048), 2097152)
+        self.assertEqual(tracker.track_kernel(num_cores=len(core_range)), 64 * 51200)
+        self.assertEqual((tracker.cb_total, tracker.kernel_est, tracker.num_kernels), (2097152, 3276800, 1))
+        self.assertEqual(
+            printed(tracker.summary),
+            "\n============================================================\n"
+            "L1 Memory Usage Breakdown\n"
+            "============================================================\n"
+            "Circular Buffers:       2.0 MB\n"
+            "Kernel Code (est):      3.1 MB\n"
+            "  (1 kernels)\n"
+            "Total L1 Overhead:      5.1 MB\n"
+            "============================================================\n\n",
+        )
+
+    def test_the_output_that_the_guide_shows(self) -> None:
+        # Its figures are of a model that is not shown: 95.2 MB of circular buffers and 128 kernels of 15.3 MB.
+        tracker = L1Tracker()
+        tracker.track_cb(1, round(95.2 * 1024 * 1024))
+        for _ in range(72):
+            tracker.track_kernel(2)
+        for _ in range(56):
+            tracker.track_kernel(3)
+        text = printed(tracker.summary)
+        self.assertIn("Circular Buffers:      95.2 MB\n", text)
+        self.assertIn("Kernel Code (est):     15.2 MB\n  (128 kernels)\n", text)
+        self.assertIn("Total L1 Overhead:    110.4 MB\n", text)
+
+    def test_the_second_snippet(self) -> None:
+        tracker = L1Tracker()
+        self.assertEqual(printed(lambda: tracker.cb_alloc(1024, 2048)), "CB: +2.0MB\n")
+        self.assertEqual(printed(lambda: tracker.cb_alloc(tiles=100, tile_size=1024)), "CB: +0.1MB\n")
+        self.assertEqual(printed(lambda: tracker.kernel_add(cores=64)), "")
+        self.assertEqual(printed(tracker.kernel_add), "")
+        self.assertEqual((tracker.cb, tracker.kern), (2097152 + 102400, 50 * 1024 * 65))
+        self.assertEqual(printed(tracker.show), "\nL1: CBs=2.1MB, Kernels=3.2MB\n")
+
+    def test_both_count_the_same_things(self) -> None:
+        tracker = L1Tracker()
+        tracker.track_cb(2, 1024)
+        printed(lambda: tracker.cb_alloc(3, 1024))
+        tracker.track_kernel()
+        tracker.kernel_add(2)
+        self.assertEqual((tracker.cb_total, tracker.cb), (5120, 5120))
+        self.assertEqual((tracker.kernel_est, tracker.kern, tracker.num_kernels), (153600, 153600, 2))
+
+    def test_only_what_says_so_prints(self) -> None:
+        def quiet() -> None:
+            with L1Tracker(device=3) as tracker:
+                tracker.track_cb(1, 1)
+                tracker.track_kernel()
+                tracker.kernel_add()
+
+        self.assertEqual(printed(quiet), "")
+
+
+class Published(TrackedCase):
+    def test_what_it_counts_is_seen_as_a_program_of_its_own(self) -> None:
+        with L1Tracker(device=2) as tracker:
+            tracker.track_cb(1024, 2048)
+            tracker.track_cb(1024, 2048)
+            tracker.track_kernel(64)
+            usage = self.usage(2)
+            self.assertEqual((usage.cb.registered_bytes, usage.cb.resident_bytes), (2 * 2097152, None))
+            self.assertEqual((usage.kernel.registered_bytes, usage.kernel.resident_bytes), (3276800, None))
+            (program,) = self.process().programs or ()
+            self.assertEqual(program.name, "L1Tracker")
+        self.assertEqual(ttmem.status().live, 0)
+        self.assertEqual(tracker.cb_total, 2 * 2097152)
+
+    def test_sizes_of_kernels_are_marked_as_estimated(self) -> None:
+        tracker = L1Tracker()
+        tracker.track_kernel(4)
+        (kernel,) = (it for it in ttmem.allocations(local=True) if it.space == "kernel")
+        self.assertEqual(kernel.requested_bytes, 204800)
+        self.assertTrue(kernel.raw.get("estimated"), kernel.raw)
+
+    def test_it_takes_back_what_it_published(self) -> None:
+        tracker = L1Tracker()
+        tracker.track_cb(1, 2048)
+        tracker.close()
+        tracker.close()
+        self.assertEqual(ttmem.status().live, 0)
+        tracker.track_cb(1, 2048)
+        self.assertGreater(ttmem.status().live, 0)
+        del tracker
+        gc.collect()
+        self.assertEqual(ttmem.status().live, 0)
+
+    def test_two_of_them_are_two(self) -> None:
+        first, second = L1Tracker(), L1Tracker()
+        first.track_cb(1, 100)
+        second.track_cb(1, 100)
+        self.assertEqual(self.usage().cb.registered_bytes, 200)
+        first.close()
+        self.assertEqual(self.usage().cb.registered_bytes, 100)
+
+    def test_it_counts_whatever_the_tracker_makes_of_it(self) -> None:
+        tracker = L1Tracker()
+        self.assertEqual(tracker.track_cb(0, 2048), 0)
+        self.assertEqual(tracker.track_cb(-1, 2048), -2048)
+        self.assertEqual(tracker.track_cb(1 << 70, 1), 1 << 70)
+        self.assertEqual(tracker.track_kernel(0), 0)
+        ttmem.close()
+        tracker.track_cb(1, 1)
+        tracker.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

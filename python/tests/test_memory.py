@@ -1,0 +1,145 @@
+"""What this process holds, in the manner of torch.cuda."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import unittest
+
+import ttmem
+
+from .support import TrackedCase, environment, run_python
+
+
+class Memory(TrackedCase):
+    def test_figures_are_of_a_device_and_a_space(self) -> None:
+        ttmem.alloc(4, "dram", 0, 100)
+        ttmem.alloc(4, "l1", 0, 30)
+        ttmem.alloc([4, 5], "dram", 1 << 20, 1000)
+        self.assertEqual(ttmem.memory_allocated(), 1100)
+        self.assertEqual(ttmem.memory_allocated(5), 1000)
+        self.assertEqual(ttmem.memory_allocated([4, 5]), 2100)
+        self.assertEqual(ttmem.memory_allocated(4, "l1"), 30)
+        self.assertEqual(ttmem.memory_allocated(4, ttmem.Space.L1), 30)
+        self.assertEqual(ttmem.memory_allocated(77), 0)
+        ttmem.free(4, "dram", 0)
+        self.assertEqual((ttmem.memory_allocated(4), ttmem.peak(4)), (1000, 1100))
+        self.assertIs(ttmem.max_memory_allocated, ttmem.peak)
+
+    def test_peaks_begin_anew_where_they_are_told_to(self) -> None:
+        for device in (0, 1):
+            for space in ("dram", "l1"):
+                ttmem.alloc(device, space, 0, 100)
+                ttmem.alloc(device, space, 4096, 900)
+                ttmem.free(device, space, 4096)
+
+        def peaks() -> list[int]:
+            return [ttmem.peak(device, space) for device in (0, 1) for space in ("dram", "l1")]
+
+        self.assertEqual(peaks(), [1000] * 4)
+        ttmem.reset_peak(1, "l1")
+        self.assertEqual(peaks(), [1000, 1000, 1000, 100])
+        ttmem.reset_peak(1)
+        self.assertEqual(peaks(), [1000, 1000, 100, 100])
+        ttmem.reset_peak(space="l1")
+        self.assertEqual(peaks(), [1000, 100, 100, 100])
+        ttmem.reset_peak()
+        self.assertEqual(peaks(), [100] * 4)
+        ttmem.alloc(0, "dram", 4096, 50)
+        self.assertEqual(ttmem.peak(), 150)
+
+    def test_the_peak_of_a_closed_device_is_kept_until_it_is_reset(self) -> None:
+        for size in (64, 16):
+            tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 1, 0, 1 << 30)])
+            tracker.alloc("dram", 0, size, bytes_per_bank=size)
+            tracker.close()
+        self.assertEqual((ttmem.memory_allocated(0), ttmem.peak(0)), (0, 64))
+        ttmem.reset_peak()
+        self.assertEqual(ttmem.peak(0), 0)
+
+    def test_what_is_not_tracked_is_not_zero(self) -> None:
+        ttmem.close()
+        for ask in (ttmem.memory_allocated, ttmem.peak, ttmem.reset_peak):
+            with self.assertRaises(ttmem.NotTracked):
+                ask()
+        ttmem.enable(folder="/nowhere/at/all")
+        ttmem.alloc(0, "dram", 0, 64)
+        with self.assertRaisesRegex(ttmem.NotTracked, "cannot"):
+            ttmem.memory_allocated()
+
+    def test_wrong_arguments_are_refused(self) -> None:
+        ttmem.alloc(0, "dram", 0, 64)
+        for space in ("cb", "kernel", "", "DRAM"):
+            with self.assertRaises(ValueError):
+                ttmem.memory_allocated(0, space)
+        with self.assertRaises(TypeError):
+            ttmem.memory_allocated("0")  # type: ignore[arg-type]
+        with self.assertRaises(OverflowError):
+            ttmem.peak(-1)
+
+    def test_looking_at_oneself_keeps_the_lock(self) -> None:
+        ttmem.alloc(0, "dram", 0, 64)
+        path = os.path.join(self.folder, ttmem.status().segment or "")
+        probe = (
+            "import fcntl, sys\n"
+            "with open(sys.argv[1], 'r+b') as file:\n"
+            "    try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
+            "    except OSError: print('locked')"
+        )
+
+        def is_locked() -> bool:
+            done = subprocess.run([sys.executable, "-c", probe, path], capture_output=True, text=True, timeout=60)
+            return done.stdout == "locked\n"
+
+        self.assertTrue(is_locked())
+        ttmem.memory_allocated()
+        ttmem.reset_peak()
+        ttmem.snapshot(local=True)
+        ttmem.allocations(local=True)
+        with ttmem.track("block"):
+            pass
+        self.assertTrue(is_locked())
+        # So the test can fail: this is all that it takes.
+        with open(path, "rb") as file:
+            fcntl.fcntl(file, fcntl.F_GETFD)
+        self.assertFalse(is_locked())
+
+    def test_other_segments_of_this_process_count_too(self) -> None:
+        # A second copy of the library in one process, as of a program in C: a second interpreter's worth of state is a second
+        # shared object under another name.
+        code = (
+            "import importlib.machinery, importlib.util, shutil, sys, tempfile, ttmem, ttmem._ttmem as first\n"
+            "folder = tempfile.mkdtemp()\n"
+            "copy = shutil.copy(first.__file__, folder + '/_ttmem.abi3.so')\n"
+            "loader = importlib.machinery.ExtensionFileLoader('_ttmem', copy)\n"
+            "spec = importlib.util.spec_from_file_location('_ttmem', copy, loader=loader)\n"
+            "second = importlib.util.module_from_spec(spec)\n"
+            "shutil.rmtree(folder)\n"
+            "assert second.enable() and ttmem.enable()\n"
+            "second.alloc(0, 'dram', 0, 1000)\n"
+            "assert ttmem.memory_allocated() == 1000\n"
+            "ttmem.alloc(0, 'dram', 0, 24)\n"
+            "assert ttmem.memory_allocated() == 1024, ttmem.memory_allocated()\n"
+            "second.alloc(0, 'dram', 4096, 1000)\n"
+            "second.free(0, 'dram', 4096)\n"
+            "assert ttmem.peak() == 2024, ttmem.peak()\n"
+            "try: ttmem.reset_peak(); print('reset')\n"
+            "except ttmem.Error as e: print(e)\n"
+        )
+        done = run_python(code, self.folder)
+        self.assertEqual(done.stderr, "")
+        self.assertIn("cannot let its peaks begin anew", done.stdout)
+
+    def test_figures_of_the_dead_are_not_ours(self) -> None:
+        # A segment that is named for this process, but that it has not mapped.
+        ttmem.alloc(0, "dram", 0, 64)
+        own = os.path.join(self.folder, ttmem.status().segment or "")
+        with open(os.path.join(self.folder, f"ttmem.{os.getpid()}.{'0' * 16}"), "wb") as other:
+            subprocess.run(["cat", own], stdout=other, check=True, env=environment(self.folder))
+        self.assertEqual(ttmem.memory_allocated(), 64)
+
+
+if __name__ == "__main__":
+    unittest.main()

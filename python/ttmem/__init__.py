@@ -1,0 +1,64 @@
+"""Device memory of Tenstorrent accelerators: tell what a program holds, and see who holds what.
+
+Telling: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:`alloc` and :func:`free` by device number), and
+:class:`track` around what is to be named and measured; :class:`L1Tracker` adds up circular buffers and kernels by hand. With the
+agent (``ttmem run -- python model.py``) nothing needs to be told.
+
+Asking: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, in the manner of ``torch.cuda``;
+:func:`snapshot` and :func:`allocations` about everything on this machine.
+
+Everything that goes wrong is an :class:`Error`; its classes are in ``ttmem.errors``.
+"""
+
+from __future__ import annotations
+
+from . import _errors as errors
+from . import _schema as schema
+from ._control import close, enable, is_enabled, refresh, status
+from ._errors import DoubleFree, Error, NotTracked, ReadError, UnknownFree
+from ._l1 import L1Tracker
+from ._memory import memory_allocated, peak, reset_peak
+from ._schema import Allocation, Snapshot
+from ._snapshot import allocations, snapshot
+from ._track import track
+from ._ttmem import VERSION as __version__
+from ._ttmem import Kernel, Placement, Program, Tracker, alloc, free
+from ._types import Banks, Chip, Space, Status
+
+max_memory_allocated = peak
+
+__all__ = [
+    "Allocation",
+    "Banks",
+    "Chip",
+    "DoubleFree",
+    "Error",
+    "Kernel",
+    "L1Tracker",
+    "NotTracked",
+    "Placement",
+    "Program",
+    "ReadError",
+    "Snapshot",
+    "Space",
+    "Status",
+    "Tracker",
+    "UnknownFree",
+    "__version__",
+    "alloc",
+    "allocations",
+    "close",
+    "enable",
+    "errors",
+    "free",
+    "is_enabled",
+    "max_memory_allocated",
+    "memory_allocated",
+    "peak",
+    "refresh",
+    "reset_peak",
+    "schema",
+    "snapshot",
+    "status",
+    "track",
+]

@@ -1,0 +1,69 @@
+"""Reads JSON into dataclasses, by their annotations."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timezone
+from typing import Any, TypeVar
+
+from ._errors import ReadError
+
+_R = TypeVar("_R", bound="Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Something that was read."""
+
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The object as it was read, with all its keys."""
+
+
+def make(record: type[_R], raw: Any) -> _R:
+    if not isinstance(raw, dict):
+        raise ReadError(f"a {record.__name__} should be an object, not {raw!r}")
+    values = {name: decode(raw.get(key)) for name, key, decode in _decoders(record)}
+    return record(raw=raw, **values)
+
+
+_Decoders = tuple[tuple[str, str, Callable[[Any], Any]], ...]
+_known: dict[str, _Decoders] = {}
+
+
+def _decoders(record: type[Record]) -> _Decoders:
+    """The fields of a class, their keys, and how they are read."""
+    if record.__name__ not in _known:
+        hints = typing.get_type_hints(record)
+        names = (it.name for it in fields(record) if it.name != "raw")
+        # A key that is a word of Python's has a line behind it here.
+        _known[record.__name__] = tuple((name, name.removesuffix("_"), _decoder(hints[name])) for name in names)
+    return _known[record.__name__]
+
+
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """How a value is read whose type this is. What is absent is ``None`` where that may be, else empty."""
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (inner,) = (_decoder(part) for part in parts if part is not type(None))
+        return lambda raw: None if raw is None else inner(raw)
+    if typing.get_origin(hint) is tuple:
+        each = _decoder(parts[0])
+        return lambda raw: tuple(each(item) for item in raw or ())
+    if typing.get_origin(hint) is dict:
+        return lambda raw: dict(raw or {})
+    if hint is datetime:
+        return _time
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return lambda raw: make(hint, {} if raw is None else raw)
+    return lambda raw: hint() if raw is None else raw
+
+
+def _time(raw: Any) -> datetime:
+    # Older Pythons read neither the Z nor nanoseconds.
+    text = str(raw or "1970-01-01T00:00:00Z").removesuffix("Z")
+    seconds, _, fraction = text.partition(".")
+    parsed = datetime.strptime(seconds, "%Y-%m-%dT%H:%M:%S")
+    return parsed.replace(microsecond=int(f"{fraction[:6]:0<6}"), tzinfo=timezone.utc)

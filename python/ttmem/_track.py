@@ -1,0 +1,206 @@
+"""``with ttmem.track("name")`` and ``@ttmem.track("name")``."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from . import _memory, _ttmem
+from ._types import DeviceLike
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_label: ContextVar[_ttmem.Label | None] = ContextVar("ttmem_label", default=None)
+_ttmem.set_label_variable(_label)
+
+
+class _Named:
+    """Whatever is allocated inside, in this thread and task, has this name. May be entered again and again, not in itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._token: Token[_ttmem.Label | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _label.set(_ttmem.Label(self._name, _label.get()))
+        _ttmem.label_entered()
+
+    def __exit__(self, *_: object) -> None:
+        _ttmem.label_left()
+        token, self._token = self._token, None
+        if token is not None:
+            try:
+                _label.reset(token)
+            except ValueError:
+                # Left in another context than it was entered in, as a generator that somebody else finishes: it is not set there.
+                pass
+
+
+class track:
+    """Names what is allocated in a block or a function, and measures what that holds.
+
+    As a context manager::
+
+        with ttmem.track("prefill") as block:
+            ...
+        print(block.peak_bytes["dram"], block.allocated_bytes["dram"])
+
+    As a decorator, also of coroutines and generators, ``peak_bytes`` is the most of all calls so far, and the object is the
+    function's attribute ``track``.
+
+    Switches tracking on if it is off. What is allocated through this package inside has the block's name as its call site, within
+    other blocks behind theirs, as ``decode / attention``; that is by thread and task. What is measured is all that this
+    process holds on ``device``, as in :func:`ttmem.memory_allocated`, also by other threads. Exceptions pass through.
+    """
+
+    name: str
+    """What it is called."""
+    peak_bytes: dict[str, int]
+    """The most that was held at once, by space. Empty before the end, or if nothing is tracked."""
+    allocated_bytes: dict[str, int]
+    """How much more was held at the end than at the beginning, by space; less is negative."""
+
+    def __init__(self, name: str, *, device: DeviceLike | None = None) -> None:
+        if not isinstance(name, str):
+            raise TypeError("a block's name is a string")
+        self.name = name
+        self.peak_bytes = {}
+        self.allocated_bytes = {}
+        self._device = device
+        self._named = _Named(name)
+        self._gauge: _memory.Gauge | None = None
+
+    def __enter__(self) -> track:
+        if self._gauge is not None:
+            raise RuntimeError(f"the block {self.name!r} is open already: it takes one object for each")
+        self._begin()
+        self._named.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._named.__exit__()
+        self._end()
+
+    def _begin(self) -> None:
+        if not _ttmem.is_enabled():
+            _ttmem.enable()
+        self._gauge = _memory.begin()
+
+    def _end(self) -> None:
+        gauge, self._gauge = self._gauge, None
+        measured = None if gauge is None else _memory.end(gauge, self._device)
+        self.peak_bytes, self.allocated_bytes = measured or ({}, {})
+
+    def _again(self) -> track:
+        return track(self.name, device=self._device)
+
+    def _take_in(self, call: track) -> None:
+        """What one call of a decorated function measured."""
+        for space, peak in call.peak_bytes.items():
+            self.peak_bytes[space] = max(peak, self.peak_bytes.get(space, 0))
+        self.allocated_bytes = call.allocated_bytes
+
+    def __call__(self, function: _F) -> _F:
+        if inspect.isasyncgenfunction(function):
+            wrapper: Any = self._around_async_generator(function)
+        elif inspect.isgeneratorfunction(function):
+            wrapper = self._around_generator(function)
+        elif inspect.iscoroutinefunction(function):
+            wrapper = self._around_coroutine(function)
+        else:
+            wrapper = self._around_function(function)
+        wrapper.track = self
+        return cast(_F, wrapper)
+
+    def _around_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            call = self._again()
+            try:
+                with call:
+                    return function(*args, **kwargs)
+            finally:
+                self._take_in(call)
+
+        return wrapper
+
+    def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> Any:
+            call = self._again()
+            try:
+                with call:
+                    return await function(*args, **kwargs)
+            finally:
+                self._take_in(call)
+
+        return wrapper
+
+    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        # Between its steps a generator's context is its caller's: the name is set for each step only.
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            call = self._again()
+            call._begin()
+            try:
+                generator = function(*args, **kwargs)
+                try:
+                    step, value = generator.send, None
+                    while True:
+                        try:
+                            with call._named:
+                                item = step(value)
+                        except StopIteration as stop:
+                            return stop.value
+                        try:
+                            step, value = generator.send, (yield item)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as thrown:
+                            step, value = generator.throw, thrown
+                finally:
+                    with call._named:
+                        generator.close()
+            finally:
+                call._end()
+                self._take_in(call)
+
+        return wrapper
+
+    def _around_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            call = self._again()
+            call._begin()
+            try:
+                generator = function(*args, **kwargs)
+                try:
+                    step, value = generator.asend, None
+                    while True:
+                        try:
+                            with call._named:
+                                item = await step(value)
+                        except StopAsyncIteration:
+                            return
+                        try:
+                            step, value = generator.asend, (yield item)
+                        except GeneratorExit:
+                            raise
+                        except BaseException as thrown:
+                            step, value = generator.athrow, thrown
+                finally:
+                    await generator.aclose()
+            finally:
+                call._end()
+                self._take_in(call)
+
+        return wrapper
