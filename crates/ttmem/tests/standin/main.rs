@@ -1,6 +1,7 @@
 //! The agent in a stand-in for the runtime, which does what the real one cannot be made to do, under sanitizers.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod by_hand;
 mod bystanders;
 mod ends;
 mod exceptions;

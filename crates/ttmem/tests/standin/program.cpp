@@ -44,6 +44,12 @@ std::map<int, Held> buffers;
 std::map<int, Program *> programs;
 std::map<int, distributed::MeshWorkload *> workloads;
 int numbers;
+void *by_hand;
+
+template <class Function>
+Function *told(const char *name) {
+    return reinterpret_cast<Function *>(dlsym(by_hand, name));
+}
 
 void answer(const char *format, ...) {
     char line[4096] = "ok ";
@@ -415,6 +421,18 @@ void obey(const std::string &line) {
         if (word == "main") pthread_exit(nullptr);
         if (word == "closed") close_all();
         exit(number);
+    } else if (verb == "hand") {
+        // A library that is told of memory by hand.
+        in >> word;
+        by_hand = dlopen(word.c_str(), RTLD_NOW | RTLD_LOCAL);
+        answer("%s", by_hand ? "loaded" : dlerror());
+    } else if (verb == "hold" || verb == "unhold") {
+        in >> number >> address;
+        answer("%d", verb == "hold" ? told<int(int, uint64_t, unsigned, uint64_t)>("ttmem_report_allocation")(
+                                          number, 4096, 0, address)
+                                    : told<int(int, uint64_t)>("ttmem_report_deallocation")(number, address));
+    } else if (verb == "is_enabled") {
+        answer("%d", told<bool()>("ttmem_is_enabled")());
     } else if (!obey_of_programs(verb, in)) {
         fprintf(stderr, "what is %s?\n", line.c_str());
         exit(95);
