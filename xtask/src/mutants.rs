@@ -76,6 +76,8 @@ const LAID: &str = "crates/ttmem-client/src/writer/programs.rs";
 const KEY: &str = "crates/ttmem-client/src/writer/key.rs";
 const CORE_DUMP: &str = "crates/ttmem/src/cores.rs";
 const AGENT: &str = "crates/ttmem-agent/src/programs.rs";
+const AGENTS_WORK: &str = "crates/ttmem-agent/src/agent.rs";
+const GIVEN: &str = "crates/ttmem-c/src/given.rs";
 const CAPTURES: &str = "crates/ttmem-agent/src/traces.rs";
 const SHIM: &str = "crates/ttmem-agent/src/shim_programs.cpp";
 
@@ -943,6 +945,26 @@ const MUTANTS: &[Mutant] = &[
         test: "dump_shows_cores_alike",
         what: "views lie on cores",
         edits: &[edit(CORE_DUMP, "it.layout != Some(Layout::View)", "it.layout != Some(Layout::Mirror)")],
+    },
+    Mutant {
+        test: "ttmem:standin/when_the_agent_begins",
+        what: "the agent says nothing to those who are told by hand",
+        edits: &[edit(AGENTS_WORK, "    others::have_them_withdraw();\n", "")],
+    },
+    Mutant {
+        test: "ttmem:standin/beside_an_agent",
+        what: "who is told by hand does not ask for the agent",
+        edits: &[edit(TRACKER, "if GLOBAL.yielded.load(Ordering::SeqCst) || beside::agent_is_at_work(withdraw) {", "if GLOBAL.yielded.load(Ordering::SeqCst) {")],
+    },
+    Mutant {
+        test: "ttmem-c:c/misuse",
+        what: "an error that is passed on is a number",
+        edits: &[edit(GIVEN, "u16::try_from(given).unwrap_or(0)", "given as u16 & 1")],
+    },
+    Mutant {
+        test: "ttmem-c:c/misuse",
+        what: "pointers may be askew",
+        edits: &[edit(GIVEN, "    if !pointer.is_aligned() {\n        return Err(ttmem_error::BadValue);\n    }\n    // SAFETY: checked", "    // SAFETY: checked")],
     },
     Mutant {
         test: "ttmem:standin/a_program_is_called",
