@@ -1,6 +1,8 @@
 // What the test programs share: checks, and stops at which the test looks at what is published.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,3 +21,6 @@ inline void stop(const char* name) {
     char line[16];
     CHECK(std::fgets(line, sizeof line, stdin) != nullptr);
 }
+
+// Who waits for ever fails instead.
+inline const unsigned patience = alarm(600);

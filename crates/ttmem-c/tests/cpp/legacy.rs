@@ -52,7 +52,9 @@ fn an_old_server_hears_the_old_clients_messages() {
     let path = folder.path().join("old.sock");
     let listener = UnixListener::bind(&path).unwrap();
     let mut program = start(path.to_str().unwrap());
-    let (mut stream, _) = listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (mut stream, _) = eventually("the client connects", || listener.accept().ok());
+    stream.set_nonblocking(false).unwrap();
     // Short of never.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let comes = [

@@ -231,3 +231,21 @@ fn the_headers_may_be_included_everywhere() {
         it.ends();
     }
 }
+
+#[test]
+fn the_documented_example_does_what_it_says() {
+    let page = include_str!("../../../../docs/cpp.md");
+    let mut examples = page.split("```cpp\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let example = examples.find(|it| it.contains("int main")).expect("the page has an example");
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("example.cpp");
+    std::fs::write(&source, example).unwrap();
+    for build in builds() {
+        let segments = ttmem_testkit::memory_folder();
+        let output =
+            build.start(&build.foreign(&source)).env("TTMEM_SHM_DIR", segments.path()).output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && page.contains(&format!("# prints: {printed}")), "{printed}");
+        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

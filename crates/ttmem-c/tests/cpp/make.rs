@@ -64,6 +64,11 @@ impl Build {
         self.compiler.build(&here(source), &more)
     }
 
+    /// Compiles a program that is somebody else's: a file elsewhere.
+    pub(crate) fn foreign(&self, source: &Path) -> PathBuf {
+        self.compiler.build(source, if self.sanitized { &SANITIZED } else { &[] })
+    }
+
     /// Runs a program as this variant must be.
     pub(crate) fn start(&self, program: &Path) -> Command {
         if !self.sanitized {
