@@ -1,4 +1,4 @@
-//! Exceptions. Their classes are in Python (`ttmem/_errors.py`); each error of the tracker has the class of its name.
+//! Exceptions. Their classes are in Python (`package/ttmem/_errors.py`); each error of the tracker has the class of its name.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

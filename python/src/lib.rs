@@ -3,7 +3,7 @@
 //!
 //! `tracker` is what is called often, and takes its arguments by position; `program` what programs keep; `own` finds and reads
 //! this process's segments; `machine` asks for snapshots. `given` understands arguments, `errors` makes exceptions. Everything
-//! else is Python, in `ttmem/`.
+//! else is Python, in `package/ttmem`.
 
 mod errors;
 mod given;

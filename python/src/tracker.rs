@@ -190,7 +190,12 @@ impl Tracker {
     fn new(devices: Option<&Bound<'_, PyAny>>, banks: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let numbers = match devices {
             None => Some(vec![0]),
-            Some(given) => given.extract::<Devices>().ok().map(|it| it.to_vec()),
+            Some(given) => match given.extract::<Devices>() {
+                Ok(devices) => Some(devices.to_vec()),
+                // Chips, perhaps.
+                Err(e) if e.is_instance_of::<PyTypeError>(given.py()) => None,
+                Err(e) => return Err(e),
+            },
         };
         let banks: Vec<Banks> = match banks {
             None => Vec::new(),
@@ -309,9 +314,12 @@ fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
     if given.hasattr("unique_id")? {
         return Ok(vec![GivenChip::of(given)?]);
     }
-    let several = given.try_iter().map_err(|_| {
-        PyTypeError::new_err("devices are numbers, ttmem.Chip, or what has such as get_device_ids() or id()")
-    })?;
+    let not_devices =
+        || PyTypeError::new_err("devices are numbers, ttmem.Chip, or have get_device_ids() or id()");
+    if given.is_instance_of::<PyString>() {
+        return Err(not_devices());
+    }
+    let several = given.try_iter().map_err(|_| not_devices())?;
     let chip = |it: PyResult<Bound<'_, PyAny>>| {
         let it = it?;
         if it.is_instance_of::<PyInt>() { it.extract().map(GivenChip::numbered) } else { GivenChip::of(&it) }

@@ -55,6 +55,7 @@ class Memory(TrackedCase):
             tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 1, 0, 1 << 30)])
             tracker.alloc("dram", 0, size, bytes_per_bank=size)
             tracker.close()
+            self.assertEqual(ttmem.peak(0), 64)
         self.assertEqual((ttmem.memory_allocated(0), ttmem.peak(0)), (0, 64))
         ttmem.reset_peak()
         self.assertEqual(ttmem.peak(0), 0)
@@ -116,6 +117,7 @@ class Memory(TrackedCase):
             "loader = importlib.machinery.ExtensionFileLoader('_ttmem', copy)\n"
             "spec = importlib.util.spec_from_file_location('_ttmem', copy, loader=loader)\n"
             "second = importlib.util.module_from_spec(spec)\n"
+            "loader.exec_module(second)\n"
             "shutil.rmtree(folder)\n"
             "assert second.enable() and ttmem.enable()\n"
             "second.alloc(0, 'dram', 0, 1000)\n"

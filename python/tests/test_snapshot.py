@@ -105,7 +105,9 @@ class Machine(TrackedCase):
     def test_simulated_chips_are_read_whole(self) -> None:
         with daemon(self.folder, "--sim", "n300", "--quiet") as places:
             os.environ.update(places)
-            tracker = ttmem.Tracker(ttmem.Chip(index=0, unique_id=0x5100000000), [ttmem.Banks("l1", 64, 0, 1 << 20)])
+            layout = {"kernel_ring": 0x8000, "unreserved": 0x19D60, "l1_bytes_per_core": 1499136, "grid": (8, 8)}
+            chip = ttmem.Chip(index=0, unique_id=0x5100000000, cores=64, **layout)  # type: ignore[arg-type]
+            tracker = ttmem.Tracker(chip, [ttmem.Banks("l1", 64, 0x19D60, 1 << 20)])
             tracker.alloc("l1", 0x40000, 2048, bytes_per_bank=2048, cores=[(0, 0, 1, 1)], site="here")
             with ttmem.Tracker(0).program("matmul") as program, self.assertRaises(ttmem.DoubleFree):
                 program.cb(2048, 0x20000, [(0, 0, 3, 3)])
@@ -114,6 +116,7 @@ class Machine(TrackedCase):
                 snapshot = ttmem.snapshot(history=True, events=True, cores=True, programs=True, buffers=10)
                 self.assertGreater(self.compare(snapshot, "snapshot"), 100)
                 self.assertEqual((snapshot.health.source, snapshot.simulated), ("daemon", True))
+                self.assertEqual(len(snapshot.devices[0].cores.list), 64)
                 self.assertEqual([it.board for it in snapshot.devices], ["n300", "n300"])
                 self.assertEqual(snapshot.devices[0].capacity.dram_bytes, 12 << 30)
                 self.assertGreater(snapshot.devices[0].sensors.asic_celsius, 0)

@@ -10,6 +10,7 @@ mod frames;
 pub(crate) mod load;
 mod machine;
 mod pure;
+mod python;
 pub(crate) mod segment;
 
 use crate::{cargo, root, succeed};
@@ -83,6 +84,9 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
         figures.extend(memory(&exe)?);
         figures.extend(snapshot(&exe)?);
         figures.extend(idle(&exe));
+    }
+    if wanted("python") {
+        figures.extend(python::figures()?);
     }
     if wanted("frame") {
         figures.extend(dashboard::figures(&exe)?);

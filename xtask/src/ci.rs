@@ -36,7 +36,7 @@ const DENY_VERSION: &str = "0.20.2";
 
 type Step = (&'static str, fn() -> anyhow::Result<()>);
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     ("prerequisites", prerequisites),
     ("format", format),
     ("generated files", || crate::header::run(true)),
@@ -49,6 +49,7 @@ const STEPS: [Step; 17] = [
     ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
     ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
     ("installed prefix", crate::prefix::run),
+    ("python", crate::python::run),
     ("what the agent needs", crate::agent::check_needs),
     ("lab", lab),
     ("agent in stock ttnn", agent_in_ttnn),

@@ -7,7 +7,7 @@
 pub(crate) mod board;
 mod compiler;
 mod descriptor;
-mod python;
+pub(crate) mod python;
 mod topology;
 
 use crate::root;

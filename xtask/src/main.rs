@@ -12,6 +12,7 @@ mod loom;
 mod mutants;
 mod packages;
 mod prefix;
+mod python;
 mod screens;
 mod truth;
 
@@ -25,7 +26,7 @@ cargo xtask COMMAND
   ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
   bench [GROUP] [--json]
                      figures against their budgets; builds the release program first. GROUP is one of agent, c,
-                     segment, core, machine, daemon, frame
+                     segment, core, machine, daemon, frame, python
   lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
                      run it on chips that do not exist; --clusters only writes the descriptors of such chips,
                      --smoke opens every board and runs an op on it
@@ -38,6 +39,7 @@ cargo xtask COMMAND
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
   prefix             whether all that works from a prefix with the source tree gone; needs root
+  python             the wheel: built, installed into a new environment, its types checked and its tests and page run
   screens            the README's pictures, of the demo as it is, to docs/screens; not part of ci
   fuzz [SECONDS]     every fuzz target for so long (default 60)
   mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
@@ -50,12 +52,13 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        ["bench", group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame")] => {
-            bench::run(false, Some(group))
-        }
         [
             "bench",
-            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame"),
+            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame" | "python"),
+        ] => bench::run(false, Some(group)),
+        [
+            "bench",
+            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame" | "python"),
             "--json",
         ] => bench::run(true, Some(group)),
         // Processes that the benchmark starts.
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         ["prefix"] => prefix::run(),
         // What it runs where the source tree is gone.
         ["prefix-inside", prefix, work] => prefix::inside(Path::new(prefix), Path::new(work)),
+        ["python"] => python::run(),
         ["screens"] => screens::run(),
         ["loom"] => loom::run(),
         ["fuzz"] => fuzz::run(60),

@@ -33,18 +33,28 @@ fn candidates() -> Vec<PathBuf> {
     found
 }
 
-/// A Python of one of these versions that really runs.
-fn find() -> anyhow::Result<PathBuf> {
+/// Those that really run and can make environments, with their minor versions.
+fn running() -> Vec<(PathBuf, String)> {
     let minor = |python: &Path| {
         let output = Command::new(python).args(["-c", PROBE]).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let candidates = candidates();
-    let running: Vec<(&PathBuf, String)> =
-        candidates.iter().filter_map(|python| Some((python, minor(python)?))).collect();
+    candidates().into_iter().filter_map(|python| minor(&python).map(|minor| (python, minor))).collect()
+}
+
+/// Any Python from 3.10 on, for what needs no ttnn.
+pub(crate) fn any() -> anyhow::Result<PathBuf> {
+    let recent = |minor: &str| minor.parse::<u32>().is_ok_and(|minor| minor >= 10);
+    let found = running().into_iter().find(|(_, minor)| recent(minor));
+    found.map(|(python, _)| python).context("no Python 3.10 or later, with its venv module, on the path")
+}
+
+/// A Python of one of these versions that really runs.
+fn find() -> anyhow::Result<PathBuf> {
+    let running = running();
     let found = MINORS.iter().find_map(|wanted| running.iter().find(|(_, minor)| minor == wanted));
     match found {
-        Some((python, _)) => Ok((*python).clone()),
+        Some((python, _)) => Ok(python.clone()),
         None => bail!(
             "ttnn has wheels for Python 3.10 and 3.12 only, and neither was found, with its venv module, on the path or \
              among pyenv's versions ({} others were): install one, for example with `pyenv install 3.10`",

@@ -220,7 +220,10 @@ def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
     with _lock:
         found = rows()
         _since_reset.absorb(found)
-        peaks, devices = dict(_since_reset.peaks), dict(_since_reset.devices)
+        # What was tracked before it was closed altogether is over.
+        there = {row.key[0] for row in found}
+        peaks = {key: most for key, most in _since_reset.peaks.items() if key[0] in there}
+        devices = dict(_since_reset.devices)
     open_keys = {row.key for row in found if not row.closed}
     wanted = _wanted(device, (row.devices for row in found))
     return _most(peaks, devices, open_keys, wanted).get(space, 0)

@@ -185,6 +185,10 @@ class ProgramUsage(Record):
     """Held by programs that are loaded or cached; overlapping ranges counted once."""
     resident_bytes: int | None
     """Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched."""
+    unfollowed_bytes: int
+    """Registered besides, where ``resident_bytes`` is known of others only: whether it is resident, nobody says."""
+    estimated_bytes: int
+    """How much of what is registered is an estimate."""
     count: int | None
     """Live records; ``None`` where only their sum is known."""
     basis: str
@@ -546,8 +550,8 @@ class Placement(Record):
 
     space: str
     """Which space."""
-    address: int
-    """Address on each core."""
+    address: int | None
+    """Address on each core; unknown where its source does not say it."""
     bytes: int
     """Bytes on each core."""
     cores: tuple[tuple[int, int, int, int], ...]
@@ -700,6 +704,10 @@ class Allocation(Record):
     """How it lies there."""
     cores: tuple[tuple[int, int, int, int], ...] | None
     """The cores it lies on, if it lies on some only: rectangles, each from column, row to column, row."""
+    estimated: bool
+    """Its size is an estimate."""
+    unplaced: bool
+    """Where it lies is not known: its id only tells it from others."""
     references: int
     """How many times it is held."""
     age_seconds: float

@@ -1,0 +1,92 @@
+//! `cargo xtask python`: the wheel, built and tried in an environment of its own.
+
+use crate::{cargo, lab, root, succeed};
+use anyhow::{Context, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What builds the wheel, and what checks its types.
+const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    let package = root().join("python");
+    let tools = tools()?;
+    succeed(Command::new(tools.join("bin/mypy")).current_dir(&package))?;
+    let (wheel, python) = install()?;
+    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem"]))?;
+    let mut tests = Command::new(&python);
+    tests.current_dir(&package).args(["-m", "unittest", "discover", "--top-level-directory", "."]);
+    tests.env("TTMEM_PROGRAM", target().join("release/ttmem")).env("PYTHONDONTWRITEBYTECODE", "1");
+    succeed(&mut tests)?;
+    let size = fs::metadata(&wheel)?.len();
+    let name = wheel.file_name().unwrap_or_default().to_string_lossy();
+    println!("{name} ({} kB): types checked, installed, tested, docs/python.md run", size / 1000);
+    Ok(())
+}
+
+/// Builds the wheel and installs it into a new environment; the wheel, and that environment's Python.
+pub(crate) fn install() -> anyhow::Result<(PathBuf, PathBuf)> {
+    let tools = tools()?;
+    let wheels = folder().join("wheels");
+    remove(&wheels)?;
+    let mut build = Command::new(tools.join("bin/maturin"));
+    build.current_dir(root().join("python")).args(["build", "--release", "--locked", "--quiet", "--out"]);
+    // maturin asks cargo for the folder, and cargo must be the one that runs us.
+    succeed(build.arg(&wheels).arg("--interpreter").arg(tools.join("bin/python")))?;
+    let built: Vec<PathBuf> = fs::read_dir(&wheels)?.flatten().map(|it| it.path()).collect();
+    ensure!(built.len() == 1, "{} wheels were built", built.len());
+    let wheel = built.into_iter().next().context("no wheel was built")?;
+    let name = wheel.to_string_lossy();
+    ensure!(name.contains("-cp310-abi3-"), "{name} is not for every Python from 3.10 on");
+    let environment = folder().join("environment");
+    remove(&environment)?;
+    let python = new_environment(&environment)?;
+    succeed(pip(&python).args(["--no-index", "--no-deps"]).arg(&wheel))
+        .context("cannot install the wheel")?;
+    Ok((wheel, python))
+}
+
+/// The environment of tools, made if it is not there or has others.
+fn tools() -> anyhow::Result<PathBuf> {
+    let tools = folder().join("tools");
+    let has = tools.join("has.txt");
+    let wanted = TOOLS.join("\n");
+    if fs::read_to_string(&has).is_ok_and(|it| it == wanted) && tools.join("bin/mypy").exists() {
+        return Ok(tools);
+    }
+    println!("installing {} into target/python", TOOLS.join(" and "));
+    remove(&tools)?;
+    let python = new_environment(&tools)?;
+    succeed(pip(&python).args(TOOLS)).context("cannot install what builds wheels")?;
+    fs::write(has, wanted)?;
+    Ok(tools)
+}
+
+fn new_environment(folder: &Path) -> anyhow::Result<PathBuf> {
+    succeed(Command::new(lab::python::any()?).args(["-m", "venv"]).arg(folder))?;
+    Ok(folder.join("bin/python"))
+}
+
+fn pip(python: &Path) -> Command {
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]);
+    pip
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+fn folder() -> PathBuf {
+    target().join("python")
+}
