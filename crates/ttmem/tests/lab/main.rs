@@ -5,6 +5,7 @@ mod counters;
 mod dashboard;
 mod processes;
 mod programs;
+mod python;
 mod region;
 mod runtime;
 mod stage;
