@@ -55,6 +55,9 @@ void views() {
     CreateCircularBufferWithTracking(program, square, config);
     const experimental::GlobalCircularBuffer global;
     CreateCircularBufferWithTracking(program, square, CircularBufferConfig(1024), global);
+    const auto before = counts();
+    CreateCircularBufferWithTracking(program, square, config);
+    CHECK(counts().tracked == before.tracked + 1 && counts().failed == before.failed);
     stop("views");
 }
 
