@@ -205,7 +205,9 @@ fn threads_and_forked_children_keep_their_own_books() {
         expected.sort();
         assert_eq!(kept, expected, "what eight threads left");
         it.at("child");
-        assert_eq!(it.snapshot().processes.len(), 2);
+        let seen = it.snapshot();
+        assert_eq!(seen.processes.len(), 2);
+        assert!(seen.findings.is_empty(), "nothing of its parent's is touched: {:?}", seen.findings);
         let mut with_child = expected.clone();
         with_child.insert(0, (vec![0], 3));
         assert_eq!(it.look().iter().map(of).collect::<Vec<_>>(), with_child);

@@ -140,7 +140,9 @@ void exceptions() {
 void addresses_are_used_again() {
     Device chip(0);
     const OnDevice scope(chip);
-    std::optional<Program> place;
+    std::optional<Program> place(std::in_place);
+    // Of one that is gone and that nobody forgot.
+    CreateCircularBufferWithTracking(*place, square, CircularBufferConfig(512));
     for (int round = 0; round < 3; ++round) {
         place.emplace();
         const ProgramScope followed(*place);
