@@ -51,9 +51,22 @@ class OnDevice {
 public:
     template <class Device, class = std::enable_if_t<detail::is_device<std::remove_reference_t<Device>>>>
     explicit OnDevice(Device&& device) : outer_(detail::innermost_device()) {
-        detail::swallow([&] { detail::read_devices(device, devices_); }, detail::tally().failed);
+        // All of a mesh, or nothing.
+        const auto keep = [&] {
+            detail::DeviceList all;
+            detail::read_devices(device, all);
+            devices_ = std::move(all);
+        };
+        detail::swallow(keep, detail::tally().failed);
         detail::innermost_device() = &devices_;
     }
+    /// By numbers: a list in braces, an array, a vector; or one.
+    explicit OnDevice(Devices devices) : outer_(detail::innermost_device()) {
+        const auto keep = [&] { devices_.assign(devices.data(), devices.data() + devices.size()); };
+        detail::swallow(keep, detail::tally().failed);
+        detail::innermost_device() = &devices_;
+    }
+    explicit OnDevice(std::int32_t device) : OnDevice(Devices(&device, 1)) {}
     ~OnDevice() { detail::innermost_device() = outer_; }
     OnDevice(const OnDevice&) = delete;
     OnDevice& operator=(const OnDevice&) = delete;

@@ -23,5 +23,5 @@ inline void stop(const char* name) {
 }
 
 // Who waits for ever fails instead. To be said again by a forked child.
-inline unsigned be_patient() { return alarm(120); }
+inline unsigned be_patient() { return alarm(300); }
 inline const unsigned patience = be_patient();

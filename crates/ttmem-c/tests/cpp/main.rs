@@ -120,6 +120,12 @@ fn the_wrappers_publish_what_is_made() {
             (Kernel, vec![2], ESTIMATE, vec![SQUARE], Some(6), "estimated"),
         ];
         assert_eq!(it.held("device in front"), front);
+        let numbers = [
+            cb(&[1, 2, 3], 64, &[SQUARE], Some(7)),
+            cb(&[4, 5], 32, &[SQUARE], Some(7)),
+            cb(&[7], 16, &[SQUARE], Some(7)),
+        ];
+        assert_eq!(it.held("devices by number"), numbers);
         assert_eq!(it.held("exceptions"), [], "what threw was not made, or nobody knows what");
         let held = it.held("address used again");
         assert_eq!(held.len(), 1, "each scope begins anew: {held:?}");

@@ -110,6 +110,19 @@ void device_in_front() {
     CreateCircularBufferWithTracking(&chip, program, square, CircularBufferConfig(8192));
     AddKernelWithTracking(chip, program, "reader.cpp", square, DataMovementConfig{});
     stop("device in front");
+    ForgetProgram(program);
+    {
+        const OnDevice number(7);
+        CreateCircularBufferWithTracking(program, square, CircularBufferConfig(16));
+    }
+    const std::vector<int> devices = {4, 5};
+    {
+        const OnDevice numbers(devices);
+        CreateCircularBufferWithTracking(program, square, CircularBufferConfig(32));
+    }
+    const OnDevice list({1, 2, 3});
+    CreateCircularBufferWithTracking(program, square, CircularBufferConfig(64));
+    stop("devices by number");
 }
 
 void exceptions() {
@@ -134,6 +147,15 @@ void exceptions() {
     CHECK(counts().failed == before.failed + 4);
     CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
     CHECK(counts().without_device == before.without_device + 1);
+    // A mesh of which one device does not say who it is, is none.
+    const struct {
+        std::vector<const Device*> devices;
+        const std::vector<const Device*>& get_devices() const { return devices; }
+    } mesh{{&chip, &broken}};
+    const OnDevice worst(mesh);
+    CHECK(counts().failed == before.failed + 5);
+    CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
+    CHECK(counts().without_device == before.without_device + 2);
     stop("exceptions");
 }
 
