@@ -281,6 +281,9 @@ public:
         const std::int32_t allocator = define_devices(devices).number();
         return refusal(allocator, [&] { return ttmem_unload_kernel(allocator, kernel_id); });
     }
+    static Result report_kernel_unload(Devices devices, std::uint64_t /*size*/, std::uint64_t kernel_id) noexcept {
+        return report_kernel_unload(devices, kernel_id);
+    }
 
 private:
     /// What was wrong with the devices, or else what a call gives. While tracking is off that is not made.

@@ -51,9 +51,22 @@ class OnDevice {
 public:
     template <class Device, class = std::enable_if_t<detail::is_device<std::remove_reference_t<Device>>>>
     explicit OnDevice(Device&& device) : outer_(detail::innermost_device()) {
-        detail::swallow([&] { detail::read_devices(device, devices_); }, detail::tally().failed);
+        // All of a mesh, or nothing.
+        const auto keep = [&] {
+            detail::DeviceList all;
+            detail::read_devices(device, all);
+            devices_ = std::move(all);
+        };
+        detail::swallow(keep, detail::tally().failed);
         detail::innermost_device() = &devices_;
     }
+    /// By numbers: a list in braces, an array, a vector; or one.
+    explicit OnDevice(Devices devices) : outer_(detail::innermost_device()) {
+        const auto keep = [&] { devices_.assign(devices.data(), devices.data() + devices.size()); };
+        detail::swallow(keep, detail::tally().failed);
+        detail::innermost_device() = &devices_;
+    }
+    explicit OnDevice(std::int32_t device) : OnDevice(Devices(&device, 1)) {}
     ~OnDevice() { detail::innermost_device() = outer_; }
     OnDevice(const OnDevice&) = delete;
     OnDevice& operator=(const OnDevice&) = delete;
@@ -215,7 +228,9 @@ void publish(const Facts& facts, Tell tell) {
         // Of what lies on no core nothing is held.
         return facts.on_cores && facts.cores.count() == 0 ? TTMEM_ERROR_ZERO_SIZE : tell(allocator, program, cores);
     });
-    (done.ok() ? tally().tracked : tally().failed).fetch_add(1);
+    // The same view twice is one, and held.
+    const bool held = done.ok() || done.error() == Error::still_held;
+    (held ? tally().tracked : tally().failed).fetch_add(1);
 }
 
 inline void publish_circular_buffer(const Facts& facts) {

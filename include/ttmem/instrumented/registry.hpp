@@ -111,8 +111,7 @@ public:
     }
 
     /// A number for what has no address yet, so far from others that nothing seems to overlap. Beyond all addresses and the ids that people
-    /// make up; and still exact in every reader
-    /// of JSON.
+    /// make up, and still exact in every reader of JSON.
     std::uint64_t fresh(std::uint64_t bytes = 1) noexcept { return (std::uint64_t{1} << 48) + next_.fetch_add(bytes); }
 
 private:

@@ -87,7 +87,8 @@ void meshes() {
     CHECK(Client::report_deallocation(again, 0x100000).ok());
     CHECK(Client::report_deallocation(devices, 0x8000).ok());
     CHECK(Client::report_cb_deallocation(devices, 2048, 0x1a000).ok());
-    CHECK(Client::report_kernel_unload({3, 2, 1}, 5).ok());
+    CHECK(Client::report_kernel_unload({3, 2, 1}, 512, 5).ok());
+    CHECK(Client::report_kernel_unload({3, 2, 1}, 5).error() == Error::double_free);
     stop("nothing");
 }
 

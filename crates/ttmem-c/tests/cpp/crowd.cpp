@@ -3,7 +3,10 @@
 #include <ttmem/instrumented.hpp>
 #include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "harness.hpp"
 #include "today.hpp"
@@ -48,6 +51,22 @@ int child(Program& inherited) {
     return counts().tracked == before.tracked + 2 && counts().failed == before.failed ? 0 : 1;
 }
 
+pid_t fork_a_child(Program& inherited) {
+    const pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        be_patient();
+        _exit(child(inherited));
+    }
+    return pid;
+}
+
+void wait_for(pid_t pid) {
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 }  // namespace
 
 int main() {
@@ -64,18 +83,24 @@ int main() {
     }
     // Children are born while others are at work, in the registry, too.
     for (int n = 0; n < 20; ++n) {
-        const pid_t pid = fork();
-        CHECK(pid >= 0);
-        if (pid == 0) {
-            _exit(child(inherited));
-        }
-        int status = 0;
-        CHECK(waitpid(pid, &status, 0) == pid);
-        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        wait_for(fork_a_child(inherited));
     }
     for (auto& one : crowd) {
         one.join();
     }
+    // A child that is born while another thread is in the middle of something does not wait for that thread, which it has not.
+    std::atomic<bool> inside{false};
+    std::thread busy([&] {
+        detail::registry().alone([&] {
+            inside = true;
+            usleep(200'000);
+        });
+    });
+    while (!inside) {
+        std::this_thread::yield();
+    }
+    wait_for(fork_a_child(inherited));
+    busy.join();
     CHECK(counts().failed == 0 && counts().without_device == 0);
     CHECK(counts().tracked == 1 + threads * (2 * rounds + 1));
     stop("crowd");
@@ -84,6 +109,7 @@ int main() {
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+        be_patient();
         ForgetProgram(inherited);
         const OnDevice scope(chip);
         Program program;
@@ -91,8 +117,7 @@ int main() {
         stop("child");
         _exit(0);
     }
-    int status = 0;
-    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    wait_for(pid);
     stop("parent");
     ForgetProgram(inherited);
     for (auto& one : kept) {

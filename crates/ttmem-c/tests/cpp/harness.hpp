@@ -22,5 +22,6 @@ inline void stop(const char* name) {
     CHECK(std::fgets(line, sizeof line, stdin) != nullptr);
 }
 
-// Who waits for ever fails instead.
-inline const unsigned patience = alarm(600);
+// Who waits for ever fails instead. To be said again by a forked child.
+inline unsigned be_patient() { return alarm(300); }
+inline const unsigned patience = be_patient();

@@ -120,6 +120,12 @@ fn the_wrappers_publish_what_is_made() {
             (Kernel, vec![2], ESTIMATE, vec![SQUARE], Some(6), "estimated"),
         ];
         assert_eq!(it.held("device in front"), front);
+        let numbers = [
+            cb(&[1, 2, 3], 64, &[SQUARE], Some(7)),
+            cb(&[4, 5], 32, &[SQUARE], Some(7)),
+            cb(&[7], 16, &[SQUARE], Some(7)),
+        ];
+        assert_eq!(it.held("devices by number"), numbers);
         assert_eq!(it.held("exceptions"), [], "what threw was not made, or nobody knows what");
         let held = it.held("address used again");
         assert_eq!(held.len(), 1, "each scope begins anew: {held:?}");
@@ -205,7 +211,9 @@ fn threads_and_forked_children_keep_their_own_books() {
         expected.sort();
         assert_eq!(kept, expected, "what eight threads left");
         it.at("child");
-        assert_eq!(it.snapshot().processes.len(), 2);
+        let seen = it.snapshot();
+        assert_eq!(seen.processes.len(), 2);
+        assert!(seen.findings.is_empty(), "nothing of its parent's is touched: {:?}", seen.findings);
         let mut with_child = expected.clone();
         with_child.insert(0, (vec![0], 3));
         assert_eq!(it.look().iter().map(of).collect::<Vec<_>>(), with_child);

@@ -55,6 +55,9 @@ void views() {
     CreateCircularBufferWithTracking(program, square, config);
     const experimental::GlobalCircularBuffer global;
     CreateCircularBufferWithTracking(program, square, CircularBufferConfig(1024), global);
+    const auto before = counts();
+    CreateCircularBufferWithTracking(program, square, config);
+    CHECK(counts().tracked == before.tracked + 1 && counts().failed == before.failed);
     stop("views");
 }
 
@@ -107,6 +110,19 @@ void device_in_front() {
     CreateCircularBufferWithTracking(&chip, program, square, CircularBufferConfig(8192));
     AddKernelWithTracking(chip, program, "reader.cpp", square, DataMovementConfig{});
     stop("device in front");
+    ForgetProgram(program);
+    {
+        const OnDevice number(7);
+        CreateCircularBufferWithTracking(program, square, CircularBufferConfig(16));
+    }
+    const std::vector<int> devices = {4, 5};
+    {
+        const OnDevice numbers(devices);
+        CreateCircularBufferWithTracking(program, square, CircularBufferConfig(32));
+    }
+    const OnDevice list({1, 2, 3});
+    CreateCircularBufferWithTracking(program, square, CircularBufferConfig(64));
+    stop("devices by number");
 }
 
 void exceptions() {
@@ -131,13 +147,24 @@ void exceptions() {
     CHECK(counts().failed == before.failed + 4);
     CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
     CHECK(counts().without_device == before.without_device + 1);
+    // A mesh of which one device does not say who it is, is none.
+    const struct {
+        std::vector<const Device*> devices;
+        const std::vector<const Device*>& get_devices() const { return devices; }
+    } mesh{{&chip, &broken}};
+    const OnDevice worst(mesh);
+    CHECK(counts().failed == before.failed + 5);
+    CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
+    CHECK(counts().without_device == before.without_device + 2);
     stop("exceptions");
 }
 
 void addresses_are_used_again() {
     Device chip(0);
     const OnDevice scope(chip);
-    std::optional<Program> place;
+    std::optional<Program> place(std::in_place);
+    // Of one that is gone and that nobody forgot.
+    CreateCircularBufferWithTracking(*place, square, CircularBufferConfig(512));
     for (int round = 0; round < 3; ++round) {
         place.emplace();
         const ProgramScope followed(*place);

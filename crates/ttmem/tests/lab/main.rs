@@ -3,6 +3,7 @@
 
 mod counters;
 mod dashboard;
+mod own;
 mod processes;
 mod programs;
 mod python;
