@@ -57,7 +57,7 @@ pub(super) fn make(release: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     ensure!(
         declared == listed,
         "packaging/ttmem.symbols and include/ttmem.h disagree: {:?}",
-        declared.symmetric_difference(&listed)
+        declared.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     let names: Vec<&String> = symbols.keys().collect();
     let shared = make_shared(&archive, &folder, &symbols)?;
@@ -153,7 +153,11 @@ fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Resu
     let defined: BTreeSet<&str> =
         defined.lines().filter_map(|line| line.split_once(" T ")).map(|it| it.1).collect();
     let wanted: BTreeSet<&str> = names.iter().map(|name| name.as_str()).collect();
-    ensure!(defined == wanted, "libttmem.a shows {:?}", defined.symmetric_difference(&wanted));
+    ensure!(
+        defined == wanted,
+        "libttmem.a shows {:?}",
+        defined.symmetric_difference(&wanted).collect::<Vec<_>>()
+    );
     fs::remove_file(&whole)?;
     Ok(library)
 }
