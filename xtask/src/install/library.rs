@@ -45,12 +45,10 @@ fn symbols() -> anyhow::Result<BTreeMap<String, String>> {
     pairs.collect()
 }
 
-/// Both libraries, in a folder below `target`: the shared one and the static one.
-pub(super) fn make(release: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+/// Both libraries, in a folder: the shared one and the static one.
+pub(super) fn make(release: &Path, folder: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let archive = release.join("libttmem_c.a");
     ensure!(archive.is_file(), "{} is not there: build it first", archive.display());
-    let folder = release.join("libttmem");
-    fs::create_dir_all(&folder)?;
     let symbols = symbols()?;
     let declared: BTreeSet<String> = header::functions()?.into_iter().collect();
     let listed: BTreeSet<String> = symbols.keys().cloned().collect();
@@ -60,8 +58,8 @@ pub(super) fn make(release: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
         declared.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     let names: Vec<&String> = symbols.keys().collect();
-    let shared = make_shared(&archive, &folder, &symbols)?;
-    let fixed = make_static(&archive, &folder, &names)?;
+    let shared = make_shared(&archive, folder, &symbols)?;
+    let fixed = make_static(&archive, folder, &names)?;
     Ok((shared, fixed))
 }
 
@@ -145,9 +143,6 @@ fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Resu
     succeed(strip.arg(&whole).arg(&object))?;
 
     let library = folder.join("libttmem.a");
-    if library.exists() {
-        fs::remove_file(&library)?;
-    }
     succeed(Command::new("ar").arg("rcsD").arg(&library).arg(&object))?;
     let defined = output(Command::new("nm").args(["--defined-only", "--extern-only"]).arg(&library))?;
     let defined: BTreeSet<&str> =
@@ -158,7 +153,6 @@ fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Resu
         "libttmem.a shows {:?}",
         defined.symmetric_difference(&wanted).collect::<Vec<_>>()
     );
-    fs::remove_file(&whole)?;
     Ok(library)
 }
 
