@@ -80,9 +80,11 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
         succeed(cargo(&["build", "--release", "--locked"]).args(packages))?;
     }
     let release = target().join("release");
-    let (shared, fixed) = library::make(&release)?;
-    let program = stripped(&release, "ttmem")?;
-    let agent = stripped(&release, "libttmem_agent.so")?;
+    // Nothing is written to where cargo builds: whoever installs may be root, and whoever builds next may not.
+    let folder = tempfile::tempdir()?;
+    let (shared, fixed) = library::make(&release, folder.path())?;
+    let program = stripped(&release.join("ttmem"), folder.path())?;
+    let agent = stripped(&release.join("libttmem_agent.so"), folder.path())?;
 
     let mut tree = Tree::new(base, request.quiet);
     tree.copy("bin/ttmem", PROGRAM, &program)?;
@@ -134,11 +136,11 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// A copy without what only debuggers read.
-fn stripped(release: &Path, name: &str) -> anyhow::Result<PathBuf> {
-    let (from, to) = (release.join(name), release.join("libttmem").join(name));
-    ensure!(from.is_file(), "{} is not there: build it first", from.display());
-    succeed(Command::new("objcopy").arg("--strip-debug").arg(from).arg(&to))?;
-    Ok(to)
+fn stripped(file: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    ensure!(file.is_file(), "{} is not there: build it first", file.display());
+    let copy = folder.join(file.file_name().context("a file has a name")?);
+    succeed(Command::new("objcopy").arg("--strip-debug").arg(file).arg(&copy))?;
+    Ok(copy)
 }
 
 /// Commands that are no secret, as the program's help lists them.

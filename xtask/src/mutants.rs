@@ -58,6 +58,8 @@ const SAYER: &str = "crates/ttmem-client/src/log.rs";
 const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
 const QUERY: &str = "crates/ttmem-daemon/src/query.rs";
 const LISTEN: &str = "crates/ttmem-daemon/src/listen.rs";
+const MANAGER: &str = "crates/ttmem-daemon/src/manager.rs";
+const UNIT: &str = "packaging/ttmem.service.in";
 const OUTPUT: &str = "crates/ttmem-daemon/src/output.rs";
 const MAIN: &str = "crates/ttmem/src/main.rs";
 const REGION: &str = "crates/ttmem-wire/src/region.rs";
@@ -1025,6 +1027,28 @@ const MUTANTS: &[Mutant] = &[
         test: "ttmem-core/what_is_kept_between_looks",
         what: "changes are taken in once too little",
         edits: &[edit(USAGE, "let known = slot.insert(Followed { skyline, seen: pool.follow() });", "let known = slot.insert(Followed { skyline, seen: pool.follow() + 1 });")],
+    },
+    Mutant {
+        test: "service::a_service_is_ready_when",
+        what: "it is ready before it listens",
+        edits: &[
+            edit(SERVER, "    let legacy = Listener::bind(", "    let mut early = Manager::from_environment();\n    early.tell(monotonic(), \"\");\n    let legacy = Listener::bind("),
+        ],
+    },
+    Mutant {
+        test: "service::a_manager_that_does_not_read",
+        what: "the daemon waits for its manager",
+        edits: &[edit(MANAGER, "socket.set_nonblocking(true)?;", "")],
+    },
+    Mutant {
+        test: "service::a_watch_that_is_meant_for_another",
+        what: "whoever is watched, we answer",
+        edits: &[edit(MANAGER, "filter(|&us| ours && us > 0)", "filter(|&us| us > 0 || ours)")],
+    },
+    Mutant {
+        test: "service::what_the_unit_leaves",
+        what: "the unit leaves too little",
+        edits: &[edit(UNIT, "CapabilityBoundingSet=CAP_SYS_PTRACE CAP_DAC_READ_SEARCH", "CapabilityBoundingSet=CAP_SYS_PTRACE")],
     },
 ];
 

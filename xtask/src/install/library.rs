@@ -45,23 +45,21 @@ fn symbols() -> anyhow::Result<BTreeMap<String, String>> {
     pairs.collect()
 }
 
-/// Both libraries, in a folder below `target`: the shared one and the static one.
-pub(super) fn make(release: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
+/// Both libraries, in a folder: the shared one and the static one.
+pub(super) fn make(release: &Path, folder: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let archive = release.join("libttmem_c.a");
     ensure!(archive.is_file(), "{} is not there: build it first", archive.display());
-    let folder = release.join("libttmem");
-    fs::create_dir_all(&folder)?;
     let symbols = symbols()?;
     let declared: BTreeSet<String> = header::functions()?.into_iter().collect();
     let listed: BTreeSet<String> = symbols.keys().cloned().collect();
     ensure!(
         declared == listed,
         "packaging/ttmem.symbols and include/ttmem.h disagree: {:?}",
-        declared.symmetric_difference(&listed)
+        declared.symmetric_difference(&listed).collect::<Vec<_>>()
     );
     let names: Vec<&String> = symbols.keys().collect();
-    let shared = make_shared(&archive, &folder, &symbols)?;
-    let fixed = make_static(&archive, &folder, &names)?;
+    let shared = make_shared(&archive, folder, &symbols)?;
+    let fixed = make_static(&archive, folder, &names)?;
     Ok((shared, fixed))
 }
 
@@ -145,16 +143,16 @@ fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Resu
     succeed(strip.arg(&whole).arg(&object))?;
 
     let library = folder.join("libttmem.a");
-    if library.exists() {
-        fs::remove_file(&library)?;
-    }
     succeed(Command::new("ar").arg("rcsD").arg(&library).arg(&object))?;
     let defined = output(Command::new("nm").args(["--defined-only", "--extern-only"]).arg(&library))?;
     let defined: BTreeSet<&str> =
         defined.lines().filter_map(|line| line.split_once(" T ")).map(|it| it.1).collect();
     let wanted: BTreeSet<&str> = names.iter().map(|name| name.as_str()).collect();
-    ensure!(defined == wanted, "libttmem.a shows {:?}", defined.symmetric_difference(&wanted));
-    fs::remove_file(&whole)?;
+    ensure!(
+        defined == wanted,
+        "libttmem.a shows {:?}",
+        defined.symmetric_difference(&wanted).collect::<Vec<_>>()
+    );
     Ok(library)
 }
 

@@ -131,7 +131,7 @@ pub(super) fn check(prefix: &Path, work: &Path) -> anyhow::Result<usize> {
                     // Sanitizers look at examples, too; once is enough.
                     for example in examples.iter().filter(|_| matches!(kind, Kind::Shared | Kind::Sanitized))
                     {
-                        run_example(prefix, &build(example)?)?;
+                        run_example(prefix, example, &build(example)?)?;
                         count += 1;
                     }
                 }
@@ -247,16 +247,22 @@ fn watch(prefix: &Path, program: &Path, language: &Language) -> anyhow::Result<(
 
 /// What the installed program says of a process is what is expected, as far as that goes.
 fn look(prefix: &Path, folder: &TempDir, pid: u32, expected: &Value) -> anyhow::Result<()> {
+    let found = usage(prefix, folder, pid)?;
+    match difference(expected, &found, "usage") {
+        Some(difference) => bail!("{difference} in {found}"),
+        None => Ok(()),
+    }
+}
+
+/// What the installed program says that a process holds.
+fn usage(prefix: &Path, folder: &TempDir, pid: u32) -> anyhow::Result<Value> {
     let mut ttmem = Command::new(prefix.join("bin/ttmem"));
     ttmem.args(["--json", "--local", "--pid", &pid.to_string(), "--shm-dir"]).arg(folder.path());
-    let all: Value = serde_json::from_str(&text(&ttmem.output()?)?)?;
+    let mut all: Value = serde_json::from_str(&text(&ttmem.output()?)?)?;
     let process = &all["processes"][0];
     ensure!(process["pid"] == pid && process["exact"] == true, "it is not seen, or not exactly: {all}");
-    if let Some(difference) = difference(expected, &process["usage"], "usage") {
-        bail!("{difference} in {}", process["usage"]);
-    }
     ensure!(all["findings"] == json!([]), "something is odd: {}", all["findings"]);
-    Ok(())
+    Ok(all["processes"][0]["usage"].take())
 }
 
 /// The first place at which something is not as expected; what is there besides does not matter, but in lists.
@@ -273,14 +279,29 @@ fn difference(expected: &Value, found: &Value, place: &str) -> Option<String> {
     }
 }
 
-/// An example does what it says by itself, tracked and not.
-fn run_example(prefix: &Path, program: &Path) -> anyhow::Result<()> {
-    for tracked in ["1", "0"] {
-        let folder = segments()?;
-        let mut command = command(prefix, program, &folder);
-        let output = command.env("TTMEM", tracked).stdin(Stdio::null()).output()?;
-        text(&output).with_context(|| format!("{} with TTMEM={tracked}", program.display()))?;
+/// An example does what it says, tracked and not; one that waits for input is seen by the installed `ttmem` meanwhile.
+fn run_example(prefix: &Path, source: &Path, program: &Path) -> anyhow::Result<()> {
+    let name = program.display();
+    let folder = segments()?;
+    let mut child = command(prefix, program, &folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot run {name}"))?;
+    let mut seen = false;
+    while !seen && child.try_wait()?.is_none() {
+        // It may not have begun.
+        seen = usage(prefix, &folder, child.id()).is_ok_and(|usage| usage[0].is_object());
     }
+    drop(child.stdin.take());
+    let ended = child.wait()?;
+    ensure!(ended.success(), "{name} ended with {ended}");
+    let waits = fs::read_to_string(source)?.contains("getchar");
+    ensure!(seen || !waits, "{name} ended before its input did");
+
+    let mut command = command(prefix, program, &folder);
+    let untracked = command.env("TTMEM", "0").stdin(Stdio::null()).output()?;
+    text(&untracked).with_context(|| format!("{name} with TTMEM=0"))?;
     Ok(())
 }
 
