@@ -2,7 +2,7 @@
 
 use crate::packages::{has, install};
 use crate::{cargo, fuzz, root, succeed};
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const NEEDED: [(&str, &str); 20] = [
     ("prlimit", "util-linux"),
     ("python3", "python3"),
     ("g++", "g++"),
-    ("clang++", "clang libclang-rt-dev"),
+    ("clang++", "clang"),
     ("nm", "binutils"),
     ("setarch", "util-linux"),
     ("bash", "bash"),
@@ -89,7 +89,9 @@ fn prerequisites() -> anyhow::Result<()> {
     let mut missing: Vec<&str> =
         NEEDED.into_iter().filter(|(program, _)| !has(program)).map(|(_, package)| package).collect();
     missing.dedup();
-    let missing: Vec<&str> = missing.into_iter().flat_map(str::split_whitespace).collect();
+    if !clang_has_sanitizers() {
+        missing.push("libclang-rt-dev");
+    }
     if missing.is_empty() {
         println!("everything is there");
         return Ok(());
@@ -97,8 +99,17 @@ fn prerequisites() -> anyhow::Result<()> {
     install(&missing)?;
     match NEEDED.into_iter().find(|(program, _)| !has(program)) {
         Some((program, package)) => bail!("{program} is still missing after installing {package}"),
-        None => Ok(()),
+        None => {
+            ensure!(clang_has_sanitizers(), "clang has no sanitizers, though libclang-rt-dev was installed");
+            Ok(())
+        }
     }
+}
+
+/// They come in a package of their own, and no program tells.
+fn clang_has_sanitizers() -> bool {
+    let program = "echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c - -o /dev/null";
+    Command::new("sh").args(["-c", program]).output().is_ok_and(|output| output.status.success())
 }
 
 fn format() -> anyhow::Result<()> {
