@@ -4,7 +4,7 @@ use crate::{cargo, lab, root, succeed};
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What builds the wheel, and what checks its types.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
@@ -32,7 +32,8 @@ pub(crate) fn install() -> anyhow::Result<(PathBuf, PathBuf)> {
     remove(&wheels)?;
     let mut build = Command::new(tools.join("bin/maturin"));
     build.current_dir(root().join("python")).args(["build", "--release", "--locked", "--quiet", "--out"]);
-    // maturin asks cargo for the folder, and cargo must be the one that runs us.
+    // No other Python on the path is to be looked for: it makes no difference to the wheel.
+    build.stdout(Stdio::null());
     succeed(build.arg(&wheels).arg("--interpreter").arg(tools.join("bin/python")))?;
     let built: Vec<PathBuf> = fs::read_dir(&wheels)?.flatten().map(|it| it.path()).collect();
     ensure!(built.len() == 1, "{} wheels were built", built.len());
