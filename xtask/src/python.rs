@@ -14,6 +14,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let tools = tools()?;
     succeed(Command::new(tools.join("bin/mypy")).current_dir(&package))?;
     let (wheel, python) = install()?;
+    // Whether what is written about the native half is what it has.
+    let mut stubs = Command::new(tools.join("bin/stubtest"));
+    succeed(stubs.arg("ttmem._ttmem").env("PYTHONPATH", packages(&python)?))?;
     succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem"]))?;
     let mut tests = Command::new(&python);
     tests.current_dir(&package).args(["-m", "unittest", "discover", "--top-level-directory", "."]);
@@ -67,6 +70,13 @@ fn tools() -> anyhow::Result<PathBuf> {
 fn new_environment(folder: &Path) -> anyhow::Result<PathBuf> {
     succeed(Command::new(lab::python::any()?).args(["-m", "venv"]).arg(folder))?;
     Ok(folder.join("bin/python"))
+}
+
+/// Where an environment has its packages.
+fn packages(python: &Path) -> anyhow::Result<PathBuf> {
+    let asked = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"];
+    let output = Command::new(python).args(asked).output().context("cannot ask Python")?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
 fn pip(python: &Path) -> Command {
