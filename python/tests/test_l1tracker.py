@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import os
 import unittest
 
 import ttmem
 from ttmem import L1Tracker
 
-from .support import TrackedCase
+from .support import TrackedCase, run_python
 
 
 def printed(work: object) -> str:
@@ -131,6 +132,31 @@ class Published(TrackedCase):
         self.assertEqual(self.usage().cb.registered_bytes, 200)
         first.close()
         self.assertEqual(self.usage().cb.registered_bytes, 100)
+
+    def test_a_forked_child_publishes_its_own(self) -> None:
+        tracker = L1Tracker()
+        tracker.track_cb(1, 1000)
+        child = os.fork()
+        if child == 0:
+            tracker.track_cb(1, 24)
+            own = self.usage().cb.registered_bytes
+            tracker.close()
+            findings = [it for it in ttmem.snapshot(local=True).findings if it.pid == os.getpid()]
+            os._exit(0 if (own, tracker.cb_total, findings) == (24, 1024, []) else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        child = os.fork()
+        if child == 0:
+            tracker.close()
+            os._exit(0 if ttmem.status().segment is None else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(self.usage().cb.registered_bytes, 1000)
+
+    def test_it_goes_quietly_with_the_interpreter(self) -> None:
+        code = "import ttmem; ttmem.enable(); tracker = ttmem.L1Tracker(); tracker.track_cb(1, 1)"
+        done = run_python(code, self.folder)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        with self.assertRaises(TypeError):
+            L1Tracker(device="zero")  # type: ignore[arg-type]
 
     def test_it_counts_whatever_the_tracker_makes_of_it(self) -> None:
         tracker = L1Tracker()

@@ -4,7 +4,7 @@ use crate::{cargo, lab, root, succeed};
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What builds the wheel, and what checks its types.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
@@ -14,6 +14,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let tools = tools()?;
     succeed(Command::new(tools.join("bin/mypy")).current_dir(&package))?;
     let (wheel, python) = install()?;
+    // Whether what is written about the native half is what it has.
+    let mut stubs = Command::new(tools.join("bin/stubtest"));
+    succeed(stubs.arg("ttmem._ttmem").env("PYTHONPATH", packages(&python)?))?;
     succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem"]))?;
     let mut tests = Command::new(&python);
     tests.current_dir(&package).args(["-m", "unittest", "discover", "--top-level-directory", "."]);
@@ -32,7 +35,8 @@ pub(crate) fn install() -> anyhow::Result<(PathBuf, PathBuf)> {
     remove(&wheels)?;
     let mut build = Command::new(tools.join("bin/maturin"));
     build.current_dir(root().join("python")).args(["build", "--release", "--locked", "--quiet", "--out"]);
-    // maturin asks cargo for the folder, and cargo must be the one that runs us.
+    // No other Python on the path is to be looked for: it makes no difference to the wheel.
+    build.stdout(Stdio::null());
     succeed(build.arg(&wheels).arg("--interpreter").arg(tools.join("bin/python")))?;
     let built: Vec<PathBuf> = fs::read_dir(&wheels)?.flatten().map(|it| it.path()).collect();
     ensure!(built.len() == 1, "{} wheels were built", built.len());
@@ -66,6 +70,13 @@ fn tools() -> anyhow::Result<PathBuf> {
 fn new_environment(folder: &Path) -> anyhow::Result<PathBuf> {
     succeed(Command::new(lab::python::any()?).args(["-m", "venv"]).arg(folder))?;
     Ok(folder.join("bin/python"))
+}
+
+/// Where an environment has its packages.
+fn packages(python: &Path) -> anyhow::Result<PathBuf> {
+    let asked = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"];
+    let output = Command::new(python).args(asked).output().context("cannot ask Python")?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
 fn pip(python: &Path) -> Command {

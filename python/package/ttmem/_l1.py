@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 
@@ -31,6 +32,7 @@ class L1Tracker:
 
     def __init__(self, device: DeviceLike = 0) -> None:
         self._program: _ttmem.Program | None = None
+        self._pid = 0
         self._tracker = _ttmem.Tracker(device)
         self.cb_total = 0
         self.kernel_est = 0
@@ -89,8 +91,9 @@ class L1Tracker:
         # Counting goes on whatever comes of this: sizes of zero, say, are nothing to publish.
         try:
             if _ttmem.is_enabled():
-                if self._program is None:
+                if self._program is None or self._pid != os.getpid():
                     self._program = self._tracker.program("L1Tracker", dispatches=False)
+                    self._pid = os.getpid()
                 tell(self._program)
         except (Error, OverflowError, TypeError):
             pass
@@ -98,7 +101,8 @@ class L1Tracker:
     def close(self) -> None:
         """Takes back what was published. What was counted stays."""
         program, self._program = self._program, None
-        if program is not None:
+        # A forked child has none of its parent's.
+        if program is not None and self._pid == os.getpid():
             try:
                 program.end()
             except Error:
@@ -117,5 +121,8 @@ class L1Tracker:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_program", None) is not None:
+        try:
             self.close()
+        except Exception:
+            # It was never made, or the interpreter is half gone.
+            pass

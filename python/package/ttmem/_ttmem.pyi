@@ -6,6 +6,29 @@ from typing import final
 
 from ._types import Banks, Chip, Cores, DeviceLike
 
+__all__ = [
+    "VERSION",
+    "Kernel",
+    "Label",
+    "Placement",
+    "Program",
+    "Tracker",
+    "alloc",
+    "ask",
+    "close",
+    "enable",
+    "figures",
+    "free",
+    "is_enabled",
+    "label_entered",
+    "label_left",
+    "refresh",
+    "reset_agents_peaks",
+    "reset_own_peak",
+    "set_label_variable",
+    "status",
+]
+
 VERSION: str
 
 def enable(
