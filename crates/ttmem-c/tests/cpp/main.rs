@@ -9,7 +9,7 @@ mod legacy;
 mod make;
 mod program;
 
-use make::builds;
+use make::{Build, builds, builds_with_threads};
 use program::{Held, Program};
 use ttmem_core::words::Space::{Cb, Dram, Host, Kernel, L1, L1Small, Trace};
 
@@ -19,8 +19,12 @@ const ESTIMATE: u64 = 50 * 1024;
 
 /// Runs a program in every variant.
 fn everywhere(source: &str, test: impl Fn(&mut Program)) {
-    for build in builds() {
-        let mut program = Program::start(&build, &build.program(source, &[]));
+    in_all(&builds(), source, test);
+}
+
+fn in_all(builds: &[Build], source: &str, test: impl Fn(&mut Program)) {
+    for build in builds {
+        let mut program = Program::start(build, &build.program(source, &[]));
         test(&mut program);
         program.ends();
     }
@@ -203,7 +207,7 @@ fn the_old_snippets_compile_as_they_stand() {
 
 #[test]
 fn threads_and_forked_children_keep_their_own_books() {
-    everywhere("crowd.cpp", |it| {
+    in_all(&builds_with_threads(), "crowd.cpp", |it| {
         let of = |program: &Held| (program.1.clone(), program.2);
         let kept: Vec<_> = it.held("crowd").iter().map(of).collect();
         let mut expected = vec![(vec![0], 7)];

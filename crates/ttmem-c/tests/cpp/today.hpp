@@ -1,6 +1,7 @@
 // Types of the shape that TT-Metal's have in 2026, with as much behind them as the tests need.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -135,7 +136,7 @@ struct ComputeConfig {
 };
 
 inline CBHandle CreateCircularBuffer(Program&, const CoreSpec&, const CircularBufferConfig&) {
-    static CBHandle last = 1000;
+    static std::atomic<CBHandle> last = 1000;
     return ++last;
 }
 
@@ -149,7 +150,7 @@ inline KernelHandle CreateKernel(
     if (file.empty()) {
         throw Refused("no file");
     }
-    static KernelHandle last = 0;
+    static std::atomic<KernelHandle> last = 0;
     return last++;
 }
 
