@@ -91,11 +91,13 @@ impl Legacy {
         false
     }
 
-    /// Sends what can be sent. `words` are a slot's, `chip` is an allocator's chip by its place, `free` takes a slot back.
+    /// Sends what can be sent. `words` are a slot's, `chip` is an allocator's chip by its place, `cores` is how many a set has,
+    /// `free` takes a slot back.
     pub(crate) fn pump(
         &mut self,
         words: impl Fn(u32) -> Option<[u64; WORDS]>,
         chip: impl Fn(u16, usize) -> Option<u32>,
+        cores: impl Fn(u16) -> u16,
         mut free: impl FnMut(u32),
     ) {
         for _ in 0..MESSAGES_A_TURN {
@@ -128,7 +130,7 @@ impl Legacy {
             self.current = Some((slot, told + 1));
             let held = words(slot).unwrap_or_default();
             let next = chip((held[2] >> 16) as u16, told);
-            match next.zip(message(&held, leaves)) {
+            match next.zip(message(&held, cores((held[2] >> 48) as u16), leaves)) {
                 Some((chip, mut message)) => {
                     message.device_id = chip as i32;
                     let mut bytes = [0; MAX_SIZE];
@@ -231,8 +233,8 @@ impl Legacy {
     }
 }
 
-/// What an old server is told of a slot, but for the chip; `None` for what it knows no word for.
-fn message(held: &[u64; WORDS], gone: bool) -> Option<Message> {
+/// What an old server is told of a slot on so many cores, but for the chip; `None` for what it knows no word for.
+fn message(held: &[u64; WORDS], cores: u16, gone: bool) -> Option<Message> {
     if held[2] as u8 != Kind::Alloc as u8 {
         return None;
     }
@@ -250,9 +252,14 @@ fn message(held: &[u64; WORDS], gone: bool) -> Option<Message> {
         }
     };
     // As the old client filled it in: a free says nothing of its time and its kind, and a buffer's nothing of its size.
-    let of_buffer = matches!(comes, Type::Alloc);
+    let size = match comes {
+        Type::Alloc if gone => 0,
+        // A circular buffer is so large on each core, a kernel on all of its cores together.
+        Type::KernelLoad => held[4].saturating_mul(u64::from(cores.max(1))),
+        _ => held[4],
+    };
     Some(Message {
-        size: if gone && of_buffer { 0 } else { held[4] },
+        size,
         buffer_type: if gone { 0 } else { kind },
         process_id: identity::pid() as i32,
         buffer_id: held[3],

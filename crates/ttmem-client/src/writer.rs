@@ -241,10 +241,11 @@ impl Writer {
             let chip = covered.get(state.first_chip as usize + n).filter(|_| n < usize::from(state.chips))?;
             index.get(usize::from(*chip)).copied()
         };
-        let shared = &mut self.shared;
+        let (shared, core_counts) = (&mut self.shared, &self.core_counts);
         legacy.pump(
             |slot| segment.slot(slot).map(|line| core::array::from_fn(|n| line[n].load(Ordering::Relaxed))),
             chips,
+            |cores| core_counts[usize::from(cores)],
             |slot| shared.give_back(slot),
         );
     }

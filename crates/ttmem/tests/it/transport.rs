@@ -36,10 +36,19 @@ fn an_old_server_hears_everything_in_its_own_words() {
     let it = server.process(producer.pid).unwrap();
     assert_eq!((it.usage.len(), it.tracking), (2, Basis::Legacy), "each chip of the mesh is told");
     assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
+    producer.pull("load 3 77 1000 0 0 3 1");
+    eventually("the kernel, on all of its cores together", || {
+        let it = server.process(producer.pid)?;
+        let kernel = it.usage[1].usage.kernel.as_ref()?;
+        (kernel.registered_bytes == 8 * 1000).then_some(())
+    });
     producer.pull("end 3");
     eventually("the end of the program", || {
         let it = server.process(producer.pid)?;
-        (it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0))).then_some(())
+        let gone = |it: &Option<ttmem_core::snapshot::ProgramUsage>| {
+            it.as_ref().is_none_or(|it| it.count == Some(0))
+        };
+        (gone(&it.usage[0].usage.cb) && gone(&it.usage[0].usage.kernel)).then_some(())
     });
     assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "and no segment is made");
 }
