@@ -9,6 +9,12 @@ use ttmem_client::{Arch, Chip, CoresNumber, Space, Tracker};
 /// Longer names are cut.
 const MAX_NAME: usize = 512;
 
+/// No mesh has more devices.
+const MAX_DEVICES: usize = ttmem_wire::segment::definition::MAX_CHIPS;
+
+/// No set of cores is said in more parts.
+const MAX_RANGES: usize = 4096;
+
 const SPACES: [(&str, Space); 10] = [
     ("dram", Space::Dram),
     ("l1", Space::L1),
@@ -91,7 +97,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Devices {
 #[cold]
 fn several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     if let Some(ids) = given.getattr_opt("get_device_ids")? {
-        return Ok(Devices::Many(ids.call0()?.try_iter()?.map(|it| it?.extract()).collect::<PyResult<_>>()?));
+        return numbers(&ids.call0()?);
     }
     if let Some(id) = given.getattr_opt("id")? {
         let id = if id.is_callable() { id.call0()? } else { id };
@@ -102,16 +108,30 @@ fn several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     }
     match given.extract() {
         Ok(device) => Ok(Devices::One([device])),
-        Err(_) => Ok(Devices::Many(given.try_iter()?.map(|it| it?.extract()).collect::<PyResult<_>>()?)),
+        Err(_) => numbers(given),
     }
+}
+
+fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
+    // One more than there can be, so that a list without an end has one.
+    let numbers = given.try_iter()?.take(MAX_DEVICES + 1).map(|it| it?.extract());
+    let numbers: Vec<u32> = numbers.collect::<PyResult<_>>()?;
+    if numbers.len() > MAX_DEVICES {
+        return Err(PyValueError::new_err(format!("more than {MAX_DEVICES} devices")));
+    }
+    Ok(Devices::Many(numbers))
 }
 
 /// A set of cores: each a column and a row, or a rectangle from column and row to column and row.
 pub(crate) fn cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
     let Some(given) = given else { return Ok(CoresNumber::NONE) };
     let mut set = [0u64; 4];
-    for range in given.try_iter()? {
-        let range: Vec<u8> = range?.try_iter()?.map(|it| it?.extract()).collect::<PyResult<_>>()?;
+    for (n, range) in given.try_iter()?.enumerate() {
+        if n == MAX_RANGES {
+            return Err(PyValueError::new_err(format!("more than {MAX_RANGES} ranges of cores")));
+        }
+        let range = range?.try_iter()?.take(5).map(|it| it?.extract());
+        let range: Vec<u8> = range.collect::<PyResult<_>>()?;
         let (x0, y0, x1, y1) = match range[..] {
             [x, y] => (x, y, x, y),
             [x0, y0, x1, y1] => (x0, y0, x1, y1),

@@ -13,6 +13,8 @@ use ttmem_client::{
     Transport,
 };
 
+use ttmem_wire::segment::definition::{MAX_BANKS, MAX_CHIPS};
+
 /// Rises when the tracker is closed: what was defined before is not any more.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
@@ -199,7 +201,9 @@ impl Tracker {
         };
         let banks: Vec<Banks> = match banks {
             None => Vec::new(),
-            Some(given) => given.try_iter()?.map(|it| bank(&it?)).collect::<PyResult<_>>()?,
+            Some(given) => {
+                given.try_iter()?.take(MAX_BANKS + 1).map(|it| bank(&it?)).collect::<PyResult<_>>()?
+            }
         };
         let scope = match (numbers, devices) {
             (Some(numbers), _) if banks.is_empty() => Scope::Devices(numbers),
@@ -324,7 +328,7 @@ fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
         let it = it?;
         if it.is_instance_of::<PyInt>() { it.extract().map(GivenChip::numbered) } else { GivenChip::of(&it) }
     };
-    several.map(chip).collect()
+    several.take(MAX_CHIPS + 1).map(chip).collect()
 }
 
 fn bank(given: &Bound<'_, PyAny>) -> PyResult<Banks> {

@@ -79,6 +79,7 @@ def run_python(code: str, folder: str, **more: str) -> subprocess.CompletedProce
 
 def run_program(*args: str, folder: str, **more: str) -> Any:
     """What the program prints as JSON."""
+    assert PROGRAM, "TTMEM_PROGRAM must name the program; `cargo xtask python` does that"
     answer = subprocess.run(
         [PROGRAM, *args], env=environment(folder, **more), capture_output=True, text=True, timeout=60
     )
@@ -90,6 +91,7 @@ def run_program(*args: str, folder: str, **more: str) -> Any:
 @contextlib.contextmanager
 def daemon(folder: str, *args: str) -> Iterator[dict[str, str]]:
     """A daemon; yields the variables that lead to it."""
+    assert PROGRAM, "TTMEM_PROGRAM must name the program; `cargo xtask python` does that"
     places = {"TTMEM_QUERY_SOCKET": f"{folder}/query.sock", "TTMEM_LEGACY_SOCKET": f"{folder}/legacy.sock"}
     env = {**environment(folder), **places}
     with subprocess.Popen([PROGRAM, "serve", *args], env=env, stdout=subprocess.DEVNULL) as server:

@@ -117,6 +117,23 @@ class Blocks(TrackedCase):
         ttmem.alloc(0, "dram", 0x100, 8)
         self.assertIsNone(self.sites()["0x100"])
 
+    def test_a_device_may_be_closed_within_its_block(self) -> None:
+        class Device:
+            closed = False
+
+            def id(self) -> int:
+                if self.closed:
+                    raise RuntimeError("it is closed")
+                return 3
+
+        device = Device()
+        with ttmem.track("closes", device=device) as block:
+            ttmem.alloc(device, "dram", 0, 77)
+            device.closed = True
+        self.assertEqual(block.peak_bytes, {"dram": 77})
+        with self.assertRaises(RuntimeError):
+            ttmem.track("too late", device=device)
+
     def test_one_object_is_one_block_at_a_time(self) -> None:
         block = ttmem.track("again")
         with block, self.assertRaises(RuntimeError), block:

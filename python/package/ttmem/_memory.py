@@ -34,7 +34,10 @@ class Row:
 
 def rows() -> list[Row]:
     """Everything that this process holds in buffers. Raises :class:`NotTracked` where nothing of it can be read."""
-    segments = _ttmem.figures()
+    try:
+        segments = _ttmem.figures()
+    except OSError as e:
+        raise NotTracked(f"this process's own memory cannot be read: {e}") from e
     if not segments:
         reason = _ttmem.status()[2]
         raise NotTracked(f"nothing of this process is tracked{f': {reason}' if reason else ''}")
@@ -128,7 +131,7 @@ def begin() -> Gauge:
     return gauge
 
 
-def end(gauge: Gauge, device: DeviceLike | None) -> tuple[dict[str, int], dict[str, int]] | None:
+def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], dict[str, int]] | None:
     """Ends it: the peak and the difference of what is held, by space. ``None`` if nothing is tracked."""
     with _lock:
         if gauge in _gauges:
@@ -173,14 +176,14 @@ def _most(
     return {space: max(together.get(space, 0), alone.get(space, 0)) for space in {**together, **alone}}
 
 
-def _numbers(device: DeviceLike) -> tuple[int, ...]:
+def numbers(device: DeviceLike) -> tuple[int, ...]:
     return _ttmem.Tracker(device).devices
 
 
 def _wanted(device: DeviceLike | None, all_devices: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The devices that are meant: without any, the first that this process used."""
     if device is not None:
-        return _numbers(device)
+        return numbers(device)
     return next((devices[:1] for devices in all_devices if devices), ())
 
 
@@ -232,7 +235,7 @@ def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
 def reset_peak(device: DeviceLike | None = None, space: str | None = None) -> None:
     """Lets peaks begin anew, at what is held now: of a device, or of all; in a space, or in all."""
     name = None if space is None else _space(space)
-    wanted = None if device is None else _numbers(device)
+    wanted = None if device is None else numbers(device)
     with _lock:
         found = rows()
         for gauge in (_since_reset, *_gauges):

@@ -70,7 +70,8 @@ class track:
         self.name = name
         self.peak_bytes = {}
         self.allocated_bytes = {}
-        self._device = device
+        # Now: at the end of the block it may be closed.
+        self._device = None if device is None else _memory.numbers(device)
         self._named = _Named(name)
         self._gauge: _memory.Gauge | None = None
 
