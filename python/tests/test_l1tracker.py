@@ -142,7 +142,8 @@ class Published(TrackedCase):
             own = self.usage().cb.registered_bytes
             tracker.close()
             findings = [it for it in ttmem.snapshot(local=True).findings if it.pid == os.getpid()]
-            os._exit(0 if (own, tracker.cb_total, findings) == (24, 1024, []) else 1)
+            live = ttmem.status().live
+            os._exit(0 if (own, tracker.cb_total, findings, live) == (24, 1024, [], 0) else 1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         child = os.fork()
         if child == 0:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import unittest
 
 import ttmem
+from ttmem import _memory
 
 from .support import TrackedCase, environment, run_python
 
@@ -59,6 +61,18 @@ class Memory(TrackedCase):
         self.assertEqual((ttmem.memory_allocated(0), ttmem.peak(0)), (0, 64))
         ttmem.reset_peak()
         self.assertEqual(ttmem.peak(0), 0)
+
+    def test_a_child_is_not_locked_out_by_another_thread_of_its_parent(self) -> None:
+        ttmem.alloc(0, "dram", 0, 100)
+        with _memory._lock:
+            child = os.fork()
+            if child == 0:
+                # If it waits for ever, this ends it.
+                signal.alarm(30)
+                ttmem.alloc(0, "dram", 0, 7)
+                os._exit(0 if ttmem.peak() == 7 else 1)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(ttmem.peak(), 100)
 
     def test_what_is_not_tracked_is_not_zero(self) -> None:
         ttmem.close()

@@ -60,6 +60,9 @@ class Schema(unittest.TestCase):
         self.assertEqual(
             snapshot.at, datetime.datetime(2026, 11, 15, 4, 0, 0, 123456, tzinfo=datetime.timezone.utc)
         )
+        for text, microsecond in (("04:00:00.5Z", 500_000), ("04:00:00Z", 0), ("04:00:00.000007Z", 7)):
+            at = make(schema.Snapshot, {"at": f"2026-11-15T{text}"}).at
+            self.assertEqual((at.hour, at.microsecond), (4, microsecond))
         self.assertIsNone(snapshot.host.name)
         with self.assertRaises(dataclasses.FrozenInstanceError):
             snapshot.schema = 3  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import unittest
 
@@ -100,6 +101,13 @@ class Telling(TrackedCase):
         first.remove()
         self.assertEqual(self.usage().cb.registered_bytes, 1000)
 
+    def test_whether_it_is_resident_is_known_if_dispatches_are_told(self) -> None:
+        for dispatches, resident in ((True, 0), (False, None)):
+            with ttmem.Tracker(0).program(dispatches=dispatches) as program:
+                program.cb(64, 0x20000, [(0, 0)])
+                usage = self.usage()
+                self.assertEqual((usage.cb.registered_bytes, usage.cb.resident_bytes), (64, resident))
+
     def test_what_failed_is_a_finding(self) -> None:
         ttmem.Tracker(0).out_of_memory("dram", 1 << 40)
         kinds = [it.kind for it in ttmem.snapshot(local=True).findings]
@@ -186,7 +194,7 @@ class Misuse(TrackedCase):
         kinds = {it.kind for it in classes}
         self.assertEqual(len(kinds), len(classes))
         for it in classes:
-            self.assertEqual(it.kind.replace("_", ""), it.__name__.lower())
+            self.assertEqual(it.kind, re.sub("(?<!^)(?=[A-Z])", "_", it.__name__).lower())
 
     def test_wrong_arguments_are_pythons_own_exceptions(self) -> None:
         tracker = ttmem.Tracker(0)
