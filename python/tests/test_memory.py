@@ -12,7 +12,7 @@ import unittest
 import ttmem
 from ttmem import _memory
 
-from .support import TrackedCase, environment, run_python
+from .support import PROGRAM, TrackedCase, environment, run_python
 
 
 class Memory(TrackedCase):
@@ -120,6 +120,27 @@ class Memory(TrackedCase):
         with open(path, "rb") as file:
             fcntl.fcntl(file, fcntl.F_GETFD)
         self.assertFalse(is_locked())
+
+    def test_where_a_sandbox_forbids_it_the_machine_is_read_all_the_same(self) -> None:
+        # As in containers: a filter that refuses unshare (272 on x86-64). The lock is lost then, and readers know us otherwise.
+        code = (
+            "import ctypes, os, struct, subprocess, json, ttmem\n"
+            "steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 272), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]\n"
+            "code = b''.join(struct.pack('<HBBI', *step) for step in steps)\n"
+            "libc = ctypes.CDLL(None, use_errno=True)\n"
+            "buffer = ctypes.create_string_buffer(code)\n"
+            "program = ctypes.create_string_buffer(struct.pack('<HxxxxxxQ', len(steps), ctypes.addressof(buffer)))\n"
+            "assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0\n"
+            "assert libc.unshare(0x400) == -1 and ctypes.get_errno() == 1\n"
+            "ttmem.alloc(0, 'dram', 0, 64)\n"
+            "for _ in range(2):\n"
+            "    (own,) = (it for it in ttmem.snapshot(local=True).processes if it.pid == os.getpid())\n"
+            "    assert own.summary.dram_bytes == 64, own\n"
+            f"seen = json.loads(subprocess.run([{PROGRAM!r}, '--json', '--local'], capture_output=True).stdout)\n"
+            "assert [it['summary']['dram_bytes'] for it in seen['processes'] if it['pid'] == os.getpid()] == [64], seen\n"
+        )
+        done = run_python(code, self.folder, TTMEM="1")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_other_segments_of_this_process_count_too(self) -> None:
         # A second copy of the library in one process, as of a program in C: a second interpreter's worth of state is a second
