@@ -39,6 +39,10 @@ pub(crate) struct Part {
     pub(crate) unplaced: bool,
     /// Whether it is resident is not known.
     pub(crate) unfollowed: bool,
+    /// How large it is is not known.
+    pub(crate) estimated: bool,
+    /// Which cores it lies on is not known: one stands for each of them.
+    pub(crate) scattered: bool,
 }
 
 impl Part {
@@ -46,25 +50,30 @@ impl Part {
     pub(crate) fn is_placed(&self) -> bool {
         self.space != Space::Kernel && !self.view && !self.unplaced
     }
-
-    /// What it takes on all of its cores together.
-    fn bytes(&self) -> u64 {
-        self.range.len().saturating_mul(self.cores.count().into())
-    }
 }
 
-/// What parts of one space take: of those with an address, overlapping ranges count once.
-fn taken<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
+/// What parts of one space take, each with whose it is. Of those with an address, overlapping ranges count once. Of the others
+/// each program's lie one behind the other, and those of several programs over each other: on each core the most counts.
+fn taken<'a>(parts: impl Iterator<Item = (u32, &'a Part)>) -> u64 {
     let mut placed = Vec::new();
-    let mut beside = 0u64;
-    for part in parts {
+    let mut somewhere: BTreeMap<(u32, u32), Box<[u64; CoreSet::ROOM]>> = BTreeMap::new();
+    for (whose, part) in parts {
         if part.is_placed() {
             placed.push((part.range, part.cores));
-        } else {
-            beside = beside.saturating_add(part.bytes());
+            continue;
+        }
+        let on = somewhere.entry((whose, part.program)).or_insert_with(|| Box::new([0; CoreSet::ROOM]));
+        for core in part.cores.iter() {
+            on[core] = on[core].saturating_add(part.range.len());
         }
     }
+    let most = |core: usize| somewhere.values().map(|on| on[core]).max().unwrap_or(0);
+    let beside = if somewhere.is_empty() { 0 } else { (0..CoreSet::ROOM).map(most).sum() };
     footprint::covered(&placed).saturating_add(beside)
+}
+
+fn borrowed(parts: &[(u32, Part)]) -> impl Iterator<Item = (u32, &Part)> {
+    parts.iter().map(|(whose, part)| (*whose, part))
 }
 
 /// Everything that the programs of one tenant keep, by program.
@@ -101,9 +110,9 @@ impl Sums {
         }
         Self {
             kernel: kernels.into_iter().max().unwrap_or(0),
-            cb: taken(own(Space::Cb)),
-            dfb: taken(own(Space::Dfb)),
-            scratch: taken(own(Space::Scratch)),
+            cb: taken(own(Space::Cb).map(|part| (0, part))),
+            dfb: taken(own(Space::Dfb).map(|part| (0, part))),
+            scratch: taken(own(Space::Scratch).map(|part| (0, part))),
             views: parts.iter().filter(|part| part.view).count() as u64,
             end: parts.iter().filter(|part| part.is_placed()).map(|part| part.range.end).max(),
         }
@@ -114,7 +123,7 @@ impl Kept {
     fn new(mut parts: Vec<Part>) -> Self {
         parts.sort_unstable();
         let mut ends: BTreeMap<CoreSet, u64> = BTreeMap::new();
-        for part in parts.iter().filter(|part| part.is_placed()) {
+        for part in parts.iter().filter(|part| part.is_placed() && !part.scattered) {
             let end = ends.entry(part.cores).or_default();
             *end = part.range.end.max(*end);
         }
@@ -150,7 +159,7 @@ impl Kept {
 }
 
 fn all_cores(parts: &[Part]) -> CoreSet {
-    parts.iter().fold(CoreSet::default(), |all, part| all.with(part.cores))
+    parts.iter().filter(|part| !part.scattered).fold(CoreSet::default(), |all, part| all.with(part.cores))
 }
 
 /// A program that is resident somewhere on a chip, and on which cores.
@@ -310,12 +319,18 @@ impl State {
         let unfollowed = all().map(|pool| pool.totals.unfollowed).sum::<u64>();
         let followed = unfollowed == 0 || all().any(|pool| pool.totals.own_count() > pool.totals.unfollowed);
         let known = basis == Basis::Events && sized && followed;
+        let resident = if known { self.resident_parts(space, residents, pools) } else { Vec::new() };
+        let resident_bytes = taken(borrowed(&resident));
+        // What kernels were loaded says nothing of what is there.
+        let may_be_there = known && unfollowed > 0 && space != Space::Kernel;
         ProgramUsage {
             registered_bytes: self.registered(space, pools),
-            resident_bytes: known.then(|| self.resident_bytes(space, residents, pools)),
-            // What kernels were loaded says nothing of what is there.
-            unfollowed_bytes: if known && unfollowed > 0 && space != Space::Kernel {
-                taken(self.parts_in(space, pools).iter().filter(|part| part.unfollowed))
+            resident_bytes: known.then_some(resident_bytes),
+            unfollowed_bytes: if may_be_there {
+                let all = self.parts_in(space, pools);
+                let besides =
+                    all.iter().filter(|(_, part)| part.unfollowed).map(|(whose, part)| (*whose, part));
+                taken(borrowed(&resident).chain(besides)).saturating_sub(resident_bytes)
             } else {
                 0
             },
@@ -325,7 +340,7 @@ impl State {
         }
     }
 
-    fn resident_bytes(&self, space: Space, residents: &[Resident], pools: &[PoolId]) -> u64 {
+    fn resident_parts(&self, space: Space, residents: &[Resident], pools: &[PoolId]) -> Vec<(u32, Part)> {
         let mut parts = Vec::new();
         for it in residents {
             let has = |&pool: &PoolId| {
@@ -336,11 +351,10 @@ impl State {
                 let kept = self.kept(it.tenant);
                 let mine = kept.of(it.program).iter().filter(|part| part.space == space && !part.view);
                 let mine = mine.filter(|part| !part.unfollowed);
-                parts.extend(mine.map(|part| Part { cores: part.cores.within(it.cores), ..*part }));
+                parts.extend(mine.map(|part| (0, Part { cores: part.cores.within(it.cores), ..*part })));
             }
         }
-        // Kernels have no place of their own: they pass through a ring, one behind the other.
-        taken(parts.iter())
+        parts
     }
 
     fn registered(&self, space: Space, pools: &[PoolId]) -> u64 {
@@ -370,16 +384,16 @@ impl State {
         // Where only a sum is known it is the same on whatever cores, and beside all else.
         let levels = pools.iter().map(|&pool| self.ledger.pool(pool).level.unwrap_or(0));
         let levels = levels.fold(0, u64::saturating_add);
-        taken(self.parts_in(space, pools).iter()).saturating_add(levels)
+        taken(borrowed(&self.parts_in(space, pools))).saturating_add(levels)
     }
 
-    /// What programs keep in pools of one space, but for views.
-    fn parts_in(&self, space: Space, pools: &[PoolId]) -> Vec<Part> {
+    /// What programs keep in pools of one space, but for views, with the number of the pool.
+    fn parts_in(&self, space: Space, pools: &[PoolId]) -> Vec<(u32, Part)> {
         let mut parts = Vec::new();
         for &pool in pools {
             let Some(process) = self.processes.get(&self.ledger.pool(pool).key.process) else { continue };
             let held = self.ledger.entries(pool).map(|(_, entry)| part(process, space, entry));
-            parts.extend(held.filter(|part| !part.view));
+            parts.extend(held.filter(|part| !part.view).map(|part| (pool.number() as u32, part)));
         }
         parts
     }
@@ -461,6 +475,9 @@ impl State {
             core_count: cores.count(),
             resident_cores: it.resident_cores,
             dispatches: it.state.map_or(0, |it| it.dispatches),
+            unfollowed: it.state.is_none_or(|it| it.dispatches == 0)
+                && parts.iter().any(|part| part.unfollowed),
+            estimated: parts.iter().any(|part| part.estimated),
             dispatched: it.state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),
             kernel_bytes: it.sums.kernel,
             cb_bytes: it.sums.cb,
@@ -523,7 +540,7 @@ fn placements(parts: &[Part]) -> Vec<Placement> {
             space: part.space,
             address: (!part.unplaced).then_some(part.range.start),
             bytes: part.range.len(),
-            cores: part.cores.rectangles(),
+            cores: if part.scattered { Vec::new() } else { part.cores.rectangles() },
             view: part.view,
         })
         .collect();
@@ -540,8 +557,10 @@ pub(crate) fn part(process: &ProcessState, space: Space, entry: &Entry) -> Part 
     };
     let placed = space != Space::Kernel && !entry.nature.gaps().unplaced;
     let range = Range::new(if placed { entry.id } else { 0 }, bytes);
-    let cores = process.cores.get(&entry.cores).copied().unwrap_or(CoreSet::UNKNOWN);
-    let Gaps { unplaced, unfollowed, .. } = entry.nature.gaps();
+    let cores = process.cores.get(&entry.cores).copied();
+    let scattered = cores.is_none();
+    let cores = cores.unwrap_or(CoreSet::UNKNOWN);
+    let Gaps { unplaced, unfollowed, estimated } = entry.nature.gaps();
     let view = entry.layout.is_anothers();
-    Part { program: entry.program, space, range, cores, view, unplaced, unfollowed }
+    Part { program: entry.program, space, range, cores, view, unplaced, unfollowed, estimated, scattered }
 }

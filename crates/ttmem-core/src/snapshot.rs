@@ -417,6 +417,12 @@ pub struct Program {
     pub resident_cores: u32,
     /// How often it was dispatched.
     pub dispatches: u64,
+    /// Nobody tells of dispatches: neither those nor whether it is resident are known.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub unfollowed: bool,
+    /// Some of what it keeps is as large as somebody estimates.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub estimated: bool,
     /// When that last happened.
     pub dispatched: Option<Timestamp>,
     /// Code, arguments and semaphores, on each core.

@@ -466,7 +466,9 @@ impl Follower {
                     && space != Space::Kernel
                     && record.flags.get() & flags::UNPLACED != 0,
                 estimated: space.is_program() && record.flags.get() & flags::ESTIMATED != 0,
-                unfollowed: space.is_program() && record.flags.get() & flags::UNFOLLOWED != 0,
+                // What lies on cores that nobody names can be followed nowhere.
+                unfollowed: space.is_program()
+                    && (record.flags.get() & flags::UNFOLLOWED != 0 || record.cores.get() == 0),
             },
         }
     }

@@ -534,6 +534,10 @@ class Trace(Record):
     """``Device.id``s it is for."""
     dispatches: int
     """Dispatches it holds."""
+    unfollowed: bool
+    """Nobody tells of dispatches: neither those nor whether it is resident are known."""
+    estimated: bool
+    """Some of what it keeps is as large as somebody estimates."""
     replays: int
     """How often it was replayed."""
     captured: datetime

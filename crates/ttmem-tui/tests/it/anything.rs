@@ -409,6 +409,8 @@ impl<'a> Source<'a> {
             core_count: self.small(),
             resident_cores: self.small(),
             dispatches: self.number(),
+            unfollowed: self.yes(),
+            estimated: self.yes(),
             dispatched: self.maybe(Self::time),
             kernel_bytes: self.number(),
             cb_bytes: self.number(),

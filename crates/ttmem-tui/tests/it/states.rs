@@ -439,6 +439,8 @@ fn program(id: u32, name: &str, of: &Process) -> Program {
             _ => 0,
         },
         dispatches: n.pow(4) * 733 + 1,
+        unfollowed: false,
+        estimated: false,
         dispatched: (id != 11).then(|| ago(i64::from(id).pow(3))),
         kernel_bytes: (6 + n) * 1000,
         cb_bytes: cb * u64::from(core_count),

@@ -138,7 +138,7 @@ fn what_nobody_follows_is_neither_resident_nor_not() {
     state.apply(Mono(3), events(1), keep(Space::Cb, 1, 1, 40, 8));
     assert_eq!(usage(&state), (60 + 4 * 8, Some(0), 60, 60));
     state.apply(Mono(4), events(1), dispatch(1, 0, 4));
-    assert_eq!(usage(&state), (92, Some(64), 60, 124));
+    assert_eq!(usage(&state), (92, Some(64), 28, 92), "what is resident lies over a part of it");
     let rooms = cores(&state, 0);
     assert!(rooms.iter().all(|core| bytes(core, CoreClass::Cb) == 8), "and is on no map of what is there");
     assert!(full(&state).processes[0].programs.as_ref().unwrap().iter().all(|it| it.id != 0));
@@ -153,10 +153,14 @@ fn what_lies_somewhere_counts_beside_all_else() {
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 25, None, Some(3)));
     let program = full(&state).processes[0].programs.as_ref().unwrap()[0].clone();
-    assert_eq!((program.cb_bytes, program.end), (200, None));
+    assert_eq!((program.cb_bytes, program.end, program.unfollowed), (200, None, true));
     assert!(program.placements.iter().all(|it| it.address.is_none()));
     let (listed, _) = state.allocations(0, usize::MAX);
     assert!(listed.iter().all(|it| it.unplaced && !it.estimated));
+    // Programs lie over each other: on each core the one with the most counts.
+    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 8, 2, 1, 30), UNPLACED));
+    assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 2 * 30 + 6 * 25);
+    state.apply(Mono(2), events(1), Event::ProgramEnded(MESH, 8));
     // Even if it is dispatched after all, no map shows it anywhere.
     state.apply(Mono(3), events(1), dispatch(7, 0, 3));
     let core = &cores(&state, 0)[0];
