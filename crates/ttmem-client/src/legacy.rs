@@ -11,7 +11,7 @@ use crate::text::Text;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::ClockId;
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage, buffer_type};
-use ttmem_wire::record::{Kind, Space, WORDS};
+use ttmem_wire::record::{Kind, Space, WORDS, flags};
 use ttmem_wire::segment::MAX_SLOTS;
 
 /// How long to leave a server alone that did not answer.
@@ -89,6 +89,15 @@ impl Legacy {
         }
         // Its turn in the queue gives it back.
         false
+    }
+
+    /// Everything is free. What was told of it is to be taken back, and nothing else is to be told.
+    pub(crate) fn all_went(&mut self) {
+        for slot in 0..self.marks.len() as u32 {
+            if self.marks[slot as usize] != 0 {
+                self.went(slot);
+            }
+        }
     }
 
     /// Sends what can be sent. `words` are a slot's, `chip` is an allocator's chip by its place, `cores` is how many a set has,
@@ -235,7 +244,9 @@ impl Legacy {
 
 /// What an old server is told of a slot on so many cores, but for the chip; `None` for what it knows no word for.
 fn message(held: &[u64; WORDS], cores: u16, gone: bool) -> Option<Message> {
-    if held[2] as u8 != Kind::Alloc as u8 {
+    // What is another's is told by whoever has it.
+    let anothers = (held[2] >> 32) as u16 & (flags::MIRROR | flags::VIEW) != 0;
+    if held[2] as u8 != Kind::Alloc as u8 || anothers {
         return None;
     }
     let space = Space::from_byte((held[2] >> 8) as u8)?;

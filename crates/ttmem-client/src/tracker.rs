@@ -104,7 +104,10 @@ impl Options {
         settings.runtime.push(format_args!("{}", self.runtime));
         if let Transport::Legacy(path) = &self.transport {
             let mut text = Text::new();
-            text.push(format_args!("{path}"));
+            // As above; nobody answers at an empty one.
+            if path.len() <= 107 {
+                text.push(format_args!("{path}"));
+            }
             settings.legacy = Some(text);
         }
         settings

@@ -9,7 +9,8 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Kernel, Placement, Program, Space, Tracker,
+    AllocatorNumber, Banks, Buffer, BufferType, Chip, CoreRange, CoresNumber, Kernel, Placement, Program,
+    Space, Tracker,
 };
 
 /// Asks a test binary to be a producer.
@@ -296,6 +297,16 @@ impl Life {
             "begin" => answer(self.tracker.begin_program(self.allocator, n(1) as u32, words[2])),
             "dispatch" => answer(self.tracker.dispatch(self.allocator, n(1) as u32)),
             "end" => answer(self.tracker.end_program(self.allocator, n(1) as u32)),
+            // By number only: device, address, bytes.
+            "report" => answer(self.tracker.report_allocation(&[n(1) as u32], n(3), BufferType::Dram, n(2))),
+            "unreport" => answer(self.tracker.report_deallocation(&[n(1) as u32], n(2))),
+            "site" => {
+                self.tracker.site(words[1]).map_or_else(|e| format!("{e:?}"), |it| it.get().to_string())
+            }
+            "close-tracker" => {
+                self.tracker.close();
+                "closed".to_owned()
+            }
             "close" => answer(self.tracker.close_allocator(self.allocator)),
             "peak" => answer(self.tracker.peak(self.allocator, Space::Dram)),
             "reset-peak" => answer(self.tracker.reset_peak(self.allocator, Space::Dram)),

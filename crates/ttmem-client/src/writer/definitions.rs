@@ -63,7 +63,8 @@ impl Writer {
 
     pub(super) fn recall(&self, print: u64) -> Option<u64> {
         let mut at = print as usize;
-        for _ in 0..8 {
+        // There is room for more than there can be definitions, so this ends soon.
+        for _ in 0..REMEMBERED_DEFINITIONS {
             at = (at + 1) % REMEMBERED_DEFINITIONS;
             match self.known[at] {
                 [0, _] => return None,
@@ -77,7 +78,7 @@ impl Writer {
     /// Keeps a number, if there is room: a definition that is not found is only made again.
     pub(super) fn keep(&mut self, print: u64, number: u64) {
         let mut at = print as usize;
-        for _ in 0..8 {
+        for _ in 0..REMEMBERED_DEFINITIONS {
             at = (at + 1) % REMEMBERED_DEFINITIONS;
             if self.known[at][0] == 0 || self.known[at][0] == print {
                 self.known[at] = [print, number];
@@ -175,7 +176,12 @@ impl Writer {
             if device > MAX_DEVICE {
                 return Err(self.refuse(Oddity::UnknownChip, 0, 0, u64::from(device)));
             }
-            let chip = self.define_chip(&Chip { index: device.into(), ..Chip::default() })?;
+            // What the process calls by that number, if it has said which chip that is.
+            let known = (1..=self.chips_used).rev().find(|&it| self.chip_index[usize::from(it)] == device);
+            let chip = match known {
+                Some(chip) => chip,
+                None => self.define_chip(&Chip { index: device.into(), ..Chip::default() })?,
+            };
             if !chips[..count].contains(&chip) {
                 let Some(place) = chips.get_mut(count) else {
                     return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));

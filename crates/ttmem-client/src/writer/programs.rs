@@ -73,9 +73,32 @@ impl Writer {
         if program == 0 {
             return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, 0));
         }
-        self.program_slot(allocator, program)?;
-        if !name.is_empty() && self.remember(&Definition::Program(program, name), u64::from(program)) {
-            self.define(&Definition::Program(program, name))?;
+        // Many programs have the same name, so it is kept once. If there is no room for it, that is counted, and the program is
+        // there all the same.
+        let site = if name.is_empty() { 0 } else { self.define_site(name).unwrap_or(0) };
+        let it = Program {
+            site: crate::SiteNumber(site),
+            ..Program::new(crate::AllocatorNumber(allocator), program)
+        };
+        let Some(slot) = self.find(&Key::program(allocator, program)) else {
+            self.add_program(&it, 0)?;
+            return Ok(self.sequence);
+        };
+        let mut words = self.words_of(slot);
+        if site == 0 || words[7] as u32 == site {
+            return Ok(self.sequence);
+        }
+        if words[2] as u8 == Kind::ProgramBegin as u8 {
+            words[7] = words[7] & !Key::HEAD | u64::from(site);
+            if !self.begin(&mut words) {
+                return Err(Error::Lost);
+            }
+            self.occupy(slot, &words);
+            return Ok(self.finish());
+        }
+        // Its slot says when it was dispatched last, which is not to be said again.
+        if self.remember(&Definition::Program(program, name), u64::from(program)) {
+            let _ = self.define(&Definition::Program(program, name));
         }
         Ok(self.sequence)
     }
@@ -89,12 +112,16 @@ impl Writer {
         if program == 0 {
             return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, 0));
         }
-        let mut dispatches = 0;
+        let (mut it, mut dispatches) = (*it, 0);
         if let Some(slot) = self.find(&Key::program(allocator, program)) {
-            dispatches = self.words_of(slot)[4];
+            let words = self.words_of(slot);
+            dispatches = words[4];
+            if it.site.0 == 0 {
+                it.site.0 = words[7] as u32;
+            }
             self.end_program(allocator, program)?;
         }
-        self.add_program(it, dispatches)?;
+        self.add_program(&it, dispatches)?;
         Ok(self.sequence)
     }
 

@@ -162,11 +162,26 @@ impl Writer {
 
     /// Says that nothing more will come, and takes the segment away.
     pub(crate) fn close(&mut self) {
+        self.take_back();
         if let Some(segment) = &self.segment {
             segment.word(word::STATE).store(state::CLOSED, Ordering::Release);
             segment.unlink(self.settings.folder.as_str());
         }
         self.segment = None;
+    }
+
+    /// Tells an old server that everything is free, as far as it listens now.
+    fn take_back(&mut self) {
+        let Some(legacy) = &mut self.legacy else { return };
+        legacy.all_went();
+        loop {
+            let before = self.legacy.as_ref().map_or(0, Legacy::queued);
+            self.pump();
+            let left = self.legacy.as_ref().map_or(0, Legacy::queued);
+            if left == 0 || left >= before {
+                return;
+            }
+        }
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -260,8 +260,7 @@ impl<'a> Life<'a> {
     /// A program: a kernel, and circular buffers where all programs have theirs.
     fn compile(&self, program: u32, op: &Op) -> Told {
         let cores = self.tracker.cores(&op.cores.ranges(self.grid))?;
-        let site = self.tracker.site(op.site)?;
-        self.tracker.begin_program(self.allocator, program, op.name)?;
+        let site = self.tracker.site(op.name)?;
         self.tracker.program(&Program { cores, site, ..Program::new(self.allocator, program) })?;
         self.kernel(program, 0x1000 + u64::from(program), op.kernel_bytes, cores, KernelClass::Application)?;
         let mut address = self.cb_base;

@@ -511,3 +511,62 @@ fn an_event_makes_no_system_call() {
     let between = &calls[first + 1..second];
     assert!(between.iter().all(|call| call.contains("read(0,")), "{between:?}");
 }
+
+#[test]
+fn names_of_programs_are_kept_once_however_many_have_them() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.pull("define 1");
+    for program in 1..=10_000 {
+        producer.pull(&format!("begin {program} matmul"));
+        if program < 9_990 {
+            producer.pull(&format!("end {program}"));
+        }
+    }
+    // One that was there before it had a name.
+    producer.pull("place 20000 105824 64");
+    producer.pull("begin 20000 softmax");
+    // One that was dispatched before.
+    producer.pull("place 20001 105824 64");
+    producer.pull("dispatch 20001");
+    producer.pull("begin 20001 reshape");
+    let mut ttmem = Command::new(exe());
+    let output = ttmem.args(["--local", "--json", "--programs", "--shm-dir"]).arg(folder.path());
+    let snapshot: Snapshot = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
+    assert_eq!(snapshot.findings, [], "there was room for all of it");
+    let programs = snapshot.processes[0].programs.clone().unwrap();
+    let named = |name: &str| programs.iter().filter(|it| it.name.as_deref() == Some(name)).count();
+    assert_eq!((programs.len(), named("matmul"), named("softmax"), named("reshape")), (13, 11, 1, 1));
+    let reshape = programs.iter().find(|it| it.id == 20_001).unwrap();
+    assert_eq!((reshape.dispatches, reshape.resident_cores > 0), (1, true), "its dispatch is still known");
+}
+
+#[test]
+fn a_set_of_devices_is_found_again_however_much_is_defined() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.pull("define 1");
+    for n in 0..4000 {
+        producer.pull(&format!("site file.py:{n}"));
+    }
+    for device in 0..300 {
+        assert!(producer.number(&format!("report {device} 4096 100")) > 0, "device {device}");
+    }
+    for device in 0..300 {
+        assert!(producer.number(&format!("unreport {device} 4096")) > 0, "device {device}");
+    }
+    assert_eq!(producer.number("live"), 0);
+}
+
+#[test]
+fn a_device_number_means_the_chip_that_the_process_calls_so() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.pull("define 2");
+    producer.pull("alloc 4096 24000");
+    producer.pull("report 1 65536 1000");
+    let snapshot = local(folder.path());
+    assert_eq!(snapshot.devices.len(), 2, "no third one of that number");
+    let second = snapshot.processes[0].usage.iter().find(|it| it.device == snapshot.devices[1].id).unwrap();
+    assert_eq!(second.usage.dram.as_ref().unwrap().requested_bytes, 25_000);
+}

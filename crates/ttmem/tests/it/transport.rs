@@ -263,3 +263,23 @@ fn defect_36_reports_of_many_threads_keep_their_order() {
     let findings = server.snapshot().findings;
     assert!(findings.is_empty(), "no allocation came before the free of its address: {findings:?}");
 }
+
+#[test]
+fn what_is_closed_is_taken_back_from_an_old_server() {
+    let server = server();
+    let mut producer = producer(&server);
+    producer.pull("alloc 4096 100");
+    producer.pull("place 3 105824 64");
+    // A view is a buffer that is told as such.
+    producer.pull("keep 3 cb 4096 64 0 0 1 1 view");
+    eventually("both", || {
+        let it = server.process(producer.pid)?;
+        let cb = it.usage[0].usage.cb.as_ref()?;
+        (dram(&it) == 100 && cb.registered_bytes == 64 && cb.count == Some(1)).then_some(())
+    });
+    producer.pull("close-tracker");
+    eventually("nothing is left", || {
+        let it = server.process(producer.pid)?;
+        (dram(&it) == 0 && it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0))).then_some(())
+    });
+}
