@@ -224,8 +224,8 @@ const MUTANTS: &[Mutant] = &[
         what: "circular buffers are added up",
         edits: &[edit(
             PROGRAMS,
-            "        taken(self.parts_in(space, pools).iter()).saturating_add(levels)\n",
-            "        self.parts_in(space, pools).iter().map(|part| part.range.len()).sum::<u64>().saturating_add(levels)\n",
+            "        taken(borrowed(&self.parts_in(space, pools))).saturating_add(levels)\n",
+            "        self.parts_in(space, pools).iter().map(|(_, part)| part.range.len()).sum::<u64>().saturating_add(levels)\n",
         )],
     },
     Mutant {
@@ -887,6 +887,11 @@ const MUTANTS: &[Mutant] = &[
         test: "ttmem-core/what_nobody_follows",
         what: "what nobody follows is resident with its program",
         edits: &[edit(PROGRAMS, "let followed = unfollowed == 0 ||", "let followed = true || unfollowed == 0 ||")],
+    },
+    Mutant {
+        test: "ttmem-core/what_lies_somewhere",
+        what: "what lies somewhere is added up over programs",
+        edits: &[edit(PROGRAMS, "somewhere.values().map(|on| on[core]).max().unwrap_or(0)", "somewhere.values().map(|on| on[core]).sum::<u64>()")],
     },
     Mutant {
         test: "ttmem-core/what_lies_somewhere",
