@@ -931,7 +931,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-client:model/what_is_published",
         what: "a program built anew was never dispatched",
-        edits: &[edit(LAID, "dispatches = self.words_of(slot)[4];", "dispatches = self.words_of(slot)[4].min(0);")],
+        edits: &[edit(LAID, "dispatches = words[4];", "dispatches = self.words_of(slot)[4].min(0);")],
     },
     Mutant {
         test: "ttmem-client:model/what_is_published",
