@@ -90,9 +90,14 @@ fn render(dump: &Dump<'_>) -> String {
         let end = program.end.map_or_else(|| "-".to_owned(), |end| format!("{end:#x}"));
         let last = program.dispatched.map_or_else(|| "-".to_owned(), |last| age(dump.at, last));
         let name = program.name.as_deref().map_or_else(|| "-".to_owned(), |name| cut(name, 60));
-        // It is kernels whose size is estimated, if there are any.
-        let kernels = program.estimated && program.kernel_bytes > 0;
-        let others = program.estimated && !kernels;
+        let cores = Some(program.core_count).filter(|_| !program.cores.is_empty());
+        let unknown = || "?".to_owned();
+        // Kernels are what is estimated, if there are any. On cores that nobody names, none has a size on each.
+        let kernels = match program.kernel_bytes {
+            0 if cores.is_none() => unknown(),
+            bytes => estimated(program.estimated, bytes),
+        };
+        let others = program.estimated && program.kernel_bytes == 0 && cores.is_some();
         // What is not a user's program says so.
         let name = match program.class {
             KernelClass::Fabric | KernelClass::Dispatch => {
@@ -106,8 +111,8 @@ fn render(dump: &Dump<'_>) -> String {
             ranges(&program.indexes),
             pid,
             program.id,
-            if program.cores.is_empty() { "?".to_owned() } else { program.core_count.to_string() },
-            estimated(kernels, program.kernel_bytes),
+            cores.map_or_else(unknown, |cores| cores.to_string()),
+            kernels,
             estimated(others, program.cb_bytes),
             estimated(others, program.dfb_bytes),
             estimated(others, program.scratch_bytes),

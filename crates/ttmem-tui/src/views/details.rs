@@ -303,9 +303,7 @@ impl Scene<'_> {
         facts.extend(it.dispatched.map(|at| {
             fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
         }));
-        // It is kernels whose size is estimated, if there are any.
-        let kernels = it.estimated && it.kernel_bytes > 0;
-        let others = it.estimated && !kernels;
+        let others = super::programs::others_are_estimated(it);
         for (label, bytes) in [
             ("Circular buffers", it.cb_bytes),
             ("Dataflow buffers", it.dfb_bytes),
@@ -314,7 +312,10 @@ impl Scene<'_> {
             let bytes = about(others && bytes > 0, size(bytes));
             facts.push(fact(label, format!("{bytes} on each chip")));
         }
-        facts.push(fact("Kernels", format!("{} on each core", about(kernels, size(it.kernel_bytes)))));
+        facts.push(match it.kernel_bytes {
+            0 if it.cores.is_empty() => fact("Kernels", format!("{UNKNOWN} it is not known on which cores")),
+            bytes => fact("Kernels", format!("{} on each core", about(it.estimated, size(bytes)))),
+        });
         if it.estimated {
             facts.push(fact("Estimated", "the size of some of what it keeps"));
         }

@@ -9,7 +9,7 @@ use crate::theme::Theme;
 use crate::ui::List;
 use jiff::Timestamp;
 use ratatui::layout::Rect;
-use ttmem_core::snapshot::{Process, ProgramList, ProgramRow, Trace};
+use ttmem_core::snapshot::{Process, Program, ProgramList, ProgramRow, Trace};
 use ttmem_core::words::{KernelClass, size};
 
 /// Traces shown below the programs.
@@ -88,11 +88,15 @@ impl Scene<'_> {
     }
 }
 
+/// Whether the size of something else than kernels is estimated: those are what is, if there are any. Kernels on cores that
+/// nobody names have no size on each.
+pub(super) fn others_are_estimated(it: &Program) -> bool {
+    it.estimated && it.kernel_bytes == 0 && !it.cores.is_empty()
+}
+
 fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
     let it = &row.program;
-    // It is kernels whose size is estimated, if there are any.
-    let kernels = it.estimated && it.kernel_bytes > 0;
-    let others = it.estimated && !kernels;
+    let others = others_are_estimated(it);
     let kib = |value: u64, is_estimate: bool| match value {
         0 => Cell::new(bytes(value, KIB, 1), theme.faint),
         _ => Cell::new(about(is_estimate, bytes(value, KIB, 1)), theme.text),
@@ -132,7 +136,10 @@ fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
         kib(it.cb_bytes, others),
         kib(it.dfb_bytes, others),
         kib(it.scratch_bytes, others),
-        kib(it.kernel_bytes, kernels),
+        match it.kernel_bytes {
+            0 if it.cores.is_empty() => Cell::new(UNKNOWN, theme.faint),
+            bytes => kib(bytes, it.estimated),
+        },
         Cell::new(it.end.map_or_else(|| "·".to_owned(), |end| format!("{end:#x}")), theme.faint),
     ]
 }
