@@ -25,6 +25,16 @@ pub(crate) fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| bytes(value, unit, places))
 }
 
+/// The same, with a mark if it is an estimate.
+pub(crate) fn about(is_estimate: bool, figure: String) -> String {
+    if is_estimate { format!("~{figure}") } else { figure }
+}
+
+/// A program's number in five columns. Of long ones the end tells one from another.
+pub(crate) fn program_number(id: u32) -> String {
+    if id > 99_999 { format!("…{:04}", id % 10_000) } else { id.to_string() }
+}
+
 /// A reading with so many places.
 pub(crate) fn reading(value: Option<f64>, places: usize) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{value:.places$}"))

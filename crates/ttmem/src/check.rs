@@ -1,6 +1,7 @@
 //! `ttmem check`: what we say, beside what each runtime's own allocators say.
 
 use crate::cli::{CheckArgs, Sockets};
+use crate::text::plain;
 use crate::{Exit, print, source};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -129,11 +130,6 @@ fn report(
     Ok(if drifting > 0 { Exit::Failed } else { Exit::Done })
 }
 
-/// Text from elsewhere, made harmless for a terminal.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 fn tell(snapshot: &Snapshot, report: &Report) -> String {
     let mut page = String::new();
     for process in &snapshot.processes {
@@ -150,7 +146,7 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
                 let _ = write!(page, ", {taken} of {} hooks", tracker.hooks);
             }
             if !tracker.missing_hooks.is_empty() {
-                let _ = write!(page, " (without {})", tracker.missing_hooks.join(", "));
+                let _ = write!(page, " (without {})", plain(&tracker.missing_hooks.join(", ")));
             }
         }
         page.push('\n');

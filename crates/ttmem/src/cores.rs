@@ -7,8 +7,10 @@ use crate::{Exit, listing, print, show};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use ttmem_core::machine::CoreLayout;
-use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
+use ttmem_core::machine::{CapacityOrigin, CoreLayout};
+use ttmem_core::snapshot::{
+    self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval, ProgramUsage, Usage,
+};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 use ttmem_reader::Source;
@@ -116,10 +118,8 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
         let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
         let _ = write!(page, "Device {} ({name}, {})", device.index, device.id);
         let (Some(layout), Some(cores)) = (device.core_layout, &device.cores) else {
-            page.push_str(
-                ": it is not known how its cores are laid out:\n  no process there publishes programs; run it with \
-                 `ttmem run`\n",
-            );
+            let why = why_unknown(device);
+            let _ = writeln!(page, ": it is not known how its cores are laid out:\n  {why}");
             continue;
         };
         let Cores::One(x, y) = wanted else {
@@ -127,7 +127,7 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
             continue;
         };
         match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
-            Some(core) => one_core(&mut page, core, &on_core(device, core, allocations)),
+            Some(core) => one_core(&mut page, device, core, &on_core(device, core, allocations)),
             None => {
                 let _ = writeln!(page, ": no core {x},{y}, it has {} x {}", layout.columns, layout.rows);
             }
@@ -209,13 +209,60 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
             core.peak.as_ref().map_or_else(|| "-".to_owned(), |peak| size(peak.bytes)),
         );
     }
-    if cores.iter().any(|core| core.room.basis != Basis::Events) {
-        page.push_str("Not all who hold L1 there say where it lies: there may be less room.\n");
+    may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Events));
+}
+
+/// Why nothing is known of a device's cores, and what to do about it.
+fn why_unknown(device: &Device) -> &'static str {
+    let by_events = |it: &&ProgramUsage| it.basis == Basis::Events;
+    let told = programs_of(&device.usage).chain(&device.usage.kernel).find(by_events).is_some();
+    let sized = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
+    match (told, sized) {
+        (false, _) => "no process there publishes programs; run it with `ttmem run`",
+        (true, true) => {
+            "who publishes programs there does not say the grid of its cores: their columns and rows"
+        }
+        (true, false) => {
+            "who publishes programs there does not say the grid of its cores, or not the bytes of L1 that each has \
+             (l1_bytes_per_core)"
+        }
+    }
+}
+
+/// What programs keep on cores, but for kernels: those have a place of their own.
+fn programs_of(usage: &Usage) -> impl Iterator<Item = &ProgramUsage> {
+    [&usage.cb, &usage.dfb, &usage.scratch].into_iter().flatten()
+}
+
+/// Whether of all that programs keep on cores it is known when it is there. Otherwise it may lie in what looks free.
+pub(crate) fn is_told(usage: &Usage) -> bool {
+    programs_of(usage).all(|it| match it.resident_bytes {
+        Some(_) => it.unfollowed_bytes == 0,
+        None => it.registered_bytes == 0,
+    })
+}
+
+/// Says so if there may be less room than is shown.
+fn may_be_less(page: &mut String, device: &Device, placed: bool) {
+    let usage = &device.usage;
+    for (what, it) in
+        [(CoreClass::Cb, &usage.cb), (CoreClass::Dfb, &usage.dfb), (CoreClass::Scratch, &usage.scratch)]
+    {
+        let Some(it) = it else { continue };
+        let bytes = if it.resident_bytes.is_some() { it.unfollowed_bytes } else { it.registered_bytes };
+        if bytes > 0 {
+            let _ = writeln!(page, "{} of {} of unknown residence on the device", size(bytes), title(what));
+        }
+    }
+    if !placed || !is_told(usage) {
+        page.push_str(
+            "Not all who hold L1 there say where and when it lies there: there may be less room.\n",
+        );
     }
 }
 
 /// One core, address by address.
-fn one_core(page: &mut String, core: &Core, held: &[(&Allocation, CoreClass)]) {
+fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocation, CoreClass)]) {
     let room = core.room;
     let _ = writeln!(
         page,
@@ -242,9 +289,19 @@ fn one_core(page: &mut String, core: &Core, held: &[(&Allocation, CoreClass)]) {
             let _ = writeln!(page, "{:31}{}", "", described(allocation));
         }
     }
-    if room.basis != Basis::Events {
-        page.push_str("Not all who hold L1 there say where it lies: there may be less room.\n");
+    let unplaced = |class: CoreClass| {
+        let of = held.iter().filter(|(it, of)| it.unplaced && *of == class);
+        of.map(|(it, _)| bytes_here(it)).fold(0, u64::saturating_add)
+    };
+    let mut placed = room.basis == Basis::Events;
+    for class in [CoreClass::Cb, CoreClass::Dfb, CoreClass::Scratch] {
+        let bytes = unplaced(class);
+        if bytes > 0 {
+            placed = false;
+            let _ = writeln!(page, "{} of {} at unknown addresses", size(bytes), title(class));
+        }
     }
+    may_be_less(page, device, placed);
 }
 
 fn peaked(peak: &CorePeak) -> String {
@@ -265,7 +322,7 @@ fn titled(program: &CoreProgram) -> String {
 }
 
 fn described(it: &Allocation) -> String {
-    let mut text = format!("{} {}", it.id, size(it.bytes_per_bank.unwrap_or(it.requested_bytes)));
+    let mut text = format!("{} {}", it.id, size(bytes_here(it)));
     let _ = write!(text, ", {}", it.space);
     if let Some(layout) = it.layout.and_then(Layout::name) {
         let _ = write!(text, " {layout}");
@@ -287,10 +344,16 @@ fn address(it: &Allocation) -> u64 {
     u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX)
 }
 
+/// What it takes on each core.
+fn bytes_here(it: &Allocation) -> u64 {
+    it.bytes_per_bank.unwrap_or(it.requested_bytes)
+}
+
+/// What lies nowhere known does not lie there.
 fn lies_in(it: &Allocation, interval: &Interval) -> bool {
     let start = address(it);
-    let end = start.saturating_add(it.bytes_per_bank.unwrap_or(it.requested_bytes));
-    start < interval.start + interval.bytes && end > interval.start
+    let end = start.saturating_add(bytes_here(it));
+    !it.unplaced && start < interval.start + interval.bytes && end > interval.start
 }
 
 /// What of all allocations lies on a core, and as what, by address.

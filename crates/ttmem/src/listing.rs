@@ -2,7 +2,7 @@
 
 use crate::cli::{DumpArgs, Sockets};
 use crate::source::{source, unless_absent};
-use crate::text::{UNKNOWN, ranges, size};
+use crate::text::{UNKNOWN, plain, ranges, size};
 use crate::{Exit, cores, print, programs, show};
 use anyhow::Context;
 use std::fmt::Write;
@@ -85,11 +85,11 @@ fn render(dump: &Dump) -> String {
             notes.push("estimated".to_owned());
         }
         if let Some(program) = it.program {
-            let name = it.program_name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            let name = it.program_name.as_ref().map(|name| format!(" {}", plain(name))).unwrap_or_default();
             notes.push(format!("program {program}{name}"));
         }
         if let Some(site) = &it.site_name {
-            notes.push(format!("at {site}"));
+            notes.push(format!("at {}", plain(site)));
         }
         notes.push(it.basis.name().to_owned());
         let _ = writeln!(

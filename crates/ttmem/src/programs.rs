@@ -65,7 +65,7 @@ fn render(dump: &Dump<'_>) -> String {
     let mut page = String::new();
     let _ = writeln!(
         page,
-        "{:<8} {:>9} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} NAME",
+        "{:<8} {:>9} {:>10} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} NAME",
         "DEVICE",
         "PID",
         "PROGRAM",
@@ -90,6 +90,14 @@ fn render(dump: &Dump<'_>) -> String {
         let end = program.end.map_or_else(|| "-".to_owned(), |end| format!("{end:#x}"));
         let last = program.dispatched.map_or_else(|| "-".to_owned(), |last| age(dump.at, last));
         let name = program.name.as_deref().map_or_else(|| "-".to_owned(), |name| cut(name, 60));
+        let cores = Some(program.core_count).filter(|_| !program.cores.is_empty());
+        let unknown = || "?".to_owned();
+        // Kernels are what is estimated, if there are any. On cores that nobody names, none has a size on each.
+        let kernels = match program.kernel_bytes {
+            0 if cores.is_none() => unknown(),
+            bytes => estimated(program.estimated, bytes),
+        };
+        let others = program.estimated && program.kernel_bytes == 0 && cores.is_some();
         // What is not a user's program says so.
         let name = match program.class {
             KernelClass::Fabric | KernelClass::Dispatch => {
@@ -99,18 +107,18 @@ fn render(dump: &Dump<'_>) -> String {
         };
         let _ = writeln!(
             page,
-            "{:<8} {:>9} {:>8} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} {}",
+            "{:<8} {:>9} {:>10} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} {}",
             ranges(&program.indexes),
             pid,
             program.id,
-            program.core_count,
-            some(program.kernel_bytes),
-            some(program.cb_bytes),
-            some(program.dfb_bytes),
-            some(program.scratch_bytes),
+            cores.map_or_else(unknown, |cores| cores.to_string()),
+            kernels,
+            estimated(others, program.cb_bytes),
+            estimated(others, program.dfb_bytes),
+            estimated(others, program.scratch_bytes),
             program.view_count,
             end,
-            program.dispatches,
+            if program.unfollowed { "-".to_owned() } else { program.dispatches.to_string() },
             last,
             state(program),
             name
@@ -118,17 +126,25 @@ fn render(dump: &Dump<'_>) -> String {
     }
     let resident = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
     let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
+    let unknown = match dump.programs.iter().filter(|it| it.program.unfollowed).count() {
+        0 => String::new(),
+        n => format!(", {n} of unknown residence"),
+    };
     let _ = writeln!(
         page,
-        "{} programs, {resident} resident, dispatched {dispatches} times; kernels are per core, the rest per device",
+        "{} programs, {resident} resident{unknown}, dispatched {dispatches} times; kernels are per core, the rest per device",
         dump.programs.len(),
     );
     page
 }
 
-/// A size; nothing is easier to overlook as a dash.
-fn some(bytes: u64) -> String {
-    if bytes == 0 { "-".to_owned() } else { size(bytes) }
+/// A size, with a mark if it is an estimate; nothing is easier to overlook as a dash.
+fn estimated(is_estimate: bool, bytes: u64) -> String {
+    match (bytes, is_estimate) {
+        (0, _) => "-".to_owned(),
+        (_, true) => format!("~{}", size(bytes)),
+        (_, false) => size(bytes),
+    }
 }
 
 /// How long ago, in seconds.
@@ -139,6 +155,7 @@ fn age(now: Timestamp, then: Timestamp) -> String {
 /// On how many of all the cores that it is for it is resident, or that it is on none.
 fn state(program: &Program) -> String {
     match program.resident_cores {
+        _ if program.unfollowed => "unknown".to_owned(),
         0 => "registered".to_owned(),
         n => format!("resident {n}/{}", program.core_count as usize * program.indexes.len().max(1)),
     }

@@ -1,11 +1,12 @@
 //! A snapshot as a page of text.
 
-use crate::text::{Style, UNKNOWN, cut, ranges, size};
+use crate::cores;
+use crate::text::{Style, UNKNOWN, cut, plain, ranges, size};
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{Capacity, CapacityOrigin, Sensors};
-use ttmem_core::snapshot::{CoreRoom, Device, Process, Severity, Total, Usage};
+use ttmem_core::snapshot::{CoreRoom, Device, Process, ProgramUsage, Severity, Total, Usage};
 use ttmem_core::words::{Basis, Space};
 
 /// Characters between the borders.
@@ -114,7 +115,7 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
     for device in stale {
         let sensors = device.sensors.as_ref();
         let age = sensors.map_or(0, |it| it.age_ms) as f64 / 1000.0;
-        let why = device.sensors_absent.as_deref().unwrap_or("they are old");
+        let why = plain(device.sensors_absent.as_deref().unwrap_or("they are old"));
         let _ = writeln!(page, "* sensors of device {}: {why}; values are {age:.1} s old", device.index);
     }
 }
@@ -191,7 +192,7 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
         part(page, usage, "L1_SMALL", Space::L1Small);
         part(page, usage, "L1 per core", Space::L1Core);
         if let Some(room) = &device.tightest_core {
-            room_line(page, room);
+            room_line(page, room, usage);
         }
     }
     part(page, usage, "Host memory", Space::Host);
@@ -201,10 +202,11 @@ fn breakdown_of(page: &mut String, device: &Device, style: Style) {
 }
 
 /// The least room that a core has between what its program keeps and the lowest buffer.
-fn room_line(page: &mut String, room: &CoreRoom) {
+fn room_line(page: &mut String, room: &CoreRoom, usage: &Usage) {
     let CoreRoom { x, y, program_end, lowest_buffer, .. } = room;
-    // Who holds L1 without saying where may lie in between.
-    let how = if room.basis == Basis::Events { "at least" } else { "or less" };
+    // Who holds L1 without saying where, or when, may lie in between.
+    let known = room.basis == Basis::Events && cores::is_told(usage);
+    let how = if known { "at least" } else { "at most" };
     let _ = writeln!(
         page,
         "    {:<11}{:>11}   {how}, core {x},{y}: {program_end:#x} to {lowest_buffer:#x}",
@@ -288,13 +290,7 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
         if basis == Basis::Counters && program.registered_bytes == 0 {
             return;
         }
-        match program.resident_bytes {
-            Some(_) => notes.push(format!("resident; {} registered", size(program.registered_bytes))),
-            None => notes.push("registered".to_owned()),
-        }
-        if program.unfollowed_bytes > 0 {
-            notes.push(format!("{} of unknown residence", size(program.unfollowed_bytes)));
-        }
+        notes.push(residence(program));
         if program.estimated_bytes > 0 {
             notes.push(format!("{} estimated", size(program.estimated_bytes)));
         }
@@ -306,6 +302,19 @@ fn part(page: &mut String, usage: &Usage, name: &str, space: Space) {
     let _ = writeln!(page, "    {name:<11}{:>11}   {}", size(used), notes.join(", "));
     if !more.is_empty() {
         let _ = writeln!(page, "{:29}{}", "", more.join(", "));
+    }
+}
+
+/// What of it is resident, in words. The figure before it is all that is or may be.
+fn residence(it: &ProgramUsage) -> String {
+    let registered = size(it.registered_bytes);
+    match (it.resident_bytes, it.unfollowed_bytes) {
+        (None, _) => "registered".to_owned(),
+        (Some(_), 0) => format!("resident; {registered} registered"),
+        (Some(resident), unknown) => {
+            let (resident, unknown) = (size(resident), size(unknown));
+            format!("{resident} resident, {unknown} of unknown residence, {registered} registered")
+        }
     }
 }
 

@@ -7,6 +7,12 @@ use unicode_width::UnicodeWidthChar;
 /// What is not known.
 pub(crate) const UNKNOWN: &str = "N/A";
 
+/// Text of others, made harmless for a terminal and kept on its line: controls, and marks that turn the writing direction, are
+/// not shown as they are.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
+}
+
 /// Cuts text to `width` columns, and shows that it did.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     // Other people's names may hold anything. A terminal must not act on it, and columns must stay where they are: what
@@ -85,6 +91,12 @@ mod tests {
         assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
         assert_eq!(cut("python", 4), "pyt…");
         assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
+    }
+
+    #[test]
+    fn text_that_is_not_cut_is_harmless_as_well() {
+        assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
+        assert_eq!(plain("Größe 漢"), "Größe 漢");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::Scene;
 use crate::canvas::Canvas;
-use crate::figure::{KIB, UNKNOWN, age, bytes, bytes_or, counted};
+use crate::figure::{KIB, UNKNOWN, about, age, bytes, bytes_or, counted, program_number};
 use crate::lists;
 use crate::table::{Cell, Table};
 use crate::theme::{Part, Theme};
@@ -90,10 +90,14 @@ fn row(it: &Allocation, theme: &Theme) -> Vec<Cell> {
         (None, None) => UNKNOWN.to_owned(),
     };
     vec![
-        Cell::new(bytes(used, KIB, 1), theme.text),
-        Cell::new(bytes(it.requested_bytes, KIB, 1), theme.faint),
+        Cell::new(about(it.estimated, bytes(used, KIB, 1)), theme.text),
+        Cell::new(about(it.estimated, bytes(it.requested_bytes, KIB, 1)), theme.faint),
         Cell::new(it.space.name(), space_style(it.space, theme)),
-        Cell::new(it.id.as_str(), theme.text),
+        // Where it lies nowhere known, its id is no address.
+        match it.unplaced {
+            true => Cell::new(UNKNOWN, theme.faint),
+            false => Cell::new(it.id.as_str(), theme.text),
+        },
         match &it.indexes[..] {
             [] => Cell::new(UNKNOWN, theme.faint),
             all => Cell::new(ranges(all), theme.text),
@@ -102,7 +106,7 @@ fn row(it: &Allocation, theme: &Theme) -> Vec<Cell> {
         Cell::new(bytes_or(it.bytes_per_bank, KIB, 1), theme.faint),
         Cell::new(layout, theme.faint),
         Cell::new(age(it.age_seconds), theme.faint),
-        Cell::new(it.program.map_or_else(String::new, |it| it.to_string()), theme.faint),
+        Cell::new(it.program.map_or_else(String::new, program_number), theme.faint),
         Cell::new(origin(it.site_name.as_ref(), it.program_name.as_ref()), theme.text),
     ]
 }

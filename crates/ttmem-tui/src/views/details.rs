@@ -1,8 +1,8 @@
 //! Everything that is known of one thing, in words: figures with their units, and the reason where there is none.
 
 use super::Scene;
-use super::main_view::notes;
-use crate::figure::{UNKNOWN, age, counted, percent, rate, share, since};
+use super::main_view::{is_told, notes};
+use crate::figure::{UNKNOWN, about, age, counted, percent, rate, share, since};
 use crate::lists;
 use crate::ui::Subject;
 use ttmem_core::machine::CapacityOrigin;
@@ -85,6 +85,7 @@ impl Scene<'_> {
             Subject::Buffer(key) => {
                 let all = snapshot.buffers.iter().flat_map(|it| &it.list);
                 match all.into_iter().find(|it| lists::buffer_key(it) == *key) {
+                    Some(it) if it.unplaced => ("Allocation at an unknown address".to_owned(), buffer(it)),
                     Some(it) => (format!("Allocation {}", it.id), buffer(it)),
                     None => gone("Allocation"),
                 }
@@ -106,7 +107,7 @@ impl Scene<'_> {
                 let core = device
                     .and_then(|it| it.cores.as_ref()?.iter().find(|it| (it.room.x, it.room.y) == (*x, *y)));
                 match core {
-                    Some(it) => (format!("Core {x},{y}"), self.one_core(it)),
+                    Some(it) => (format!("Core {x},{y}"), self.one_core(it, device)),
                     None => gone("Core"),
                 }
             }
@@ -129,8 +130,9 @@ impl Scene<'_> {
         facts.extend(spaces(&device.usage));
         if let Some(room) = device.tightest_core {
             let text = format!(
-                "{} at core {},{}: {:#x} to {:#x}, by {}",
+                "{}{} at core {},{}: {:#x} to {:#x}, by {}",
                 size(room.gap_bytes),
+                if is_told(&room, &device.usage) { "" } else { " or less" },
                 room.x,
                 room.y,
                 room.program_end,
@@ -284,28 +286,39 @@ impl Scene<'_> {
             fact("Process", of),
             fact("Kind", it.class.title()),
             fact("Chips", ranges(&it.indexes)),
-            fact("Cores", format!("{}: {}", it.core_count, rectangles(&it.cores))),
-            fact(
-                "Resident on",
-                format!(
-                    "{} of {} cores",
-                    it.resident_cores,
-                    it.core_count as usize * it.indexes.len().max(1)
-                ),
-            ),
-            fact("Dispatched", counted(it.dispatches, "time")),
         ];
+        let (nobody, unsaid) = (format!("{UNKNOWN} nobody tells of dispatches"), "the source does not say");
+        facts.push(match &it.cores[..] {
+            [] => fact("Cores", format!("{UNKNOWN} {unsaid}")),
+            cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
+        });
+        let all = it.core_count as usize * it.indexes.len().max(1);
+        facts.extend(match it.unfollowed {
+            true => [fact("Resident on", nobody.as_str()), fact("Dispatched", nobody.as_str())],
+            false => [
+                fact("Resident on", format!("{} of {all} cores", it.resident_cores)),
+                fact("Dispatched", counted(it.dispatches, "time")),
+            ],
+        });
         facts.extend(it.dispatched.map(|at| {
             fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
         }));
+        let others = super::programs::others_are_estimated(it);
         for (label, bytes) in [
             ("Circular buffers", it.cb_bytes),
             ("Dataflow buffers", it.dfb_bytes),
             ("Scratchpads", it.scratch_bytes),
         ] {
-            facts.push(fact(label, format!("{} on each chip", size(bytes))));
+            let bytes = about(others && bytes > 0, size(bytes));
+            facts.push(fact(label, format!("{bytes} on each chip")));
         }
-        facts.push(fact("Kernels", format!("{} on each core", size(it.kernel_bytes))));
+        facts.push(match it.kernel_bytes {
+            0 if it.cores.is_empty() => fact("Kernels", format!("{UNKNOWN} it is not known on which cores")),
+            bytes => fact("Kernels", format!("{} on each core", about(it.estimated, size(bytes)))),
+        });
+        if it.estimated {
+            facts.push(fact("Estimated", "the size of some of what it keeps"));
+        }
         facts.extend(it.end.map(|end| fact("Ends at", format!("{end:#x} where that is highest"))));
         if it.view_count > 0 {
             facts.push(fact("Views", format!("{} of buffers, counted as those", it.view_count)));
@@ -354,11 +367,13 @@ impl Scene<'_> {
         facts
     }
 
-    fn one_core(&self, core: &Core) -> Vec<Fact> {
+    fn one_core(&self, core: &Core, device: Option<&Device>) -> Vec<Fact> {
         let room = &core.room;
+        let told = device.is_some_and(|it| is_told(room, &it.usage));
+        let or_less = if told { "" } else { " or less" };
         let mut facts = vec![
             fact("Taken", percent(super::map::fill(core))),
-            fact("Gap", format!("{}, by {}", size(room.gap_bytes), room.basis.name())),
+            fact("Gap", format!("{}{or_less}, by {}", size(room.gap_bytes), room.basis.name())),
             fact(
                 "Program ends",
                 format!("{:#x}; of all that are cached {:#x}", room.program_end, room.registered_end),
@@ -405,10 +420,16 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
         fact("Space", it.space.name()),
         fact("Chips", ranges(&it.indexes)),
         fact("Process", it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| format!("pid {pid}"))),
-        fact("Asked for", bytes(Some(it.requested_bytes), "")),
+        fact("Asked for", about(it.estimated, bytes(Some(it.requested_bytes), ""))),
         fact("Occupied", bytes(it.occupied_bytes, why)),
         fact("Allocated", bytes(it.allocated_bytes, why)),
     ];
+    if it.estimated {
+        facts.push(fact("Estimated", "its size"));
+    }
+    if it.unplaced {
+        facts.push(fact("Address", format!("{UNKNOWN} {why}")));
+    }
     if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
         facts.push(fact("In each bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
     }
@@ -468,7 +489,7 @@ fn rectangles(cores: &[[u8; 4]]) -> String {
         if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
     };
     match cores {
-        [] => "all cores".to_owned(),
+        [] => "unknown cores".to_owned(),
         all => all.iter().map(one).collect::<Vec<_>>().join(" "),
     }
 }

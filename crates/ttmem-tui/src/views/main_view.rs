@@ -11,8 +11,8 @@ use crate::ui::List;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{BufferUsage, Device, Process, ProgramUsage, Quality, Total, Usage};
-use ttmem_core::words::{Space, ranges, size};
+use ttmem_core::snapshot::{BufferUsage, CoreRoom, Device, Process, ProgramUsage, Quality, Total, Usage};
+use ttmem_core::words::{Basis, Space, ranges, size};
 
 /// From this width on the chosen chip has a column of its own.
 const WIDE: u16 = 150;
@@ -274,13 +274,24 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     }
     if let Some(room) = device.tightest_core {
         let text = format!(
-            "least gap {} between programs and buffers, core {},{}",
+            "least gap {}{} between programs and buffers, core {},{}",
             size(room.gap_bytes),
+            if is_told(&room, &device.usage) { "" } else { " or less" },
             room.x,
             room.y
         );
         canvas.cut(area, 1, y, area.width, &text, theme.accent);
     }
+}
+
+/// Whether of all that is kept on a chip's cores it is known where and when it lies there. Otherwise it may lie in the gap.
+pub(super) fn is_told(room: &CoreRoom, usage: &Usage) -> bool {
+    let kept = [&usage.cb, &usage.dfb, &usage.scratch];
+    let told = |it: &ProgramUsage| match it.resident_bytes {
+        Some(_) => it.unfollowed_bytes == 0,
+        None => it.registered_bytes == 0,
+    };
+    room.basis == Basis::Events && kept.into_iter().flatten().all(told)
 }
 
 /// What a space holds, if that is worth a line.
@@ -361,10 +372,16 @@ pub(super) fn notes(usage: &Usage, space: Space) -> String {
         notes.push(format!("by {}", it.basis.name()));
     }
     if let Some(it) = program_of(usage, space) {
-        match it.resident_bytes {
-            Some(_) => notes.push(format!("resident of {} registered", size(it.registered_bytes))),
-            None => notes.push("registered".to_owned()),
-        }
+        let registered = size(it.registered_bytes);
+        notes.push(match (it.resident_bytes, it.unfollowed_bytes) {
+            (None, _) => "registered".to_owned(),
+            (Some(_), 0) => format!("resident of {registered} registered"),
+            // The figure before this is all that is or may be.
+            (Some(resident), unknown) => {
+                let (resident, unknown) = (size(resident), size(unknown));
+                format!("{resident} resident, {unknown} of unknown residence, of {registered} registered")
+            }
+        });
         if it.estimated_bytes > 0 {
             notes.push(format!("{} estimated", size(it.estimated_bytes)));
         }
@@ -478,4 +495,53 @@ fn without_folder(command: &str) -> String {
     let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
     let name = program.rsplit('/').next().filter(|it| !it.is_empty()).unwrap_or(program);
     format!("{name} {rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cb(resident_bytes: Option<u64>, unfollowed_bytes: u64, registered_bytes: u64) -> Usage {
+        let (estimated_bytes, count, basis) = (0, None, Basis::Events);
+        let cb = ProgramUsage {
+            registered_bytes,
+            resident_bytes,
+            unfollowed_bytes,
+            estimated_bytes,
+            count,
+            basis,
+        };
+        Usage { cb: Some(cb), ..Usage::default() }
+    }
+
+    #[test]
+    fn what_may_be_resident_is_not_said_to_be() {
+        let notes = |usage: &Usage| notes(usage, Space::Cb);
+        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, by events");
+        assert_eq!(
+            notes(&cb(Some(1024), 2048, 4096)),
+            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, by events"
+        );
+        assert_eq!(notes(&cb(None, 0, 4096)), "registered, by events");
+    }
+
+    #[test]
+    fn a_gap_is_told_only_where_nothing_of_unknown_place_is_held() {
+        let room = |basis| CoreRoom {
+            x: 0,
+            y: 0,
+            program_end: 0,
+            registered_end: 0,
+            lowest_buffer: 0,
+            gap_bytes: 0,
+            basis,
+        };
+        let told = |usage: &Usage| is_told(&room(Basis::Events), usage);
+        assert!(told(&Usage::default()) && told(&cb(Some(1), 0, 2)) && told(&cb(None, 0, 0)));
+        assert!(!told(&cb(Some(1), 1, 2)), "some of unknown residence");
+        assert!(!told(&cb(None, 0, 2)), "all of it");
+        assert!(!is_told(&room(Basis::Legacy), &Usage::default()), "who does not say where");
+        let kernels = Usage { kernel: cb(None, 0, 2).cb, ..Usage::default() };
+        assert!(told(&kernels), "they have a place of their own");
+    }
 }

@@ -1,6 +1,7 @@
 //! View 4: the cores of a chip, coloured by how full their L1 is, and one of them opened from its first address to its last.
 
 use super::Scene;
+use super::main_view::is_told;
 use crate::canvas::{Canvas, split_columns, split_rows};
 use crate::figure::UNKNOWN;
 use crate::theme::Theme;
@@ -9,7 +10,7 @@ use crate::update::core_at;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::{Core, CoreClass, Cores, Device, Interval};
-use ttmem_core::words::{Basis, size};
+use ttmem_core::words::size;
 
 /// A core's cell: three digits and a gap, and wider where there is room.
 const CELLS: [u16; 3] = [8, 6, 4];
@@ -205,7 +206,7 @@ impl Scene<'_> {
             x = canvas.text(inside, x, y + 1, label, theme.heat(share)) + 1;
         }
         if let Some(room) = device.tightest_core {
-            let how = if room.basis == Basis::Events { "" } else { " or less" };
+            let how = if is_told(&room, &device.usage) { "" } else { " or less" };
             let text = format!("least gap {}{how} at {},{} (t)", size(room.gap_bytes), room.x, room.y);
             canvas.cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
         }
@@ -226,7 +227,7 @@ impl Scene<'_> {
         };
         canvas.cut(inside, 0, 0, inside.width, &program, theme.text);
         let room = &core.room;
-        let how = if room.basis == Basis::Events { "gap" } else { "gap or less" };
+        let how = if is_told(room, &device.usage) { "gap" } else { "gap or less" };
         let gap =
             format!("{how} {}: {:#x} to {:#x}", size(room.gap_bytes), room.program_end, room.lowest_buffer);
         canvas.cut(inside, 0, 1, inside.width, &gap, theme.accent);

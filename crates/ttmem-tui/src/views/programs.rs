@@ -2,14 +2,14 @@
 
 use super::Scene;
 use crate::canvas::{Canvas, split_rows};
-use crate::figure::{KIB, UNKNOWN, bytes, count, counted, since};
+use crate::figure::{KIB, UNKNOWN, about, bytes, count, counted, program_number, since};
 use crate::lists;
 use crate::table::{Cell, Table};
 use crate::theme::Theme;
 use crate::ui::List;
 use jiff::Timestamp;
 use ratatui::layout::Rect;
-use ttmem_core::snapshot::{Process, ProgramList, ProgramRow, Trace};
+use ttmem_core::snapshot::{Process, Program, ProgramList, ProgramRow, Trace};
 use ttmem_core::words::{KernelClass, size};
 
 /// Traces shown below the programs.
@@ -33,7 +33,10 @@ impl Scene<'_> {
         if !programs.has_scratch {
             hidden.push("scratch");
         }
-        let title = format!("Programs: {} cached, {} resident", programs.count, programs.resident_count);
+        // Of those that nobody tells the dispatches of, others may be.
+        let known = if programs.list.iter().any(|it| it.program.unfollowed) { "known to be " } else { "" };
+        let title =
+            format!("Programs: {} cached, {} {known}resident", programs.count, programs.resident_count);
         let table = Table {
             list: List::Programs,
             columns: lists::PROGRAMS,
@@ -85,15 +88,27 @@ impl Scene<'_> {
     }
 }
 
+/// Whether the size of something else than kernels is estimated: those are what is, if there are any. Kernels on cores that
+/// nobody names have no size on each.
+pub(super) fn others_are_estimated(it: &Program) -> bool {
+    it.estimated && it.kernel_bytes == 0 && !it.cores.is_empty()
+}
+
 fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
     let it = &row.program;
-    let kib = |value: u64| Cell::new(bytes(value, KIB, 1), if value > 0 { theme.text } else { theme.faint });
+    let others = others_are_estimated(it);
+    let kib = |value: u64, is_estimate: bool| match value {
+        0 => Cell::new(bytes(value, KIB, 1), theme.faint),
+        _ => Cell::new(about(is_estimate, bytes(value, KIB, 1)), theme.text),
+    };
     let all = u64::from(it.core_count) * it.indexes.len().max(1) as u64;
     let resident = match it.resident_cores {
+        _ if it.unfollowed => Cell::new(UNKNOWN, theme.faint),
         0 => Cell::new("no", theme.faint),
         n if u64::from(n) >= all => Cell::new("all", theme.good),
         n => Cell::new(format!("{}/{}", count(u64::from(n)), count(all)), theme.good),
     };
+    let never = if it.unfollowed { UNKNOWN } else { "never" };
     let name = match (&it.name, it.class) {
         (Some(name), _) => name.clone(),
         (None, KernelClass::Unknown | KernelClass::Application) => UNKNOWN.to_owned(),
@@ -102,20 +117,29 @@ fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
     vec![
         Cell::new(lists::pid_text(row.pid, row.reported_pid), theme.text),
         Cell::new(row.process_name.as_deref().unwrap_or(""), theme.faint),
-        Cell::new(it.id.to_string(), theme.text),
+        Cell::new(program_number(it.id), theme.text),
         Cell::new(name, theme.text),
         match &it.indexes[..] {
             [] => Cell::new(UNKNOWN, theme.faint),
             all => Cell::new(ttmem_core::words::ranges(all), theme.text),
         },
-        Cell::new(it.core_count.to_string(), theme.text),
+        match &it.cores[..] {
+            [] => Cell::new("?", theme.faint),
+            _ => Cell::new(it.core_count.to_string(), theme.text),
+        },
         resident,
-        Cell::new(count(it.dispatches), theme.text),
-        Cell::new(it.dispatched.map_or_else(|| "never".to_owned(), |at| since(at, now.max(at))), theme.faint),
-        kib(it.cb_bytes),
-        kib(it.dfb_bytes),
-        kib(it.scratch_bytes),
-        kib(it.kernel_bytes),
+        match it.unfollowed {
+            true => Cell::new(UNKNOWN, theme.faint),
+            false => Cell::new(count(it.dispatches), theme.text),
+        },
+        Cell::new(it.dispatched.map_or_else(|| never.to_owned(), |at| since(at, now.max(at))), theme.faint),
+        kib(it.cb_bytes, others),
+        kib(it.dfb_bytes, others),
+        kib(it.scratch_bytes, others),
+        match it.kernel_bytes {
+            0 if it.cores.is_empty() => Cell::new(UNKNOWN, theme.faint),
+            bytes => kib(bytes, it.estimated),
+        },
         Cell::new(it.end.map_or_else(|| "·".to_owned(), |end| format!("{end:#x}")), theme.faint),
     ]
 }

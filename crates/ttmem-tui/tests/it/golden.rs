@@ -88,6 +88,8 @@ fn details() -> Vec<Scene> {
         ("process", with(states::findings, &[Enter])),
         ("buffer", with(states::two, &[Char('5'), Down, Down, Enter])),
         ("program", with(states::two, &[Char('6'), Enter])),
+        ("buffer that lies nowhere known", with(states::unknown, &[Char('5'), Enter])),
+        ("program that nobody follows", with(states::unknown, &[Char('6'), Enter])),
         ("core", with(states::two, &[Char('4'), Enter])),
     ]
 }

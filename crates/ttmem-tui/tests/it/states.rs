@@ -772,8 +772,14 @@ pub(crate) fn unknown() -> Snapshot {
             count: None,
             basis: Basis::Legacy,
         }),
+        // Of some it is known that it is resident, of most it is not.
+        dfb: programs_hold(5 * MIB, 256 * KIB, 9).map(|it| ProgramUsage {
+            unfollowed_bytes: 4 * MIB,
+            estimated_bytes: MIB,
+            ..it
+        }),
         dram_total: Some(sum(700 * MIB)),
-        l1_total: Some(sum(3 * MIB)),
+        l1_total: Some(sum(7 * MIB + 256 * KIB)),
         ..Usage::default()
     };
     let room = CoreRoom {
@@ -792,7 +798,12 @@ pub(crate) fn unknown() -> Snapshot {
     (someone.pid, someone.start, someone.name, someone.command, someone.user) =
         (None, None, None, None, None);
     someone.summary.indexes.clear();
+    // As of those who only tell how much they hold.
     let nameless = Program {
+        id: 0x8000_0000 + 41,
+        unfollowed: true,
+        estimated: true,
+        dispatches: 0,
         name: None,
         class: KernelClass::Unknown,
         cores: Vec::new(),
@@ -810,6 +821,8 @@ pub(crate) fn unknown() -> Snapshot {
     let mut lone = allocation(1, 0, &[]);
     (lone.pid, lone.occupied_bytes, lone.allocated_bytes, lone.bytes_per_bank) = (None, None, None, None);
     (lone.layout, lone.allocator, lone.banks, lone.basis) = (None, None, None, Basis::Legacy);
+    (lone.space, lone.unplaced, lone.estimated, lone.program) =
+        (Space::Cb, true, true, Some(0x8000_0000 + 41));
     let group = BufferGroup {
         pid: None,
         process_name: None,

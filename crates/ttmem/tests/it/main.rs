@@ -20,6 +20,7 @@ mod smi;
 mod streams;
 mod terminal;
 mod transport;
+mod unknown;
 
 use std::path::Path;
 use ttmem_core::snapshot::{Finding, FindingKind};

@@ -1,0 +1,162 @@
+//! What nobody knows is not shown as if somebody did: what lies nowhere known, runs unseen, is estimated, or has no good name.
+
+use crate::exe;
+use std::path::Path;
+use std::process::Command;
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, Certainty, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker,
+};
+use ttmem_testkit::memory_folder;
+use ttmem_testkit::producer::{KERNEL_RING, L1_END, L1_SMALL, UNRESERVED};
+
+const UNPLACED: Certainty = Certainty { unplaced: true, estimated: false, unfollowed: true };
+const ESTIMATED: Certainty = Certainty { unplaced: false, estimated: true, unfollowed: true };
+/// As numbers of programs are that readers of old reports make up.
+const LARGE: u32 = 0x8000_0000;
+
+fn tracker(folder: &Path) -> Tracker {
+    Tracker::new(&Options { folder: folder.to_str().unwrap().to_owned(), ..Options::default() })
+}
+
+/// A chip of 4 x 2 cores, if they are laid out at all.
+fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> AllocatorNumber {
+    let chip = Chip {
+        unique_id: 0x100,
+        dram_bytes: 12 << 30,
+        cores: 8,
+        l1_bytes_per_core,
+        kernel_ring: KERNEL_RING as u32,
+        unreserved: UNRESERVED as u32,
+        grid,
+        ..Chip::default()
+    };
+    let chip = tracker.chip(&chip).unwrap();
+    let banks = Banks::new(Space::L1, 8, UNRESERVED, L1_SMALL - UNRESERVED);
+    tracker.allocator(&[chip], &[banks]).unwrap()
+}
+
+/// What `ttmem` prints, however it ends.
+fn page(folder: &Path, args: &[&str]) -> String {
+    let output = Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A program that is followed, with a circular buffer at an address and one at none; and one that nobody follows.
+fn half_known(tracker: &Tracker) {
+    let allocator = define(tracker, (4, 2), L1_END);
+    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (3, 1) }]).unwrap();
+    let placed =
+        |address, bytes| Placement { cores, ..Placement::new(allocator, 7, Space::Cb, address, bytes) };
+    tracker.begin_program(allocator, 7, "matmul").unwrap();
+    tracker.place(&placed(UNRESERVED, 4096)).unwrap();
+    // Taken for an address its number would lie in the first one.
+    tracker.place(&Placement { certainty: UNPLACED, ..placed(UNRESERVED + 64, 2048) }).unwrap();
+    tracker.dispatch(allocator, 7).unwrap();
+    for n in 0..2 {
+        let mut of = Placement::new(allocator, LARGE + n, Space::Cb, u64::from(n), 1 << 20);
+        of.certainty = UNPLACED;
+        tracker.place(&of).unwrap();
+        let mut kernel = Kernel::new(allocator, LARGE + n, u64::from(n) + 1, 3 << 10);
+        kernel.certainty = ESTIMATED;
+        if n == 0 {
+            kernel.cores = cores;
+        }
+        tracker.load_kernel(&kernel).unwrap();
+    }
+}
+
+#[test]
+fn the_table_tells_what_is_resident_from_what_may_be() {
+    let folder = memory_folder();
+    let tracker = tracker(folder.path());
+    half_known(&tracker);
+    let page = page(folder.path(), &[]);
+    for line in [
+        "    CBs            1.0 MiB   32.0 KiB resident, 1.0 MiB of unknown residence, 1.0 MiB registered, by events\n",
+        "    Gap            1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
+    ] {
+        assert!(page.contains(line), "{line:?}: {page}");
+    }
+}
+
+#[test]
+fn programs_that_nobody_follows_are_not_said_to_rest() {
+    let folder = memory_folder();
+    let tracker = tracker(folder.path());
+    half_known(&tracker);
+    let page = page(folder.path(), &["dump", "--programs"]);
+    let words: Vec<Vec<&str>> = page.lines().map(|line| line.split_whitespace().skip(2).collect()).collect();
+    let sizes = ["1.0", "MiB", "-", "-", "0", "-", "-", "-", "unknown", "-"];
+    assert_eq!(words[2], [&["2147483648", "8", "~3.0", "KiB"][..], &sizes].concat(), "{page}");
+    assert_eq!(
+        words[3],
+        [&["2147483649", "?", "?"][..], &sizes].concat(),
+        "no cores, so no size on each: {page}"
+    );
+    assert!(page.contains("3 programs, 1 resident, 2 of unknown residence, dispatched 1 times"), "{page}");
+    let wide = |line: &str| line.find(" 2147483648 ").or_else(|| line.find(" 2147483649 "));
+    let columns: Vec<usize> = page.lines().filter_map(wide).collect();
+    assert!(columns.len() == 2 && columns[0] == columns[1], "{page}");
+    assert_eq!(page.lines().next().and_then(|line| line.find("PROGRAM")), Some(columns[0] + 4), "{page}");
+}
+
+#[test]
+fn what_lies_nowhere_known_is_in_no_stretch_of_a_core() {
+    let folder = memory_folder();
+    let tracker = tracker(folder.path());
+    half_known(&tracker);
+    let less = "Not all who hold L1 there say where and when it lies there: there may be less room.\n";
+    let besides = "1.0 MiB of circular buffers of unknown residence on the device\n";
+    let all = page(folder.path(), &["dump", "--cores"]);
+    assert!(all.ends_with(&format!("{besides}{less}")), "{all}");
+    let one = page(folder.path(), &["dump", "--cores", "1,1"]);
+    assert!(one.contains(" 0x18000 4.0 KiB, cb, ") && !one.contains("0x18040"), "{one}");
+    let unplaced = "2.0 KiB of circular buffers at unknown addresses\n";
+    assert!(one.ends_with(&format!("{unplaced}{besides}{less}")), "{one}");
+}
+
+#[test]
+fn the_core_layout_that_is_missing_is_named() {
+    for (grid, l1, says) in [
+        ((0, 0), L1_END, "does not say the grid of its cores: their columns and rows\n"),
+        (
+            (4, 2),
+            0,
+            "does not say the grid of its cores, or not the bytes of L1 that each has (l1_bytes_per_core)\n",
+        ),
+    ] {
+        let folder = memory_folder();
+        let tracker = tracker(folder.path());
+        let allocator = define(&tracker, grid, l1);
+        tracker.begin_program(allocator, 7, "matmul").unwrap();
+        tracker.place(&Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096)).unwrap();
+        let page = page(folder.path(), &["dump", "--cores"]);
+        assert!(page.contains(says), "{page}");
+        assert!(!page.contains("no process there publishes programs"), "{page}");
+    }
+}
+
+#[test]
+fn names_do_not_reach_a_terminal_as_they_are() {
+    let folder = memory_folder();
+    let tracker = tracker(folder.path());
+    let allocator = define(&tracker, (4, 2), L1_END);
+    let evil = "a\x1b]0;owned\x07b\u{9b}2Jc\nd\u{202e}e";
+    let site = tracker.site(evil).unwrap();
+    tracker.alloc(&Buffer { site, ..Buffer::new(allocator, Space::L1, UNRESERVED + 8192, 4096) }).unwrap();
+    tracker.begin_program(allocator, 7, evil).unwrap();
+    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (3, 1) }]).unwrap();
+    let kept = Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096);
+    tracker.place(&Placement { cores, ..kept }).unwrap();
+    tracker.dispatch(allocator, 7).unwrap();
+    for args in
+        [&["dump"][..], &["dump", "--programs"], &["dump", "--cores"], &["dump", "--cores", "0,0"], &[]]
+    {
+        let page = page(folder.path(), args);
+        let raw = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!page.contains(raw), "{args:?}: {page:?}");
+        assert!(page.lines().all(|line| !line.starts_with('d')), "{args:?}: {page}");
+    }
+    let page = page(folder.path(), &["dump"]);
+    assert_eq!(page.matches("a?]0;owned?b?2Jc?d?e").count(), 2, "{page}");
+}
