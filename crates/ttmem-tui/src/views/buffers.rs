@@ -94,10 +94,7 @@ fn row(it: &Allocation, theme: &Theme) -> Vec<Cell> {
         Cell::new(about(it.estimated, bytes(it.requested_bytes, KIB, 1)), theme.faint),
         Cell::new(it.space.name(), space_style(it.space, theme)),
         // Where it lies nowhere known, its id is no address.
-        match it.unplaced {
-            true => Cell::new(UNKNOWN, theme.faint),
-            false => Cell::new(it.id.as_str(), theme.text),
-        },
+        if it.unplaced { Cell::new(UNKNOWN, theme.faint) } else { Cell::new(it.id.as_str(), theme.text) },
         match &it.indexes[..] {
             [] => Cell::new(UNKNOWN, theme.faint),
             all => Cell::new(ranges(all), theme.text),

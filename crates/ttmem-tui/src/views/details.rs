@@ -293,13 +293,12 @@ impl Scene<'_> {
             cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
         });
         let all = it.core_count as usize * it.indexes.len().max(1);
-        facts.extend(match it.unfollowed {
-            true => [fact("Resident on", nobody.as_str()), fact("Dispatched", nobody.as_str())],
-            false => [
-                fact("Resident on", format!("{} of {all} cores", it.resident_cores)),
-                fact("Dispatched", counted(it.dispatches, "time")),
-            ],
-        });
+        let (resident, dispatched) = if it.unfollowed {
+            (nobody.clone(), nobody)
+        } else {
+            (format!("{} of {all} cores", it.resident_cores), counted(it.dispatches, "time"))
+        };
+        facts.extend([fact("Resident on", resident), fact("Dispatched", dispatched)]);
         facts.extend(it.dispatched.map(|at| {
             fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
         }));

@@ -128,9 +128,10 @@ fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
             _ => Cell::new(it.core_count.to_string(), theme.text),
         },
         resident,
-        match it.unfollowed {
-            true => Cell::new(UNKNOWN, theme.faint),
-            false => Cell::new(count(it.dispatches), theme.text),
+        if it.unfollowed {
+            Cell::new(UNKNOWN, theme.faint)
+        } else {
+            Cell::new(count(it.dispatches), theme.text)
         },
         Cell::new(it.dispatched.map_or_else(|| never.to_owned(), |at| since(at, now.max(at))), theme.faint),
         kib(it.cb_bytes, others),
