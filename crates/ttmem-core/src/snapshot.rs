@@ -225,6 +225,14 @@ pub struct ProgramUsage {
 }
 
 impl ProgramUsage {
+    /// Whether it is known of all of it when it is resident. Otherwise it may lie in what looks free.
+    pub fn is_followed(&self) -> bool {
+        match self.resident_bytes {
+            Some(_) => self.unfollowed_bytes == 0,
+            None => self.registered_bytes == 0,
+        }
+    }
+
     /// The figure to show if there is room for one: what is resident or may be, else what is registered.
     pub fn used_bytes(&self) -> u64 {
         self.resident_bytes

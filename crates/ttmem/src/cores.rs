@@ -236,10 +236,7 @@ fn programs_of(usage: &Usage) -> impl Iterator<Item = &ProgramUsage> {
 
 /// Whether of all that programs keep on cores it is known when it is there. Otherwise it may lie in what looks free.
 pub(crate) fn is_told(usage: &Usage) -> bool {
-    programs_of(usage).all(|it| match it.resident_bytes {
-        Some(_) => it.unfollowed_bytes == 0,
-        None => it.registered_bytes == 0,
-    })
+    programs_of(usage).all(ProgramUsage::is_followed)
 }
 
 /// Says so if there may be less room than is shown.

@@ -287,11 +287,7 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
 /// Whether of all that is kept on a chip's cores it is known where and when it lies there. Otherwise it may lie in the gap.
 pub(super) fn is_told(room: &CoreRoom, usage: &Usage) -> bool {
     let kept = [&usage.cb, &usage.dfb, &usage.scratch];
-    let told = |it: &ProgramUsage| match it.resident_bytes {
-        Some(_) => it.unfollowed_bytes == 0,
-        None => it.registered_bytes == 0,
-    };
-    room.basis == Basis::Events && kept.into_iter().flatten().all(told)
+    room.basis == Basis::Events && kept.into_iter().flatten().all(ProgramUsage::is_followed)
 }
 
 /// What a space holds, if that is worth a line.
