@@ -241,6 +241,10 @@ fn the_headers_may_be_included_everywhere() {
         assert_eq!(it.held("both halves"), both);
         assert_eq!(it.held("nothing"), []);
         it.ends();
+        let mut it = Program::start(&build, &build.program_with("plain.cpp", &[], &["-fno-exceptions"]));
+        let made = [cb(&[2], 48, &[[0, 0, 0, 0]], Some(1)), plain(Kernel, &[2], 64)];
+        assert_eq!(sorted(it.held("without exceptions")), sorted(made.to_vec()));
+        it.ends();
     }
 }
 
