@@ -168,7 +168,19 @@ fn types_are_known_by_what_they_offer() {
         let mesh = (Cb, vec![8, 9], 5000, NONE, Some(3), "unplaced");
         assert_eq!(it.held("mesh by its devices"), [mesh]);
         assert_eq!(it.held("nothing"), []);
-        assert_eq!(it.held("nobody's"), [(Cb, vec![8, 9], 5000, NONE, None, "unplaced")]);
+        let nobodys = (Cb, vec![8, 9], 5000, NONE, None, "unplaced");
+        assert_eq!(it.held("nobody's"), std::slice::from_ref(&nobodys));
+        // By reference a program, behind a pointer a device.
+        it.at("a number alone");
+        let of_device = cb(&[6], 5000, &[row], None);
+        let kernel = (Kernel, vec![6], ESTIMATE, vec![[1, 1, 1, 1]], Some(4), "estimated");
+        let held = [nobodys.clone(), of_device.clone(), cb(&[6], 5000, &[row], Some(4)), kernel];
+        assert_eq!(sorted(it.look()), sorted(held.to_vec()));
+        let mut devices: Vec<u32> = it.snapshot().devices.iter().map(|it| it.index).collect();
+        devices.sort_unstable();
+        assert_eq!(devices, [6, 8, 9], "fifty programs are no devices");
+        it.go();
+        assert_eq!(sorted(it.held("a number alone forgotten")), sorted(vec![nobodys, of_device]));
     });
 }
 
