@@ -382,10 +382,12 @@ int32_t ttmem_define_devices(const int32_t *devices,
 // The allocator is closed; everything it handed out is free.
 int32_t ttmem_close_allocator(int32_t allocator);
 
-// Defines a set of cores. The same one again gets the same number.
+// Defines a set of cores. The same one again gets the same number. A set without any core, or a range whose corners are the wrong way
+// round, is `TTMEM_ERROR_BAD_VALUE`.
 //
 // `ranges` points to so many of them.
-int32_t ttmem_define_cores(const struct ttmem_core_range *ranges, size_t count);
+int32_t ttmem_define_cores(const struct ttmem_core_range *ranges,
+                           size_t count);
 
 // Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
 //

@@ -173,7 +173,7 @@ void read_program(Program& program, Facts& facts) {
 /// A circular buffer's: a device or a program comes first, cores and configuration behind it.
 template <class First, class... Rest>
 void read_circular_buffer(Facts& facts, First& first, Rest&... rest) {
-    if constexpr (is_device<First>) {
+    if constexpr (is_device_in_first_place<First>) {
         detail::read_devices(first, facts.devices);
     } else {
         detail::read_program(first, facts);

@@ -1,7 +1,6 @@
 //! What `with ttmem.track("name")` calls whatever is allocated inside: a context variable of Python's, which is right in
 //! threads, tasks and generators. It is only asked while any such block is open.
 
-use crate::errors::refused;
 use crate::given::{cut, name};
 use crate::tracker::generation;
 use pyo3::prelude::*;
@@ -34,7 +33,8 @@ pub(crate) fn label_left() {
     let _ = OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| open.checked_sub(1));
 }
 
-/// The call site to record: what was said, else the innermost block.
+/// The call site to record: what was said, else the innermost block. None where there is no room for another name: what is allocated is worth
+/// more than what it is called.
 #[inline]
 pub(crate) fn site(py: Python<'_>, said: Option<&Bound<'_, PyString>>) -> PyResult<SiteNumber> {
     if said.is_none() && OPEN.load(Ordering::Relaxed) == 0 {
@@ -45,11 +45,11 @@ pub(crate) fn site(py: Python<'_>, said: Option<&Bound<'_, PyString>>) -> PyResu
 
 fn find(py: Python<'_>, said: Option<&Bound<'_, PyString>>) -> PyResult<SiteNumber> {
     if let Some(said) = said {
-        return Client::global().site(&name(said)).map_err(|e| refused(py, e));
+        return Ok(Client::global().site(&name(said)).unwrap_or_default());
     }
     let Some(get) = GET.get(py) else { return Ok(SiteNumber::default()) };
     let label = get.bind(py).call0()?;
-    label.cast::<Label>().map_or(Ok(SiteNumber::default()), |label| label.get().number(py))
+    Ok(label.cast::<Label>().map_or_else(|_| SiteNumber::default(), |label| label.get().number()))
 }
 
 /// A block's name, behind those of the blocks around it.
@@ -62,16 +62,16 @@ pub(crate) struct Label {
 
 impl Label {
     #[inline]
-    fn number(&self, py: Python<'_>) -> PyResult<SiteNumber> {
+    fn number(&self) -> SiteNumber {
         let known = self.number.load(Ordering::Relaxed);
         if known >> 32 == generation() {
-            return Ok(SiteNumber::new(known as u32));
+            return SiteNumber::new(known as u32);
         }
-        let number = Client::global().site(&self.text).map_err(|e| refused(py, e))?;
+        let number = Client::global().site(&self.text).unwrap_or_default();
         if number != SiteNumber::default() {
             self.number.store(generation() << 32 | u64::from(number.get()), Ordering::Relaxed);
         }
-        Ok(number)
+        number
     }
 }
 

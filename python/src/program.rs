@@ -164,6 +164,24 @@ impl Program {
     }
 }
 
+/// Takes back what was told in this generation. What was told before tracking was closed went with that: it is unknown since tracking
+/// is on again, and while it is off telling does nothing.
+fn taken_back<T>(
+    py: Python<'_>,
+    told_in: u64,
+    take: impl FnOnce(&Client) -> ttmem_client::Result<T>,
+) -> PyResult<()> {
+    let tracker = Client::global();
+    let taken = if told_in == generation() {
+        take(tracker).map(drop)
+    } else if tracker.is_on() {
+        Err(Error::UnknownFree)
+    } else {
+        Ok(())
+    };
+    taken.map_err(|e| refused(py, e))
+}
+
 /// Something that a program keeps on its cores.
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Placement {
@@ -175,12 +193,7 @@ pub(crate) struct Placement {
 impl Placement {
     /// It is not kept any more.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
-        let removed = if self.generation == generation() {
-            Client::global().displace(&self.placement)
-        } else {
-            Err(Error::UnknownFree)
-        };
-        removed.map(drop).map_err(|e| refused(py, e))
+        taken_back(py, self.generation, |tracker| tracker.displace(&self.placement))
     }
 }
 
@@ -195,11 +208,7 @@ pub(crate) struct Kernel {
 impl Kernel {
     /// It is not loaded any more.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
-        let removed = if self.generation == generation() {
-            Client::global().unload_kernel(self.kernel.allocator, self.kernel.id)
-        } else {
-            Err(Error::UnknownFree)
-        };
-        removed.map(drop).map_err(|e| refused(py, e))
+        let (allocator, id) = (self.kernel.allocator, self.kernel.id);
+        taken_back(py, self.generation, |tracker| tracker.unload_kernel(allocator, id))
     }
 }

@@ -23,6 +23,12 @@ try:
     raise AssertionError("nothing of this can be read here")
 except ttmem.NotTracked:
     pass
+with ttmem.track("step") as block:
+    ttmem.alloc(1, "dram", 0x5000, 64)
+    ttmem.free(1, "dram", 0x5000)
+# What is not known is not 0.
+assert block.peak_bytes == {} and block.allocated_bytes == {}, block.peak_bytes
+assert block.peak_bytes.get("dram") is None
 ttmem.refresh()
 assert ttmem.status().queued == 0, ttmem.status()
 print("told", flush=True)

@@ -79,6 +79,27 @@ class Blocks(TrackedCase):
             ttmem.alloc(0, "dram", 0x20, 8)
         self.assertEqual(self.sites(), {"0x8": "another", "0x20": "kept"})
 
+    def test_what_there_is_no_room_to_name_is_held_all_the_same(self) -> None:
+        tracker = ttmem.Tracker(0)
+        tracker.alloc("dram", 0x10, 1, site="early")
+        # More names than a segment has room for.
+        for step in range(5000):
+            tracker.alloc("dram", 0x1000 + step, 1, site=f"step {step}")
+        for step in range(3):
+            with ttmem.track(f"block {step}") as block:
+                tracker.alloc("dram", 0x10000 + step, 8)
+            self.assertEqual((block.peak_bytes["dram"], block.allocated_bytes["dram"]), (5001 + 8 * (step + 1), 8))
+        ttmem.alloc(0, "dram", 0x20, 1, site="late")
+        tracker.out_of_memory("dram", 1 << 40, site="later")
+        tracker.alloc("dram", 0x30, 1, site="early")
+        self.assertEqual(ttmem.status().live, 5000 + 3 + 3)
+        self.assertEqual(ttmem.memory_allocated(0), 5000 + 24 + 3)
+        sites = self.sites()
+        named = [name for name in sites.values() if name is not None]
+        self.assertTrue(1000 < len(named) < 5000, len(named))
+        for address, name in (("0x10", "early"), ("0x1000", "step 0"), ("0x10002", None), ("0x20", None), ("0x30", "early")):
+            self.assertEqual(sites[address], name)
+
     def test_it_switches_tracking_on(self) -> None:
         ttmem.close()
         with ttmem.track("first") as block:

@@ -124,11 +124,18 @@ class Telling(TrackedCase):
     def test_it_can_be_closed_and_begun_again(self) -> None:
         tracker = ttmem.Tracker(5)
         program = tracker.program("old")
-        cb = program.cb(64, 0)
+        cb, kernel = program.cb(64, 0), program.kernel(64)
         tracker.alloc("dram", 64, 64)
         ttmem.close()
         self.assertFalse(ttmem.is_enabled())
         self.assertEqual(os.listdir(self.folder), [])
+        # While it is off, telling does nothing.
+        cb.remove()
+        kernel.remove()
+        program.cb(64).remove()
+        program.kernel(64).remove()
+        program.dispatch()
+        program.end()
         tracker.alloc("dram", 64, 64)
         tracker.free("dram", 4096)
         ttmem.alloc(0, "dram", 0, 1)
@@ -138,8 +145,9 @@ class Telling(TrackedCase):
         tracker.alloc("dram", 64, 32)
         self.assertEqual(self.usage(5).dram.requested_bytes, 32)
         self.assertEqual(self.usage(9).dram.requested_bytes, 1)
-        with self.assertRaises(ttmem.UnknownFree):
-            cb.remove()
+        for thing in (cb, kernel):
+            with self.assertRaises(ttmem.UnknownFree):
+                thing.remove()
         with self.assertRaises(errors.UnknownProgram):
             program.dispatch()
 

@@ -64,11 +64,18 @@ pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
     let request = parse(args)?;
     install(&request)?;
     let Request { prefix, destination, .. } = request;
-    eprintln!("installed; to take it away again: cd {} && xargs rm -f < {}", prefix.display(), LIST);
+    eprintln!("installed; to take it away again: cd {} && xargs rm -f < {LIST}", for_shell(&prefix));
     if destination.is_none() && ["/usr", "/usr/local"].contains(&&*prefix.to_string_lossy()) {
         eprintln!("so that programs find the library: ldconfig; for the service: systemctl daemon-reload");
     }
     Ok(())
+}
+
+/// A path as a shell takes it for one word, whatever is in it.
+fn for_shell(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if path.chars().all(plain) { path.into_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 /// Builds what is missing, unless told not to, and puts everything in place.
@@ -216,6 +223,15 @@ mod tests {
         assert!(!all.build);
         let error = install(&parse(&["--prefix", "usr", "--no-build"]).unwrap()).unwrap_err().to_string();
         assert!(error.contains("absolute"), "{error}");
+    }
+
+    #[test]
+    fn what_a_shell_is_to_read_is_one_word() {
+        assert_eq!(for_shell(Path::new("/usr/local")), "/usr/local");
+        for name in ["/opt/a b", "/opt/it's", "/opt/$HOME;*", "/opt/ü\t"] {
+            let script = format!("printf %s {}", for_shell(Path::new(name)));
+            assert_eq!(output(Command::new("sh").args(["-c", &script])).unwrap(), name);
+        }
     }
 
     #[test]

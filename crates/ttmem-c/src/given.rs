@@ -129,5 +129,10 @@ pub(crate) fn class_of(given: u32) -> Answer<KernelClass> {
 
 pub(crate) fn range_of(given: ttmem_core_range) -> Answer<CoreRange> {
     let small = |value: u32| u8::try_from(value).ok().filter(|&it| it < 16).ok_or(ttmem_error::BadValue);
-    Ok(CoreRange { from: (small(given.x0)?, small(given.y0)?), to: (small(given.x1)?, small(given.y1)?) })
+    let (from, to) = ((small(given.x0)?, small(given.y0)?), (small(given.x1)?, small(given.y1)?));
+    // Corners the wrong way round would be no core at all.
+    if from.0 > to.0 || from.1 > to.1 {
+        return Err(ttmem_error::BadValue);
+    }
+    Ok(CoreRange { from, to })
 }

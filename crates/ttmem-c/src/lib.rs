@@ -244,7 +244,8 @@ pub extern "C" fn ttmem_close_allocator(allocator: i32) -> i32 {
     event(|tracker| Ok(tracker.close_allocator(of(allocator))?))
 }
 
-/// Defines a set of cores. The same one again gets the same number.
+/// Defines a set of cores. The same one again gets the same number. A set without any core, or a range whose corners are the wrong way
+/// round, is `TTMEM_ERROR_BAD_VALUE`.
 ///
 /// # Safety
 ///
@@ -254,6 +255,9 @@ pub unsafe extern "C" fn ttmem_define_cores(ranges: *const ttmem_core_range, cou
     guarded(|| {
         // SAFETY: the caller's word.
         let ranges = unsafe { slice(ranges, count) }?;
+        if ranges.is_empty() {
+            return Err(ttmem_error::BadValue);
+        }
         let mut all = [CoreRange { from: (1, 1), to: (0, 0) }; MOST];
         let all = all.get_mut(..ranges.len()).ok_or(ttmem_error::DefinitionsFull)?;
         for (to, &from) in all.iter_mut().zip(ranges) {

@@ -61,8 +61,10 @@ TTMEM_DETAIL_SHARED inline const Identity*& innermost_program() noexcept {
 }
 
 /// Does something of which nobody is to hear if it fails. A thread that is being cancelled must not be stopped from it, though.
+/// Where a program is compiled without exceptions there is nothing to swallow.
 template <class Work>
-void swallow(Work work, std::atomic<std::uint64_t>& failures) {
+void swallow(Work work, [[maybe_unused]] std::atomic<std::uint64_t>& failures) {
+#ifdef __cpp_exceptions
     try {
         work();
 #ifdef __GLIBCXX__
@@ -72,6 +74,9 @@ void swallow(Work work, std::atomic<std::uint64_t>& failures) {
     } catch (...) {
         failures.fetch_add(1);
     }
+#else
+    work();
+#endif
 }
 
 /// Programs and their numbers. One for the process, and never destroyed: others' destructors may still come here.

@@ -93,13 +93,21 @@ std::uint64_t natural(const T& number) {
 /// Whether it is a program rather than a device: an old program has an `id()`, too.
 template <class T>
 inline constexpr bool is_program = offers<device_call, T> || offers<get_runtime_id_call, T> ||
-                                   offers<circular_buffers_call, T> || offers<get_id_call, T>;
+                                   offers<circular_buffers_call, T> || offers<get_id_call, T> ||
+                                   offers<get_kernel_bins_size_call, T>;
 
 /// Whether an argument names a device: one, or a mesh of them.
 template <class T>
 inline constexpr bool is_device =
     (offers<get_device_ids, typename Target<T>::type> || offers<get_devices, typename Target<T>::type> ||
      offers<id_call, typename Target<T>::type>)&&!is_program<typename Target<T>::type>;
+
+/// Whether what a call takes in first place, where a program may be as well, is a device. Something of which no more is known than that
+/// it has an `id()` is one behind a pointer only: as devices were always passed, and programs never.
+template <class T>
+inline constexpr bool is_device_in_first_place =
+    is_device<T> && (!std::is_same_v<typename Target<T>::type, T> || offers<get_device_ids, T> || offers<get_devices, T> ||
+                     offers<mesh_device_type, std::remove_const_t<T>>);
 
 template <class Number>
 void add_device(Number number, DeviceList& devices) {

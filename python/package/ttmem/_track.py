@@ -60,9 +60,10 @@ class track:
     name: str
     """What it is called."""
     peak_bytes: dict[str, int]
-    """The most that was held at once, by space. Empty before the end, or if nothing is tracked."""
+    """The most that was held at once, by space. Empty before the end, and where nothing can be measured: what is not known is not 0, so
+    ask with ``.get("dram")`` where that may be."""
     allocated_bytes: dict[str, int]
-    """How much more was held at the end than at the beginning, by space; less is negative."""
+    """How much more was held at the end than at the beginning, by space; less is negative. Empty where ``peak_bytes`` is."""
 
     def __init__(self, name: str, *, device: DeviceLike | None = None) -> None:
         if not isinstance(name, str):

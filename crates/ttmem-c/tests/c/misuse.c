@@ -145,6 +145,15 @@ static void numbers(void) {
     CHECK(ttmem_define_allocator(&nobody, 1, NULL, 0), TTMEM_ERROR_UNKNOWN_CHIP);
     const ttmem_core_range wide = {0, 0, 16, 0};
     CHECK(ttmem_define_cores(&wide, 1), TTMEM_ERROR_BAD_VALUE);
+    const ttmem_core_range reversed[] = {{3, 3, 1, 1}, {3, 0, 1, 0}, {0, 3, 0, 1}};
+    for (size_t n = 0; n < 3; n++) {
+        CHECK(ttmem_define_cores(&reversed[n], 1), TTMEM_ERROR_BAD_VALUE);
+    }
+    const ttmem_core_range half_reversed[] = {{0, 0, 1, 1}, {3, 3, 1, 1}};
+    CHECK(ttmem_define_cores(half_reversed, 2), TTMEM_ERROR_BAD_VALUE);
+    CHECK(ttmem_define_cores(half_reversed, 0), TTMEM_ERROR_BAD_VALUE);
+    CHECK(ttmem_define_cores(NULL, 0), TTMEM_ERROR_BAD_VALUE);
+    CHECK(ttmem_define_cores(half_reversed, 1) > 0, 1);
     CHECK(ttmem_dispatch(mesh(), 77), TTMEM_ERROR_UNKNOWN_PROGRAM);
     CHECK(ttmem_end_program(mesh(), 77), TTMEM_ERROR_UNKNOWN_PROGRAM);
     CHECK(ttmem_begin_program(mesh(), 0, "none"), TTMEM_ERROR_UNKNOWN_PROGRAM);

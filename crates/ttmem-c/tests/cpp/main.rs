@@ -168,7 +168,19 @@ fn types_are_known_by_what_they_offer() {
         let mesh = (Cb, vec![8, 9], 5000, NONE, Some(3), "unplaced");
         assert_eq!(it.held("mesh by its devices"), [mesh]);
         assert_eq!(it.held("nothing"), []);
-        assert_eq!(it.held("nobody's"), [(Cb, vec![8, 9], 5000, NONE, None, "unplaced")]);
+        let nobodys = (Cb, vec![8, 9], 5000, NONE, None, "unplaced");
+        assert_eq!(it.held("nobody's"), std::slice::from_ref(&nobodys));
+        // By reference a program, behind a pointer a device.
+        it.at("a number alone");
+        let of_device = cb(&[6], 5000, &[row], None);
+        let kernel = (Kernel, vec![6], ESTIMATE, vec![[1, 1, 1, 1]], Some(4), "estimated");
+        let held = [nobodys.clone(), of_device.clone(), cb(&[6], 5000, &[row], Some(4)), kernel];
+        assert_eq!(sorted(it.look()), sorted(held.to_vec()));
+        let mut devices: Vec<u32> = it.snapshot().devices.iter().map(|it| it.index).collect();
+        devices.sort_unstable();
+        assert_eq!(devices, [6, 8, 9], "fifty programs are no devices");
+        it.go();
+        assert_eq!(sorted(it.held("a number alone forgotten")), sorted(vec![nobodys, of_device]));
     });
 }
 
@@ -198,10 +210,12 @@ fn the_old_snippets_compile_as_they_stand() {
         assert_eq!(it.held("only the circular buffer of no program"), std::slice::from_ref(&circular));
         let tracked = (Cb, vec![6], 512, vec![[0, 0, 3, 0]], None, "unplaced");
         let kernel = plain(Kernel, &[6], 4 * 30000);
-        let all = [circular.clone(), tracked.clone(), tracked.clone(), kernel.clone()];
-        assert_eq!(sorted(it.held("full integration")), sorted(all.to_vec()));
-        assert_eq!(sorted(it.held("one freed")), sorted(vec![circular.clone(), tracked, kernel.clone()]));
-        assert_eq!(sorted(it.held("both freed")), sorted(vec![circular, kernel]));
+        let kernels = vec![kernel.clone(), kernel];
+        let with_kernels = |more: Vec<Held>| sorted([more, kernels.clone()].concat());
+        let all = vec![circular.clone(), tracked.clone(), tracked.clone()];
+        assert_eq!(sorted(it.held("full integration")), with_kernels(all), "both kernels of handle 0");
+        assert_eq!(sorted(it.held("one freed")), with_kernels(vec![circular.clone(), tracked]));
+        assert_eq!(sorted(it.held("both freed")), with_kernels(vec![circular]));
     });
 }
 
@@ -240,6 +254,10 @@ fn the_headers_may_be_included_everywhere() {
         let both = [cb(&[1], 40, &[[0, 0, 0, 0]], Some(1)), cb(&[1], 50, &[[1, 1, 1, 1]], Some(1))];
         assert_eq!(it.held("both halves"), both);
         assert_eq!(it.held("nothing"), []);
+        it.ends();
+        let mut it = Program::start(&build, &build.program_with("plain.cpp", &[], &["-fno-exceptions"]));
+        let made = [cb(&[2], 48, &[[0, 0, 0, 0]], Some(1)), plain(Kernel, &[2], 64)];
+        assert_eq!(sorted(it.held("without exceptions")), sorted(made.to_vec()));
         it.ends();
     }
 }

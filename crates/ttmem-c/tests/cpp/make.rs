@@ -82,11 +82,17 @@ pub(crate) fn ttmem() -> &'static Path {
 impl Build {
     /// Compiles a program of one file or several.
     pub(crate) fn program(&self, source: &str, others: &[&str]) -> PathBuf {
+        self.program_with(source, others, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn program_with(&self, source: &str, others: &[&str], options: &[&str]) -> PathBuf {
         let old = here("../../../../include/ttmem/old");
         let others: Vec<_> = others.iter().map(|name| here(name)).collect();
         let mut more = vec!["-pthread", "-I", old.to_str().unwrap()];
         more.extend(others.iter().map(|path| path.to_str().unwrap()));
         more.extend(self.flags());
+        more.extend(options);
         self.compiler.build(&here(source), &more)
     }
 

@@ -76,7 +76,8 @@ public:
 private:
     int id_;
     Device* device_;
-    KernelHandle next_ = 1;
+    // As in TT-Metal, in each program.
+    KernelHandle next_ = 0;
 };
 
 std::shared_ptr<CircularBuffer> CreateCircularBuffer(
@@ -152,7 +153,7 @@ void wrappers() {
         program, kernel_config, core_ranges
     );
     static_assert(std::is_same_v<decltype(kernel_handle), KernelHandle>);
-    CHECK(kernel_handle == 1);
+    CHECK(kernel_handle == 0);
     stop("wrappers");
 
     const int device_id = 5;
@@ -231,7 +232,9 @@ void full_integration() {
     const CoreRange core_range{{0, 0}, {3, 0}};
     const CircularBufferConfig config(512, {});
     allocation_tracker::enable_tracking();
-    CHECK(program.add_kernel(std::make_shared<Kernel>(), CoreRangeSet({core_range})) == 1);
+    CHECK(program.add_kernel(std::make_shared<Kernel>(), CoreRangeSet({core_range})) == 0);
+    // Another program's, of the same handle and size.
+    CHECK(Program(11, &chip).add_kernel(std::make_shared<Kernel>(), CoreRangeSet({core_range})) == 0);
     CHECK(CreateCircularBuffer(&chip, core_range, config) != nullptr);
     // Another program's, of the same index and size.
     CHECK(CreateCircularBuffer(&chip, core_range, config) != nullptr);

@@ -99,6 +99,13 @@ struct Program {
     void add_kernel() {}
 };
 
+// Of which no more is known than its number, which is no device's.
+struct Bare {
+    int number;
+    int id() const { return number; }
+    int add_kernel(const Core&) { return 1; }
+};
+
 struct Immovable {
     Immovable() = default;
     Immovable(const Immovable&) = delete;
@@ -108,6 +115,8 @@ inline Immovable the_one;
 inline Immovable& CreateCircularBuffer(Program&, const Range&, const Tiles&) { return the_one; }
 inline Immovable&& CreateCircularBuffer(Program&, const Range&, Pages&&) { return static_cast<Immovable&&>(the_one); }
 inline void CreateCircularBuffer(Program&, std::unique_ptr<Total>) {}
+inline int CreateCircularBuffer(const Bare&, const Range&, const Total&) { return 3; }
+inline int CreateCircularBuffer(Chip*, const Range&, const Total&) { return 4; }
 inline std::unique_ptr<int> CreateCircularBuffer(const std::shared_ptr<Mesh>&, int, const Total*) {
     return std::make_unique<int>(6);
 }
@@ -119,6 +128,7 @@ using ttmem::instrumented::AddKernelWithTracking;
 using ttmem::instrumented::counts;
 using ttmem::instrumented::CreateCircularBufferWithTracking;
 using ttmem::instrumented::ForgetProgram;
+using ttmem::instrumented::OnDevice;
 using ttmem::instrumented::ProgramScope;
 
 int main() {
@@ -164,4 +174,23 @@ int main() {
     CHECK(*CreateCircularBufferWithTracking(mesh, 0, &total) == 6);
     stop("nobody's");
     CHECK(counts().failed == 0 && counts().without_device == 0 && counts().tracked == 10);
+
+    for (int number = 100; number < 150; ++number) {
+        Bare bare{number};
+        CHECK(CreateCircularBufferWithTracking(bare, row, total) == 3);
+        CHECK(AddKernelWithTracking(bare, Core{1, 1}) == 1);
+    }
+    CHECK(counts().tracked == 10 && counts().without_device == 100);
+    Bare bare{200};
+    const Bare& unchanging = bare;
+    {
+        const OnDevice scope(chip);
+        CHECK(CreateCircularBufferWithTracking(unchanging, row, total) == 3);
+        CHECK(AddKernelWithTracking(bare, Core{1, 1}) == 1);
+    }
+    CHECK(CreateCircularBufferWithTracking(&chip, row, total) == 4);
+    stop("a number alone");
+    ForgetProgram(bare);
+    stop("a number alone forgotten");
+    CHECK(counts().failed == 0 && counts().without_device == 100 && counts().tracked == 13);
 }

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <type_traits>
 #include <vector>
 
 #include "../../../instrumented.hpp"
@@ -29,15 +28,13 @@ inline bool is_tracking_enabled() noexcept { return ttmem::is_enabled(); }
 inline void enable_tracking() noexcept { ttmem::enable(); }
 inline void disable_tracking() noexcept { ttmem::close(); }
 
-/// A kernel is loaded: so large on all of its cores together. What comes last is its handle, by which it can be unloaded; a core type, which
-/// some versions pass instead, tells no kernel from another.
+/// A kernel is loaded: so large on all of its cores together. What comes last tells no kernel from another: handles begin at 0 in each
+/// program, and some versions pass a core type instead. There is no unloading here, so nobody needs to know it again.
 template <class Handle>
-void report_kernel_allocation(int device_id, uint64_t size, Handle handle) noexcept {
-    if constexpr (std::is_enum_v<Handle>) {
-        ttmem::AllocationClient::report_kernel_load(device_id, size, ttmem::instrumented::detail::registry().fresh());
-    } else {
-        ttmem::AllocationClient::report_kernel_load(device_id, size, static_cast<uint64_t>(handle));
-    }
+void report_kernel_allocation(int device_id, uint64_t size, const Handle&) noexcept {
+    namespace tracked = ttmem::instrumented::detail;
+    const auto work = [&] { ttmem::AllocationClient::report_kernel_load(device_id, size, tracked::registry().fresh()); };
+    tracked::swallow(work, tracked::tally().failed);
 }
 
 /// A circular buffer is registered: so large on each of the cores.
