@@ -75,7 +75,7 @@ impl Program {
 #[pymethods]
 impl Program {
     /// It keeps a circular buffer: so many bytes on each of its cores. Without an address it is not known where, and it counts
-    /// beside all others.
+    /// beside all others of the program.
     #[pyo3(signature = (bytes, address=None, cores=None, *, view=false, estimated=false))]
     fn cb(
         &self,

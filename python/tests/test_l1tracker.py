@@ -127,9 +127,13 @@ class Published(TrackedCase):
 
     def test_two_of_them_are_two(self) -> None:
         first, second = L1Tracker(), L1Tracker()
-        first.track_cb(1, 100)
-        second.track_cb(1, 100)
-        self.assertEqual(self.usage().cb.registered_bytes, 200)
+        first.track_cb(1, 300)
+        second.track_cb(1, 60)
+        second.track_cb(1, 40)
+        programs = {(it.cb_bytes, it.unfollowed, it.estimated) for it in self.process().programs or ()}
+        self.assertEqual(programs, {(300, True, False), (100, True, False)})
+        # Programs lie over each other: the largest counts, not the sum.
+        self.assertEqual(self.usage().cb.registered_bytes, 300)
         first.close()
         self.assertEqual(self.usage().cb.registered_bytes, 100)
 

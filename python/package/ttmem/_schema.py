@@ -534,10 +534,6 @@ class Trace(Record):
     """``Device.id``s it is for."""
     dispatches: int
     """Dispatches it holds."""
-    unfollowed: bool
-    """Nobody tells of dispatches: neither those nor whether it is resident are known."""
-    estimated: bool
-    """Some of what it keeps is as large as somebody estimates."""
     replays: int
     """How often it was replayed."""
     captured: datetime
@@ -588,6 +584,10 @@ class Program(Record):
     """On how many cores of how many it is for, over all its devices, it is what was dispatched last."""
     dispatches: int
     """How often it was dispatched."""
+    unfollowed: bool
+    """Nobody tells of dispatches: neither those nor whether it is resident are known."""
+    estimated: bool
+    """Some of what it keeps is as large as somebody estimates."""
     dispatched: datetime | None
     """When that last happened."""
     kernel_bytes: int
