@@ -891,7 +891,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem-core/what_lies_somewhere",
         what: "what lies somewhere is added up over programs",
-        edits: &[edit(PROGRAMS, "somewhere.values().map(|on| on[core]).max().unwrap_or(0)", "somewhere.values().map(|on| on[core]).sum::<u64>()")],
+        edits: &[edit(PROGRAMS, "somewhere.chunk_by(|a, b| a.0 == b.0)", "somewhere.chunk_by(|_, _| true)")],
     },
     Mutant {
         test: "ttmem-core/what_lies_somewhere",

@@ -56,19 +56,26 @@ impl Part {
 /// each program's lie one behind the other, and those of several programs over each other: on each core the most counts.
 fn taken<'a>(parts: impl Iterator<Item = (u32, &'a Part)>) -> u64 {
     let mut placed = Vec::new();
-    let mut somewhere: BTreeMap<(u32, u32), Box<[u64; CoreSet::ROOM]>> = BTreeMap::new();
+    let mut somewhere = Vec::new();
     for (whose, part) in parts {
         if part.is_placed() {
             placed.push((part.range, part.cores));
-            continue;
-        }
-        let on = somewhere.entry((whose, part.program)).or_insert_with(|| Box::new([0; CoreSet::ROOM]));
-        for core in part.cores.iter() {
-            on[core] = on[core].saturating_add(part.range.len());
+        } else {
+            somewhere.push(((whose, part.program), part.range.len(), part.cores));
         }
     }
-    let most = |core: usize| somewhere.values().map(|on| on[core]).max().unwrap_or(0);
-    let beside = if somewhere.is_empty() { 0 } else { (0..CoreSet::ROOM).map(most).sum() };
+    somewhere.sort_unstable();
+    let mut most = [0u64; CoreSet::ROOM];
+    for program in somewhere.chunk_by(|a, b| a.0 == b.0) {
+        let mut on = [0u64; CoreSet::ROOM];
+        for (_, bytes, cores) in program {
+            for core in cores.iter() {
+                on[core] = on[core].saturating_add(*bytes);
+                most[core] = most[core].max(on[core]);
+            }
+        }
+    }
+    let beside = most.into_iter().fold(0, u64::saturating_add);
     footprint::covered(&placed).saturating_add(beside)
 }
 
