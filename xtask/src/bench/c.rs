@@ -46,7 +46,8 @@ fn build(folder: &Path, shared: bool) -> anyhow::Result<PathBuf> {
         let made = folder.join("libttmem.so");
         let mut link = Command::new("cc");
         link.args(["-shared", "-Wl,--whole-archive"]).arg(&library).arg("-Wl,--no-whole-archive");
-        succeed(link.args(["-Wl,--gc-sections", "-o"]).arg(&made))?;
+        // As in the installed one, its own calls go nowhere else.
+        succeed(link.args(["-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,now", "-o"]).arg(&made))?;
         compile.arg(made).arg(format!("-Wl,-rpath,{}", folder.display()));
     } else {
         compile.arg(library).args(["-lpthread", "-ldl", "-lm"]);
