@@ -23,7 +23,7 @@
 
 // What a negative result means. The names say what was wrong; `ttmem_error_text` says it in words.
 typedef enum ttmem_error {
-  // A chip or device that was never defined. Nothing changes.
+  // A chip or device that does not exist, or was never defined. Nothing changes.
   TTMEM_ERROR_UNKNOWN_CHIP = -1,
   // An allocator that was never defined, or is closed. Nothing changes.
   TTMEM_ERROR_UNKNOWN_ALLOCATOR = -2,
@@ -31,34 +31,34 @@ typedef enum ttmem_error {
   TTMEM_ERROR_UNKNOWN_PROGRAM = -3,
   // A size of zero. Nothing changes.
   TTMEM_ERROR_ZERO_SIZE = -4,
-  // A size no device has. Nothing changes.
+  // A size larger than any device. Nothing changes.
   TTMEM_ERROR_TOO_LARGE = -5,
-  // An address and a size that together leave 64 bits. Nothing changes.
+  // An address and a size that together exceed 64 bits. Nothing changes.
   TTMEM_ERROR_BEYOND_ADDRESSES = -6,
-  // It was freed a moment ago. Nothing changes.
+  // Freed twice. Nothing changes.
   TTMEM_ERROR_DOUBLE_FREE = -7,
-  // It was never seen allocated, perhaps because that was before tracking began. Nothing changes.
+  // A free of an unknown buffer, which may predate tracking. Nothing changes.
   TTMEM_ERROR_UNKNOWN_FREE = -8,
-  // Its address was still held, with the same size: its free was missed. It counts once.
+  // The address was still allocated, with the same size: its free was missed. It counts once.
   TTMEM_ERROR_STILL_HELD = -9,
-  // Its address was still held, with another size. That one counts as freed, this one is held.
+  // The address was still allocated, with another size. That one counts as freed, this one as allocated.
   TTMEM_ERROR_REPLACED = -10,
-  // This process was forked, and its parent holds it. Nothing changes.
+  // A free in a forked child of what its parent allocated. Nothing changes.
   TTMEM_ERROR_INHERITED_FREE = -11,
-  // There is no room for the definition. What refers to it says "not said" instead.
-  TTMEM_ERROR_DEFINITIONS_FULL = -12,
-  // A space that does not fit the call. Nothing changes.
-  TTMEM_ERROR_WRONG_SPACE = -13,
-  // Not recorded: a signal handler interrupted this very thread in another event, or there is no memory for it.
-  TTMEM_ERROR_LOST = -14,
-  // A null pointer where something must be. Nothing changes.
-  TTMEM_ERROR_NULL = -15,
-  // Text that is no UTF-8. Nothing changes.
-  TTMEM_ERROR_NOT_UTF8 = -16,
-  // A number that means nothing here, or a pointer that cannot be right. Nothing changes.
-  TTMEM_ERROR_BAD_VALUE = -17,
-  // A fault of the library. Whether it was recorded is not known.
-  TTMEM_ERROR_INTERNAL = -18,
+  // Not recorded: a signal handler interrupted its own thread in another event, or there is no memory for it.
+  TTMEM_ERROR_LOST = -13,
+  // No room for a definition. What refers to it is not described.
+  TTMEM_ERROR_DEFINITIONS_FULL = -14,
+  // A space or buffer type that does not exist, or does not fit the call. Nothing changes.
+  TTMEM_ERROR_WRONG_SPACE = -15,
+  // A null pointer where a value must be. Nothing changes.
+  TTMEM_ERROR_NULL = -17,
+  // Text that is not UTF-8. Nothing changes.
+  TTMEM_ERROR_NOT_UTF8 = -18,
+  // A number without a meaning here, or an invalid pointer. Nothing changes.
+  TTMEM_ERROR_BAD_VALUE = -19,
+  // An error inside the library. Whether the report was recorded is not known.
+  TTMEM_ERROR_INTERNAL = -20,
 } ttmem_error;
 
 // Kinds of memory.
@@ -71,24 +71,22 @@ typedef enum ttmem_space {
   TTMEM_SPACE_L1_SMALL = 3,
   // The trace region, in DRAM.
   TTMEM_SPACE_TRACE = 4,
-  // Circular buffers.
+  // Circular buffers, in L1, outside its allocator.
   TTMEM_SPACE_CB = 5,
-  // Dataflow buffers.
+  // Dataflow buffers, in L1, outside its allocator.
   TTMEM_SPACE_DFB = 6,
-  // Scratchpads.
+  // Scratchpads, in L1, outside its allocator.
   TTMEM_SPACE_SCRATCH = 7,
   // Kernel code.
   TTMEM_SPACE_KERNEL = 8,
-  // Host memory mapped for the device.
+  // Host memory mapped for the device: tracked so that its frees match, never counted as the device's.
   TTMEM_SPACE_HOST = 9,
-  // L1 buffers that lie on some cores only, and are charged there only.
+  // L1 buffers that lie on some cores only, at any free address of each, and are charged there only.
   TTMEM_SPACE_L1_CORE = 10,
 } ttmem_space;
 
-// Chip architectures.
+// Chip architectures; 0: not reported.
 typedef enum ttmem_arch {
-  // Not said.
-  TTMEM_ARCH_UNKNOWN = 0,
   // Wormhole B0.
   TTMEM_ARCH_WORMHOLE_B0 = 1,
   // Blackhole.
@@ -97,15 +95,15 @@ typedef enum ttmem_arch {
 
 // How a buffer lies in its banks or on its cores.
 typedef enum ttmem_layout {
-  // Not said.
+  // Not reported.
   TTMEM_LAYOUT_UNKNOWN = 0,
   // Page by page over all banks.
   TTMEM_LAYOUT_INTERLEAVED = 1,
   // In pieces of some rows, one to a core.
   TTMEM_LAYOUT_HEIGHT_SHARDED = 2,
-  // In pieces of some columns.
+  // In pieces of some columns, one to a core.
   TTMEM_LAYOUT_WIDTH_SHARDED = 3,
-  // In rectangles.
+  // In rectangles, one to a core.
   TTMEM_LAYOUT_BLOCK_SHARDED = 4,
   // In pieces of as many dimensions as it has.
   TTMEM_LAYOUT_ND_SHARDED = 5,
@@ -119,11 +117,11 @@ typedef enum ttmem_kernel_class {
   TTMEM_KERNEL_CLASS_FABRIC = 1,
   // Command dispatch.
   TTMEM_KERNEL_CLASS_DISPATCH = 2,
-  // Not known.
+  // Not reported.
   TTMEM_KERNEL_CLASS_UNKNOWN = 3,
 } ttmem_kernel_class;
 
-// The old client's, and tt-metal's own, numbers of what a buffer lies in.
+// tt-metal's and the old client's number for what a buffer lies in.
 typedef enum ttmem_buffer_type {
   // Device DRAM.
   TTMEM_BUFFER_TYPE_DRAM = 0,

@@ -5,9 +5,11 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferQuery, ProgramQuery};
-use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program, Refusal};
+use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program};
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{Basis, ChipId, Gaps, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
+use ttmem_core::words::{
+    Basis, ChipId, Fault, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space, Uncertainty,
+};
 use ttmem_core::{CoreSet, Detail, Event, Limits, State};
 
 const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detail::NONE };
@@ -127,9 +129,9 @@ fn chip(number: u8) -> ChipId {
 }
 
 /// From bits that nothing else uses.
-fn gaps(bits: u8) -> Gaps {
+fn uncertainty(bits: u8) -> Uncertainty {
     let has = |bit: u8| bits & bit != 0;
-    Gaps { unplaced: has(0x20), estimated: has(0x40), unfollowed: has(0x80) }
+    Uncertainty { unplaced: has(0x20), estimated: has(0x40), unfollowed: has(0x80) }
 }
 
 fn space(number: u8) -> Space {
@@ -186,7 +188,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     site: 0,
                     layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
-                    gaps: gaps(cores),
+                    uncertainty: uncertainty(cores),
                 };
                 (origin(by), Event::Alloc(alloc))
             }
@@ -204,7 +206,7 @@ fuzz_target!(|steps: Vec<Step>| {
                     site: 0,
                     layout: if cores % 5 == 4 { Layout::Mirror } else { Layout::Interleaved },
                     class: KernelClass::Unknown,
-                    gaps: gaps(cores),
+                    uncertainty: uncertainty(cores),
                 };
                 (origin(by), Event::Alloc(alloc))
             }
@@ -250,7 +252,7 @@ fuzz_target!(|steps: Vec<Step>| {
                 (origin(by), Event::Audit(audit))
             }
             Step::Lost { by, records } => (origin(by), Event::Lost(records)),
-            Step::Refused(by) => (origin(by), Event::Odd(Refusal::BrokenStream.into())),
+            Step::Refused(by) => (origin(by), Event::Fault(Fault::BrokenStream.into())),
             Step::Relisted { by, number } => (origin(by), Event::Relisted(u32::from(number % 4))),
             Step::Unlisted { by, place, requested, allocated, count } => {
                 let holding = Holding { requested, allocated, count };

@@ -24,6 +24,6 @@ pub(crate) fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
 
 /// What the tracker refused, as an exception.
 #[cold]
-pub(crate) fn refused(py: Python<'_>, error: ttmem_client::Error) -> PyErr {
-    exception(py, &format!("{error:?}"), error.to_string())
+pub(crate) fn refused(py: Python<'_>, fault: ttmem_client::Fault) -> PyErr {
+    exception(py, &format!("{fault:?}"), fault.to_string())
 }

@@ -15,24 +15,6 @@ const MAX_DEVICES: usize = ttmem_wire::segment::definition::MAX_CHIPS;
 /// No set of cores is said in more parts.
 const MAX_RANGES: usize = 4096;
 
-const SPACES: [(&str, Space); 10] = [
-    ("dram", Space::Dram),
-    ("l1", Space::L1),
-    ("l1_small", Space::L1Small),
-    ("trace", Space::Trace),
-    ("cb", Space::Cb),
-    ("dfb", Space::Dfb),
-    ("scratch", Space::Scratch),
-    ("kernel", Space::Kernel),
-    ("host", Space::Host),
-    ("l1_core", Space::L1Core),
-];
-
-/// What a space is called.
-pub(crate) fn name_of(space: Space) -> &'static str {
-    SPACES.iter().find(|(_, it)| *it == space).map_or("unknown", |(name, _)| name)
-}
-
 /// A space, by its name.
 #[derive(Clone, Copy)]
 pub(crate) struct InSpace(pub(crate) Space);
@@ -43,9 +25,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for InSpace {
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         let name = given.cast::<PyString>().map_err(|_| PyTypeError::new_err("a space is a string"))?;
         let name = name.to_str()?;
-        let found = SPACES.iter().find(|(it, _)| *it == name);
-        found.map(|&(_, space)| Self(space)).ok_or_else(|| {
-            let all: Vec<&str> = SPACES.iter().map(|(name, _)| *name).collect();
+        Space::from_name(name).map(Self).ok_or_else(|| {
+            let all = Space::ALL.map(Space::name);
             PyValueError::new_err(format!("no space is called {name:?}; there are {}", all.join(", ")))
         })
     }
@@ -179,12 +160,8 @@ impl GivenChip {
         let small = |name: &str| given.getattr(name)?.extract::<u32>();
         let text = |name: &str| PyResult::Ok(self::name(given.getattr(name)?.cast::<PyString>()?));
         let arch: Option<String> = given.getattr("arch")?.extract()?;
-        let arch = match arch.as_deref() {
-            None => None,
-            Some("wormhole_b0") => Some(Arch::WormholeB0),
-            Some("blackhole") => Some(Arch::Blackhole),
-            Some(other) => return Err(PyValueError::new_err(format!("no architecture is called {other:?}"))),
-        };
+        let unknown = |name: &str| PyValueError::new_err(format!("no architecture is called {name:?}"));
+        let arch = arch.map(|name| Arch::from_name(&name).ok_or_else(|| unknown(&name))).transpose()?;
         let chip = Chip {
             unique_id: number("unique_id")?,
             index: small("index")?,

@@ -4,7 +4,7 @@
 //! memory that is gone by then is an error there, not a crash.
 
 use crate::errors::refused;
-use crate::given::{InSpace, name_of};
+use crate::given::InSpace;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ fn read(memory: &File, it: &Mapped) -> Option<(String, Vec<Figure>)> {
         let allocator = row.allocator.get();
         let of = allocators.get(&allocator)?;
         let devices = of.iter().filter_map(|chip| chips.get(&chip.get()).copied()).collect();
-        Some(Figure { allocator, devices, space: Space::from_byte(row.space)?, row })
+        Some(Figure { allocator, devices, space: Space::from_number(row.space)?, row })
     };
     let rows = rows.chunks_exact(row_bytes as usize).filter_map(newest);
     Some((text(&header.writer).to_owned(), rows.filter_map(figure).collect()))
@@ -148,7 +148,7 @@ pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         for Figure { allocator, devices, space, row } in figures {
             let (allocated, peak, closed) = (row.allocated.get(), row.peak.get(), row.closed.get() != 0);
             let devices = PyTuple::new(py, devices)?;
-            rows.append((allocator, devices, name_of(space), allocated, peak, closed))?;
+            rows.append((allocator, devices, space.name(), allocated, peak, closed))?;
         }
         all.append((&segment.name, writer, own.as_ref() == Some(&segment.name), rows))?;
     }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use ttmem_client::{Certainty, Error, KernelClass, Space, Tracker as Client};
+use ttmem_client::{Fault, KernelClass, Space, Tracker as Client, Uncertainty};
 
 /// Numbers for programs that have none: far from those that runtimes give.
 static NEXT_PROGRAM: AtomicU32 = AtomicU32::new(1 << 31);
@@ -44,8 +44,8 @@ impl Program {
         Ok(Self { tracker: tracker.unbind(), number, dispatches, hint: AtomicU32::new(u32::MAX) })
     }
 
-    fn certainty(&self, unplaced: bool, estimated: bool) -> Certainty {
-        Certainty { unplaced, estimated, unfollowed: !self.dispatches }
+    fn uncertainty(&self, unplaced: bool, estimated: bool) -> Uncertainty {
+        Uncertainty { unplaced, estimated, unfollowed: !self.dispatches }
     }
 
     fn keep(
@@ -65,7 +65,7 @@ impl Program {
             bytes,
             cores: cores(on)?,
             view,
-            certainty: self.certainty(address.is_none(), estimated),
+            uncertainty: self.uncertainty(address.is_none(), estimated),
         };
         Client::global().place(&placement).map_err(|e| refused(py, e))?;
         Ok(Placement { placement, generation: generation() })
@@ -116,12 +116,9 @@ impl Program {
         kind: &str,
         estimated: bool,
     ) -> PyResult<Kernel> {
-        let class = match kind {
-            "application" => KernelClass::Application,
-            "fabric" => KernelClass::Fabric,
-            "dispatch" => KernelClass::Dispatch,
-            other => return Err(PyValueError::new_err(format!("no kind of kernel is called {other:?}"))),
-        };
+        let class = KernelClass::from_name(kind).filter(|&class| class != KernelClass::Unknown);
+        let unknown = || PyValueError::new_err(format!("no kind of kernel is called {kind:?}"));
+        let class = class.ok_or_else(unknown)?;
         let kernel = ttmem_client::Kernel {
             allocator: self.tracker.get().allocator(py)?,
             program: self.number,
@@ -129,7 +126,7 @@ impl Program {
             bytes,
             cores: self::cores(cores)?,
             class,
-            certainty: self.certainty(false, estimated),
+            uncertainty: self.uncertainty(false, estimated),
         };
         Client::global().load_kernel(&kernel).map_err(|e| refused(py, e))?;
         Ok(Kernel { kernel, generation: generation() })
@@ -175,7 +172,7 @@ fn taken_back<T>(
     let taken = if told_in == generation() {
         take(tracker).map(drop)
     } else if tracker.is_on() {
-        Err(Error::UnknownFree)
+        Err(Fault::UnknownFree)
     } else {
         Ok(())
     };

@@ -129,7 +129,6 @@ fn hold(
         bytes_per_bank,
         occupied,
         cores: if on.is_none() { CoresNumber::NONE } else { cores(on)? },
-        mirror: false,
         layout: Layout::Unknown,
         site: site(py, said)?,
     };

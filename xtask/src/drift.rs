@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use ttmem_core::Snapshot;
-use ttmem_core::event::Refusal;
 use ttmem_core::snapshot::FindingKind;
 use ttmem_core::words::Space;
 use ttmem_testkit::{Reader, memory_folder};
+use ttmem_types::Fault;
 
 /// One machine and what is done on it.
 struct Case {
@@ -238,7 +238,7 @@ fn compare(line: &Value, snapshot: &Snapshot, told: &mut Told) -> anyhow::Result
     let odd = snapshot.findings.iter().find(|it| {
         use FindingKind::{DoubleFree, Drift, LostRecords, Refused, Replaced, UnknownFree};
         // So many different grids as here no model has: at some point there is no room to name another.
-        let full = it.text.contains(Refusal::DefinitionLimit.text());
+        let full = it.text.contains(Fault::DefinitionsFull.text());
         matches!(it.kind, DoubleFree | UnknownFree | Replaced | LostRecords | Refused | Drift) && !full
     });
     if let Some(finding) = odd {

@@ -4,6 +4,7 @@ use crate::root;
 use anyhow::{Context, bail};
 use cbindgen::{Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
 use std::fs;
+use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space};
 
 /// Where the header is kept.
 const HEADER: &str = "include/ttmem.h";
@@ -73,7 +74,7 @@ fn header() -> anyhow::Result<String> {
         language: Language::C,
         header: Some(BEGINNING.to_owned()),
         include_guard: Some("TTMEM_H".to_owned()),
-        after_includes: Some(version),
+        after_includes: Some(version + &enums()),
         cpp_compat: true,
         no_includes: true,
         sys_includes: vec!["stdbool.h".to_owned(), "stddef.h".to_owned(), "stdint.h".to_owned()],
@@ -85,7 +86,7 @@ fn header() -> anyhow::Result<String> {
             rename_variants: RenameRule::QualifiedScreamingSnakeCase,
             ..EnumConfig::default()
         },
-        export: ExportConfig { include: ENUMS.map(str::to_owned).to_vec(), ..ExportConfig::default() },
+        export: ExportConfig { include: vec!["ttmem_flag".to_owned()], ..ExportConfig::default() },
         ..Config::default()
     };
     let made = cbindgen::Builder::new()
@@ -98,16 +99,52 @@ fn header() -> anyhow::Result<String> {
     Ok(without_rust(&String::from_utf8(bytes)?))
 }
 
-/// No function mentions these: in C, numbers stand for them.
-const ENUMS: [&str; 7] = [
-    "ttmem_error",
-    "ttmem_space",
-    "ttmem_arch",
-    "ttmem_layout",
-    "ttmem_kernel_class",
-    "ttmem_buffer_type",
-    "ttmem_flag",
-];
+/// The enums of the vocabulary. No function mentions them: in C, numbers stand for them.
+fn enums() -> String {
+    macro_rules! c_enum {
+        ($enum:ident, $name:literal, $doc:literal, $is_in_c:expr) => {{
+            let all = $enum::ALL.into_iter().filter($is_in_c);
+            c_enum($name, $doc, all.map(|it| (it.name(), it as i64, it.description())))
+        }};
+        ($enum:ident, $name:literal, $doc:literal) => {
+            c_enum!($enum, $name, $doc, |_| true)
+        };
+    }
+    [
+        c_enum!(
+            Fault,
+            "ttmem_error",
+            "What a negative result means. The names say what was wrong; `ttmem_error_text` says it in words.",
+            |fault| fault.is_returned()
+        ),
+        c_enum!(Space, "ttmem_space", "Kinds of memory."),
+        c_enum!(Arch, "ttmem_arch", "Chip architectures; 0: not reported."),
+        // Mirrors have a flag, and views are what programs place.
+        c_enum!(
+            Layout,
+            "ttmem_layout",
+            "How a buffer lies in its banks or on its cores.",
+            |layout| !layout.is_alias()
+        ),
+        c_enum!(KernelClass, "ttmem_kernel_class", "What kind of kernel."),
+        c_enum!(
+            BufferType,
+            "ttmem_buffer_type",
+            "tt-metal's and the old client's number for what a buffer lies in."
+        ),
+    ]
+    .concat()
+}
+
+fn c_enum<'a>(name: &str, doc: &str, rows: impl Iterator<Item = (&'a str, i64, &'a str)>) -> String {
+    let rows: String = rows
+        .map(|(row, number, doc)| {
+            let constant = format!("{name}_{row}").to_uppercase();
+            format!("  // {doc}\n  {constant} = {number},\n")
+        })
+        .collect();
+    format!("\n\n// {doc}\ntypedef enum {name} {{\n{rows}}} {name};")
+}
 
 /// What the code says to Rust only is of no use in C.
 fn without_rust(header: &str) -> String {

@@ -14,7 +14,7 @@ use crate::shim::{
 };
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Options, Space, Tracker};
+use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker};
 
 const AT_WORK: u32 = 1;
 const CALLS_THROUGH: u32 = 2;
@@ -227,7 +227,7 @@ extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
     if !tracker().is_held(number, Space::L1, address) {
         let bytes_per_bank = round_up(bytes.max(1), it.unit());
         let buffer = Buffer::new(number, Space::L1, address, bytes.max(1));
-        let _ = tracker().alloc(&Buffer { bytes_per_bank, mirror: true, ..buffer });
+        let _ = tracker().alloc(&Buffer { bytes_per_bank, layout: Layout::Mirror, ..buffer });
     }
     it.changed();
 }
@@ -253,7 +253,7 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
         // SAFETY: what was given to `ttmem_blocks` below.
         let to = unsafe { &*to.cast::<To>() };
         let buffer = Buffer::new(to.number, to.space, to.base.wrapping_add(address), bytes);
-        let _ = tracker().alloc(&Buffer { bytes_per_bank: bytes, mirror: true, ..buffer });
+        let _ = tracker().alloc(&Buffer { bytes_per_bank: bytes, layout: Layout::Mirror, ..buffer });
     }
     ttmem_agent_cleared(allocator);
     let Some((it, number)) = known(allocator, || 0) else { return };

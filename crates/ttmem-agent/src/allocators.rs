@@ -11,6 +11,7 @@ use crate::shim::{
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::{AllocatorNumber, Arch, Banks, Chip, ChipNumber, Space, Statistics};
+use ttmem_types::Board;
 
 /// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
 pub(crate) const SPACES: [(u32, Space); 4] =
@@ -331,7 +332,7 @@ fn define_chip(
         index,
         arch,
         remote: knows(4) && facts.remote != 0,
-        board: if knows(2) { board(facts.board_id) } else { "" },
+        board: if knows(2) { Board::by_serial(facts.board_id).map_or("", |board| board.name) } else { "" },
         pci: core::str::from_utf8(&facts.pci).unwrap_or_default().trim_end_matches('\0'),
         // SAFETY: as above.
         l1_bytes_per_core: unsafe { ttmem_worker_l1(allocator) },
@@ -389,23 +390,4 @@ fn chip_is(index: u32, number: ChipNumber) {
 pub(crate) fn chip_number(index: u32) -> Option<ChipNumber> {
     let number = CHIP_NUMBERS.get(index as usize)?.load(Ordering::Acquire);
     (number != 0).then(|| ChipNumber::new(number))
-}
-
-/// The board, from the code in its 64-bit id.
-fn board(id: u64) -> &'static str {
-    match id >> 36 & 0xf_ffff {
-        0x14 => "n300",
-        0x18 => "n150",
-        0x0b | 0x35 => "galaxy-wormhole",
-        0x36 => "p100",
-        0x40 => "p150a",
-        0x41 => "p150b",
-        0x42 => "p150c",
-        0x43 => "p100a",
-        0x44 => "p300b",
-        0x45 => "p300a",
-        0x46 => "p300c",
-        0x47 => "galaxy-blackhole",
-        _ => "",
-    }
 }

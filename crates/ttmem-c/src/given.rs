@@ -1,11 +1,11 @@
 //! What was given, read without trust: pointers may be null or askew, numbers may be anything.
 #![allow(unsafe_code)]
 
-use crate::types::{ttmem_core_range, ttmem_error};
+use crate::types::{ttmem_core_range, ttmem_flag};
 use core::ffi::{CStr, c_char};
-use ttmem_client::{Arch, CoreRange, KernelClass, Layout, Space};
+use ttmem_client::{Arch, CoreRange, Fault, KernelClass, Layout, Space};
 
-pub(crate) type Answer<T> = Result<T, ttmem_error>;
+pub(crate) type Answer<T> = Result<T, Fault>;
 
 /// What a pointer points to.
 ///
@@ -15,10 +15,10 @@ pub(crate) type Answer<T> = Result<T, ttmem_error>;
 #[inline]
 pub(crate) unsafe fn one<'a, T>(pointer: *const T) -> Answer<&'a T> {
     if pointer.is_null() {
-        return Err(ttmem_error::Null);
+        return Err(Fault::Null);
     }
     if !pointer.is_aligned() {
-        return Err(ttmem_error::BadValue);
+        return Err(Fault::BadValue);
     }
     // SAFETY: checked as far as it can be, and the caller's word for the rest.
     Ok(unsafe { &*pointer })
@@ -34,10 +34,10 @@ pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Answer<&'a
         return Ok(&[]);
     }
     if pointer.is_null() {
-        return Err(ttmem_error::Null);
+        return Err(Fault::Null);
     }
     if !pointer.is_aligned() || count > crate::MOST {
-        return Err(ttmem_error::BadValue);
+        return Err(Fault::BadValue);
     }
     // SAFETY: as above.
     Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
@@ -53,7 +53,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Answer<&'a str> {
         return Ok("");
     }
     // SAFETY: the caller's word.
-    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| ttmem_error::NotUtf8)
+    unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| Fault::NotUtf8)
 }
 
 /// Text in a field of so many bytes, the last of them zero; what does not fit is cut.
@@ -78,13 +78,13 @@ pub(crate) fn number(given: i32) -> u16 {
 
 #[inline]
 pub(crate) fn device(given: i32) -> Answer<u32> {
-    u32::try_from(given).map_err(|_| ttmem_error::UnknownChip)
+    u32::try_from(given).map_err(|_| Fault::UnknownChip)
 }
 
 /// Device numbers, of which none is negative.
 pub(crate) fn devices(given: &[i32]) -> Answer<&[u32]> {
     if given.iter().any(|&it| it < 0) {
-        return Err(ttmem_error::UnknownChip);
+        return Err(Fault::UnknownChip);
     }
     // SAFETY: numbers of the same size, which may have any bits.
     Ok(unsafe { core::slice::from_raw_parts(given.as_ptr().cast(), given.len()) })
@@ -92,47 +92,38 @@ pub(crate) fn devices(given: &[i32]) -> Answer<&[u32]> {
 
 #[inline]
 pub(crate) fn space_of(given: u32) -> Answer<Space> {
-    u8::try_from(given).ok().and_then(Space::from_byte).ok_or(ttmem_error::WrongSpace)
+    small(given).and_then(Space::from_number).ok_or(Fault::WrongSpace)
 }
 
 #[inline]
-pub(crate) fn layout_of(given: u32) -> Answer<Layout> {
-    Ok(match given {
-        0 => Layout::Unknown,
-        1 => Layout::Interleaved,
-        2 => Layout::HeightSharded,
-        3 => Layout::WidthSharded,
-        4 => Layout::BlockSharded,
-        5 => Layout::NdSharded,
-        _ => return Err(ttmem_error::BadValue),
-    })
+pub(crate) fn layout_of(given: u32, flags: u32) -> Answer<Layout> {
+    let layout = small(given).and_then(Layout::from_number).filter(|layout| !layout.is_alias());
+    let layout = layout.ok_or(Fault::BadValue)?;
+    Ok(if flags & ttmem_flag::Mirror as u32 != 0 { Layout::Mirror } else { layout })
 }
 
 pub(crate) fn arch_of(given: u32) -> Answer<Option<Arch>> {
-    Ok(match given {
-        0 => None,
-        1 => Some(Arch::WormholeB0),
-        2 => Some(Arch::Blackhole),
-        _ => return Err(ttmem_error::BadValue),
-    })
+    match given {
+        0 => Ok(None),
+        given => small(given).and_then(Arch::from_number).map(Some).ok_or(Fault::BadValue),
+    }
 }
 
 pub(crate) fn class_of(given: u32) -> Answer<KernelClass> {
-    Ok(match given {
-        0 => KernelClass::Application,
-        1 => KernelClass::Fabric,
-        2 => KernelClass::Dispatch,
-        3 => KernelClass::Unknown,
-        _ => return Err(ttmem_error::BadValue),
-    })
+    small(given).and_then(KernelClass::from_number).ok_or(Fault::BadValue)
+}
+
+#[inline]
+pub(crate) fn small(given: u32) -> Option<u8> {
+    u8::try_from(given).ok()
 }
 
 pub(crate) fn range_of(given: ttmem_core_range) -> Answer<CoreRange> {
-    let small = |value: u32| u8::try_from(value).ok().filter(|&it| it < 16).ok_or(ttmem_error::BadValue);
+    let small = |value: u32| u8::try_from(value).ok().filter(|&it| it < 16).ok_or(Fault::BadValue);
     let (from, to) = ((small(given.x0)?, small(given.y0)?), (small(given.x1)?, small(given.y1)?));
     // Corners the wrong way round would be no core at all.
     if from.0 > to.0 || from.1 > to.1 {
-        return Err(ttmem_error::BadValue);
+        return Err(Fault::BadValue);
     }
     Ok(CoreRange { from, to })
 }

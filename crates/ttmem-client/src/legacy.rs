@@ -10,8 +10,9 @@ use crate::memory::Array;
 use crate::text::Text;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::time::ClockId;
-use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage, buffer_type};
-use ttmem_wire::record::{Kind, Space, WORDS, flags};
+use ttmem_types::{BufferType, KernelClass};
+use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
+use ttmem_wire::record::{Kind, Record, Space};
 use ttmem_wire::segment::MAX_SLOTS;
 
 /// How long to leave a server alone that did not answer.
@@ -100,17 +101,17 @@ impl Legacy {
         }
     }
 
-    /// Sends what can be sent. `words` are a slot's, `chip` is an allocator's chip by its place, `cores` is how many a set has,
+    /// Sends what can be sent. `held` is what a slot holds, `chip` is an allocator's chip by its place, `cores` is how many a set has,
     /// `free` takes a slot back.
     pub(crate) fn pump(
         &mut self,
-        words: impl Fn(u32) -> Option<[u64; WORDS]>,
+        held: impl Fn(u32) -> Option<Record>,
         chip: impl Fn(u16, usize) -> Option<u32>,
         cores: impl Fn(u16) -> u16,
         mut free: impl FnMut(u32),
     ) {
         for _ in 0..MESSAGES_A_TURN {
-            if self.socket.is_none() && !self.connect(&words) {
+            if self.socket.is_none() && !self.connect(&held) {
                 // Nobody hears; what came and went meanwhile need not be kept.
                 self.drop_unheard(&mut free);
                 return;
@@ -137,9 +138,12 @@ impl Legacy {
             }
             self.marks[slot as usize] |= SENDING;
             self.current = Some((slot, told + 1));
-            let held = words(slot).unwrap_or_default();
-            let next = chip((held[2] >> 16) as u16, told);
-            match next.zip(message(&held, cores((held[2] >> 48) as u16), leaves)) {
+            let record = held(slot);
+            let next = record.and_then(|it| {
+                let chip = chip(it.allocator.get(), told)?;
+                Some((chip, message(&it, cores(it.cores.get()), leaves)?))
+            });
+            match next {
                 Some((chip, mut message)) => {
                     message.device_id = chip as i32;
                     let mut bytes = [0; MAX_SIZE];
@@ -186,7 +190,7 @@ impl Legacy {
         }
     }
 
-    fn connect(&mut self, words: &impl Fn(u32) -> Option<[u64; WORDS]>) -> bool {
+    fn connect(&mut self, held: &impl Fn(u32) -> Option<Record>) -> bool {
         let now = identity::now(ClockId::Monotonic);
         if now < self.not_before {
             return false;
@@ -210,7 +214,7 @@ impl Legacy {
             if self.marks[slot as usize] & TOLD != 0 {
                 self.marks[slot as usize] &= !TOLD;
                 self.push(slot);
-            } else if self.marks[slot as usize] == 0 && words(slot).is_none() {
+            } else if self.marks[slot as usize] == 0 && held(slot).is_none() {
                 // Beyond the table.
                 break;
             }
@@ -243,38 +247,40 @@ impl Legacy {
 }
 
 /// What an old server is told of a slot on so many cores, but for the chip; `None` for what it knows no word for.
-fn message(held: &[u64; WORDS], cores: u16, gone: bool) -> Option<Message> {
-    // What is another's is told by whoever has it.
-    let anothers = (held[2] >> 32) as u16 & (flags::MIRROR | flags::VIEW) != 0;
-    if held[2] as u8 != Kind::Alloc as u8 || anothers {
+fn message(held: &Record, cores: u16, gone: bool) -> Option<Message> {
+    // An alias is reported by the allocator that it counts for.
+    if held.kind != Kind::Alloc as u8 || held.is_alias() {
         return None;
     }
-    let space = Space::from_byte((held[2] >> 8) as u8)?;
-    let (comes, goes, kind) = match space {
-        Space::Dram => (Type::Alloc, Type::Free, buffer_type::DRAM),
-        Space::L1 | Space::L1Core => (Type::Alloc, Type::Free, buffer_type::L1),
-        Space::L1Small => (Type::Alloc, Type::Free, buffer_type::L1_SMALL),
-        Space::Trace => (Type::Alloc, Type::Free, buffer_type::TRACE),
-        Space::Host => (Type::Alloc, Type::Free, buffer_type::SYSTEM_MEMORY),
+    let buffer = |kind: BufferType| (Type::Alloc, Type::Free, kind as u8);
+    let (comes, goes, kind) = match held.space()? {
+        Space::Dram => buffer(BufferType::Dram),
+        Space::L1 | Space::L1Core => buffer(BufferType::L1),
+        Space::L1Small => buffer(BufferType::L1Small),
+        Space::Trace => buffer(BufferType::Trace),
+        Space::Host => buffer(BufferType::SystemMemory),
         Space::Cb | Space::Dfb | Space::Scratch => (Type::CbAlloc, Type::CbFree, 0),
         Space::Kernel => {
-            let class = (held[2] >> 40) as u8;
-            (Type::KernelLoad, Type::KernelUnload, if class > 2 { 0 } else { class })
+            let class = match held.class() {
+                KernelClass::Unknown => KernelClass::Application,
+                class => class,
+            };
+            (Type::KernelLoad, Type::KernelUnload, class as u8)
         }
     };
     // As the old client filled it in: a free says nothing of its time and its kind, and a buffer's nothing of its size.
     let size = match comes {
         Type::Alloc if gone => 0,
         // A circular buffer is so large on each core, a kernel on all of its cores together.
-        Type::KernelLoad => held[4].saturating_mul(u64::from(cores.max(1))),
-        _ => held[4],
+        Type::KernelLoad => held.requested.get().saturating_mul(u64::from(cores.max(1))),
+        _ => held.requested.get(),
     };
     Some(Message {
         size,
         buffer_type: if gone { 0 } else { kind },
         process_id: identity::pid() as i32,
-        buffer_id: held[3],
-        timestamp: if gone { 0 } else { wall_clock(held[1]) },
+        buffer_id: held.id.get(),
+        timestamp: if gone { 0 } else { wall_clock(held.at_ns.get()) },
         ..Message::new(if gone { goes } else { comes })
     })
 }

@@ -13,7 +13,7 @@
 //! let buffer = Buffer { bytes_per_bank: 2048, ..Buffer::new(mesh, Space::Dram, 0x10_0000, 2048) };
 //! tracker.alloc(&buffer)?;
 //! tracker.free(mesh, Space::Dram, 0x10_0000)?;
-//! # Ok::<(), ttmem_client::Error>(())
+//! # Ok::<(), ttmem_client::Fault>(())
 //! ```
 //!
 //! # Environment
@@ -57,9 +57,9 @@ mod types;
 mod writer;
 
 pub use beside::reset_agents_peaks;
-pub use reports::BufferType;
 pub use tracker::{Options, Tracker, Transport};
 pub use types::{
-    AllocatorNumber, Arch, Banks, Buffer, Certainty, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel,
-    KernelClass, Layout, Mark, Placement, Program, Result, SiteNumber, Space, Statistics, Status,
+    AllocatorNumber, Arch, Banks, Buffer, BufferType, Chip, ChipNumber, CoreRange, CoresNumber, Fault,
+    Kernel, KernelClass, Layout, Mark, Placement, Program, Result, SiteNumber, Space, Statistics, Status,
+    Uncertainty,
 };

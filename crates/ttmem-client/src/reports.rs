@@ -2,100 +2,62 @@
 //!
 //! What it does not say stays unknown: what an allocator charges, and whether a circular buffer or a kernel is resident.
 
-use crate::tracker::{BUFFERS, Tracker, only_id};
-use crate::types::{Certainty, KernelClass, Result};
-use crate::writer::Thing;
-use ttmem_wire::record::{Space, flags};
-
-/// The old numbering of what a buffer lies in, which is tt-metal's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum BufferType {
-    /// Device DRAM.
-    Dram = 0,
-    /// L1.
-    L1 = 1,
-    /// Host memory mapped for the device.
-    SystemMemory = 2,
-    /// The reserved top of L1.
-    L1Small = 3,
-    /// The trace region, in DRAM.
-    Trace = 4,
-}
-
-impl BufferType {
-    /// The type with this number.
-    pub fn from_number(number: u32) -> Option<Self> {
-        const ALL: [BufferType; 5] = [
-            BufferType::Dram,
-            BufferType::L1,
-            BufferType::SystemMemory,
-            BufferType::L1Small,
-            BufferType::Trace,
-        ];
-        ALL.get(number as usize).copied()
-    }
-
-    fn space(self) -> Space {
-        match self {
-            Self::Dram => Space::Dram,
-            Self::L1 => Space::L1,
-            Self::SystemMemory => Space::Host,
-            Self::L1Small => Space::L1Small,
-            Self::Trace => Space::Trace,
-        }
-    }
-}
+use crate::AllocatorNumber;
+use crate::tracker::{BUFFERS, Tracker};
+use crate::types::{Buffer, BufferType, Kernel, KernelClass, Placement, Result, Space, named};
 
 impl Tracker {
     /// A buffer of so many bytes is held on a device, or on each device of a mesh, from now on.
     pub fn report_allocation(&self, devices: &[u32], size: u64, kind: BufferType, address: u64) -> Result {
         self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            writer.hold(&Thing { requested: size, ..only_id(allocator, kind.space(), address) })
+            let allocator = AllocatorNumber(writer.devices(devices)?);
+            let space = kind.space();
+            writer.allocate(space, &Buffer::new(allocator, space, address, size).record())
         })
     }
 
     /// It is free.
     pub fn report_deallocation(&self, devices: &[u32], address: u64) -> Result {
         self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            writer.free(&BUFFERS, &only_id(allocator, Space::Dram, address))
+            let allocator = AllocatorNumber(writer.devices(devices)?);
+            writer.free(&BUFFERS, &named(allocator, Space::Dram, address))
         })
     }
 
     /// A circular buffer is registered: so large on each core, whichever those are.
     pub fn report_cb_allocation(&self, devices: &[u32], size: u64, address: u64) -> Result {
-        self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            let flags = Certainty::default().flags(0);
-            let thing = Thing { flags, requested: size, ..only_id(allocator, Space::Cb, address) };
-            writer.hold(&Thing { bytes_per_bank: size, ..thing })
+        self.event(0, |writer| match circular_buffer(writer.devices(devices)?, size, address).record() {
+            Some(record) => writer.allocate(Space::Cb, &record),
+            None => Ok(0),
         })
     }
 
     /// It is not any more. Several may lie at one address: the size must be said.
     pub fn report_cb_deallocation(&self, devices: &[u32], size: u64, address: u64) -> Result {
-        self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            writer.free(&[Space::Cb], &Thing { requested: size, ..only_id(allocator, Space::Cb, address) })
+        self.event(0, |writer| match circular_buffer(writer.devices(devices)?, size, address).record() {
+            Some(record) => writer.free(&[Space::Cb], &record),
+            None => Ok(0),
         })
     }
 
     /// A kernel is loaded: so large on all of its cores together.
     pub fn report_kernel_load(&self, devices: &[u32], size: u64, id: u64, class: KernelClass) -> Result {
         self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            let flags = (class as u16) << flags::CLASS_SHIFT | Certainty::default().flags(0);
-            writer.hold(&Thing { flags, requested: size, ..only_id(allocator, Space::Kernel, id) })
+            let allocator = AllocatorNumber(writer.devices(devices)?);
+            let kernel = Kernel { class, ..Kernel::new(allocator, 0, id, size) };
+            writer.allocate(Space::Kernel, &kernel.record())
         })
     }
 
     /// It is not any more.
     pub fn report_kernel_unload(&self, devices: &[u32], id: u64) -> Result {
         self.event(0, |writer| {
-            let allocator = crate::AllocatorNumber(writer.devices(devices)?);
-            writer.free(&[Space::Kernel], &only_id(allocator, Space::Kernel, id))
+            let allocator = AllocatorNumber(writer.devices(devices)?);
+            writer.free(&[Space::Kernel], &named(allocator, Space::Kernel, id))
         })
     }
+}
+
+fn circular_buffer(allocator: u16, size: u64, address: u64) -> Placement {
+    Placement::new(AllocatorNumber(allocator), 0, Space::Cb, address, size)
 }

@@ -7,15 +7,14 @@ use crate::log;
 use crate::memory::Guard;
 use crate::text::Text;
 use crate::types::{
-    AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Error, Kernel, Mark, Placement,
-    Program, Result, SiteNumber, Space, Statistics, Status,
+    AllocatorNumber, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Fault, Kernel, Mark, Placement,
+    Program, Result, SiteNumber, Space, Statistics, Status, named,
 };
-use crate::writer::{Settings, Thing, Writer, is_program};
+use crate::writer::{Settings, Writer};
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use rustix::time::ClockId;
-use ttmem_wire::record::{PADDING_UNKNOWN, flags};
 
 /// Looks at the lock before the processor is given away.
 const SPINS: u32 = 200;
@@ -309,7 +308,7 @@ impl Tracker {
         }
         let done = match writer {
             Some(writer) => work(writer),
-            None => Err(Error::Lost),
+            None => Err(Fault::Lost),
         };
         guard.owner.store(0, Ordering::Release);
         done
@@ -341,7 +340,7 @@ impl Tracker {
                     self.stuck.store(owner, Ordering::Relaxed);
                 }
                 self.shut_out.fetch_add(1, Ordering::Relaxed);
-                return Err(Error::Lost);
+                return Err(Fault::Lost);
             }
             rustix::thread::sched_yield();
         }
@@ -446,30 +445,17 @@ impl Tracker {
     #[inline]
     pub fn alloc(&self, buffer: &Buffer) -> Result {
         self.event(0, |writer| {
-            if is_program(buffer.space) {
-                return Err(Error::WrongSpace);
+            if buffer.space.is_program() {
+                return Err(Fault::WrongSpace);
             }
-            let padding = buffer.occupied.and_then(|it| it.checked_sub(buffer.requested));
-            writer.hold(&Thing {
-                allocator: buffer.allocator.0,
-                space: buffer.space,
-                flags: (buffer.layout as u16) << flags::LAYOUT_SHIFT
-                    | if buffer.mirror { flags::MIRROR } else { 0 },
-                cores: buffer.cores.0,
-                id: buffer.address,
-                requested: buffer.requested,
-                bytes_per_bank: buffer.bytes_per_bank,
-                padding: padding.and_then(|it| u32::try_from(it).ok()).unwrap_or(PADDING_UNKNOWN),
-                program: 0,
-                site: buffer.site.0,
-            })
+            writer.allocate(buffer.space, &buffer.record())
         })
     }
 
     /// A buffer is free.
     #[inline]
     pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
-        self.event(0, |writer| writer.free(&[space], &only_id(allocator, space, address)))
+        self.event(0, |writer| writer.free(&[space], &named(allocator, space, address)))
     }
 
     /// Whether a buffer is held at an address.
@@ -479,31 +465,17 @@ impl Tracker {
 
     /// A buffer in [`Space::L1Core`] is free. Others may lie at its address on other cores: all of it must be said.
     pub fn free_on_cores(&self, buffer: &Buffer) -> Result {
-        self.event(0, |writer| {
-            let thing = Thing {
-                requested: buffer.requested,
-                cores: buffer.cores.0,
-                ..only_id(buffer.allocator, buffer.space, buffer.address)
-            };
-            writer.free(&[buffer.space], &thing)
-        })
+        self.event(0, |writer| writer.free(&[buffer.space], &buffer.record()))
     }
 
     /// A buffer is free, and the caller knows its address only: it is looked for in every space.
     pub fn free_anywhere(&self, allocator: AllocatorNumber, address: u64) -> Result {
-        self.event(0, |writer| writer.free(&BUFFERS, &only_id(allocator, Space::Dram, address)))
+        self.event(0, |writer| writer.free(&BUFFERS, &named(allocator, Space::Dram, address)))
     }
 
     /// An allocation failed.
     pub fn out_of_memory(&self, buffer: &Buffer) -> Result {
-        self.event(0, |writer| {
-            writer.out_of_memory(&Thing {
-                requested: buffer.requested,
-                bytes_per_bank: buffer.bytes_per_bank,
-                site: buffer.site.0,
-                ..only_id(buffer.allocator, buffer.space, 0)
-            })
-        })
+        self.event(0, |writer| writer.out_of_memory(buffer))
     }
 
     /// A program begins: what it registers follows. Names may be empty. A program begins by itself with the first thing
@@ -548,37 +520,28 @@ impl Tracker {
 
     /// A program keeps something on its cores.
     pub fn place(&self, placement: &Placement) -> Result {
-        self.event(0, |writer| match of_placement(placement) {
-            Some(thing) => writer.hold(&thing),
-            None => Err(Error::WrongSpace),
+        self.event(0, |writer| match placement.record() {
+            Some(record) => writer.allocate(placement.space, &record),
+            None => Err(Fault::WrongSpace),
         })
     }
 
     /// It does not any more.
     pub fn displace(&self, placement: &Placement) -> Result {
-        self.event(0, |writer| match of_placement(placement) {
-            Some(thing) => writer.free(&[thing.space], &thing),
-            None => Err(Error::WrongSpace),
+        self.event(0, |writer| match placement.record() {
+            Some(record) => writer.free(&[placement.space], &record),
+            None => Err(Fault::WrongSpace),
         })
     }
 
     /// A program has a kernel.
     pub fn load_kernel(&self, kernel: &Kernel) -> Result {
-        self.event(0, |writer| {
-            writer.hold(&Thing {
-                flags: (kernel.class as u16) << flags::CLASS_SHIFT | kernel.certainty.flags(kernel.program),
-                cores: kernel.cores.0,
-                requested: kernel.bytes,
-                bytes_per_bank: if kernel.cores == CoresNumber::NONE { 0 } else { kernel.bytes },
-                program: kernel.program,
-                ..only_id(kernel.allocator, Space::Kernel, kernel.id)
-            })
-        })
+        self.event(0, |writer| writer.allocate(Space::Kernel, &kernel.record()))
     }
 
     /// It does not any more.
     pub fn unload_kernel(&self, allocator: AllocatorNumber, id: u64) -> Result {
-        self.event(0, |writer| writer.free(&[Space::Kernel], &only_id(allocator, Space::Kernel, id)))
+        self.event(0, |writer| writer.free(&[Space::Kernel], &named(allocator, Space::Kernel, id)))
     }
 
     /// A trace of so many dispatches was captured.
@@ -685,31 +648,4 @@ impl Tracker {
             Ok(())
         });
     }
-}
-
-pub(crate) fn only_id(allocator: AllocatorNumber, space: Space, id: u64) -> Thing {
-    Thing {
-        allocator: allocator.0,
-        space,
-        flags: 0,
-        cores: 0,
-        id,
-        requested: 0,
-        bytes_per_bank: 0,
-        padding: PADDING_UNKNOWN,
-        program: 0,
-        site: 0,
-    }
-}
-
-fn of_placement(it: &Placement) -> Option<Thing> {
-    let fits = matches!(it.space, Space::Cb | Space::Dfb | Space::Scratch);
-    fits.then(|| Thing {
-        flags: if it.view { flags::VIEW } else { 0 } | it.certainty.flags(it.program),
-        cores: it.cores.0,
-        requested: it.bytes,
-        bytes_per_bank: it.bytes,
-        program: it.program,
-        ..only_id(it.allocator, it.space, it.address)
-    })
 }

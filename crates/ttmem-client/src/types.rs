@@ -1,22 +1,11 @@
 //! What a program says, and what it hears back.
 
-use core::fmt;
-use ttmem_wire::record::flags;
+use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::Chip as WireChip;
-use ttmem_wire::segment::{Oddity, set_text};
+use ttmem_wire::segment::set_text;
 
-pub use ttmem_wire::record::Space;
+pub use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space, Uncertainty};
 pub use ttmem_wire::segment::definition::Banks;
-
-/// Chip architectures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Arch {
-    /// Wormhole B0.
-    WormholeB0 = 1,
-    /// Blackhole.
-    Blackhole = 2,
-}
 
 /// A chip, as far as its process knows it: what is not known is 0 or empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,40 +146,6 @@ pub struct CoreRange {
     pub to: (u8, u8),
 }
 
-/// What kind of kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum KernelClass {
-    /// Part of a user's program.
-    Application = 0,
-    /// Ethernet fabric.
-    Fabric = 1,
-    /// Command dispatch.
-    Dispatch = 2,
-    /// Not known.
-    #[default]
-    Unknown = 3,
-}
-
-/// How a buffer lies in its banks or on its cores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Layout {
-    /// Not said.
-    #[default]
-    Unknown = 0,
-    /// Page by page over all banks.
-    Interleaved = 1,
-    /// In pieces of some rows, one to a core.
-    HeightSharded = 2,
-    /// In pieces of some columns.
-    WidthSharded = 3,
-    /// In rectangles.
-    BlockSharded = 4,
-    /// In pieces of as many dimensions as it has.
-    NdSharded = 5,
-}
-
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
@@ -209,9 +164,7 @@ pub struct Buffer {
     pub occupied: Option<u64>,
     /// The cores it lies on, if it lies on some only.
     pub cores: CoresNumber,
-    /// Another allocator's buffer, which this one only keeps clear of: it takes free space, but is nobody's use.
-    pub mirror: bool,
-    /// How it lies there.
+    /// How it lies there. [`Layout::Mirror`]: it is another allocator's, which this one only keeps clear of.
     pub layout: Layout,
     /// Where in the program it was asked for.
     pub site: SiteNumber,
@@ -228,11 +181,43 @@ impl Buffer {
             bytes_per_bank: 0,
             occupied: None,
             cores: CoresNumber(0),
-            mirror: false,
             layout: Layout::Unknown,
             site: SiteNumber(0),
         }
     }
+}
+
+impl Buffer {
+    /// The record of its allocation, without sequence, time and slot.
+    #[inline]
+    pub(crate) fn record(&self) -> Record {
+        let padding = self.occupied.and_then(|occupied| occupied.checked_sub(self.requested));
+        Record {
+            flags: flags::of_layout(self.layout).into(),
+            cores: self.cores.0.into(),
+            requested: self.requested.into(),
+            bytes_per_bank: self.bytes_per_bank.into(),
+            padding: padding.and_then(|it| u32::try_from(it).ok()).unwrap_or(PADDING_UNKNOWN).into(),
+            site: self.site.0.into(),
+            ..named(self.allocator, self.space, self.address)
+        }
+    }
+}
+
+/// A record that only names an allocation.
+#[inline]
+pub(crate) fn named(allocator: AllocatorNumber, space: Space, id: u64) -> Record {
+    Record {
+        id: id.into(),
+        padding: PADDING_UNKNOWN.into(),
+        ..Record::new(Kind::Alloc, Some(space), allocator.0)
+    }
+}
+
+/// The flags of program memory. It cannot be followed if it has no address or no program.
+fn program_flags(uncertainty: Uncertainty, program: u32) -> u16 {
+    let unfollowed = uncertainty.unfollowed || uncertainty.unplaced || program == 0;
+    flags::of_uncertainty(Uncertainty { unfollowed, ..uncertainty })
 }
 
 /// A program: what runs on some cores, with what it keeps there.
@@ -275,35 +260,31 @@ pub struct Placement {
     pub cores: CoresNumber,
     /// It is a buffer, or a part of one, that is counted as such: this is only another way to look at it.
     pub view: bool,
-    /// How well it is known.
-    pub certainty: Certainty,
+    /// What is not known of it.
+    pub uncertainty: Uncertainty,
 }
 
 impl Placement {
     /// What a program keeps somewhere, of which nothing more is known.
     pub fn new(allocator: AllocatorNumber, program: u32, space: Space, address: u64, bytes: u64) -> Self {
-        let (cores, certainty) = (CoresNumber::NONE, Certainty::default());
-        Self { allocator, program, space, address, bytes, cores, view: false, certainty }
+        let (cores, uncertainty) = (CoresNumber::NONE, Uncertainty::default());
+        Self { allocator, program, space, address, bytes, cores, view: false, uncertainty }
     }
 }
 
-/// What is not known of something that a program keeps. The default is that all is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Certainty {
-    /// Where it lies is not known.
-    pub unplaced: bool,
-    /// Its size is an estimate.
-    pub estimated: bool,
-    /// Nobody will tell when its program is dispatched: whether it is resident is not known.
-    pub unfollowed: bool,
-}
-
-impl Certainty {
-    pub(crate) fn flags(self, program: u32) -> u16 {
-        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
-        flag(self.unplaced, flags::UNPLACED)
-            | flag(self.estimated, flags::ESTIMATED)
-            | flag(self.unfollowed || self.unplaced || program == 0, flags::UNFOLLOWED)
+impl Placement {
+    /// The record of its registration; `None` if no program keeps memory of its space.
+    pub(crate) fn record(&self) -> Option<Record> {
+        let fits = matches!(self.space, Space::Cb | Space::Dfb | Space::Scratch);
+        fits.then(|| Record {
+            flags: (if self.view { flags::VIEW } else { 0 } | program_flags(self.uncertainty, self.program))
+                .into(),
+            cores: self.cores.0.into(),
+            requested: self.bytes.into(),
+            bytes_per_bank: self.bytes.into(),
+            program: self.program.into(),
+            ..named(self.allocator, self.space, self.address)
+        })
     }
 }
 
@@ -322,15 +303,31 @@ pub struct Kernel {
     pub cores: CoresNumber,
     /// What kind.
     pub class: KernelClass,
-    /// How well it is known.
-    pub certainty: Certainty,
+    /// What is not known of it.
+    pub uncertainty: Uncertainty,
 }
 
 impl Kernel {
     /// A kernel of a user's program, of which nothing more is known.
     pub fn new(allocator: AllocatorNumber, program: u32, id: u64, bytes: u64) -> Self {
         let (cores, class) = (CoresNumber::NONE, KernelClass::Application);
-        Self { allocator, program, id, bytes, cores, class, certainty: Certainty::default() }
+        Self { allocator, program, id, bytes, cores, class, uncertainty: Uncertainty::default() }
+    }
+}
+
+impl Kernel {
+    /// The record of its registration.
+    pub(crate) fn record(&self) -> Record {
+        // Without cores, its size is that on all of them together.
+        let bytes_per_bank = if self.cores == CoresNumber::NONE { 0 } else { self.bytes };
+        Record {
+            flags: (flags::of_class(self.class) | program_flags(self.uncertainty, self.program)).into(),
+            cores: self.cores.0.into(),
+            requested: self.bytes.into(),
+            bytes_per_bank: bytes_per_bank.into(),
+            program: self.program.into(),
+            ..named(self.allocator, Space::Kernel, self.id)
+        }
     }
 }
 
@@ -361,89 +358,8 @@ impl Mark {
     }
 }
 
-/// Why something was not taken, or not as it was meant. What it did to the figures stands with each.
-///
-/// As wide as what is returned otherwise, so that a result travels in registers: through memory it costs 10 ns an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-#[non_exhaustive]
-pub enum Error {
-    /// A chip that was never defined. Nothing changes.
-    UnknownChip,
-    /// An allocator that was never defined, or is closed. Nothing changes.
-    UnknownAllocator,
-    /// A program that was never begun, or has ended. Nothing changes.
-    UnknownProgram,
-    /// A size of zero. Nothing changes.
-    ZeroSize,
-    /// A size no device has. Nothing changes.
-    TooLarge,
-    /// An address and a size that together leave 64 bits. Nothing changes.
-    BeyondAddresses,
-    /// It was freed a moment ago. Nothing changes.
-    DoubleFree,
-    /// It was never seen allocated, perhaps because that was before tracking began. Nothing changes.
-    UnknownFree,
-    /// Its address was still held, with the same size: its free was missed. It counts once.
-    StillHeld,
-    /// Its address was still held, with another size. That one counts as freed, this one is held.
-    Replaced,
-    /// This process was forked, and its parent holds it. Nothing changes.
-    InheritedFree,
-    /// There is no room for the definition. What refers to it says "not said" instead.
-    DefinitionsFull,
-    /// A space that does not fit the call. Nothing changes.
-    WrongSpace,
-    /// Not recorded: a signal handler interrupted this very thread in another event, or there is no memory for it.
-    Lost,
-}
-
-impl Error {
-    pub(crate) fn of(oddity: Oddity) -> Self {
-        match oddity {
-            Oddity::UnknownChip => Self::UnknownChip,
-            Oddity::UnknownAllocator => Self::UnknownAllocator,
-            Oddity::UnknownProgram => Self::UnknownProgram,
-            Oddity::ZeroSize => Self::ZeroSize,
-            Oddity::TooLarge => Self::TooLarge,
-            Oddity::BeyondAddresses => Self::BeyondAddresses,
-            Oddity::DoubleFree => Self::DoubleFree,
-            Oddity::UnknownFree => Self::UnknownFree,
-            Oddity::StillHeld => Self::StillHeld,
-            Oddity::Replaced => Self::Replaced,
-            Oddity::InheritedFree => Self::InheritedFree,
-            Oddity::DefinitionsFull => Self::DefinitionsFull,
-            Oddity::WrongSpace => Self::WrongSpace,
-            Oddity::Lost | Oddity::Unlisted | Oddity::OutOfMemory => Self::Lost,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownChip => "chip was never defined",
-            Self::UnknownAllocator => "allocator was never defined, or is closed",
-            Self::UnknownProgram => "program was never begun, or has ended",
-            Self::ZeroSize => "size is zero",
-            Self::TooLarge => "size is larger than any device",
-            Self::BeyondAddresses => "address and size leave 64 bits",
-            Self::DoubleFree => "freed twice",
-            Self::UnknownFree => "freed, but never seen allocated",
-            Self::StillHeld => "address was still held; it counts once",
-            Self::Replaced => "address was still held with another size, which counts as freed",
-            Self::InheritedFree => "the parent process holds it",
-            Self::DefinitionsFull => "no room for the definition",
-            Self::WrongSpace => "space does not fit the call",
-            Self::Lost => "could not be recorded",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// What an event gives: its sequence number, 0 while tracking is off.
-pub type Result<T = u64> = core::result::Result<T, Error>;
+pub type Result<T = u64> = core::result::Result<T, Fault>;
 
 /// How tracking is going.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -15,43 +15,22 @@ use crate::legacy::Legacy;
 use crate::live::{Live, hash};
 use crate::memory::{Array, expect_write};
 use crate::publish::{self, Ordering};
-use crate::segment::{Segment, Trouble};
+use crate::segment::{Line, Segment, Trouble};
 use crate::text::Text;
-use crate::types::{Error, Result};
-use key::{Key, is_anothers, is_on_cores, is_stacked, own_bytes};
+use crate::types::Result;
+use key::Key;
 use slots::{Link, Overflow, Slots};
-use ttmem_wire::record::{Kind, NO_SLOT, Space, WORDS, flags};
-use ttmem_wire::segment::{MAX_ROWS, MAX_SLOTS, Oddity, word};
+use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
+use ttmem_types::{Fault, charged_banks};
+use ttmem_wire::record::{self, Head, Kind, NO_SLOT, Record, Space, flags};
+use ttmem_wire::segment::{MAX_ROWS, MAX_SLOTS, word};
 use zerocopy::{FromZeros, Immutable};
 
-pub(crate) use key::is_program;
-
-/// No allocation is larger.
-const MAX_BYTES: u64 = 1 << 40;
 /// Slots from here on are private: there is no room for them in the table.
 const OVERFLOW: u32 = 1 << 30;
 const MAX_OVERFLOW: u32 = 1 << 20;
-/// Frees that double frees are told from unknown ones by.
-const REMEMBERED: usize = 256;
-const SPACES: usize = 11;
 /// Definitions that are found again rather than made again, a power of two.
 const REMEMBERED_DEFINITIONS: usize = 1 << 14;
-
-type Words = [u64; WORDS];
-
-/// Something to hold.
-pub(crate) struct Thing {
-    pub(crate) allocator: u16,
-    pub(crate) space: Space,
-    pub(crate) flags: u16,
-    pub(crate) cores: u16,
-    pub(crate) id: u64,
-    pub(crate) requested: u64,
-    pub(crate) bytes_per_bank: u64,
-    pub(crate) padding: u32,
-    pub(crate) program: u32,
-    pub(crate) site: u32,
-}
 
 #[derive(Clone, Copy, FromZeros, Immutable)]
 #[repr(C, align(64))]
@@ -62,9 +41,9 @@ pub(crate) struct AllocatorState {
     first_chip: u32,
     /// Fingerprint of its definition as it is now.
     print: u64,
-    banks: [u16; SPACES],
+    banks: [u16; Space::NUMBERS],
     /// Row + 1, by space.
-    rows: [u16; SPACES],
+    rows: [u16; Space::NUMBERS],
 }
 
 #[derive(Clone, Copy, FromZeros)]
@@ -117,7 +96,7 @@ pub(crate) struct Writer {
     may_grow: bool,
     segment: Option<Segment>,
     freed_at: usize,
-    freed: [u64; REMEMBERED],
+    freed: [u64; REMEMBERED_FREES],
     core_counts: Array<u16>,
     /// The parent's segment, in a forked child: its definitions hold here, too.
     inherited: Option<Segment>,
@@ -137,8 +116,8 @@ pub(crate) struct Writer {
     /// The first row of a closed allocator, plus 1; each leads to the next.
     vacant_rows: u32,
     blocks_used: u32,
-    /// Oddities told in this segment.
-    oddities: [u64; Oddity::ROOM],
+    /// Faults counted in this segment.
+    faults: [u64; Fault::COUNTED],
     /// Events lost before it.
     lost_before: u64,
     trouble: Option<Trouble>,
@@ -179,9 +158,9 @@ impl Writer {
             at: 0,
             sequence: 0,
             changes: 0,
-            freed: [0; REMEMBERED],
+            freed: [0; REMEMBERED_FREES],
             freed_at: 0,
-            oddities: [0; Oddity::ROOM],
+            faults: [0; Fault::COUNTED],
             lost_before: 0,
             forked: false,
             may_grow: true,
@@ -203,16 +182,16 @@ impl Writer {
 
     /// Begins an event and writes its record. What follows changes table and rows; then [`Writer::finish`].
     #[inline]
-    fn begin(&mut self, words: &mut Words) -> bool {
+    fn begin(&mut self, record: &mut Record) -> bool {
         if self.segment().is_none() {
             return false;
         }
         self.sequence += 1;
-        words[0] = self.sequence;
-        words[1] = if self.at == 0 { self.clock.now() } else { self.at };
+        record.sequence = self.sequence.into();
+        record.at_ns = if self.at == 0 { self.clock.now() } else { self.at }.into();
         if let Some(segment) = &self.segment {
             publish::begin(segment.word(word::BEGUN), self.sequence);
-            publish::put(segment.record(self.sequence), words);
+            publish::put(segment.record(self.sequence), &record.to_words());
             publish::settle();
         }
         true
@@ -243,7 +222,7 @@ impl Writer {
         };
         let (shared, core_counts) = (&mut self.shared, &self.core_counts);
         legacy.pump(
-            |slot| segment.slot(slot).map(|line| core::array::from_fn(|n| line[n].load(Ordering::Relaxed))),
+            |slot| segment.slot(slot).map(load),
             chips,
             |cores| core_counts[usize::from(cores)],
             |slot| shared.give_back(slot),
@@ -269,36 +248,38 @@ impl Writer {
         line[0].store(self.sequence, Ordering::Release);
     }
 
-    /// Counts something that cannot be right, and leaves a record of it.
+    /// Counts a fault, and leaves a record of it.
     #[cold]
-    fn refuse(&mut self, oddity: Oddity, space: u8, allocator: u16, id: u64) -> Error {
-        self.count(oddity, id);
-        let mut words = [0; WORDS];
-        words[2] = Key::head(Kind::Refused, space, allocator) | (oddity as u64) << 32;
-        words[3] = id;
-        words[7] = u64::from(NO_SLOT) << 32;
-        if self.begin(&mut words) {
+    fn refuse(&mut self, fault: Fault, space: Option<Space>, allocator: u16, id: u64) -> Fault {
+        self.count(fault, id);
+        let mut record = Record {
+            flags: (fault.index() as u16).into(),
+            id: id.into(),
+            ..Record::new(Kind::Refused, space, allocator)
+        };
+        if self.begin(&mut record) {
             self.finish();
         }
-        Error::of(oddity)
+        fault
     }
 
-    fn count(&mut self, oddity: Oddity, id: u64) {
-        self.count_many(oddity, 1, id);
+    fn count(&mut self, fault: Fault, id: u64) {
+        self.count_many(fault, 1, id);
     }
 
-    fn count_many(&mut self, oddity: Oddity, times: u64, id: u64) {
-        let n = oddity as usize;
-        self.oddities[n] = self.oddities[n].saturating_add(times);
-        let count = self.oddities[n];
+    fn count_many(&mut self, fault: Fault, times: u64, id: u64) {
+        let n = fault.index();
+        let Some(count) = self.faults.get_mut(n) else { return };
+        *count = count.saturating_add(times);
+        let count = *count;
         if let Some(segment) = self.segment() {
-            segment.word(word::ODDITIES + n * 16 + 8).store(id, Ordering::Relaxed);
-            segment.word(word::ODDITIES + n * 16).store(count, Ordering::Relaxed);
+            segment.word(word::FAULTS + n * 16 + 8).store(id, Ordering::Relaxed);
+            segment.word(word::FAULTS + n * 16).store(count, Ordering::Relaxed);
         }
     }
 
     /// Where the slots are.
-    pub(crate) fn table(&self) -> *const crate::segment::Line {
+    pub(crate) fn table(&self) -> *const Line {
         let first = self.segment.as_ref().and_then(|segment| segment.slot(0));
         first.map_or(core::ptr::null(), core::ptr::from_ref)
     }
@@ -308,36 +289,25 @@ impl Writer {
         (state.open != 0).then_some(state)
     }
 
-    /// What an allocation of these words is charged with.
+    /// Bytes that an allocation is charged.
     #[inline]
-    fn charge(&self, words: &Words) -> u64 {
-        let (head, requested, bytes_per_bank) = (words[2], words[4], words[5]);
-        let (allocator, cores) = ((head >> 16) as u16, (head >> 48) as u16);
-        if is_anothers(words) {
-            return 0;
-        }
-        let space = (head >> 8) as u8;
-        let banks = if is_on_cores(space) {
-            self.core_counts[usize::from(cores)].max(1)
-        } else {
-            self.allocators[usize::from(allocator)].banks[usize::from(space) % SPACES]
-        };
-        match (bytes_per_bank, banks) {
-            (0, _) | (_, 0) => requested,
-            (bytes, banks) => bytes.saturating_mul(u64::from(banks)),
-        }
+    fn charge(&self, record: &Record) -> u64 {
+        let Some(space) = record.space() else { return 0 };
+        let cores = self.core_counts[usize::from(record.cores.get())];
+        let banks = self.allocators[usize::from(record.allocator.get())].banks[space as usize];
+        record.charge(charged_banks(space, cores, banks))
     }
 
     #[inline]
-    fn row_of(&mut self, allocator: u16, space: u8) -> Option<usize> {
-        match self.allocators[usize::from(allocator)].rows[usize::from(space) % SPACES] {
+    fn row_of(&mut self, allocator: u16, space: Space) -> Option<usize> {
+        match self.allocators[usize::from(allocator)].rows[space as usize] {
             0 => self.make_row(allocator, space),
             row => Some(usize::from(row) - 1),
         }
     }
 
     #[cold]
-    fn make_row(&mut self, allocator: u16, space: u8) -> Option<usize> {
+    fn make_row(&mut self, allocator: u16, space: Space) -> Option<usize> {
         let row = match self.vacant_rows.checked_sub(1) {
             Some(vacant) => {
                 self.vacant_rows = self.rows[vacant as usize].next_vacant;
@@ -353,8 +323,8 @@ impl Writer {
             return None;
         }
         let copy = self.rows[row].copy;
-        self.rows[row] = Row { allocator, space, copy, ..Row::new_zeroed() };
-        self.allocators[usize::from(allocator)].rows[usize::from(space) % SPACES] = row as u16 + 1;
+        self.rows[row] = Row { allocator, space: space as u8, copy, ..Row::new_zeroed() };
+        self.allocators[usize::from(allocator)].rows[space as usize] = row as u16 + 1;
         let used = u64::from(self.rows_used);
         if let Some(segment) = self.segment() {
             segment.word(word::ROWS_USED).store(used, Ordering::Release);
@@ -362,7 +332,7 @@ impl Writer {
         Some(row)
     }
 
-    /// The slot with this hash whose words fit.
+    /// The slot with this hash whose words fit, and where its entry in the map is.
     #[inline]
     fn find_by(&self, hash: u64, fits: impl Fn(&dyn Fn(usize) -> u64) -> bool) -> Option<(u32, usize)> {
         let segment = self.segment.as_ref()?;
@@ -370,9 +340,10 @@ impl Writer {
             if let Some(line) = segment.slot(slot) {
                 return fits(&|n| line[n].load(Ordering::Relaxed));
             }
-            let words =
-                self.overflow.as_ref().and_then(|it| it.words.get(slot.wrapping_sub(OVERFLOW) as usize));
-            words.is_some_and(|words| fits(&|n| words[n]))
+            self.private(slot).is_some_and(|held| {
+                let words = held.to_words();
+                fits(&|n| words[n])
+            })
         })
     }
 
@@ -382,29 +353,36 @@ impl Writer {
 
     /// The slot, and where its entry in the map is.
     fn locate(&self, key: &Key) -> Option<(u32, usize)> {
-        self.find_by(key.hash, |word| key.fits(word(2), word(3), word(4), word(6)))
+        self.find_by(key.hash, |word| key.fits(word))
     }
 
-    /// The slot of a buffer: the same as by its key, without making one.
+    /// The slot of a buffer, as by its key, without making one.
     #[inline]
-    fn find_buffer(&self, hash: u64, head: u64, id: u64) -> Option<(u32, usize)> {
-        self.find_by(hash, |word| word(2) & Key::HEAD == head && word(3) == id)
+    fn find_buffer(&self, hash: u64, head: Head, id: u64) -> Option<(u32, usize)> {
+        self.find_by(hash, |word| {
+            Head::from_word(word(Head::WORD)).identity() == head.identity() && word(record::word::ID) == id
+        })
     }
 
-    fn words_of(&self, slot: u32) -> Words {
-        if let Some(line) = self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
-            return core::array::from_fn(|n| line[n].load(Ordering::Relaxed));
-        }
-        let words = self.overflow.as_ref().and_then(|it| it.words.get(slot.wrapping_sub(OVERFLOW) as usize));
-        words.copied().unwrap_or_default()
+    /// The record in a private slot.
+    fn private(&self, slot: u32) -> Option<&Record> {
+        self.overflow.as_ref()?.records.get(slot.wrapping_sub(OVERFLOW) as usize)
     }
 
-    /// The word of a slot that says what it is, and whose.
-    fn head_of(&self, slot: u32) -> u64 {
-        if let Some(line) = self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
-            return line[2].load(Ordering::Relaxed);
+    /// The record in a slot.
+    fn held(&self, slot: u32) -> Record {
+        match self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
+            Some(line) => load(line),
+            None => self.private(slot).copied().unwrap_or_else(Record::new_zeroed),
         }
-        self.words_of(slot)[2]
+    }
+
+    /// The allocator of what is in a slot.
+    fn allocator_of(&self, slot: u32) -> u16 {
+        match self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
+            Some(line) => Head::from_word(line[Head::WORD].load(Ordering::Relaxed)).allocator(),
+            None => self.private(slot).map_or(0, |held| held.allocator.get()),
+        }
     }
 
     /// A free slot: in the table if there is room, else a private one.
@@ -435,8 +413,8 @@ impl Writer {
             }
         }
         if self.overflow.is_none() {
-            let (slots, words) = (Slots::new(MAX_OVERFLOW)?, Array::new(MAX_OVERFLOW as usize)?);
-            self.overflow = Some(Overflow { slots, words });
+            let (slots, records) = (Slots::new(MAX_OVERFLOW)?, Array::new(MAX_OVERFLOW as usize)?);
+            self.overflow = Some(Overflow { slots, records });
         }
         self.overflow.as_mut()?.slots.take(MAX_OVERFLOW).map(|slot| slot + OVERFLOW)
     }
@@ -448,21 +426,21 @@ impl Writer {
         self.shared.links.get_mut(slot as usize)
     }
 
-    /// Puts words into a slot, and the slot into the books. The event has begun.
+    /// Puts a record into its slot. The event has begun.
     #[inline]
-    fn occupy(&mut self, slot: u32, words: &Words) {
+    fn occupy(&mut self, slot: u32, record: &Record) {
         if let Some(line) = self.segment.as_ref().and_then(|segment| segment.slot(slot)) {
-            publish::put(line, words);
+            publish::put(line, &record.to_words());
             // An old server knows neither programs nor audits.
-            if self.tells && words[2] as u8 == Kind::Alloc as u8 {
+            if self.tells && record.kind == Kind::Alloc as u8 {
                 if let Some(legacy) = &mut self.legacy {
                     legacy.came(slot);
                 }
             }
         } else if let Some(place) =
-            self.overflow.as_mut().and_then(|it| it.words.get_mut(slot.wrapping_sub(OVERFLOW) as usize))
+            self.overflow.as_mut().and_then(|it| it.records.get_mut(slot.wrapping_sub(OVERFLOW) as usize))
         {
-            *place = *words;
+            *place = *record;
         }
     }
 
@@ -488,123 +466,107 @@ impl Writer {
         self.shared.give_back(slot);
     }
 
-    /// Holds a buffer or a part of a program.
+    /// Records an allocation: a buffer, or program memory. `record` lacks its sequence, time and slot.
     #[inline]
-    pub(crate) fn hold(&mut self, thing: &Thing) -> Result {
-        if is_stacked(thing.space) || thing.program != 0 {
-            return self.hold_beside_others(thing);
+    pub(crate) fn allocate(&mut self, space: Space, record: &Record) -> Result {
+        if space.is_stacked() || record.program.get() != 0 {
+            return self.allocate_beside_others(space, record);
         }
-        self.hold_as::<false>(thing)
+        self.allocate_as::<false>(space, record)
     }
 
-    /// What has its address not to itself, or belongs to a program.
+    /// Records an allocation that shares its address, or belongs to a program.
     #[inline(never)]
-    fn hold_beside_others(&mut self, thing: &Thing) -> Result {
-        self.hold_as::<true>(thing)
+    fn allocate_beside_others(&mut self, space: Space, record: &Record) -> Result {
+        self.allocate_as::<true>(space, record)
     }
 
-    /// Made twice, so that the way of a plain buffer, by far the most travelled, is short.
+    /// Compiled twice, so that the path of a plain buffer, by far the most frequent, is short.
     #[inline]
-    fn hold_as<const BESIDE_OTHERS: bool>(&mut self, thing: &Thing) -> Result {
-        let Thing { allocator, space, id, requested, .. } = *thing;
+    fn allocate_as<const BESIDE_OTHERS: bool>(&mut self, space: Space, record: &Record) -> Result {
+        let (allocator, id) = (record.allocator.get(), record.id.get());
+        let requested = record.requested.get();
         let refusal = if self.allocator(allocator).is_none() {
-            Some(Oddity::UnknownAllocator)
+            Some(Fault::UnknownAllocator)
         } else if requested == 0 {
-            Some(Oddity::ZeroSize)
-        } else if requested > MAX_BYTES {
-            Some(Oddity::TooLarge)
+            Some(Fault::ZeroSize)
+        } else if requested > MAX_ALLOCATION_BYTES {
+            Some(Fault::TooLarge)
         } else if space != Space::Kernel && id.checked_add(requested).is_none() {
-            Some(Oddity::BeyondAddresses)
+            Some(Fault::BeyondAddresses)
         } else {
             None
         };
-        if let Some(oddity) = refusal {
-            return Err(self.refuse(oddity, space as u8, allocator, id));
+        if let Some(fault) = refusal {
+            return Err(self.refuse(fault, Some(space), allocator, id));
         }
-        let mut words = [
-            0,
-            0,
-            Key::head(Kind::Alloc, space as u8, allocator)
-                | u64::from(thing.flags) << 32
-                | u64::from(thing.cores) << 48,
-            id,
-            requested,
-            thing.bytes_per_bank,
-            u64::from(thing.padding) | u64::from(thing.program) << 32,
-            u64::from(thing.site),
-        ];
-        let charge = self.charge(&words);
-        if charge > MAX_BYTES {
-            return Err(self.refuse(Oddity::TooLarge, space as u8, allocator, id));
+        let mut record = *record;
+        let charge = self.charge(&record);
+        if charge > MAX_ALLOCATION_BYTES {
+            return Err(self.refuse(Fault::TooLarge, Some(space), allocator, id));
         }
-        let stacked = BESIDE_OTHERS && is_stacked(space);
-        let head = words[2] & Key::HEAD;
-        let hash = if stacked {
-            Key::memory(space, allocator, id, thing.program, requested, thing.cores).hash
-        } else {
-            hash(id, head, 0)
-        };
+        let program = record.program.get();
+        let stacked = BESIDE_OTHERS && space.is_stacked();
+        let head = Head::new(Kind::Alloc, Some(space), allocator);
+        let key = || Key::memory(space, allocator, id, program, requested, record.cores.get());
+        let hash = if stacked { key().hash } else { hash(id, head.identity(), 0) };
         self.live.expect(hash);
         // While the map's line is on its way.
         self.at = self.clock.now();
-        let found = if stacked {
-            self.locate(&Key::memory(space, allocator, id, thing.program, requested, thing.cores))
-        } else {
-            self.find_buffer(hash, head, id)
-        };
-        let mut odd = None;
+        let found = if stacked { self.locate(&key()) } else { self.find_buffer(hash, head, id) };
+        let mut fault = None;
         if let Some(held) = found {
-            odd = Some(self.replace(held, requested, id));
+            fault = Some(self.replace(held, requested, id));
         }
-        let mut program = None;
-        if BESIDE_OTHERS && thing.program != 0 {
-            program = Some(self.program_slot(allocator, thing.program)?);
+        let mut program_slot = None;
+        if BESIDE_OTHERS && program != 0 {
+            program_slot = Some(self.program_slot(allocator, program)?);
         }
-        let (Some(row), Some(slot)) = (self.row_of(allocator, space as u8), self.take_slot()) else {
+        let (Some(row), Some(slot)) = (self.row_of(allocator, space), self.take_slot()) else {
             return Err(self.lose(id));
         };
         if !self.live.insert(hash, slot) {
             self.untake(slot);
             return Err(self.lose(id));
         }
-        let listed = slot < OVERFLOW;
-        words[7] |= u64::from(if listed { slot } else { NO_SLOT }) << 32;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        record.slot = listed(slot).into();
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
         self.changes += 1;
-        self.occupy(slot, &words);
-        if let Some(program) = program {
-            self.join(program, slot);
+        self.occupy(slot, &record);
+        if let Some(program_slot) = program_slot {
+            self.join(program_slot, slot);
         }
+        let unlisted = slot >= OVERFLOW;
         let it = &mut self.rows[row];
-        it.requested += own_bytes(&words);
+        it.requested += record.own_requested();
         it.allocated += charge;
         it.count += 1;
         it.peak = it.peak.max(it.allocated);
-        it.unlisted += u64::from(!listed);
+        it.unlisted += u64::from(unlisted);
         self.write_row(row);
-        if !listed {
-            self.count(Oddity::Unlisted, id);
+        if unlisted {
+            self.count(Fault::Unlisted, id);
         }
         let sequence = self.finish();
-        odd.map_or(Ok(sequence), Err)
+        fault.map_or(Ok(sequence), Err)
     }
 
-    /// What lay there before is freed: that was missed.
+    /// Frees what an address held before: its free was missed.
     #[cold]
-    fn replace(&mut self, held: (u32, usize), requested: u64, id: u64) -> Error {
-        let same = self.words_of(held.0)[4] == requested;
-        let oddity = if same { Oddity::StillHeld } else { Oddity::Replaced };
+    fn replace(&mut self, held: (u32, usize), requested: u64, id: u64) -> Fault {
+        let same = self.held(held.0).requested.get() == requested;
+        let fault = if same { Fault::StillHeld } else { Fault::Replaced };
         self.release(held, flags::IMPLIED);
-        self.count(oddity, id);
-        Error::of(oddity)
+        self.count(fault, id);
+        fault
     }
 
     #[cold]
-    fn lose(&mut self, id: u64) -> Error {
-        self.count(Oddity::Lost, id);
-        Error::Lost
+    fn lose(&mut self, id: u64) -> Fault {
+        self.count(Fault::Lost, id);
+        Fault::Lost
     }
 
     fn untake(&mut self, slot: u32) {
@@ -617,26 +579,26 @@ impl Writer {
         }
     }
 
-    /// Gives one thing back: one event.
+    /// Frees what is in a slot: one event. Its record repeats what it undoes.
     #[inline]
     fn release(&mut self, (slot, entry): (u32, usize), how: u16) -> u64 {
-        let held = self.words_of(slot);
-        let mut words = held;
-        let kept = u64::from(flags::MIRROR | flags::VIEW) << 32;
-        words[2] =
-            held[2] & !(0xffff << 32 | 0xff) | held[2] & kept | Kind::Free as u64 | u64::from(how) << 32;
-        let listed = slot < OVERFLOW;
-        words[7] = held[7] & Key::HEAD | u64::from(if listed { slot } else { NO_SLOT }) << 32;
-        if !self.begin(&mut words) {
+        let held = self.held(slot);
+        let mut record = Record {
+            kind: Kind::Free as u8,
+            flags: (held.flags.get() & (flags::MIRROR | flags::VIEW) | how).into(),
+            slot: listed(slot).into(),
+            ..held
+        };
+        if !self.begin(&mut record) {
             return 0;
         }
         self.changes += 1;
-        if words[6] >> 32 != 0 {
+        if held.program.get() != 0 {
             self.leave(slot);
         }
         self.live.remove_at(entry);
         self.vacate(slot);
-        if let Some(row) = self.subtract(&held, listed) {
+        if let Some(row) = self.subtract(&held, slot >= OVERFLOW) {
             self.write_row(row);
         }
         self.finish()
@@ -644,53 +606,66 @@ impl Writer {
 
     /// Subtracts from a row what a slot held, and returns the row.
     #[inline]
-    fn subtract(&mut self, held: &Words, listed: bool) -> Option<usize> {
-        let row = self.row_of((held[2] >> 16) as u16, (held[2] >> 8) as u8)?;
+    fn subtract(&mut self, held: &Record, unlisted: bool) -> Option<usize> {
+        let row = self.row_of(held.allocator.get(), held.space()?)?;
         let charge = self.charge(held);
         let it = &mut self.rows[row];
-        it.requested = it.requested.saturating_sub(own_bytes(held));
+        it.requested = it.requested.saturating_sub(held.own_requested());
         it.allocated = it.allocated.saturating_sub(charge);
         it.count = it.count.saturating_sub(1);
-        it.unlisted = it.unlisted.saturating_sub(u64::from(!listed));
+        it.unlisted = it.unlisted.saturating_sub(u64::from(unlisted));
         Some(row)
     }
 
-    /// Gives back what `hold` took. `spaces` are tried in turn.
-    pub(crate) fn free(&mut self, spaces: &[Space], thing: &Thing) -> Result {
-        let Thing { allocator, id, program, requested, cores, .. } = *thing;
-        let named = if let [space] = spaces { *space as u8 } else { 0 };
+    /// Frees what `allocate` recorded. `spaces` are tried in turn.
+    pub(crate) fn free(&mut self, spaces: &[Space], record: &Record) -> Result {
+        let (allocator, id) = (record.allocator.get(), record.id.get());
+        let named = if let [space] = spaces { Some(*space) } else { None };
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, named, allocator, id));
+            return Err(self.refuse(Fault::UnknownAllocator, named, allocator, id));
         }
-        for &space in spaces.iter().filter(|&&space| !is_stacked(space)) {
-            let head = Key::head(Kind::Alloc, space as u8, allocator);
-            let hash = hash(id, head, 0);
+        for &space in spaces.iter().filter(|space| !space.is_stacked()) {
+            let head = Head::new(Kind::Alloc, Some(space), allocator);
+            let hash = hash(id, head.identity(), 0);
             self.live.expect(hash);
             self.at = self.clock.now();
             if let Some(found) = self.find_buffer(hash, head, id) {
                 return Ok(self.give_back(found, hash));
             }
         }
+        let (program, requested, cores) = (record.program.get(), record.requested.get(), record.cores.get());
         let key = |space: Space| Key::memory(space, allocator, id, program, requested, cores);
-        for &space in spaces.iter().filter(|&&space| is_stacked(space)) {
+        for &space in spaces.iter().filter(|space| space.is_stacked()) {
             let key = key(space);
             if let Some(found) = self.locate(&key) {
                 return Ok(self.give_back(found, key.hash));
             }
         }
         let before = spaces.iter().any(|&space| self.freed.contains(&key(space).hash));
-        let oddity = match (before, self.forked) {
-            (true, _) => Oddity::DoubleFree,
-            (false, true) => Oddity::InheritedFree,
-            (false, false) => Oddity::UnknownFree,
+        let fault = match (before, self.forked) {
+            (true, _) => Fault::DoubleFree,
+            (false, true) => Fault::InheritedFree,
+            (false, false) => Fault::UnknownFree,
         };
-        Err(self.refuse(oddity, named, allocator, id))
+        Err(self.refuse(fault, named, allocator, id))
     }
 
     #[inline]
     fn give_back(&mut self, found: (u32, usize), hash: u64) -> u64 {
-        self.freed[self.freed_at % REMEMBERED] = hash;
+        self.freed[self.freed_at % REMEMBERED_FREES] = hash;
         self.freed_at = self.freed_at.wrapping_add(1);
         self.release(found, 0)
     }
+}
+
+/// A slot's number as records have it: private slots have none.
+#[inline]
+fn listed(slot: u32) -> u32 {
+    if slot < OVERFLOW { slot } else { NO_SLOT }
+}
+
+/// The record in a slot of the table.
+#[inline]
+fn load(line: &Line) -> Record {
+    Record::from_words(core::array::from_fn(|n| line[n].load(Ordering::Relaxed)))
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Error, Kernel, Options, Placement, Program,
-    Space, Statistics, Tracker,
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Fault, Kernel, Layout, Options, Placement,
+    Program, Space, Statistics, Tracker,
 };
 use ttmem_sources::{Contents, SegmentFile};
 use ttmem_testkit::Reader;
@@ -182,14 +182,14 @@ impl Model {
     }
 
     /// Does a step, and says what the tracker should answer.
-    fn step(&mut self, n: usize, step: Step) -> Result<(), Error> {
+    fn step(&mut self, n: usize, step: Step) -> Result<(), Fault> {
         if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_) | Step::EndTrace(_)) {
-            return Err(Error::UnknownAllocator);
+            return Err(Fault::UnknownAllocator);
         }
         let again = |old: Option<u64>, bytes: u64| match old {
             None => Ok(()),
-            Some(old) if old == bytes => Err(Error::StillHeld),
-            Some(_) => Err(Error::Replaced),
+            Some(old) if old == bytes => Err(Fault::StillHeld),
+            Some(_) => Err(Fault::Replaced),
         };
         match step {
             Step::Mirror(at, bytes) => {
@@ -201,7 +201,7 @@ impl Model {
                 again((!new).then_some(bytes), bytes)
             }
             Step::OffCores(at, bytes, cores) => {
-                self.on_cores.remove(&(n, at, bytes, cores)).then_some(()).ok_or(Error::UnknownFree)
+                self.on_cores.remove(&(n, at, bytes, cores)).then_some(()).ok_or(Fault::UnknownFree)
             }
             Step::Alloc(space, at, bytes) => {
                 if space == Space::L1 {
@@ -214,7 +214,7 @@ impl Model {
                 again(old, bytes)
             }
             Step::Free(space, at) => {
-                self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Error::UnknownFree)
+                self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Fault::UnknownFree)
             }
             Step::Build(program, cores) => {
                 let dispatches = self.programs.get(&(n, program)).map_or(0, |it| it.1);
@@ -230,7 +230,7 @@ impl Model {
             }
             Step::Displace(program, at, bytes, cores) => {
                 let known = self.placed.remove(&(n, program, at, bytes, cores));
-                known.map(|_| ()).ok_or(Error::UnknownFree)
+                known.map(|_| ()).ok_or(Fault::UnknownFree)
             }
             Step::Kernel(program, id, bytes) => {
                 self.programs.entry((n, program)).or_default();
@@ -238,18 +238,18 @@ impl Model {
             }
             Step::Dispatch(program) => {
                 let known = self.programs.get_mut(&(n, program)).map(|it| it.1 += 1);
-                known.ok_or(Error::UnknownProgram)
+                known.ok_or(Fault::UnknownProgram)
             }
             Step::End(program) => {
                 self.placed.retain(|&(a, p, ..), _| (a, p) != (n, program));
                 self.kernels.retain(|&(a, _), &mut (p, _)| (a, p) != (n, program));
-                self.programs.remove(&(n, program)).map(|_| ()).ok_or(Error::UnknownProgram)
+                self.programs.remove(&(n, program)).map(|_| ()).ok_or(Fault::UnknownProgram)
             }
             Step::Trace(trace) => {
                 self.traces.entry((n, trace)).and_modify(|replays| *replays += 1).or_default();
                 Ok(())
             }
-            Step::EndTrace(trace) => self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Error::UnknownProgram),
+            Step::EndTrace(trace) => self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Fault::UnknownProgram),
             Step::Audit(space) => {
                 self.audits.insert((n, space as u8));
                 Ok(())
@@ -291,7 +291,7 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
         }
         Step::Mirror(at, bytes) => {
             let buffer = Buffer::new(allocator, Space::L1, at, bytes);
-            t.alloc(&Buffer { bytes_per_bank: bytes, mirror: true, ..buffer })
+            t.alloc(&Buffer { bytes_per_bank: bytes, layout: Layout::Mirror, ..buffer })
         }
         Step::OnCores(at, bytes, cores) => t.alloc(&on_cores(at, bytes, cores)),
         Step::OffCores(at, bytes, cores) => t.free_on_cores(&on_cores(at, bytes, cores)),
@@ -336,7 +336,7 @@ proptest! {
             let told = tell(t, allocators[n], sets, step);
             let expected = model.step(n, step);
             // Which of the two a free in vain is depends on how long ago the other one was.
-            let plain = told.map(|_| ()).map_err(|e| if e == Error::DoubleFree { Error::UnknownFree } else { e });
+            let plain = told.map(|_| ()).map_err(|e| if e == Fault::DoubleFree { Fault::UnknownFree } else { e });
             prop_assert_eq!(plain, expected, "{:?}", step);
             if let Ok(now) = told {
                 prop_assert!(now > sequence);

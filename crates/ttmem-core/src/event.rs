@@ -3,9 +3,8 @@
 
 use crate::footprint::CoreSet;
 use crate::machine::{Chip, Host, RegionReport, Sensors};
-use crate::words::{ChipId, Gaps, KernelClass, Layout, Mono, Scope, Space};
+use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 /// One thing a source says. Who says it is the [`crate::words::Origin`] beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +52,8 @@ pub enum Event {
     Tracked(Tracked),
     /// The runtime's own statistics, to compare with.
     Audit(Audit),
-    /// The process did something odd, and it was noticed before it came here.
-    Odd(Odd),
+    /// A fault in what the process reported, which its source noticed.
+    Fault(FaultReport),
     /// Records were lost before the source could read them.
     Lost(u64),
     /// Everything the process holds of one allocator is listed anew from here on: what it held is forgotten, what it
@@ -154,40 +153,21 @@ pub enum Name {
     Program(u32),
 }
 
-/// Something odd that a source was told of, or met.
+/// A fault that a source was told of, or met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Odd {
-    /// What.
-    pub what: Oddity,
+pub struct FaultReport {
+    /// What is wrong.
+    pub fault: Fault,
     /// How often.
     pub count: u64,
-    /// The address or id it last concerned; 0: none.
+    /// The address or id it last concerned, or the bytes requested if memory ran out; 0: none.
     pub id: u64,
 }
 
-impl From<Refusal> for Odd {
-    fn from(why: Refusal) -> Self {
-        Self { what: Oddity::Refused(why), count: 1, id: 0 }
+impl From<Fault> for FaultReport {
+    fn from(fault: Fault) -> Self {
+        Self { fault, count: 1, id: 0 }
     }
-}
-
-/// What is odd.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Oddity {
-    /// It was refused.
-    Refused(Refusal),
-    /// Freed twice.
-    DoubleFree,
-    /// Freed, but never seen allocated.
-    UnknownFree,
-    /// Freed by a forked child, held by its parent.
-    InheritedFree,
-    /// Taken again before it was freed.
-    Replaced,
-    /// Held, but not listed.
-    Unlisted,
-    /// An allocation failed; the id is how many bytes were asked for.
-    OutOfMemory,
 }
 
 /// A process, for people.
@@ -259,7 +239,7 @@ pub struct Alloc {
     /// For kernels.
     pub class: KernelClass,
     /// What is not known of it.
-    pub gaps: Gaps,
+    pub uncertainty: Uncertainty,
 }
 
 /// What an allocation takes.
@@ -322,60 +302,4 @@ pub struct Audit {
     pub quiet: bool,
     /// The event that they were taken at, by the process's own count.
     pub sequence: u64,
-}
-
-/// Why something a process said was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Refusal {
-    /// A size of zero.
-    ZeroSize,
-    /// A size no device has.
-    TooLarge,
-    /// An address and a size that together leave 64 bits.
-    BeyondAddresses,
-    /// A device that does not exist.
-    UnknownDevice,
-    /// A buffer type that does not exist.
-    UnknownSpace,
-    /// An allocator the process never defined.
-    UnknownAllocator,
-    /// A program the process never began.
-    UnknownProgram,
-    /// A message of a type only a server sends.
-    WrongDirection,
-    /// More live allocations than a process may have.
-    ProcessLimit,
-    /// More sizes at one address than a program may have.
-    VariantLimit,
-    /// More live allocations than all processes may have.
-    TotalLimit,
-    /// More definitions than a process may make.
-    DefinitionLimit,
-    /// Bytes that are no message; the connection was closed.
-    BrokenStream,
-    /// Answers nobody read; they were dropped.
-    UnreadAnswers,
-}
-
-impl Refusal {
-    /// The reason as a lowercase fragment.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::ZeroSize => "size is zero",
-            Self::TooLarge => "size is larger than any device",
-            Self::BeyondAddresses => "address and size leave 64 bits",
-            Self::UnknownDevice => "no such device",
-            Self::UnknownSpace => "no such buffer type",
-            Self::UnknownAllocator => "allocator was never defined",
-            Self::UnknownProgram => "program was never begun",
-            Self::WrongDirection => "only a server sends this message",
-            Self::ProcessLimit => "too many live allocations for one process",
-            Self::VariantLimit => "too many sizes of circular buffers at one address",
-            Self::TotalLimit => "too many live allocations on this host",
-            Self::DefinitionLimit => "too many definitions for one process",
-            Self::BrokenStream => "stream cannot be read as messages, connection closed",
-            Self::UnreadAnswers => "answers were not read and are dropped",
-        }
-    }
 }

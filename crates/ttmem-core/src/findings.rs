@@ -1,29 +1,12 @@
-//! Oddities that happened, counted by what they are and whom they concern.
+//! Faults that occurred, counted by what they are and which process they concern. Conditions that hold at the time of a
+//! snapshot (over capacity, aliased, drift, growth) are not here: the view derives them.
 
-use crate::event::Refusal;
-use crate::words::{ChipId, Mono, ProcessId, Space};
+use crate::words::{ChipId, Fault, Mono, ProcessId, Space};
 use std::collections::BTreeMap;
-
-/// What happened. Conditions that hold at the time of a snapshot (over capacity, aliased, drift, growth) are not
-/// here: the view derives them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Incident {
-    DoubleFree,
-    UnknownFree,
-    AmbiguousFree,
-    SizeMismatch,
-    Replaced,
-    Refused(Refusal),
-    InheritedFree,
-    Unlisted,
-    OutOfMemory,
-    Lost,
-    Reclaimed,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
-    pub(crate) incident: Incident,
+    pub(crate) fault: Fault,
     pub(crate) process: Option<ProcessId>,
     pub(crate) chip: Option<ChipId>,
     pub(crate) space: Option<Space>,
@@ -38,7 +21,7 @@ pub(crate) struct Tally {
     pub(crate) last: Mono,
 }
 
-/// How long after it last happened an incident is still shown.
+/// How long after it last occurred a fault is still shown.
 const KEPT_NS: u64 = 600 * Mono::SECOND;
 const ROOM: usize = 1024;
 
@@ -49,15 +32,15 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Counts an incident. Returns whether it is the first of its kind.
+    /// Counts a fault. Returns whether it is the first of its kind.
     pub(crate) fn add(&mut self, now: Mono, subject: Subject, bytes: u64, count: u64, id: u64) -> bool {
         if self.tallies.len() >= ROOM && !self.tallies.contains_key(&subject) {
             self.dropped += 1;
             // Many short-lived processes must not hide what is worse than their ends.
-            let harmless = |incident| matches!(incident, Incident::Reclaimed | Incident::UnknownFree);
+            let harmless = |fault| matches!(fault, Fault::Reclaimed | Fault::UnknownFree);
             let candidates =
-                self.tallies.iter().filter(|(of, _)| harmless(of.incident) || !harmless(subject.incident));
-            let oldest = candidates.min_by_key(|(of, tally)| (!harmless(of.incident), tally.last));
+                self.tallies.iter().filter(|(of, _)| harmless(of.fault) || !harmless(subject.fault));
+            let oldest = candidates.min_by_key(|(of, tally)| (!harmless(of.fault), tally.last));
             match oldest.map(|(of, _)| *of) {
                 Some(oldest) => self.tallies.remove(&oldest),
                 None => return false,

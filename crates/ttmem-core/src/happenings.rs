@@ -5,7 +5,7 @@
 
 use crate::event::Process;
 use crate::findings::{Subject, Tally};
-use crate::judgement::describe_incident;
+use crate::judgement::describe_fault;
 use crate::snapshot::{Happening, HappeningKind, Severity};
 use crate::state::Reclaimed;
 use crate::view::{Clock, visible};
@@ -44,7 +44,7 @@ enum Text {
     },
     /// What chips did.
     OfChips(String),
-    Incident(Subject, Tally),
+    Fault(Subject, Tally),
 }
 
 impl Entry {
@@ -66,7 +66,7 @@ impl Entry {
             (Text::OfChips(what), Text::OfChips(new_what)) => {
                 what == new_what && (self.chips == new.chips || age <= TOGETHER_NS)
             }
-            (Text::Incident(subject, _), Text::Incident(new_subject, _)) => subject == new_subject,
+            (Text::Fault(subject, _), Text::Fault(new_subject, _)) => subject == new_subject,
             _ => false,
         }
     }
@@ -79,7 +79,7 @@ impl Entry {
             self.chips.extend(old.chips);
             (self.count, self.bytes) = (old.count, None);
         }
-        if let (Text::Incident(_, tally), Text::Incident(_, before)) = (&mut self.text, &old.text) {
+        if let (Text::Fault(_, tally), Text::Fault(_, before)) = (&mut self.text, &old.text) {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
             tally.bytes = tally.bytes.saturating_add(before.bytes);
@@ -94,8 +94,8 @@ impl Entry {
             Text::Did { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
             Text::Did { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
             Text::OfChips(what) => format!("{}{what}{times}", devices(&self.chips)),
-            Text::Incident(subject, tally) => {
-                let finding = describe_incident(subject, tally, clock);
+            Text::Fault(subject, tally) => {
+                let finding = describe_fault(subject, tally, clock);
                 severity = finding.severity;
                 finding.text
             }
@@ -296,7 +296,7 @@ impl Happenings {
             process: subject.process,
             chips: index.zip(subject.chip).into_iter().collect(),
             bytes,
-            ..Entry::new(now, HappeningKind::Odd, Text::Incident(subject, tally))
+            ..Entry::new(now, HappeningKind::Odd, Text::Fault(subject, tally))
         });
     }
 

@@ -1,11 +1,11 @@
-//! What is odd: conditions that hold at the time of a snapshot, and incidents put into words.
+//! What is odd: conditions that hold at the time of a snapshot, and faults put into words.
 
-use crate::findings::{Incident, Subject, Tally};
+use crate::findings::{Subject, Tally};
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
 use crate::usage::SpaceUsage;
 use crate::view::{Clock, visible};
-use crate::words::{ChipId, ProcessId, Scope, Space, size};
+use crate::words::{ChipId, Fault, ProcessId, Scope, Space, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -218,7 +218,7 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
     }
 }
 
-pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
+pub(crate) fn describe_fault(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
     let who = match subject.process {
         Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
         Some(ProcessId { pid, .. }) => format!("pid {pid}"),
@@ -226,66 +226,39 @@ pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) 
     };
     let (bytes, id) = (tally.bytes, tally.last_id);
     let times = if tally.count == 1 { "once".to_owned() } else { format!("{} times", tally.count) };
-    let (kind, severity, text) = match subject.incident {
-        Incident::DoubleFree => (
-            FindingKind::DoubleFree,
-            Severity::Warning,
-            format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
-        ),
-        Incident::UnknownFree => (
-            FindingKind::UnknownFree,
-            Severity::Info,
-            format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
-        ),
-        Incident::AmbiguousFree => (
-            FindingKind::AmbiguousFree,
-            Severity::Info,
+    let fault = subject.fault;
+    let text = match fault {
+        Fault::DoubleFree => format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
+        Fault::UnknownFree => format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
+        Fault::AmbiguousFree => {
             format!(
                 "{who} freed an address held in several spaces, {times}, last 0x{id:x}; the newest was taken"
-            ),
-        ),
-        Incident::SizeMismatch => (
-            FindingKind::SizeMismatch,
-            Severity::Warning,
+            )
+        }
+        Fault::SizeMismatch => {
             format!(
                 "{who} freed with another size than recorded, {times}, last 0x{id:x}; the recorded one counts"
-            ),
-        ),
-        Incident::Replaced => (
-            FindingKind::Replaced,
-            Severity::Warning,
-            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}"),
-        ),
-        Incident::Refused(why) => {
-            (FindingKind::Refused, Severity::Warning, format!("{who} was refused {times}: {}", why.text()))
+            )
         }
-        Incident::InheritedFree => (
-            FindingKind::InheritedFree,
-            Severity::Info,
-            format!("{who} was forked and freed what its parent holds, {times}, last 0x{id:x}"),
-        ),
-        Incident::Unlisted => (
-            FindingKind::Unlisted,
-            Severity::Warning,
-            format!("{who} holds more than its segment has room to list: {} were counted only", tally.count),
-        ),
-        Incident::OutOfMemory => (
-            FindingKind::OutOfMemory,
-            Severity::Warning,
-            format!("{who} asked in vain for memory, {times}, last for {}", size(id)),
-        ),
-        Incident::Lost => {
-            (FindingKind::LostRecords, Severity::Error, format!("{} records of {who} were lost", tally.count))
+        Fault::StillHeld | Fault::Replaced => {
+            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}")
         }
-        Incident::Reclaimed => (
-            FindingKind::Reclaimed,
-            Severity::Info,
+        Fault::InheritedFree => {
+            format!("{who} was forked and freed what its parent holds, {times}, last 0x{id:x}")
+        }
+        Fault::Unlisted => {
+            format!("{who} holds more than its segment has room to list: {} were counted only", tally.count)
+        }
+        Fault::OutOfMemory => format!("{who} asked in vain for memory, {times}, last for {}", size(id)),
+        Fault::Lost => format!("{} records of {who} were lost", tally.count),
+        Fault::Reclaimed => {
             format!(
                 "{who} ended holding {} in {} allocations; they were taken back",
                 size(bytes),
                 tally.count
-            ),
-        ),
+            )
+        }
+        refusal => format!("{who} was refused {times}: {refusal}"),
     };
     Finding {
         device: subject.chip.map(|chip| chip.to_string()),
@@ -294,6 +267,6 @@ pub(crate) fn describe_incident(subject: &Subject, tally: &Tally, clock: Clock) 
         bytes: (bytes > 0).then_some(bytes),
         first: Some(clock.wall(tally.first)),
         last: Some(clock.wall(tally.last)),
-        ..finding(kind, severity, text, tally.count)
+        ..finding(fault.finding(), fault.severity(), text, tally.count)
     }
 }

@@ -8,10 +8,11 @@
 use crate::event::Holding;
 use crate::ranges::Range;
 use crate::skyline::{Edge, Skyline};
-use crate::words::{Basis, Gaps, KernelClass, Layout, Mono, ProcessId, Scope, Space};
+use crate::words::{Basis, KernelClass, Layout, Mono, ProcessId, Scope, Space, Uncertainty};
 use hashbrown::HashTable;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use ttmem_types::charge;
 
 /// One process's memory of one space in one scope, by one basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,27 +77,22 @@ impl Nature {
     const ESTIMATED: u8 = 8;
     const UNFOLLOWED: u8 = 16;
 
-    pub(crate) fn new(class: KernelClass, gaps: Gaps) -> Self {
+    pub(crate) fn new(class: KernelClass, uncertainty: Uncertainty) -> Self {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         Self(
             class as u8
-                | flag(gaps.unplaced, Self::UNPLACED)
-                | flag(gaps.estimated, Self::ESTIMATED)
-                | flag(gaps.unfollowed, Self::UNFOLLOWED),
+                | flag(uncertainty.unplaced, Self::UNPLACED)
+                | flag(uncertainty.estimated, Self::ESTIMATED)
+                | flag(uncertainty.unfollowed, Self::UNFOLLOWED),
         )
     }
 
     pub(crate) fn class(self) -> KernelClass {
-        match self.0 & 3 {
-            0 => KernelClass::Application,
-            1 => KernelClass::Fabric,
-            2 => KernelClass::Dispatch,
-            _ => KernelClass::Unknown,
-        }
+        KernelClass::from_number(self.0 & 3).unwrap_or_default()
     }
 
-    pub(crate) fn gaps(self) -> Gaps {
-        Gaps {
+    pub(crate) fn uncertainty(self) -> Uncertainty {
+        Uncertainty {
             unplaced: self.0 & Self::UNPLACED != 0,
             estimated: self.0 & Self::ESTIMATED != 0,
             unfollowed: self.0 & Self::UNFOLLOWED != 0,
@@ -114,7 +110,7 @@ impl Entry {
 
     /// What the allocator charges, where that is known.
     pub(crate) fn allocated(&self) -> Option<u64> {
-        (self.banks > 0).then(|| self.bytes_per_bank.saturating_mul(u64::from(self.banks)))
+        charge(self.bytes_per_bank, self.banks)
     }
 
     pub(crate) fn pool(&self) -> PoolId {
@@ -156,7 +152,7 @@ impl Totals {
     }
 
     pub(crate) fn add(&mut self, entry: &Entry) {
-        if entry.layout.is_anothers() {
+        if entry.layout.is_alias() {
             self.count += 1;
             self.mirrors += 1;
             self.mirrored += entry.charged();
@@ -166,15 +162,15 @@ impl Totals {
         self.occupied += entry.occupied;
         self.allocated += entry.charged();
         self.count += 1;
-        let gaps = entry.nature.gaps();
-        self.unfollowed += u64::from(gaps.unfollowed);
-        self.estimated += if gaps.estimated { entry.charged() } else { 0 };
-        self.uncharged += u64::from(entry.banks == 0 && !gaps.unfollowed);
+        let uncertainty = entry.nature.uncertainty();
+        self.unfollowed += u64::from(uncertainty.unfollowed);
+        self.estimated += if uncertainty.estimated { entry.charged() } else { 0 };
+        self.uncharged += u64::from(entry.banks == 0 && !uncertainty.unfollowed);
         self.vague += u64::from(entry.occupied == 0);
     }
 
     fn subtract(&mut self, entry: &Entry) {
-        if entry.layout.is_anothers() {
+        if entry.layout.is_alias() {
             self.count -= 1;
             self.mirrors -= 1;
             self.mirrored -= entry.charged();
@@ -184,10 +180,10 @@ impl Totals {
         self.occupied -= entry.occupied;
         self.allocated -= entry.charged();
         self.count -= 1;
-        let gaps = entry.nature.gaps();
-        self.unfollowed -= u64::from(gaps.unfollowed);
-        self.estimated -= if gaps.estimated { entry.charged() } else { 0 };
-        self.uncharged -= u64::from(entry.banks == 0 && !gaps.unfollowed);
+        let uncertainty = entry.nature.uncertainty();
+        self.unfollowed -= u64::from(uncertainty.unfollowed);
+        self.estimated -= if uncertainty.estimated { entry.charged() } else { 0 };
+        self.uncharged -= u64::from(entry.banks == 0 && !uncertainty.unfollowed);
         self.vague -= u64::from(entry.occupied == 0);
     }
 }
@@ -743,7 +739,7 @@ pub(crate) fn entry(id: u64, requested: u64, born: u64) -> Entry {
         program: 0,
         site: 0,
         banks: 0,
-        nature: Nature::new(KernelClass::Unknown, Gaps::default()),
+        nature: Nature::new(KernelClass::Unknown, Uncertainty::default()),
         layout: Layout::Unknown,
     }
 }

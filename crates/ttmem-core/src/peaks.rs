@@ -265,7 +265,7 @@ impl State {
         for &pool in kind.on_cores.iter().filter(few) {
             let Some(process) = self.processes.get(&self.owner(pool)) else { continue };
             let entries = self.ledger.entries(pool).map(|(_, entry)| entry);
-            found.extend(entries.filter(|entry| !entry.layout.is_anothers()).filter_map(|entry| {
+            found.extend(entries.filter(|entry| !entry.layout.is_alias()).filter_map(|entry| {
                 let cores = process.cores.get(&entry.cores)?;
                 Some((Range::new(entry.id, entry.bytes_per_bank), *cores))
             }));

@@ -14,7 +14,7 @@ use crate::snapshot::{CoreRoom, Placement, Program, ProgramUsage};
 use crate::state::{ProcessState, ProgramState, State, chips_in};
 use crate::usage::{Joint, KindUsage};
 use crate::view::Clock;
-use crate::words::{Basis, Gaps, KernelClass, ProcessId, Scope, Space};
+use crate::words::{Basis, KernelClass, ProcessId, Scope, Space, Uncertainty};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -562,12 +562,12 @@ pub(crate) fn part(process: &ProcessState, space: Space, entry: &Entry) -> Part 
         (0, _) => entry.requested,
         (bytes, _) => bytes,
     };
-    let placed = space != Space::Kernel && !entry.nature.gaps().unplaced;
+    let placed = space != Space::Kernel && !entry.nature.uncertainty().unplaced;
     let range = Range::new(if placed { entry.id } else { 0 }, bytes);
     let cores = process.cores.get(&entry.cores).copied();
     let scattered = cores.is_none();
     let cores = cores.unwrap_or(CoreSet::UNKNOWN);
-    let Gaps { unplaced, unfollowed, estimated } = entry.nature.gaps();
-    let view = entry.layout.is_anothers();
+    let Uncertainty { unplaced, unfollowed, estimated } = entry.nature.uncertainty();
+    let view = entry.layout.is_alias();
     Part { program: entry.program, space, range, cores, view, unplaced, unfollowed, estimated, scattered }
 }

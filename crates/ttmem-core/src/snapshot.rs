@@ -11,6 +11,8 @@ use crate::words::{Arch, Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use ttmem_types::{FindingKind, Severity};
+
 pub use cores::{Core, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval};
 
 /// The number of the schema. It changes only if a key is taken away or changes its meaning.
@@ -574,70 +576,6 @@ pub struct Finding {
     pub last: Option<Timestamp>,
     /// For people.
     pub text: String,
-}
-
-/// Kinds of findings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FindingKind {
-    /// More in use than the chip has.
-    OverCapacity,
-    /// The runtime's allocator disagrees.
-    Drift,
-    /// Several allocators hold the same addresses of a chip.
-    Aliased,
-    /// Buffers were allocated while a trace is live, which may write over them when it is replayed.
-    TraceOverwrite,
-    /// Something was freed twice.
-    DoubleFree,
-    /// Records were lost.
-    LostRecords,
-    /// Input was refused.
-    Refused,
-    /// An address was taken again with another size before it was freed.
-    Replaced,
-    /// A free named another size than was recorded.
-    SizeMismatch,
-    /// A free fits several buffers.
-    AmbiguousFree,
-    /// An allocation failed.
-    OutOfMemory,
-    /// More is held than could be listed.
-    Unlisted,
-    /// Memory only grew.
-    Leak,
-    /// A process died and its memory was taken back.
-    Reclaimed,
-    /// Something was freed that was never seen allocated.
-    UnknownFree,
-    /// A forked child freed what its parent holds.
-    InheritedFree,
-    /// Dead processes left bytes in tt-metal's own counters.
-    GhostBytes,
-    /// tt-metal's own counters hold bytes that none of their processes accounts for.
-    Unattributed,
-    /// tt-metal's own counters are odd, or cannot be read.
-    Counters,
-    /// Somebody uses a chip who cannot be seen.
-    Untracked,
-    /// There were more findings than fit.
-    Truncated,
-    /// One that a later version has.
-    #[serde(other)]
-    Other,
-}
-
-/// How bad a finding is, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// A figure cannot be right, or memory is being lost.
-    Error,
-    /// Something is wrong with a program.
-    Warning,
-    /// Worth knowing; and whatever a later version has.
-    #[serde(other)]
-    Info,
 }
 
 /// How the snapshot came about.

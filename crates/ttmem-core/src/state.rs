@@ -4,10 +4,10 @@ mod definitions;
 mod machine;
 
 use crate::event::{
-    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Process, Refusal,
-    SensorReading, Trace, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, Process, SensorReading,
+    Trace, Tracked,
 };
-use crate::findings::{Findings, Incident, Subject, Tally};
+use crate::findings::{Findings, Subject, Tally};
 use crate::footprint::CoreSet;
 use crate::happenings::{Happenings, Level};
 use crate::history::Series;
@@ -17,9 +17,11 @@ use crate::peaks::{CorePeaks, High, has_grown};
 use crate::programs::{Derived, Tenant};
 use crate::snapshot::Holder;
 use crate::view::visible;
-use crate::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
+use crate::words::{Basis, ChipId, Fault, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use ttmem_types::charge;
+use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
 
 /// What input may make the state keep. Beyond a limit input is refused, with a finding.
 #[derive(Clone, Copy, Debug)]
@@ -40,14 +42,8 @@ impl Default for Limits {
     }
 }
 
-/// No allocation is larger. With this and [`Limits::records`] no sum can leave 64 bits.
-const MAX_BYTES: u64 = 1 << 40;
-
 /// Sizes that circular buffers of one program may have at one address; all are looked at for each.
 const MAX_VARIANTS: usize = 1024;
-
-/// Frees a process's double frees are told from unknown ones by.
-const REMEMBERED_FREES: usize = 256;
 
 /// Rounds of this length without a single fall are growth...
 const GROWTH_ROUND_NS: u64 = 10 * Mono::SECOND;
@@ -88,7 +84,7 @@ pub enum Outcome {
     /// The process is gone.
     Reclaimed(Reclaimed),
     /// Not taken in.
-    Refused(Refusal),
+    Refused(Fault),
     /// The process was never born, or is gone.
     NobodysEvent,
 }
@@ -353,21 +349,21 @@ impl State {
                 }
                 Outcome::Noted
             }
-            Event::Odd(odd) => self.odd(by, odd),
+            Event::Fault(report) => self.fault(by, report),
             Event::Relisted(allocator) => self.relist(by, allocator),
             Event::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
                 Ok(pool) => {
-                    let most = |n: u64| n.min(MAX_BYTES);
+                    let most = |n: u64| n.min(MAX_ALLOCATION_BYTES);
                     let (requested, allocated) = (most(holding.requested), most(holding.allocated));
                     let count = holding.count.min(self.limits.records);
                     self.ledger.set_unlisted(pool, Holding { requested, allocated, count });
                     Outcome::Noted
                 }
-                Err(why) => self.refuse(by, why, None, Some(space), holding.requested),
+                Err(fault) => self.refuse(by, fault, None, Some(space), holding.requested),
             },
             Event::Peak { scope, space, bytes } => {
                 if let Ok(pool) = self.pool(by, scope, space) {
-                    self.ledger.set_peak(pool, bytes.map(|bytes| bytes.min(MAX_BYTES)));
+                    self.ledger.set_peak(pool, bytes.map(|bytes| bytes.min(MAX_ALLOCATION_BYTES)));
                 }
                 Outcome::Noted
             }
@@ -385,7 +381,7 @@ impl State {
                     process.lost = process.lost.saturating_add(records);
                 }
                 self.lost = self.lost.saturating_add(records);
-                self.note(Incident::Lost, by, None, None, 0, records, 0);
+                self.note(Fault::Lost, by, None, None, 0, records, 0);
                 Outcome::Noted
             }
             // The machine's, and births, went elsewhere.
@@ -401,21 +397,20 @@ impl State {
 
     fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
         let Alloc { scope, space, id, requested, extent, .. } = *alloc;
-        let charged =
-            extent.map_or(0, |e| e.bytes_per_bank.saturating_mul(u64::from(e.banks)).max(e.occupied));
+        let charged = extent.map_or(0, |e| charge(e.bytes_per_bank, e.banks).unwrap_or(0).max(e.occupied));
         let refusal = if requested == 0 {
-            Some(Refusal::ZeroSize)
-        } else if requested.max(charged) > MAX_BYTES {
-            Some(Refusal::TooLarge)
+            Some(Fault::ZeroSize)
+        } else if requested.max(charged) > MAX_ALLOCATION_BYTES {
+            Some(Fault::TooLarge)
         } else if space != Space::Kernel && id.checked_add(requested).is_none() {
-            Some(Refusal::BeyondAddresses)
+            Some(Fault::BeyondAddresses)
         } else {
             None
         };
         // What is refused opens no pool.
         let pool = match refusal.map_or_else(|| self.pool(by, scope, space), Err) {
             Ok(pool) => pool,
-            Err(why) => return self.refuse_in(by, why, scope, space, requested),
+            Err(fault) => return self.refuse_in(by, fault, scope, space, requested),
         };
         let extent = extent.unwrap_or(Extent { occupied: 0, bytes_per_bank: 0, banks: 0 });
         let mut wanted = ledger::entry(id, requested, alloc.at.unwrap_or(self.now).0);
@@ -426,7 +421,7 @@ impl State {
         wanted.program = alloc.program;
         wanted.site = alloc.site;
         wanted.layout = alloc.layout;
-        wanted.nature = Nature::new(alloc.class, alloc.gaps);
+        wanted.nature = Nature::new(alloc.class, alloc.uncertainty);
         let same = |held: &Entry| {
             held.requested == wanted.requested
                 && held.bytes_per_bank == wanted.bytes_per_bank
@@ -446,17 +441,17 @@ impl State {
             Some((slot, false)) => {
                 let old = *self.ledger.get(slot);
                 self.ledger.remove(slot);
-                self.note(Incident::Replaced, by, chip_of(scope), Some(space), old.requested, 1, id);
+                self.note(Fault::Replaced, by, chip_of(scope), Some(space), old.requested, 1, id);
                 old_bytes = Some(old.requested);
             }
             None => {
                 let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
                 let limit = if process.records >= self.limits.records_per_process {
-                    Some(Refusal::ProcessLimit)
+                    Some(Fault::ProcessLimit)
                 } else if variants >= MAX_VARIANTS {
-                    Some(Refusal::VariantLimit)
+                    Some(Fault::VariantLimit)
                 } else if self.ledger.live() as u64 >= self.limits.records {
-                    Some(Refusal::TotalLimit)
+                    Some(Fault::TotalLimit)
                 } else {
                     None
                 };
@@ -518,8 +513,8 @@ impl State {
             let freed = self.processes.get(&by.id).into_iter().flat_map(|process| &process.freed);
             let mut freed = freed.filter(|(of, kind, _)| *of == scope && spaces.contains(kind));
             let freed_before = freed.any(|&(.., freed)| freed == id);
-            let incident = if freed_before { Incident::DoubleFree } else { Incident::UnknownFree };
-            self.note(incident, by, chip, space, size.unwrap_or(0), 1, id);
+            let fault = if freed_before { Fault::DoubleFree } else { Fault::UnknownFree };
+            self.note(fault, by, chip, space, size.unwrap_or(0), 1, id);
             return Outcome::NotHeld { freed_before };
         };
         let held = *self.ledger.get(slot);
@@ -538,35 +533,28 @@ impl State {
             process.freed.push_back((scope, space, id));
         }
         if kinds > 1 {
-            self.note(Incident::AmbiguousFree, by, chip, None, held.requested, 1, id);
+            self.note(Fault::AmbiguousFree, by, chip, None, held.requested, 1, id);
         }
         if !size_fits {
-            self.note(Incident::SizeMismatch, by, chip, Some(space), held.requested, 1, id);
+            self.note(Fault::SizeMismatch, by, chip, Some(space), held.requested, 1, id);
         }
         Outcome::Released { space, bytes: held.requested, references, class: held.nature.class() }
     }
 
-    fn odd(&mut self, by: Author, odd: Odd) -> Outcome {
-        let Odd { what, count, id } = odd;
-        let incident = match what {
-            Oddity::Refused(why) => {
-                // What is only not described is accounted for all the same; what cannot be without it is refused itself.
-                let process = self.processes.get_mut(&by.id).filter(|_| why != Refusal::DefinitionLimit);
-                if let Some(process) = process {
-                    process.refused = process.refused.saturating_add(count);
-                }
-                self.note(Incident::Refused(why), by, None, None, 0, count, id);
-                return Outcome::Refused(why);
-            }
-            Oddity::DoubleFree => Incident::DoubleFree,
-            Oddity::UnknownFree => Incident::UnknownFree,
-            Oddity::InheritedFree => Incident::InheritedFree,
-            Oddity::Replaced => Incident::Replaced,
-            Oddity::Unlisted => Incident::Unlisted,
-            Oddity::OutOfMemory => Incident::OutOfMemory,
-        };
-        self.note(incident, by, None, None, 0, count, id);
-        Outcome::Noted
+    fn fault(&mut self, by: Author, report: FaultReport) -> Outcome {
+        let FaultReport { fault, count, id } = report;
+        // Whether an address was allocated again with the same size or another is one finding.
+        let fault = if fault == Fault::StillHeld { Fault::Replaced } else { fault };
+        self.note(fault, by, None, None, 0, count, id);
+        if !fault.is_refusal() {
+            return Outcome::Noted;
+        }
+        // What is only not described is accounted for all the same; what cannot be without it is refused itself.
+        let process = self.processes.get_mut(&by.id).filter(|_| fault != Fault::DefinitionsFull);
+        if let Some(process) = process {
+            process.refused = process.refused.saturating_add(count);
+        }
+        Outcome::Refused(fault)
     }
 
     /// Forgets what a process holds of an allocator, but not that it had it.
@@ -616,7 +604,7 @@ impl State {
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
         if count > 0 {
             let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
-            self.note(Incident::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
+            self.note(Fault::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         Outcome::Reclaimed(gone)
     }
@@ -627,7 +615,7 @@ impl State {
     }
 
     /// The pool an event of this author goes to.
-    fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
+    fn pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Fault> {
         if let Some((.., pool)) =
             self.recent.filter(|&(who, of, what, _)| (who, of, what) == (by, scope, space))
         {
@@ -638,15 +626,15 @@ impl State {
         Ok(pool)
     }
 
-    fn find_or_open_pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Refusal> {
+    fn find_or_open_pool(&mut self, by: Author, scope: Scope, space: Space) -> Result<PoolId, Fault> {
         let process = self.processes.get_mut(&by.id).expect("`apply` asks for the process first");
         if let Some(&pool) = process.pools.get(&(scope, space, by.basis)) {
             return Ok(pool);
         }
         match scope {
-            Scope::Chip(chip) if !self.chips.contains_key(&chip) => return Err(Refusal::UnknownDevice),
+            Scope::Chip(chip) if !self.chips.contains_key(&chip) => return Err(Fault::UnknownChip),
             Scope::Allocator(number) if !process.allocators.contains_key(&number) => {
-                return Err(Refusal::UnknownAllocator);
+                return Err(Fault::UnknownAllocator);
             }
             _ => {}
         }
@@ -673,14 +661,14 @@ impl State {
         }
     }
 
-    fn refuse_in(&mut self, by: Author, why: Refusal, scope: Scope, space: Space, bytes: u64) -> Outcome {
-        self.refuse(by, why, chip_of(scope), Some(space), bytes)
+    fn refuse_in(&mut self, by: Author, fault: Fault, scope: Scope, space: Space, bytes: u64) -> Outcome {
+        self.refuse(by, fault, chip_of(scope), Some(space), bytes)
     }
 
     fn refuse(
         &mut self,
         by: Author,
-        why: Refusal,
+        fault: Fault,
         chip: Option<ChipId>,
         space: Option<Space>,
         bytes: u64,
@@ -688,14 +676,14 @@ impl State {
         if let Some(process) = self.processes.get_mut(&by.id) {
             process.refused = process.refused.saturating_add(1);
         }
-        self.note(Incident::Refused(why), by, chip, space, bytes, 1, 0);
-        Outcome::Refused(why)
+        self.note(fault, by, chip, space, bytes, 1, 0);
+        Outcome::Refused(fault)
     }
 
     #[expect(clippy::too_many_arguments, reason = "one call a field of the finding, and private")]
     fn note(
         &mut self,
-        incident: Incident,
+        fault: Fault,
         by: Author,
         chip: Option<ChipId>,
         space: Option<Space>,
@@ -705,10 +693,10 @@ impl State {
     ) {
         // A finding names no chip that is not listed.
         let chip = chip.filter(|chip| self.chips.contains_key(chip));
-        let subject = Subject { incident, process: Some(by.id), chip, space };
+        let subject = Subject { fault, process: Some(by.id), chip, space };
         let first = self.findings.add(self.now, subject, bytes, count, id);
         // That a process ended is told with what it held; every allocation that failed is told.
-        if first && incident != Incident::Reclaimed || incident == Incident::OutOfMemory {
+        if first && fault != Fault::Reclaimed || fault == Fault::OutOfMemory {
             let now = self.now;
             let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
             self.happenings.odd(

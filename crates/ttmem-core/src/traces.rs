@@ -75,7 +75,7 @@ impl State {
         }
         let pools = here.iter().flat_map(|&it| self.pools_of(it, &SPACES));
         let entries = pools.flat_map(|(_, pool)| self.ledger.entries(pool)).map(|(_, entry)| entry);
-        let since = entries.filter(|it| it.born > trace.captured.0 && !it.layout.is_anothers());
+        let since = entries.filter(|it| it.born > trace.captured.0 && !it.layout.is_alias());
         let sum = since.fold([0u64; 2], |[count, bytes], it| [count + 1, bytes.saturating_add(it.requested)]);
         self.derived.borrow_mut().traces.insert(key, (version, sum));
         sum

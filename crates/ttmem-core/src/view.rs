@@ -2,7 +2,7 @@
 
 use crate::detail::Detail;
 use crate::event::{Banks, Name};
-use crate::judgement::{describe_incident, finding};
+use crate::judgement::{describe_fault, finding};
 use crate::ledger::{Entry, PoolId};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::plan::{Kind, Share};
@@ -82,8 +82,7 @@ impl State {
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
         self.judge_regions(&mut findings);
-        findings
-            .extend(self.findings.iter().map(|(subject, tally)| describe_incident(subject, tally, clock)));
+        findings.extend(self.findings.iter().map(|(subject, tally)| describe_fault(subject, tally, clock)));
         if self.findings.dropped > 0 {
             let text = format!("more findings than fit: {} made room for others", self.findings.dropped);
             findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
@@ -231,8 +230,8 @@ impl State {
             banks: known.map(|()| entry.banks).filter(|&banks| banks > 0),
             layout: Some(entry.layout).filter(|&layout| layout != Layout::Unknown),
             cores: process.cores.get(&entry.cores).map(|cores| cores.rectangles()),
-            estimated: entry.nature.gaps().estimated,
-            unplaced: entry.nature.gaps().unplaced,
+            estimated: entry.nature.uncertainty().estimated,
+            unplaced: entry.nature.uncertainty().unplaced,
             references: entry.refs,
             age_seconds: (self.now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
             kernel: (key.space == Space::Kernel).then_some(entry.nature.class()),

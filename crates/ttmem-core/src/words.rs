@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
+pub use ttmem_types::{Arch, Fault, KernelClass, Layout, Space, Uncertainty};
+
 /// A moment on the reader's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
@@ -15,118 +17,6 @@ impl Mono {
     /// Nanoseconds since `earlier`, 0 if that is later.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
-    }
-}
-
-/// A kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Space {
-    /// Device DRAM.
-    Dram,
-    /// L1 buffers.
-    L1,
-    /// The reserved top of L1.
-    L1Small,
-    /// The trace region, in DRAM.
-    Trace,
-    /// Circular buffers, in L1, outside its allocator.
-    Cb,
-    /// Dataflow buffers, in L1, outside its allocator.
-    Dfb,
-    /// Scratchpads, in L1, outside its allocator.
-    Scratch,
-    /// Kernel code.
-    Kernel,
-    /// Host memory mapped for the device: followed so that its frees match, never counted as the device's.
-    Host,
-    /// L1 buffers that lie on some cores only, on each wherever there was room.
-    L1Core,
-}
-
-impl Space {
-    /// Spaces that buffers live in and one allocator call fills.
-    pub const BUFFERS: [Self; 6] =
-        [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Host, Self::L1Core];
-
-    /// Spaces that programs register and only a dispatched program occupies.
-    pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
-
-    /// Whether memory of this space belongs to a program.
-    pub fn is_program(self) -> bool {
-        Self::PROGRAM.contains(&self)
-    }
-
-    /// Whether several things of this space may lie at one address: programs lay theirs over each other, and buffers on
-    /// single cores beside each other. Any other buffer has its address to itself, and a kernel its id.
-    pub fn is_stacked(self) -> bool {
-        matches!(self, Self::Cb | Self::Dfb | Self::Scratch | Self::L1Core)
-    }
-
-    /// The name used in snapshots.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dram => "dram",
-            Self::L1 => "l1",
-            Self::L1Small => "l1_small",
-            Self::Trace => "trace",
-            Self::Cb => "cb",
-            Self::Dfb => "dfb",
-            Self::Scratch => "scratch",
-            Self::Kernel => "kernel",
-            Self::Host => "host",
-            Self::L1Core => "l1_core",
-        }
-    }
-}
-
-impl fmt::Display for Space {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// How a buffer lies in its banks or on its cores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Layout {
-    /// Not said.
-    #[default]
-    Unknown,
-    /// Page by page over all banks.
-    Interleaved,
-    /// In pieces of some rows, one to a core.
-    HeightSharded,
-    /// In pieces of some columns.
-    WidthSharded,
-    /// In rectangles.
-    BlockSharded,
-    /// In pieces of as many dimensions as it has.
-    NdSharded,
-    /// It is another allocator's, and lies there; this one only keeps clear of it.
-    Mirror,
-    /// It belongs to a program, but is only another way to look at a buffer that is counted by itself.
-    View,
-}
-
-impl Layout {
-    /// Whether what lies so is counted elsewhere, and is nobody's use here.
-    pub fn is_anothers(self) -> bool {
-        matches!(self, Self::Mirror | Self::View)
-    }
-
-    /// For people.
-    pub fn name(self) -> Option<&'static str> {
-        Some(match self {
-            Self::Unknown => return None,
-            Self::Interleaved => "interleaved",
-            Self::HeightSharded => "height sharded",
-            Self::WidthSharded => "width sharded",
-            Self::BlockSharded => "block sharded",
-            Self::NdSharded => "ND sharded",
-            Self::Mirror => "kept clear of",
-            Self::View => "view of a buffer",
-        })
     }
 }
 
@@ -237,64 +127,6 @@ pub enum Scope {
     Allocator(u32),
     /// One chip, where the source knows of no allocators.
     Chip(ChipId),
-}
-
-/// Chip architectures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Arch {
-    /// Wormhole B0.
-    WormholeB0,
-    /// Blackhole.
-    Blackhole,
-}
-
-impl Arch {
-    /// The name people use.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::WormholeB0 => "Wormhole",
-            Self::Blackhole => "Blackhole",
-        }
-    }
-}
-
-/// What its source does not know of something that a program keeps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Gaps {
-    /// Where it lies; its id only tells it from others.
-    pub unplaced: bool,
-    /// How large it is: that is an estimate.
-    pub estimated: bool,
-    /// When its program is dispatched, and so whether it is resident.
-    pub unfollowed: bool,
-}
-
-/// What kind of kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum KernelClass {
-    /// Part of a user's program.
-    Application,
-    /// Ethernet fabric.
-    Fabric,
-    /// Command dispatch.
-    Dispatch,
-    /// The source did not say.
-    Unknown,
-}
-
-impl KernelClass {
-    /// The name the old server's log used.
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Application => "Application",
-            Self::Fabric => "Fabric",
-            Self::Dispatch => "Dispatch",
-            Self::Unknown => "Unknown",
-        }
-    }
 }
 
 /// A size in binary units, three digits or so: `0 B`, `1023 B`, `1.5 KiB`, `12.0 GiB`.

@@ -8,6 +8,7 @@ use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::{Allocation, Group};
 use ttmem_core::words::{KernelClass, Space};
 use ttmem_core::{Outcome, Reclaimed};
+use ttmem_types::BufferType;
 use ttmem_wire::legacy::{Message, Type};
 
 const MIB: f64 = 1_048_576.0;
@@ -254,13 +255,7 @@ pub(crate) fn statistics(groups: &[Group]) -> String {
 
 /// The kernel class a message names.
 pub(crate) fn kernel_class(byte: u8) -> KernelClass {
-    use ttmem_wire::legacy::kernel_type;
-    match byte {
-        kernel_type::APPLICATION => KernelClass::Application,
-        kernel_type::FABRIC => KernelClass::Fabric,
-        kernel_type::DISPATCH => KernelClass::Dispatch,
-        _ => KernelClass::Unknown,
-    }
+    KernelClass::from_number(byte).unwrap_or_default()
 }
 
 fn pid_of(it: &Allocation) -> String {
@@ -272,14 +267,7 @@ fn pid_of(it: &Allocation) -> String {
 }
 
 fn buffer_type_name(byte: u8) -> &'static str {
-    use ttmem_wire::legacy::buffer_type;
-    match byte {
-        buffer_type::DRAM => "DRAM",
-        buffer_type::L1 => "L1",
-        buffer_type::SYSTEM_MEMORY => "SYSTEM_MEMORY",
-        buffer_type::L1_SMALL => "L1_SMALL",
-        _ => "TRACE",
-    }
+    space_title(BufferType::from_number(byte).map_or(Space::Trace, BufferType::space))
 }
 
 fn space_title(space: Space) -> &'static str {

@@ -9,12 +9,13 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use ttmem_core::event::{Alloc, Event, Free, Refusal};
+use ttmem_core::event::{Alloc, Event, Free};
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{ChipId, Gaps, KernelClass, Layout, Mono, Origin, Scope, Space};
+use ttmem_core::words::{ChipId, Fault, KernelClass, Layout, Mono, Origin, Scope, Space, Uncertainty};
 use ttmem_core::{Outcome, State};
+use ttmem_types::BufferType;
 use ttmem_wire::framer::{Frame, Framer};
-use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch, buffer_type};
+use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch};
 
 /// How long a first question may lack what would tell its size before what is there is taken as whole.
 const QUESTION_PAUSE: Duration = Duration::from_millis(50);
@@ -169,7 +170,7 @@ impl Daemon {
         // What was asked before is owed in any case.
         let turn = self.send_answers(number, connection);
         let Err(sender) = taken else { return turn };
-        self.blame(connection, sender, Refusal::BrokenStream);
+        self.blame(connection, sender, Fault::BrokenStream);
         Turn::Closed
     }
 
@@ -271,7 +272,7 @@ impl Daemon {
                 Ok(None) => {}
                 Err(e) => {
                     self.warn_of_stream(number, peer, &e);
-                    self.blame(connection, peer, Refusal::BrokenStream);
+                    self.blame(connection, peer, Fault::BrokenStream);
                 }
             }
         }
@@ -288,9 +289,9 @@ impl Daemon {
     }
 
     /// Makes a finding about who sent something, if it is tracked: a stray connection makes no process.
-    fn blame(&mut self, connection: &Connection, sender: Peer, why: Refusal) {
+    fn blame(&mut self, connection: &Connection, sender: Peer, why: Fault) {
         if let Some(author) = connection.author(sender) {
-            self.apply(author, Event::Odd(why.into()));
+            self.apply(author, Event::Fault(why.into()));
         }
     }
 
@@ -321,7 +322,7 @@ impl Daemon {
                     connection.answers.extend_from_slice(answer.encode(vintage, &mut bytes));
                 } else if !connection.deaf {
                     connection.deaf = true;
-                    let why = Refusal::UnreadAnswers;
+                    let why = Fault::UnreadAnswers;
                     self.output.warn(
                         why.text(),
                         format_args!("connection {number}, pid {}: {}", sender.pid, why.text()),
@@ -359,7 +360,7 @@ impl Daemon {
         let author = self.author(connection, sender, message);
         let outcome = match self.translate(kind, message) {
             Ok(event) => self.apply(author, event),
-            Err(why) => self.apply(author, Event::Odd(why.into())),
+            Err(why) => self.apply(author, Event::Fault(why.into())),
         };
         if let Outcome::Refused(why) = outcome {
             self.output.warn(
@@ -391,14 +392,14 @@ impl Daemon {
     }
 
     /// What a message means.
-    fn translate(&mut self, kind: Type, message: &Message) -> Result<Event, Refusal> {
+    fn translate(&mut self, kind: Type, message: &Message) -> Result<Event, Fault> {
         let id = message.buffer_id;
         let takes = matches!(kind, Type::Alloc | Type::CbAlloc | Type::KernelLoad);
         if takes && message.size == 0 {
-            return Err(Refusal::ZeroSize);
+            return Err(Fault::ZeroSize);
         }
         if takes && message.size > MAX_ALLOCATION {
-            return Err(Refusal::TooLarge);
+            return Err(Fault::TooLarge);
         }
         let scope = Scope::Chip(self.device_or_new(message.device_id, takes)?);
         let alloc = |space, class| {
@@ -414,28 +415,21 @@ impl Daemon {
                 site: 0,
                 layout: Layout::Unknown,
                 class,
-                gaps: Gaps::default(),
+                uncertainty: Uncertainty::default(),
             })
         };
         let free = |space, size| Event::Free(Free { scope, space, id, program: 0, size, cores: 0 });
         match kind {
             Type::Alloc => {
-                let space = match message.buffer_type {
-                    buffer_type::DRAM => Space::Dram,
-                    buffer_type::L1 => Space::L1,
-                    buffer_type::SYSTEM_MEMORY => Space::Host,
-                    buffer_type::L1_SMALL => Space::L1Small,
-                    buffer_type::TRACE => Space::Trace,
-                    _ => return Err(Refusal::UnknownSpace),
-                };
-                Ok(alloc(space, KernelClass::Unknown))
+                let kind = BufferType::from_number(message.buffer_type).ok_or(Fault::WrongSpace)?;
+                Ok(alloc(kind.space(), KernelClass::Unknown))
             }
             Type::Free => Ok(free(None, None)),
             Type::CbAlloc => Ok(alloc(Space::Cb, KernelClass::Unknown)),
             Type::CbFree => Ok(free(Some(Space::Cb), Some(message.size))),
             Type::KernelLoad => Ok(alloc(Space::Kernel, eventlog::kernel_class(message.buffer_type))),
             Type::KernelUnload => Ok(free(Some(Space::Kernel), Some(message.size))),
-            _ => Err(Refusal::WrongDirection),
+            _ => Err(Fault::WrongDirection),
         }
     }
 
@@ -446,12 +440,12 @@ impl Daemon {
     }
 
     /// The same; where the machine's chips are not known, a client's word makes one.
-    fn device_or_new(&mut self, id: i32, make: bool) -> Result<ChipId, Refusal> {
+    fn device_or_new(&mut self, id: i32, make: bool) -> Result<ChipId, Fault> {
         if let Some(chip) = self.device(id) {
             return Ok(chip);
         }
         if self.chips_known || !(0..UNKNOWN_DEVICES).contains(&id) {
-            return Err(Refusal::UnknownDevice);
+            return Err(Fault::UnknownChip);
         }
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
@@ -516,11 +510,11 @@ fn device_info(chip: &Chip) -> DeviceInfo {
     }
 }
 
-fn refusal(kind: Type, message: &Message, why: Refusal) -> String {
+fn refusal(kind: Type, message: &Message, why: Fault) -> String {
     let what = match why {
-        Refusal::ZeroSize | Refusal::TooLarge => format!("Invalid size {}", message.size),
-        Refusal::UnknownDevice => format!("Invalid device_id {}", message.device_id),
-        Refusal::UnknownSpace => format!("Invalid buffer_type {}", message.buffer_type),
+        Fault::ZeroSize | Fault::TooLarge => format!("Invalid size {}", message.size),
+        Fault::UnknownChip => format!("Invalid device_id {}", message.device_id),
+        Fault::WrongSpace => format!("Invalid buffer_type {}", message.buffer_type),
         _ => format!("message {} on device {}", message.kind, message.device_id),
     };
     format!("{kind:?} refused: {what}: {}", why.text())

@@ -1,66 +1,24 @@
-//! Boards, and the memory their chips have: what is known before anybody said anything.
+//! The memory that chips of a board are assumed to have, before a process or a descriptor reports it.
 
 use ttmem_core::machine::{Capacity, CapacityOrigin};
-use ttmem_core::words::Arch;
-
-/// The memory of one architecture, as tt-metal uses it with default settings (no Tracy, no trace region, `l1_small` 0,
-/// one row or column of cores for dispatch).
-#[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// L1 of a core.
-    pub l1: u64,
-    /// What firmware and the kernel-config ring take of it.
-    pub l1_base: u64,
-    /// What a DRAM channel has.
-    pub channel: u64,
-    /// What the runtime sees of it.
-    pub seen: u64,
-    /// The runtime's banks in a channel.
-    pub banks: u64,
-    /// What it reserves in each.
-    pub dram_base: u64,
-    /// Cores that dispatch takes.
-    pub dispatch_cores: u32,
-}
-
-/// What chips of an architecture are like.
-pub fn facts(arch: Arch) -> Facts {
-    match arch {
-        Arch::WormholeB0 => Facts {
-            l1: 1_499_136,
-            l1_base: 105_664,
-            channel: 2 << 30,
-            seen: 2 << 30,
-            banks: 2,
-            dram_base: 1_048_640,
-            dispatch_cores: 8,
-        },
-        Arch::Blackhole => Facts {
-            l1: 1_572_864,
-            l1_base: 111_616,
-            channel: 4 << 30,
-            seen: 4_278_190_080,
-            banks: 1,
-            dram_base: 1_048_704,
-            dispatch_cores: 10,
-        },
-    }
-}
+use ttmem_types::{Arch, Board};
 
 /// The memory of a chip with so many cores and channels left after harvesting.
 pub fn capacity(arch: Arch, cores: u32, dram_channels: u32, origin: CapacityOrigin) -> Capacity {
-    let facts = facts(arch);
+    let memory = arch.memory();
     let channels = u64::from(dram_channels);
-    let compute = u64::from(cores.saturating_sub(facts.dispatch_cores));
+    let compute = u64::from(cores.saturating_sub(memory.dispatch_cores));
+    let visible = memory.dram_visible_bytes_per_channel;
+    let reserved = memory.dram_banks_per_channel * memory.dram_reserved_bytes_per_bank;
     Capacity {
-        dram_bytes: channels * facts.channel,
+        dram_bytes: channels * memory.dram_bytes_per_channel,
         dram_channels,
-        dram_bytes_per_channel: facts.seen,
-        l1_bytes: u64::from(cores) * facts.l1,
+        dram_bytes_per_channel: visible,
+        l1_bytes: u64::from(cores) * memory.l1_bytes_per_core,
         cores,
-        l1_bytes_per_core: facts.l1,
-        dram_allocatable_bytes: Some(channels * (facts.seen - facts.banks * facts.dram_base)),
-        l1_allocatable_bytes: Some(compute * (facts.l1 - facts.l1_base)),
+        l1_bytes_per_core: memory.l1_bytes_per_core,
+        dram_allocatable_bytes: Some(channels * (visible - reserved)),
+        l1_allocatable_bytes: Some(compute * (memory.l1_bytes_per_core - memory.l1_reserved_bytes)),
         origin,
     }
 }
@@ -71,50 +29,11 @@ pub fn version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// The firmware from which on p150 cards have 120 cores, whatever they had before.
-const FEWER_CORES: (u32, u32) = (19, 5);
-
-/// Architecture, cores and DRAM channels of each chip of a board, as the driver or a descriptor calls it.
-fn chip_of(board: &str, firmware: Option<(u32, u32)>) -> Option<(Arch, u32, u32)> {
-    let p150 = if firmware.is_some_and(|it| it < FEWER_CORES) { 140 } else { 120 };
-    Some(match board {
-        "n150" => (Arch::WormholeB0, 72, 6),
-        "n300" => (Arch::WormholeB0, 64, 6),
-        "galaxy-wormhole" | "ubb" | "galaxy" => (Arch::WormholeB0, 80, 6),
-        "p100" | "p100a" => (Arch::Blackhole, 120, 7),
-        "p150" | "p150a" | "p150b" | "p150c" => (Arch::Blackhole, p150, 8),
-        "p300" | "p300a" | "p300b" | "p300c" => (Arch::Blackhole, 120, 8),
-        "galaxy-blackhole" | "ubb_blackhole" => (Arch::Blackhole, 130, 8),
-        _ => return None,
-    })
-}
-
 /// What each chip of a board is assumed to have.
 pub fn assumed(board: &str, firmware: Option<&str>) -> Option<Capacity> {
-    let (arch, cores, channels) = chip_of(board, firmware.and_then(version))?;
-    Some(capacity(arch, cores, channels, CapacityOrigin::Board))
-}
-
-/// The board that a serial number is of.
-pub(crate) fn by_serial(serial: u64) -> Option<&'static str> {
-    Some(match serial >> 36 & 0xf_ffff {
-        0x03 => "e150",
-        0x07 => "e75",
-        0x0a => "e300",
-        0x0b | 0x35 => "galaxy-wormhole",
-        0x14 => "n300",
-        0x18 => "n150",
-        0x36 => "p100",
-        0x40 => "p150a",
-        0x41 => "p150b",
-        0x42 => "p150c",
-        0x43 => "p100a",
-        0x44 => "p300b",
-        0x45 => "p300a",
-        0x46 => "p300c",
-        0x47 => "galaxy-blackhole",
-        _ => return None,
-    })
+    let chip = Board::by_name(board)?.chip?;
+    let cores = chip.cores_with(firmware.and_then(version));
+    Some(capacity(chip.arch, cores, chip.dram_channels, CapacityOrigin::Board))
 }
 
 #[cfg(test)]
@@ -150,18 +69,5 @@ mod tests {
         assert_eq!(assumed("e75", None), None, "what is not known is not assumed");
         // As it was asked for: 91.5 MiB, not 171.6.
         assert_eq!(ttmem_core::words::size(assumed("n300", None).unwrap().l1_bytes), "91.5 MiB");
-    }
-
-    #[test]
-    fn serial_numbers_tell_boards() {
-        for (serial, board) in [
-            (0x0100_0146_1183_20ae, "n300"),
-            (0x0100_0186_1180_b479, "n150"),
-            (0x0000_0400_0000_0001, "p150a"),
-            (0x0000_0471_3183_1011, "galaxy-blackhole"),
-        ] {
-            assert_eq!(by_serial(serial), Some(board));
-        }
-        assert_eq!(by_serial(u64::MAX), None);
     }
 }

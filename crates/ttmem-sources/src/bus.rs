@@ -14,6 +14,7 @@ use std::time::Duration;
 use ttmem_core::machine::{Chip, Firmware};
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Arch, ChipId, PciAddress};
+use ttmem_types::Board;
 
 /// Where the driver lists its chips.
 const CLASS: &str = "/sys/class/tenstorrent";
@@ -266,7 +267,8 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
         Ok("0x0047") => Some("galaxy-blackhole"),
         _ => None,
     };
-    let told = || serial.and_then(board::by_serial).or_else(by_subsystem).map(str::to_owned);
+    let told =
+        || serial.and_then(Board::by_serial).map(|board| board.name).or_else(by_subsystem).map(str::to_owned);
     chip.board = by_driver.or_else(told);
     (chip.pci, chip.serial) = (pci, serial);
     let version = |name: &str| if thorough { attribute(name).ok() } else { None };

@@ -5,20 +5,20 @@ use crate::segment::{Contents, SegmentFile, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::CoreSet;
 use ttmem_core::event::{
-    Alloc, Allocator, Audit, Banks, Event, Extent, Free, Holding, Name, Odd, Oddity, Program, Refusal, Trace,
-    Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, Program, Trace, Tracked,
 };
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
-use ttmem_core::words::{Arch, ChipId, Gaps, KernelClass, Layout, Mono, Scope, Space};
+use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space, Uncertainty};
+use ttmem_types::{Fault, charged_banks};
 use ttmem_wire::hooks;
-use ttmem_wire::record::{self, Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
+use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::{Definition, parse};
-use ttmem_wire::segment::{self, Oddity as From, text};
+use ttmem_wire::segment::{self, text};
 
 /// An allocator that was defined.
 struct Known {
     /// Banks, by the number of the space.
-    banks: [u16; 11],
+    banks: [u16; Space::NUMBERS],
     /// Told again when it is opened again.
     definition: Allocator,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Follower {
     begun: bool,
     sequence: u64,
     blocks: u32,
-    oddities: [u64; segment::Oddity::ROOM],
+    faults: [u64; Fault::COUNTED],
     chips: BTreeMap<u16, ChipId>,
     allocators: Vec<Option<Known>>,
     open: BTreeSet<u16>,
@@ -86,13 +86,13 @@ impl Follower {
             }
             None => self.relist(segment, emit)?,
         }
-        self.tell_oddities(segment, emit)?;
+        self.tell_faults(segment, emit)?;
         Ok(ahead)
     }
 
     pub(crate) fn see(&self, exactly: bool, emit: Emit<'_>) {
         // Where programs' memory lies is not known unless it is listed.
-        let placed = |&(_, space): &(u16, u8)| !space_of(space).is_some_and(Space::is_program);
+        let placed = |&(_, space): &(u16, u8)| !Space::from_number(space).is_some_and(Space::is_program);
         let exactly = exactly && self.unlisted.iter().all(|(key, holding)| placed(key) || holding.count == 0);
         emit(Event::Seen { sequence: self.sequence, exactly });
     }
@@ -128,9 +128,7 @@ impl Follower {
         for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
             self.tell(record, emit);
             let sum = listed.entry((record.allocator.get(), record.space)).or_default();
-            if !is_anothers(record) {
-                sum.requested = sum.requested.saturating_add(record.requested.get());
-            }
+            sum.requested = sum.requested.saturating_add(record.own_requested());
             sum.allocated = sum.allocated.saturating_add(self.charge(record));
             sum.count += 1;
         }
@@ -144,7 +142,7 @@ impl Follower {
         self.unlisted.clear();
         for row in contents.rows.iter().filter(|row| row.closed.get() != 1) {
             let key = (row.allocator.get(), row.space);
-            let Some(space) = space_of(row.space) else { continue };
+            let Some(space) = Space::from_number(row.space) else { continue };
             self.reopen(key.0, emit);
             let scope = self.scope(key.0);
             let listed = listed.get(&key).copied().unwrap_or_default();
@@ -180,44 +178,26 @@ impl Follower {
         for key in keys {
             let holding = self.unlisted.get(&key).copied().unwrap_or_default();
             let known = old.get(&key).copied().unwrap_or_default();
-            if let Some(space) = space_of(key.1).filter(|_| holding != known) {
+            if let Some(space) = Space::from_number(key.1).filter(|_| holding != known) {
                 emit(Event::Unlisted { scope: self.scope(key.0), space, holding });
             }
         }
     }
 
-    fn tell_oddities(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
+    fn tell_faults(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
         let vitals = segment.vitals()?;
         self.tell_tracker(segment, &vitals, emit);
-        for oddity in segment::Oddity::ALL {
-            let [count, id] = vitals.oddities[oddity as usize].map(zerocopy::little_endian::U64::get);
-            let new = count.saturating_sub(self.oddities[oddity as usize]);
+        for (counter, (told, fault)) in vitals.faults.iter().zip(self.faults.iter_mut().zip(Fault::ALL)) {
+            let [count, id] = counter.map(zerocopy::little_endian::U64::get);
+            let new = count.saturating_sub(*told);
             if new == 0 {
                 continue;
             }
-            self.oddities[oddity as usize] = count;
-            let refused = |why| Some(Oddity::Refused(why));
-            let what = match oddity {
-                From::UnknownChip => refused(Refusal::UnknownDevice),
-                From::UnknownAllocator => refused(Refusal::UnknownAllocator),
-                From::UnknownProgram => refused(Refusal::UnknownProgram),
-                From::ZeroSize => refused(Refusal::ZeroSize),
-                From::TooLarge => refused(Refusal::TooLarge),
-                From::BeyondAddresses => refused(Refusal::BeyondAddresses),
-                From::WrongSpace => refused(Refusal::UnknownSpace),
-                From::DefinitionsFull => refused(Refusal::DefinitionLimit),
-                From::DoubleFree => Some(Oddity::DoubleFree),
-                From::UnknownFree => Some(Oddity::UnknownFree),
-                From::InheritedFree => Some(Oddity::InheritedFree),
-                From::StillHeld | From::Replaced => Some(Oddity::Replaced),
-                From::Unlisted => Some(Oddity::Unlisted),
-                From::OutOfMemory => Some(Oddity::OutOfMemory),
-                From::Lost => None,
-            };
-            match what {
-                Some(what) => emit(Event::Odd(Odd { what, count: new, id })),
-                None => emit(Event::Lost(new)),
-            }
+            *told = count;
+            emit(match fault {
+                Fault::Lost => Event::Lost(new),
+                fault => Event::Fault(FaultReport { fault, count: new, id }),
+            });
         }
         Ok(())
     }
@@ -258,11 +238,11 @@ impl Follower {
                 Definition::Allocator(number, banks, chips) => {
                     let chips: Vec<ChipId> =
                         chips.iter().filter_map(|chip| self.chips.get(&chip.get()).copied()).collect();
-                    let mut counts = [0; 11];
+                    let mut counts = [0; Space::NUMBERS];
                     let mut spaces = Vec::new();
                     for it in banks {
-                        let Some(space) = space_of(it.space) else { continue };
-                        counts[usize::from(it.space) % 11] = it.banks.get();
+                        let Some(space) = Space::from_number(it.space) else { continue };
+                        counts[space as usize] = it.banks.get();
                         let (banks, base) = (it.banks.get(), it.base.get());
                         spaces.push(Banks { space, banks, base, bytes_per_bank: it.bytes_per_bank.get() });
                     }
@@ -299,26 +279,17 @@ impl Follower {
         if number == 0 { 0 } else { number ^ self.index << 24 }
     }
 
-    /// On how many banks or cores an allocation is charged.
+    /// Banks or cores that an allocation is charged on.
     #[inline]
     fn banks(&self, record: &Record) -> u16 {
-        let program = (record::Space::Cb as u8..=record::Space::Kernel as u8).contains(&record.space);
-        if program || record.space == record::Space::L1Core as u8 {
-            let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
-            return cores.max(1);
-        }
+        let Some(space) = record.space() else { return 0 };
+        let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
         let known = self.allocators.get(usize::from(record.allocator.get())).and_then(Option::as_ref);
-        known.map_or(0, |known| known.banks[usize::from(record.space) % 11])
+        charged_banks(space, cores, known.map_or(0, |known| known.banks[space as usize]))
     }
 
     fn charge(&self, record: &Record) -> u64 {
-        if is_anothers(record) {
-            return 0;
-        }
-        match (record.bytes_per_bank.get(), self.banks(record)) {
-            (0, _) | (_, 0) => record.requested.get(),
-            (bytes, banks) => bytes.saturating_mul(u64::from(banks)),
-        }
+        record.charge(self.banks(record))
     }
 
     #[inline]
@@ -327,7 +298,7 @@ impl Follower {
         let Some(kind) = Kind::from_byte(record.kind) else { return };
         let allocator = record.allocator.get();
         let scope = self.scope(allocator);
-        let space = space_of(record.space);
+        let space = Space::from_number(record.space);
         let program = record.program.get();
         if !matches!(kind, Kind::AllocatorEnd | Kind::Refused) {
             self.reopen(allocator, emit);
@@ -354,7 +325,7 @@ impl Follower {
                     cores => self.number(cores),
                 },
                 site: self.site(record.site.get()),
-                class: class_of(record),
+                class: record.class(),
                 dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
                 dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
             })),
@@ -367,7 +338,7 @@ impl Follower {
             })),
             (Kind::TraceEnd, _) => emit(Event::TraceEnded(scope, record.id.get() as u32)),
             (Kind::ProgramEnd, _) => {
-                let program_space = |space: u8| space_of(space).is_some_and(Space::is_program);
+                let program_space = |space: u8| Space::from_number(space).is_some_and(Space::is_program);
                 let lumped = self.unlisted.iter().any(|(&(of, space), holding)| {
                     of == allocator && holding.count > 0 && program_space(space)
                 });
@@ -422,7 +393,7 @@ impl Follower {
         let change = |of: &mut u64, by: u64| {
             *of = if kind == Kind::Alloc { of.saturating_add(by) } else { of.saturating_sub(by) };
         };
-        change(&mut sum.requested, if is_anothers(record) { 0 } else { record.requested.get() });
+        change(&mut sum.requested, record.own_requested());
         change(&mut sum.allocated, charge);
         change(&mut sum.count, 1);
     }
@@ -450,26 +421,9 @@ impl Follower {
             },
             program: if space.is_program() { record.program.get() } else { 0 },
             site: self.site(record.site.get()),
-            layout: match record.flags.get() >> flags::LAYOUT_SHIFT & 7 {
-                _ if is_mirror(record) => Layout::Mirror,
-                _ if record.flags.get() & flags::VIEW != 0 => Layout::View,
-                1 => Layout::Interleaved,
-                2 => Layout::HeightSharded,
-                3 => Layout::WidthSharded,
-                4 => Layout::BlockSharded,
-                5 => Layout::NdSharded,
-                _ => Layout::Unknown,
-            },
-            class: if space == Space::Kernel { class_of(record) } else { KernelClass::Unknown },
-            gaps: Gaps {
-                unplaced: space.is_program()
-                    && space != Space::Kernel
-                    && record.flags.get() & flags::UNPLACED != 0,
-                estimated: space.is_program() && record.flags.get() & flags::ESTIMATED != 0,
-                // What lies on cores that nobody names can be followed nowhere.
-                unfollowed: space.is_program()
-                    && (record.flags.get() & flags::UNFOLLOWED != 0 || record.cores.get() == 0),
-            },
+            layout: record.layout(),
+            class: if space == Space::Kernel { record.class() } else { KernelClass::Unknown },
+            uncertainty: if space.is_program() { uncertainty(record, space) } else { Uncertainty::default() },
         }
     }
 
@@ -481,37 +435,16 @@ impl Follower {
     }
 }
 
-fn class_of(record: &Record) -> KernelClass {
-    match record.flags.get() >> flags::CLASS_SHIFT & 3 {
-        0 => KernelClass::Application,
-        1 => KernelClass::Fabric,
-        2 => KernelClass::Dispatch,
-        _ => KernelClass::Unknown,
+/// What is not known of program memory.
+fn uncertainty(record: &Record, space: Space) -> Uncertainty {
+    let uncertainty = record.uncertainty();
+    Uncertainty {
+        // A kernel has no address.
+        unplaced: uncertainty.unplaced && space != Space::Kernel,
+        // Without its cores, a program cannot be followed.
+        unfollowed: uncertainty.unfollowed || record.cores.get() == 0,
+        ..uncertainty
     }
-}
-
-fn is_mirror(record: &Record) -> bool {
-    record.flags.get() & flags::MIRROR != 0
-}
-
-/// Whether it counts nothing: what it tells of is another's.
-fn is_anothers(record: &Record) -> bool {
-    record.flags.get() & (flags::MIRROR | flags::VIEW) != 0
-}
-
-fn space_of(byte: u8) -> Option<Space> {
-    Some(match record::Space::from_byte(byte)? {
-        record::Space::Dram => Space::Dram,
-        record::Space::L1 => Space::L1,
-        record::Space::L1Small => Space::L1Small,
-        record::Space::Trace => Space::Trace,
-        record::Space::Cb => Space::Cb,
-        record::Space::Dfb => Space::Dfb,
-        record::Space::Scratch => Space::Scratch,
-        record::Space::Kernel => Space::Kernel,
-        record::Space::Host => Space::Host,
-        record::Space::L1Core => Space::L1Core,
-    })
 }
 
 fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
@@ -530,11 +463,7 @@ fn chip(id: ChipId, it: &segment::definition::Chip) -> Chip {
     });
     Chip {
         pci: text(&it.pci).parse().ok(),
-        arch: match it.arch {
-            1 => Some(Arch::WormholeB0),
-            2 => Some(Arch::Blackhole),
-            _ => None,
-        },
+        arch: Arch::from_number(it.arch),
         board: Some(text(&it.board).to_owned()).filter(|board| !board.is_empty()),
         remote: it.remote == 1,
         capacity,

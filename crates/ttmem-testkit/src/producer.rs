@@ -379,7 +379,7 @@ impl Life {
                 if pid == 0 {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     let held = self.alloc(0x10_0000 + n, 100 + n).is_ok();
-                    let freed = self.free(held_by_parent) == Err(ttmem_client::Error::InheritedFree);
+                    let freed = self.free(held_by_parent) == Err(ttmem_client::Fault::InheritedFree);
                     let word = [u8::from(held) + u8::from(freed)];
                     let _ = rustix::io::write(&speaks, &word);
                     loop {

@@ -113,32 +113,6 @@ impl Type {
     }
 }
 
-/// `buffer_type` of an ALLOC: tt-metal's `BufferType`.
-///
-/// The old header comments numbered `L1_SMALL` 2 and `TRACE` 3; the programs never did.
-pub mod buffer_type {
-    /// Device DRAM.
-    pub const DRAM: u8 = 0;
-    /// On-chip L1.
-    pub const L1: u8 = 1;
-    /// Host memory mapped for the device.
-    pub const SYSTEM_MEMORY: u8 = 2;
-    /// The reserved top of L1.
-    pub const L1_SMALL: u8 = 3;
-    /// The trace region, in DRAM.
-    pub const TRACE: u8 = 4;
-}
-
-/// `buffer_type` of a `KERNEL_LOAD`: what kind of kernel it is.
-pub mod kernel_type {
-    /// Part of a user's program.
-    pub const APPLICATION: u8 = 0;
-    /// Ethernet fabric.
-    pub const FABRIC: u8 = 1;
-    /// Command dispatch.
-    pub const DISPATCH: u8 = 2;
-}
-
 /// `arch_type` of a device-info answer.
 pub mod arch {
     /// Not known.
@@ -161,7 +135,8 @@ pub struct Head {
     pub device_id: I32,
     /// Bytes.
     pub size: U64,
-    /// See [`buffer_type`] and [`kernel_type`].
+    /// Of an ALLOC, a [`ttmem_types::BufferType`]; of a `KERNEL_LOAD`, a [`ttmem_types::KernelClass`] but
+    /// `Unknown`. (The old header comments numbered `L1_SMALL` 2 and `TRACE` 3; the programs never did.)
     pub buffer_type: u8,
     /// Zero.
     pub pad2: [u8; 3],
@@ -236,7 +211,8 @@ pub struct Message {
     pub device_id: i32,
     /// Bytes.
     pub size: u64,
-    /// See [`buffer_type`] and [`kernel_type`].
+    /// Of an ALLOC, a [`ttmem_types::BufferType`]; of a `KERNEL_LOAD`, a [`ttmem_types::KernelClass`] but
+    /// `Unknown`. (The old header comments numbered `L1_SMALL` 2 and `TRACE` 3; the programs never did.)
     pub buffer_type: u8,
     /// The sender's own word for its pid.
     pub process_id: i32,

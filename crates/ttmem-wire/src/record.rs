@@ -3,8 +3,12 @@
 //! It is one cache line, so that a writer publishes it with one line's traffic, and it refers to everything of
 //! variable size (chips, core sets, programs, call sites) by the number of a definition made before.
 
+use core::mem::offset_of;
+use ttmem_types::{KernelClass, Layout, Uncertainty, charge};
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use ttmem_types::Space;
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +28,7 @@ pub enum Kind {
     AllocatorEnd = 6,
     /// An allocation failed: `requested` is what was asked for.
     OutOfMemory = 7,
-    /// Something was refused, or not found: `flags` is a [`crate::segment::Oddity`] by number.
+    /// Something was refused, or not found: `flags` is the index of a [`ttmem_types::Fault`].
     Refused = 8,
     /// The allocator's own statistics of one space: `id` is what is allocated, `requested` what is free, over all
     /// banks; `bytes_per_bank` the largest free block in a bank.
@@ -58,52 +62,6 @@ impl Kind {
     ];
 
     /// The kind numbered `byte`.
-    pub fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
-    }
-}
-
-/// Kinds of memory, as numbered in records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Space {
-    /// Device DRAM.
-    Dram = 1,
-    /// L1 buffers.
-    L1 = 2,
-    /// The reserved top of L1.
-    L1Small = 3,
-    /// The trace region, in DRAM.
-    Trace = 4,
-    /// Circular buffers.
-    Cb = 5,
-    /// Dataflow buffers.
-    Dfb = 6,
-    /// Scratchpads.
-    Scratch = 7,
-    /// Kernel code.
-    Kernel = 8,
-    /// Host memory mapped for the device.
-    Host = 9,
-    /// L1 buffers that lie on some cores only, on each wherever there was room.
-    L1Core = 10,
-}
-
-impl Space {
-    const ALL: [Self; 10] = [
-        Self::Dram,
-        Self::L1,
-        Self::L1Small,
-        Self::Trace,
-        Self::Cb,
-        Self::Dfb,
-        Self::Scratch,
-        Self::Kernel,
-        Self::Host,
-        Self::L1Core,
-    ];
-
-    /// The space numbered `byte`.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
@@ -164,11 +122,35 @@ pub mod flags {
     pub const ESTIMATED: u16 = 32;
     /// Of what a program keeps: nobody tells when that program is dispatched, so whether it is resident is not known.
     pub const UNFOLLOWED: u16 = 64;
-    /// Where a buffer's layout begins, three bits: 0 not said, 1 interleaved, 2 height sharded, 3 width sharded, 4 block
-    /// sharded, 5 sharded in more dimensions.
+    /// Where a buffer's [`ttmem_types::Layout`] begins, three bits; mirrors and views have flags instead.
     pub const LAYOUT_SHIFT: u16 = 10;
-    /// Where the class of a kernel, or of a program, begins: 0 application, 1 fabric, 2 dispatch, 3 not said.
+    /// Where the [`ttmem_types::KernelClass`] of a kernel, or of a program, begins, two bits.
     pub const CLASS_SHIFT: u16 = 8;
+
+    use ttmem_types::{KernelClass, Layout, Uncertainty};
+
+    /// The flags of a buffer with this layout.
+    #[inline]
+    pub const fn of_layout(layout: Layout) -> u16 {
+        match layout {
+            Layout::Mirror => MIRROR,
+            Layout::View => VIEW,
+            _ => (layout as u16) << LAYOUT_SHIFT,
+        }
+    }
+
+    /// The flags of a kernel or program of this class.
+    #[inline]
+    pub const fn of_class(class: KernelClass) -> u16 {
+        (class as u16) << CLASS_SHIFT
+    }
+
+    /// The flags of what is not known of program memory.
+    #[inline]
+    pub const fn of_uncertainty(uncertainty: Uncertainty) -> u16 {
+        let Uncertainty { unplaced, estimated, unfollowed } = uncertainty;
+        (unplaced as u16 * UNPLACED) | (estimated as u16 * ESTIMATED) | (unfollowed as u16 * UNFOLLOWED)
+    }
 }
 
 /// Bytes of one record.
@@ -177,7 +159,6 @@ pub const SIZE: usize = 64;
 pub const WORDS: usize = SIZE / 8;
 
 const _: () = {
-    use core::mem::offset_of;
     assert!(size_of::<Record>() == SIZE && align_of::<Record>() == 1);
     assert!(offset_of!(Record, kind) == 16 && offset_of!(Record, allocator) == 18);
     assert!(offset_of!(Record, cores) == 22 && offset_of!(Record, id) == 24);
@@ -211,7 +192,177 @@ impl core::fmt::Display for RecordError {
 
 impl core::error::Error for RecordError {}
 
+/// The word of a record that says what it is and whose: kind, space, allocator, flags and cores. A writer looks at this
+/// one word of a slot that it searches for, and not at the whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head(u64);
+
+impl Head {
+    /// Position of this word in a record.
+    pub const WORD: usize = offset_of!(Record, kind) / 8;
+
+    /// Where a field begins in the word, in bits.
+    const fn shift(offset: usize) -> usize {
+        (offset - 8 * Self::WORD) * 8
+    }
+
+    const SPACE: usize = Self::shift(offset_of!(Record, space));
+    const ALLOCATOR: usize = Self::shift(offset_of!(Record, allocator));
+    const FLAGS: usize = Self::shift(offset_of!(Record, flags));
+    const CORES: usize = Self::shift(offset_of!(Record, cores));
+
+    /// The head of a record without flags and cores.
+    #[inline]
+    pub const fn new(kind: Kind, space: Option<Space>, allocator: u16) -> Self {
+        let space = match space {
+            Some(space) => space as u64,
+            None => 0,
+        };
+        Self(kind as u64 | space << Self::SPACE | (allocator as u64) << Self::ALLOCATOR)
+    }
+
+    /// The head in this word of a record.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// The head with this set of cores.
+    #[inline]
+    #[must_use]
+    pub const fn with_cores(self, cores: u16) -> Self {
+        Self(self.0 & !(0xffff << Self::CORES) | (cores as u64) << Self::CORES)
+    }
+
+    /// Kind, space and allocator as one number, to compare with others.
+    #[inline]
+    pub const fn identity(self) -> u64 {
+        self.0 & ((1 << Self::FLAGS) - 1)
+    }
+
+    /// Space and allocator as one number, to compare with others.
+    #[inline]
+    pub const fn owner(self) -> u64 {
+        self.identity() >> Self::SPACE
+    }
+
+    /// [`Record::allocator`].
+    #[inline]
+    pub const fn allocator(self) -> u16 {
+        (self.0 >> Self::ALLOCATOR) as u16
+    }
+
+    /// [`Record::cores`].
+    #[inline]
+    pub const fn cores(self) -> u16 {
+        (self.0 >> Self::CORES) as u16
+    }
+}
+
+/// Positions of the words that a writer compares.
+pub mod word {
+    use super::{Record, offset_of};
+
+    /// [`Record::sequence`].
+    pub const SEQUENCE: usize = offset_of!(Record, sequence) / 8;
+    /// [`Record::id`].
+    pub const ID: usize = offset_of!(Record, id) / 8;
+    /// [`Record::requested`].
+    pub const REQUESTED: usize = offset_of!(Record, requested) / 8;
+    /// The word with [`Record::program`]; see [`program`].
+    pub const PROGRAM: usize = offset_of!(Record, program) / 8;
+
+    /// The program in its word.
+    #[inline]
+    pub const fn program(word: u64) -> u32 {
+        (word >> (8 * (offset_of!(Record, program) % 8))) as u32
+    }
+}
+
 impl Record {
+    /// A record of this kind that says nothing else and touches no slot.
+    #[inline]
+    pub fn new(kind: Kind, space: Option<Space>, allocator: u16) -> Self {
+        Self {
+            kind: kind as u8,
+            space: space.map_or(0, |space| space as u8),
+            allocator: allocator.into(),
+            slot: NO_SLOT.into(),
+            ..Self::new_zeroed()
+        }
+    }
+
+    /// The record in these words.
+    #[inline]
+    pub fn from_words(words: [u64; WORDS]) -> Self {
+        zerocopy::transmute!(words.map(U64::new))
+    }
+
+    /// The record as words.
+    #[inline]
+    pub fn to_words(&self) -> [u64; WORDS] {
+        let words: [U64; WORDS] = zerocopy::transmute!(*self);
+        words.map(U64::get)
+    }
+
+    /// The space, unless this version does not know its number.
+    #[inline]
+    pub fn space(&self) -> Option<Space> {
+        Space::from_number(self.space)
+    }
+
+    /// Whether it is memory that counts elsewhere: another allocator's buffer, or a view of one.
+    #[inline]
+    pub fn is_alias(&self) -> bool {
+        self.flags.get() & (flags::MIRROR | flags::VIEW) != 0
+    }
+
+    /// How the buffer lies in its banks or on its cores.
+    #[inline]
+    pub fn layout(&self) -> Layout {
+        let flags = self.flags.get();
+        if flags & flags::MIRROR != 0 {
+            return Layout::Mirror;
+        }
+        if flags & flags::VIEW != 0 {
+            return Layout::View;
+        }
+        let layout = Layout::from_number((flags >> flags::LAYOUT_SHIFT) as u8 & 7);
+        layout.filter(|layout| !layout.is_alias()).unwrap_or_default()
+    }
+
+    /// The class of a kernel or program.
+    #[inline]
+    pub fn class(&self) -> KernelClass {
+        KernelClass::from_number((self.flags.get() >> flags::CLASS_SHIFT) as u8 & 3).unwrap_or_default()
+    }
+
+    /// What is not known of program memory.
+    #[inline]
+    pub fn uncertainty(&self) -> Uncertainty {
+        let has = |flag: u16| self.flags.get() & flag != 0;
+        Uncertainty {
+            unplaced: has(flags::UNPLACED),
+            estimated: has(flags::ESTIMATED),
+            unfollowed: has(flags::UNFOLLOWED),
+        }
+    }
+
+    /// Requested bytes that count as use here.
+    #[inline]
+    pub fn own_requested(&self) -> u64 {
+        if self.is_alias() { 0 } else { self.requested.get() }
+    }
+
+    /// Bytes that the allocation counts for on so many banks or cores; where that is not known, what was requested.
+    #[inline]
+    pub fn charge(&self, banks: u16) -> u64 {
+        if self.is_alias() {
+            return 0;
+        }
+        charge(self.bytes_per_bank.get(), banks).unwrap_or(self.requested.get())
+    }
+
     /// Reads and checks one record; its kind and space come along as types.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Kind, Option<Space>), RecordError> {
         let record = Self::read_from_bytes(bytes).map_err(|_| RecordError::Length(bytes.len()))?;
@@ -221,7 +372,7 @@ impl Record {
         let kind = Kind::from_byte(record.kind).ok_or(RecordError::Kind(record.kind))?;
         let space = match record.space {
             0 => None,
-            byte => Some(Space::from_byte(byte).ok_or(RecordError::Space(byte))?),
+            byte => Some(Space::from_number(byte).ok_or(RecordError::Space(byte))?),
         };
         Ok((record, kind, space))
     }

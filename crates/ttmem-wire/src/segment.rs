@@ -16,6 +16,7 @@
 pub mod definition;
 
 use crate::record::{Kind, NO_SLOT, Record, SIZE};
+use ttmem_types::Fault;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -141,8 +142,8 @@ pub mod word {
     pub const HOOKS_WANTED: usize = 624;
     /// Processor time that the writer cost its process, in nanoseconds, where it is known.
     pub const COST_NS: usize = 632;
-    /// Sixteen pairs: how often an [`super::Oddity`] was met, and the id of the last one.
-    pub const ODDITIES: usize = 640;
+    /// Sixteen pairs: how often a [`ttmem_types::Fault`] occurred, and the id of the last one.
+    pub const FAULTS: usize = 640;
     /// 128 bytes of text: why something is less than it should be.
     pub const REASON: usize = 896;
 }
@@ -175,8 +176,8 @@ pub struct Vitals {
     pub hooks_wanted: U64,
     /// [`word::COST_NS`].
     pub cost_ns: U64,
-    /// [`word::ODDITIES`]: count and last id.
-    pub oddities: [[U64; 2]; Oddity::ROOM],
+    /// [`word::FAULTS`]: count and last id.
+    pub faults: [[U64; 2]; Fault::COUNTED],
     /// [`word::REASON`].
     pub reason: [u8; 128],
 }
@@ -184,72 +185,9 @@ pub struct Vitals {
 const _: () = {
     use core::mem::offset_of;
     assert!(word::SLOTS + size_of::<Vitals>() == 1024);
-    assert!(word::SLOTS + offset_of!(Vitals, oddities) == word::ODDITIES);
+    assert!(word::SLOTS + offset_of!(Vitals, faults) == word::FAULTS);
     assert!(word::SLOTS + offset_of!(Vitals, reason) == word::REASON);
 };
-
-/// What a tracked program did that cannot be right, or what could not be kept of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Oddity {
-    /// A chip that was never defined.
-    UnknownChip = 0,
-    /// An allocator that was never defined, or is closed.
-    UnknownAllocator = 1,
-    /// A program that was never begun, or has ended.
-    UnknownProgram = 2,
-    /// A size of zero.
-    ZeroSize = 3,
-    /// A size no device has.
-    TooLarge = 4,
-    /// An address and a size that together leave 64 bits.
-    BeyondAddresses = 5,
-    /// Freed twice.
-    DoubleFree = 6,
-    /// Freed, but never seen allocated.
-    UnknownFree = 7,
-    /// Taken again, with the same size, before it was freed.
-    StillHeld = 8,
-    /// Taken again, with another size, before it was freed.
-    Replaced = 9,
-    /// Freed in a forked child, held by its parent.
-    InheritedFree = 10,
-    /// Live, but not in the table, which is full.
-    Unlisted = 11,
-    /// Not recorded at all.
-    Lost = 12,
-    /// No room for a definition.
-    DefinitionsFull = 13,
-    /// A space the allocator does not have, or that does not fit the call.
-    WrongSpace = 14,
-    /// An allocation failed; the id is how many bytes were asked for.
-    OutOfMemory = 15,
-}
-
-impl Oddity {
-    /// Room for them in the header.
-    pub const ROOM: usize = 16;
-
-    /// All of them, by number.
-    pub const ALL: [Self; 16] = [
-        Self::UnknownChip,
-        Self::UnknownAllocator,
-        Self::UnknownProgram,
-        Self::ZeroSize,
-        Self::TooLarge,
-        Self::BeyondAddresses,
-        Self::DoubleFree,
-        Self::UnknownFree,
-        Self::StillHeld,
-        Self::Replaced,
-        Self::InheritedFree,
-        Self::Unlisted,
-        Self::Lost,
-        Self::DefinitionsFull,
-        Self::WrongSpace,
-        Self::OutOfMemory,
-    ];
-}
 
 /// One copy of a row. Of its two copies the one with the larger sequence counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

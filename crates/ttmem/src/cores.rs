@@ -321,7 +321,7 @@ fn titled(program: &CoreProgram) -> String {
 fn described(it: &Allocation) -> String {
     let mut text = format!("{} {}", it.id, size(bytes_here(it)));
     let _ = write!(text, ", {}", it.space);
-    if let Some(layout) = it.layout.and_then(Layout::name) {
+    if let Some(layout) = it.layout.and_then(Layout::title) {
         let _ = write!(text, " {layout}");
     }
     if let Some(pid) = it.pid {

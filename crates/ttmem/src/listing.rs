@@ -77,7 +77,7 @@ fn render(dump: &Dump) -> String {
         if let Some(class) = it.kernel.filter(|class| *class != KernelClass::Unknown) {
             notes.push(class.title().to_lowercase());
         }
-        if let Some(layout) = it.layout.and_then(Layout::name) {
+        if let Some(layout) = it.layout.and_then(Layout::title) {
             let cores = it.cores.as_deref().unwrap_or_default();
             notes.push(format!("{layout}{}", on_cores(cores)));
         }

@@ -76,7 +76,7 @@ impl Board {
 
     /// Columns and rows of the cores that programs can use: of a Wormhole eight wide, of a Blackhole ten high.
     fn grid(&self) -> (u8, u8) {
-        let cores = (self.cores - board::facts(self.arch).dispatch_cores) as u8;
+        let cores = (self.cores - self.arch.memory().dispatch_cores) as u8;
         match self.arch {
             Arch::WormholeB0 => (8, cores / 8),
             Arch::Blackhole => (cores / 10, 10),
@@ -136,11 +136,7 @@ impl Machine {
     /// The chips as their processes know them.
     pub(crate) fn client_chips(&self) -> Vec<ttmem_client::Chip<'static>> {
         let capacity = self.board.capacity();
-        let facts = board::facts(self.board.arch);
-        let arch = match self.board.arch {
-            Arch::WormholeB0 => ttmem_client::Arch::WormholeB0,
-            Arch::Blackhole => ttmem_client::Arch::Blackhole,
-        };
+        let memory = self.board.arch.memory();
         let chips = self.chips().into_iter();
         chips
             .map(|chip| ttmem_client::Chip {
@@ -149,7 +145,7 @@ impl Machine {
                     ChipId::Pci(_) | ChipId::Ordinal(_) => 0,
                 },
                 index: chip.index,
-                arch: Some(arch),
+                arch: Some(self.board.arch),
                 remote: chip.remote,
                 board: self.board.kind,
                 pci: "",
@@ -160,8 +156,8 @@ impl Machine {
                 l1_bytes_per_core: capacity.l1_bytes_per_core,
                 dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
                 l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
-                kernel_ring: (facts.l1_base - KERNEL_RING) as u32,
-                unreserved: facts.l1_base as u32,
+                kernel_ring: (memory.l1_reserved_bytes - KERNEL_RING) as u32,
+                unreserved: memory.l1_reserved_bytes as u32,
                 grid: self.board.grid(),
             })
             .collect()
@@ -170,17 +166,18 @@ impl Machine {
     /// How an allocator over these chips lays out its memory.
     pub(crate) fn banks(&self) -> Vec<ttmem_client::Banks> {
         use ttmem_client::{Banks, Space};
-        let facts = board::facts(self.board.arch);
-        let dram = (u64::from(self.board.dram_channels) * facts.banks) as u16;
-        let bank = facts.seen / facts.banks - facts.dram_base;
+        let memory = self.board.arch.memory();
+        let dram = (u64::from(self.board.dram_channels) * memory.dram_banks_per_channel) as u16;
+        let bank = memory.dram_visible_bytes_per_channel / memory.dram_banks_per_channel
+            - memory.dram_reserved_bytes_per_bank;
         // The trace region is the top of each bank.
         let trace = 16 << 20;
-        let l1 = (self.board.cores - facts.dispatch_cores) as u16;
-        let top = facts.l1 - L1_SMALL;
+        let l1 = (self.board.cores - memory.dispatch_cores) as u16;
+        let top = memory.l1_bytes_per_core - L1_SMALL;
         vec![
-            Banks::new(Space::Dram, dram, facts.dram_base, bank - trace),
-            Banks::new(Space::Trace, dram, facts.dram_base + bank - trace, trace),
-            Banks::new(Space::L1, l1, facts.l1_base, top - facts.l1_base),
+            Banks::new(Space::Dram, dram, memory.dram_reserved_bytes_per_bank, bank - trace),
+            Banks::new(Space::Trace, dram, memory.dram_reserved_bytes_per_bank + bank - trace, trace),
+            Banks::new(Space::L1, l1, memory.l1_reserved_bytes, top - memory.l1_reserved_bytes),
             Banks::new(Space::L1Small, l1, top, L1_SMALL),
         ]
     }

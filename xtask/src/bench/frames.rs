@@ -57,7 +57,7 @@ fn alloc(space: Space, id: u64, bytes: u64, program: u32) -> Event {
         site: id as u32 % 50 + 1,
         layout: Layout::Interleaved,
         class: KernelClass::Application,
-        gaps: ttmem_core::words::Gaps::default(),
+        uncertainty: ttmem_core::words::Uncertainty::default(),
     })
 }
 

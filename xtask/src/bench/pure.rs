@@ -71,7 +71,7 @@ fn alloc(chip: u32, space: Space, id: u64) -> Event {
         site: 0,
         layout: ttmem_core::words::Layout::Unknown,
         class: KernelClass::Unknown,
-        gaps: ttmem_core::words::Gaps::default(),
+        uncertainty: ttmem_core::words::Uncertainty::default(),
     })
 }
 

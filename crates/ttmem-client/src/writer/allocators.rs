@@ -1,36 +1,33 @@
 //! Allocators: their end, their failures, and how they compare.
 
-use super::{Key, OVERFLOW, SPACES, Thing, Writer};
-use crate::types::{Error, Result, Statistics};
-use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Space, WORDS, flags};
-use ttmem_wire::segment::Oddity;
+use super::{Key, OVERFLOW, Writer, listed};
+use crate::types::{Buffer, Result, Statistics};
+use ttmem_types::Fault;
+use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags};
 
 impl Writer {
     pub(crate) fn close_allocator(&mut self, allocator: u16) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, 0, allocator, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
         }
-        let mut words = [0; WORDS];
-        words[2] = Key::head(Kind::AllocatorEnd, 0, allocator);
-        words[7] = u64::from(NO_SLOT) << 32;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        if !self.begin(&mut Record::new(Kind::AllocatorEnd, None, allocator)) {
+            return Err(Fault::Lost);
         }
         self.changes += 1;
         // Rare enough to look at every slot, if it is only at one word of most.
         let overflowed = self.overflow.as_ref().map_or(0, |it| it.slots.fresh);
         for slot in (0..self.shared.fresh).chain(OVERFLOW..OVERFLOW + overflowed) {
-            if (self.head_of(slot) >> 16) as u16 != allocator {
+            if self.allocator_of(slot) != allocator {
                 continue;
             }
-            let key = Key::of(&self.words_of(slot));
+            let key = Key::of(&self.held(slot));
             // A free slot keeps its words, so only the map knows.
             if self.live.find(key.hash, |it| it == slot).is_some() {
                 self.live.remove(key.hash, slot);
                 self.vacate(slot);
             }
         }
-        for space in 0..SPACES {
+        for space in 0..Space::NUMBERS {
             if let Some(row) = self.allocators[usize::from(allocator)].rows[space].checked_sub(1) {
                 let row = usize::from(row);
                 let it = &mut self.rows[row];
@@ -41,24 +38,27 @@ impl Writer {
             }
         }
         self.allocators[usize::from(allocator)].open = 0;
-        self.allocators[usize::from(allocator)].rows = [0; SPACES];
+        self.allocators[usize::from(allocator)].rows = [0; Space::NUMBERS];
         Ok(self.finish())
     }
 
-    pub(crate) fn out_of_memory(&mut self, thing: &Thing) -> Result {
-        let Thing { allocator, space, requested, .. } = *thing;
+    /// Records a failed allocation.
+    pub(crate) fn out_of_memory(&mut self, buffer: &Buffer) -> Result {
+        let (allocator, requested) = (buffer.allocator.0, buffer.requested);
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, space as u8, allocator, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, Some(buffer.space), allocator, 0));
         }
-        let mut words = [0; WORDS];
-        words[2] = Key::head(Kind::OutOfMemory, space as u8, allocator);
-        (words[4], words[5]) = (requested, thing.bytes_per_bank);
-        words[6] = u64::from(PADDING_UNKNOWN) | u64::from(thing.program) << 32;
-        words[7] = u64::from(thing.site) | u64::from(NO_SLOT) << 32;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let mut record = Record {
+            requested: requested.into(),
+            bytes_per_bank: buffer.bytes_per_bank.into(),
+            padding: PADDING_UNKNOWN.into(),
+            site: buffer.site.0.into(),
+            ..Record::new(Kind::OutOfMemory, Some(buffer.space), allocator)
+        };
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
-        self.count(Oddity::OutOfMemory, requested);
+        self.count(Fault::OutOfMemory, requested);
         Ok(self.finish())
     }
 
@@ -80,7 +80,7 @@ impl Writer {
         it: Statistics,
     ) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, space as u8, allocator, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
         let key = Key::audit(allocator, space);
         let slot = match self.find(&key) {
@@ -95,42 +95,37 @@ impl Writer {
             },
         };
         let quiet = if before == Some(self.changes) { flags::QUIET } else { 0 };
-        let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = [
-            0,
-            0,
-            Key::head(Kind::Audit, space as u8, allocator) | u64::from(quiet) << 32,
-            it.allocated,
-            it.free,
-            it.largest_free_per_bank,
-            u64::from(PADDING_UNKNOWN),
-            u64::from(listed) << 32,
-        ];
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let mut record = Record {
+            flags: quiet.into(),
+            id: it.allocated.into(),
+            requested: it.free.into(),
+            bytes_per_bank: it.largest_free_per_bank.into(),
+            padding: PADDING_UNKNOWN.into(),
+            slot: listed(slot).into(),
+            ..Record::new(Kind::Audit, Some(space), allocator)
+        };
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
-        self.occupy(slot, &words);
+        self.occupy(slot, &record);
         Ok(self.finish())
     }
 
     pub(crate) fn peak(&mut self, allocator: u16, space: Space) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, space as u8, allocator, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
-        let row = self.allocators[usize::from(allocator)].rows[space as usize % SPACES].checked_sub(1);
+        let row = self.allocators[usize::from(allocator)].rows[space as usize].checked_sub(1);
         Ok(row.map_or(0, |row| self.rows[usize::from(row)].peak))
     }
 
     pub(crate) fn reset_peak(&mut self, allocator: u16, space: Space) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, space as u8, allocator, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
-        let mut words = [0; WORDS];
-        words[2] = Key::head(Kind::PeakReset, space as u8, allocator);
-        words[7] = u64::from(NO_SLOT) << 32;
-        let Some(row) = self.row_of(allocator, space as u8) else { return Err(self.lose(0)) };
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let Some(row) = self.row_of(allocator, space) else { return Err(self.lose(0)) };
+        if !self.begin(&mut Record::new(Kind::PeakReset, Some(space), allocator)) {
+            return Err(Fault::Lost);
         }
         self.rows[row].peak = self.rows[row].allocated;
         self.write_row(row);

@@ -1,17 +1,16 @@
 //! Definitions: appended once, found again after that.
 
-use super::{AllocatorState, Key, REMEMBERED_DEFINITIONS, SPACES, Writer};
+use super::{AllocatorState, REMEMBERED_DEFINITIONS, Writer};
 use crate::live::hash;
 use crate::publish::Ordering;
-use crate::types::{Error, Result};
-use ttmem_wire::record::{Kind, NO_SLOT, WORDS};
+use crate::types::Result;
+use ttmem_types::Fault;
+use ttmem_types::limits::MAX_DEVICE_NUMBER;
+use ttmem_wire::record::{Kind, Record, Space};
 use ttmem_wire::segment::definition::{Banks, Chip, Definition, MAX_BANKS, MAX_CHIPS, ROOM};
-use ttmem_wire::segment::{Oddity, word};
+use ttmem_wire::segment::word;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U64};
-
-/// The largest number that a device may have.
-const MAX_DEVICE: u32 = 0xffff;
 
 impl Writer {
     /// Appends a definition.
@@ -19,16 +18,16 @@ impl Writer {
         let mut room = [0; ROOM];
         let encoded = definition.encode(&mut room);
         let used = self.blocks_used;
-        let Some(segment) = self.segment() else { return Err(Error::Lost) };
+        let Some(segment) = self.segment() else { return Err(Fault::Lost) };
         // Names may not take the room of what nothing can be tracked without.
         let named = matches!(definition, Definition::Program(..) | Definition::Site(..));
         let room_left = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
         let blocks = encoded.filter(|&blocks| used as usize + blocks <= room_left);
         let Some(blocks) = blocks else {
-            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         };
         for (n, bytes) in room.chunks_exact(ttmem_wire::segment::BLOCK).take(blocks).enumerate() {
-            let Some(line) = segment.block(used as usize + n) else { return Err(Error::Lost) };
+            let Some(line) = segment.block(used as usize + n) else { return Err(Fault::Lost) };
             for (word, bytes) in line.iter().zip(bytes.chunks_exact(8)) {
                 let bytes = <[u8; 8]>::try_from(bytes).unwrap_or_default();
                 word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
@@ -93,7 +92,7 @@ impl Writer {
             return Ok(number as u16);
         }
         if self.chips_used == u16::MAX {
-            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
         let number = self.chips_used + 1;
         self.define(&Definition::Chip(number, chip))?;
@@ -112,12 +111,12 @@ impl Writer {
         let count = chips.len();
         let unknown = |chip: u16| chip == 0 || chip > self.chips_used;
         if let Some(chip) = chips.clone().find(|&chip| unknown(chip)) {
-            return Err(self.refuse(Oddity::UnknownChip, 0, 0, u64::from(chip)));
+            return Err(self.refuse(Fault::UnknownChip, None, 0, u64::from(chip)));
         }
         let room = self.covered.len() - self.covered_used as usize;
         let fits = count <= MAX_CHIPS.min(room) && banks.len() <= MAX_BANKS;
         if !fits || self.allocators_used >= u16::MAX - 1 {
-            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
         let number = self.allocators_used + 1;
         for ((place, covered), chip) in
@@ -146,7 +145,7 @@ impl Writer {
             print,
             ..AllocatorState::new_zeroed()
         };
-        for it in banks.iter().filter(|it| usize::from(it.space) < SPACES) {
+        for it in banks.iter().filter(|it| usize::from(it.space) < Space::NUMBERS) {
             state.banks[usize::from(it.space)] = it.banks.get();
         }
         self.allocators[usize::from(number)] = state;
@@ -173,8 +172,8 @@ impl Writer {
         let mut count = 0;
         for &device in devices {
             // No runtime numbers so many. An error that was passed on as a number is one of these.
-            if device > MAX_DEVICE {
-                return Err(self.refuse(Oddity::UnknownChip, 0, 0, u64::from(device)));
+            if device > MAX_DEVICE_NUMBER {
+                return Err(self.refuse(Fault::UnknownChip, None, 0, u64::from(device)));
             }
             // What the process calls by that number, if it has said which chip that is.
             let known = (1..=self.chips_used).rev().find(|&it| self.chip_index[usize::from(it)] == device);
@@ -184,14 +183,14 @@ impl Writer {
             };
             if !chips[..count].contains(&chip) {
                 let Some(place) = chips.get_mut(count) else {
-                    return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+                    return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
                 };
                 *place = chip;
                 count += 1;
             }
         }
         if count == 0 {
-            return Err(self.refuse(Oddity::UnknownChip, 0, 0, 0));
+            return Err(self.refuse(Fault::UnknownChip, None, 0, 0));
         }
         chips[..count].sort_unstable();
         let number = self.define_allocator(&[], chips[..count].iter().copied())?;
@@ -202,7 +201,7 @@ impl Writer {
     /// Defines an open allocator's banks anew.
     pub(crate) fn resize_allocator(&mut self, number: u16, banks: &[Banks]) -> Result<()> {
         let Some(&state) = self.allocator(number) else {
-            return Err(self.refuse(Oddity::UnknownAllocator, 0, number, 0));
+            return Err(self.refuse(Fault::UnknownAllocator, None, number, 0));
         };
         let mut chips = [U16::new(0); MAX_CHIPS];
         let count = usize::from(state.chips).min(MAX_CHIPS);
@@ -211,7 +210,7 @@ impl Writer {
             *place = chip.into();
         }
         if banks.len() > MAX_BANKS {
-            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
         let print = Self::fingerprint(&Definition::Allocator(0, banks, &chips[..count]));
         if state.print != print {
@@ -222,18 +221,15 @@ impl Writer {
     }
 
     fn open_allocator(&mut self, number: u16) -> Result<u16> {
-        let mut words = [0; WORDS];
-        words[2] = Key::head(Kind::AllocatorBegin, 0, number);
-        words[7] = u64::from(NO_SLOT) << 32;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        if !self.begin(&mut Record::new(Kind::AllocatorBegin, None, number)) {
+            return Err(Fault::Lost);
         }
         let state = &mut self.allocators[usize::from(number)];
         state.open = 1;
         let banks = state.banks;
         // So that readers can tell an allocator that holds nothing from one that was closed.
-        for space in (0..SPACES).filter(|&space| banks[space] > 0) {
-            if let Some(row) = self.row_of(number, space as u8) {
+        for space in Space::ALL.into_iter().filter(|&space| banks[space as usize] > 0) {
+            if let Some(row) = self.row_of(number, space) {
                 self.write_row(row);
             }
         }
@@ -248,7 +244,7 @@ impl Writer {
             return Ok(number as u16);
         }
         if self.cores_used == u16::MAX {
-            return Err(self.refuse(Oddity::DefinitionsFull, 0, 0, 0));
+            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
         let number = self.cores_used + 1;
         self.define(&Definition::Cores(number, &words))?;

@@ -1,19 +1,24 @@
 //! Programs: what they registered hangs in a list, so that its end is one event. And traces, which are made of them.
 
-use super::{Key, Link, NO_SLOT, OVERFLOW, Words, Writer};
+use super::{Key, Link, OVERFLOW, Writer, listed};
 use crate::publish::Ordering;
-use crate::types::{Error, Program, Result};
-use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Space, flags};
-use ttmem_wire::segment::Oddity;
+use crate::types::{Program, Result};
+use ttmem_types::Fault;
+use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags, word};
 use ttmem_wire::segment::definition::Definition;
 
 impl Writer {
-    /// A record that stands for a whole program, which was dispatched so often.
-    pub(super) fn program_words(kind: Kind, it: &Program, dispatches: u64, slot: u32) -> Words {
-        let flags = u64::from((it.class as u16) << flags::CLASS_SHIFT);
-        let head = Key::head(kind, 0, it.allocator.0) | flags << 32 | u64::from(it.cores.0) << 48;
-        let program = u64::from(PADDING_UNKNOWN) | u64::from(it.program) << 32;
-        [0, 0, head, 0, dispatches, 0, program, u64::from(it.site.0) | u64::from(slot) << 32]
+    /// A record of a whole program, which was dispatched so often.
+    pub(super) fn program_record(kind: Kind, it: &Program, dispatches: u64) -> Record {
+        Record {
+            flags: flags::of_class(it.class).into(),
+            cores: it.cores.0.into(),
+            requested: dispatches.into(),
+            padding: PADDING_UNKNOWN.into(),
+            program: it.program.into(),
+            site: it.site.0.into(),
+            ..Record::new(kind, None, it.allocator.0)
+        }
     }
 
     /// The slot of a program, which begins here if it has not yet.
@@ -31,12 +36,12 @@ impl Writer {
             self.untake(slot);
             return Err(self.lose(u64::from(program)));
         }
-        let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = Self::program_words(Kind::ProgramBegin, it, dispatches, listed);
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let mut record = Self::program_record(Kind::ProgramBegin, it, dispatches);
+        record.slot = listed(slot).into();
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
-        self.occupy(slot, &words);
+        self.occupy(slot, &record);
         if let Some(link) = self.link(slot) {
             link.next = 0;
         }
@@ -68,10 +73,10 @@ impl Writer {
 
     pub(crate) fn begin_program(&mut self, allocator: u16, program: u32, name: &str) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, 0, allocator, u64::from(program)));
+            return Err(self.refuse(Fault::UnknownAllocator, None, allocator, u64::from(program)));
         }
         if program == 0 {
-            return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, 0));
+            return Err(self.refuse(Fault::UnknownProgram, None, allocator, 0));
         }
         // Many programs have the same name, so it is kept once. If there is no room for it, that is counted, and the program is
         // there all the same.
@@ -84,16 +89,16 @@ impl Writer {
             self.add_program(&it, 0)?;
             return Ok(self.sequence);
         };
-        let mut words = self.words_of(slot);
-        if site == 0 || words[7] as u32 == site {
+        let mut record = self.held(slot);
+        if site == 0 || record.site.get() == site {
             return Ok(self.sequence);
         }
-        if words[2] as u8 == Kind::ProgramBegin as u8 {
-            words[7] = words[7] & !Key::HEAD | u64::from(site);
-            if !self.begin(&mut words) {
-                return Err(Error::Lost);
+        if record.kind == Kind::ProgramBegin as u8 {
+            record.site = site.into();
+            if !self.begin(&mut record) {
+                return Err(Fault::Lost);
             }
-            self.occupy(slot, &words);
+            self.occupy(slot, &record);
             return Ok(self.finish());
         }
         // Its slot says when it was dispatched last, which is not to be said again.
@@ -107,17 +112,17 @@ impl Writer {
     pub(crate) fn build_program(&mut self, it: &Program) -> Result {
         let (allocator, program) = (it.allocator.0, it.program);
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(Oddity::UnknownAllocator, 0, allocator, u64::from(program)));
+            return Err(self.refuse(Fault::UnknownAllocator, None, allocator, u64::from(program)));
         }
         if program == 0 {
-            return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, 0));
+            return Err(self.refuse(Fault::UnknownProgram, None, allocator, 0));
         }
         let (mut it, mut dispatches) = (*it, 0);
         if let Some(slot) = self.find(&Key::program(allocator, program)) {
-            let words = self.words_of(slot);
-            dispatches = words[4];
+            let held = self.held(slot);
+            dispatches = held.requested.get();
             if it.site.0 == 0 {
-                it.site.0 = words[7] as u32;
+                it.site.0 = held.site.get();
             }
             self.end_program(allocator, program)?;
         }
@@ -130,48 +135,50 @@ impl Writer {
         let key = Key::program(allocator, program);
         let line = self.segment.as_ref().and_then(|segment| segment.slot(*hint));
         let hinted = line.is_some_and(|line| {
-            let word = |n: usize| line[n].load(Ordering::Relaxed);
+            let at = |n: usize| line[n].load(Ordering::Relaxed);
             // A free slot keeps its words, but not its sequence.
-            word(0) != 0 && key.fits(word(2), word(3), word(4), word(6))
+            at(word::SEQUENCE) != 0 && key.fits(at)
         });
         if !hinted {
             let Some(slot) = self.find(&key) else {
-                return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
+                return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
             };
             *hint = slot;
         }
         let slot = *hint;
-        let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = self.words_of(slot);
-        words[2] = words[2] & !0xff | Kind::Dispatch as u64;
-        words[4] += 1;
-        words[7] = words[7] & Key::HEAD | u64::from(listed) << 32;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let held = self.held(slot);
+        let mut record = Record {
+            kind: Kind::Dispatch as u8,
+            requested: (held.requested.get() + 1).into(),
+            slot: listed(slot).into(),
+            ..held
+        };
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
-        self.occupy(slot, &words);
+        self.occupy(slot, &record);
         Ok(self.finish())
     }
 
     pub(crate) fn end_program(&mut self, allocator: u16, program: u32) -> Result {
         let key = Key::program(allocator, program);
         let Some(slot) = self.find(&key) else {
-            return Err(self.refuse(Oddity::UnknownProgram, 0, allocator, u64::from(program)));
+            return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
         };
         let it = Program::new(crate::AllocatorNumber(allocator), program);
-        let mut words = Self::program_words(Kind::ProgramEnd, &it, 0, NO_SLOT);
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let mut record = Self::program_record(Kind::ProgramEnd, &it, 0);
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
         self.changes += 1;
         let mut part = self.link(slot).map_or(0, |link| link.next);
         let mut touched = [usize::MAX; 4];
         while let Some(slot) = part.checked_sub(1) {
             part = self.link(slot).map_or(0, |link| link.next);
-            let held = self.words_of(slot);
+            let held = self.held(slot);
             self.live.remove(Key::of(&held).hash, slot);
             self.vacate(slot);
-            if let Some(row) = self.subtract(&held, slot < OVERFLOW) {
+            if let Some(row) = self.subtract(&held, slot >= OVERFLOW) {
                 let free = touched.iter().position(|&it| it == row || it == usize::MAX);
                 if let Some(place) = free.and_then(|n| touched.get_mut(n)) {
                     *place = row;
@@ -189,47 +196,45 @@ impl Writer {
     /// A trace of so many dispatches was captured, or, if there is one of that number, replayed.
     pub(crate) fn trace(&mut self, allocator: u16, trace: u32, dispatches: u64) -> Result {
         if self.allocator(allocator).is_none() {
-            return Err(self.refuse(
-                Oddity::UnknownAllocator,
-                Space::Trace as u8,
-                allocator,
-                u64::from(trace),
-            ));
+            let fault = Fault::UnknownAllocator;
+            return Err(self.refuse(fault, Some(Space::Trace), allocator, u64::from(trace)));
         }
-        let key = Key::trace(allocator, u64::from(trace));
+        let key = Key::trace(allocator, trace);
         let known = self.find(&key);
         let Some(slot) = known.or_else(|| self.take_slot()) else { return Err(self.lose(u64::from(trace))) };
-        let listed = if slot < OVERFLOW { slot } else { NO_SLOT };
-        let mut words = if known.is_some() {
-            let mut words = self.words_of(slot);
+        let mut record = if known.is_some() {
+            let held = self.held(slot);
             // How often it was replayed.
-            words[6] += u64::from(words[6] as u32 != u32::MAX);
-            words
+            Record { padding: held.padding.get().saturating_add(1).into(), ..held }
         } else {
             if !self.live.insert(key.hash, slot) {
                 self.untake(slot);
                 return Err(self.lose(u64::from(trace)));
             }
-            let head = Key::head(Kind::Trace, Space::Trace as u8, allocator);
-            let now = self.clock.now();
-            [0, 0, head, u64::from(trace), dispatches, now, 0, u64::from(listed) << 32]
+            Record {
+                id: u64::from(trace).into(),
+                requested: dispatches.into(),
+                bytes_per_bank: self.clock.now().into(),
+                slot: listed(slot).into(),
+                ..Record::new(Kind::Trace, Some(Space::Trace), allocator)
+            }
         };
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
-        self.occupy(slot, &words);
+        self.occupy(slot, &record);
         Ok(self.finish())
     }
 
     pub(crate) fn end_trace(&mut self, allocator: u16, trace: u32) -> Result {
-        let key = Key::trace(allocator, u64::from(trace));
+        let key = Key::trace(allocator, trace);
         let Some(slot) = self.find(&key) else {
-            return Err(self.refuse(Oddity::UnknownProgram, Space::Trace as u8, allocator, u64::from(trace)));
+            let fault = Fault::UnknownProgram;
+            return Err(self.refuse(fault, Some(Space::Trace), allocator, u64::from(trace)));
         };
-        let mut words = self.words_of(slot);
-        words[2] = words[2] & !0xff | Kind::TraceEnd as u64;
-        if !self.begin(&mut words) {
-            return Err(Error::Lost);
+        let mut record = Record { kind: Kind::TraceEnd as u8, ..self.held(slot) };
+        if !self.begin(&mut record) {
+            return Err(Fault::Lost);
         }
         self.live.remove(key.hash, slot);
         self.vacate(slot);

@@ -1,7 +1,7 @@
 //! Slots: which are free, and which hang together.
 
-use super::Words;
 use crate::memory::Array;
+use ttmem_wire::record::Record;
 use zerocopy::FromZeros;
 
 #[derive(Clone, Copy, FromZeros)]
@@ -51,5 +51,5 @@ impl Slots {
 /// Live allocations that the table has no room for.
 pub(super) struct Overflow {
     pub(super) slots: Slots,
-    pub(super) words: Array<Words>,
+    pub(super) records: Array<Record>,
 }

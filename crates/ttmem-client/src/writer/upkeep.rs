@@ -1,6 +1,6 @@
 //! Beginnings and ends: the segment is made, made again, inherited, and taken away.
 
-use super::{Live, Oddity, REMEMBERED, SPACES, Slots, Words, Writer};
+use super::{Live, Slots, Writer};
 use crate::identity;
 use crate::legacy::Legacy;
 use crate::publish::{self, Ordering};
@@ -8,6 +8,9 @@ use crate::segment::{Line, Segment, Trouble};
 use crate::text::Text;
 use crate::types::Status;
 use rustix::time::ClockId;
+use ttmem_types::Fault;
+use ttmem_types::limits::REMEMBERED_FREES;
+use ttmem_wire::record::{Space, WORDS};
 use ttmem_wire::segment::{MAX_SLOTS, state, word};
 
 impl Writer {
@@ -18,8 +21,8 @@ impl Writer {
         self.forked = true;
         self.sequence = 0;
         self.changes = 0;
-        self.freed = [0; REMEMBERED];
-        self.oddities = [0; Oddity::ROOM];
+        self.freed = [0; REMEMBERED_FREES];
+        self.faults = [0; Fault::COUNTED];
         self.lost_before = 0;
         self.may_grow = true;
         self.trouble = None;
@@ -29,7 +32,7 @@ impl Writer {
         self.rows_used = 0;
         self.vacant_rows = 0;
         for allocator in self.allocators.iter_mut().take(usize::from(self.allocators_used) + 1) {
-            allocator.rows = [0; SPACES];
+            allocator.rows = [0; Space::NUMBERS];
         }
         // If there is no memory for new books, the old ones must do: empty they are not, so nothing is found in them.
         if let (Some(live), Some(shared)) = (Live::new(), Slots::new(MAX_SLOTS)) {
@@ -105,7 +108,7 @@ impl Writer {
         self.blocks_used = copy_blocks(&old, &new, self.blocks_used);
         let copy = |from: Option<&Line>, to: Option<&Line>| {
             if let (Some(from), Some(to)) = (from, to) {
-                let words: Words = core::array::from_fn(|n| from[n].load(Ordering::Relaxed));
+                let words: [u64; WORDS] = core::array::from_fn(|n| from[n].load(Ordering::Relaxed));
                 publish::put(to, &words);
             }
         };
@@ -118,8 +121,8 @@ impl Writer {
         }
         new.word(word::ROWS_USED).store(u64::from(self.rows_used), Ordering::Relaxed);
         // Those were told of already.
-        self.lost_before += self.oddities[Oddity::Lost as usize];
-        self.oddities = [0; Oddity::ROOM];
+        self.lost_before += self.faults[Fault::Lost.index()];
+        self.faults = [0; Fault::COUNTED];
         // The records themselves stay behind.
         new.word(word::BEGUN).store(self.sequence, Ordering::Relaxed);
         new.word(word::APPLIED).store(self.sequence, Ordering::Relaxed);
@@ -192,14 +195,14 @@ impl Writer {
             reason: self.trouble.as_ref().map(|it| describe(it).as_str().to_owned()),
             live: self.rows.iter().take(self.rows_used as usize).map(|row| row.count).sum(),
             unlisted,
-            lost: self.lost_before + self.oddities[Oddity::Lost as usize],
+            lost: self.lost_before + self.faults[Fault::Lost.index()],
             queued: self.legacy.as_ref().map_or(0, Legacy::queued),
         }
     }
 
     /// Counts events that never got here.
     pub(crate) fn count_lost(&mut self, events: u64) {
-        self.count_many(Oddity::Lost, events, 0);
+        self.count_many(Fault::Lost, events, 0);
     }
 }
 

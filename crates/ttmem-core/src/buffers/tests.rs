@@ -4,7 +4,7 @@ use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::event::{Alloc, Allocator, Event, Extent, Name, Process, Program};
 use crate::machine::Chip;
 use crate::snapshot::{Allocation, BufferGroup};
-use crate::words::{Basis, ChipId, Gaps, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
+use crate::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space, Uncertainty};
 use crate::{Detail, Limits, State};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -57,8 +57,21 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         let (space, layout) = (SPACES[space], LAYOUTS[layout]);
         let class = KernelClass::Application;
         let requested = size + 1;
-        let (at, cores, gaps) = (None, 0, Gaps::default());
-        let it = Alloc { scope, space, id, requested, at, extent, cores, program, site, layout, class, gaps };
+        let (at, cores, uncertainty) = (None, 0, Uncertainty::default());
+        let it = Alloc {
+            scope,
+            space,
+            id,
+            requested,
+            at,
+            extent,
+            cores,
+            program,
+            site,
+            layout,
+            class,
+            uncertainty,
+        };
         let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
         state.apply(Mono(n as u64 * 1_000_000), from, Event::Alloc(it));
     }
@@ -67,7 +80,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
 
 fn fits(it: &Allocation, process_name: Option<&str>, query: &BufferQuery) -> bool {
     let pid = it.pid.map(|pid| pid.to_string()).or(it.reported_pid.map(|pid| pid.to_string()));
-    let layout = it.layout.and_then(Layout::name).map(str::to_owned);
+    let layout = it.layout.and_then(Layout::title).map(str::to_owned);
     let names = [it.program_name.clone(), it.site_name.clone(), process_name.map(str::to_owned)];
     let texts = [Some(it.id.clone()), Some(it.space.name().to_owned()), layout, pid];
     let texts: Vec<String> = texts.into_iter().chain(names).flatten().map(|it| it.to_lowercase()).collect();

@@ -19,17 +19,6 @@ pub(super) struct Words {
     layouts: [(Layout, Found); 8],
 }
 
-const LAYOUTS: [Layout; 8] = [
-    Layout::Unknown,
-    Layout::Interleaved,
-    Layout::HeightSharded,
-    Layout::WidthSharded,
-    Layout::BlockSharded,
-    Layout::NdSharded,
-    Layout::Mirror,
-    Layout::View,
-];
-
 /// Which of the words were found: a bit each.
 type Found = u64;
 
@@ -59,8 +48,8 @@ impl Words {
             bits.fold(0, |all, bit: Found| all | bit)
         };
         let is_digit = |byte: u8| byte == b'x' || byte.is_ascii_hexdigit();
-        let layouts = LAYOUTS
-            .map(|it| (it, mask(&|word| it.name().is_some_and(|name| name.to_lowercase().contains(word)))));
+        let layouts = Layout::ALL
+            .map(|it| (it, mask(&|word| it.title().is_some_and(|name| name.to_lowercase().contains(word)))));
         Self { in_address: mask(&|word| word.bytes().all(is_digit)), all: mask(&|_| true), layouts, words }
     }
 

@@ -1,17 +1,17 @@
 //! What a process defines (allocators, core sets), what its programs do, and how it compares with its runtime.
 
 use super::{Author, Compared, Drift, Outcome, ProgramState, State, difference};
-use crate::event::{Allocator, Audit, Name, Program, Refusal, Trace};
+use crate::event::{Allocator, Audit, Name, Program, Trace};
 use crate::footprint::CoreSet;
 use crate::programs::{Tenant, part};
-use crate::words::{Basis, Scope, Space};
+use crate::words::{Basis, Fault, Scope, Space};
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
         let limit = self.limits.definitions;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         if process.cores.len() >= limit && !process.cores.contains_key(&number) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+            return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         process.cores.insert(number, cores);
         self.forget_cores();
@@ -23,13 +23,13 @@ impl State {
             *chip = self.resolve(*chip);
         }
         if allocator.chips.iter().any(|chip| !self.chips.contains_key(chip)) {
-            return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
+            return self.refuse(by, Fault::UnknownChip, None, None, 0);
         }
         let limit = self.limits.definitions;
         let chips = self.numbered(&allocator.chips);
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+            return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         let scope = Scope::Allocator(allocator.id);
         // One without banks is a set of chips that programs refer to.
@@ -48,7 +48,7 @@ impl State {
         let limit = self.limits.definitions;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         if process.names.len() >= limit && !process.names.contains_key(&name) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+            return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         process.names.insert(name, text);
         Outcome::Noted
@@ -83,7 +83,7 @@ impl State {
         process.traces.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
         self.processes.insert(by.id, process);
-        if known { Outcome::Noted } else { self.refuse(by, Refusal::UnknownAllocator, None, None, 0) }
+        if known { Outcome::Noted } else { self.refuse(by, Fault::UnknownAllocator, None, None, 0) }
     }
 
     pub(super) fn note_program(&mut self, by: Author, it: &Program) -> Outcome {
@@ -94,7 +94,7 @@ impl State {
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let key = (it.scope, it.id);
         if process.programs.len() >= limit && !process.programs.contains_key(&key) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+            return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         self.program_changes += 1;
         process.program_changes = self.program_changes;
@@ -116,7 +116,7 @@ impl State {
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         let key = (trace.scope, trace.id);
         if process.traces.len() >= limit && !process.traces.contains_key(&key) {
-            return self.refuse(by, Refusal::DefinitionLimit, None, None, 0);
+            return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         if process.traces.insert(key, trace).is_none() && process.trace_told < Some(trace.captured) {
             process.trace_told = Some(trace.captured);
@@ -160,7 +160,7 @@ impl State {
         let scope = Scope::Allocator(audit.allocator);
         let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
         if !process.allocators.contains_key(&audit.allocator) {
-            return self.refuse_in(by, Refusal::UnknownAllocator, scope, audit.space, 0);
+            return self.refuse_in(by, Fault::UnknownAllocator, scope, audit.space, 0);
         }
         let ours = process
             .pools

@@ -1,9 +1,9 @@
 //! What is known of the machine: its chips under all their names, their sensors, and who has them open.
 
 use super::{Author, ChipState, Outcome, State};
-use crate::event::{Refusal, SensorReading};
+use crate::event::SensorReading;
 use crate::machine::{Chip, RegionReport};
-use crate::words::{Basis, ChipId, Scope, Space};
+use crate::words::{Basis, ChipId, Fault, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that a chip may be known by besides its key, on average.
@@ -76,7 +76,7 @@ impl State {
                 came = true;
                 id
             }
-            None => return Outcome::Refused(Refusal::DefinitionLimit),
+            None => return Outcome::Refused(Fault::DefinitionsFull),
         };
         if let Some(number) = number {
             self.renumber(key, number);
@@ -168,7 +168,7 @@ impl State {
         let chip = self.resolve(chip);
         let scope = Scope::Chip(chip);
         if !self.chips.contains_key(&chip) {
-            return self.refuse(by, Refusal::UnknownDevice, None, None, 0);
+            return self.refuse(by, Fault::UnknownChip, None, None, 0);
         }
         self.recent = None;
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
@@ -192,7 +192,7 @@ impl State {
         }
         for &(space, bytes) in held {
             if let Ok(pool) = self.pool(by, scope, space) {
-                self.ledger.set_level(pool, bytes.min(super::MAX_BYTES));
+                self.ledger.set_level(pool, bytes.min(ttmem_types::limits::MAX_ALLOCATION_BYTES));
             }
         }
         Outcome::Noted

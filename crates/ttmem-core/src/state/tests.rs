@@ -78,7 +78,7 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
         site: 0,
         layout: crate::words::Layout::Unknown,
         class: KernelClass::Application,
-        gaps: crate::words::Gaps::default(),
+        uncertainty: crate::words::Uncertainty::default(),
     }
 }
 
@@ -397,7 +397,7 @@ fn a_pool_number_used_again_brings_no_old_figure_back() {
     assert_eq!(used(&state, 0, Space::Cb), 2000);
     born(&mut state, legacy(1));
     let refused = state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, u64::MAX, 5)));
-    assert_eq!(refused, Outcome::Refused(Refusal::BeyondAddresses));
+    assert_eq!(refused, Outcome::Refused(Fault::BeyondAddresses));
     assert_eq!(used(&state, 0, Space::Cb), 2000);
     state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, 0, 5)));
     assert_eq!(used(&state, 0, Space::Cb), 2005);
@@ -444,10 +444,10 @@ fn limits_refuse_and_say_so_and_frees_make_room() {
     for at in 1..=3 {
         assert_eq!(take(&mut state, 1, at), Outcome::Held { references: 1 });
     }
-    assert_eq!(take(&mut state, 1, 4), Outcome::Refused(Refusal::ProcessLimit));
+    assert_eq!(take(&mut state, 1, 4), Outcome::Refused(Fault::ProcessLimit));
     assert_eq!(take(&mut state, 1, 3), Outcome::Held { references: 2 }, "no new record");
     take(&mut state, 2, 1);
-    assert_eq!(take(&mut state, 2, 2), Outcome::Refused(Refusal::TotalLimit));
+    assert_eq!(take(&mut state, 2, 2), Outcome::Refused(Fault::TotalLimit));
     state.apply(Mono(3), legacy(1), free(on(0), None, 1));
     assert_eq!(take(&mut state, 2, 2), Outcome::Held { references: 1 });
     assert!(found(&state, FindingKind::Refused).is_some());
@@ -459,19 +459,16 @@ fn sizes_no_device_has_are_refused() {
     let mut state = machine();
     born(&mut state, legacy(1));
     for (size, why) in
-        [(0, Refusal::ZeroSize), (u64::MAX, Refusal::TooLarge), (MAX_BYTES + 1, Refusal::TooLarge)]
+        [(0, Fault::ZeroSize), (u64::MAX, Fault::TooLarge), (MAX_ALLOCATION_BYTES + 1, Fault::TooLarge)]
     {
         let outcome = state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, size)));
         assert_eq!(outcome, Outcome::Refused(why));
     }
     let huge = Extent { occupied: 1, bytes_per_bank: u64::MAX, banks: u16::MAX };
     let huge = Alloc { extent: Some(huge), ..alloc(on(0), Space::Dram, 1, 1) };
-    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(huge)), Outcome::Refused(Refusal::TooLarge));
+    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(huge)), Outcome::Refused(Fault::TooLarge));
     let nowhere = alloc(on(99), Space::Dram, 1, 1);
-    assert_eq!(
-        state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)),
-        Outcome::Refused(Refusal::UnknownDevice)
-    );
+    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)), Outcome::Refused(Fault::UnknownChip));
     assert_eq!(state.live_records(), 0);
 }
 

@@ -84,7 +84,7 @@ pub(super) fn origin(site: Option<&String>, program: Option<&String>) -> String 
 fn row(it: &Allocation, theme: &Theme) -> Vec<Cell> {
     let used = it.allocated_bytes.unwrap_or(it.requested_bytes);
     let pid = lists::pid_text(it.pid, it.reported_pid);
-    let layout = match (&it.cores, it.layout.and_then(ttmem_core::words::Layout::name)) {
+    let layout = match (&it.cores, it.layout.and_then(ttmem_core::words::Layout::title)) {
         (_, Some(layout)) => layout.to_owned(),
         (Some(cores), None) => counted(lists::core_count(cores), "core"),
         (None, None) => UNKNOWN.to_owned(),

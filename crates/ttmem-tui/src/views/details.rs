@@ -432,7 +432,7 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
     if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
         facts.push(fact("In each bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
     }
-    facts.extend(it.layout.and_then(ttmem_core::words::Layout::name).map(|it| fact("Layout", it)));
+    facts.extend(it.layout.and_then(ttmem_core::words::Layout::title).map(|it| fact("Layout", it)));
     facts.extend(it.cores.as_ref().map(|it| fact("Cores", rectangles(it))));
     facts.push(fact("Held for", age(it.age_seconds)));
     if it.references != 1 {

@@ -182,7 +182,7 @@ fn the_version_matrix_holds() {
     unknown.extend(encoded(Definition::Program(2, "y")));
     assert_eq!(parse(&unknown).collect::<Vec<_>>(), [None, Some(Definition::Program(2, "y"))]);
     assert_eq!(Kind::from_byte(200), None);
-    assert_eq!(Space::from_byte(200), None);
+    assert_eq!(Space::from_number(200), None);
 }
 
 #[test]

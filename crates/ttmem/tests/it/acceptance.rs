@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, eventually, message};
-use ttmem_wire::legacy::{Levels, Type, Vintage, kernel_type};
+use ttmem_types::KernelClass;
+use ttmem_wire::legacy::{Levels, Type, Vintage};
 
 #[test]
 fn the_demo_client() {
@@ -109,8 +110,8 @@ fn system_kernels_add_up_and_go_with_their_owner() {
     let mut owner = Puppet::new(&server.legacy);
     for device in 0..8 {
         for n in 0..2 {
-            owner.tell(Type::KernelLoad, device, kernel_type::FABRIC, 0x10 + n, 57_344);
-            owner.tell(Type::KernelLoad, device, kernel_type::DISPATCH, 0x20 + n, 47_104);
+            owner.tell(Type::KernelLoad, device, KernelClass::Fabric as u8, 0x10 + n, 57_344);
+            owner.tell(Type::KernelLoad, device, KernelClass::Dispatch as u8, 0x20 + n, 47_104);
         }
     }
     let mut client = Client::connect(&server, Vintage::V144);

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use ttmem_core::event::Refusal;
+use ttmem_core::words::Fault;
 use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, eventually, message};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
@@ -30,7 +30,7 @@ impl Witness {
     }
 }
 
-fn refused(server: &Server, why: Refusal) -> u64 {
+fn refused(server: &Server, why: Fault) -> u64 {
     let wanted = why.text();
     let findings = server.snapshot().findings;
     findings
@@ -47,23 +47,19 @@ fn impossible_messages_are_refused_one_by_one() {
     let mut client = Client::connect(&server, Vintage::V144);
     let pid = std::process::id();
     for (bad, warning, why) in [
-        (message(Type::Alloc, 0, DRAM, 1, 0), "Invalid size 0", Refusal::ZeroSize),
-        (message(Type::CbAlloc, 0, 0, 1, 0), "Invalid size 0", Refusal::ZeroSize),
-        (message(Type::Alloc, 0, DRAM, 1, (100 << 30) + 1), "Invalid size 107374182401", Refusal::TooLarge),
-        (
-            message(Type::KernelLoad, 0, 0, 1, u64::MAX),
-            "Invalid size 18446744073709551615",
-            Refusal::TooLarge,
-        ),
-        (message(Type::CbAlloc, 0, 0, u64::MAX - 9, 64), "leave 64 bits", Refusal::BeyondAddresses),
-        (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Refusal::UnknownDevice),
-        (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Refusal::UnknownDevice),
-        (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Refusal::UnknownDevice),
-        (message(Type::Free, -5, 0, 1, 0), "Invalid device_id -5", Refusal::UnknownDevice),
-        (message(Type::Alloc, 0, 5, 1, 64), "Invalid buffer_type 5", Refusal::UnknownSpace),
-        (message(Type::Alloc, 0, 255, 1, 64), "Invalid buffer_type 255", Refusal::UnknownSpace),
-        (message(Type::Response, 0, 0, 1, 64), "only a server sends", Refusal::WrongDirection),
-        (message(Type::DeviceInfoResponse, 0, 0, 1, 64), "only a server sends", Refusal::WrongDirection),
+        (message(Type::Alloc, 0, DRAM, 1, 0), "Invalid size 0", Fault::ZeroSize),
+        (message(Type::CbAlloc, 0, 0, 1, 0), "Invalid size 0", Fault::ZeroSize),
+        (message(Type::Alloc, 0, DRAM, 1, (100 << 30) + 1), "Invalid size 107374182401", Fault::TooLarge),
+        (message(Type::KernelLoad, 0, 0, 1, u64::MAX), "Invalid size 18446744073709551615", Fault::TooLarge),
+        (message(Type::CbAlloc, 0, 0, u64::MAX - 9, 64), "leave 64 bits", Fault::BeyondAddresses),
+        (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Fault::UnknownChip),
+        (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Fault::UnknownChip),
+        (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Fault::UnknownChip),
+        (message(Type::Free, -5, 0, 1, 0), "Invalid device_id -5", Fault::UnknownChip),
+        (message(Type::Alloc, 0, 5, 1, 64), "Invalid buffer_type 5", Fault::WrongSpace),
+        (message(Type::Alloc, 0, 255, 1, 64), "Invalid buffer_type 255", Fault::WrongSpace),
+        (message(Type::Response, 0, 0, 1, 64), "only a server sends", Fault::WrongDirection),
+        (message(Type::DeviceInfoResponse, 0, 0, 1, 64), "only a server sends", Fault::WrongDirection),
     ] {
         let before = refused(&server, why);
         client.send(bad);
@@ -112,7 +108,7 @@ fn a_stream_that_is_no_messages_is_closed_and_named() {
     client.stream.write_all(&[0xee; 200]).unwrap();
     assert!(client.is_closed());
     assert_eq!(server.usage(1).dram.unwrap().requested_bytes, 33);
-    assert_eq!(refused(&server, Refusal::BrokenStream), 1);
+    assert_eq!(refused(&server, Fault::BrokenStream), 1);
     witness.check();
 }
 
@@ -151,7 +147,7 @@ fn a_client_that_never_reads_its_answers_goes_on_being_tracked() {
         (held == 2000 * 10 + 5).then_some(())
     });
     server.wait_for_warning("answers were not read");
-    assert_eq!(refused(&server, Refusal::UnreadAnswers), 1);
+    assert_eq!(refused(&server, Fault::UnreadAnswers), 1);
     witness.check();
     // What is still in its socket is whole answers.
     deaf.stream.set_nonblocking(true).unwrap();
@@ -223,7 +219,7 @@ fn junk_does_not_grow_memory_without_bound() {
     }
     client.sync();
     assert_eq!(server.usage(0).dram.unwrap().count, Some(1000));
-    assert_eq!(refused(&server, Refusal::ProcessLimit), 49_000);
+    assert_eq!(refused(&server, Fault::ProcessLimit), 49_000);
     let before = server.resident_bytes();
     for n in 0..300_000u64 {
         // Unknown frees, refused allocations, refused devices: nothing of it may be kept one by one.
@@ -505,7 +501,7 @@ fn sizes_at_one_address_are_limited() {
         client.cb_alloc(0, 0x19d60, size);
     }
     assert_eq!(client.query(0).levels.cb, 1024);
-    assert_eq!(refused(&server, Refusal::VariantLimit), 5000 - 1024);
+    assert_eq!(refused(&server, Fault::VariantLimit), 5000 - 1024);
     for size in 1..=1024 {
         client.cb_free(0, 0x19d60, size);
     }

@@ -59,10 +59,10 @@ fn copied(original: &Path, to: &Server) -> std::path::PathBuf {
     copy
 }
 
-const DRAM: u8 = ttmem_wire::legacy::buffer_type::DRAM;
-const L1: u8 = ttmem_wire::legacy::buffer_type::L1;
-const HOST: u8 = ttmem_wire::legacy::buffer_type::SYSTEM_MEMORY;
-const L1_SMALL: u8 = ttmem_wire::legacy::buffer_type::L1_SMALL;
-const TRACE: u8 = ttmem_wire::legacy::buffer_type::TRACE;
+const DRAM: u8 = ttmem_types::BufferType::Dram as u8;
+const L1: u8 = ttmem_types::BufferType::L1 as u8;
+const HOST: u8 = ttmem_types::BufferType::SystemMemory as u8;
+const L1_SMALL: u8 = ttmem_types::BufferType::L1Small as u8;
+const TRACE: u8 = ttmem_types::BufferType::Trace as u8;
 const MIB: u64 = 1 << 20;
 const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];

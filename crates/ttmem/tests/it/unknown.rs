@@ -4,13 +4,13 @@ use crate::exe;
 use std::path::Path;
 use std::process::Command;
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Certainty, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker,
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker, Uncertainty,
 };
 use ttmem_testkit::memory_folder;
 use ttmem_testkit::producer::{KERNEL_RING, L1_END, L1_SMALL, UNRESERVED};
 
-const UNPLACED: Certainty = Certainty { unplaced: true, estimated: false, unfollowed: true };
-const ESTIMATED: Certainty = Certainty { unplaced: false, estimated: true, unfollowed: true };
+const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
+const ESTIMATED: Uncertainty = Uncertainty { unplaced: false, estimated: true, unfollowed: true };
 /// As numbers of programs are that readers of old reports make up.
 const LARGE: u32 = 0x8000_0000;
 
@@ -50,14 +50,14 @@ fn half_known(tracker: &Tracker) {
     tracker.begin_program(allocator, 7, "matmul").unwrap();
     tracker.place(&placed(UNRESERVED, 4096)).unwrap();
     // Taken for an address its number would lie in the first one.
-    tracker.place(&Placement { certainty: UNPLACED, ..placed(UNRESERVED + 64, 2048) }).unwrap();
+    tracker.place(&Placement { uncertainty: UNPLACED, ..placed(UNRESERVED + 64, 2048) }).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
     for n in 0..2 {
         let mut of = Placement::new(allocator, LARGE + n, Space::Cb, u64::from(n), 1 << 20);
-        of.certainty = UNPLACED;
+        of.uncertainty = UNPLACED;
         tracker.place(&of).unwrap();
         let mut kernel = Kernel::new(allocator, LARGE + n, u64::from(n) + 1, 3 << 10);
-        kernel.certainty = ESTIMATED;
+        kernel.uncertainty = ESTIMATED;
         if n == 0 {
             kernel.cores = cores;
         }

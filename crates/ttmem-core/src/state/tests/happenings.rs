@@ -1,8 +1,9 @@
 //! What happened of late.
 
 use super::*;
-use crate::event::{Odd, Oddity};
+use crate::event::FaultReport;
 use crate::snapshot::{Happening, HappeningKind as Kind, Severity};
+use crate::words::Fault;
 
 const SECOND: u64 = Mono::SECOND;
 
@@ -185,7 +186,7 @@ fn what_is_odd_is_told_once_and_what_failed_always() {
         state.apply(Mono(n * SECOND), legacy(8), free(n));
     }
     assert_eq!(of(&state, Kind::Odd), ["pid 8 freed what was never seen allocated, once, last 0x0"]);
-    let failed = |bytes| Event::Odd(Odd { what: Oddity::OutOfMemory, count: 1, id: bytes });
+    let failed = |bytes| Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
     state.apply(Mono(5 * SECOND), legacy(8), failed(1 << 30));
     state.apply(Mono(6 * SECOND), legacy(8), failed(2 << 30));
     assert_eq!(of(&state, Kind::Odd)[1..], ["pid 8 asked in vain for memory, 2 times, last for 2.0 GiB"]);
@@ -219,7 +220,7 @@ fn a_flood_of_one_kind_pushes_nothing_else_out() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1]));
-    state.apply(Mono(2), events(7), Event::Odd(Odd { what: Oddity::OutOfMemory, count: 1, id: 1 }));
+    state.apply(Mono(2), events(7), Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: 1 }));
     // One that opens and closes, and many that come and go.
     for n in 0..2000u32 {
         state.apply(Mono(3 + u64::from(n)), events(7), mesh(9, &[2]));

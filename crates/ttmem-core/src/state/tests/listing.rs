@@ -1,7 +1,8 @@
 //! What sources that follow segments say besides allocations and frees.
 
 use super::*;
-use crate::event::{Holding, Name, Odd, Oddity};
+use crate::event::{FaultReport, Holding, Name};
+use crate::words::Fault;
 
 fn tracked() -> State {
     let mut state = machine();
@@ -61,7 +62,7 @@ fn what_is_not_listed_counts_all_the_same() {
     assert_eq!((dram(&state).requested_bytes, dram(&state).occupied_bytes), (100, Some(100)));
     // And goes with its allocator.
     state.apply(Mono(7), events(1), unlisted(u64::MAX, u64::MAX, u64::MAX));
-    assert_eq!(dram(&state).requested_bytes, MAX_BYTES + 100);
+    assert_eq!(dram(&state).requested_bytes, MAX_ALLOCATION_BYTES + 100);
     state.apply(Mono(8), events(1), Event::AllocatorClosed(1));
     assert!(shot(&state).processes[0].usage.is_empty());
     assert_eq!(state.apply(Mono(9), events(1), Event::Exited), Outcome::Reclaimed(Reclaimed::default()));
@@ -97,11 +98,11 @@ fn peaks_come_from_whoever_knows_better() {
 #[test]
 fn oddities_that_others_met_are_findings_too() {
     let mut state = tracked();
-    let odd = |what, count, id| Event::Odd(Odd { what, count, id });
-    state.apply(Mono(3), events(1), odd(Oddity::DoubleFree, 3, 0x10));
-    state.apply(Mono(3), events(1), odd(Oddity::OutOfMemory, 1, 2 << 20));
+    let odd = |fault, count, id| Event::Fault(FaultReport { fault, count, id });
+    state.apply(Mono(3), events(1), odd(Fault::DoubleFree, 3, 0x10));
+    state.apply(Mono(3), events(1), odd(Fault::OutOfMemory, 1, 2 << 20));
     assert!(shot(&state).processes[0].exact, "nothing is missing");
-    state.apply(Mono(3), events(1), odd(Oddity::Refused(Refusal::ZeroSize), 2, 0));
+    state.apply(Mono(3), events(1), odd(Fault::ZeroSize, 2, 0));
     let shot = shot(&state);
     assert!(!shot.processes[0].exact);
     let text =

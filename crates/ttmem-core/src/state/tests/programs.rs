@@ -4,7 +4,7 @@ use super::*;
 use crate::event::{Program, Trace};
 use crate::machine::CoreLayout;
 use crate::snapshot::{Core, CoreClass, Severity};
-use crate::words::{Gaps, Layout};
+use crate::words::{Layout, Uncertainty};
 
 const LAYOUT: CoreLayout = CoreLayout { columns: 4, rows: 2, kernel_ring: 16, unreserved: 32, end: 256 };
 const L1: Banks = Banks { space: Space::L1, banks: 8, base: 32, bytes_per_bank: 192 };
@@ -115,13 +115,13 @@ fn kernels_have_no_address_and_add_up() {
     assert_eq!(kernel(&state), (2407, None));
 }
 
-fn with_gaps(event: &Event, gaps: Gaps) -> Event {
+fn with_uncertainty(event: &Event, uncertainty: Uncertainty) -> Event {
     let Event::Alloc(alloc) = event else { unreachable!() };
-    Event::Alloc(Alloc { gaps, ..*alloc })
+    Event::Alloc(Alloc { uncertainty, ..*alloc })
 }
 
-const UNPLACED: Gaps = Gaps { unplaced: true, estimated: false, unfollowed: true };
-const UNFOLLOWED: Gaps = Gaps { unplaced: false, ..UNPLACED };
+const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
+const UNFOLLOWED: Uncertainty = Uncertainty { unplaced: false, ..UNPLACED };
 
 #[test]
 fn what_nobody_follows_is_neither_resident_nor_not() {
@@ -131,8 +131,8 @@ fn what_nobody_follows_is_neither_resident_nor_not() {
         (cb.registered_bytes, cb.resident_bytes, cb.unfollowed_bytes, cb.used_bytes())
     };
     // On cores 1,0 to 2,1, where also the others may lie.
-    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 0, 3, 40, 10), UNFOLLOWED));
-    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 0, 3, 45, 10), UNFOLLOWED));
+    state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 0, 3, 40, 10), UNFOLLOWED));
+    state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 0, 3, 45, 10), UNFOLLOWED));
     assert_eq!(usage(&state), (4 * 15, None, 0, 60), "where they overlap they count once");
     // Beside others it takes nothing from what is known of those.
     state.apply(Mono(3), events(1), keep(Space::Cb, 1, 1, 40, 8));
@@ -148,7 +148,7 @@ fn what_nobody_follows_is_neither_resident_nor_not() {
 fn what_lies_somewhere_counts_beside_all_else() {
     let mut state = laid_out(1, 1);
     for (id, bytes) in [(1, 10), (2, 10), (3, 5)] {
-        state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 7, 1, id, bytes), UNPLACED));
+        state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 7, 1, id, bytes), UNPLACED));
     }
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 25, None, Some(3)));
@@ -158,7 +158,7 @@ fn what_lies_somewhere_counts_beside_all_else() {
     let (listed, _) = state.allocations(0, usize::MAX);
     assert!(listed.iter().all(|it| it.unplaced && !it.estimated));
     // Programs lie over each other: on each core the one with the most counts.
-    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Cb, 8, 2, 1, 30), UNPLACED));
+    state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 8, 2, 1, 30), UNPLACED));
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 2 * 30 + 6 * 25);
     state.apply(Mono(2), events(1), Event::ProgramEnded(MESH, 8));
     // Even if it is dispatched after all, no map shows it anywhere.
@@ -171,11 +171,11 @@ fn what_lies_somewhere_counts_beside_all_else() {
 #[test]
 fn estimates_are_told_from_what_is_known() {
     let mut state = laid_out(1, 1);
-    let estimated = Gaps { estimated: true, unfollowed: true, ..Gaps::default() };
+    let estimated = Uncertainty { estimated: true, unfollowed: true, ..Uncertainty::default() };
     state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 100));
-    state.apply(Mono(2), events(1), with_gaps(&keep(Space::Kernel, 1, 1, 2, 50), estimated));
+    state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Kernel, 1, 1, 2, 50), estimated));
     let vague = Event::Alloc(Alloc { program: 0, ..alloc(MESH, Space::Kernel, 9, 7) });
-    state.apply(Mono(2), events(1), with_gaps(&vague, estimated));
+    state.apply(Mono(2), events(1), with_uncertainty(&vague, estimated));
     let kernel = |state: &State| state.usage_of(chip(0)).kernel.unwrap();
     let it = kernel(&state);
     assert_eq!((it.registered_bytes, it.estimated_bytes, it.resident_bytes), (1207, 407, Some(0)));

@@ -1,0 +1,76 @@
+//! Chip architectures and the memory that their chips have.
+
+vocabulary! {
+    /// A chip architecture.
+    pub enum Arch: u8 {
+        WormholeB0 = 1, "wormhole_b0": "Wormhole B0.",
+        Blackhole = 2, "blackhole": "Blackhole.",
+    }
+}
+
+/// The memory of one architecture, as tt-metal uses it with default settings: no Tracy, no trace region, `l1_small` 0,
+/// one row or column of cores for dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchMemory {
+    /// L1 of a core.
+    pub l1_bytes_per_core: u64,
+    /// What firmware and the kernel config buffer take of a core's L1.
+    pub l1_reserved_bytes: u64,
+    /// DRAM of a channel.
+    pub dram_bytes_per_channel: u64,
+    /// The part of a channel that the runtime uses.
+    pub dram_visible_bytes_per_channel: u64,
+    /// The runtime's banks in a channel.
+    pub dram_banks_per_channel: u64,
+    /// What the runtime reserves in each bank.
+    pub dram_reserved_bytes_per_bank: u64,
+    /// Cores that dispatch takes.
+    pub dispatch_cores: u32,
+}
+
+impl Arch {
+    /// The name people use.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::WormholeB0 => "Wormhole",
+            Self::Blackhole => "Blackhole",
+        }
+    }
+
+    /// The memory of chips of this architecture.
+    pub const fn memory(self) -> ArchMemory {
+        match self {
+            Self::WormholeB0 => ArchMemory {
+                l1_bytes_per_core: 1_499_136,
+                l1_reserved_bytes: 105_664,
+                dram_bytes_per_channel: 2 << 30,
+                dram_visible_bytes_per_channel: 2 << 30,
+                dram_banks_per_channel: 2,
+                dram_reserved_bytes_per_bank: 1_048_640,
+                dispatch_cores: 8,
+            },
+            Self::Blackhole => ArchMemory {
+                l1_bytes_per_core: 1_572_864,
+                l1_reserved_bytes: 111_616,
+                dram_bytes_per_channel: 4 << 30,
+                dram_visible_bytes_per_channel: 4_278_190_080,
+                dram_banks_per_channel: 1,
+                dram_reserved_bytes_per_bank: 1_048_704,
+                dispatch_cores: 10,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_match_positions() {
+        for (n, arch) in (1..).zip(Arch::ALL) {
+            assert_eq!((arch as u8, Arch::from_number(n)), (n, Some(arch)));
+        }
+        assert_eq!((Arch::from_number(0), Arch::from_number(3)), (None, None));
+    }
+}

@@ -1,0 +1,126 @@
+//! Boards: what each is called, how its serial numbers begin, and what its chips have.
+
+use crate::Arch;
+
+/// A kind of board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Board {
+    /// The driver's name for it.
+    pub name: &'static str,
+    /// Other names that descriptors and older drivers use.
+    pub aliases: &'static [&'static str],
+    /// Codes in its serial numbers.
+    pub codes: &'static [u32],
+    /// What each of its chips has; `None` for boards that ttmem has no figures for.
+    pub chip: Option<BoardChip>,
+}
+
+/// A chip of a board, after harvesting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoardChip {
+    /// Architecture.
+    pub arch: Arch,
+    /// Tensix cores.
+    pub cores: u32,
+    /// Tensix cores with firmware before [`FEWER_CORES`].
+    pub cores_before: u32,
+    /// DRAM channels.
+    pub dram_channels: u32,
+}
+
+/// The firmware from which on p150 cards have 120 cores instead of 140.
+const FEWER_CORES: (u32, u32) = (19, 5);
+
+impl BoardChip {
+    const fn new(arch: Arch, cores: u32, dram_channels: u32) -> Self {
+        Self { arch, cores, cores_before: cores, dram_channels }
+    }
+
+    /// Tensix cores with this firmware; unknown firmware is taken as new.
+    pub fn cores_with(&self, firmware: Option<(u32, u32)>) -> u32 {
+        if firmware.is_some_and(|it| it < FEWER_CORES) { self.cores_before } else { self.cores }
+    }
+}
+
+const P150_CHIP: BoardChip =
+    BoardChip { arch: Arch::Blackhole, cores: 120, cores_before: 140, dram_channels: 8 };
+const P300_CHIP: BoardChip = BoardChip::new(Arch::Blackhole, 120, 8);
+
+/// All boards.
+pub const BOARDS: [Board; 15] = [
+    Board { name: "e150", aliases: &[], codes: &[0x03], chip: None },
+    Board { name: "e75", aliases: &[], codes: &[0x07], chip: None },
+    Board { name: "e300", aliases: &[], codes: &[0x0a], chip: None },
+    Board {
+        name: "galaxy-wormhole",
+        aliases: &["ubb", "galaxy"],
+        codes: &[0x0b, 0x35],
+        chip: Some(BoardChip::new(Arch::WormholeB0, 80, 6)),
+    },
+    Board { name: "n300", aliases: &[], codes: &[0x14], chip: Some(BoardChip::new(Arch::WormholeB0, 64, 6)) },
+    Board { name: "n150", aliases: &[], codes: &[0x18], chip: Some(BoardChip::new(Arch::WormholeB0, 72, 6)) },
+    Board { name: "p100", aliases: &[], codes: &[0x36], chip: Some(BoardChip::new(Arch::Blackhole, 120, 7)) },
+    Board {
+        name: "p100a",
+        aliases: &[],
+        codes: &[0x43],
+        chip: Some(BoardChip::new(Arch::Blackhole, 120, 7)),
+    },
+    Board { name: "p150a", aliases: &["p150"], codes: &[0x40], chip: Some(P150_CHIP) },
+    Board { name: "p150b", aliases: &[], codes: &[0x41], chip: Some(P150_CHIP) },
+    Board { name: "p150c", aliases: &[], codes: &[0x42], chip: Some(P150_CHIP) },
+    Board { name: "p300b", aliases: &[], codes: &[0x44], chip: Some(P300_CHIP) },
+    Board { name: "p300a", aliases: &["p300"], codes: &[0x45], chip: Some(P300_CHIP) },
+    Board { name: "p300c", aliases: &[], codes: &[0x46], chip: Some(P300_CHIP) },
+    Board {
+        name: "galaxy-blackhole",
+        aliases: &["ubb_blackhole"],
+        codes: &[0x47],
+        chip: Some(BoardChip::new(Arch::Blackhole, 130, 8)),
+    },
+];
+
+impl Board {
+    /// The board with this name.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        BOARDS.iter().find(|board| board.name == name || board.aliases.contains(&name))
+    }
+
+    /// The board with this 64-bit serial number.
+    pub fn by_serial(serial: u64) -> Option<&'static Self> {
+        let code = (serial >> 36) as u32 & 0xf_ffff;
+        BOARDS.iter().find(|board| board.codes.contains(&code))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_numbers_identify_boards() {
+        let name = |serial| Board::by_serial(serial).map(|board| board.name);
+        for (serial, board) in [
+            (0x0100_0146_1183_20ae, "n300"),
+            (0x0100_0186_1180_b479, "n150"),
+            (0x0000_0400_0000_0001, "p150a"),
+            (0x0000_0471_3183_1011, "galaxy-blackhole"),
+        ] {
+            assert_eq!(name(serial), Some(board));
+        }
+        assert_eq!(name(u64::MAX), None);
+    }
+
+    #[test]
+    fn names_and_codes_are_unique() {
+        for board in &BOARDS {
+            for name in board.aliases.iter().chain([&board.name]) {
+                assert_eq!(Board::by_name(name), Some(board));
+            }
+            for &code in board.codes {
+                assert_eq!(Board::by_serial(u64::from(code) << 36), Some(board));
+            }
+        }
+        assert_eq!(Board::by_name("n151"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! The one rule for what an allocation is charged.
+//!
+//! Banks move in lock-step: an allocator takes the same address range in every bank, whether the bank holds a part of
+//! the buffer or not. What lies on cores is charged on its own cores only.
+
+use crate::Space;
+
+/// Banks or cores that an allocation is charged on. Where its cores are not reported, it is on at least one.
+#[inline]
+pub const fn charged_banks(space: Space, cores: u16, allocator_banks: u16) -> u16 {
+    if !space.is_on_cores() {
+        allocator_banks
+    } else if cores == 0 {
+        1
+    } else {
+        cores
+    }
+}
+
+/// Bytes that an allocation is charged; `None` if that is not known.
+#[inline]
+pub const fn charge(bytes_per_bank: u64, banks: u16) -> Option<u64> {
+    if bytes_per_bank == 0 || banks == 0 { None } else { Some(bytes_per_bank.saturating_mul(banks as u64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_take_all_banks_and_programs_their_cores() {
+        assert_eq!(charged_banks(Space::Dram, 4, 12), 12);
+        assert_eq!(charged_banks(Space::L1Core, 4, 64), 4);
+        assert_eq!(charged_banks(Space::Cb, 0, 64), 1, "unreported cores are at least one");
+        assert_eq!(charge(2048, 12), Some(24_576));
+        assert_eq!((charge(0, 12), charge(2048, 0)), (None, None));
+        assert_eq!(charge(u64::MAX, 2), Some(u64::MAX));
+    }
+}

@@ -1,0 +1,24 @@
+//! The vocabulary that every part of ttmem shares: kinds of memory, architectures, boards, what can be wrong with a
+//! report, limits, and the rule for what an allocation is charged.
+//!
+//! The wire format, the tracker, its C and Python faces and the core all use these types, so that a space or a fault is
+//! listed once. Numbers are those of the wire format and are never given anew.
+#![no_std]
+
+#[macro_use]
+mod vocabulary;
+
+mod arch;
+pub mod board;
+mod buffer;
+mod charge;
+mod fault;
+pub mod limits;
+mod space;
+
+pub use arch::{Arch, ArchMemory};
+pub use board::Board;
+pub use buffer::{BufferType, KernelClass, Layout, Uncertainty};
+pub use charge::{charge, charged_banks};
+pub use fault::{Fault, FindingKind, Severity};
+pub use space::Space;
