@@ -5,7 +5,7 @@ use crate::server::Daemon;
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_sources::process::Watch;
-use ttmem_sources::{Listener, Owner};
+use ttmem_sources::{EventSink, Owner};
 
 /// How soon to look again at a writer that fills its ring faster than we tick.
 const SOON_NS: u64 = 50_000_000;
@@ -36,8 +36,8 @@ impl Daemon {
     }
 }
 
-impl Listener for Daemon {
-    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+impl EventSink for Daemon {
+    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let known = self.by_pid.get(&owner.pid).copied().filter(|_| owner.pid != 0);
         if let Some(it) = known.and_then(|known| self.tracked.get(&known)).filter(|it| !it.watch.ended()) {
             return it.id;
@@ -57,7 +57,7 @@ impl Listener for Daemon {
         self.tracked.get(&process).map_or(ProcessId { pid: owner.pid, start: 0 }, |it| it.id)
     }
 
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         match event {
             Event::Chip(chip) => self.define_chip(Origin::Process(process, basis), chip),
             Event::Exited => {
@@ -71,7 +71,7 @@ impl Listener for Daemon {
             }
         }
     }
-    fn say(&mut self, event: Event) {
+    fn emit_machine(&mut self, event: Event) {
         match event {
             Event::Chip(chip) => self.define_chip(Origin::Machine, chip),
             event => {

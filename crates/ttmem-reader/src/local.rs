@@ -12,7 +12,7 @@ use ttmem_core::snapshot::Allocation;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Detail, Limits, Snapshot, State};
 use ttmem_sources::process::{Processes, Watch};
-use ttmem_sources::{Listener, Owner, Reading, Root, SegmentFile, Sources, tell_of};
+use ttmem_sources::{EventSink, Owner, Reading, Root, SegmentFile, Sources, tell_of};
 use ttmem_wire::segment::text;
 
 /// What seldom changes is not looked for more often, however often somebody looks.
@@ -70,8 +70,8 @@ impl Local {
         let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
-        reader.say(Event::Host(host()));
-        reader.tell(process, Basis::Events, Event::Born(info));
+        reader.emit_machine(Event::Host(host()));
+        reader.emit(process, Basis::Events, Event::Born(info));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         tell_of(&file, process, &mut reader).map_err(unreadable)?;
         reader.state.note_peaks();
@@ -87,7 +87,7 @@ impl Local {
             self.reader.watches.iter().filter(|(_, watch)| watch.ended()).map(|(&id, _)| id).collect();
         for process in ended {
             sources.process_ended(process, &mut self.reader);
-            self.reader.tell(process, Basis::Events, Event::Exited);
+            self.reader.emit(process, Basis::Events, Event::Exited);
         }
         if self.surveyed.is_none_or(|at| self.reader.now.since(at) >= SURVEY_NS) {
             self.surveyed = Some(self.reader.now);
@@ -150,8 +150,8 @@ impl Reader {
     }
 }
 
-impl Listener for Reader {
-    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+impl EventSink for Reader {
+    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let seen = Some(owner.pid).filter(|&pid| pid != 0);
         let known = seen.and_then(|pid| self.by_pid.get(&pid));
         if let Some(&id) = known.filter(|id| self.watches.get(id).is_some_and(|watch| !watch.ended())) {
@@ -170,11 +170,11 @@ impl Listener for Reader {
             self.watches.insert(id, watch);
             self.by_pid.insert(owner.pid, id);
         }
-        self.tell(id, basis, Event::Born(info));
+        self.emit(id, basis, Event::Born(info));
         id
     }
 
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         if matches!(event, Event::Exited) {
             self.watches.remove(&process);
             self.by_pid.retain(|_, id| *id != process);
@@ -182,7 +182,7 @@ impl Listener for Reader {
         self.state.apply(self.now, Origin::Process(process, basis), event);
     }
 
-    fn say(&mut self, event: Event) {
+    fn emit_machine(&mut self, event: Event) {
         self.state.apply(self.now, Origin::Machine, event);
     }
 }

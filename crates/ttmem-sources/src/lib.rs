@@ -36,5 +36,5 @@ pub use inventory::{Card, RegionFile, Room, cards, room};
 pub use process::Owner;
 pub use root::Root;
 pub use segment::{Contents, SegmentFile, Skip};
-pub use segments::{Keep, Listener, tell_of};
+pub use segments::{EventSink, Keep, tell_of};
 pub use sources::{Reading, Sources};
