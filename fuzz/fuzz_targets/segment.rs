@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, State};
-use ttmem_sources::{Listener, Owner, SegmentFile, tell_of};
+use ttmem_sources::{EventSink, Owner, SegmentFile, tell_of};
 use ttmem_wire::segment::{MAGIC, Plan, word};
 use zerocopy::IntoBytes;
 
@@ -18,16 +18,16 @@ const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
 
 struct Reader(State);
 
-impl Listener for Reader {
-    fn meet(&mut self, _: &Owner, _: Basis) -> ProcessId {
+impl EventSink for Reader {
+    fn register(&mut self, _: &Owner, _: Basis) -> ProcessId {
         PROCESS
     }
 
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         self.0.apply(Mono(1_000_000_000), Origin::Process(process, basis), event);
     }
 
-    fn say(&mut self, event: Event) {
+    fn emit_machine(&mut self, event: Event) {
         self.0.apply(Mono(1_000_000_000), Origin::Machine, event);
     }
 }
@@ -60,7 +60,7 @@ fuzz_target!(|input: &[u8]| {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
     let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
-    reader.tell(PROCESS, Basis::Events, Event::Born(Process::default()));
+    reader.emit(PROCESS, Basis::Events, Event::Born(Process::default()));
     let _ = segment.contents();
     let _ = tell_of(&segment, PROCESS, &mut reader);
     reader.0.tick(Mono(2_000_000_000));

@@ -137,12 +137,11 @@ fn enums() -> String {
 }
 
 fn c_enum<'a>(name: &str, doc: &str, rows: impl Iterator<Item = (&'a str, i64, &'a str)>) -> String {
-    let rows: String = rows
-        .map(|(row, number, doc)| {
-            let constant = format!("{name}_{row}").to_uppercase();
-            format!("  // {doc}\n  {constant} = {number},\n")
-        })
-        .collect();
+    let row = |(row, number, doc): (&str, i64, &str)| {
+        let constant = format!("{name}_{row}").to_uppercase();
+        format!("  // {doc}\n  {constant} = {number},\n")
+    };
+    let rows = rows.map(row).collect::<Vec<_>>().concat();
     format!("\n\n// {doc}\ntypedef enum {name} {{\n{rows}}} {name};")
 }
 

@@ -56,7 +56,9 @@ const ROOM: &str = "crates/ttmem-client/src/room.rs";
 const TELLER: &str = "crates/ttmem-client/src/legacy.rs";
 const SAYER: &str = "crates/ttmem-client/src/log.rs";
 const SOCKET: &str = "crates/ttmem-daemon/src/socket.rs";
-const QUERY: &str = "crates/ttmem-daemon/src/query.rs";
+const PROTOCOL: &str = "crates/ttmem-reader/src/protocol.rs";
+const SESSION: &str = "crates/ttmem-reader/src/session.rs";
+const TABLE: &str = "crates/ttmem-reader/src/processes.rs";
 const LISTEN: &str = "crates/ttmem-daemon/src/listen.rs";
 const MANAGER: &str = "crates/ttmem-daemon/src/manager.rs";
 const UNIT: &str = "packaging/ttmem.service.in";
@@ -90,7 +92,7 @@ const FEED: &str = "self.take_in(number, connection, sender, &buffer[..len], unt
 const PADDED: &str = "self.take_in(number, connection, sender, &buffer[..len.next_multiple_of(144)], until)";
 
 const MUTANTS: &[Mutant] = &[
-    Mutant { test: "defect_01_", what: "no version in what is sent", edits: &[edit(QUERY, r#"{{"schema":1,"#, "{{")] },
+    Mutant { test: "defect_01_", what: "no version in what is sent", edits: &[edit(PROTOCOL, r#"{{"schema":1,"#, "{{")] },
     Mutant {
         test: "defect_02_",
         what: "every message is taken to have 144 bytes",
@@ -180,9 +182,9 @@ const MUTANTS: &[Mutant] = &[
         what: "records have no owner",
         edits: &[edit(
             TRACKING,
-            "let author = self.meet(connection, sender, message);",
-            "let first = self.tracked.keys().next().copied();
-             let author = first.unwrap_or_else(|| self.meet(connection, sender, message));",
+            "let author = self.register_peer(connection, sender, message);",
+            "let first = self.session.processes().iter().next().map(|(process, _)| process);
+             let author = first.unwrap_or_else(|| self.register_peer(connection, sender, message));",
         )],
     },
     Mutant {
@@ -294,11 +296,11 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_26_",
         what: "deaths are noticed later",
         edits: &[
-            edit(SERVER, "Token::Process(number) => ended.push(number),", "Token::Process(_) => ended.clear(),"),
+            edit(SERVER, "Token::Process(number) => ended.push(ProcessKey(number)),", "Token::Process(_) => ended.clear(),"),
             edit(
-                TRACKING,
-                "self.tracked.iter().filter(|(_, it)| it.watch.ended())",
-                "self.tracked.iter().filter(|(_, it)| it.watch.ended() && self.now.0 == 0)",
+                TABLE,
+                "self.iter().filter(|(_, it)| it.watch.ended())",
+                "self.iter().filter(|(_, it)| it.watch.ended() && self.last_key == 0)",
             ),
         ],
     },
@@ -315,9 +317,9 @@ const MUTANTS: &[Mutant] = &[
         test: "defect_28_",
         what: "only what a process unloads itself is gone",
         edits: &[edit(
-            TRACKING,
-            "let outcome = self.apply(process, Event::Exited);",
-            "let outcome = Outcome::Noted;",
+            SESSION,
+            "let outcome = self.state.apply(self.now, origin, Event::Exited);",
+            "let _ = origin;\n        let outcome = Outcome::Noted;",
         )],
     },
     Mutant {
@@ -371,7 +373,7 @@ const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(TRACKING, "        if self.draining {\n            return;\n        }\n", ""),
             edit(TRACKING, "            return self.end_process(process);\n", ""),
-            edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.now.0 == 0 => {"),
+            edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.session.now().0 == 0 => {"),
         ],
     },
     Mutant {
@@ -398,7 +400,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_question_drained_with_the_dead",
         what: "questions are answered while the dead are heard",
-        edits: &[edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.now.0 == 0 => {")],
+        edits: &[edit(LEGACY, "Some(frame) if self.draining => {", "Some(frame) if self.draining && self.session.now().0 == 0 => {")],
     },
     Mutant {
         test: "many_questions_at_once",
@@ -417,7 +419,7 @@ const MUTANTS: &[Mutant] = &[
         what: "the end of a stream closes it at once",
         edits: &[edit(
             LEGACY,
-            "connection.closing.get_or_insert(self.now);\n        self.send_answers(number, connection)\n",
+            "connection.closing.get_or_insert(self.session.now());\n        self.send_answers(number, connection)\n",
             "self.send_answers(number, connection);\n        Turn::Closed\n",
         )],
     },
@@ -429,7 +431,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_pid_used_again_on_the_same_socket",
         what: "a pid on a connection is one process for ever",
-        edits: &[edit(LEGACY, "&& self.is_reused(author)", "&& self.is_reused(author) && self.now.0 == 0")],
+        edits: &[edit(LEGACY, "is_reused(author)\n", "is_reused(author)\n                && self.session.now().0 == 0\n")],
     },
     Mutant {
         test: "a_process_that_frees_all_and_ends",
@@ -555,7 +557,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_segment_that_shrinks",
         what: "what cannot be read was never there",
-        edits: &[edit(SEGMENTS, "        self.known.insert(id, known);\n        busy\n", "        if known.broken.is_some() {\n            self.retire(known, true, listener);\n        } else {\n            self.known.insert(id, known);\n        }\n        busy\n")],
+        edits: &[edit(SEGMENTS, "        self.known.insert(id, known);\n        busy\n", "        if known.broken.is_some() {\n            self.retire(known, true, sink);\n        } else {\n            self.known.insert(id, known);\n        }\n        busy\n")],
     },
     Mutant {
         test: "black_boxes_are_few",
@@ -718,7 +720,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "a_process_that_ends_or_detaches",
         what: "what was told of the detached stays",
-        edits: &[edit(REGIONS, "listener.tell(process, Basis::Counters, Event::Levels(chip, Vec::new()));", "let _ = (process, chip);")],
+        edits: &[edit(REGIONS, "sink.emit(process, Basis::Counters, Event::Levels(chip, Vec::new()));", "let _ = (process, chip);")],
     },
     Mutant {
         test: "a_process_that_ends_or_detaches",
@@ -1037,7 +1039,7 @@ const MUTANTS: &[Mutant] = &[
         test: "service::a_service_is_ready_when",
         what: "it is ready before it listens",
         edits: &[
-            edit(SERVER, "    let legacy = Listener::bind(", "    let mut early = Manager::from_environment();\n    early.tell(monotonic(), \"\");\n    let legacy = Listener::bind("),
+            edit(SERVER, "    let legacy = Listener::bind(", "    let mut early = Manager::from_environment();\n    early.tell(ttmem_sources::monotonic(), \"\");\n    let legacy = Listener::bind("),
         ],
     },
     Mutant {

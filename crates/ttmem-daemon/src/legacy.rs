@@ -1,7 +1,7 @@
 //! One connection of an old client: bytes in, events and answers out.
 
 use crate::eventlog;
-use crate::server::{Daemon, monotonic};
+use crate::server::Daemon;
 use crate::socket::{self, Peer};
 use std::collections::VecDeque;
 use std::io;
@@ -11,8 +11,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::event::{Alloc, Event, Free};
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{ChipId, Fault, KernelClass, Layout, Mono, Origin, Scope, Space, Uncertainty};
+use ttmem_core::words::{Basis, ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use ttmem_core::{Outcome, State};
+use ttmem_reader::ProcessKey;
+use ttmem_sources::monotonic;
 use ttmem_types::BufferType;
 use ttmem_wire::framer::{Frame, Framer};
 use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch};
@@ -48,7 +50,7 @@ pub(crate) struct Connection {
     /// When the framer is to be told of a pause.
     pub(crate) pause_at: Option<Mono>,
     /// Processes heard on it, with the pid they had: mostly one, more after a fork.
-    pub(crate) authors: Vec<(Peer, u64)>,
+    pub(crate) authors: Vec<(Peer, ProcessKey)>,
     deaf: bool,
     /// What was read but not taken in when the turn was over, and who sent it.
     backlog: Vec<u8>,
@@ -78,7 +80,7 @@ impl Connection {
 
 impl Connection {
     /// The process that was heard with these credentials.
-    fn author(&self, sender: Peer) -> Option<u64> {
+    fn author(&self, sender: Peer) -> Option<ProcessKey> {
         self.authors.iter().find(|(peer, _)| *peer == sender).map(|&(_, author)| author)
     }
 }
@@ -144,7 +146,7 @@ impl Daemon {
             // The peer itself connected; a child of its may have died, and its pid gone to another.
             if sender != connection.peer
                 && let Some(author) = connection.author(sender)
-                && self.is_reused(author)
+                && self.session.processes().is_reused(author)
             {
                 self.end_process(author);
             }
@@ -158,7 +160,7 @@ impl Daemon {
         }
         let pause = if connection.framer.is_newline() { NEWLINE_PAUSE } else { QUESTION_PAUSE };
         let pause = connection.framer.waits_for_pause().then_some(pause);
-        connection.pause_at = pause.map(|pause| Mono(self.now.0 + pause.as_nanos() as u64));
+        connection.pause_at = pause.map(|pause| Mono(self.session.now().0 + pause.as_nanos() as u64));
         if let Some(at) = connection.pause_at {
             self.pauses.push((at, number));
         }
@@ -244,7 +246,7 @@ impl Daemon {
     /// The connection was quiet for as long as it asked to be watched, or takes answers again.
     pub(crate) fn wake(&mut self, number: u64) {
         let Some(mut connection) = self.connections.remove(&number) else { return };
-        let due = connection.pause_at.is_some_and(|at| at <= self.now);
+        let due = connection.pause_at.is_some_and(|at| at <= self.session.now());
         if due {
             connection.pause_at = None;
             if let Some(frame) = connection.framer.pause() {
@@ -277,7 +279,7 @@ impl Daemon {
             }
         }
         // The peer may have closed only its sending half and wait for what it asked.
-        connection.closing.get_or_insert(self.now);
+        connection.closing.get_or_insert(self.session.now());
         self.send_answers(number, connection)
     }
 
@@ -291,7 +293,7 @@ impl Daemon {
     /// Makes a finding about who sent something, if it is tracked: a stray connection makes no process.
     fn blame(&mut self, connection: &Connection, sender: Peer, why: Fault) {
         if let Some(author) = connection.author(sender) {
-            self.apply(author, Event::Fault(why.into()));
+            self.session.apply(author, Basis::Legacy, Event::Fault(why.into()));
         }
     }
 
@@ -308,7 +310,7 @@ impl Daemon {
         // asked, since it spoke after that.
         let unheard = !connection.authors.is_empty()
             && (more || rustix::io::ioctl_fionread(&connection.stream).is_ok_and(|held| held > 0));
-        let spared: &[(Peer, u64)] = if unheard { &connection.authors } else { &[] };
+        let spared: &[(Peer, ProcessKey)] = if unheard { &connection.authors } else { &[] };
         self.reap(spared);
         match frame {
             Frame::Question(message, vintage) => {
@@ -333,7 +335,7 @@ impl Daemon {
             Frame::Newline => {
                 let report = self.remaining();
                 connection.answers.extend_from_slice(report.as_bytes());
-                connection.closing = Some(self.now);
+                connection.closing = Some(self.session.now());
             }
             Frame::Event(_) => {}
         }
@@ -351,7 +353,7 @@ impl Daemon {
             }
             Type::DumpKernels => {
                 self.reap(&[]);
-                let groups = self.state.report(&[Space::Kernel], KERNELS_LISTED, true);
+                let groups = self.session.state().report(&[Space::Kernel], KERNELS_LISTED, true);
                 self.output.log(&eventlog::kernels(&groups));
                 return;
             }
@@ -359,8 +361,8 @@ impl Daemon {
         }
         let author = self.author(connection, sender, message);
         let outcome = match self.translate(kind, message) {
-            Ok(event) => self.apply(author, event),
-            Err(why) => self.apply(author, Event::Fault(why.into())),
+            Ok(event) => self.session.apply(author, Basis::Legacy, event),
+            Err(why) => self.session.apply(author, Basis::Legacy, Event::Fault(why.into())),
         };
         if let Outcome::Refused(why) = outcome {
             self.output.warn(
@@ -383,12 +385,12 @@ impl Daemon {
     }
 
     fn recorded(&self, device: i32, space: Space) -> u64 {
-        self.device(device).map_or(0, |chip| self.state.recorded(chip, space))
+        self.device(device).map_or(0, |chip| self.session.state().recorded(chip, space))
     }
 
     fn remaining(&self) -> String {
         let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-        eventlog::remaining(&self.state.report(&spaces, BUFFERS_LISTED, false))
+        eventlog::remaining(&self.session.state().report(&spaces, BUFFERS_LISTED, false))
     }
 
     /// What a message means.
@@ -450,7 +452,8 @@ impl Daemon {
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
         if make {
-            self.define_chip(Origin::Machine, chip);
+            self.session.apply_machine(Event::Chip(chip));
+            self.follow_changes();
         }
         Ok(key)
     }
@@ -460,14 +463,14 @@ impl Daemon {
         let chip = self.device(device);
         let answer = |kind| Message { device_id: device, ..Message::new(kind) };
         if question.kind == Type::Query as u8 {
-            let levels = chip.map(|chip| levels(&self.state, chip)).unwrap_or_default();
+            let levels = chip.map(|chip| levels(self.session.state(), chip)).unwrap_or_default();
             return Message { levels, ..answer(Type::Response) };
         }
         let capacity = if device == -1 {
             let num_devices = self.devices.len() as u32;
             DeviceInfo { num_devices, is_available: u32::from(num_devices > 0), ..DeviceInfo::default() }
         } else {
-            chip.and_then(|chip| self.state.chip(chip)).map(device_info).unwrap_or_default()
+            chip.and_then(|chip| self.session.state().chip(chip)).map(device_info).unwrap_or_default()
         };
         Message { capacity, ..answer(Type::DeviceInfoResponse) }
     }

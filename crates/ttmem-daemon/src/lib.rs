@@ -8,19 +8,20 @@
 //! pidfds ─────────────┴► a process ends: everything it held is gone
 //! ```
 //!
-//! * [`serve`] runs it; [`query`] is how programs ask it.
-//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `tracking` knows whose words they are.
+//! It is a [`ttmem_reader::Session`] plus sockets plus the old clients' protocol.
+//!
+//! * [`serve`] runs it; `ttmem_reader::protocol` is how programs ask it.
+//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `tracking` connects them to the session.
 
 mod eventlog;
 mod legacy;
 mod listen;
 mod manager;
 mod output;
-pub mod query;
+mod query;
 mod server;
 mod signal;
 mod socket;
-mod sources;
 mod tracking;
 
 use std::io;

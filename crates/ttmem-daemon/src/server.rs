@@ -6,12 +6,8 @@ use crate::manager::Manager;
 use crate::output::Output;
 use crate::query::QueryConnection;
 use crate::socket;
-use crate::tracking::Tracked;
 use crate::{Error, Options, SimulatedSensors, eventlog};
-use jiff::Timestamp;
 use rustix::event::{Timespec, epoll};
-use rustix::process::Resource;
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -20,9 +16,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_core::event::Event;
 use ttmem_core::machine::Chip;
-use ttmem_core::words::{ChipId, Mono, Origin, Space};
-use ttmem_core::{Detail, Outcome, Snapshot, State};
-use ttmem_sources::process::{Processes, Watch};
+use ttmem_core::words::{ChipId, Mono, Space};
+use ttmem_core::{Detail, Snapshot};
+use ttmem_reader::{ProcessKey, RESCAN_ON_REQUEST_NS, Session, raise_descriptor_limit};
+use ttmem_sources::process::Watch;
 use ttmem_sources::{Keep, Sources};
 
 /// How often the state is told the time.
@@ -36,11 +33,8 @@ const RETRY: Duration = Duration::from_millis(50);
 const STATISTICS: Duration = Duration::from_secs(10);
 /// How long a connection that is closing may take to read what it asked for.
 const CLOSING_NS: u64 = 30 * Mono::SECOND;
-/// How long after looking for chips, their users and containers they are looked for again: it means looking at every
-/// process.
-const SURVEY_WHILE_TICKING: u64 = 5 * Mono::SECOND;
-/// The same when somebody asks.
-pub(crate) const SURVEY_FOR_AN_ANSWER: u64 = Mono::SECOND;
+/// Time between two rescans of sources while no request comes in.
+const RESCAN_WHILE_TICKING_NS: u64 = 5 * Mono::SECOND;
 /// How often simulated sensors are asked.
 const SENSE_NS: u64 = 900_000_000;
 /// How often both sockets are looked after.
@@ -88,9 +82,8 @@ impl Token {
 }
 
 pub(crate) struct Daemon {
-    pub(crate) state: State,
+    pub(crate) session: Session,
     pub(crate) output: Output,
-    pub(crate) now: Mono,
     pub(crate) connections: BTreeMap<u64, Connection>,
     pub(crate) queries: BTreeMap<u64, QueryConnection>,
     /// Connections whose turn was over before they were done.
@@ -103,28 +96,22 @@ pub(crate) struct Daemon {
     pub(crate) messages: u64,
     /// Bytes of old clients read so far.
     pub(crate) bytes_read: u64,
+    /// Chips by the numbers that old clients use.
     pub(crate) devices: BTreeMap<u32, ChipId>,
     pub(crate) chips_known: bool,
-    pub(crate) tracked: BTreeMap<u64, Tracked>,
-    pub(crate) by_pid: BTreeMap<u32, u64>,
-    pub(crate) processes: Processes,
-    /// What is read; not there while it speaks.
-    pub(crate) sources: Option<Sources>,
     /// What simulated chips' sensors say, and when they were last asked.
     simulated: Option<SimulatedSensors>,
     sensed: Option<Mono>,
-    /// When sources are looked at next, because their writers are busy.
-    pub(crate) next_look: Option<Mono>,
-    /// When it was last looked for what seldom changes.
-    pub(crate) surveyed: Option<Mono>,
+    /// When sources are polled next, because their writers are busy.
+    pub(crate) next_poll: Option<Mono>,
     epoll: OwnedFd,
     legacy: Listener,
     query: Listener,
     manager: Manager,
     /// The sockets of the dead are being read.
     pub(crate) draining: bool,
-    /// A process was already gone when its bytes were read.
-    pub(crate) met_the_dead: bool,
+    /// A process had already exited when it was registered.
+    pub(crate) saw_exited_peer: bool,
     /// Descriptors this process may have.
     descriptors: usize,
     /// Accepting waits until the next tick, because descriptors ran out.
@@ -147,9 +134,8 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         .map_err(system("read /dev/urandom"))?;
 
     let mut daemon = Daemon {
-        state: State::new(options.limits, u64::from_ne_bytes(seed)),
+        session: Session::new(options.reading.clone(), options.limits, u64::from_ne_bytes(seed)),
         output: Output::new(options.quiet),
-        now: monotonic(),
         connections: BTreeMap::new(),
         queries: BTreeMap::new(),
         unfinished: BTreeSet::new(),
@@ -159,20 +145,15 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         messages: 0,
         devices: BTreeMap::new(),
         chips_known: !options.chips.is_empty() || options.reading.topology.is_some(),
-        tracked: BTreeMap::new(),
-        by_pid: BTreeMap::new(),
-        processes: Processes::new(&options.reading.root),
-        sources: Some(Sources::new(options.reading.clone())),
         simulated: options.sensors,
         sensed: None,
-        next_look: None,
-        surveyed: None,
+        next_poll: None,
         epoll,
         legacy,
         query,
         manager: Manager::from_environment(),
         draining: false,
-        met_the_dead: false,
+        saw_exited_peer: false,
         descriptors,
         bytes_read: 0,
         full: false,
@@ -180,9 +161,9 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         ticks: 0,
     };
     for chip in &options.chips {
-        daemon.define_chip(Origin::Machine, chip.clone());
+        daemon.session.apply_machine(Event::Chip(chip.clone()));
     }
-    daemon.look_at_sources(SURVEY_WHILE_TICKING);
+    daemon.poll_sources(RESCAN_WHILE_TICKING_NS);
     daemon.sense();
     daemon.listen().map_err(system("wait for connections"))?;
     daemon.wait_for(signals.as_fd(), Token::Signal).map_err(system("wait for signals"))?;
@@ -194,20 +175,21 @@ pub fn serve(options: &Options) -> Result<(), Error> {
 impl Daemon {
     fn run(&mut self, signals: &mut UnixStream) -> io::Result<()> {
         let mut events = Vec::with_capacity(256);
-        let mut next_tick = self.now.0;
-        let mut next_second = self.now.0;
-        let mut next_statistics = self.now.0 + STATISTICS.as_nanos() as u64;
+        let mut now = self.session.now();
+        let mut next_tick = now.0;
+        let mut next_second = now.0;
+        let mut next_statistics = now.0 + STATISTICS.as_nanos() as u64;
         let mut logged_messages = 0;
         loop {
-            let mut until = Duration::from_nanos(next_tick.saturating_sub(self.now.0));
+            let mut until = Duration::from_nanos(next_tick.saturating_sub(now.0));
             if !self.unfinished.is_empty() {
                 until = Duration::ZERO;
             }
             if let Some(&(at, _)) = self.pauses.iter().min() {
-                until = until.min(Duration::from_nanos(at.since(self.now)));
+                until = until.min(Duration::from_nanos(at.since(now)));
             }
-            if let Some(at) = self.next_look {
-                until = until.min(Duration::from_nanos(at.since(self.now)));
+            if let Some(at) = self.next_poll {
+                until = until.min(Duration::from_nanos(at.since(now)));
             }
             if self.output.is_waiting() {
                 until = until.min(RETRY);
@@ -218,7 +200,8 @@ impl Daemon {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }
-            self.now = monotonic();
+            self.session.update_clock();
+            now = self.session.now();
             let before = self.messages;
             let mut ended = Vec::new();
             for event in &events {
@@ -227,7 +210,7 @@ impl Daemon {
                     Token::QueryListener => self.accept_queries(),
                     Token::Legacy(number) => self.legacy_ready(number, event.flags),
                     Token::Query(number) => self.query_ready(number),
-                    Token::Process(number) => ended.push(number),
+                    Token::Process(number) => ended.push(ProcessKey(number)),
                     Token::Signal => {
                         if self.signalled(signals) {
                             self.manager.stopping();
@@ -241,25 +224,25 @@ impl Daemon {
             }
             // Last: what they said before they died may lie in the same round.
             for process in ended {
-                self.process_ended(process);
+                self.handle_exit(process);
             }
             self.tell_pauses();
-            if std::mem::take(&mut self.met_the_dead) {
+            if std::mem::take(&mut self.saw_exited_peer) {
                 self.reap(&[]);
             }
-            if self.next_look.is_some_and(|at| self.now >= at) {
-                self.look_at_sources(SURVEY_WHILE_TICKING);
+            if self.next_poll.is_some_and(|at| now >= at) {
+                self.poll_sources(RESCAN_WHILE_TICKING_NS);
             }
-            if self.now.0 >= next_tick {
-                next_tick = self.now.0 + TICK.as_nanos() as u64;
+            if now.0 >= next_tick {
+                next_tick = now.0 + TICK.as_nanos() as u64;
                 self.tick();
             }
-            if self.now.0 >= next_second {
-                next_second = self.now.0 + Mono::SECOND;
+            if now.0 >= next_second {
+                next_second = now.0 + Mono::SECOND;
                 self.output.second();
             }
-            if self.now.0 >= next_statistics {
-                next_statistics = self.now.0 + STATISTICS.as_nanos() as u64;
+            if now.0 >= next_statistics {
+                next_statistics = now.0 + STATISTICS.as_nanos() as u64;
                 if self.messages != logged_messages {
                     logged_messages = self.messages;
                     self.log_statistics();
@@ -309,42 +292,25 @@ impl Daemon {
 
     fn greet(&mut self, options: &Options) {
         let path = options.legacy_socket.display().to_string();
-        let mut chips: Vec<&Chip> = self.state.chips().collect();
+        let state = self.session.state();
+        let mut chips: Vec<&Chip> = state.chips().collect();
         chips.sort_by_key(|chip| chip.index);
-        let text = eventlog::greeting(chips.into_iter(), self.state.is_simulated(), &path);
+        let text = eventlog::greeting(chips.into_iter(), state.is_simulated(), &path);
         self.output.log(&text);
         self.output.flush();
     }
 
     /// Descriptors that sources hold open.
     fn file_descriptors(&self) -> usize {
-        self.sources.as_ref().map_or(0, Sources::descriptors)
-    }
-
-    /// A chip, as the machine or a process knows it.
-    pub(crate) fn define_chip(&mut self, from: Origin, chip: Chip) {
-        let id = chip.id;
-        if self.state.apply(self.now, from, Event::Chip(chip)) == Outcome::Noted {
-            // It may be one that is known by another name, and its number may have been taken.
-            let id = self.state.resolve(id);
-            let Some(chip) = self.state.chip(id) else { return };
-            // What a client's word made is what clients mean, until it is gone.
-            let made_up = self.devices.get(&chip.index).is_some_and(|id| matches!(id, ChipId::Ordinal(_)));
-            if chip.node.is_some() && !made_up {
-                // Numbers change as chips come and go.
-                self.devices.retain(|_, of| *of != id);
-                self.devices.insert(chip.index, id);
-            } else {
-                self.devices.entry(chip.index).or_insert(id);
-            }
-        }
+        self.session.sources().map_or(0, Sources::descriptors)
     }
 
     fn accept_legacy(&mut self) {
         for _ in 0..ACCEPTED_A_TURN {
             // However many clients there are, those who want to look must find a place. Each connection may need a
             // descriptor for its process, too.
-            let used = 2 * self.connections.len() + self.tracked.len() + self.file_descriptors();
+            let used =
+                2 * self.connections.len() + self.session.processes().count() + self.file_descriptors();
             if used + RESERVED_DESCRIPTORS.min(self.descriptors / 2) >= self.descriptors {
                 return self.stop_accepting("every descriptor is in use");
             }
@@ -449,7 +415,7 @@ impl Daemon {
     }
 
     fn tell_pauses(&mut self) {
-        let now = self.now;
+        let now = self.session.now();
         let due: Vec<u64> =
             self.pauses.iter().filter(|(at, _)| *at <= now).map(|&(_, number)| number).collect();
         self.pauses.retain(|(at, _)| *at > now);
@@ -460,33 +426,31 @@ impl Daemon {
 
     /// Asks simulated chips' sensors, as often as real ones are read.
     fn sense(&mut self) {
-        let due = self.sensed.is_none_or(|at| self.now.since(at) >= SENSE_NS);
+        let (now, state) = (self.session.now(), self.session.state());
+        let due = self.sensed.is_none_or(|at| now.since(at) >= SENSE_NS);
         let Some(sensors) = self.simulated.filter(|_| due) else { return };
-        self.sensed = Some(self.now);
-        let readings = self.state.chips().filter_map(|chip| {
-            let reading = sensors(chip, &self.state.usage_of(chip.id), self.now)?;
+        self.sensed = Some(now);
+        let readings = state.chips().filter_map(|chip| {
+            let reading = sensors(chip, &state.usage_of(chip.id), now)?;
             Some((chip.id, Box::new(reading)))
         });
         for (chip, reading) in readings.collect::<Vec<_>>() {
-            self.state.apply(self.now, Origin::Machine, Event::Sensors(chip, reading));
+            self.session.apply_machine(Event::Sensors(chip, reading));
         }
     }
 
     fn tick(&mut self) {
-        self.look_at_sources(SURVEY_WHILE_TICKING);
+        self.poll_sources(RESCAN_WHILE_TICKING_NS);
         self.sense();
-        self.state.tick(self.now);
-        let ended: Vec<u64> = self
-            .tracked
-            .iter()
-            .filter(|(_, it)| matches!(it.watch, Watch::Look { .. }) && it.watch.ended())
-            .map(|(&process, _)| process)
-            .collect();
-        for process in ended {
-            self.process_ended(process);
+        self.session.tick();
+        let processes = self.session.processes().iter();
+        let exited = processes.filter(|(_, it)| matches!(it.watch, Watch::Look { .. }) && it.watch.ended());
+        for process in exited.map(|(process, _)| process).collect::<Vec<_>>() {
+            self.handle_exit(process);
         }
         // Who asked for a report and does not read it has had its time.
-        let slow = |it: &Connection| it.closing.is_some_and(|since| self.now.since(since) > CLOSING_NS);
+        let now = self.session.now();
+        let slow = |it: &Connection| it.closing.is_some_and(|since| now.since(since) > CLOSING_NS);
         let slow: Vec<u64> = self.connections.iter().filter(|(_, it)| slow(it)).map(|(&n, _)| n).collect();
         for connection in slow.iter().filter_map(|n| self.connections.remove(n)).collect::<Vec<_>>() {
             self.forget_connection(&connection);
@@ -498,9 +462,7 @@ impl Daemon {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
             self.restore_sockets();
-            if let Some(sources) = &mut self.sources {
-                sources.expire(self.now, Keep::default());
-            }
+            self.session.expire(Keep::default());
         }
         self.tell_manager();
     }
@@ -508,30 +470,25 @@ impl Daemon {
     /// One line for `systemctl status`, and that we live.
     fn tell_manager(&mut self) {
         if self.manager.listens() {
-            let (chips, tracked) = (self.state.chips().count(), self.tracked.len());
-            let simulated = if self.state.is_simulated() { " (simulated)" } else { "" };
+            let (state, tracked) = (self.session.state(), self.session.processes().count());
+            let (chips, simulated) = (state.chips().count(), state.is_simulated());
+            let simulated = if simulated { " (simulated)" } else { "" };
             let status = format!("chips: {chips}{simulated}, tracked processes: {tracked}");
-            self.manager.tell(self.now, &status);
+            self.manager.tell(self.session.now(), &status);
         }
     }
 
-    /// Everything known, as of now: the dead whose end is already visible are gone from it.
+    /// Everything known, as of now: processes whose exit is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         self.reap(&[]);
-        if let Some(sources) = &mut self.sources {
-            sources.attend();
-        }
-        self.look_at_sources(SURVEY_FOR_AN_ANSWER);
-        self.state.pass(self.now);
+        self.session.attend();
+        self.poll_sources(RESCAN_ON_REQUEST_NS);
         if detail.cores || detail.cores_of.is_some() {
-            self.state.note_peaks();
+            self.session.note_peaks();
         }
-        let mut snapshot = self.state.snapshot(Timestamp::now(), detail);
+        let mut snapshot = self.session.snapshot(detail);
         snapshot.health.source = "daemon".into();
         snapshot.health.connections = self.connections.len() as u64;
-        if let Some(sources) = &self.sources {
-            sources.report(&mut snapshot.health);
-        }
         snapshot.health.dropped_log_lines = self.output.dropped();
         snapshot
     }
@@ -539,7 +496,7 @@ impl Daemon {
     fn log_statistics(&mut self) {
         if self.output.logs() {
             let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-            let text = eventlog::statistics(&self.state.report(&spaces, 0, false));
+            let text = eventlog::statistics(&self.session.state().report(&spaces, 0, false));
             self.output.log(&text);
         }
     }
@@ -589,18 +546,4 @@ fn signal_stream() -> io::Result<UnixStream> {
         }
     }
     Ok(reader)
-}
-
-/// Room for many clients: the default of 1024 descriptors is soon used up by connections and pidfds.
-fn raise_descriptor_limit() -> usize {
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
-    let _ = rustix::process::setrlimit(Resource::Nofile, wanted);
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    limit.current.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX)
-}
-
-pub(crate) fn monotonic() -> Mono {
-    let now = clock_gettime(ClockId::Monotonic);
-    Mono(now.tv_sec as u64 * Mono::SECOND + now.tv_nsec as u64)
 }

@@ -5,12 +5,11 @@
 //! no name in either crate yet.
 #![allow(unsafe_code)]
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
+use ttmem_reader::protocol::connect;
 
 /// Linux 6.5 and later.
 const SO_PEERPIDFD: libc::c_int = 77;
@@ -22,14 +21,6 @@ pub struct Peer {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-}
-
-/// Connects to whoever listens at a path. One that is too busy for that is an error, not a wait.
-pub(crate) fn connect(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
 }
 
 /// Who listens at a path. Nothing is said to it.
@@ -125,7 +116,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
     fn bytes_come_with_their_sender() {

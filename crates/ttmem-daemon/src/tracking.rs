@@ -1,4 +1,4 @@
-//! Whose words they are: processes met, watched and ended.
+//! Processes behind connections, and what the daemon does when its session's processes and chips change.
 
 use crate::eventlog;
 use crate::legacy::Connection;
@@ -6,38 +6,94 @@ use crate::server::{Daemon, Token};
 use crate::socket::{self, Peer};
 use std::os::fd::AsFd;
 use ttmem_core::Outcome;
-use ttmem_core::event::Event;
-use ttmem_core::words::{Basis, Origin, ProcessId};
+use ttmem_core::words::{Basis, ChipId, Mono, ProcessId};
+use ttmem_reader::{Change, ProcessKey};
 use ttmem_sources::Owner;
 use ttmem_sources::process::Watch;
 use ttmem_wire::legacy::Message;
 
-/// A tracked process.
-pub(crate) struct Tracked {
-    pub(crate) id: ProcessId,
-    pub(crate) watch: Watch,
-}
+/// How soon sources are polled again whose writer fills its ring faster than we tick.
+const SOON_NS: u64 = 50_000_000;
 
 impl Daemon {
-    /// The process behind an event: found, or met for the first time.
-    pub(crate) fn author(&mut self, connection: &mut Connection, sender: Peer, message: &Message) -> u64 {
+    /// Reads what sources have by now. They are rescanned if the last rescan is at least `rescan_after_ns` ago.
+    pub(crate) fn poll_sources(&mut self, rescan_after_ns: u64) {
+        let busy = self.session.poll(rescan_after_ns);
+        self.next_poll = busy.then(|| Mono(self.session.now().0 + SOON_NS));
+        self.follow_changes();
+    }
+
+    /// Follows up what changed in the session.
+    pub(crate) fn follow_changes(&mut self) {
+        let mut superseded = Vec::new();
+        for change in self.session.take_changes() {
+            match change {
+                Change::Registered(process) => self.watch_process(process),
+                Change::Superseded(process) => superseded.push(process),
+                Change::Exited(id, outcome) => self.log_exit(id, outcome),
+                Change::ChipDefined { id, index, has_node } => self.number_device(id, index, has_node),
+                Change::ChipRemoved => self.devices.retain(|_, id| self.session.state().chip(*id).is_some()),
+            }
+        }
+        // Last: their sockets are read with everything else in place.
+        for process in superseded {
+            self.handle_exit(process);
+        }
+    }
+
+    fn watch_process(&mut self, process: ProcessKey) {
+        let Some(it) = self.session.processes().get(process) else { return };
+        self.saw_exited_peer |= matches!(it.watch, Watch::Gone);
+        if let Some(fd) = it.watch.fd() {
+            let _ = self.wait_for(fd, Token::Process(process.0));
+        }
+    }
+
+    fn log_exit(&mut self, id: ProcessId, outcome: Outcome) {
+        if let Outcome::Reclaimed(gone) = outcome {
+            let pid = if id.pid == 0 { "unknown".to_owned() } else { id.pid.to_string() };
+            self.output.log(&eventlog::cleanup(&pid, gone));
+        }
+    }
+
+    /// Gives a chip the number by which old clients name it.
+    fn number_device(&mut self, id: ChipId, index: u32, has_node: bool) {
+        // What a client's word made is what clients mean, until it is gone.
+        let made_up = self.devices.get(&index).is_some_and(|id| matches!(id, ChipId::Ordinal(_)));
+        if has_node && !made_up {
+            // Numbers change as chips come and go.
+            self.devices.retain(|_, of| *of != id);
+            self.devices.insert(index, id);
+        } else {
+            self.devices.entry(index).or_insert(id);
+        }
+    }
+
+    /// The process behind an event: known on this connection, or registered now.
+    pub(crate) fn author(
+        &mut self,
+        connection: &mut Connection,
+        sender: Peer,
+        message: &Message,
+    ) -> ProcessKey {
+        let processes = self.session.processes();
         let known = connection.authors.iter().find(|(peer, _)| *peer == sender);
-        if let Some(&(_, author)) = known.filter(|(_, author)| self.tracked.contains_key(author)) {
+        if let Some(&(_, author)) = known.filter(|(_, author)| processes.contains(*author)) {
             return author;
         }
-        connection.authors.retain(|(_, author)| self.tracked.contains_key(author));
-        let author = self.meet(connection, sender, message);
+        connection.authors.retain(|(_, author)| processes.contains(*author));
+        let author = self.register_peer(connection, sender, message);
         connection.authors.push((sender, author));
         author
     }
 
-    fn meet(&mut self, connection: &Connection, sender: Peer, message: &Message) -> u64 {
-        if let Some(&known) = self.by_pid.get(&sender.pid).filter(|_| sender.pid != 0) {
-            if !self.tracked.get(&known).is_some_and(|it| it.watch.ended()) {
+    fn register_peer(&mut self, connection: &Connection, sender: Peer, message: &Message) -> ProcessKey {
+        if let Some(known) = self.session.processes().find_pid(sender.pid) {
+            if !self.session.processes().has_exited(known) {
                 return known;
             }
-            // The pid was given to another process before we heard of the first one's end.
-            self.process_ended(known);
+            // The pid was given to another process before the first one's exit was noticed.
+            self.handle_exit(known);
         }
         let watch = if sender.pid == 0 {
             Some(Watch::Connection)
@@ -54,97 +110,55 @@ impl Daemon {
         let (name, start) = Default::default();
         let owner = Owner { pid: sender.pid, own_pid, uid: sender.uid, name, start };
         let watch = watch.unwrap_or(Watch::Gone);
-        self.track(&owner, label, watch, Basis::Legacy)
+        let author = self.session.register_process(&owner, label, watch, Basis::Legacy);
+        self.follow_changes();
+        author
     }
 
-    /// Tracks a process from now on. `label` is the pid it calls itself by.
-    pub(crate) fn track(&mut self, owner: &Owner, label: i64, watch: Watch, basis: Basis) -> u64 {
-        self.met_the_dead |= matches!(watch, Watch::Gone);
-        let pid = owner.pid;
-        let start = owner.start.or_else(|| self.processes.start_ticks(pid)).filter(|_| !watch.ended());
-        let process = self.number();
-        // Without a start time any number that no other process has will do.
-        let id = ProcessId { pid, start: start.unwrap_or(u64::MAX - process) };
-        let mut info = self.processes.describe(owner, start);
-        info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
-        if let Some(fd) = watch.fd() {
-            let _ = self.wait_for(fd, Token::Process(process));
-        }
-        if pid != 0 {
-            self.by_pid.insert(pid, process);
-        }
-        self.tracked.insert(process, Tracked { id, watch });
-        self.state.apply(self.now, Origin::Process(id, basis), Event::Born(info));
-        process
-    }
-
-    /// Tells the state what a tracked process says.
-    pub(crate) fn apply(&mut self, process: u64, event: Event) -> Outcome {
-        match self.tracked.get(&process) {
-            Some(it) => self.state.apply(self.now, Origin::Process(it.id, Basis::Legacy), event),
-            None => Outcome::NobodysEvent,
-        }
-    }
-
-    /// A process ended: what it sent before is read, then everything it held is gone.
-    pub(crate) fn process_ended(&mut self, process: u64) {
+    /// Ends a process that has exited: what it sent before is read, then everything it held is gone.
+    pub(crate) fn handle_exit(&mut self, process: ProcessKey) {
         if self.draining {
             // Noticed in the middle of another one's end: reading on would go deeper with each of them.
             return self.end_process(process);
         }
         self.draining = true;
-        let heard_on: Vec<u64> = self
+        let numbers: Vec<u64> = self
             .connections
             .iter()
             .filter(|(_, connection)| connection.authors.iter().any(|&(_, author)| author == process))
             .map(|(&number, _)| number)
             .collect();
-        for number in heard_on {
+        for number in numbers {
             self.drain(number);
         }
         self.draining = false;
-        self.sources_ended(process);
         self.end_process(process);
     }
 
-    /// Whether a pid that was heard on a connection has gone to another process since: the one is dead, and one with its
-    /// pid lives. (Start times would not tell: they count hundredths of a second.) What comes from a dead process whose
-    /// pid nobody has is its own: it was sent before it died.
-    pub(crate) fn is_reused(&self, author: u64) -> bool {
-        let Some(it) = self.tracked.get(&author) else { return false };
-        it.watch.ended() && Watch::by_pid(it.id.pid).is_some_and(|living| !living.ended())
+    /// Removes a process, and everything it held.
+    pub(crate) fn end_process(&mut self, process: ProcessKey) {
+        self.session.end_process(process);
+        self.follow_changes();
     }
 
-    pub(crate) fn end_process(&mut self, process: u64) {
-        let outcome = self.apply(process, Event::Exited);
-        let Some(it) = self.tracked.remove(&process) else { return };
-        if self.by_pid.get(&it.id.pid) == Some(&process) {
-            self.by_pid.remove(&it.id.pid);
-        }
-        if let Outcome::Reclaimed(gone) = outcome {
-            let pid = if it.id.pid == 0 { "unknown".to_owned() } else { it.id.pid.to_string() };
-            self.output.log(&eventlog::cleanup(&pid, gone));
-        }
-    }
-
-    /// Ends every process (but the spared ones) whose end the kernel has already told of, so that an answer given now is
-    /// true now, whatever order the loop's events come in.
-    pub(crate) fn reap(&mut self, spared: &[(Peer, u64)]) {
+    /// Ends every process (but the spared ones) whose exit the kernel already shows, so that an answer given now is true
+    /// now, whatever order the loop's events come in.
+    pub(crate) fn reap(&mut self, spared: &[(Peer, ProcessKey)]) {
         if self.draining {
             return;
         }
-        let ended: Vec<u64> =
-            self.tracked.iter().filter(|(_, it)| it.watch.ended()).map(|(&process, _)| process).collect();
-        let ended = ended.into_iter().filter(|process| spared.iter().all(|(_, author)| author != process));
-        for process in ended {
-            self.process_ended(process);
+        for process in self.session.processes().exited() {
+            if spared.iter().all(|(_, author)| *author != process) {
+                self.handle_exit(process);
+            }
         }
     }
 
     /// A connection is gone, and with it the processes that live only as long as it does.
     pub(crate) fn forget_connection(&mut self, connection: &Connection) {
         for &(_, author) in &connection.authors {
-            if self.tracked.get(&author).is_some_and(|it| matches!(it.watch, Watch::Connection)) {
+            let it = self.session.processes().get(author);
+            if it.is_some_and(|it| matches!(it.watch, Watch::Connection)) {
                 self.end_process(author);
             }
         }

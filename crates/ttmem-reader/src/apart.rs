@@ -27,6 +27,7 @@ pub fn ask_apart(places: &Places, request: &Request) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dump;
     use std::fs::File;
     use std::process::Command;
     use ttmem_core::Detail;
@@ -53,6 +54,10 @@ mod tests {
         assert_eq!(snapshot.processes.len(), 1, "{:?}", snapshot.health);
         assert_eq!(snapshot.processes[0].pid, Some(std::process::id()));
         assert_eq!(snapshot.processes[0].summary.dram_bytes, Some(4096));
+        let dump: Dump = serde_json::from_slice(&ask_apart(&places, &Request::Allocations).unwrap()).unwrap();
+        assert_eq!((dump.schema, dump.simulated), (1, false));
+        let listed: Vec<_> = dump.allocations.iter().map(|it| (it.pid, it.requested_bytes)).collect();
+        assert_eq!(listed, [(Some(std::process::id()), 4096)]);
         assert!(is_locked(&segment));
         // The test can fail: this is what it guards against.
         drop(File::open(&segment).unwrap());

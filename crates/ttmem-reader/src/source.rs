@@ -1,28 +1,28 @@
 //! Where figures come from: a daemon, or this process itself.
 
-use crate::{Error, Local, Places, Result, paths};
+use crate::protocol::{Request, ask_within};
+use crate::{Error, Places, Result, Session, paths};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Summary;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_daemon::query::{Request, ask_within};
 use ttmem_sources::Reading;
 
 /// How long a daemon may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The same where somebody watches.
-const WATCHED_PATIENCE: Duration = Duration::from_secs(2);
-/// A daemon that answered and does not any more may be about to come back: so long nobody else is believed.
-const LOYALTY: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a daemon may take where somebody watches.
+const WATCHED_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long after a daemon's last answer nothing is read here instead: it may be about to come back.
+const FALLBACK_GRACE: Duration = Duration::from_secs(5);
 
 /// Answers requests as a daemon does.
 pub struct Source {
     places: Option<Places>,
     reading: Option<Reading>,
-    /// Kept from one look to the next, so that only what is new must be read.
-    local: Option<Local>,
-    patience: Duration,
+    /// Kept from one request to the next, so that only what is new must be read.
+    session: Option<Session>,
+    timeout: Duration,
     /// When a daemon last answered.
     answered: Option<Instant>,
 }
@@ -34,63 +34,58 @@ impl Source {
         Ok(Self {
             places: Some(places.clone()),
             reading: Some(reading),
-            local: None,
-            patience: PATIENCE,
+            session: None,
+            timeout: TIMEOUT,
             answered: None,
         })
     }
 
     /// One segment, and nothing else.
     pub fn of_file(path: &Path) -> Result<Self> {
-        let local = Some(Local::of_file(path)?);
-        Ok(Self { places: None, reading: None, local, patience: PATIENCE, answered: None })
+        let session = Some(Session::of_file(path)?);
+        Ok(Self { places: None, reading: None, session, timeout: TIMEOUT, answered: None })
     }
 
     /// The answer, one line of JSON.
     pub fn ask(&mut self, request: &Request) -> Result<Vec<u8>> {
-        if let Some(answer) = self.heard(request)? {
-            return Ok(answer);
+        match self.ask_daemon(request)? {
+            Some(answer) => Ok(answer),
+            None => self.refresh()?.answer(request),
         }
-        let local = self.look()?;
-        let answer = match request {
-            Request::Snapshot(detail) => serde_json::to_vec(&local.snapshot(detail)),
-            Request::Allocations => serde_json::to_vec(&local.allocations()),
-        };
-        answer.map_err(Error::Answer)
     }
 
     /// A snapshot, however it comes about.
     pub fn snapshot(&mut self, detail: &Detail) -> Result<Snapshot> {
-        match self.heard(&Request::Snapshot(detail.clone()))? {
-            Some(answer) => understand(&answer),
-            None => Ok(self.look()?.snapshot(detail)),
+        match self.ask_daemon(&Request::Snapshot(detail.clone()))? {
+            Some(answer) => parse_snapshot(&answer),
+            None => Ok(self.refresh()?.snapshot(detail)),
         }
     }
 
     /// The same for those who watch: nothing takes long, and a daemon that answered before gets a moment to come back. Also
     /// says whose word it is.
     pub fn watched(&mut self, detail: &Detail) -> Result<(Snapshot, &'static str)> {
-        self.patience = WATCHED_PATIENCE;
-        match self.heard(&Request::Snapshot(detail.clone()))? {
+        self.timeout = WATCHED_TIMEOUT;
+        match self.ask_daemon(&Request::Snapshot(detail.clone()))? {
             Some(answer) => {
                 self.answered = Some(Instant::now());
-                Ok((understand(&answer)?, "by the daemon"))
+                Ok((parse_snapshot(&answer)?, "by the daemon"))
             }
-            None if self.answered.is_some_and(|at| at.elapsed() < LOYALTY) => Err(Error::Silent),
-            None => Ok((self.look()?.snapshot(detail), "read here")),
+            None if self.answered.is_some_and(|at| at.elapsed() < FALLBACK_GRACE) => Err(Error::Silent),
+            None => Ok((self.refresh()?.snapshot(detail), "read here")),
         }
     }
 
-    /// A daemon's answer; `None`: none was named, and none answers, so we look ourselves.
-    fn heard(&mut self, request: &Request) -> Result<Option<Vec<u8>>> {
+    /// A daemon's answer. `None`: none was named and none answers, so the machine is read here.
+    fn ask_daemon(&mut self, request: &Request) -> Result<Option<Vec<u8>>> {
         let Some(places) = self.places.as_ref().filter(|places| !places.is_local()) else {
             return Ok(None);
         };
         let paths = places.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
         for path in &paths {
-            match ask_within(path, request, self.patience) {
+            match ask_within(path, request, self.timeout) {
                 Ok(answer) => {
-                    self.local = None;
+                    self.session = None;
                     return Ok(Some(answer));
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
@@ -102,18 +97,18 @@ impl Source {
         places.query_socket.clone().map_or(Ok(None), |path| Err(Error::NoDaemon(path)))
     }
 
-    /// Looks at the machine.
-    fn look(&mut self) -> Result<&Local> {
-        if let (None, Some(reading)) = (&self.local, &self.reading) {
-            self.local = Some(Local::new(reading.clone()));
+    /// Reads what is new on the machine.
+    fn refresh(&mut self) -> Result<&mut Session> {
+        if let (None, Some(reading)) = (&self.session, &self.reading) {
+            self.session = Some(Session::local(reading.clone()));
         }
-        let Some(local) = &mut self.local else { return Err(Error::Nothing) };
-        local.look();
-        Ok(local)
+        let session = self.session.as_mut().ok_or(Error::Nothing)?;
+        session.refresh();
+        Ok(session)
     }
 }
 
-fn understand(answer: &[u8]) -> Result<Snapshot> {
+fn parse_snapshot(answer: &[u8]) -> Result<Snapshot> {
     let mut snapshot: Snapshot = serde_json::from_slice(answer).map_err(Error::Answer)?;
     // An older daemon's processes have no summaries.
     let devices = &snapshot.devices;

@@ -14,6 +14,7 @@
 mod attribute;
 pub mod board;
 mod bus;
+mod clock;
 mod container;
 mod crew;
 mod follow;
@@ -32,9 +33,10 @@ mod sources;
 pub mod topology;
 
 pub use attribute::{NOT_SHOWN, RESETTING};
+pub use clock::monotonic;
 pub use inventory::{Card, RegionFile, Room, cards, room};
 pub use process::Owner;
 pub use root::Root;
 pub use segment::{Contents, SegmentFile, Skip};
-pub use segments::{Keep, Listener, tell_of};
+pub use segments::{EventSink, Keep, tell_of};
 pub use sources::{Reading, Sources};

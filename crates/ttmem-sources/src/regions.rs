@@ -12,7 +12,7 @@ use crate::owner::Census;
 use crate::place::Place;
 use crate::process::{Owner, Processes, Watch};
 use crate::segment::{FileId, Skip, is_in_memory, look_at, not_a_file};
-use crate::segments::Listener;
+use crate::segments::EventSink;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use std::collections::btree_map::Entry;
@@ -115,7 +115,7 @@ pub(crate) struct Around<'a> {
 /// One look: what it knows and found out so far.
 struct Look<'a, 'b, L> {
     around: &'a mut Around<'b>,
-    listener: &'a mut L,
+    sink: &'a mut L,
     lives: &'a mut Lives,
     /// Who ended since the last look.
     ended: BTreeSet<u32>,
@@ -127,7 +127,7 @@ struct Look<'a, 'b, L> {
     named: BTreeSet<ChipId>,
 }
 
-impl<L: Listener> Look<'_, '_, L> {
+impl<L: EventSink> Look<'_, '_, L> {
     fn who(&mut self, pid: u32) -> Option<&Owner> {
         let around = &*self.around;
         let known = || around.who.get(&pid).cloned().or_else(|| around.processes.who(pid));
@@ -140,7 +140,7 @@ impl<L: Listener> Look<'_, '_, L> {
         }
         let unknown = Owner { pid, own_pid, uid: u32::MAX, name: String::new(), start: None };
         let owner = self.who(pid).cloned().unwrap_or(unknown);
-        let process = self.listener.meet(&owner, Basis::Counters);
+        let process = self.sink.register(&owner, Basis::Counters);
         self.met.insert(pid, process);
         process
     }
@@ -179,7 +179,7 @@ impl Regions {
         }
     }
 
-    pub(crate) fn look(&mut self, around: &mut Around<'_>, listener: &mut impl Listener) {
+    pub(crate) fn look(&mut self, around: &mut Around<'_>, sink: &mut impl EventSink) {
         if around.surveyed {
             self.open_all(around);
         }
@@ -189,7 +189,7 @@ impl Regions {
         lives.retain(|pid, _| !ended.contains(pid));
         let (places, bus) = (around.places, around.bus);
         let (who, met, told, named) = Default::default();
-        let mut look = Look { around, listener, lives: &mut lives, ended, who, met, told, naps: NAPS, named };
+        let mut look = Look { around, sink, lives: &mut lives, ended, who, met, told, naps: NAPS, named };
         let mut reports = Vec::new();
         self.unreadable.clear();
         // Those whose name says which chip they are of come first: the others are not of these chips.
@@ -211,7 +211,7 @@ impl Regions {
         }
         let told = look.told;
         for &(process, chip) in self.told.difference(&told) {
-            listener.tell(process, Basis::Counters, Event::Levels(chip, Vec::new()));
+            sink.emit(process, Basis::Counters, Event::Levels(chip, Vec::new()));
         }
         self.told = told;
         let used: BTreeSet<u32> =
@@ -220,7 +220,7 @@ impl Regions {
         self.lives = lives;
         if reports != self.reports {
             self.reports.clone_from(&reports);
-            listener.say(Event::Regions(reports));
+            sink.emit_machine(Event::Regions(reports));
         }
     }
 
@@ -379,7 +379,7 @@ fn spaces<T>(region: &Region, value: impl Fn(Of) -> T) -> Vec<(Space, T)> {
 impl Known {
     /// Reads the file until its parts fit together, or do not change any more: its writers never wait, so a copy may show
     /// half of a change. What is as it was is told as it was.
-    fn look<L: Listener>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), Unreadable> {
+    fn look<L: EventSink>(&mut self, place: &Place, look: &mut Look<'_, '_, L>) -> Result<(), Unreadable> {
         if look.around.surveyed {
             // Whoever goes on as another program holds nothing any more, and has another name as a rule.
             for it in &self.living {
@@ -423,7 +423,7 @@ impl Known {
     }
 
     /// Tells what living processes hold; returns what is odd.
-    fn tell<L: Listener>(
+    fn tell<L: EventSink>(
         &mut self,
         region: &Region,
         place: &Place,
@@ -469,7 +469,7 @@ impl Known {
                 let name = look.who(pid).map(|it| it.name.clone()).unwrap_or_default();
                 self.living.push(Living { pid, name, process });
                 look.told.insert((process, chip));
-                look.listener.tell(process, Basis::Counters, Event::Levels(chip, held));
+                look.sink.emit(process, Basis::Counters, Event::Levels(chip, held));
             }
         }
         let mut unattributed = Vec::new();
@@ -505,7 +505,7 @@ impl Known {
     }
 
     /// The chip that the counters are of, made known where it is not.
-    fn chip<L: Listener>(
+    fn chip<L: EventSink>(
         &mut self,
         region: &Region,
         mut users: impl Iterator<Item = u32>,
@@ -539,12 +539,12 @@ impl Known {
             None => behind.unwrap_or_else(|| Chip::new(ChipId::Unique(name), index)),
         };
         let id = chip.id;
-        look.listener.say(Event::Chip(chip));
+        look.sink.emit_machine(Event::Chip(chip));
         self.chip = Some(id);
         id
     }
 
-    fn fate<L: Listener>(
+    fn fate<L: EventSink>(
         &mut self,
         slot: &ProcessSlot,
         region: &Region,
@@ -579,7 +579,7 @@ impl Known {
     }
 
     /// Whether a process is the one that an entry is of, and lives, or may be.
-    fn author<L: Listener>(
+    fn author<L: EventSink>(
         &self,
         pid: u32,
         slot: &ProcessSlot,

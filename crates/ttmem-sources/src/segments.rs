@@ -15,14 +15,15 @@ use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_wire::segment::SegmentError;
 
-/// Who takes in what sources say.
-pub trait Listener {
-    /// Something is known of a process, in this way: who is it to the rest of ttmem?
-    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId;
-    /// What it says.
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event);
-    /// What the machine itself says.
-    fn say(&mut self, event: Event);
+/// Receives what sources read.
+pub trait EventSink {
+    /// Registers a process that a source found on this basis, and returns the id by which its events name it. A process
+    /// that is registered already keeps its id.
+    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId;
+    /// Takes an event of one process.
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event);
+    /// Takes an event of the machine itself.
+    fn emit_machine(&mut self, event: Event);
 }
 
 /// How many black boxes are kept, how long, and how much of the filesystem they and all other segments may take.
@@ -111,14 +112,14 @@ impl Segments {
 
     /// Takes in everything that happened since the last look, in all segments, new ones included. Returns whether any
     /// writer is so busy that the next look should come soon.
-    pub(crate) fn look(&mut self, around: &Around<'_>, listener: &mut impl Listener) -> bool {
+    pub(crate) fn look(&mut self, around: &Around<'_>, sink: &mut impl EventSink) -> bool {
         self.files.clear();
         self.skipped.retain(|id, _| id.0 != u64::MAX);
         // What is known comes first, so that nothing is missed because there is much that is new.
         let mut busy = false;
         let ids: Vec<FileId> = self.known.keys().copied().collect();
         for id in ids {
-            busy |= self.follow(id, around, listener);
+            busy |= self.follow(id, around, sink);
         }
         let mut seen = BTreeSet::new();
         self.looks += 1;
@@ -130,7 +131,7 @@ impl Segments {
                     seen.insert(id);
                     continue;
                 }
-                if let Some(id) = self.look_at(place, &name, around, listener) {
+                if let Some(id) = self.look_at(place, &name, around, sink) {
                     seen.insert(id);
                 }
             }
@@ -146,7 +147,7 @@ impl Segments {
         place: &Place,
         name: &str,
         around: &Around<'_>,
-        listener: &mut impl Listener,
+        sink: &mut impl EventSink,
     ) -> Option<FileId> {
         let path = place.path.join(name);
         let (handle, found) = match look_at(place.folder.as_fd(), name) {
@@ -170,7 +171,7 @@ impl Segments {
             Err(Skip::Foreign("is one file too many of its user".to_owned()))
         } else {
             SegmentFile::open_found(&handle, &found, name)
-                .and_then(|file| self.take(place, file, (name, &path), around, listener))
+                .and_then(|file| self.take(place, file, (name, &path), around, sink))
         };
         match opened {
             Ok(()) | Err(Skip::Malformed(SegmentError::BeingMade)) => {
@@ -190,7 +191,7 @@ impl Segments {
         file: SegmentFile,
         (name, path): (&str, &Path),
         around: &Around<'_>,
-        listener: &mut impl Listener,
+        sink: &mut impl EventSink,
     ) -> Result<(), Skip> {
         let owner = match owner::writer(&file, around.census, around.processes)? {
             Writer::Living(owner) => owner,
@@ -209,7 +210,7 @@ impl Segments {
                 return Ok(());
             }
         };
-        let process = listener.meet(&owner, Basis::Events);
+        let process = sink.register(&owner, Basis::Events);
         let Some(index) = self.index_for(process) else {
             return Err(Skip::Foreign("is one segment too many of its process".to_owned()));
         };
@@ -218,7 +219,7 @@ impl Segments {
         let follower = Follower::new(index);
         let path = path.to_owned();
         self.known.insert(id, Known { file, follower, process, index, holder, path, broken: None });
-        self.follow(id, around, listener);
+        self.follow(id, around, sink);
         Ok(())
     }
 
@@ -229,7 +230,7 @@ impl Segments {
         (0..MOST_SEGMENTS_OF_A_PROCESS).find(|index| !used.contains(index))
     }
 
-    fn follow(&mut self, id: FileId, around: &Around<'_>, listener: &mut impl Listener) -> bool {
+    fn follow(&mut self, id: FileId, around: &Around<'_>, sink: &mut impl EventSink) -> bool {
         let Some(mut known) = self.known.remove(&id) else { return false };
         // A process that goes on as another program lets go of the lock.
         let holder = owner::holder(&known.file);
@@ -240,19 +241,19 @@ impl Segments {
                 Ok(Writer::Living(owner)) if owner.pid == known.process.pid
             );
             if !here {
-                self.retire(known, true, listener);
+                self.retire(known, true, sink);
                 return false;
             }
         }
         let process = known.process;
         let followed =
-            known.follower.follow(&known.file, &mut |event| listener.tell(process, Basis::Events, event));
+            known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Events, event));
         known.broken = followed.as_ref().err().map(ToString::to_string);
         let busy = match followed {
             Ok(ahead) => ahead > known.file.ring_records() / 4,
             Err(_) => {
                 // What it said before stays, marked as not exact; perhaps it can be read again later.
-                known.follower.see(false, &mut |event| listener.tell(process, Basis::Events, event));
+                known.follower.see(false, &mut |event| sink.emit(process, Basis::Events, event));
                 false
             }
         };
@@ -261,16 +262,16 @@ impl Segments {
     }
 
     /// Lets go of a segment: it is kept as a black box. What it listed is gone, if its process has not taken that along.
-    fn retire(&mut self, mut known: Known, lives: bool, listener: &mut impl Listener) {
+    fn retire(&mut self, mut known: Known, lives: bool, sink: &mut impl EventSink) {
         let process = known.process;
         // Its last events may be odd, too.
-        let _ = known.follower.follow(&known.file, &mut |event| listener.tell(process, Basis::Events, event));
+        let _ = known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Events, event));
         if lives {
-            known.follower.retire(&mut |event| listener.tell(process, Basis::Events, event));
+            known.follower.retire(&mut |event| sink.emit(process, Basis::Events, event));
         }
         if process.pid == 0 {
             // Nobody else can tell its end.
-            listener.tell(process, Basis::Events, Event::Exited);
+            sink.emit(process, Basis::Events, Event::Exited);
         }
         let name = known.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let it = BlackBox {
@@ -293,12 +294,12 @@ impl Segments {
     }
 
     /// A process ended: its segments are read to the end, and are black boxes from now on.
-    pub(crate) fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
+    pub(crate) fn process_ended(&mut self, process: ProcessId, sink: &mut impl EventSink) {
         let ids: Vec<FileId> =
             self.known.iter().filter(|(_, known)| known.process == process).map(|(&id, _)| id).collect();
         for id in ids {
             if let Some(known) = self.known.remove(&id) {
-                self.retire(known, false, listener);
+                self.retire(known, false, sink);
             }
         }
     }
@@ -378,8 +379,8 @@ impl Segments {
 }
 
 /// Tells what is in one segment, whoever wrote it and whether that lives or not.
-pub fn tell_of(file: &SegmentFile, process: ProcessId, listener: &mut impl Listener) -> Result<(), Skip> {
-    Follower::new(0).follow(file, &mut |event| listener.tell(process, Basis::Events, event))?;
+pub fn tell_of(file: &SegmentFile, process: ProcessId, sink: &mut impl EventSink) -> Result<(), Skip> {
+    Follower::new(0).follow(file, &mut |event| sink.emit(process, Basis::Events, event))?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 use crate::attribute::{Absent, Attribute, Folder};
 use crate::bus::BusChip;
+use crate::clock::monotonic;
 use crate::crew::{Crew, DEADLINE, lock};
 use std::collections::BTreeMap;
 use std::fs;
@@ -486,11 +487,6 @@ fn hwmon(device: &Path) -> PathBuf {
     let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("hwmon")?.parse::<u32>().ok();
     let newest = entries.filter_map(|entry| Some((number(&entry.file_name())?, entry.path()))).max();
     newest.map_or_else(|| folder.join("hwmon0"), |(_, path)| path)
-}
-
-fn monotonic() -> Mono {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Mono(now.tv_sec as u64 * Mono::SECOND + now.tv_nsec as u64)
 }
 
 #[cfg(test)]

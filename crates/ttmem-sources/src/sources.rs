@@ -11,7 +11,7 @@ use crate::process::{Owner, Processes};
 use crate::regions::{self, Regions};
 use crate::root::Root;
 use crate::segment::{SegmentFile, Skip};
-use crate::segments::{self, Keep, Listener, Segments};
+use crate::segments::{self, EventSink, Keep, Segments};
 use crate::sensors::Sensors;
 use crate::topology::{Topology, TopologyChip};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,7 @@ impl Sources {
 
     /// Looks for what seldom changes: chips, who has them open, and the folders of containers. It means looking at every
     /// process, and comes before the first look.
-    pub fn survey(&mut self, listener: &mut impl Listener) {
+    pub fn survey(&mut self, sink: &mut impl EventSink) {
         let Reading { root, folder, machine, .. } = &self.reading;
         let name = root.name_of(folder);
         let own = Place::own(root, folder, &name);
@@ -130,10 +130,10 @@ impl Sources {
         let others = containers(root, &self.processes, &name, own.as_ref());
         self.places = own.into_iter().chain(others).collect();
         if *machine {
-            self.look_at_bus(listener);
-            self.look_at_openers(listener);
+            self.look_at_bus(sink);
+            self.look_at_openers(sink);
         } else if self.surveys == 0 {
-            listener.say(Event::Host(self.reading.host.clone()));
+            sink.emit_machine(Event::Host(self.reading.host.clone()));
         }
         self.surveys += 1;
         self.surveyed = true;
@@ -141,10 +141,10 @@ impl Sources {
 
     /// Takes in everything that happened since the last look. Returns whether any writer of a segment is so busy that
     /// the next look should come soon.
-    pub fn look(&mut self, now: Mono, listener: &mut impl Listener) -> bool {
+    pub fn look(&mut self, now: Mono, sink: &mut impl EventSink) -> bool {
         let census = Census::default();
         let around = segments::Around { places: &self.places, processes: &self.processes, census: &census };
-        let busy = self.segments.look(&around, listener);
+        let busy = self.segments.look(&around, sink);
         if self.reading.machine {
             // What the survey just found out need not be asked again; the next time it may be another's pid.
             let who = std::mem::take(&mut self.who);
@@ -157,27 +157,27 @@ impl Sources {
                 surveyed: std::mem::take(&mut self.surveyed),
                 census: &census,
             };
-            self.regions.look(&mut around, listener);
-            self.tell_sensors(now, listener);
+            self.regions.look(&mut around, sink);
+            self.tell_sensors(now, sink);
         }
         busy
     }
 
     /// After the first look: gives sensors the time to be read once, and no more than that to those that hang.
-    pub fn settle(&mut self, now: impl Fn() -> Mono, listener: &mut impl Listener) {
+    pub fn settle(&mut self, now: impl Fn() -> Mono, sink: &mut impl EventSink) {
         self.sensors.wait(PATIENCE);
-        self.tell_sensors(now(), listener);
+        self.tell_sensors(now(), sink);
     }
 
-    fn tell_sensors(&mut self, now: Mono, listener: &mut impl Listener) {
+    fn tell_sensors(&mut self, now: Mono, sink: &mut impl EventSink) {
         for (chip, reading) in self.sensors.news(now) {
-            listener.say(Event::Sensors(chip, Box::new(reading)));
+            sink.emit_machine(Event::Sensors(chip, Box::new(reading)));
         }
     }
 
     /// Looks again at what one process publishes while it may still live: whatever it did last.
-    pub fn process_ended(&mut self, process: ProcessId, listener: &mut impl Listener) {
-        self.segments.process_ended(process, listener);
+    pub fn process_ended(&mut self, process: ProcessId, sink: &mut impl EventSink) {
+        self.segments.process_ended(process, sink);
         self.opened.remove(&process);
     }
 
@@ -186,19 +186,19 @@ impl Sources {
         self.sensors.attend();
     }
 
-    fn look_at_bus(&mut self, listener: &mut impl Listener) {
+    fn look_at_bus(&mut self, sink: &mut impl EventSink) {
         let driver = self.bus.driver.clone();
         let change = self.bus.look();
         if self.surveys == 0 || self.bus.driver != driver {
             let driver = self.bus.driver.clone();
-            listener.say(Event::Host(Host { driver, ..self.reading.host.clone() }));
+            sink.emit_machine(Event::Host(Host { driver, ..self.reading.host.clone() }));
         }
         for gone in change.gone {
-            listener.say(Event::ChipGone(gone));
+            sink.emit_machine(Event::ChipGone(gone));
         }
         if change.any || self.surveys == 0 {
             for chip in self.chips() {
-                listener.say(Event::Chip(chip));
+                sink.emit_machine(Event::Chip(chip));
             }
         }
         if change.any {
@@ -243,30 +243,30 @@ impl Sources {
         chips
     }
 
-    fn look_at_openers(&mut self, listener: &mut impl Listener) {
+    fn look_at_openers(&mut self, sink: &mut impl EventSink) {
         let found = self.openers.look(self.bus.chips.keys().copied(), &self.processes);
         let chip = |node: &u32| self.bus.chips.get(node).map(|it| it.chip.id);
         let mut told = BTreeMap::new();
         for (&pid, nodes) in &found.opened {
             let Some(owner) = found.who.get(&pid) else { continue };
-            let process = listener.meet(owner, Basis::Unknown);
+            let process = sink.register(owner, Basis::Unknown);
             if self.retell || self.opened.get(&process) != Some(nodes) {
                 let chips = nodes.iter().filter_map(chip).collect();
-                listener.tell(process, Basis::Unknown, Event::Opened(chips));
+                sink.emit(process, Basis::Unknown, Event::Opened(chips));
             }
             told.insert(process, nodes.clone());
         }
         for &process in self.opened.keys().filter(|process| !told.contains_key(process)) {
-            listener.tell(process, Basis::Unknown, Event::Opened(Vec::new()));
+            sink.emit(process, Basis::Unknown, Event::Opened(Vec::new()));
         }
         (self.opened, self.retell) = (told, false);
         let unseen: BTreeMap<ChipId, usize> =
             found.unseen.iter().filter_map(|(node, &times)| Some((chip(node)?, times))).collect();
         for (&chip, &times) in unseen.iter().filter(|(chip, times)| self.unseen.get(chip) != Some(times)) {
-            listener.say(Event::OpenUnseen(chip, times as u32));
+            sink.emit_machine(Event::OpenUnseen(chip, times as u32));
         }
         for &chip in self.unseen.keys().filter(|chip| !unseen.contains_key(chip)) {
-            listener.say(Event::OpenUnseen(chip, 0));
+            sink.emit_machine(Event::OpenUnseen(chip, 0));
         }
         self.unseen = unseen;
         (self.nodes, self.who) = (found.opened, found.who);

@@ -4,7 +4,7 @@ use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, Snapshot, State};
-use ttmem_sources::{Listener, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, Owner, Reading, Sources};
 
 /// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
 pub struct Reader {
@@ -16,18 +16,18 @@ pub struct Reader {
 
 struct Ear<'a>(&'a mut State);
 
-impl Listener for Ear<'_> {
-    fn meet(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+impl EventSink for Ear<'_> {
+    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.tell(id, basis, Event::Born(Process::default()));
+        self.emit(id, basis, Event::Born(Process::default()));
         id
     }
 
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         self.0.apply(Mono(1), Origin::Process(process, basis), event);
     }
 
-    fn say(&mut self, event: Event) {
+    fn emit_machine(&mut self, event: Event) {
         self.0.apply(Mono(1), Origin::Machine, event);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Device, Process, Usage};
-use ttmem_daemon::query::{Request, ask};
+use ttmem_reader::protocol::{Request, ask};
 
 /// Waits for something that must happen. How long it takes decides nothing, short of never.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

@@ -42,12 +42,12 @@ type Key = (u32, u32, Space);
 pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     // Nothing but segments is audited.
     let reading = Reading { machine: false, again: true, ..sockets.reading()? };
-    let mut local = source::local(reading);
-    local.look();
-    let first = only(local.snapshot(&Detail::NONE), args.pid);
+    let mut session = source::session(reading);
+    session.refresh();
+    let first = only(session.snapshot(&Detail::NONE), args.pid);
     // Whatever is asked for anew comes after what was there.
     let since: BTreeMap<u32, u64> = if args.fresh {
-        local.ring();
+        session.ring();
         first.processes.iter().filter_map(|it| Some((it.pid?, it.sequence?))).collect()
     } else {
         BTreeMap::new()
@@ -62,8 +62,8 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
             break;
         }
         std::thread::sleep(PAUSE);
-        local.look();
-        last = only(local.snapshot(&Detail::NONE), args.pid);
+        session.refresh();
+        last = only(session.snapshot(&Detail::NONE), args.pid);
     }
     report(args, &last, &verdicts)
 }

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_daemon::query::{Request, ask};
+use ttmem_reader::protocol::{Request, ask};
 
 /// The victim lives this long before it is killed, and comes back after as long again.
 const VICTIM_LIFE: Duration = Duration::from_secs(12);

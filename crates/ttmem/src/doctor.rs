@@ -135,12 +135,12 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
         }
     };
     let root = reading.root.clone();
-    let mut local = source::local(reading);
-    local.look();
-    let snapshot = local.snapshot(&Detail::NONE);
+    let mut session = source::session(reading);
+    session.refresh();
+    let snapshot = session.snapshot(&Detail::NONE);
     let skipped = snapshot.health.skipped.iter();
     let denied = skipped.filter_map(|it| Denied::new(&it.path)).collect();
-    let sources = local.sources().context("there is nothing to look at")?;
+    let sources = session.sources().context("there is nothing to look at")?;
     let patient = Patient { sockets, root, sources, snapshot, daemon: Daemon::ask(sockets), denied };
     let mut checks = machine::driver(&patient);
     checks.extend(machine::cards(&patient));

@@ -8,8 +8,7 @@ use anyhow::Context;
 use std::fmt::Write;
 use ttmem_core::Detail;
 use ttmem_core::words::{KernelClass, Layout};
-use ttmem_daemon::query::Request;
-use ttmem_reader::{Dump, Source};
+use ttmem_reader::{Dump, Request, Source};
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_daemon::query::Request;
+use ttmem_reader::Request;
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let thorough = args.json || args.snapshot || args.format != Format::Table;

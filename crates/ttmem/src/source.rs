@@ -2,19 +2,19 @@
 
 use crate::cli::Sockets;
 use std::io::{self, Write};
-use ttmem_reader::{Error, Local, Source};
+use ttmem_reader::{Error, Session, Source, raise_descriptor_limit};
 use ttmem_sources::Reading;
 
 /// `again`: there will be more than one look; `thorough`: more is wanted than fits into a table.
 pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Source> {
-    ttmem_reader::allow_many_files();
+    raise_descriptor_limit();
     Ok(Source::new(&sockets.places(), again, thorough)?)
 }
 
-/// The machine itself, whether there is a daemon or not.
-pub(crate) fn local(reading: Reading) -> Local {
-    ttmem_reader::allow_many_files();
-    Local::new(reading)
+/// A session of this program's own, whether there is a daemon or not.
+pub(crate) fn session(reading: Reading) -> Session {
+    raise_descriptor_limit();
+    Session::local(reading)
 }
 
 /// `None`, and a word on standard error, if a daemon was named and there is none.

@@ -14,7 +14,7 @@ use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, State};
-use ttmem_sources::{Listener, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, Owner, Reading, Sources};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
 const EVENTS: usize = 10_000_000;
@@ -195,8 +195,8 @@ struct Reader {
     records: u64,
 }
 
-impl Listener for Reader {
-    fn meet(&mut self, owner: &Owner, _: Basis) -> ProcessId {
+impl EventSink for Reader {
+    fn register(&mut self, owner: &Owner, _: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.state.apply(
             Mono(1),
@@ -206,12 +206,12 @@ impl Listener for Reader {
         id
     }
 
-    fn tell(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         self.records += u64::from(matches!(event, Event::Alloc(_) | Event::Free(_)));
         self.state.apply(Mono(1), Origin::Process(process, basis), event);
     }
 
-    fn say(&mut self, event: Event) {
+    fn emit_machine(&mut self, event: Event) {
         self.state.apply(Mono(1), Origin::Machine, event);
     }
 }

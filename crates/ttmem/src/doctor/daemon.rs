@@ -9,8 +9,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ttmem_core::machine::Host;
-use ttmem_daemon::query::{Request, ask_within};
 use ttmem_daemon::{Peer, server_at};
+use ttmem_reader::protocol::{Request, ask_within};
 use ttmem_reader::{host, paths};
 use ttmem_sources::process::Processes;
 

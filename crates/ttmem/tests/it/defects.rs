@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use ttmem_core::snapshot::Severity;
 use ttmem_core::words::Basis;
-use ttmem_daemon::query::{Request, ask};
+use ttmem_reader::protocol::{Request, ask};
 use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, eventually, message};
 use ttmem_wire::legacy::{Levels, MAX_SIZE, Type, Vintage};

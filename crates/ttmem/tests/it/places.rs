@@ -10,7 +10,7 @@ use ttmem_core::Snapshot;
 use ttmem_core::event::Event;
 use ttmem_core::snapshot::{FindingKind, Health, Process};
 use ttmem_core::words::{Basis, Mono, ProcessId};
-use ttmem_sources::{Keep, Listener, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, Keep, Owner, Reading, Sources};
 use ttmem_testkit::producer::Producer;
 use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::segment::{Header, word};
@@ -234,14 +234,14 @@ fn locked(file: &Path, lock: &str, work: impl FnOnce()) {
 /// Hears nothing.
 struct Deaf;
 
-impl Listener for Deaf {
-    fn meet(&mut self, owner: &Owner, _: Basis) -> ProcessId {
+impl EventSink for Deaf {
+    fn register(&mut self, owner: &Owner, _: Basis) -> ProcessId {
         ProcessId { pid: owner.pid, start: 1 }
     }
 
-    fn tell(&mut self, _: ProcessId, _: Basis, _: Event) {}
+    fn emit(&mut self, _: ProcessId, _: Basis, _: Event) {}
 
-    fn say(&mut self, _: Event) {}
+    fn emit_machine(&mut self, _: Event) {}
 }
 
 #[test]

@@ -158,8 +158,8 @@ fn a_stale_socket_is_replaced() {
     for _ in 0..3 {
         let mut server = start();
         eventually("it answers", || {
-            let request = ttmem_daemon::query::Request::SNAPSHOT;
-            ttmem_daemon::query::ask(&query, &request).ok()
+            let request = ttmem_reader::protocol::Request::SNAPSHOT;
+            ttmem_reader::protocol::ask(&query, &request).ok()
         });
         Client::connect_to(&legacy, Vintage::V144).sync();
         // Killed: its socket stays behind.

@@ -221,8 +221,8 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
             .unwrap(),
     );
     let ask = || {
-        let request = ttmem_daemon::query::Request::SNAPSHOT;
-        let answer = ttmem_daemon::query::ask(&folder.path().join("query"), &request).ok()?;
+        let request = ttmem_reader::protocol::Request::SNAPSHOT;
+        let answer = ttmem_reader::protocol::ask(&folder.path().join("query"), &request).ok()?;
         serde_json::from_slice::<ttmem_core::Snapshot>(&answer).ok()
     };
     let snapshot = eventually("everything, told again", || {

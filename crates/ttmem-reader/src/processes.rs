@@ -1,0 +1,193 @@
+//! The process table: each process that anything is known of, whichever source found it, and how its exit is noticed.
+
+use std::collections::BTreeMap;
+use ttmem_core::event::Process;
+use ttmem_core::words::ProcessId;
+use ttmem_sources::process::{Processes, Watch};
+use ttmem_sources::{Owner, Root};
+
+/// An entry of the process table. Unlike a pid it is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessKey(pub u64);
+
+/// A process in the table.
+#[derive(Debug)]
+pub struct TrackedProcess {
+    /// The id under which the state has it.
+    pub id: ProcessId,
+    /// How its exit is noticed.
+    pub watch: Watch,
+}
+
+/// All tracked processes.
+#[derive(Debug)]
+pub struct ProcessTable {
+    procfs: Processes,
+    entries: BTreeMap<ProcessKey, TrackedProcess>,
+    by_pid: BTreeMap<u32, ProcessKey>,
+    last_key: u64,
+}
+
+impl ProcessTable {
+    pub(crate) fn new(root: &Root) -> Self {
+        let (entries, by_pid) = Default::default();
+        Self { procfs: Processes::new(root), entries, by_pid, last_key: 0 }
+    }
+
+    /// An entry, unless its process was removed.
+    #[inline]
+    pub fn get(&self, process: ProcessKey) -> Option<&TrackedProcess> {
+        self.entries.get(&process)
+    }
+
+    /// Whether a process is still in the table.
+    #[inline]
+    pub fn contains(&self, process: ProcessKey) -> bool {
+        self.entries.contains_key(&process)
+    }
+
+    /// The process that has this pid, or had it last. Processes that are not visible have pid 0 and are never found.
+    pub fn find_pid(&self, pid: u32) -> Option<ProcessKey> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    /// The process with this id.
+    pub(crate) fn find_id(&self, id: ProcessId) -> Option<ProcessKey> {
+        self.iter().find(|(_, it)| it.id == id).map(|(process, _)| process)
+    }
+
+    /// Whether a process in the table has exited.
+    pub fn has_exited(&self, process: ProcessKey) -> bool {
+        self.get(process).is_some_and(|it| it.watch.ended())
+    }
+
+    /// Whether the pid of a process in the table belongs to another one by now: the one has exited, and one with its pid is
+    /// alive. (Start times would not tell: they count hundredths of a second.) While no process has the pid, what
+    /// comes under it was sent before the exit.
+    pub fn is_reused(&self, process: ProcessKey) -> bool {
+        let Some(it) = self.get(process).filter(|it| it.watch.ended()) else { return false };
+        Watch::by_pid(it.id.pid).is_some_and(|holder| !holder.ended())
+    }
+
+    /// Every process that has exited and is still in the table.
+    pub fn exited(&self) -> Vec<ProcessKey> {
+        self.iter().filter(|(_, it)| it.watch.ended()).map(|(process, _)| process).collect()
+    }
+
+    /// All entries, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (ProcessKey, &TrackedProcess)> {
+        self.entries.iter().map(|(&process, it)| (process, it))
+    }
+
+    /// Number of entries.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A watch on a process that a source found.
+    pub(crate) fn watch(&self, owner: &Owner) -> Watch {
+        if owner.pid == 0 {
+            return Watch::Connection;
+        }
+        let start = owner.start.or_else(|| self.procfs.start_ticks(owner.pid));
+        // A segment of another machine's folder may be locked by a process of this one, which only the kernel knows.
+        self.procfs.watch(owner.pid, start).or_else(|| Watch::by_pid(owner.pid)).unwrap_or(Watch::Gone)
+    }
+
+    /// Adds a process, and describes it. `label` is the pid that it knows itself by.
+    pub(crate) fn add(
+        &mut self,
+        owner: &Owner,
+        label: i64,
+        watch: Watch,
+    ) -> (ProcessKey, ProcessId, Process) {
+        self.last_key += 1;
+        let process = ProcessKey(self.last_key);
+        let pid = owner.pid;
+        // Once a process is gone, `/proc` may show another one under its pid.
+        let start = owner.start.or_else(|| self.procfs.start_ticks(pid)).filter(|_| !watch.ended());
+        let holder = self.find_pid(pid).and_then(|holder| self.get(holder)).map(|it| it.id);
+        let id = start.map(|start| ProcessId { pid, start }).filter(|id| holder != Some(*id));
+        // Without a start time of its own, any number that no other process has identifies it.
+        let id = id.unwrap_or(ProcessId { pid, start: u64::MAX - process.0 });
+        let mut info = self.procfs.describe(owner, start);
+        info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
+        if pid != 0 {
+            self.by_pid.insert(pid, process);
+        }
+        self.entries.insert(process, TrackedProcess { id, watch });
+        (process, id, info)
+    }
+
+    pub(crate) fn remove(&mut self, process: ProcessKey) -> Option<TrackedProcess> {
+        let removed = self.entries.remove(&process)?;
+        if self.by_pid.get(&removed.id.pid) == Some(&process) {
+            self.by_pid.remove(&removed.id.pid);
+        }
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn owner(pid: u32) -> Owner {
+        Owner { pid, own_pid: pid, uid: 0, name: "test".to_owned(), start: None }
+    }
+
+    #[test]
+    fn reused_pid_names_the_new_process() {
+        let mut table = ProcessTable::new(&Root::default());
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let found = owner(pid);
+        let watch = table.watch(&found);
+        let (old, old_id, _) = table.add(&found, i64::from(pid), watch);
+        assert_eq!(table.find_pid(pid), Some(old));
+        assert!(!table.has_exited(old) && table.exited().is_empty());
+        // Another process under this pid that started in the same hundredth of a second.
+        let watch = table.watch(&found);
+        let (new, new_id, _) = table.add(&found, i64::from(pid), watch);
+        assert_ne!(old_id, new_id);
+        assert_eq!(table.find_pid(pid), Some(new));
+        assert_eq!(table.find_id(old_id), Some(old));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(table.exited(), [old, new]);
+        // The end of the old one does not hide the new one.
+        table.remove(old).unwrap();
+        assert_eq!((table.find_pid(pid), table.count()), (Some(new), 1));
+        table.remove(new).unwrap();
+        assert_eq!((table.find_pid(pid), table.count()), (None, 0));
+    }
+
+    #[test]
+    fn invisible_processes_are_never_confused() {
+        let mut table = ProcessTable::new(&Root::default());
+        let unseen = owner(0);
+        let watch = table.watch(&unseen);
+        assert!(matches!(watch, Watch::Connection));
+        let (first, first_id, info) = table.add(&unseen, 7, watch);
+        let (_, second_id, _) = table.add(&unseen, -7, Watch::Connection);
+        assert_eq!(info.reported_pid, Some(7));
+        assert_ne!(first_id, second_id);
+        assert_eq!(table.find_pid(0), None);
+        assert!(!table.has_exited(first));
+    }
+
+    #[test]
+    fn exited_process_has_no_start_time() {
+        let mut table = ProcessTable::new(&Root::default());
+        let mut child = Command::new("true").spawn().unwrap();
+        let gone = owner(child.id());
+        child.wait().unwrap();
+        let watch = table.watch(&gone);
+        assert!(matches!(watch, Watch::Gone));
+        let (process, id, info) = table.add(&Owner { start: Some(1), ..gone }, 0, watch);
+        assert!(table.has_exited(process));
+        assert_ne!(id.start, 1);
+        assert_eq!((info.start, info.reported_pid), (None, None));
+    }
+}

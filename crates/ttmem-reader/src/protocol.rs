@@ -1,0 +1,177 @@
+//! The query protocol: one line of JSON asks, one line of JSON answers.
+//!
+//! `{"get":"snapshot"}`, with the fields of [`Detail`] for what else is wanted, and `{"get":"allocations"}` are the requests.
+//! A list of allocations may be larger than a server's memory should grow, so [`Listing`] writes it piece by piece.
+
+use jiff::Timestamp;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use ttmem_core::snapshot::Allocation;
+use ttmem_core::{Detail, State};
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "get", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "there is one of them at a time")]
+pub enum Request {
+    /// A [`ttmem_core::Snapshot`].
+    Snapshot(Detail),
+    /// A [`Dump`].
+    Allocations,
+}
+
+impl Request {
+    /// A snapshot without details.
+    pub const SNAPSHOT: Self = Self::Snapshot(Detail::NONE);
+
+    /// Parses a line.
+    pub fn parse(line: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(line).map_err(|e| format!("cannot read the request: {e}"))
+    }
+}
+
+/// Every live allocation.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Dump {
+    /// Number of the schema.
+    pub schema: u32,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Whether any chip in it is simulated.
+    pub simulated: bool,
+    /// The allocations, in no order.
+    pub allocations: Vec<Allocation>,
+}
+
+/// Places of the ledger that one piece of a listing covers.
+const PAGE: usize = 512;
+
+/// Writes a [`Dump`] piece by piece.
+#[derive(Debug, Default)]
+pub struct Listing {
+    cursor: usize,
+    begun: bool,
+    /// Whether any allocation is written yet, so that the next one needs a comma.
+    listed: bool,
+}
+
+impl Listing {
+    /// Appends the next piece. Returns whether it was the last.
+    pub fn write_piece(&mut self, state: &State, answer: &mut Vec<u8>) -> bool {
+        if !std::mem::replace(&mut self.begun, true) {
+            let simulated = state.is_simulated();
+            let at = Timestamp::now();
+            let head = format!(r#"{{"schema":1,"at":"{at:.3}","simulated":{simulated},"allocations":["#);
+            answer.extend_from_slice(head.as_bytes());
+        }
+        let (allocations, next) = state.allocations(self.cursor, PAGE);
+        for allocation in allocations {
+            if std::mem::replace(&mut self.listed, true) {
+                answer.push(b',');
+            }
+            // A struct of numbers and strings cannot fail to serialise.
+            let _ = serde_json::to_writer(&mut *answer, &allocation);
+        }
+        match next {
+            Some(next) => self.cursor = next,
+            None => answer.extend_from_slice(b"]}"),
+        }
+        next.is_none()
+    }
+}
+
+/// The answer to a request that failed.
+#[derive(Serialize, Deserialize)]
+struct Failure {
+    error: String,
+}
+
+/// The answer, one line of JSON, to a request that failed.
+pub fn error_answer(why: &str) -> Vec<u8> {
+    // A string cannot fail to serialise.
+    serde_json::to_vec(&Failure { error: why.to_owned() }).unwrap_or_default()
+}
+
+/// How long a daemon may take for each step of an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Asks a daemon, and returns its answer: one line of JSON.
+pub fn ask(path: &Path, request: &Request) -> io::Result<Vec<u8>> {
+    ask_within(path, request, TIMEOUT)
+}
+
+/// Asks a daemon that may take so long for each step, and returns its answer: one line of JSON.
+pub fn ask_within(path: &Path, request: &Request, timeout: Duration) -> io::Result<Vec<u8>> {
+    let mut stream = connect(path)?;
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    let mut line = serde_json::to_vec(request)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = Vec::with_capacity(64 << 10);
+    BufReader::with_capacity(256 << 10, stream).read_until(b'\n', &mut answer)?;
+    if answer.pop() != Some(b'\n') {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the daemon hung up before it had answered",
+        ));
+    }
+    if answer.starts_with(b"{\"error\"") {
+        let failure: Failure = serde_json::from_slice(&answer)?;
+        return Err(io::Error::other(failure.error));
+    }
+    Ok(answer)
+}
+
+/// Connects to the server at a path. One that is too busy to accept is an error, not a wait.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_core::Limits;
+    use ttmem_core::detail::{BufferQuery, BufferSort};
+
+    #[test]
+    fn requests_are_parsed_or_refused() {
+        let read = |text: &str| Request::parse(text.as_bytes());
+        let text =
+            r#"{"get":"snapshot","brief":true,"cores_of":3,"buffers":{"sort":"age","text":"x","limit":5}}"#;
+        let buffers = BufferQuery { sort: BufferSort::Age, text: "x".into(), limit: 5, ..Default::default() };
+        let detail = Detail { brief: true, cores_of: Some(3), buffers: Some(buffers), ..Detail::NONE };
+        assert_eq!(read(text), Ok(Request::Snapshot(detail)));
+        assert_eq!(serde_json::to_string(&Request::SNAPSHOT).unwrap(), r#"{"get":"snapshot"}"#);
+        for (bad, word) in [
+            (r#"{"get":"snapshot","everything":true}"#, "unknown field `everything`"),
+            (r#"{"get":"snapshot","buffers":{"colour":1}}"#, "unknown field `colour`"),
+            (r#"{"get":"snapshot","buffers":{"sort":"luck"}}"#, "unknown variant `luck`"),
+        ] {
+            let why = read(bad).unwrap_err();
+            assert!(why.starts_with("cannot read the request: "), "{why}");
+            assert!(why.contains(word), "{why}");
+        }
+    }
+
+    #[test]
+    fn errors_are_quoted() {
+        assert_eq!(error_answer("a \"b\"\n"), br#"{"error":"a \"b\"\n"}"#);
+    }
+
+    #[test]
+    fn an_empty_listing_is_a_dump() {
+        let mut answer = Vec::new();
+        assert!(Listing::default().write_piece(&State::new(Limits::default(), 7), &mut answer));
+        let dump: Dump = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((dump.schema, dump.simulated, dump.allocations.len()), (1, false, 0));
+    }
+}
