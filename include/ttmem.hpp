@@ -70,10 +70,20 @@ private:
 };
 
 /// Where a buffer lies, numbered as TT-Metal numbers its `BufferType`.
-enum class BufferType : std::uint8_t { dram = 0, l1 = 1, system_memory = 2, l1_small = 3, trace = 4 };
+enum class BufferType : std::uint8_t {
+    dram = TTMEM_BUFFER_TYPE_DRAM,
+    l1 = TTMEM_BUFFER_TYPE_L1,
+    system_memory = TTMEM_BUFFER_TYPE_SYSTEM_MEMORY,
+    l1_small = TTMEM_BUFFER_TYPE_L1_SMALL,
+    trace = TTMEM_BUFFER_TYPE_TRACE,
+};
 
 /// What a kernel is for.
-enum class KernelType : std::uint8_t { application = 0, fabric = 1, dispatch = 2 };
+enum class KernelType : std::uint8_t {
+    application = TTMEM_KERNEL_CLASS_APPLICATION,
+    fabric = TTMEM_KERNEL_CLASS_FABRIC,
+    dispatch = TTMEM_KERNEL_CLASS_DISPATCH,
+};
 
 /// Device numbers that somebody else keeps: of an array, a vector, or a list in braces. It must not outlive them.
 class Devices {
