@@ -17,6 +17,8 @@ fn main() {
         .files(["src/shim.cpp", "src/shim_programs.cpp"])
         .flag("-fno-rtti")
         .flag("-fvisibility=hidden")
+        // Whatever the shim defines for others is declared by a table.
+        .flag("-Wmissing-declarations")
         // Without a C++ library to catch with, exceptions must cross no frame of ours: calls through must be jumps.
         .opt_level(2)
         .warnings(true)
