@@ -25,7 +25,8 @@ enum Call : uint32_t {
 constexpr bool is_in_first_line(Call call) { return call < 64 / sizeof(void *); }
 static_assert(is_in_first_line(ALLOCATE) && is_in_first_line(DEALLOCATE) && is_in_first_line(BUFFER_TYPE) &&
               is_in_first_line(BUFFER_LAYOUT) && is_in_first_line(BUFFER_SIZE) && is_in_first_line(BUFFER_PAGE_SIZE) &&
-              is_in_first_line(BUFFER_ADDRESS));
+              is_in_first_line(BUFFER_ADDRESS),
+              "what every event calls comes first in runtime.def");
 
 // Something of the runtime's, which Rust keeps as a number.
 using Object = void *;
@@ -198,7 +199,7 @@ struct OptionalU32 {
 
 // Prototypes of everything that is defined in one language and used in the other, and checks of the structs above.
 #define STRUCT(owner, bytes) static_assert(sizeof(owner) == bytes, #owner " has not the size in shared.def");
-#define FIELD(owner, field, offset, bytes)                                       \
+#define FIELD(owner, field, offset, bytes)                                           \
     static_assert(offsetof(owner, field) == offset && sizeof(owner::field) == bytes, \
                   #owner "::" #field " is not where shared.def says");
 #define VARIABLE(type, name) extern SHARED type name;
