@@ -1,6 +1,6 @@
 //! What the agent needs of the processes it is loaded into.
 
-use crate::{drift, root};
+use crate::{cargo, root, succeed};
 use anyhow::{Context, bail, ensure};
 use std::process::Command;
 
@@ -11,9 +11,12 @@ const NEWEST_GLIBC: (u32, u32) = (2, 34);
 /// among them: which one is right is the runtime's to say.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
 
-/// The agent runs wherever the wheels do, and binds nothing but what it must.
+/// What it exports besides symbols of the runtime: for `ttmem-client` in the same process.
+const FOR_CLIENTS: [&str; 2] = ["ttmem_agent_yield", "ttmem_agent_reset_peaks"];
+
+/// Checks that the agent runs wherever the wheels do, and exports nothing but what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {
-    drift::build()?;
+    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem-agent"]))?;
     let library = root().join("target/release/libttmem_agent.so");
     let objdump = |what: &str| -> anyhow::Result<String> {
         let output =
@@ -40,10 +43,11 @@ pub(crate) fn check_needs() -> anyhow::Result<()> {
         newest.0,
         newest.1
     );
-    // Whatever it exports takes the place of somebody's: it must be the runtime's, or bear our name.
+    // What it exports replaces other libraries' symbols of that name. That these are those of its table is for the tests
+    // (`versions.rs` of the stand-in).
     let exported = symbols.lines().filter(|line| line.contains(" .text") && line.contains(" g "));
     let names: Vec<&str> = exported.filter_map(|line| line.split_whitespace().last()).collect();
-    let ours = |name: &&&str| name.starts_with("_ZN2tt") || name.starts_with("ttmem_agent_");
+    let ours = |name: &&&str| name.starts_with("_ZN2tt") || FOR_CLIENTS.contains(name);
     ensure!(names.len() > 10, "it exports {names:?} only");
     if let Some(other) = names.iter().find(|name| !ours(name)) {
         bail!("the agent exports {other}");

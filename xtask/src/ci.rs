@@ -41,7 +41,7 @@ const STEPS: [Step; 18] = [
     ("format", format),
     ("generated files", || crate::header::run(true)),
     ("lints", || {
-        let features = ["--features", "ttmem/lab"];
+        let features = ["--features", "ttmem/lab,ttmem-agent/probe"];
         let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);
         succeed(clippy.args(features).args(["--", "-D", "warnings"]))
     }),

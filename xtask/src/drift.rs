@@ -103,9 +103,13 @@ pub(crate) fn run(steps: u64, seed: u64, which: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program and the agent, as people use them.
+/// The program as people use it, and the agent with what this and the benchmarks need besides.
 pub(crate) fn build() -> anyhow::Result<()> {
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem", "-p", "ttmem-agent"]))
+    let release = ["build", "--release", "--locked", "--quiet", "-p"];
+    succeed(cargo(&release).arg("ttmem"))?;
+    // It must not take the place of the one that is installed.
+    let agent = ["ttmem-agent", "--features", "probe", "--target-dir"];
+    succeed(cargo(&release).args(agent).arg(root().join("target/probe")))
 }
 
 /// `ttmem run -- …` in a folder of its own.
@@ -120,6 +124,7 @@ pub(crate) fn tracked(folder: &Path, command: &Command) -> Command {
     }
     // So that nothing else of the caller's gets in.
     run.env_remove("LD_PRELOAD").env_remove("TTMEM_LOG");
+    run.env("TTMEM_AGENT", root().join("target/probe/release/libttmem_agent.so"));
     run
 }
 

@@ -998,7 +998,7 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         test: "ttmem:standin/what_changes_between",
         what: "a circular buffer has its size for ever",
-        edits: &[edit(SHIM, "ttmem_agent_program_changed(program_id(program));\n    call<void, void *>(UNPLACE_CBS, program);", "(void)0;\n    call<void, void *>(UNPLACE_CBS, program);")],
+        edits: &[edit(SHIM, "ttmem_agent_program_changed(program_id(program));\n    call<UNPLACE_CBS>(program);", "(void)0;\n    call<UNPLACE_CBS>(program);")],
     },
     Mutant {
         test: "ttmem:standin/a_program_that_is_placed",

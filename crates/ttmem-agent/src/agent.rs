@@ -1,24 +1,18 @@
 //! What the runtime does, as events: the shim calls, the tracker is told.
 #![allow(unsafe_code)]
 
-use crate::allocators::{
-    Known, SPACES, add, allocators, banks_of, define, find, is_hybrid, known, round_up, settle,
-};
+use crate::allocators::{Known, SPACES, add, banks_of, define, find, is_hybrid, known, round_up, settle};
 use crate::audit;
 use crate::flight::{self, Lock};
 use crate::others;
 use crate::runtime;
 use crate::shim::{
-    DRAM, Facts, L1, L1_SMALL, MEMORY_L1, TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses,
-    ttmem_device_of,
+    AT_WORK, CALLS_THROUGH, CoreAddress, DRAM, Facts, L1, L1_SMALL, MEMORY_L1, NOT_STARTED, PAUSED, TRACE,
+    ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
 };
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker};
-
-const AT_WORK: u32 = 1;
-const CALLS_THROUGH: u32 = 2;
-const PAUSED: u32 = 3;
 
 /// Nanoseconds that hooks and audits took.
 pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
@@ -62,16 +56,16 @@ pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
 }
 
 /// Tells of each part of a buffer that has an address of its own on each core: the cores with the same one are a part.
-fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts: &Facts, tell: fn(&Buffer)) {
-    let mut places = [[0; 2]; 256];
+fn each_part(known: &Known, number: AllocatorNumber, buffer: usize, facts: &Facts, tell: fn(&Buffer)) {
+    let mut places = [CoreAddress::default(); 256];
     // SAFETY: the buffer that the runtime is in the middle of allocating or freeing.
     let count = unsafe { ttmem_core_addresses(buffer, places.as_mut_ptr(), places.len()) };
     let places = &mut places[..count];
-    places.sort_unstable_by_key(|it| (it[1], it[0]));
+    places.sort_unstable_by_key(|it| (it.address, it.core));
     let share = facts.requested / count.max(1) as u64;
-    for part in places.chunk_by(|a, b| a[1] == b[1]) {
+    for part in places.chunk_by(|a, b| a.address == b.address) {
         let mut cores = [0; 4];
-        for [core, _] in part {
+        for CoreAddress { core, .. } in part {
             cores[(core >> 6) as usize & 3] |= 1 << (core & 63);
         }
         let requested = share.max(1).saturating_mul(part.len() as u64);
@@ -83,17 +77,17 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: *mut c_void, facts:
             occupied: Some(bytes),
             cores,
             layout: facts.layout(),
-            ..Buffer::new(number, Space::L1Core, part[0][1], requested)
+            ..Buffer::new(number, Space::L1Core, part[0].address, requested)
         });
     }
 }
 
 /// Finds the runtime, or decides to do nothing. The first hook calls this.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_start() {
+pub(crate) extern "C" fn ttmem_agent_start() {
     let starting = Lock::to_start();
     let mode = &flight::state().mode;
-    if mode.load(Ordering::Acquire) != 0 {
+    if mode.load(Ordering::Acquire) != NOT_STARTED {
         return;
     }
     let found = runtime::find();
@@ -122,7 +116,7 @@ pub(crate) fn is_at_work() -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_met(allocator: usize, device: usize, mesh: bool) {
+pub(crate) extern "C" fn ttmem_agent_met(allocator: usize, device: usize, mesh: bool) {
     settle();
     let Some(it) = add(allocator, device) else { return };
     it.belongs_to(device);
@@ -133,7 +127,7 @@ extern "C" fn ttmem_agent_met(allocator: usize, device: usize, mesh: bool) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+pub(crate) extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: usize, facts: &Facts) {
     // SAFETY: the runtime has just allocated this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
     if facts.is_per_core() {
@@ -155,7 +149,7 @@ extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: *mut c_void, facts
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+pub(crate) extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: usize, facts: &Facts) {
     // SAFETY: the runtime is about to free this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
     if facts.is_per_core() {
@@ -169,7 +163,7 @@ extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: *mut c_void, facts: 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_failed(allocator: usize, buffer: *mut c_void, facts: &Facts) {
+pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, facts: &Facts) {
     // SAFETY: the runtime has just failed to allocate this buffer.
     let Some((it, number)) = known(allocator, || unsafe { ttmem_device_of(buffer) }) else { return };
     let Some(space) = space_of(facts.kind) else { return };
@@ -191,7 +185,7 @@ extern "C" fn ttmem_agent_failed(allocator: usize, buffer: *mut c_void, facts: &
 
 /// The runtime would not say what it allocated or freed.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_unknown(allocator: usize) {
+pub(crate) extern "C" fn ttmem_agent_unknown(allocator: usize) {
     if let Some(it) = find(allocator) {
         it.changed();
     }
@@ -199,7 +193,7 @@ extern "C" fn ttmem_agent_unknown(allocator: usize) {
 
 /// Everything was freed at once, but the allocator goes on.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_cleared(allocator: usize) {
+pub(crate) extern "C" fn ttmem_agent_cleared(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
     let Some(number) = it.number() else { return };
@@ -211,7 +205,7 @@ extern "C" fn ttmem_agent_cleared(allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_gone(allocator: usize) {
+pub(crate) extern "C" fn ttmem_agent_gone(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
     let _turn = Lock::to_ask();
@@ -221,7 +215,7 @@ extern "C" fn ttmem_agent_gone(allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
+pub(crate) extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     // One mark stands for all who want it.
     if !tracker().is_held(number, Space::L1, address) {
@@ -233,7 +227,7 @@ extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_unmirroring(allocator: usize, address: u64) {
+pub(crate) extern "C" fn ttmem_agent_unmirroring(allocator: usize, address: u64) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     if tracker().is_held(number, Space::L1, address) {
         let _ = tracker().free(number, Space::L1, address);
@@ -243,7 +237,7 @@ extern "C" fn ttmem_agent_unmirroring(allocator: usize, address: u64) {
 
 /// The allocator was set to a state: what it has now are other allocators' buffers, which it keeps clear of.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_overridden(allocator: usize) {
+pub(crate) extern "C" fn ttmem_agent_overridden(allocator: usize) {
     struct To {
         number: AllocatorNumber,
         space: Space,
@@ -265,7 +259,7 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
         unsafe {
             if kind == L1 {
                 // They are counted from where it began before it shrank.
-                ttmem_base(allocator, MEMORY_L1, &raw mut to.base);
+                ttmem_base(allocator, u64::from(MEMORY_L1), &raw mut to.base);
             }
             ttmem_blocks(allocator, u64::from(kind), tell, (&raw mut to).cast());
         }
@@ -274,7 +268,7 @@ extern "C" fn ttmem_agent_overridden(allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_resized(allocator: usize) {
+pub(crate) extern "C" fn ttmem_agent_resized(allocator: usize) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     let (banks, len) = banks_of(allocator);
     let _ = tracker().resize(number, &banks[..len]);
@@ -282,56 +276,6 @@ extern "C" fn ttmem_agent_resized(allocator: usize) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_spent(ns: u64) {
+pub(crate) extern "C" fn ttmem_agent_spent(ns: u64) {
     SPENT.fetch_add(ns, Ordering::Relaxed);
-}
-
-/// For those who would measure: has hooks only call through, or work again. What happens meanwhile is not seen, so all of it
-/// must be undone meanwhile.
-#[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_switch(on: bool) {
-    let (from, to) = if on { (PAUSED, AT_WORK) } else { (AT_WORK, PAUSED) };
-    let _ = flight::state().mode.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
-}
-
-/// One allocator's own figures of one space.
-#[repr(C)]
-struct Figure {
-    allocator: u64,
-    space: u64,
-    banks: u64,
-    allocated: u64,
-    free: u64,
-    largest_free_per_bank: u64,
-}
-
-/// For those who would compare: what every allocator of this process says of itself now, as many as there is room for.
-/// Returns how many.
-///
-/// # Safety
-///
-/// `out` must have room for `room` figures.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ttmem_agent_figures(out: *mut Figure, room: usize) -> usize {
-    let mut told = 0;
-    for it in allocators().filter(|it| !it.is_inherited()) {
-        let Some(_turn) = Lock::to_ask() else { break };
-        let Some(number) = it.number() else { continue };
-        for (kind, space) in SPACES {
-            let Some(statistics) = it.statistics(kind).filter(|_| told < room) else { continue };
-            let whole = statistics.allocated.saturating_add(statistics.free);
-            let figure = Figure {
-                allocator: u64::from(number.get()),
-                space: space as u64,
-                banks: whole / it.bank_bytes(kind).max(1),
-                allocated: statistics.allocated,
-                free: statistics.free,
-                largest_free_per_bank: statistics.largest_free_per_bank,
-            };
-            // SAFETY: the caller's word.
-            unsafe { out.add(told).write(figure) };
-            told += 1;
-        }
-    }
-    told
 }

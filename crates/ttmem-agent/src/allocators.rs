@@ -5,9 +5,9 @@ use crate::agent::tracker;
 use crate::audit;
 use crate::flight::{self, Lock};
 use crate::shim::{
-    BankFacts, ChipFacts, DRAM, Facts, L1, L1_SMALL, MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE,
-    ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip, ttmem_chips, ttmem_cores, ttmem_statistics,
-    ttmem_worker_l1,
+    BankFacts, ChipFacts, DRAM, Facts, KNOWS_ARCH, KNOWS_BOARD, KNOWS_HARVESTING, KNOWS_REMOTE, L1, L1_SMALL,
+    MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE, ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip,
+    ttmem_chips, ttmem_cores, ttmem_statistics, ttmem_worker_l1,
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::{AllocatorNumber, Arch, Banks, Chip, ChipNumber, Space, Statistics};
@@ -129,6 +129,7 @@ impl Known {
         u64::from(self.unit.load(Ordering::Relaxed))
     }
 
+    #[cfg(feature = "probe")]
     pub(crate) fn bank_bytes(&self, kind: u32) -> u64 {
         let mut it = BankFacts::default();
         // SAFETY: as in `statistics`.
@@ -281,7 +282,7 @@ pub(crate) fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     let mut bases = [0; 2];
     for memory in [MEMORY_L1, MEMORY_DRAM] {
         // SAFETY: as in `define`.
-        unsafe { ttmem_base(at, memory, &raw mut bases[memory as usize]) };
+        unsafe { ttmem_base(at, u64::from(memory), &raw mut bases[memory as usize]) };
     }
     let mut all = [Banks::new(Space::Dram, 0, 0, 0); SPACES.len()];
     let mut len = 0;
@@ -318,10 +319,10 @@ fn define_chip(
     let mut facts = ChipFacts::default();
     // SAFETY: asks the runtime for what it knows of a chip that it has just named.
     unsafe { ttmem_chip(index, &raw mut facts) };
-    let knows = |bit: u32| facts.known >> bit & 1 != 0;
+    let knows = |bit: u32| facts.known & bit != 0;
     let arch = match facts.arch {
-        2 if knows(1) => Some(Arch::WormholeB0),
-        3 if knows(1) => Some(Arch::Blackhole),
+        2 if knows(KNOWS_ARCH) => Some(Arch::WormholeB0),
+        3 if knows(KNOWS_ARCH) => Some(Arch::Blackhole),
         _ => None,
     };
     let of = |space: Space| banks.iter().find(|it| it.space == space as u8);
@@ -331,8 +332,12 @@ fn define_chip(
         unique_id: facts.unique_id,
         index,
         arch,
-        remote: knows(4) && facts.remote != 0,
-        board: if knows(2) { Board::by_serial(facts.board_id).map_or("", |board| board.name) } else { "" },
+        remote: knows(KNOWS_REMOTE) && facts.remote != 0,
+        board: if knows(KNOWS_BOARD) {
+            Board::by_serial(facts.board_id).map_or("", |board| board.name)
+        } else {
+            ""
+        },
         pci: core::str::from_utf8(&facts.pci).unwrap_or_default().trim_end_matches('\0'),
         // SAFETY: as above.
         l1_bytes_per_core: unsafe { ttmem_worker_l1(allocator) },
@@ -347,7 +352,7 @@ fn define_chip(
         Some(Arch::Blackhole) => (140 - 10 * facts.harvested_cores.min(14), 4 << 30),
         None => (0, 0),
     };
-    if knows(3) {
+    if knows(KNOWS_HARVESTING) {
         chip.cores = cores;
     }
     chip.dram_bytes_per_channel = channel;
@@ -367,7 +372,7 @@ fn define_chip(
     let ring = chip.l1_bytes_per_core.saturating_sub(most_unreserved);
     let mut unreserved = 0;
     // SAFETY: as above.
-    if most_unreserved > 0 && unsafe { ttmem_base(allocator, MEMORY_L1, &raw mut unreserved) } {
+    if most_unreserved > 0 && unsafe { ttmem_base(allocator, u64::from(MEMORY_L1), &raw mut unreserved) } {
         (chip.kernel_ring, chip.unreserved) = (ring as u32, unreserved as u32);
     }
     let defined = tracker().chip(&chip);

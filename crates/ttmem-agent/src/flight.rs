@@ -2,6 +2,7 @@
 //! that some other thread held.
 #![allow(unsafe_code)]
 
+use crate::shim::{FLIGHT_LINES, ttmem_state};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::time::Duration;
@@ -11,58 +12,54 @@ use std::time::Instant;
 /// not wait for that.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Threads that have a line of their own.
-const LINES: usize = 1000;
-
-/// As in shim.hpp: what every event looks at, in one line.
+/// What every event reads, in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct State {
-    /// 0: not asked yet; 1: at work; 2: only calls through; 3: the same, for a while.
+    /// `NOT_STARTED`, `AT_WORK`, `CALLS_THROUGH` or `PAUSED`.
     pub(crate) mode: AtomicU32,
     /// Whether buffers may have an address on each core.
     pub(crate) hybrid: AtomicU32,
-    generation: AtomicU32,
-    events: AtomicU32,
-    page: AtomicPtr<Page>,
+    /// Changes when this process turns out to be a child, whose threads are not enrolled.
+    pub(crate) generation: AtomicU32,
+    /// How many events the shim has counted, for its meter.
+    pub(crate) events: AtomicU32,
+    pub(crate) page: AtomicPtr<Page>,
 }
 
-/// Lies in pages of its own, which the kernel wipes in a child, however it was made. As in shim.hpp, as far as that knows
-/// it.
+/// In pages of its own, which the kernel wipes in a child, however it was made.
 #[repr(C)]
 pub(crate) struct Page {
     /// Threads that wanted a line.
-    enrolled: AtomicU32,
+    pub(crate) enrolled: AtomicU32,
     /// Of those that found none: how many are under way.
-    others: AtomicU32,
+    pub(crate) others: AtomicU32,
     /// 1: this process has seen what it inherited.
-    settled: AtomicU32,
+    pub(crate) settled: AtomicU32,
     /// 1: the thread that audits was started.
     pub(crate) thread: AtomicU32,
     /// 1: somebody looks for the runtime.
-    starting: AtomicU32,
+    pub(crate) starting: AtomicU32,
     /// 1: somebody adds an allocator, or defines one.
-    adding: AtomicU32,
+    pub(crate) adding: AtomicU32,
     /// 1: somebody asks an allocator, or ends one.
-    auditing: AtomicU32,
+    pub(crate) auditing: AtomicU32,
     /// 1: somebody is at the programs.
-    programs: AtomicU32,
+    pub(crate) programs: AtomicU32,
     /// Which threads are between a change of an allocator and its record.
-    lines: [Line; LINES],
+    pub(crate) lines: [Line; FLIGHT_LINES as usize],
 }
 
+/// A thread's counter of the hooks it is in.
 #[repr(C, align(64))]
-struct Line {
-    under_way: AtomicU32,
-}
-
-unsafe extern "C" {
-    static ttmem_state: State;
+pub(crate) struct Line {
+    pub(crate) under_way: AtomicU32,
 }
 
 #[inline]
 pub(crate) fn state() -> &'static State {
+    let state = &raw const ttmem_state;
     // SAFETY: everything in it is atomic.
-    unsafe { &ttmem_state }
+    unsafe { &*state }
 }
 
 /// The pages, made if there are none. `None`: there is no memory for them.

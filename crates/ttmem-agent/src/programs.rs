@@ -8,7 +8,9 @@
 use crate::agent::{cores_of, tracker};
 use crate::allocators::{chip_number, settle};
 use crate::flight::{self, Lock};
-use crate::shim::{Part, ProgramFacts, Where, ttmem_chips_of, ttmem_parts, ttmem_program};
+use crate::shim::{
+    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, Where, ttmem_chips_of, ttmem_parts, ttmem_program,
+};
 use crate::traces;
 use core::ffi::c_void;
 use core::ptr;
@@ -276,9 +278,9 @@ impl Table {
         let name = facts.name.get(..facts.name_len as usize).unwrap_or_default();
         let name = core::str::from_utf8(name).unwrap_or_default();
         let site = if name.is_empty() { None } else { tracker().site(name).ok() };
-        let class = match class {
-            1 => KernelClass::Fabric,
-            2 => KernelClass::Dispatch,
+        let class = match u32::from(class) {
+            CLASS_FABRIC => KernelClass::Fabric,
+            CLASS_DISPATCH => KernelClass::Dispatch,
             _ => KernelClass::Application,
         };
         let cores = cores_of(facts.cores);
@@ -382,7 +384,7 @@ extern "C" fn look(to: *mut c_void, part: &Part) {
 
 /// The program's offsets were finalised.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
+pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| match table.find_or_add(id) {
         Some(_) => table.tell(program, id, place),
@@ -393,7 +395,7 @@ extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
 /// A program is about to be dispatched, which takes a while: what we will need then is brought near meanwhile. Nothing is
 /// locked, so it may be another's.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_dispatching(id: u64) {
+pub(crate) extern "C" fn ttmem_agent_dispatching(id: u64) {
     let table = TABLE.load(Ordering::Acquire);
     if !table.is_null() {
         // SAFETY: a mapping that is never given back; a number that is read while it changes is only fetched in vain.
@@ -405,7 +407,7 @@ extern "C" fn ttmem_agent_dispatching(id: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
+pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
     settle();
     with(|table| {
         // One that was never built may have nothing in its place, and asking for that is an error.
@@ -432,7 +434,7 @@ extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_gone(id: u64) {
+pub(crate) extern "C" fn ttmem_agent_program_gone(id: u64) {
     settle();
     with(|table| {
         let Some(gone) = table.remove(id) else { return };
@@ -444,7 +446,7 @@ extern "C" fn ttmem_agent_program_gone(id: u64) {
 
 /// What the program keeps will have another place.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_changed(id: u64) {
+pub(crate) extern "C" fn ttmem_agent_program_changed(id: u64) {
     settle();
     with(|table| {
         if let Some(entry) = table.find(id) {
@@ -455,7 +457,7 @@ extern "C" fn ttmem_agent_program_changed(id: u64) {
 
 /// The program is one of the runtime's own.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_program_class(id: u64, class: u32) {
+pub(crate) extern "C" fn ttmem_agent_program_class(id: u64, class: u32) {
     settle();
     with(|table| {
         if let Some(entry) = table.find_or_add(id) {
@@ -470,7 +472,7 @@ extern "C" fn ttmem_agent_program_class(id: u64, class: u32) {
 ///
 /// `parts` must point to `len` parts.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, more: bool) {
+pub(crate) unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, more: bool) {
     settle();
     // SAFETY: the caller's word.
     let parts = unsafe { core::slice::from_raw_parts(parts, len) };
@@ -488,7 +490,7 @@ unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, m
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_mesh_closed(mesh: u32) {
+pub(crate) extern "C" fn ttmem_agent_mesh_closed(mesh: u32) {
     settle();
     with(|table| table.close(owner(true, mesh)));
 }

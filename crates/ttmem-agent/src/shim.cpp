@@ -4,30 +4,24 @@
 
 extern "C" {
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
-SHARED Layout ttmem_layout = {-1, -1, -1, -1, -1};
+SHARED BufferLayout ttmem_layout = {-1, -1, -1, -1, -1};
 SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1};
 SHARED State ttmem_state;
-
-// The runtime's C++ library.
-SHARED void *ttmem_cxx_personality;
-SHARED void *ttmem_cxx_begin_catch;
-SHARED void *ttmem_cxx_end_catch;
-SHARED void *ttmem_cxx_rethrow;
-SHARED void *ttmem_cxx_call_unexpected;
 }
 
 SHARED bool ttmem_given_up[CALLS];
 
-// What the compiler's `try`, `catch` and `throw` call. They jump on, so that whoever is called sees the caller's frame.
+// What the compiler's `try`, `catch` and `throw` call. They jump on, so that the function that is called sees its caller's
+// frame.
 #define JUMP(symbol, target)                                                                                    \
     __asm__(".text\n.globl " symbol "\n.hidden " symbol "\n.type " symbol ", @function\n" symbol ":\n endbr64\n" \
-            " jmp *" target "(%rip)\n.size " symbol ", . - " symbol "\n")
-JUMP("__gxx_personality_v0", "ttmem_cxx_personality");
-JUMP("__cxa_begin_catch", "ttmem_cxx_begin_catch");
-JUMP("__cxa_end_catch", "ttmem_cxx_end_catch");
-JUMP("__cxa_rethrow", "ttmem_cxx_rethrow");
-JUMP("__cxa_call_unexpected", "ttmem_cxx_call_unexpected");
-JUMP("_ZSt9terminatev", "ttmem_cxx_call_unexpected");
+            " jmp *" target "(%rip)\n.size " symbol ", . - " symbol "\n");
+#define CXX(variable, symbol)                     \
+    extern "C" SHARED void *ttmem_cxx_##variable; \
+    void *ttmem_cxx_##variable;                   \
+    JUMP(symbol, "ttmem_cxx_" #variable)
+#include "runtime.def"
+JUMP("__cxa_call_unexpected", "ttmem_cxx_terminate")
 
 namespace {
 
@@ -42,7 +36,7 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
         char rest[512];
     } spec;
     __builtin_memset(&spec, 0, sizeof spec);
-    call<void *, void *, const void *>(BUFFER_SHARD_SPEC, &spec, buffer);
+    call<BUFFER_SHARD_SPEC>(&spec, buffer);
     if (!spec.ranges.holds(sizeof(CoreRange), 256) || spec.column_major > 1) {
         give_up(BUFFER_SHARD_SPEC);  // and leak it: what it is, is not known
         return;
@@ -60,70 +54,70 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
     }
     if (found == most) facts->known |= CORES;
     if (spec.ranges.begin != nullptr) {
-        call<void, void *>(FREE_MEMORY, spec.ranges.begin);
+        call<FREE_MEMORY>(spec.ranges.begin);
     }
 }
 
-constexpr uint32_t DRAM = 0, TRACE = 4, TYPES = 5;
+// The runtime's numbers of spaces end here.
+constexpr uint32_t TYPES = 5;
 
 // Whether a buffer looks as we think it does: what lies there must be what the functions say that there are.
 bool is_laid_out(void *buffer) {
-    if (ttmem_layout.type < 0) return false;
-    uint64_t pages = call<uint32_t, const void *>(BUFFER_NUM_PAGES, buffer);
-    uint32_t type = at<uint32_t>(buffer, ttmem_layout.type);
+    if (ttmem_layout.kind < 0) return false;
+    uint64_t pages = call<BUFFER_NUM_PAGES>(buffer);
+    uint32_t type = at<uint32_t>(buffer, ttmem_layout.kind);
     return type < TYPES &&
-           at<uint64_t>(buffer, ttmem_layout.size) == pages * call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer) &&
-           has(BUFFER_IS_DRAM) && call<bool, const void *>(BUFFER_IS_DRAM, buffer) == (type == DRAM || type == TRACE);
+           at<uint64_t>(buffer, ttmem_layout.size) == pages * call<BUFFER_PAGE_SIZE>(buffer) &&
+           has(BUFFER_IS_DRAM) && call<BUFFER_IS_DRAM>(buffer) == (type == DRAM || type == TRACE);
 }
 
 // `TYPES`: not known.
 uint32_t type_of(void *buffer) {
-    if (has(BUFFER_TYPE)) return call<uint32_t, const void *>(BUFFER_TYPE, buffer);
-    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.type) : TYPES;
+    if (has(BUFFER_TYPE)) return call<BUFFER_TYPE>(buffer);
+    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.kind) : TYPES;
 }
 
 // 8: not known.
 uint32_t layout_of(void *buffer) {
-    if (has(BUFFER_LAYOUT)) return call<uint32_t, const void *>(BUFFER_LAYOUT, buffer);
+    if (has(BUFFER_LAYOUT)) return call<BUFFER_LAYOUT>(buffer);
     return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
 }
 
 bool is_per_core(void *buffer) {
-    return ttmem_state.hybrid && has(BUFFER_IS_PER_CORE) && call<bool, const void *>(BUFFER_IS_PER_CORE, buffer);
+    return ttmem_state.hybrid && has(BUFFER_IS_PER_CORE) && call<BUFFER_IS_PER_CORE>(buffer);
 }
 
 // What the runtime says of a buffer. False: it would not.
 bool read_buffer(void *buffer, Facts *facts) noexcept {
     try {
-        facts->type = type_of(buffer);
+        facts->kind = type_of(buffer);
         facts->known = 0;
         // Most are not sharded, and asking the runtime to work out their sizes takes longer than all the rest.
         uint32_t layout = layout_of(buffer);
         if (layout == 0 && has(BUFFER_SIZE)) {
-            facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
-            facts->page_size = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer);
+            facts->requested = call<BUFFER_SIZE>(buffer);
+            facts->page_size = call<BUFFER_PAGE_SIZE>(buffer);
             facts->known = INTERLEAVED | 1 << LAYOUT_SHIFT;
-            return facts->type < TYPES && facts->page_size > 0;
+            return facts->kind < TYPES && facts->page_size > 0;
         }
         if (layout < 8) facts->known = (layout + 1) << LAYOUT_SHIFT;
         __builtin_memset(facts->cores, 0, sizeof facts->cores);
-        facts->aligned_size_per_bank = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE_PER_BANK, buffer);
-        facts->aligned_page_size = call<uint64_t, const void *>(BUFFER_ALIGNED_PAGE_SIZE, buffer);
-        facts->occupied = call<uint64_t, const void *>(BUFFER_ALIGNED_SIZE, buffer);
+        facts->aligned_size_per_bank = call<BUFFER_ALIGNED_SIZE_PER_BANK>(buffer);
+        facts->aligned_page_size = call<BUFFER_ALIGNED_PAGE_SIZE>(buffer);
+        facts->occupied = call<BUFFER_ALIGNED_SIZE>(buffer);
         if (has(BUFFER_SIZE)) {
-            facts->requested = call<uint64_t, const void *>(BUFFER_SIZE, buffer);
+            facts->requested = call<BUFFER_SIZE>(buffer);
         } else {
-            facts->requested = call<uint64_t, const void *>(BUFFER_PAGE_SIZE, buffer) *
-                               call<uint32_t, const void *>(BUFFER_NUM_PAGES, buffer);
+            facts->requested = call<BUFFER_PAGE_SIZE>(buffer) * call<BUFFER_NUM_PAGES>(buffer);
         }
         if (is_per_core(buffer)) facts->known |= PER_CORE;
-        auto cores = call<OptionalU32, const void *>(BUFFER_NUM_CORES, buffer);
+        auto cores = call<BUFFER_NUM_CORES>(buffer);
         if (cores.has && has(BUFFER_SHARD_SPEC)) {
-            bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<bool, const void *>(BUFFER_HAS_SHARD_SPEC, buffer)
+            bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<BUFFER_HAS_SHARD_SPEC>(buffer)
                         : is_laid_out(buffer) && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
             if (spec) read_grid(buffer, facts, cores.value);
         }
-        return facts->type < TYPES;
+        return facts->kind < TYPES;
     } catch (...) {
         return false;
     }
@@ -132,10 +126,10 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
 // What must be known before it is freed. False: the runtime would not say.
 bool read_place(void *buffer, Facts *facts) noexcept {
     try {
-        facts->type = type_of(buffer);
+        facts->kind = type_of(buffer);
         facts->known = is_per_core(buffer) ? PER_CORE : 0;
-        facts->address = call<uint32_t, const void *>(BUFFER_ADDRESS, buffer);
-        return facts->type < TYPES;
+        facts->address = call<BUFFER_ADDRESS>(buffer);
+        return facts->kind < TYPES;
     } catch (...) {
         return false;
     }
@@ -143,7 +137,7 @@ bool read_place(void *buffer, Facts *facts) noexcept {
 
 void *device_of(void *buffer) noexcept {
     try {
-        if (has(BUFFER_DEVICE)) return call<void *, const void *>(BUFFER_DEVICE, buffer);
+        if (has(BUFFER_DEVICE)) return call<BUFFER_DEVICE>(buffer);
         return is_laid_out(buffer) ? at<void *>(buffer, ttmem_layout.device) : nullptr;
     } catch (...) {
         return nullptr;
@@ -157,12 +151,12 @@ void *device_of(void *buffer) noexcept {
 extern "C" {
 
 SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
-    if (!at_work()) return call<uint64_t, void *, void *>(ALLOCATE, allocator, buffer);
+    if (!at_work()) return call<ALLOCATE>(allocator, buffer);
     Flight flight;
     Facts facts;
     uint64_t address;
     try {
-        address = call<uint64_t, void *, void *>(ALLOCATE, allocator, buffer);
+        address = call<ALLOCATE>(allocator, buffer);
     } catch (...) {
         if (read_buffer(buffer, &facts)) ttmem_agent_failed(allocator, buffer, &facts);
         throw;
@@ -179,7 +173,7 @@ SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
 }
 
 SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
-    if (!at_work()) return call<void, void *, void *>(DEALLOCATE, allocator, buffer);
+    if (!at_work()) return call<DEALLOCATE>(allocator, buffer);
     Flight flight;
     Meter meter;
     Facts facts;
@@ -192,7 +186,7 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
     }
     meter.stop();
     try {
-        call<void, void *, void *>(DEALLOCATE, allocator, buffer);
+        call<DEALLOCATE>(allocator, buffer);
     } catch (...) {
         // It is still held, then. What that was is asked again: it cost nothing to forget it.
         uint64_t address = known ? facts.address : 0;
@@ -205,146 +199,145 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
 }
 
 SHARED void ttmem_hook_deallocate_all(void *allocator) {
-    if (!at_work()) return call<void, void *>(DEALLOCATE_ALL, allocator);
+    if (!at_work()) return call<DEALLOCATE_ALL>(allocator);
     Flight flight;
     ttmem_agent_cleared(allocator);
-    call<void, void *>(DEALLOCATE_ALL, allocator);
+    call<DEALLOCATE_ALL>(allocator);
 }
 
 SHARED void ttmem_hook_clear(void *allocator) {
-    if (!at_work()) return call<void, void *>(CLEAR, allocator);
+    if (!at_work()) return call<CLEAR>(allocator);
     Flight flight;
     ttmem_agent_cleared(allocator);
-    call<void, void *>(CLEAR, allocator);
+    call<CLEAR>(allocator);
     ttmem_agent_resized(allocator);  // it has back what it was shrunk by
 }
 
 SHARED void ttmem_hook_destroy(void *allocator) {
     if (at_work()) ttmem_agent_gone(allocator);
-    call<void, void *>(DESTROY, allocator);
+    call<DESTROY>(allocator);
 }
 
 SHARED void ttmem_hook_mirror(void *allocator, uint64_t address, uint64_t bytes) {
-    if (!at_work()) return call<void, void *, uint64_t, uint64_t>(MIRROR, allocator, address, bytes);
+    if (!at_work()) return call<MIRROR>(allocator, address, bytes);
     Flight flight;
-    call<void, void *, uint64_t, uint64_t>(MIRROR, allocator, address, bytes);
+    call<MIRROR>(allocator, address, bytes);
     ttmem_agent_mirrored(allocator, address, bytes);
 }
 
 SHARED void ttmem_hook_unmirror(void *allocator, uint64_t address) {
-    if (!at_work()) return call<void, void *, uint64_t>(UNMIRROR, allocator, address);
+    if (!at_work()) return call<UNMIRROR>(allocator, address);
     Flight flight;
     ttmem_agent_unmirroring(allocator, address);
-    call<void, void *, uint64_t>(UNMIRROR, allocator, address);
+    call<UNMIRROR>(allocator, address);
 }
 
 SHARED void ttmem_hook_override_state(void *allocator, const void *state) {
-    if (!at_work()) return call<void, void *, const void *>(OVERRIDE_STATE, allocator, state);
+    if (!at_work()) return call<OVERRIDE_STATE>(allocator, state);
     Flight flight;
-    call<void, void *, const void *>(OVERRIDE_STATE, allocator, state);
+    call<OVERRIDE_STATE>(allocator, state);
     ttmem_agent_overridden(allocator);
 }
 
 SHARED void ttmem_hook_shrink(void *allocator, const void *type, uint64_t bytes, bool bottom_up) {
-    if (!at_work()) return call<void, void *, const void *, uint64_t, bool>(SHRINK, allocator, type, bytes, bottom_up);
+    if (!at_work()) return call<SHRINK>(allocator, type, bytes, bottom_up);
     Flight flight;
-    call<void, void *, const void *, uint64_t, bool>(SHRINK, allocator, type, bytes, bottom_up);
+    call<SHRINK>(allocator, type, bytes, bottom_up);
     ttmem_agent_resized(allocator);
 }
 
 SHARED void ttmem_hook_reset_size(void *allocator, const void *type) {
-    if (!at_work()) return call<void, void *, const void *>(RESET_SIZE, allocator, type);
+    if (!at_work()) return call<RESET_SIZE>(allocator, type);
     Flight flight;
-    call<void, void *, const void *>(RESET_SIZE, allocator, type);
+    call<RESET_SIZE>(allocator, type);
     ttmem_agent_resized(allocator);
 }
 
 // A mesh, or a device of an older runtime, is given its allocator.
-SHARED void ttmem_hook_mesh_allocator(void *tracker, void *device, void **allocator, void *subs, size_t subs_len) {
+SHARED void ttmem_hook_mesh_allocator(void *manager, void *device, void **allocator, void *subs, size_t subs_len) {
     void *given = allocator != nullptr ? *allocator : nullptr;
     bool working = at_work();
-    call<void, void *, void *, void **, void *, size_t>(MESH_ALLOCATOR, tracker, device, allocator, subs, subs_len);
+    call<MESH_ALLOCATOR>(manager, device, allocator, subs, subs_len);
     if (working && given != nullptr) ttmem_agent_met(given, device, true);
 }
 
 SHARED void *ttmem_hook_device_allocator(
     void **made, void *device, uint64_t l1_small, uint64_t trace, uint64_t l1_base, Span remap) {
     bool working = at_work();
-    void *result = call<void *, void **, void *, uint64_t, uint64_t, uint64_t, Span>(
-        DEVICE_ALLOCATOR, made, device, l1_small, trace, l1_base, remap);
+    void *result = call<DEVICE_ALLOCATOR>(made, device, l1_small, trace, l1_base, remap);
     if (working && *made != nullptr) ttmem_agent_met(*made, device, false);
     return result;
 }
 
-// Questions from Rust. False: no answer, or none that can be right.
+// Queries from Rust.
 
-SHARED bool ttmem_statistics(const void *allocator, uint64_t type, Statistics *out) noexcept {
+SHARED bool ttmem_statistics(Object allocator, uint64_t kind, RuntimeStatistics *out) noexcept {
     if (!has(STATISTICS)) return false;
     struct {
-        Statistics known;
+        RuntimeStatistics known;
         Vector blocks;  // of runtimes until 0.67
         char rest[512];
     } answer;
     __builtin_memset(&answer, 0, sizeof answer);
     try {
-        call<void *, void *, const void *, const void *>(STATISTICS, &answer, allocator, &type);
+        call<STATISTICS>(&answer, allocator, &kind);
     } catch (...) {
         return false;
     }
     *out = answer.known;
     if (answer.blocks.begin != nullptr && answer.blocks.holds(4, size_t{1} << 32)) {
-        call<void, void *>(FREE_MEMORY, answer.blocks.begin);
+        call<FREE_MEMORY>(answer.blocks.begin);
     }
     bool plausible = out->allocated + out->free == out->allocatable && out->largest_free <= out->free;
     if (!plausible) give_up(STATISTICS);
     return plausible;
 }
 
-SHARED bool ttmem_bank(const void *allocator, uint64_t type, BankFacts *out) noexcept {
+SHARED bool ttmem_bank(Object allocator, uint64_t kind, BankFacts *out) noexcept {
     if (!has(NUM_BANKS) || !has(BANK_SIZE)) return false;
     try {
-        out->banks = call<uint32_t, const void *, const void *>(NUM_BANKS, allocator, &type);
-        out->bytes = call<uint64_t, const void *, const void *>(BANK_SIZE, allocator, &type);
+        out->banks = call<NUM_BANKS>(allocator, &kind);
+        out->bytes = call<BANK_SIZE>(allocator, &kind);
         return true;
     } catch (...) {
         return false;
     }
 }
 
-SHARED bool ttmem_base(const void *allocator, uint64_t memory, uint64_t *out) noexcept {
+SHARED bool ttmem_base(Object allocator, uint64_t memory, uint64_t *out) noexcept {
     if (!has(BASE_ADDRESS)) return false;
     try {
-        *out = call<uint64_t, const void *, const void *>(BASE_ADDRESS, allocator, &memory);
+        *out = call<BASE_ADDRESS>(allocator, &memory);
         return true;
     } catch (...) {
         return false;
     }
 }
 
-SHARED bool ttmem_alignment(const void *allocator, uint32_t type, uint32_t *out) noexcept {
+SHARED bool ttmem_alignment(Object allocator, uint32_t kind, uint32_t *out) noexcept {
     if (!has(ALIGNMENT)) return false;
     try {
-        *out = call<uint32_t, const void *, uint32_t>(ALIGNMENT, allocator, type);
+        *out = call<ALIGNMENT>(allocator, kind);
         return *out > 0 && (*out & (*out - 1)) == 0;
     } catch (...) {
         return false;
     }
 }
 
-SHARED uint64_t ttmem_worker_l1(const void *allocator) noexcept {
+SHARED uint64_t ttmem_worker_l1(Object allocator) noexcept {
     if (!has(WORKER_L1_SIZE)) return 0;
     try {
-        return call<uint64_t, const void *>(WORKER_L1_SIZE, allocator);
+        return call<WORKER_L1_SIZE>(allocator);
     } catch (...) {
         return 0;
     }
 }
 
 // The chips of a device or a mesh. Returns how many there are, 0 if that is not known.
-SHARED size_t ttmem_chips(void *device, uint32_t *out, size_t room) noexcept {
+SHARED size_t ttmem_chips(Object device, uint32_t *out, size_t room) noexcept {
     try {
         if (is_a(device, MESH_VTABLE) && has(MESH_DEVICE_IDS)) {
-            return chip_list(MESH_DEVICE_IDS, device, out, room);
+            return chip_list<MESH_DEVICE_IDS>(device, out, room);
         }
         if (is_a(device, DEVICE_VTABLE) && has(MESH_VTABLE) && has(MESH_ID)) {
             // Both implement one interface: the place of `id` in the mesh's table is its place in the device's.
@@ -363,7 +356,7 @@ SHARED size_t ttmem_chips(void *device, uint32_t *out, size_t room) noexcept {
     }
 }
 
-SHARED void *ttmem_device_of(void *buffer) noexcept { return device_of(buffer); }
+SHARED Object ttmem_device_of(Object buffer) noexcept { return device_of(buffer); }
 
 // What the driver's description says of one chip.
 SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
@@ -371,39 +364,36 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
     out->index = index;
     try {
         if (!has(CONTEXT) || !has(CONTEXT_CLUSTER) || !has(CLUSTER_DESCRIPTOR)) return;
-        if (has(CONTEXT_EXISTS) && !call<bool, int>(CONTEXT_EXISTS, 0)) return;
-        void *context = call<void *, int>(CONTEXT, 0);
-        void *cluster = call<void *, void *>(CONTEXT_CLUSTER, context);
-        void *descriptor = call<void *, const void *>(CLUSTER_DESCRIPTOR, cluster);
+        if (has(CONTEXT_EXISTS) && !call<CONTEXT_EXISTS>(0)) return;
+        void *context = call<CONTEXT>(0);
+        void *cluster = call<CONTEXT_CLUSTER>(context);
+        void *descriptor = call<CLUSTER_DESCRIPTOR>(cluster);
         if (descriptor == nullptr) return;
         int chip = static_cast<int>(index);
         if (has(CHIP_UNIQUE_IDS)) {
-            auto ids = call<HashMap *, const void *>(CHIP_UNIQUE_IDS, descriptor);
+            auto ids = call<CHIP_UNIQUE_IDS>(descriptor);
             size_t left = ids->len;
             for (auto node = ids->nodes(); node != nullptr && left > 0; node = node->next, left--) {
-                if (at<int>(node, 8) == chip) {
-                    out->unique_id = at<uint64_t>(node, 16);
-                    out->known |= 1;
-                }
+                if (at<int>(node, 8) == chip) out->unique_id = at<uint64_t>(node, 16);
             }
         }
         if (has(CHIP_ARCH)) {
-            out->arch = call<uint32_t, const void *, int>(CHIP_ARCH, descriptor, chip);
-            out->known |= 2;
+            out->arch = call<CHIP_ARCH>(descriptor, chip);
+            out->known |= KNOWS_ARCH;
         }
         if (has(CHIP_HARVESTING)) {
             uint64_t masks[16] = {};
-            call<void *, void *, const void *, int>(CHIP_HARVESTING, masks, descriptor, chip);
+            call<CHIP_HARVESTING>(masks, descriptor, chip);
             out->harvested_cores = static_cast<uint32_t>(__builtin_popcountll(masks[0]));
             out->harvested_dram = static_cast<uint32_t>(__builtin_popcountll(masks[1]));
-            out->known |= 8;
+            out->known |= KNOWS_HARVESTING;
         }
         if (has(CHIPS_WITH_MMIO)) {
-            auto local = call<HashMap *, const void *>(CHIPS_WITH_MMIO, descriptor);
+            auto local = call<CHIPS_WITH_MMIO>(descriptor);
             size_t left = local->len;
             if (local->nodes() != nullptr) {
                 out->remote = 1;
-                out->known |= 16;
+                out->known |= KNOWS_REMOTE;
             }
             for (auto node = local->nodes(); node != nullptr && left > 0; node = node->next, left--) {
                 if (at<int>(node, 8) == chip) out->remote = 0;
@@ -411,7 +401,7 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
         }
         if (has(CHIP_PCI)) {
             // Chip and text, which is a pointer and a length.
-            auto addresses = call<HashMap *, const void *>(CHIP_PCI, descriptor);
+            auto addresses = call<CHIP_PCI>(descriptor);
             size_t left = addresses->len;
             for (auto node = addresses->nodes(); node != nullptr && left > 0; node = node->next, left--) {
                 if (at<int>(node, 8) != chip) continue;
@@ -422,17 +412,15 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
         }
         // This one throws where there is no board, so it is last.
         if (has(CHIP_BOARD_ID)) {
-            out->board_id = call<uint64_t, const void *, int>(CHIP_BOARD_ID, descriptor, chip);
-            out->known |= 4;
+            out->board_id = call<CHIP_BOARD_ID>(descriptor, chip);
+            out->known |= KNOWS_BOARD;
         }
     } catch (...) {
     }
 }
 
-// Tells of each block that an allocator has handed out. The runtime answers with a vector of maps from text to text, which
-// is taken apart here. False: it would not, or with something else.
-SHARED bool ttmem_blocks(
-    const void *allocator, uint64_t type, void (*tell)(void *, uint64_t, uint64_t) noexcept, void *to) noexcept {
+// Passes each allocated block to `sink`. The runtime answers with a vector of maps from text to text, which is taken apart here.
+SHARED bool ttmem_blocks(Object allocator, uint64_t kind, BlockSink sink, void *to) noexcept {
     struct Text {
         const char *begin;
         size_t len;
@@ -457,7 +445,7 @@ SHARED bool ttmem_blocks(
     if (!has(BLOCK_TABLE)) return false;
     Vector table = {};
     try {
-        call<void *, void *, const void *, const void *>(BLOCK_TABLE, &table, allocator, &type);
+        call<BLOCK_TABLE>(&table, allocator, &kind);
     } catch (...) {
         return false;
     }
@@ -472,30 +460,29 @@ SHARED bool ttmem_blocks(
             if (entry->name.is("size")) size = entry->value.number();
             if (entry->name.is("allocated")) taken = entry->value.is("yes");
             for (Text *text : {&entry->name, &entry->value}) {
-                if (text->begin != text->inside) call<void, const void *>(FREE_MEMORY, text->begin);
+                if (text->begin != text->inside) call<FREE_MEMORY>(text->begin);
             }
             node = node->next;
-            call<void, void *>(FREE_MEMORY, entry);
+            call<FREE_MEMORY>(entry);
         }
-        if (block->map.buckets != &block->single) call<void, void *>(FREE_MEMORY, block->map.buckets);
-        if (taken && size > 0) tell(to, address, size);
+        if (block->map.buckets != &block->single) call<FREE_MEMORY>(block->map.buckets);
+        if (taken && size > 0) sink(to, address, size);
     }
-    if (right && table.begin != nullptr) call<void, void *>(FREE_MEMORY, table.begin);
+    if (right && table.begin != nullptr) call<FREE_MEMORY>(table.begin);
     if (!right) give_up(BLOCK_TABLE);
     return right;
 }
 
 // The addresses of a buffer that has one on each core. Returns how many cores there are.
-SHARED size_t ttmem_core_addresses(void *buffer, uint64_t (*out)[2], size_t room) noexcept {
+SHARED size_t ttmem_core_addresses(Object buffer, CoreAddress *out, size_t room) noexcept {
     if (!has(BUFFER_CORE_ADDRESSES)) return 0;
     try {
-        auto addresses = call<HashMap *, const void *>(BUFFER_CORE_ADDRESSES, buffer);
+        auto addresses = call<BUFFER_CORE_ADDRESSES>(buffer);
         size_t found = 0, left = addresses->len;
         for (auto node = addresses->nodes(); node != nullptr && left > 0 && found < room; node = node->next, left--) {
             auto core = at<Xy>(node, 8);
             if (core.x > 15 || core.y > 15) continue;
-            out[found][0] = core.y * 16 + core.x;
-            out[found][1] = at<uint64_t>(node, 24);
+            out[found] = {core.y * 16 + core.x, at<uint64_t>(node, 24)};
             found++;
         }
         return found;
@@ -505,19 +492,19 @@ SHARED size_t ttmem_core_addresses(void *buffer, uint64_t (*out)[2], size_t room
 }
 
 // How a core's L1 is divided, and how many cores there are. What is not known stays as it is.
-SHARED void ttmem_cores(void *device, uint32_t *columns, uint32_t *rows, uint64_t *most_unreserved) noexcept {
+SHARED void ttmem_cores(Object device, uint32_t *columns, uint32_t *rows, uint64_t *most_unreserved) noexcept {
     try {
         Xy grid = {};
         if (is_a(device, MESH_VTABLE) && has(MESH_GRID)) {
-            grid = call<Xy, const void *>(MESH_GRID, device);
+            grid = call<MESH_GRID>(device);
         } else if (is_a(device, DEVICE_VTABLE) && has(DEVICE_GRID)) {
-            grid = call<Xy, const void *>(DEVICE_GRID, device);
+            grid = call<DEVICE_GRID>(device);
         }
         if (grid.x <= 16 && grid.y <= 16) {
             *columns = static_cast<uint32_t>(grid.x);
             *rows = static_cast<uint32_t>(grid.y);
         }
-        if (has(MOST_UNRESERVED)) *most_unreserved = call<uint32_t>(MOST_UNRESERVED);
+        if (has(MOST_UNRESERVED)) *most_unreserved = call<MOST_UNRESERVED>();
     } catch (...) {
     }
 }

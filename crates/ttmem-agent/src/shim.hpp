@@ -1,8 +1,8 @@
 // Every call into the runtime. Whatever the runtime throws at the workload reaches the workload; whatever it throws at
 // us ends here. Nothing here allocates, prints or remembers; what the answers mean is decided in Rust.
 //
-// The functions are found at run time (`runtime.rs`). So is the C++ library behind `try`: the one the runtime uses.
-// Linking another one would load it into every process that is watched.
+// The functions are listed in `runtime.def` and found at run time (`runtime.rs`). So is the C++ library behind `try`: the one
+// that the runtime uses. Linking another one would load it into every process that is watched.
 
 #pragma once
 
@@ -13,101 +13,29 @@
 
 #define SHARED __attribute__((visibility("hidden")))
 
-// As `Call` in runtime.rs.
+// The runtime's functions, by their place in `ttmem_calls`.
 enum Call : uint32_t {
-    // What every event needs is one cache line.
-    ALLOCATE,
-    DEALLOCATE,
-    BUFFER_TYPE,
-    BUFFER_LAYOUT,
-    BUFFER_SIZE,
-    BUFFER_PAGE_SIZE,
-    BUFFER_ADDRESS,
-    DEALLOCATE_ALL,
-    CLEAR,
-    DESTROY,
-    MIRROR,
-    UNMIRROR,
-    OVERRIDE_STATE,
-    SHRINK,
-    RESET_SIZE,
-    MESH_ALLOCATOR,
-    DEVICE_ALLOCATOR,
-    STATISTICS,
-    NUM_BANKS,
-    BANK_SIZE,
-    BASE_ADDRESS,
-    ALIGNMENT,
-    WORKER_L1_SIZE,
-    BUFFER_NUM_PAGES,
-    BUFFER_ALIGNED_PAGE_SIZE,
-    BUFFER_ALIGNED_SIZE,
-    BUFFER_ALIGNED_SIZE_PER_BANK,
-    BUFFER_NUM_CORES,
-    BUFFER_HAS_SHARD_SPEC,
-    BUFFER_SHARD_SPEC,
-    BUFFER_DEVICE,
-    BUFFER_IS_DRAM,
-    BUFFER_IS_PER_CORE,
-    BUFFER_CORE_ADDRESSES,
-    MESH_DEVICE_IDS,
-    MESH_ID,
-    MESH_VTABLE,
-    DEVICE_VTABLE,
-    CONTEXT_EXISTS,
-    CONTEXT,
-    CONTEXT_CLUSTER,
-    CLUSTER_DESCRIPTOR,
-    CHIP_UNIQUE_IDS,
-    CHIP_ARCH,
-    CHIP_BOARD_ID,
-    CHIP_HARVESTING,
-    CHIPS_WITH_MMIO,
-    CHIP_PCI,
-    BLOCK_TABLE,
-    FINALIZE_PROGRAMS,
-    FINALIZE_WORKLOAD,
-    ENQUEUE,
-    END_PROGRAM,
-    PLACE_DFBS,
-    MARK_ADDRESS,
-    UNPLACE_CBS,
-    RESIZE_DFBS,
-    MESH_CLOSE,
-    TRACE_BEGIN,
-    TRACE_END,
-    TRACE_REPLAY,
-    TRACE_RELEASE,
-    FABRIC_PROGRAM,
-    FABRIC_PROGRAM_BEFORE,
-    DISPATCH_PROGRAM,
-    PROGRAM_ID,
-    PROGRAM_CBS,
-    CB_CORES,
-    CB_SIZE,
-    CB_GLOBAL,
-    CB_ADDRESS,
-    PROGRAM_DFBS,
-    PROGRAM_CONFIG_SIZE,
-    PROGRAM_GROUPS,
-    PROGRAM_KERNELS,
-    KERNEL_NAME,
-    KERNEL_CORES,
-    COMPUTE_KERNEL,
-    PLACE_SCRATCHPADS,
-    WORKLOAD_PROGRAMS,
-    MESH_VIEW,
-    VIEW_DEVICES,
-    MESH_IMPL_ID,
-    MESH_IMPL_CHIPS,
-    MESH_GRID,
-    DEVICE_GRID,
-    MOST_UNRESERVED,
-    FREE_MEMORY,
+#define CALL(call, need, result, parameters, symbol) call,
+#define ADDRESS(call, need, symbol) call,
+#include "runtime.def"
     CALLS,
 };
 
-// Where a program's parts keep what its runtime has no exported function for; as in runtime.rs.
+// What every event calls is in one cache line.
+constexpr bool is_in_first_line(Call call) { return call < 64 / sizeof(void *); }
+static_assert(is_in_first_line(ALLOCATE) && is_in_first_line(DEALLOCATE) && is_in_first_line(BUFFER_TYPE) &&
+              is_in_first_line(BUFFER_LAYOUT) && is_in_first_line(BUFFER_SIZE) && is_in_first_line(BUFFER_PAGE_SIZE) &&
+              is_in_first_line(BUFFER_ADDRESS),
+              "what every event calls comes first in runtime.def");
+
+// Something of the runtime's, which Rust keeps as a number.
+using Object = void *;
+
+// Constants that Rust has as well.
+#define CONSTANT(name, value) constexpr uint32_t name = value;
+#include "shared.def"
+
+// Where a program's parts keep what its runtime has no exported function for; -1: not known.
 struct ProgramLayout {
     int32_t scratchpads;
     int32_t scratchpad;
@@ -117,30 +45,29 @@ struct ProgramLayout {
     int32_t dfb_borrowed;
 };
 
-// Where a `Buffer` keeps what its runtime has no exported function for; -1: nowhere we know.
-struct Layout {
+// Where a `Buffer` keeps what its runtime has no exported function for; -1: not known.
+struct BufferLayout {
     int32_t device;
     int32_t size;
-    int32_t type;
+    int32_t kind;
     int32_t layout;
     int32_t has_shard_spec;
 };
 
+// A buffer.
 struct Facts {
     uint64_t address;
     uint64_t requested;
     uint64_t page_size;
-    uint32_t type;
-    uint32_t known;  // bit 0: not sharded, and all that follows is left to be worked out; 1: the cores; 2: per core;
-                     // from 8 on: the runtime's number of its layout, and 1
+    uint32_t kind;
+    uint32_t known;  // INTERLEAVED: what follows is left for Rust to work out; CORES; PER_CORE; the layout
     uint64_t aligned_page_size;
     uint64_t aligned_size_per_bank;
     uint64_t occupied;
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
-constexpr uint32_t INTERLEAVED = 1, CORES = 2, PER_CORE = 4, LAYOUT_SHIFT = 8;
-
+// A chip; what is not known is 0.
 struct ChipFacts {
     uint64_t unique_id;
     uint64_t board_id;
@@ -148,24 +75,32 @@ struct ChipFacts {
     uint32_t arch;
     uint32_t harvested_cores;  // of the mask
     uint32_t harvested_dram;
-    uint32_t known;  // bit 0 id, 1 arch, 2 board, 3 harvesting, 4 remote
+    uint32_t known;
     uint32_t remote;
     char pci[16];
 };
 
+// The banks of one space.
 struct BankFacts {
     uint64_t banks;
     uint64_t bytes;
 };
 
-struct Statistics {
+// An allocator's own figures of one space, in each bank.
+struct RuntimeStatistics {
     uint64_t allocatable;
     uint64_t allocated;
     uint64_t free;
     uint64_t largest_free;
 };
 
-// What a program keeps on its cores; as in shim.rs.
+// One core of a buffer that has an address on each core.
+struct CoreAddress {
+    uint64_t core;  // `y * 16 + x`
+    uint64_t address;
+};
+
+// What a program keeps on its cores.
 struct Part {
     uint64_t address;
     uint64_t bytes;  // on each core
@@ -174,9 +109,7 @@ struct Part {
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
-constexpr uint32_t PART_CB = 0, PART_DFB = 1, PART_SCRATCH = 2;
-
-// Where a program runs; as in shim.rs.
+// Where a program runs.
 struct Where {
     void *device;  // a mesh or a chip; null: not known
     void *range;   // of the mesh; null: all of it
@@ -186,6 +119,7 @@ struct Where {
     bool placed;   // whether everything that it keeps has its place
 };
 
+// A program, apart from what it keeps.
 struct ProgramFacts {
     uint32_t kernel_bytes;  // code, arguments and semaphores, on each core
     uint32_t name_len;
@@ -193,60 +127,105 @@ struct ProgramFacts {
     char name[192];
 };
 
-// As in flight.rs. More threads than there are lines share a counter.
-constexpr uint32_t FLIGHT_LINES = 1000;
+// A thread's counter of the hooks it is in.
+struct alignas(64) Line {
+    uint32_t under_way;
+};
 
+// In memory that a forked child finds at zero. The shim uses the first two fields and the lines.
 struct Page {
     uint32_t enrolled;
     uint32_t others;
-    struct {
-        alignas(64) uint32_t under_way;
-    } lines[FLIGHT_LINES];
+    uint32_t settled;
+    uint32_t thread;
+    uint32_t starting;
+    uint32_t adding;
+    uint32_t auditing;
+    uint32_t programs;
+    Line lines[FLIGHT_LINES];
 };
 
 struct alignas(64) State {
-    uint32_t mode;    // 0: not asked yet; 1: at work; 2: only calls through; 3: the same, for a while
+    uint32_t mode;    // NOT_STARTED, AT_WORK, CALLS_THROUGH, PAUSED
     uint32_t hybrid;  // whether buffers may have an address on each core
     uint32_t generation;  // changes when this process turns out to be a child: who was enrolled was so in the parent
     uint32_t events;
-    Page *page;  // in memory that a forked child finds at zero
+    Page *page;
 };
 
-// What the agent wants to know. None of these fails or throws.
+// Layouts of the C++ library's own, which it has promised not to change.
+struct Vector {
+    char *begin, *end, *room;
+
+    bool holds(size_t unit, size_t most) const {
+        if (begin > end || end > room) return false;
+        size_t bytes = static_cast<size_t>(end - begin);
+        return bytes % unit == 0 && bytes / unit <= most && (begin != nullptr || room == nullptr);
+    }
+
+    size_t len(size_t unit) const { return static_cast<size_t>(end - begin) / unit; }
+};
+
+struct HashMap {
+    void *buckets;
+    size_t bucket_count;
+    struct Node {
+        Node *next;
+    } *first;
+    size_t len;
+    float load;
+
+    // The first node, or none if this is something else.
+    Node *nodes() const { return load == 1.0f && bucket_count > 0 && len < 65536 ? first : nullptr; }
+};
+
+struct Span {
+    void *begin;
+    size_t len;
+};
+
+struct Xy {
+    uint64_t x, y;
+};
+
+struct CoreRange {
+    Xy from, to;
+};
+
+struct OptionalU32 {
+    uint32_t value;
+    bool has;
+};
+
+// Prototypes of everything that is defined in one language and used in the other, and checks of the structs above.
+#define STRUCT(owner, bytes) static_assert(sizeof(owner) == bytes, #owner " has not the size in shared.def");
+#define FIELD(owner, field, offset, bytes)                                           \
+    static_assert(offsetof(owner, field) == offset && sizeof(owner::field) == bytes, \
+                  #owner "::" #field " is not where shared.def says");
+#define VARIABLE(type, name) extern SHARED type name;
+#define SINK(name, parameters) using name = void(*) parameters noexcept;
+#define SHIM(result, name, parameters) SHARED result name parameters noexcept;
+// Hidden, although Rust defines them: so the linker exports none of them, and calls to them are direct.
+#define AGENT(module, result, name, parameters) SHARED result name parameters noexcept;
 extern "C" {
-void ttmem_agent_start() noexcept;
-void ttmem_agent_allocated(void *allocator, void *buffer, const Facts *facts) noexcept;
-void ttmem_agent_failed(void *allocator, void *buffer, const Facts *facts) noexcept;
-void ttmem_agent_unknown(void *allocator) noexcept;
-void ttmem_agent_freeing(void *allocator, void *buffer, const Facts *facts) noexcept;
-void ttmem_agent_cleared(void *allocator) noexcept;
-void ttmem_agent_gone(void *allocator) noexcept;
-void ttmem_agent_mirrored(void *allocator, uint64_t address, uint64_t bytes) noexcept;
-void ttmem_agent_unmirroring(void *allocator, uint64_t address) noexcept;
-void ttmem_agent_overridden(void *allocator) noexcept;
-void ttmem_agent_resized(void *allocator) noexcept;
-void ttmem_agent_met(void *allocator, void *device, bool mesh) noexcept;
-void ttmem_agent_spent(uint64_t ns) noexcept;
-void ttmem_agent_built(void *program, uint64_t id, const Where *where) noexcept;
-void ttmem_agent_dispatching(uint64_t id) noexcept;
-void ttmem_agent_dispatched(void *program, uint64_t id, const Where *where) noexcept;
-void ttmem_agent_program_gone(uint64_t id) noexcept;
-void ttmem_agent_program_changed(uint64_t id) noexcept;
-void ttmem_agent_program_class(uint64_t id, uint32_t kind) noexcept;
-void ttmem_agent_dfbs(uint64_t id, const Part *parts, size_t len, bool more) noexcept;
-void ttmem_agent_mesh_closed(uint32_t mesh) noexcept;
-void ttmem_agent_trace(uint32_t step, uint32_t mesh, uint32_t trace, uint32_t queue, void *impl) noexcept;
-
-// Set once by `ttmem_agent_start`.
-extern SHARED void *ttmem_calls[CALLS];
-extern SHARED Layout ttmem_layout;
-extern SHARED ProgramLayout ttmem_program_layout;
-// What every event looks at.
-extern SHARED State ttmem_state;
-
-// The chips of a device or a mesh. Returns how many there are, 0 if that is not known.
-SHARED size_t ttmem_chips(void *device, uint32_t *out, size_t room) noexcept;
+#include "shared.def"
 }
+
+// The type of each call, and the prototypes of the hooks.
+template <Call>
+struct Signature;
+#define HOOK(call, need, result, hook, parameters, symbol) \
+    extern "C" SHARED result hook parameters;              \
+    CALL(call, need, result, parameters, symbol)
+#define CALL(call, need, result, parameters, symbol) \
+    template <>                                      \
+    struct Signature<call> {                         \
+        using Type = result parameters;              \
+    };
+#include "runtime.def"
+
+// Set by `ttmem_agent_start`, once.
+extern "C" SHARED void *ttmem_calls[CALLS];
 
 // Calls that gave nonsense. Where they lead stays known: another thread may be about to go there.
 extern SHARED bool ttmem_given_up[CALLS];
@@ -254,9 +233,9 @@ extern SHARED bool ttmem_given_up[CALLS];
 // What both parts of the shim are made of; each has its own, but for what is remembered.
 namespace {
 
-template <typename R, typename... A>
-R call(Call which, A... arguments) {
-    return reinterpret_cast<R (*)(A...)>(ttmem_calls[which])(arguments...);
+template <Call which, typename... A>
+auto call(A... arguments) {
+    return reinterpret_cast<typename Signature<which>::Type *>(ttmem_calls[which])(arguments...);
 }
 
 [[maybe_unused]] bool has(Call which) {
@@ -268,11 +247,11 @@ R call(Call which, A... arguments) {
 
 [[maybe_unused]] bool at_work() {
     uint32_t mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(mode == 0, 0)) {
+    if (__builtin_expect(mode == NOT_STARTED, 0)) {
         ttmem_agent_start();
         mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
     }
-    return mode == 1;
+    return mode == AT_WORK;
 }
 
 // From before the allocator changes until that is on record, or the other way round. Each thread has a line of its own
@@ -347,50 +326,6 @@ T at(const void *base, int32_t offset) {
     return value;
 }
 
-// Layouts of the C++ library's own, which it has promised not to change.
-struct Vector {
-    char *begin, *end, *room;
-
-    bool holds(size_t unit, size_t most) const {
-        if (begin > end || end > room) return false;
-        size_t bytes = static_cast<size_t>(end - begin);
-        return bytes % unit == 0 && bytes / unit <= most && (begin != nullptr || room == nullptr);
-    }
-
-    size_t len(size_t unit) const { return static_cast<size_t>(end - begin) / unit; }
-};
-
-struct HashMap {
-    void *buckets;
-    size_t bucket_count;
-    struct Node {
-        Node *next;
-    } *first;
-    size_t len;
-    float load;
-
-    // The first node, or none if this is something else.
-    Node *nodes() const { return load == 1.0f && bucket_count > 0 && len < 65536 ? first : nullptr; }
-};
-
-struct Span {
-    void *begin;
-    size_t len;
-};
-
-struct Xy {
-    uint64_t x, y;
-};
-
-struct CoreRange {
-    Xy from, to;
-};
-
-struct OptionalU32 {
-    uint32_t value;
-    bool has;
-};
-
 [[maybe_unused]] void add_core(uint64_t *cores, uint64_t x, uint64_t y) {
     if (x < 16 && y < 16) {
         cores[y / 4] |= uint64_t{1} << (y % 4 * 16 + x);
@@ -419,10 +354,11 @@ struct OptionalU32 {
 }
 
 // The chips that a mesh lists.
-[[maybe_unused]] size_t chip_list(Call which, void *mesh, uint32_t *out, size_t room) noexcept {
+template <Call which>
+size_t chip_list(void *mesh, uint32_t *out, size_t room) noexcept {
     try {
         Vector ids = {};
-        call<void *, void *, const void *>(which, &ids, mesh);
+        call<which>(&ids, mesh);
         if (!ids.holds(sizeof(uint32_t), 4096)) {
             give_up(which);
             return 0;
@@ -431,7 +367,7 @@ struct OptionalU32 {
         for (size_t n = 0; n < len && n < room; n++) {
             out[n] = at<uint32_t>(ids.begin, static_cast<int32_t>(n * sizeof(uint32_t)));
         }
-        if (ids.begin != nullptr) call<void, void *>(FREE_MEMORY, ids.begin);
+        if (ids.begin != nullptr) call<FREE_MEMORY>(ids.begin);
         return len < room ? len : room;
     } catch (...) {
         return 0;

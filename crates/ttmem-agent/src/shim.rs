@@ -1,17 +1,28 @@
-//! The shim's side that we see: what it tells of, and what it can be asked. All of it is as in shim.hpp.
+//! The shim as Rust sees it: what it reports, and how to query it. `shared.def` lists all of it; the structs are written here,
+//! and the compiler checks their layouts against that list.
 #![allow(unsafe_code)]
 
+use crate::flight::{Line, Page, State};
+use crate::runtime::{BufferLayout, ProgramLayout};
 use core::ffi::c_void;
 use ttmem_client::{Layout, Space};
 
-// The runtime's numbers of spaces. It has one more, of which it has no allocator.
-pub(crate) const DRAM: u32 = 0;
-pub(crate) const L1: u32 = 1;
-pub(crate) const L1_SMALL: u32 = 3;
-pub(crate) const TRACE: u32 = 4;
-/// The runtime's numbers of memories.
-pub(crate) const MEMORY_L1: u64 = 0;
-pub(crate) const MEMORY_DRAM: u64 = 1;
+// Constants, types of functions, declarations of the shim's variables and functions; checks of layouts and of the functions
+// that the shim calls.
+include!(concat!(env!("OUT_DIR"), "/shared.rs"));
+
+/// The size of a field, for the checks.
+const fn bytes_of<Owner, Field>(_: fn(&Owner) -> &Field) -> usize {
+    size_of::<Field>()
+}
+
+/// A span of the C++ library, which passes it in two registers.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Span {
+    pub(crate) begin: *mut c_void,
+    pub(crate) len: usize,
+}
 
 /// A buffer.
 #[repr(C)]
@@ -30,20 +41,20 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(crate) fn is_interleaved(&self) -> bool {
-        self.known & 1 != 0
+        self.known & INTERLEAVED != 0
     }
 
     pub(crate) fn has_cores(&self) -> bool {
-        self.known & 2 != 0
+        self.known & CORES != 0
     }
 
     pub(crate) fn is_per_core(&self) -> bool {
-        self.known & 4 != 0
+        self.known & PER_CORE != 0
     }
 
     pub(crate) fn layout(&self) -> Layout {
         // The runtime's number, and 1; it has one of its own that is not used any more.
-        match self.known >> 8 {
+        match self.known >> LAYOUT_SHIFT {
             1 => Layout::Interleaved,
             3 => Layout::HeightSharded,
             4 => Layout::WidthSharded,
@@ -87,6 +98,15 @@ pub(crate) struct RuntimeStatistics {
     pub(crate) largest_free: u64,
 }
 
+/// One core of a buffer that has an address on each core.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct CoreAddress {
+    /// `y * 16 + x`.
+    pub(crate) core: u64,
+    pub(crate) address: u64,
+}
+
 /// What a program keeps on its cores.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -101,9 +121,9 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn space(&self) -> Space {
         match self.space {
-            0 => Space::Cb,
-            1 => Space::Dfb,
-            _ => Space::Scratch,
+            PART_CB => Space::Cb,
+            PART_DFB => Space::Dfb,
+            PART_SCRATCH.. => Space::Scratch,
         }
     }
 }
@@ -129,32 +149,4 @@ pub(crate) struct ProgramFacts {
     pub(crate) name_len: u32,
     pub(crate) cores: [u64; 4],
     pub(crate) name: [u8; 192],
-}
-
-unsafe extern "C" {
-    pub(crate) fn ttmem_program(program: usize, out: *mut ProgramFacts) -> bool;
-    pub(crate) fn ttmem_parts(
-        program: usize,
-        only_views: bool,
-        tell: extern "C" fn(*mut c_void, &Part),
-        to: *mut c_void,
-    ) -> bool;
-    pub(crate) fn ttmem_chips_of(device: usize, range: usize, out: *mut u32, room: usize) -> usize;
-    pub(crate) fn ttmem_impl_chips(behind: usize, out: *mut u32, room: usize) -> usize;
-    pub(crate) fn ttmem_cores(device: usize, columns: *mut u32, rows: *mut u32, most_unreserved: *mut u64);
-    pub(crate) fn ttmem_statistics(allocator: usize, kind: u64, out: *mut RuntimeStatistics) -> bool;
-    pub(crate) fn ttmem_bank(allocator: usize, kind: u64, out: *mut BankFacts) -> bool;
-    pub(crate) fn ttmem_base(allocator: usize, memory: u64, out: *mut u64) -> bool;
-    pub(crate) fn ttmem_alignment(allocator: usize, kind: u32, out: *mut u32) -> bool;
-    pub(crate) fn ttmem_worker_l1(allocator: usize) -> u64;
-    pub(crate) fn ttmem_chips(device: usize, out: *mut u32, room: usize) -> usize;
-    pub(crate) fn ttmem_chip(index: u32, out: *mut ChipFacts);
-    pub(crate) fn ttmem_device_of(buffer: *mut c_void) -> usize;
-    pub(crate) fn ttmem_core_addresses(buffer: *mut c_void, out: *mut [u64; 2], room: usize) -> usize;
-    pub(crate) fn ttmem_blocks(
-        allocator: usize,
-        kind: u64,
-        tell: extern "C" fn(*mut c_void, u64, u64),
-        to: *mut c_void,
-    ) -> bool;
 }

@@ -6,7 +6,7 @@ namespace {
 
 uint32_t mesh_id(void *device) noexcept {
     try {
-        return has(MESH_ID) && is_a(device, MESH_VTABLE) ? call<uint32_t, const void *>(MESH_ID, device) : 0;
+        return has(MESH_ID) && is_a(device, MESH_VTABLE) ? call<MESH_ID>(device) : 0;
     } catch (...) {
         return 0;
     }
@@ -14,14 +14,11 @@ uint32_t mesh_id(void *device) noexcept {
 
 uint32_t mesh_impl_id(void *impl) noexcept {
     try {
-        return call<uint32_t, const void *>(MESH_IMPL_ID, impl);
+        return call<MESH_IMPL_ID>(impl);
     } catch (...) {
         return 0;
     }
 }
-
-constexpr uint32_t TRACE_BEGUN = 0, TRACE_CAPTURED = 1, TRACE_REPLAYED = 2, TRACE_RELEASED = 3;
-constexpr uint32_t CLASS_FABRIC = 1, CLASS_DISPATCH = 2;
 
 void tell_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexcept {
     if (has(MESH_IMPL_ID)) ttmem_agent_trace(step, mesh_impl_id(impl), trace, queue, impl);
@@ -31,7 +28,7 @@ constexpr uint64_t NO_PROGRAM = ~uint64_t{0};
 
 uint64_t program_id(const void *program) noexcept {
     try {
-        return program != nullptr ? call<uint64_t, const void *>(PROGRAM_ID, program) : NO_PROGRAM;
+        return program != nullptr ? call<PROGRAM_ID>(program) : NO_PROGRAM;
     } catch (...) {
         return NO_PROGRAM;
     }
@@ -70,7 +67,7 @@ constexpr int32_t NODE_RANGE = 8, NODE_PROGRAM = 248;
 
 HashMap *programs_of(void *of) noexcept {
     try {
-        return has(WORKLOAD_PROGRAMS) ? call<HashMap *, void *>(WORKLOAD_PROGRAMS, of) : nullptr;
+        return has(WORKLOAD_PROGRAMS) ? call<WORKLOAD_PROGRAMS>(of) : nullptr;
     } catch (...) {
         return nullptr;
     }
@@ -154,7 +151,7 @@ struct Text {
     char inside[16];
 
     void free() {
-        if (begin != inside) call<void, void *>(FREE_MEMORY, begin);
+        if (begin != inside) call<FREE_MEMORY>(begin);
     }
 };
 
@@ -162,7 +159,7 @@ struct Text {
 template <typename Tell>
 void each_kernel(void *program, Tell tell) {
     if (!has(PROGRAM_KERNELS)) return;
-    auto kernels = call<HashMap *, void *, uint32_t>(PROGRAM_KERNELS, program, 0);
+    auto kernels = call<PROGRAM_KERNELS>(program, 0);
     size_t left = kernels->len;
     for (auto node = kernels->nodes(); node != nullptr && left > 0; node = node->next, left--) {
         if (auto kernel = at<void *>(node, 16)) tell(kernel);
@@ -172,7 +169,7 @@ void each_kernel(void *program, Tell tell) {
 // Adds a kernel's name to a program's, unless it is there already.
 void add_name(ProgramFacts *facts, void *kernel) {
     Text name = {};
-    call<void *, void *, const void *>(KERNEL_NAME, &name, kernel);
+    call<KERNEL_NAME>(&name, kernel);
     if (name.begin == nullptr || name.len > 4096) {
         give_up(KERNEL_NAME);  // and leak it: what it is, is not known
         return;
@@ -203,8 +200,7 @@ extern "C" {
 SHARED uint32_t ttmem_hook_finalize_programs(
     int context, void *device, void *kernels, void *groups, void *semaphores, Span programs) {
     bool working = at_work();
-    uint32_t result = call<uint32_t, int, void *, void *, void *, void *, Span>(
-        FINALIZE_PROGRAMS, context, device, kernels, groups, semaphores, programs);
+    uint32_t result = call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
     if (!working || !has(PROGRAM_ID)) return result;
     uint64_t begun = Meter::now();
     Where where = {};
@@ -224,14 +220,14 @@ SHARED uint32_t ttmem_hook_finalize_programs(
 }
 
 SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
-    if (!at_work()) return call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
+    if (!at_work()) return call<FINALIZE_WORKLOAD>(impl, mesh);
     Within within(impl);
     finalized_for = mesh;
-    call<void, void *, void *>(FINALIZE_WORKLOAD, impl, mesh);
+    call<FINALIZE_WORKLOAD>(impl, mesh);
 }
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
-    if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    if (!at_work() || !has(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
     bool found = __atomic_load_n(&programs_found, __ATOMIC_RELAXED);
     if (found) {
         each_program(of, [](void *program, void *) {
@@ -240,7 +236,7 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
         });
     }
     finalized_for = nullptr;
-    call<void, void *, void *, bool>(ENQUEUE, queue, of, blocking);
+    call<ENQUEUE>(queue, of, blocking);
     Meter meter;
     if (!found) {
         each_program(of, [&](void *program, void *) {
@@ -267,54 +263,54 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
 
 SHARED void ttmem_hook_end_program(void *program) {
     if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_gone(program_id(program));
-    call<void, void *>(END_PROGRAM, program);
+    call<END_PROGRAM>(program);
 }
 
 // No function names a dataflow buffer's place but the one that marks it as taken, on one range of cores after the other.
 SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
-    if (!at_work() || !has(PROGRAM_ID)) return call<void, void *, const void *>(PLACE_DFBS, program, device);
+    if (!at_work() || !has(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
     Notes noted(program_id(program));
     {
         Noting noting(&noted);
-        call<void, void *, const void *>(PLACE_DFBS, program, device);
+        call<PLACE_DFBS>(program, device);
     }
     noted.tell();
 }
 
 SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
     at_work();  // whatever of the runtime is called first, what it leads to must be known
-    call<void, void *, uint64_t, uint64_t, uint64_t>(MARK_ADDRESS, taken, address, bytes, base);
+    call<MARK_ADDRESS>(taken, address, bytes, base);
     if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes);
 }
 
 SHARED void ttmem_hook_unplace_cbs(void *program) {
     if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
-    call<void, void *>(UNPLACE_CBS, program);
+    call<UNPLACE_CBS>(program);
 }
 
 SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
     auto list = static_cast<Vector *>(sizes);
     if (at_work() && list->begin != list->end && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
-    call<void, void *, void *>(RESIZE_DFBS, program, sizes);
+    call<RESIZE_DFBS>(program, sizes);
 }
 
 SHARED void ttmem_hook_mesh_close(void *impl, void *mesh) {
     // Programs live on in their cache, but not on a device.
     if (at_work()) ttmem_agent_mesh_closed(has(MESH_IMPL_ID) ? mesh_impl_id(impl) : mesh_id(mesh));
-    call<void, void *, void *>(MESH_CLOSE, impl, mesh);
+    call<MESH_CLOSE>(impl, mesh);
 }
 
 SHARED void ttmem_hook_trace_begin(void *impl, uint8_t queue, const uint32_t *trace) {
     bool working = at_work();
-    call<void, void *, uint8_t, const uint32_t *>(TRACE_BEGIN, impl, queue, trace);
+    call<TRACE_BEGIN>(impl, queue, trace);
     if (working) tell_trace(TRACE_BEGUN, impl, *trace, queue);
 }
 
 SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trace) {
     uint32_t id = *trace;
-    if (!at_work()) return call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
+    if (!at_work()) return call<TRACE_END>(impl, queue, trace);
     try {
-        call<void, void *, uint8_t, const uint32_t *>(TRACE_END, impl, queue, trace);
+        call<TRACE_END>(impl, queue, trace);
     } catch (...) {
         // There was no room for it. The queue has stopped capturing all the same.
         tell_trace(TRACE_RELEASED, impl, id, queue);
@@ -326,7 +322,7 @@ SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trac
 SHARED void ttmem_hook_trace_replay(void *impl, uint8_t queue, const uint32_t *trace, bool blocking) {
     uint32_t id = *trace;
     bool working = at_work();
-    call<void, void *, uint8_t, const uint32_t *, bool>(TRACE_REPLAY, impl, queue, trace, blocking);
+    call<TRACE_REPLAY>(impl, queue, trace, blocking);
     if (working) tell_trace(TRACE_REPLAYED, impl, id, queue);
 }
 
@@ -334,7 +330,7 @@ SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
     uint32_t id = *trace;
     bool working = at_work();
     uint32_t number = working ? mesh_id(mesh) : 0;
-    call<void, void *, const uint32_t *>(TRACE_RELEASE, mesh, trace);
+    call<TRACE_RELEASE>(mesh, trace);
     if (working) ttmem_agent_trace(TRACE_RELEASED, number, id, 0, nullptr);
 }
 
@@ -342,35 +338,35 @@ SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
 
 SHARED void *ttmem_hook_fabric_program(void **made, void *context, int type, void *device) {
     bool working = at_work();
-    void *result = call<void *, void **, void *, int, void *>(FABRIC_PROGRAM, made, context, type, device);
+    void *result = call<FABRIC_PROGRAM>(made, context, type, device);
     if (working) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void *ttmem_hook_fabric_program_before(void **made, void *device) {
     bool working = at_work();
-    void *result = call<void *, void **, void *>(FABRIC_PROGRAM_BEFORE, made, device);
+    void *result = call<FABRIC_PROGRAM_BEFORE>(made, device);
     if (working) tell_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void ttmem_hook_dispatch_program(void *group, void *device, void **program) {
     if (at_work()) tell_class(*program, CLASS_DISPATCH);
-    call<void, void *, void *, void **>(DISPATCH_PROGRAM, group, device, program);
+    call<DISPATCH_PROGRAM>(group, device, program);
 }
 
-// Questions from Rust. False: no answer, or none that can be right.
+// Queries from Rust.
 
 // What a program is, apart from what it keeps.
-SHARED bool ttmem_program(void *program, ProgramFacts *out) noexcept {
+SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
     __builtin_memset(out, 0, sizeof *out);
     try {
         if (has(PROGRAM_CONFIG_SIZE)) {
-            out->kernel_bytes = *call<uint32_t *, void *, uint32_t>(PROGRAM_CONFIG_SIZE, program, 0);
+            out->kernel_bytes = *call<PROGRAM_CONFIG_SIZE>(program, 0);
         }
         if (has(PROGRAM_GROUPS)) {
             // Pointers that are shared, to groups that begin with a number and their cores.
-            auto groups = call<Vector *, void *, uint32_t>(PROGRAM_GROUPS, program, 0);
+            auto groups = call<PROGRAM_GROUPS>(program, 0);
             if (!groups->holds(2 * sizeof(void *), 65536)) return false;
             for (size_t n = 0; n < groups->len(2 * sizeof(void *)); n++) {
                 auto group = reinterpret_cast<char **>(groups->begin)[2 * n];
@@ -389,33 +385,33 @@ SHARED bool ttmem_program(void *program, ProgramFacts *out) noexcept {
     }
 }
 
-// Tells of what a program keeps in circular buffers, all of it or only views, and in scratchpads.
-// What borrows a buffer is a view, too.
-SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, const Part *) noexcept, void *to) noexcept {
+// Passes what a program keeps in circular buffers, all of it or only views, and in scratchpads to `sink`. What borrows a buffer
+// is a view, too.
+SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to) noexcept {
     try {
         if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
             // Pointers that are shared. What others see of a circular buffer is a pointer to it.
-            auto buffers = call<Span, const void *>(PROGRAM_CBS, program);
+            auto buffers = call<PROGRAM_CBS>(program);
             if (buffers.len > 65536) give_up(PROGRAM_CBS);
             for (size_t n = 0; has(PROGRAM_CBS) && has(CB_CORES) && n < buffers.len; n++) {
                 void *buffer = static_cast<void **>(buffers.begin)[2 * n];
                 if (buffer == nullptr) continue;
                 Part part = {};
                 part.space = PART_CB;
-                part.view = call<bool, const void *>(CB_GLOBAL, &buffer);
+                part.view = call<CB_GLOBAL>(&buffer);
                 if (only_views && !part.view) continue;
-                part.address = call<uint32_t, const void *>(CB_ADDRESS, buffer);
-                part.bytes = call<uint32_t, const void *>(CB_SIZE, &buffer);
-                if (!add_ranges(part.cores, call<void *, const void *>(CB_CORES, &buffer))) {
+                part.address = call<CB_ADDRESS>(buffer);
+                part.bytes = call<CB_SIZE>(&buffer);
+                if (!add_ranges(part.cores, call<CB_CORES>(&buffer))) {
                     give_up(CB_CORES);
                     break;
                 }
-                tell(to, &part);
+                sink(to, &part);
             }
         }
         // Most dataflow buffers are noted when they get their place; these have none of their own.
         if (ttmem_program_layout.dfb_cores >= 0 && has(PROGRAM_DFBS)) {
-            auto buffers = call<Vector *, const void *>(PROGRAM_DFBS, program);
+            auto buffers = call<PROGRAM_DFBS>(program);
             if (!buffers->holds(2 * sizeof(void *), 65536)) give_up(PROGRAM_DFBS);
             for (size_t n = 0; has(PROGRAM_DFBS) && n < buffers->len(2 * sizeof(void *)); n++) {
                 auto buffer = reinterpret_cast<char **>(buffers->begin)[2 * n];
@@ -433,7 +429,7 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
                     give_up(PROGRAM_DFBS);
                     break;
                 }
-                tell(to, &part);
+                sink(to, &part);
             }
         }
         int32_t list = ttmem_program_layout.scratchpads, unit = ttmem_program_layout.scratchpad;
@@ -448,14 +444,14 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
                 part.bytes = at<uint32_t>(pad, 32);
                 part.address = at<uint32_t>(pad, 40);
                 Vector ranges = {};
-                call<void *, void *, const void *>(KERNEL_CORES, &ranges, kernel);
+                call<KERNEL_CORES>(&ranges, kernel);
                 bool right = add_ranges(part.cores, &ranges) && part.address % 16 == 0 && part.address < (1 << 21) &&
                              part.bytes > 0 && part.bytes < (1 << 21);
                 if (ranges.begin != nullptr && ranges.holds(sizeof(CoreRange), 4096)) {
-                    call<void, void *>(FREE_MEMORY, ranges.begin);
+                    call<FREE_MEMORY>(ranges.begin);
                 }
                 if (!right) return give_up(PLACE_SCRATCHPADS);
-                tell(to, &part);
+                sink(to, &part);
             }
         });
         return true;
@@ -465,12 +461,12 @@ SHARED bool ttmem_parts(void *program, bool only_views, void (*tell)(void *, con
 }
 
 // The chips that a program is for. Returns how many there are, 0 if that is not known.
-SHARED size_t ttmem_chips_of(void *device, void *range, uint32_t *out, size_t room) noexcept {
+SHARED size_t ttmem_chips_of(Object device, Object range, uint32_t *out, size_t room) noexcept {
     if (range == nullptr || !is_a(device, MESH_VTABLE) || !has(MESH_VIEW) || !has(VIEW_DEVICES)) return ttmem_chips(device, out, room);
     try {
         Vector devices = {};
-        void *view = call<void *, const void *>(MESH_VIEW, device);
-        call<void *, void *, const void *, const void *>(VIEW_DEVICES, &devices, view, range);
+        void *view = call<MESH_VIEW>(device);
+        call<VIEW_DEVICES>(&devices, view, range);
         if (!devices.holds(sizeof(void *), 4096)) {
             give_up(VIEW_DEVICES);
             return 0;
@@ -481,7 +477,7 @@ SHARED size_t ttmem_chips_of(void *device, void *range, uint32_t *out, size_t ro
             auto chip = reinterpret_cast<void **>(devices.begin)[n];
             if (chip != nullptr) found += ttmem_chips(chip, out + found, 1);
         }
-        if (devices.begin != nullptr) call<void, void *>(FREE_MEMORY, devices.begin);
+        if (devices.begin != nullptr) call<FREE_MEMORY>(devices.begin);
         return found;
     } catch (...) {
         return 0;
@@ -489,7 +485,7 @@ SHARED size_t ttmem_chips_of(void *device, void *range, uint32_t *out, size_t ro
 }
 
 // The chips of a mesh, by what is behind it.
-SHARED size_t ttmem_impl_chips(void *impl, uint32_t *out, size_t room) noexcept {
-    return has(MESH_IMPL_CHIPS) ? chip_list(MESH_IMPL_CHIPS, impl, out, room) : 0;
+SHARED size_t ttmem_impl_chips(Object impl, uint32_t *out, size_t room) noexcept {
+    return has(MESH_IMPL_CHIPS) ? chip_list<MESH_IMPL_CHIPS>(impl, out, room) : 0;
 }
 }

@@ -5,7 +5,10 @@
 use crate::agent::tracker;
 use crate::allocators::settle;
 use crate::programs::{owner, with};
-use crate::shim::{ProgramFacts, Where, ttmem_impl_chips, ttmem_program};
+use crate::shim::{
+    ProgramFacts, TRACE_BEGUN, TRACE_CAPTURED, TRACE_RELEASED, TRACE_REPLAYED, Where, ttmem_impl_chips,
+    ttmem_program,
+};
 use ttmem_client::AllocatorNumber;
 
 /// Traces that can be known at a time.
@@ -123,18 +126,14 @@ impl Trace {
     }
 }
 
-const BEGUN: u32 = 0;
-const CAPTURED: u32 = 1;
-const REPLAYED: u32 = 2;
-
 /// Something happened to a trace of a mesh. `behind` is what knows the mesh's chips; 0 if that is not needed.
 #[unsafe(no_mangle)]
-extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behind: usize) {
+pub(crate) extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behind: usize) {
     settle();
     let owner = owner(true, mesh);
     with(|table| match step {
-        BEGUN => table.traces.begin(owner, id, queue),
-        CAPTURED => {
+        TRACE_BEGUN => table.traces.begin(owner, id, queue),
+        TRACE_CAPTURED => {
             let mut indexes = [0; 256];
             // SAFETY: the runtime is in a call of this mesh.
             let chips = unsafe { ttmem_impl_chips(behind, indexes.as_mut_ptr(), indexes.len()) };
@@ -150,7 +149,7 @@ extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behin
                 let _ = tracker().trace(scope, id, dispatches);
             }
         }
-        REPLAYED => {
+        TRACE_REPLAYED => {
             let Some(place) = table.traces.place(owner, id) else { return };
             let &Trace { scope, left, .. } = &table.traces.all[place];
             if scope == 0 {
@@ -162,7 +161,7 @@ extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue: u32, behin
                 table.dispatch(program);
             }
         }
-        _ => {
+        TRACE_RELEASED.. => {
             let Some(trace) = table.traces.find(owner, id) else { return };
             let scope = core::mem::take(&mut trace.scope);
             trace.owner = 0;

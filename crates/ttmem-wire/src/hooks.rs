@@ -1,129 +1,63 @@
 //! What the agent looks for in a runtime, by the bits of the segment's `hooks_taken` and `hooks_wanted`.
 
-/// One thing that the agent can learn, if the runtime lets it. The number is its bit; numbers are never given anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Hook {
-    /// Buffers that are allocated.
-    Allocate = 0,
-    /// Buffers that are freed.
-    Deallocate = 1,
-    /// Allocators that free everything.
-    DeallocateAll = 2,
-    /// Allocators that are emptied.
-    Clear = 3,
-    /// Allocators that end.
-    Destroy = 4,
-    /// Other allocators' buffers that an allocator keeps clear of.
-    Mirror = 5,
-    /// The end of that.
-    Unmirror = 6,
-    /// Allocators that are set to another's state.
-    Override = 7,
-    /// Allocators that shrink and grow.
-    Resize = 8,
-    /// Meshes that open.
-    MeshOpen = 9,
-    /// Devices that open.
-    DeviceOpen = 10,
-    /// The allocator's own statistics.
-    Statistics = 11,
-    /// Banks, their sizes and where they begin.
-    Banks = 12,
-    /// Sizes and addresses of buffers.
-    Buffers = 13,
-    /// The cores of sharded buffers.
-    Shards = 14,
-    /// Buffers that have an address on each core.
-    PerCore = 15,
-    /// The chips of a mesh.
-    Chips = 16,
-    /// Unique ids, boards and harvesting of chips.
-    Identity = 17,
-    /// Programs that are built and destroyed, and their chips.
-    Programs = 18,
-    /// Programs that are dispatched.
-    Dispatch = 19,
-    /// Circular buffers of programs.
-    CircularBuffers = 20,
-    /// Dataflow buffers of programs.
-    DataflowBuffers = 21,
-    /// Scratchpads of programs.
-    Scratchpads = 22,
-    /// Code and arguments of programs, and their cores.
-    Kernels = 23,
-    /// Traces.
-    Traces = 24,
-    /// The cores of a chip, and how their L1 is divided.
-    Cores = 25,
+/// Makes the enum, the list of all hooks and their names of one table: number, name and description.
+macro_rules! hooks {
+    ($($number:literal $name:literal $hook:ident: $doc:literal;)*) => {
+        /// A kind of information that the agent can get, if the runtime has the functions for it. The number is its bit;
+        /// numbers are never reused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Hook {
+            $(#[doc = $doc] $hook = $number,)*
+        }
+
+        impl Hook {
+            /// All hooks, by number.
+            pub const ALL: [Self; [$($number),*].len()] = [$(Self::$hook),*];
+
+            /// Its name in the JSON and on screens.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$hook => $name,)*
+                }
+            }
+        }
+    };
+}
+
+hooks! {
+    0 "allocate" Allocate: "Allocated buffers.";
+    1 "deallocate" Deallocate: "Freed buffers.";
+    2 "deallocate_all" DeallocateAll: "Allocators that free everything.";
+    3 "clear" Clear: "Allocators that are emptied.";
+    4 "destroy" Destroy: "Destroyed allocators.";
+    5 "mirror" Mirror: "Ranges that an allocator reserves because another allocator uses them.";
+    6 "unmirror" Unmirror: "The end of such a reservation.";
+    7 "override_state" Override: "Allocators that are set to another allocator's state.";
+    8 "resize" Resize: "Allocators that shrink and grow.";
+    9 "mesh_open" MeshOpen: "Opened meshes.";
+    10 "device_open" DeviceOpen: "Opened devices.";
+    11 "statistics" Statistics: "The allocator's own statistics.";
+    12 "banks" Banks: "Banks, their sizes and where they begin.";
+    13 "buffers" Buffers: "Sizes and addresses of buffers.";
+    14 "shards" Shards: "The cores of sharded buffers.";
+    15 "per_core" PerCore: "Buffers that have an address on each core.";
+    16 "chips" Chips: "The chips of a mesh.";
+    17 "identity" Identity: "Unique ids, boards and harvesting of chips.";
+    18 "programs" Programs: "Programs that are built and destroyed, and their chips.";
+    19 "dispatch" Dispatch: "Dispatched programs.";
+    20 "circular_buffers" CircularBuffers: "Circular buffers of programs.";
+    21 "dataflow_buffers" DataflowBuffers: "Dataflow buffers of programs.";
+    22 "scratchpads" Scratchpads: "Scratchpads of programs.";
+    23 "kernels" Kernels: "Code and arguments of programs, and their cores.";
+    24 "traces" Traces: "Traces.";
+    25 "cores" Cores: "The cores of a chip, and how their L1 is divided.";
 }
 
 impl Hook {
-    /// All of them, by number.
-    pub const ALL: [Self; 26] = [
-        Self::Allocate,
-        Self::Deallocate,
-        Self::DeallocateAll,
-        Self::Clear,
-        Self::Destroy,
-        Self::Mirror,
-        Self::Unmirror,
-        Self::Override,
-        Self::Resize,
-        Self::MeshOpen,
-        Self::DeviceOpen,
-        Self::Statistics,
-        Self::Banks,
-        Self::Buffers,
-        Self::Shards,
-        Self::PerCore,
-        Self::Chips,
-        Self::Identity,
-        Self::Programs,
-        Self::Dispatch,
-        Self::CircularBuffers,
-        Self::DataflowBuffers,
-        Self::Scratchpads,
-        Self::Kernels,
-        Self::Traces,
-        Self::Cores,
-    ];
-
     /// Its bit.
     pub const fn bit(self) -> u64 {
         1 << self as u8
-    }
-
-    /// For people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Allocate => "allocate",
-            Self::Deallocate => "deallocate",
-            Self::DeallocateAll => "deallocate_all",
-            Self::Clear => "clear",
-            Self::Destroy => "destroy",
-            Self::Mirror => "mirror",
-            Self::Unmirror => "unmirror",
-            Self::Override => "override_state",
-            Self::Resize => "resize",
-            Self::MeshOpen => "mesh_open",
-            Self::DeviceOpen => "device_open",
-            Self::Statistics => "statistics",
-            Self::Banks => "banks",
-            Self::Buffers => "buffers",
-            Self::Shards => "shards",
-            Self::PerCore => "per_core",
-            Self::Chips => "chips",
-            Self::Identity => "identity",
-            Self::Programs => "programs",
-            Self::Dispatch => "dispatch",
-            Self::CircularBuffers => "circular_buffers",
-            Self::DataflowBuffers => "dataflow_buffers",
-            Self::Scratchpads => "scratchpads",
-            Self::Kernels => "kernels",
-            Self::Traces => "traces",
-            Self::Cores => "cores",
-        }
     }
 }
 

@@ -15,7 +15,7 @@
 
 using namespace tt::tt_metal;
 
-// As the agent has it: what every allocator says of itself.
+// As in the agent (probe.rs): the statistics that an allocator reports.
 struct Figure {
     uint64_t allocator, space, banks, allocated, free, largest_free_per_bank;
 };

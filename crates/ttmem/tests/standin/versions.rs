@@ -2,29 +2,53 @@
 
 use crate::make::{self, Build, Vintage, Way};
 use crate::{ALLOCATE, BEFORE_FREE, FATAL, INT, Program, segments};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
-/// Mangled names in a source of the agent's.
-fn names(source: &'static str) -> impl Iterator<Item = &'static str> {
-    source.split('"').filter(|it| it.starts_with("_Z"))
+/// The agent's table of the runtime's functions: the kind of each entry, and its symbol.
+fn table() -> Vec<(&'static str, &'static str)> {
+    let lines = include_str!("../../../ttmem-agent/src/runtime.def").lines();
+    let mut kind = "";
+    let symbol = |line: &'static str| {
+        if line.starts_with(|c: char| c.is_ascii_uppercase()) {
+            kind = line.split('(').next()?;
+        }
+        Some((kind, line.split('"').nth(1)?))
+    };
+    lines.filter(|line| !line.starts_with(['/', '#'])).filter_map(symbol).collect()
+}
+
+/// What a library exports.
+fn exports(library: &Path) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    let output = nm.args(["-D", "--defined-only", "--format=just-symbols"]).arg(library).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 /// The stand-in is one only if everything that the agent knows is in it.
 #[test]
 fn the_stand_in_has_every_name_that_the_agent_knows() {
-    let output = Command::new("nm")
-        .args(["-D", "--defined-only", "--format=just-symbols"])
-        .arg(make::library(Build::Plain, Vintage::New))
-        .output()
-        .unwrap();
-    let exported = String::from_utf8(output.stdout).unwrap();
-    let known = names(include_str!("../../../ttmem-agent/src/runtime.rs"))
-        .chain(names(include_str!("../../../ttmem-agent/src/lib.rs")));
-    let of_the_language = ["_ZdlPv", "_ZSt9terminatev"];
-    let missing: Vec<_> = known
-        .filter(|name| !of_the_language.contains(name) && !exported.lines().any(|it| it == *name))
-        .collect();
+    let exported = exports(make::library(Build::Plain, Vintage::New));
+    let of_the_language = |&(kind, symbol): &(&str, &str)| kind == "CXX" || symbol == "_ZdlPv";
+    let known: Vec<_> = table().into_iter().filter(|it| !of_the_language(it)).collect();
+    assert!(known.len() > 80, "{known:?}");
+    let missing: Vec<_> = known.iter().filter(|(_, symbol)| !exported.contains(*symbol)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Every symbol that is exported replaces another library's of the same name.
+#[test]
+fn the_agent_exports_its_hooks_and_little_else() {
+    let hooks = table().into_iter().filter(|(kind, _)| ["HOOK", "ALIAS"].contains(kind));
+    let mut expected: BTreeSet<String> = hooks.map(|(_, symbol)| symbol.to_owned()).collect();
+    assert!(expected.len() > 20, "{expected:?}");
+    // For `ttmem-client` in the same process.
+    expected.extend(["ttmem_agent_yield", "ttmem_agent_reset_peaks"].map(str::to_owned));
+    assert_eq!(exports(&make::installed_agent()), expected);
+    // For these tests and for benchmarks.
+    expected.extend(["ttmem_agent_figures", "ttmem_agent_switch"].map(str::to_owned));
+    assert_eq!(exports(make::agent()), expected);
 }
 
 #[test]
