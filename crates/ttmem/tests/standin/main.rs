@@ -46,7 +46,7 @@ fn exe() -> &'static Path {
 
 /// `ttmem run -- …` in a folder of its own.
 fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
-    let agent = make::agent();
+    let agent = ttmem_testkit::agent();
     let mut command = match build.sanitizer() {
         // It must come first, and its memory must lie where it expects it.
         Some(sanitizer) => {
@@ -61,7 +61,7 @@ fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
     // The agent is not compiled for it, so how its threads agree cannot be seen: what it calls is not its affair.
     fs::write(folder.join("suppressions"), "called_from_lib:libttmem_agent.so\n").unwrap();
     let suppressions = format!("exitcode=66:suppressions={}", folder.join("suppressions").display());
-    command.env_remove("LD_PRELOAD").env_remove("TTMEM_AGENT");
+    command.env_remove("LD_PRELOAD").env("TTMEM_AGENT", agent);
     command.env("ASAN_OPTIONS", "detect_leaks=1:exitcode=86").env("TSAN_OPTIONS", &suppressions);
     command
 }

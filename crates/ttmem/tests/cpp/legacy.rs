@@ -1,9 +1,10 @@
 //! The old transport: what arrives at an old server's socket is what the old client would have sent, byte for byte.
 
-use crate::make::{builds, ttmem};
+use crate::make::builds;
 use crate::program::Program;
 use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::Duration;
 use ttmem_core::words::Basis;
 use ttmem_testkit::{Server, eventually};
@@ -82,7 +83,7 @@ fn an_old_server_hears_the_old_clients_messages() {
 
 #[test]
 fn our_own_server_hears_them_too() {
-    let server = Server::start(ttmem(), &["--sim", "t3k"]);
+    let server = Server::start(Path::new(env!("CARGO_BIN_EXE_ttmem")), &["--sim", "t3k"]);
     let mut program = start(server.legacy.to_str().unwrap());
     program.at("all held");
     let held = eventually("all of it", || {

@@ -3,7 +3,6 @@
 use crate::build::Compiler;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 /// How a program is compiled.
 pub(crate) struct Build {
@@ -58,25 +57,6 @@ pub(crate) fn builds_with_threads() -> Vec<Build> {
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cpp").join(name)
-}
-
-/// The program `ttmem`, by the same profile.
-pub(crate) fn ttmem() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let output = test.parent().and_then(Path::parent).unwrap();
-        let profile = output.file_name().unwrap().to_str().unwrap();
-        let profile = if profile == "debug" { "dev" } else { profile };
-        let made = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--locked", "--package", "ttmem", "--profile", profile])
-            .arg("--target-dir")
-            .arg(output.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status();
-        assert!(made.unwrap().success());
-        output.join("ttmem")
-    })
 }
 
 impl Build {

@@ -1,13 +1,11 @@
-//! Builds programs in C and C++ against the library of this crate, as others do against the installed one.
+//! Builds programs in C and C++ against the C library, as others do against the installed one.
 
 #![allow(clippy::unwrap_used)]
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
 
 /// A compiler and the standard that it is to follow.
 pub(crate) struct Compiler {
@@ -46,25 +44,12 @@ impl Compiler {
         let mut command = Command::new(self.program);
         command.arg(format!("-std={}", self.standard));
         command.args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]);
-        command.arg("-I").arg(include).args(more).arg(source).arg(library());
+        command.arg("-I").arg(include).args(more).arg(source).arg(ttmem_testkit::c_library());
         command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&to);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{self}: {}", String::from_utf8_lossy(&output.stderr));
         to
     }
-}
-
-/// The library as cargo has just built it for this test: beside it, the newest.
-fn library() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let of = |entry: fs::DirEntry| -> Option<(SystemTime, PathBuf)> {
-        let name = entry.file_name().into_string().ok()?;
-        let fits =
-            name.starts_with("libttmem_c-") && Path::new(&name).extension().is_some_and(|it| it == "a");
-        Some((entry.metadata().ok()?.modified().ok()?, entry.path())).filter(|_| fits)
-    };
-    let found = fs::read_dir(test.parent().unwrap()).unwrap().flatten().filter_map(of).max();
-    found.expect("cargo builds the library with its tests").1
 }
 
 /// Runs a program with nothing else of ours in its environment; returns how it ended and what it printed.
