@@ -5,7 +5,7 @@
 use crate::*;
 use std::io::{BufRead, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use ttmem_core::snapshot::Severity;
 use ttmem_core::words::Basis;
@@ -535,7 +535,10 @@ fn defect_37_a_living_servers_socket_is_not_stolen() {
 fn defect_38_signals_end_it_cleanly_or_ask_for_a_summary() {
     use rustix::process::Signal;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut server = server();
+        // A child inherits that a signal is ignored, which SIGHUP is where the tests run under `nohup`.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(exe());
+        let mut server = Server::start_by(command, &["--sim", "t3k"]);
         let mut client = client(&server);
         client.alloc(0, DRAM, 1, 2048);
         client.sync();
@@ -560,6 +563,29 @@ fn a_server_under_nohup_outlives_its_terminal() {
     std::thread::sleep(Duration::from_millis(100));
     client(&server).sync();
     assert!(server.is_running());
+}
+
+#[test]
+fn a_watch_under_nohup_outlives_its_terminal() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = server();
+    for (hang_up, survives) in [("--default-signal=HUP", false), ("--ignore-signal=HUP", true)] {
+        let mut command = Command::new("env");
+        command.arg(hang_up).arg(exe()).args(["--watch", "--refresh", "50", "--query-socket"]);
+        let mut watch = command.arg(&server.query).stdout(Stdio::piped()).spawn().unwrap();
+        let mut tables = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+        let mut wait_for_table =
+            || tables.find(|line| line.as_ref().is_ok_and(|it| it.contains("n300"))).is_some();
+        assert!(wait_for_table());
+        kill_process(Pid::from_child(&watch), Signal::HUP).unwrap();
+        if survives {
+            // More than one that was on its way.
+            assert!((0..30).all(|_| wait_for_table()), "it goes on");
+            kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
+        }
+        while wait_for_table() {}
+        assert!(watch.wait().unwrap().success());
+    }
 }
 
 #[test]
