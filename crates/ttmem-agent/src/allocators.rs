@@ -129,7 +129,7 @@ impl Known {
         u64::from(self.unit.load(Ordering::Relaxed))
     }
 
-    #[cfg(feature = "probe")]
+    #[cfg(any(feature = "probe", debug_assertions))]
     pub(crate) fn bank_bytes(&self, kind: u32) -> u64 {
         let mut it = BankFacts::default();
         // SAFETY: as in `statistics`.

@@ -11,7 +11,7 @@
 //! * `programs` keeps the runtime's programs and what they allocate, `traces` which of them a replay leaves behind;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
 //! * `others` silences libraries in the same process that report by hand;
-//! * `probe`, with the feature of that name, exports what tests and benchmarks need beyond that.
+//! * `probe` exports what tests and benchmarks need beyond that, in debug builds and with the feature of that name.
 //!
 //! In a process that never loads the runtime none of it ever runs: there is no constructor, no thread, no file.
 //!
@@ -27,7 +27,7 @@ mod allocators;
 mod audit;
 mod flight;
 mod others;
-#[cfg(feature = "probe")]
+#[cfg(any(feature = "probe", debug_assertions))]
 mod probe;
 mod programs;
 mod runtime;

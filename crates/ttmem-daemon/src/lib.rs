@@ -34,6 +34,7 @@ use ttmem_core::words::Mono;
 use ttmem_sources::Reading;
 
 pub use server::serve;
+pub use signal::is_ignored;
 pub use socket::{Peer, server_at};
 
 /// What a simulated chip's sensors say while so much of its memory is used; `None` if it has none.

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
 
 /// Whether a signal is ignored, as `nohup` arranges before it starts a program.
-pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid sigaction, and asking changes nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

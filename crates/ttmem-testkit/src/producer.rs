@@ -1,25 +1,28 @@
-//! Another process with a tracker in it, moved by strings of text, as [`crate::puppet`] is for the old protocol.
+//! Another process with a tracker in it, as [`crate::puppet`] has a client of the old protocol.
 //!
-//! A test binary runs itself again with [`ENV`] set; there one test, [`run_if_asked`], takes commands from standard input
-//! and answers on standard output, a line each. Nothing is written to standard error, so that a test can see whether
-//! anybody else does.
+//! How the process is started and controlled is in [`crate::helper`].
 #![allow(unsafe_code)]
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_self,
+    clippy::needless_pass_by_value,
+    reason = "requests are dispatched to functions of one form"
+)]
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use crate::helper::{self, Helper, Role};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, BufferType, Chip, CoreRange, CoresNumber, Kernel, Placement, Program,
-    Space, Tracker,
+    Result, Space, Tracker,
 };
 
-/// Asks a test binary to be a producer.
-pub const ENV: &str = "TTMEM_PRODUCER";
-/// The name of the test that calls [`run_if_asked`].
-pub const TEST: &str = "producer";
 /// Banks of its DRAM.
 pub const BANKS: u64 = 12;
-/// Where the ring of kernels begins in each of its cores, if those are laid out.
+/// Where the kernel config buffer begins in each of its cores, if those are laid out.
 pub const KERNEL_RING: u64 = 0x8000;
 /// Where it ends, and L1 can be used.
 pub const UNRESERVED: u64 = 0x1_8000;
@@ -28,360 +31,415 @@ pub const L1_SMALL: u64 = 0x15_0000;
 /// Where L1 ends.
 pub const L1_END: u64 = 0x16_0000;
 
-/// The producer's strings.
+/// A rectangle of cores by two of its corners: column and row.
+pub type Corners = [(u8, u8); 2];
+
+/// What a program can hold on its cores.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Held {
+    /// A circular buffer.
+    Cb,
+    /// A circular buffer in the memory of an L1 buffer.
+    View,
+    /// A dataflow buffer.
+    Dfb,
+    /// A scratchpad.
+    Scratch,
+}
+
+/// How a child is made.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Fork {
+    /// By the C library, which runs the handlers that were registered for that.
+    WithHandlers,
+    /// By the system call, so that no handler runs.
+    WithoutHandlers,
+}
+
+/// What the tracker says of itself; see [`ttmem_client::Status`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The segment's file name, or nothing.
+    pub segment: String,
+    /// Why there is none, or a smaller one.
+    pub reason: String,
+    /// Live allocations.
+    pub live: u64,
+    /// Of these, how many did not fit the table.
+    pub unlisted: u64,
+    /// Events that could not be recorded.
+    pub lost: u64,
+    /// Messages that wait for an old server.
+    pub queued: u64,
+}
+
+/// What became of allocations in a signal handler.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Interrupted {
+    /// Calls of the handler.
+    pub calls: u64,
+    /// Allocations that are live at the end.
+    pub live: u64,
+    /// Allocations that were lost.
+    pub lost: u64,
+}
+
+/// A process with a tracker, seen from the test.
 pub struct Producer {
-    child: Child,
-    strings: Option<ChildStdin>,
-    answers: BufReader<std::process::ChildStdout>,
-    /// The process with the tracker in it, as seen from here.
+    helper: Helper,
+    /// The pid of the process with the tracker in it, as seen from here.
     pub pid: u32,
 }
 
 impl Producer {
-    /// A producer whose segment goes into a folder, with one chip and an allocator on it.
+    /// Starts a process whose segment goes into a folder, and defines one chip with an allocator.
     pub fn new(folder: &Path) -> Self {
         let mut producer = Self::by(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
-        producer.pull("define 1");
+        producer.define(1);
         producer
     }
 
-    /// One started through another program, as `["setpriv", "--reuid", "65534"]`, with more environment.
+    /// Starts a process through another program, as `["setpriv", "--reuid", "65534"]`, with more environment.
     pub fn by(through: &[&str], env: &[(&str, &str)]) -> Self {
         Self::of(&std::env::current_exe().unwrap(), through, env)
     }
 
-    /// The same, of a copy of the test binary.
+    /// Starts a process of a copy of the test binary.
     pub fn of(exe: &Path, through: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut command = match through {
-            [] => Command::new(exe),
-            [program, args @ ..] => {
-                let mut command = Command::new(program);
-                command.args(args).arg(exe);
-                command
-            }
-        };
-        let mut child = command
-            .args(["--exact", TEST, "--nocapture", "--test-threads=1", "--quiet"])
-            .env(ENV, "1")
-            .env("TTMEM", "1")
-            .env_remove("TTMEM_SHM_DIR")
-            .envs(env.iter().copied())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let strings = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        let pid = child.id();
-        Self { child, strings, answers, pid }
+        let helper = Helper::start(exe, through, &Role::Producer, env);
+        let pid = helper.pid();
+        Self { helper, pid }
     }
 
-    /// Gives a command and returns what it answers.
-    pub fn pull(&mut self, command: &str) -> String {
-        writeln!(self.strings.as_mut().unwrap(), "{command}").unwrap();
-        loop {
-            let mut line = String::new();
-            let len = self.answers.read_line(&mut line).unwrap();
-            assert!(len > 0, "the producer died of {command:?}: {}", self.complaints());
-            if let Some((_, answer)) = line.split_once("ok ") {
-                return answer.trim().to_owned();
-            }
-        }
+    /// Sends a request that the tracker may refuse; the error is its name then.
+    pub fn attempt<T: DeserializeOwned>(&mut self, request: &Request) -> std::result::Result<T, String> {
+        self.helper.attempt(request)
     }
 
-    /// The same, of a command that must answer with a number.
-    pub fn number(&mut self, command: &str) -> u64 {
-        let answer = self.pull(command);
-        answer.parse().unwrap_or_else(|_| panic!("{command:?} was answered {answer:?}"))
+    /// Sends a request that the tracker must refuse; returns the name of its error.
+    pub fn refusal(&mut self, request: &Request) -> String {
+        self.attempt::<serde_json::Value>(request).unwrap_err()
     }
 
-    /// kill -9, and wait until the kernel has taken it away.
+    /// kill -9, and wait until the kernel has reaped it.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.helper.kill();
     }
 
-    /// Ends it in peace, and returns how it ended and what it wrote to standard error.
+    /// Lets it exit; returns how it did and what it wrote to standard error.
     pub fn quit(mut self) -> (ExitStatus, String) {
-        self.strings = None;
-        let mut rest = String::new();
-        let _ = self.answers.read_to_string(&mut rest);
-        let complaints = self.complaints();
-        (self.child.wait().unwrap(), complaints)
-    }
-
-    fn complaints(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut text);
-        }
-        text
+        self.helper.quit()
     }
 }
 
-impl Drop for Producer {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
+helper::requests!(Producer, Process {
+    /// Does nothing: the process is alive if it is answered.
+    Ping: ping() -> ();
+    /// Defines so many chips and one allocator over all of them; returns its number.
+    Define: define(chips: u64) -> u64;
+    /// Defines the same with laid-out cores: chips, columns, rows.
+    DefineGrid: define_grid(chips: u64, columns: u8, rows: u8) -> u64;
+    /// Allocates a buffer in DRAM; returns the event's sequence number, as every request does that is an event.
+    Alloc: alloc(address: u64, bytes: u64) -> u64;
+    /// Frees a buffer in DRAM.
+    Free: free(address: u64) -> u64;
+    /// Allocates a buffer in L1, of so many bytes on each of its cores: all, unless corners are given.
+    AllocL1: alloc_l1(address: u64, bytes: u64, corners: Option<Corners>) -> u64;
+    /// Allocates a buffer in the small L1 region of all cores.
+    AllocL1Small: alloc_l1_small(address: u64, bytes: u64) -> u64;
+    /// Reports that an allocation of so many bytes of L1 failed.
+    OutOfMemory: out_of_memory(bytes: u64) -> u64;
+    /// Allocates so many buffers of a size in DRAM, one behind the other from [`FLOOD`] on.
+    Flood: flood(count: u64, bytes: u64) -> ();
+    /// Allocates and frees in one thread, so many times.
+    Churn: churn(rounds: u64) -> ();
+    /// Allocates and frees in so many threads, each its own addresses, so many times each.
+    Storm: storm(threads: u64, rounds: u64) -> ();
+    /// Begins a program under a name.
+    BeginProgram: begin_program(program: u32, name: String) -> u64;
+    /// Defines a program's cores.
+    Program: program(program: u32, corners: Corners) -> u64;
+    /// Places a circular buffer of a program on four cores.
+    Place: place(program: u32, address: u64, bytes: u64) -> u64;
+    /// Places what a program holds, so many bytes on each core.
+    Hold: hold(program: u32, held: Held, address: u64, bytes: u64, corners: Corners) -> u64;
+    /// Loads a kernel of a program, so many bytes on each core.
+    LoadKernel: load_kernel(program: u32, kernel: u64, bytes: u64, corners: Corners) -> u64;
+    /// Dispatches a program.
+    Dispatch: dispatch(program: u32) -> u64;
+    /// Ends a program.
+    EndProgram: end_program(program: u32) -> u64;
+    /// Captures a trace of so many dispatches.
+    Trace: trace(trace: u32, dispatches: u64) -> u64;
+    /// Replays a trace.
+    ReplayTrace: replay_trace(trace: u32) -> u64;
+    /// Releases a trace.
+    EndTrace: end_trace(trace: u32) -> u64;
+    /// Reports an allocation in DRAM by device number only.
+    Report: report(device: u32, address: u64, bytes: u64) -> u64;
+    /// Reports that it was freed.
+    ReportFree: report_free(device: u32, address: u64) -> u64;
+    /// Defines a call site; returns its number.
+    Site: site(site: String) -> u64;
+    /// Returns the peak of DRAM.
+    Peak: peak() -> u64;
+    /// Lets the peak of DRAM begin anew.
+    ResetPeak: reset_peak() -> u64;
+    /// Lets the tracker do what waits: try for a segment again, send what is queued.
+    Refresh: refresh() -> ();
+    /// Returns what the tracker says of itself.
+    Status: status() -> Status;
+    /// Closes the allocator.
+    CloseAllocator: close_allocator() -> u64;
+    /// Closes the tracker.
+    CloseTracker: close_tracker() -> ();
+    /// Makes children that stay; each holds a buffer, and tries to free one that the parent holds. Returns their pids.
+    Children: children(how: Fork, count: u64, held_by_parent: u64) -> Vec<i32>;
+    /// Kills children and waits until they are gone.
+    Reap: reap(pids: Vec<i32>) -> ();
+    /// Runs another program to its end.
+    Spawn: spawn() -> ();
+    /// Goes on as another program.
+    Exec: exec() -> ();
+    /// Closes all descriptors, as programs do that become daemons.
+    CloseDescriptors: close_descriptors() -> ();
+    /// Opens files of the workload's own, where other descriptors were.
+    OpenFiles: open_files() -> ();
+    /// Writes to these files; returns whether they hold what was written.
+    FilesAreIntact: files_are_intact() -> bool;
+    /// Allocates and frees so many times while a signal handler interrupts that to allocate, too.
+    Interrupt: interrupt(rounds: u64) -> Interrupted;
+});
 
-/// The producer itself. Does nothing in a process that is none.
-pub fn run_if_asked() {
-    if std::env::var_os(ENV).is_none() {
-        return;
-    }
-    // As in programs that are not written in Rust.
-    // SAFETY: no handler is replaced that anybody counts on here.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let mut strings = std::io::stdin().lock();
-    let mut life = Life { tracker: Tracker::global(), allocator: AllocatorNumber::new(0), mine: Vec::new() };
-    loop {
-        let mut line = String::new();
-        if strings.read_line(&mut line).unwrap() == 0 {
-            // No destructor, no handler at exit: as programs end that are in a hurry.
-            // SAFETY: there is nothing left to be done.
-            unsafe { libc::_exit(0) };
-        }
-        let words: Vec<&str> = line.trim().split(' ').collect();
-        let answer = life.obey(&words);
-        say(&answer);
-    }
-}
+/// The address of the first buffer of [`Producer::flood`].
+pub const FLOOD: u64 = 1 << 32;
 
-/// One write, so that nothing of it waits in a buffer when the process is forked or killed.
-fn say(answer: &str) {
-    rustix::io::write(rustix::stdio::stdout(), format!("ok {answer}\n").as_bytes()).unwrap();
-}
-
-struct Life {
+/// The process itself.
+pub(crate) struct Process {
     tracker: &'static Tracker,
     allocator: AllocatorNumber,
-    mine: Vec<std::fs::File>,
+    files: Vec<std::fs::File>,
 }
 
-fn answer(told: ttmem_client::Result) -> String {
-    told.map_or_else(|e| format!("{e:?}"), |sequence| sequence.to_string())
-}
+impl Process {
+    pub(crate) fn new() -> Self {
+        // As in programs that are not written in Rust.
+        // SAFETY: no handler is replaced that anything here relies on.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        Self { tracker: Tracker::global(), allocator: AllocatorNumber::new(0), files: Vec::new() }
+    }
 
-impl Life {
-    fn alloc(&self, id: u64, bytes: u64) -> ttmem_client::Result {
-        let buffer = Buffer::new(self.allocator, Space::Dram, id, bytes);
+    /// The same tracker and allocator, for another thread.
+    fn again(&self) -> Self {
+        Self { tracker: self.tracker, allocator: self.allocator, files: Vec::new() }
+    }
+
+    fn cores(&self, [from, to]: Corners) -> CoresNumber {
+        self.tracker.cores(&[CoreRange { from, to }]).unwrap()
+    }
+
+    fn ping(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn define(&mut self, chips: u64) -> Result {
+        let chip = |n| Chip { unique_id: 0x100 + n, index: n as u32, ..Chip::default() };
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let banks = [Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)];
+        self.allocator = self.tracker.allocator(&chips, &banks)?;
+        Ok(self.allocator.get().into())
+    }
+
+    fn define_grid(&mut self, chips: u64, columns: u8, rows: u8) -> Result {
+        let cores = u32::from(columns) * u32::from(rows);
+        let chip = |index| Chip {
+            unique_id: 0x100 + index,
+            index: index as u32,
+            dram_bytes: 12 << 30,
+            cores,
+            l1_bytes_per_core: L1_END,
+            kernel_ring: KERNEL_RING as u32,
+            unreserved: UNRESERVED as u32,
+            grid: (columns, rows),
+            ..Chip::default()
+        };
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let banks = [
+            Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40),
+            Banks::new(Space::L1, cores as u16, UNRESERVED, L1_SMALL - UNRESERVED),
+            Banks::new(Space::L1Small, cores as u16, L1_SMALL, L1_END - L1_SMALL),
+        ];
+        self.allocator = self.tracker.allocator(&chips, &banks)?;
+        Ok(self.allocator.get().into())
+    }
+
+    fn alloc(&self, address: u64, bytes: u64) -> Result {
+        let buffer = Buffer::new(self.allocator, Space::Dram, address, bytes);
         let bytes_per_bank = bytes.div_ceil(BANKS);
         self.tracker.alloc(&Buffer { bytes_per_bank, occupied: Some(bytes), ..buffer })
     }
 
-    fn free(&self, id: u64) -> ttmem_client::Result {
-        self.tracker.free(self.allocator, Space::Dram, id)
+    fn free(&self, address: u64) -> Result {
+        self.tracker.free(self.allocator, Space::Dram, address)
     }
 
-    /// The cores between two corners, given from the word at `from` on.
-    fn cores(&self, words: &[&str], from: usize) -> CoresNumber {
-        let n = |at: usize| words[from + at].parse::<u8>().unwrap();
-        self.tracker.cores(&[CoreRange { from: (n(0), n(1)), to: (n(2), n(3)) }]).unwrap()
+    fn alloc_l1(&self, address: u64, bytes: u64, corners: Option<Corners>) -> Result {
+        self.alloc_on_cores(Space::L1, address, bytes, corners)
     }
 
-    fn obey(&mut self, words: &[&str]) -> String {
-        let n = |at: usize| words[at].parse::<u64>().unwrap();
-        match words[0] {
-            "hello" => String::new(),
-            "define" => {
-                let chip = |n| Chip { unique_id: 0x100 + n, index: n as u32, ..Chip::default() };
-                let chips: Vec<_> = (0..n(1)).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
-                let banks = [Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)];
-                self.allocator = self.tracker.allocator(&chips, &banks).unwrap();
-                self.allocator.get().to_string()
-            }
-            "alloc" => answer(self.alloc(n(1), n(2))),
-            "free" => answer(self.free(n(1))),
-            // So many buffers of a size, one behind the other.
-            "flood" => {
-                for id in 0..n(1) {
-                    self.alloc((1 << 32) + id * n(2), n(2)).unwrap();
-                }
-                String::new()
-            }
-            // Takes and gives back, in this thread, so many times.
-            "churn" => {
-                for round in 0..n(1) {
-                    let id = (1 << 45) + (round % 100) * 4096;
-                    self.alloc(id, 64).unwrap();
-                    self.free(id).unwrap();
-                }
-                String::new()
-            }
-            // Threads that take and give back, each its own addresses, so many times.
-            "storm" => {
-                std::thread::scope(|scope| {
-                    for thread in 0..n(1) {
-                        let life =
-                            Life { tracker: self.tracker, allocator: self.allocator, mine: Vec::new() };
-                        let rounds = n(2);
-                        scope.spawn(move || {
-                            for round in 0..rounds {
-                                let id = ((thread + 1) << 40) + (round % 3) * 4096;
-                                life.alloc(id, 64).unwrap();
-                                life.free(id).unwrap();
-                            }
-                        });
-                    }
-                });
-                String::new()
-            }
-            "place" => {
-                let cores = self.tracker.cores(&[CoreRange { from: (0, 0), to: (3, 0) }]).unwrap();
-                let (allocator, program) = (self.allocator, n(1) as u32);
-                let placed = Placement::new(allocator, program, Space::Cb, n(2), n(3));
-                answer(self.tracker.place(&Placement { cores, ..placed }))
-            }
-            // Chips whose cores are laid out: how many, columns, rows.
-            "grid" => {
-                let cores = (n(2) * n(3)) as u32;
-                let chip = |index| Chip {
-                    unique_id: 0x100 + index,
-                    index: index as u32,
-                    dram_bytes: 12 << 30,
-                    cores,
-                    l1_bytes_per_core: L1_END,
-                    kernel_ring: KERNEL_RING as u32,
-                    unreserved: UNRESERVED as u32,
-                    grid: (n(2) as u8, n(3) as u8),
-                    ..Chip::default()
-                };
-                let chips: Vec<_> = (0..n(1)).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
-                let banks = [
-                    Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40),
-                    Banks::new(Space::L1, cores as u16, UNRESERVED, L1_SMALL - UNRESERVED),
-                    Banks::new(Space::L1Small, cores as u16, L1_SMALL, L1_END - L1_SMALL),
-                ];
-                self.allocator = self.tracker.allocator(&chips, &banks).unwrap();
-                self.allocator.get().to_string()
-            }
-            // A buffer in L1: address, bytes on each core, and the corners of the cores it lies on, if not on all.
-            "l1" | "small" => {
-                let space = if words[0] == "l1" { Space::L1 } else { Space::L1Small };
-                let cores = if words.len() > 3 { self.cores(words, 3) } else { CoresNumber::NONE };
-                let buffer = Buffer::new(self.allocator, space, n(1), n(2));
-                answer(self.tracker.alloc(&Buffer {
-                    bytes_per_bank: n(2),
-                    occupied: Some(n(2)),
-                    cores,
-                    ..buffer
-                }))
-            }
-            "free-l1" => answer(self.tracker.free(self.allocator, Space::L1, n(1))),
-            // A program: number and corners.
-            "program" => {
-                let program = Program::new(self.allocator, n(1) as u32);
-                answer(self.tracker.program(&Program { cores: self.cores(words, 2), ..program }))
-            }
-            // What it keeps: program, space, address, bytes on each core, corners; `view` behind that: of a buffer.
-            "keep" => {
-                let space = match words[2] {
-                    "cb" => Space::Cb,
-                    "dfb" => Space::Dfb,
-                    _ => Space::Scratch,
-                };
-                let placed = Placement::new(self.allocator, n(1) as u32, space, n(3), n(4));
-                let (cores, view) = (self.cores(words, 5), words.len() > 9);
-                answer(self.tracker.place(&Placement { cores, view, ..placed }))
-            }
-            // A kernel of a program: program, number, bytes on each core, corners.
-            "load" => {
-                let kernel = Kernel::new(self.allocator, n(1) as u32, n(2), n(3));
-                answer(self.tracker.load_kernel(&Kernel { cores: self.cores(words, 4), ..kernel }))
-            }
-            "trace" => answer(self.tracker.trace(self.allocator, n(1) as u32, n(2))),
-            "replay" => answer(self.tracker.replay_trace(self.allocator, n(1) as u32)),
-            "end-trace" => answer(self.tracker.end_trace(self.allocator, n(1) as u32)),
-            "begin" => answer(self.tracker.begin_program(self.allocator, n(1) as u32, words[2])),
-            "dispatch" => answer(self.tracker.dispatch(self.allocator, n(1) as u32)),
-            "end" => answer(self.tracker.end_program(self.allocator, n(1) as u32)),
-            // By number only: device, address, bytes.
-            "report" => answer(self.tracker.report_allocation(&[n(1) as u32], n(3), BufferType::Dram, n(2))),
-            "unreport" => answer(self.tracker.report_deallocation(&[n(1) as u32], n(2))),
-            "site" => {
-                self.tracker.site(words[1]).map_or_else(|e| format!("{e:?}"), |it| it.get().to_string())
-            }
-            "close-tracker" => {
-                self.tracker.close();
-                "closed".to_owned()
-            }
-            "close" => answer(self.tracker.close_allocator(self.allocator)),
-            "peak" => answer(self.tracker.peak(self.allocator, Space::Dram)),
-            "reset-peak" => answer(self.tracker.reset_peak(self.allocator, Space::Dram)),
-            "refresh" => {
-                self.tracker.refresh();
-                String::new()
-            }
-            "oom" => answer(self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::L1, 0, n(1)))),
-            "segment" => self.tracker.status().segment.unwrap_or_default(),
-            "reason" => self.tracker.status().reason.unwrap_or_default(),
-            "live" => self.tracker.status().live.to_string(),
-            "unlisted" => self.tracker.status().unlisted.to_string(),
-            "lost" => self.tracker.status().lost.to_string(),
-            "queued" => self.tracker.status().queued.to_string(),
-            // Children that hold a buffer each, and stay. `how` is fork or clone; each frees what the parent holds, too.
-            "children" => self.children(words[1], n(2), n(3)),
-            "reap" => {
-                for pid in words[1..].iter().map(|word| word.parse::<i32>().unwrap()) {
-                    // SAFETY: the child is ours, and nobody else waits for it.
-                    unsafe {
-                        libc::kill(pid, libc::SIGKILL);
-                        libc::waitpid(pid, std::ptr::null_mut(), 0);
-                    }
-                }
-                String::new()
-            }
-            "spawn" => Command::new("true").status().unwrap().to_string(),
-            // Goes on as another program.
-            "exec" => {
-                use std::os::unix::process::CommandExt;
-                say("going");
-                panic!("{}", Command::new("sleep").arg("1000").exec());
-            }
-            // As programs do that become daemons.
-            "close-descriptors" => {
-                for fd in 3..2000 {
-                    // SAFETY: whoever owns them is the one that is to suffer.
-                    unsafe { libc::close(fd) };
-                }
-                String::new()
-            }
-            // Files of the workload's own, where others were; then, whether they are still open and hold what was written.
-            "mine" => {
-                self.mine = (0..8).map(|_| tempfile::tempfile().unwrap()).collect();
-                String::new()
-            }
-            "still-mine" => {
-                let whole = self.mine.iter_mut().all(|file| {
-                    file.write_all(b"mine").is_ok()
-                        && file.seek(SeekFrom::Start(0)).is_ok()
-                        && std::io::read_to_string(&*file).is_ok_and(|text| text == "mine")
-                });
-                whole.to_string()
-            }
-            "reenter" => self.reenter(n(1)),
-            _ => panic!("the producer does not know {words:?}"),
+    fn alloc_l1_small(&self, address: u64, bytes: u64) -> Result {
+        self.alloc_on_cores(Space::L1Small, address, bytes, None)
+    }
+
+    fn alloc_on_cores(&self, space: Space, address: u64, bytes: u64, corners: Option<Corners>) -> Result {
+        let cores = corners.map_or(CoresNumber::NONE, |corners| self.cores(corners));
+        let buffer = Buffer::new(self.allocator, space, address, bytes);
+        self.tracker.alloc(&Buffer { bytes_per_bank: bytes, occupied: Some(bytes), cores, ..buffer })
+    }
+
+    fn out_of_memory(&self, bytes: u64) -> Result {
+        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::L1, 0, bytes))
+    }
+
+    fn flood(&self, count: u64, bytes: u64) -> Result<()> {
+        (0..count).try_for_each(|n| self.alloc(FLOOD + n * bytes, bytes).map(drop))
+    }
+
+    fn churn(&self, rounds: u64) -> Result<()> {
+        for round in 0..rounds {
+            let address = (1 << 45) + (round % 100) * 4096;
+            self.alloc(address, 64)?;
+            self.free(address)?;
         }
+        Ok(())
     }
 
-    fn children(&self, how: &str, count: u64, held_by_parent: u64) -> String {
+    fn storm(&self, threads: u64, rounds: u64) -> Result<()> {
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let process = self.again();
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        let address = ((thread + 1) << 40) + (round % 3) * 4096;
+                        process.alloc(address, 64).unwrap();
+                        process.free(address).unwrap();
+                    }
+                });
+            }
+        });
+        Ok(())
+    }
+
+    fn begin_program(&self, program: u32, name: String) -> Result {
+        self.tracker.begin_program(self.allocator, program, &name)
+    }
+
+    fn program(&self, program: u32, corners: Corners) -> Result {
+        let program = Program::new(self.allocator, program);
+        self.tracker.program(&Program { cores: self.cores(corners), ..program })
+    }
+
+    fn place(&self, program: u32, address: u64, bytes: u64) -> Result {
+        self.hold(program, Held::Cb, address, bytes, [(0, 0), (3, 0)])
+    }
+
+    fn hold(&self, program: u32, held: Held, address: u64, bytes: u64, corners: Corners) -> Result {
+        let (space, view) = match held {
+            Held::Cb => (Space::Cb, false),
+            Held::View => (Space::Cb, true),
+            Held::Dfb => (Space::Dfb, false),
+            Held::Scratch => (Space::Scratch, false),
+        };
+        let placed = Placement::new(self.allocator, program, space, address, bytes);
+        self.tracker.place(&Placement { cores: self.cores(corners), view, ..placed })
+    }
+
+    fn load_kernel(&self, program: u32, kernel: u64, bytes: u64, corners: Corners) -> Result {
+        let kernel = Kernel::new(self.allocator, program, kernel, bytes);
+        self.tracker.load_kernel(&Kernel { cores: self.cores(corners), ..kernel })
+    }
+
+    fn dispatch(&self, program: u32) -> Result {
+        self.tracker.dispatch(self.allocator, program)
+    }
+
+    fn end_program(&self, program: u32) -> Result {
+        self.tracker.end_program(self.allocator, program)
+    }
+
+    fn trace(&self, trace: u32, dispatches: u64) -> Result {
+        self.tracker.trace(self.allocator, trace, dispatches)
+    }
+
+    fn replay_trace(&self, trace: u32) -> Result {
+        self.tracker.replay_trace(self.allocator, trace)
+    }
+
+    fn end_trace(&self, trace: u32) -> Result {
+        self.tracker.end_trace(self.allocator, trace)
+    }
+
+    fn report(&self, device: u32, address: u64, bytes: u64) -> Result {
+        self.tracker.report_allocation(&[device], bytes, BufferType::Dram, address)
+    }
+
+    fn report_free(&self, device: u32, address: u64) -> Result {
+        self.tracker.report_deallocation(&[device], address)
+    }
+
+    fn site(&self, site: String) -> Result {
+        self.tracker.site(&site).map(|number| number.get().into())
+    }
+
+    fn peak(&self) -> Result {
+        self.tracker.peak(self.allocator, Space::Dram)
+    }
+
+    fn reset_peak(&self) -> Result {
+        self.tracker.reset_peak(self.allocator, Space::Dram)
+    }
+
+    fn refresh(&self) -> Result<()> {
+        self.tracker.refresh();
+        Ok(())
+    }
+
+    fn status(&self) -> Result<Status> {
+        let status = self.tracker.status();
+        Ok(Status {
+            segment: status.segment.unwrap_or_default(),
+            reason: status.reason.unwrap_or_default(),
+            live: status.live,
+            unlisted: status.unlisted,
+            lost: status.lost,
+            queued: status.queued,
+        })
+    }
+
+    fn close_allocator(&self) -> Result {
+        self.tracker.close_allocator(self.allocator)
+    }
+
+    fn close_tracker(&self) -> Result<()> {
+        self.tracker.close();
+        Ok(())
+    }
+
+    fn children(&self, how: Fork, count: u64, held_by_parent: u64) -> Result<Vec<i32>> {
         let mut pids = Vec::new();
         for n in 0..count {
-            let (spoken, speaks) = rustix::pipe::pipe().unwrap();
+            let (result, report) = rustix::pipe::pipe().unwrap();
             // SAFETY: the child uses the tracker, which is made for that, and calls that are safe after a fork.
             let pid = unsafe {
                 let pid = match how {
-                    "fork" => libc::fork(),
-                    _ => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32,
+                    Fork::WithHandlers => libc::fork(),
+                    Fork::WithoutHandlers => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32,
                 };
                 if pid == 0 {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     let held = self.alloc(0x10_0000 + n, 100 + n).is_ok();
                     let freed = self.free(held_by_parent) == Err(ttmem_client::Fault::InheritedFree);
-                    let word = [u8::from(held) + u8::from(freed)];
-                    let _ = rustix::io::write(&speaks, &word);
+                    let _ = rustix::io::write(&report, &[u8::from(held) + u8::from(freed)]);
                     loop {
                         libc::pause();
                     }
@@ -389,27 +447,60 @@ impl Life {
                 pid
             };
             let mut word = [0];
-            rustix::io::read(&spoken, &mut word).unwrap();
+            rustix::io::read(&result, &mut word).unwrap();
             assert_eq!(word, [2], "a child could not use the tracker");
-            pids.push(pid.to_string());
+            pids.push(pid);
         }
-        pids.join(" ")
+        Ok(pids)
     }
 
-    /// Events that a signal handler interrupts with events of its own.
-    fn reenter(&self, count: u64) -> String {
-        static LIFE: std::sync::OnceLock<AllocatorNumber> = std::sync::OnceLock::new();
+    fn reap(&self, pids: Vec<i32>) -> Result<()> {
+        pids.into_iter().for_each(helper::reap);
+        Ok(())
+    }
+
+    fn spawn(&self) -> Result<()> {
+        std::process::Command::new("true").status().unwrap();
+        Ok(())
+    }
+
+    fn exec(&self) -> Result<()> {
+        use std::os::unix::process::CommandExt;
+        helper::send(&helper::reply(Result::Ok(())));
+        panic!("{}", std::process::Command::new("sleep").arg("1000").exec());
+    }
+
+    fn close_descriptors(&self) -> Result<()> {
+        for fd in 3..2000 {
+            // SAFETY: that the owners of these descriptors lose them is the purpose.
+            unsafe { libc::close(fd) };
+        }
+        Ok(())
+    }
+
+    fn open_files(&mut self) -> Result<()> {
+        self.files = (0..8).map(|_| tempfile::tempfile().unwrap()).collect();
+        Ok(())
+    }
+
+    fn files_are_intact(&mut self) -> Result<bool> {
+        Ok(self.files.iter_mut().all(|file| {
+            file.write_all(b"mine").is_ok()
+                && file.seek(SeekFrom::Start(0)).is_ok()
+                && std::io::read_to_string(&*file).is_ok_and(|text| text == "mine")
+        }))
+    }
+
+    fn interrupt(&self, rounds: u64) -> Result<Interrupted> {
+        static ALLOCATOR: std::sync::OnceLock<AllocatorNumber> = std::sync::OnceLock::new();
         static CALLS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         extern "C" fn handle(_: i32) {
             let n = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let life = Life {
-                tracker: Tracker::global(),
-                allocator: LIFE.get().copied().unwrap(),
-                mine: Vec::new(),
-            };
-            let _ = life.alloc((1 << 50) + n, 1);
+            let allocator = ALLOCATOR.get().copied().unwrap();
+            let process = Process { tracker: Tracker::global(), allocator, files: Vec::new() };
+            let _ = process.alloc((1 << 50) + n, 1);
         }
-        let _ = LIFE.set(self.allocator);
+        let _ = ALLOCATOR.set(self.allocator);
         let period = libc::timeval { tv_sec: 0, tv_usec: 100 };
         let timer = libc::itimerval { it_interval: period, it_value: period };
         let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -418,9 +509,9 @@ impl Life {
             libc::signal(libc::SIGALRM, handle as extern "C" fn(i32) as libc::sighandler_t);
             libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
         }
-        for _ in 0..count {
-            self.alloc(1 << 51, 64).unwrap();
-            self.free(1 << 51).unwrap();
+        for _ in 0..rounds {
+            self.alloc(1 << 51, 64)?;
+            self.free(1 << 51)?;
         }
         // SAFETY: as above.
         unsafe {
@@ -431,6 +522,6 @@ impl Life {
         std::thread::sleep(std::time::Duration::from_millis(50));
         let status = self.tracker.status();
         let calls = CALLS.load(std::sync::atomic::Ordering::Relaxed);
-        format!("{calls} {} {}", status.live, status.lost)
+        Ok(Interrupted { calls, live: status.live, lost: status.lost })
     }
 }

@@ -8,6 +8,7 @@ use crate::{Exit, print, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,11 +162,13 @@ fn known_devices(snapshot: &Snapshot) -> String {
     }
 }
 
-/// A flag that the signals which end programs set.
+/// A flag that the signals which end programs set. A hang-up is none of them under `nohup`.
 pub(crate) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal != SIGHUP || !ttmem_daemon::is_ignored(SIGHUP) {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
     }
     Ok(stop)
 }

@@ -3,8 +3,8 @@
 
 mod anything;
 mod desk;
-mod golden;
 mod keys;
+mod screens;
 mod selection;
 mod states;
 mod styles;

@@ -79,10 +79,10 @@ fn kill_9_takes_everything_of_one_process_and_nothing_of_another() {
     let mut victim = Puppet::new(&server.legacy);
     let mut other = Puppet::new(&server.legacy);
     for puppet in [&mut victim, &mut other] {
-        puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 4096);
-        puppet.tell(Type::Alloc, 1, L1, 0x1000, 8192);
-        puppet.tell(Type::CbAlloc, 0, 0, 0x19d60, 2048);
-        puppet.tell(Type::KernelLoad, 0, 0, 7, 1024);
+        puppet.send(Type::Alloc, 0, DRAM, 0x1000, 4096);
+        puppet.send(Type::Alloc, 1, L1, 0x1000, 8192);
+        puppet.send(Type::CbAlloc, 0, 0, 0x19d60, 2048);
+        puppet.send(Type::KernelLoad, 0, 0, 7, 1024);
     }
     victim.kill();
     let snapshot = server.snapshot();
@@ -110,8 +110,8 @@ fn system_kernels_add_up_and_go_with_their_owner() {
     let mut owner = Puppet::new(&server.legacy);
     for device in 0..8 {
         for n in 0..2 {
-            owner.tell(Type::KernelLoad, device, KernelClass::Fabric as u8, 0x10 + n, 57_344);
-            owner.tell(Type::KernelLoad, device, KernelClass::Dispatch as u8, 0x20 + n, 47_104);
+            owner.send(Type::KernelLoad, device, KernelClass::Fabric as u8, 0x10 + n, 57_344);
+            owner.send(Type::KernelLoad, device, KernelClass::Dispatch as u8, 0x20 + n, 47_104);
         }
     }
     let mut client = Client::connect(&server, Vintage::V144);
@@ -266,7 +266,7 @@ fn totals_sum_over_the_living() {
     let server = server();
     let mut puppets: Vec<Puppet> = (0..4).map(|_| Puppet::new(&server.legacy)).collect();
     for (n, puppet) in puppets.iter_mut().enumerate() {
-        puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 1000 << n);
+        puppet.send(Type::Alloc, 0, DRAM, 0x1000, 1000 << n);
     }
     let total = |server: &Server| server.usage(0).dram.map_or(0, |dram| dram.requested_bytes);
     assert_eq!(total(&server), 15_000);
@@ -281,8 +281,8 @@ fn sixteen_connections_of_one_process_are_one_process() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
     for n in 0..16 {
-        puppet.tell(Type::Alloc, 0, DRAM, n, 100);
-        puppet.pull("reconnect");
+        puppet.send(Type::Alloc, 0, DRAM, n, 100);
+        puppet.reconnect();
     }
     let snapshot = server.snapshot();
     assert_eq!(snapshot.processes.len(), 1);
@@ -294,14 +294,14 @@ fn sixteen_connections_of_one_process_are_one_process() {
 fn six_that_come_as_one_goes_are_six() {
     let server = server();
     let mut gone = Puppet::new(&server.legacy);
-    gone.tell(Type::Alloc, 0, DRAM, 0x1000, 1 << 20);
+    gone.send(Type::Alloc, 0, DRAM, 0x1000, 1 << 20);
     let path = server.legacy.clone();
     let comers: Vec<_> = (0..6)
         .map(|n| {
             let path = path.clone();
             std::thread::spawn(move || {
                 let mut puppet = Puppet::new(&path);
-                puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 1000 + n);
+                puppet.send(Type::Alloc, 0, DRAM, 0x1000, 1000 + n);
                 puppet
             })
         })
@@ -331,7 +331,7 @@ fn one_records_while_others_come_and_go_and_nothing_is_lost() {
             })
         })
         .collect();
-    recorder.pull("flood 40000 4096");
+    recorder.flood(40000, 4096);
     assert_eq!(server.usage(0).dram.unwrap().requested_bytes, 40_000 * 4096);
     for thread in churn {
         thread.join().unwrap();

@@ -132,7 +132,7 @@ fn a_client_that_never_reads_its_answers_goes_on_being_tracked() {
     let server = server();
     let mut witness = Witness::new(&server);
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.tell(Type::Alloc, 1, DRAM, 1, 1);
+    puppet.send(Type::Alloc, 1, DRAM, 1, 1);
     let mut deaf = Client::connect(&server, Vintage::V144);
     // Far more answers than the socket and the daemon hold; the questions themselves must all be taken.
     for n in 0..20_000u64 {
@@ -316,9 +316,9 @@ fn a_crowd_that_asks_and_dies_unread_does_not_go_deeper_with_each() {
     use rustix::process::Signal;
     let mut server = Server::start(exe(), &["--sim", "n150", "--quiet"]);
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.pull("crowd 4000");
+    puppet.crowd(4000);
     server.signal(Signal::STOP);
-    puppet.pull("crowd-asks");
+    puppet.crowd_queries();
     puppet.kill();
     server.signal(Signal::CONT);
     eventually("all of it is gone", || {

@@ -102,7 +102,7 @@ fn one_device_or_one_process_can_be_asked_for() {
     client.alloc(1, DRAM, 1, 64);
     client.sync();
     let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
-    puppet.tell(ttmem_wire::legacy::Type::Alloc, 1, DRAM, 5, 100);
+    puppet.send(ttmem_wire::legacy::Type::Alloc, 1, DRAM, 5, 100);
     let json =
         |args: &[&str]| -> serde_json::Value { serde_json::from_str(&text(&ttmem(&server, args))).unwrap() };
     let one = json(&["--json", "-d", "1"]);

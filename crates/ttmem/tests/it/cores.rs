@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{CoreClass, FindingKind};
 use ttmem_core::words::Basis;
-use ttmem_testkit::producer::{L1_END, L1_SMALL, Producer, UNRESERVED};
+use ttmem_testkit::producer::{Held, L1_END, L1_SMALL, Producer, UNRESERVED};
 
 fn look(folder: &Path, args: &[&str]) -> Output {
     Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap()
@@ -25,17 +25,17 @@ fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
 /// A device of 4 x 2 cores, a buffer on half of them, and two programs.
 fn busy(folder: &Path) -> Producer {
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
-    producer.pull("grid 1 4 2");
-    producer.pull(&format!("l1 {} 8192 0 0 3 0", L1_SMALL - 8192));
-    producer.pull(&format!("small {L1_SMALL} 1024"));
-    producer.pull("program 7 0 0 3 1");
-    producer.pull("begin 7 matmul");
-    producer.pull(&format!("keep 7 cb {UNRESERVED} 4096 0 0 3 1"));
-    producer.pull(&format!("keep 7 cb {} 8192 0 0 3 0 view", L1_SMALL - 8192));
-    producer.pull("load 7 1 6144 0 0 3 1");
-    producer.pull("program 8 0 0 1 0");
-    producer.pull("begin 8 reduce");
-    producer.pull(&format!("keep 8 scratch {} 2048 0 0 1 0", UNRESERVED + 4096));
+    producer.define_grid(1, 4, 2);
+    producer.alloc_l1(L1_SMALL - 8192, 8192, Some([(0, 0), (3, 0)]));
+    producer.alloc_l1_small(L1_SMALL, 1024);
+    producer.program(7, [(0, 0), (3, 1)]);
+    producer.begin_program(7, "matmul".to_owned());
+    producer.hold(7, Held::Cb, UNRESERVED, 4096, [(0, 0), (3, 1)]);
+    producer.hold(7, Held::View, L1_SMALL - 8192, 8192, [(0, 0), (3, 0)]);
+    producer.load_kernel(7, 1, 6144, [(0, 0), (3, 1)]);
+    producer.program(8, [(0, 0), (1, 0)]);
+    producer.begin_program(8, "reduce".to_owned());
+    producer.hold(8, Held::Scratch, UNRESERVED + 4096, 2048, [(0, 0), (1, 0)]);
     producer
 }
 
@@ -48,7 +48,7 @@ fn the_program_dispatched_last_is_what_lies_on_a_core() {
     let shot = server.snapshot();
     let cb = usage(&shot).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 4096, Some(0), Some(1)), "no view");
-    producer.pull("dispatch 7");
+    producer.dispatch(7);
     for shot in [server.snapshot(), local(folder)] {
         let kernels = usage(&shot).kernel.unwrap();
         assert_eq!((kernels.registered_bytes, kernels.resident_bytes), (8 * 6144, Some(8 * 6144)));
@@ -58,13 +58,13 @@ fn the_program_dispatched_last_is_what_lies_on_a_core() {
         assert_eq!((room.program_end, room.registered_end), (UNRESERVED + 4096, UNRESERVED + 6144));
         assert_eq!(room.gap_bytes, L1_SMALL - 8192 - UNRESERVED - 4096);
     }
-    producer.pull("dispatch 8");
+    producer.dispatch(8);
     for shot in [server.snapshot(), local(folder)] {
         assert_eq!(usage(&shot).cb.unwrap().resident_bytes, Some(6 * 4096), "on two cores it is over");
         assert_eq!(usage(&shot).scratch.unwrap().resident_bytes, Some(2 * 2048));
         assert_eq!(usage(&shot).kernel.unwrap().resident_bytes, Some(6 * 6144));
     }
-    producer.pull("end 8");
+    producer.end_program(8);
     assert_eq!(usage(&server.snapshot()).cb.unwrap().resident_bytes, Some(8 * 4096));
 }
 
@@ -73,9 +73,9 @@ fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    producer.pull("dispatch 7");
-    producer.pull("dispatch 7");
-    producer.pull("dispatch 8");
+    producer.dispatch(7);
+    producer.dispatch(7);
+    producer.dispatch(8);
     let plain = json(folder, &["--json"]);
     assert!(plain["devices"][0].get("cores").is_none() && plain["processes"][0].get("programs").is_none());
     let full: Snapshot = serde_json::from_value(json(folder, &["--json", "--cores", "--programs"])).unwrap();
@@ -120,7 +120,7 @@ fn dump_lists_programs() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    producer.pull("dispatch 7");
+    producer.dispatch(7);
     let page = text(&look(folder, &["dump", "--programs"]));
     let lines: Vec<&str> = page.lines().collect();
     assert!(lines[0].starts_with("DEVICE ") && lines[0].ends_with("STATE              NAME"), "{page}");
@@ -137,7 +137,7 @@ fn dump_lists_programs() {
     assert_eq!(data["programs"][0]["id"], 7);
     assert_eq!(data["programs"][0]["pid"], producer.pid);
     assert_eq!(data["programs"][0]["placements"].as_array().unwrap().len(), 2);
-    let segment = folder.join(producer.pull("segment"));
+    let segment = folder.join(producer.status().segment);
     producer.kill();
     let dead = Command::new(exe())
         // Whom to ask otherwise may stand in the environment.
@@ -154,8 +154,8 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    producer.pull("dispatch 7");
-    producer.pull("dispatch 8");
+    producer.dispatch(7);
+    producer.dispatch(8);
     let page = text(&look(folder, &["dump", "--cores"]));
     assert!(page.contains("4 x 2 cores; L1 of each: 32.0 KiB reserved, 64.0 KiB kernel ring"), "{page}");
     for group in ["\n0,0-1,0 ", "\n2,0-3,0 ", "\n0,1-3,1 "] {
@@ -185,7 +185,7 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     assert_eq!(data["devices"][0]["cores"]["maps"].as_array().unwrap().len(), 1);
     assert_eq!(data["devices"][0]["core_layout"]["columns"], 4);
     assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "buffer, L1_SMALL, CB");
-    let segment = folder.join(producer.pull("segment"));
+    let segment = folder.join(producer.status().segment);
     let again = Command::new(exe()).args(["dump", "--cores", "--segment"]).arg(&segment).output().unwrap();
     assert!(text(&again).contains("0,0-1,0 "), "{again:?}");
 
@@ -210,19 +210,19 @@ fn cores_that_differ_in_what_ran_there_are_not_alike() {
         let page = text(&output.unwrap());
         page.lines().skip(2).map(|it| it.split(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    producer.pull("dispatch 8");
-    producer.pull("dispatch 7");
-    producer.pull("end 8");
+    producer.dispatch(8);
+    producer.dispatch(7);
+    producer.end_program(8);
     assert_eq!(asked(), ["0,0-3,0", "0,1-3,1"], "what the other kept was less");
-    producer.pull("program 8 0 0 1 0");
-    producer.pull(&format!("keep 8 scratch {UNRESERVED} 8192 0 0 1 0"));
-    producer.pull("dispatch 8");
-    producer.pull("dispatch 7");
-    producer.pull("end 8");
+    producer.program(8, [(0, 0), (1, 0)]);
+    producer.hold(8, Held::Scratch, UNRESERVED, 8192, [(0, 0), (1, 0)]);
+    producer.dispatch(8);
+    producer.dispatch(7);
+    producer.end_program(8);
     assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-3,1"]);
-    producer.pull("program 9 2 1 3 1");
-    producer.pull(&format!("keep 9 cb {UNRESERVED} 4096 2 1 3 1"));
-    producer.pull("dispatch 9");
+    producer.program(9, [(2, 1), (3, 1)]);
+    producer.hold(9, Held::Cb, UNRESERVED, 4096, [(2, 1), (3, 1)]);
+    producer.dispatch(9);
     assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-1,1", "2,1-3,1"]);
 }
 
@@ -233,13 +233,13 @@ fn each_core_has_its_own_process_and_each_device_its_own_programs() {
     let folder = server.segments.path();
     let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
     let (mut wide, mut narrow) = (Producer::by(&[], &env), Producer::by(&[], &env));
-    wide.pull("grid 2 4 2");
-    narrow.pull("grid 1 4 2");
+    wide.define_grid(2, 4, 2);
+    narrow.define_grid(1, 4, 2);
     for (producer, bytes) in [(&mut wide, 4096), (&mut narrow, 2048)] {
-        producer.pull("program 7 0 0 3 1");
-        producer.pull(&format!("keep 7 cb {UNRESERVED} {bytes} 0 0 3 1"));
-        producer.pull(&format!("l1 {} 1024", L1_SMALL - bytes * 2));
-        producer.pull("dispatch 7");
+        producer.program(7, [(0, 0), (3, 1)]);
+        producer.hold(7, Held::Cb, UNRESERVED, bytes, [(0, 0), (3, 1)]);
+        producer.alloc_l1(L1_SMALL - bytes * 2, 1024, None);
+        producer.dispatch(7);
     }
     let page = text(&look(folder, &["dump", "--programs"]));
     let lines: Vec<&str> = page.lines().skip(1).collect();
@@ -264,7 +264,7 @@ fn a_device_whose_cores_nobody_described_says_so() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = Producer::new(folder);
-    producer.pull("alloc 4096 100");
+    producer.alloc(4096, 100);
     let output = look(folder, &["dump", "--cores"]);
     assert_eq!(output.status.code(), Some(3));
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -276,7 +276,7 @@ fn the_table_shows_the_least_room() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    producer.pull("dispatch 7");
+    producer.dispatch(7);
     for args in [&[][..], &["--ascii"]] {
         let page = text(&look(folder, args));
         assert!(
@@ -292,23 +292,23 @@ fn buffers_that_a_replay_may_write_over_are_a_finding() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    producer.pull("trace 3 17");
-    producer.pull("replay 3");
+    producer.trace(3, 17);
+    producer.replay_trace(3);
     let of = |shot: &Snapshot| process(shot, producer.pid).unwrap().traces[0].clone();
     let trace = of(&server.snapshot());
     assert_eq!((trace.id, trace.dispatches, trace.replays), (3, 17, 1));
     assert_eq!((trace.endangered_count, trace.devices.len()), (0, 1));
-    producer.pull("alloc 4096 1200");
-    producer.pull("l1 131072 4096");
+    producer.alloc(4096, 1200);
+    producer.alloc_l1(131_072, 4096, None);
     // What was written over once may be again.
-    producer.pull("replay 3");
+    producer.replay_trace(3);
     for shot in [server.snapshot(), local(folder)] {
         let trace = process(&shot, producer.pid).unwrap().traces[0].clone();
         assert_eq!((trace.endangered_count, trace.endangered_bytes), (2, 1200 + 4096));
         let found = shot.findings.iter().find(|it| it.kind == FindingKind::TraceOverwrite).unwrap();
         assert!(found.text.contains("2 buffers (5.2 KiB) were allocated since trace 3"), "{found:?}");
     }
-    producer.pull("end-trace 3");
+    producer.end_trace(3);
     let shot = server.snapshot();
     assert!(process(&shot, producer.pid).unwrap().traces.is_empty());
     assert!(shot.findings.iter().all(|it| it.kind != FindingKind::TraceOverwrite));

@@ -5,7 +5,7 @@
 use crate::*;
 use std::io::{BufRead, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use ttmem_core::snapshot::Severity;
 use ttmem_core::words::Basis;
@@ -165,8 +165,8 @@ fn defect_09_the_same_cb_again_adds_nothing_and_leaves_nothing() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
     for _ in 0..5 {
-        puppet.tell(Type::CbAlloc, 0, 0, 0x19d60, 4096);
-        puppet.tell(Type::KernelLoad, 0, 0, 9, 512);
+        puppet.send(Type::CbAlloc, 0, 0, 0x19d60, 4096);
+        puppet.send(Type::KernelLoad, 0, 0, 9, 512);
     }
     let mut client = client(&server);
     assert_eq!((client.query(0).levels.cb, client.query(0).levels.kernel), (4096, 512));
@@ -219,7 +219,7 @@ fn defect_12_another_size_type_or_process_at_the_same_address_is_not_ignored() {
     mine.alloc(0, L1, 0x1000, 7);
     assert_eq!((mine.query(0).levels.dram, mine.query(0).levels.l1), (300, 7));
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 5);
+    puppet.send(Type::Alloc, 0, DRAM, 0x1000, 5);
     assert_eq!(mine.query(0).levels.dram, 305);
     assert!(finding(&server, FindingKind::Aliased).is_some());
 }
@@ -229,12 +229,12 @@ fn defect_13_a_death_leaves_the_other_owner_of_an_address_alone() {
     let server = server();
     let mut first = Puppet::new(&server.legacy);
     let mut second = Puppet::new(&server.legacy);
-    first.tell(Type::Alloc, 0, DRAM, 0x1000, 4096);
-    second.tell(Type::Alloc, 0, DRAM, 0x1000, 4096);
+    first.send(Type::Alloc, 0, DRAM, 0x1000, 4096);
+    second.send(Type::Alloc, 0, DRAM, 0x1000, 4096);
     first.kill();
     let mut client = client(&server);
     assert_eq!(client.query(0).levels.dram, 4096);
-    second.tell(Type::Free, 0, 0, 0x1000, 0);
+    second.send(Type::Free, 0, 0, 0x1000, 0);
     assert_eq!(client.query(0).levels.dram, 0);
     assert!(finding(&server, FindingKind::UnknownFree).is_none());
 }
@@ -288,7 +288,7 @@ fn defect_17_what_was_never_freed_goes_with_its_process() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
     for kind in [DRAM, L1, HOST, L1_SMALL, TRACE] {
-        puppet.tell(Type::Alloc, 0, kind, 0x1000, 64);
+        puppet.send(Type::Alloc, 0, kind, 0x1000, 64);
     }
     assert_eq!(server.allocations().len(), 5);
     puppet.kill();
@@ -441,7 +441,7 @@ fn defect_26_a_death_is_noticed_at_once() {
     let server = server();
     for _ in 0..20 {
         let mut puppet = Puppet::new(&server.legacy);
-        puppet.tell(Type::Alloc, 0, DRAM, 1, 64);
+        puppet.send(Type::Alloc, 0, DRAM, 1, 64);
         assert!(server.process(puppet.pid).is_some());
         puppet.kill();
         // No waiting: the first look after the death is right.
@@ -454,8 +454,8 @@ fn defect_26_a_death_is_noticed_at_once() {
 fn defect_27_cbs_and_kernels_do_not_outlive_a_process_without_buffers() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.tell(Type::CbAlloc, 0, 0, 1, 64);
-    puppet.tell(Type::KernelLoad, 0, 0, 1, 64);
+    puppet.send(Type::CbAlloc, 0, 0, 1, 64);
+    puppet.send(Type::KernelLoad, 0, 0, 1, 64);
     puppet.kill();
     assert_eq!(client(&server).query(0).levels, Levels::default());
     assert!(server.allocations().is_empty());
@@ -466,7 +466,7 @@ fn defect_27_cbs_and_kernels_do_not_outlive_a_process_without_buffers() {
 fn defect_28_a_process_need_not_say_goodbye() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
-    puppet.tell(Type::KernelLoad, 0, 0, 1, 64);
+    puppet.send(Type::KernelLoad, 0, 0, 1, 64);
     puppet.quit();
     eventually("its kernels are gone", || server.allocations().is_empty().then_some(()));
 }
@@ -475,8 +475,8 @@ fn defect_28_a_process_need_not_say_goodbye() {
 fn defect_29_a_forked_child_is_its_own_process() {
     let server = server();
     let mut parent = Puppet::new(&server.legacy);
-    parent.tell(Type::Alloc, 0, DRAM, 0x1000, 100);
-    let child: u32 = parent.pull("fork 8192 50").parse().unwrap();
+    parent.send(Type::Alloc, 0, DRAM, 0x1000, 100);
+    let child = parent.fork(8192, 50) as u32;
     let snapshot = server.snapshot();
     let held = |pid| {
         let process = snapshot.processes.iter().find(|p| p.pid == Some(pid)).unwrap();
@@ -535,7 +535,10 @@ fn defect_37_a_living_servers_socket_is_not_stolen() {
 fn defect_38_signals_end_it_cleanly_or_ask_for_a_summary() {
     use rustix::process::Signal;
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut server = server();
+        // A child inherits that a signal is ignored, which SIGHUP is where the tests run under `nohup`.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP").arg(exe());
+        let mut server = Server::start_by(command, &["--sim", "t3k"]);
         let mut client = client(&server);
         client.alloc(0, DRAM, 1, 2048);
         client.sync();
@@ -560,6 +563,29 @@ fn a_server_under_nohup_outlives_its_terminal() {
     std::thread::sleep(Duration::from_millis(100));
     client(&server).sync();
     assert!(server.is_running());
+}
+
+#[test]
+fn a_watch_under_nohup_outlives_its_terminal() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let server = server();
+    for (hang_up, survives) in [("--default-signal=HUP", false), ("--ignore-signal=HUP", true)] {
+        let mut command = Command::new("env");
+        command.arg(hang_up).arg(exe()).args(["--watch", "--refresh", "50", "--query-socket"]);
+        let mut watch = command.arg(&server.query).stdout(Stdio::piped()).spawn().unwrap();
+        let mut tables = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+        let mut wait_for_table =
+            || tables.find(|line| line.as_ref().is_ok_and(|it| it.contains("n300"))).is_some();
+        assert!(wait_for_table());
+        kill_process(Pid::from_child(&watch), Signal::HUP).unwrap();
+        if survives {
+            // More than one that was on its way.
+            assert!((0..30).all(|_| wait_for_table()), "it goes on");
+            kill_process(Pid::from_child(&watch), Signal::TERM).unwrap();
+        }
+        while wait_for_table() {}
+        assert!(watch.wait().unwrap().success());
+    }
 }
 
 #[test]

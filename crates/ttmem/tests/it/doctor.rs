@@ -375,7 +375,7 @@ fn what_the_dead_left_is_counted() {
     let machine = n150("2.10.0");
     let shm = machine.root().join("dev/shm");
     let mut producer = Producer::new(&shm);
-    producer.pull("alloc 4096 64");
+    producer.alloc(4096, 64);
     let living = of(&machine);
     assert!(living.one("tracking", "ok").1.starts_with("1 process that tell themselves"), "{}", living.page);
     producer.kill();

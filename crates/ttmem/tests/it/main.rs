@@ -26,16 +26,10 @@ use std::path::Path;
 use ttmem_core::snapshot::{Finding, FindingKind};
 use ttmem_testkit::Server;
 
-/// Not a test, but the other process that tests move; see `ttmem_testkit::puppet`.
+/// Not a test, but the process that tests control; see `ttmem_testkit::helper`.
 #[test]
-fn puppet() {
-    ttmem_testkit::puppet::run_if_asked();
-}
-
-/// Likewise; see `ttmem_testkit::producer`.
-#[test]
-fn producer() {
-    ttmem_testkit::producer::run_if_asked();
+fn helper() {
+    ttmem_testkit::helper::run_if_asked();
 }
 
 fn exe() -> &'static Path {

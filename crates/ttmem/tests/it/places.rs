@@ -11,7 +11,8 @@ use ttmem_core::event::Event;
 use ttmem_core::snapshot::{FindingKind, Health, Process};
 use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_sources::{EventSink, Keep, Owner, Reading, Sources};
-use ttmem_testkit::producer::Producer;
+use ttmem_testkit::helper::{self, Role};
+use ttmem_testkit::producer::{Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder};
 use ttmem_wire::segment::{Header, word};
 
@@ -38,9 +39,9 @@ fn holder(snapshot: &Snapshot, bytes: u64) -> Option<&Process> {
 fn a_containers_process_is_seen_with_the_hosts_pid() {
     let server = machine_daemon();
     let mut producer = container("mount -t tmpfs none /dev/shm", &[]);
-    producer.pull("define 1");
-    producer.pull("alloc 4096 7001");
-    let name = producer.pull("segment");
+    producer.define(1);
+    producer.alloc(4096, 7001);
+    let name = producer.status().segment;
     assert!(name.starts_with("ttmem.1."), "it knows itself as 1: {name}");
     assert!(!Path::new("/dev/shm").join(&name).exists(), "its folder is its own");
     let it = eventually("the process in the container", || holder(&server.snapshot(), 7001).cloned());
@@ -62,8 +63,8 @@ fn a_containers_folder_may_be_a_link_within_its_root() {
         "mount -t tmpfs none /run && mkdir /run/shm && mount -t tmpfs none /dev && ln -s ../run/shm /dev/shm",
         &[],
     );
-    producer.pull("define 1");
-    producer.pull("alloc 4096 7002");
+    producer.define(1);
+    producer.alloc(4096, 7002);
     eventually("the process in the container", || holder(&server.snapshot(), 7002).map(drop));
 }
 
@@ -71,7 +72,7 @@ fn a_containers_folder_may_be_a_link_within_its_root() {
 fn nothing_is_followed_out_of_a_containers_root() {
     let outside = memory_folder();
     let mut bait = Producer::new(outside.path());
-    bait.pull("alloc 4096 7003");
+    bait.alloc(4096, 7003);
     let home = memory_folder();
     let root = home.path().join("root");
     fs::create_dir(&root).unwrap();
@@ -114,34 +115,43 @@ fn a_pid_used_again_is_another_process() {
     let folder = memory_folder();
     // In a pid namespace of one's own the next pid can be chosen.
     let script = r#"
-        f=$1; exe=$2; ttmem=$3
-        export TTMEM_PRODUCER=1 TTMEM=1 TTMEM_SHM_DIR=$f
-        produce() { # PID BYTES: a producer with this pid
-            rm -f "$f/strings"; mkfifo "$f/strings"
-            [ "$1" = 0 ] || echo $(($1 - 1)) > /proc/sys/kernel/ns_last_pid
-            "$exe" --exact producer --nocapture --test-threads=1 < "$f/strings" > "$f/answers" 2>&1 & pid=$!
-            exec 3> "$f/strings"
-            echo "define 1" >&3; echo "alloc 4096 $2" >&3
-            while [ "$(grep -c '^ok\|ok ' "$f/answers")" -lt 2 ]; do sleep 0.01; done
+        f=$1; ttmem=$2; define=$3; shift 3
+        export TTMEM=1 TTMEM_SHM_DIR=$f
+        produce() { # PID COMMAND, then the helper and its options: a producer with this pid
+            pid=$1; alloc=$2; shift 2
+            rm -f "$f/commands"; mkfifo "$f/commands"
+            [ "$pid" = 0 ] || echo $((pid - 1)) > /proc/sys/kernel/ns_last_pid
+            "$@" < "$f/commands" > "$f/replies" 2>&1 & pid=$!
+            exec 3> "$f/commands"
+            echo "$define" >&3; echo "$alloc" >&3
+            while [ "$(grep -c '^{' "$f/replies")" -lt 2 ]; do sleep 0.01; done
         }
         look() { "$ttmem" --local --json; echo; }
-        produce 0 51
+        one=$1; other=$2; shift 2
+        produce 0 "$one" "$@"
         first=$pid; look
         kill -9 $first; wait $first
         echo $((first - 1)) > /proc/sys/kernel/ns_last_pid; sleep 1000 & stranger=$!
         [ $stranger = $first ] || exit 9
         look
         kill -9 $stranger; wait $stranger
-        produce $first 52
+        produce $first "$other" "$@"
         [ $pid = $first ] || exit 9
         look
         kill -9 $pid
     "#;
+    let alloc = |bytes| Request::Alloc { address: 4096, bytes };
     let output = Command::new("unshare")
         .args(["--pid", "--fork", "--mount-proc", "sh", "-c", script, "sh"])
         .arg(folder.path())
-        .arg(std::env::current_exe().unwrap())
         .arg(exe())
+        .args(
+            [Request::Define { chips: 1 }, alloc(51), alloc(52)]
+                .map(|it| serde_json::to_string(&it).unwrap()),
+        )
+        .arg(std::env::current_exe().unwrap())
+        .args(helper::OPTIONS)
+        .env(helper::ROLE, Role::Producer.to_env())
         .stderr(Stdio::null())
         .output()
         .unwrap();
@@ -169,10 +179,10 @@ fn other_users_segments_are_theirs() {
     let folder = server.segments.path();
     let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
     let mut theirs = Producer::of(&test, &NOBODY, &env);
-    theirs.pull("define 1");
-    theirs.pull("alloc 4096 10");
+    theirs.define(1);
+    theirs.alloc(4096, 10);
     let mut ours = Producer::new(folder);
-    ours.pull("alloc 4096 20");
+    ours.alloc(4096, 20);
     let snapshot = server.snapshot();
     let it = process(&snapshot, theirs.pid).expect("root sees all");
     assert_eq!((dram(it), it.user.as_deref()), (10, Some("nobody")));
@@ -192,7 +202,7 @@ fn other_users_segments_are_theirs() {
 
     // Theirs under our pid is nobody's: neither as a file, nor with the lock held.
     let copy = folder.join(format!("ttmem.{}.00000000000000aa", ours.pid));
-    let mut bytes = fs::read(folder.join(ours.pull("segment"))).unwrap();
+    let mut bytes = fs::read(folder.join(ours.status().segment)).unwrap();
     bytes[48..56].copy_from_slice(&0xaau64.to_le_bytes());
     fs::write(&copy, &bytes).unwrap();
     std::os::unix::fs::chown(&copy, Some(65534), Some(65534)).unwrap();
@@ -250,12 +260,12 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     let mut names = Vec::new();
     for _ in 0..3 {
         let mut producer = Producer::new(folder.path());
-        producer.pull("alloc 4096 64");
-        names.push(producer.pull("segment"));
+        producer.alloc(4096, 64);
+        names.push(producer.status().segment);
         producer.kill();
     }
     let mut living = Producer::new(folder.path());
-    living.pull("alloc 4096 64");
+    living.alloc(4096, 64);
     let mut sources = Sources::new(Reading::segments(folder.path()));
     sources.survey(&mut Deaf);
     sources.look(Mono(1), &mut Deaf);
@@ -277,7 +287,7 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     assert_eq!(left(), [false, true, true], "the oldest makes room");
     sources.expire(now(25 * 3600), Keep::default());
     assert_eq!(left(), [false; 3], "a day is");
-    assert!(folder.path().join(living.pull("segment")).exists(), "the living stay");
+    assert!(folder.path().join(living.status().segment).exists(), "the living stay");
 }
 
 #[test]
@@ -285,8 +295,8 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = Producer::new(folder);
-    producer.pull("alloc 4096 64");
-    let good = fs::read(folder.join(producer.pull("segment"))).unwrap();
+    producer.alloc(4096, 64);
+    let good = fs::read(folder.join(producer.status().segment)).unwrap();
     // Of a process that is no more, so that what is whole is a black box.
     let dead = 4_194_301u32;
     let mut number = 0x100u64;
@@ -341,7 +351,7 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
     assert!(Command::new("mknod").arg(&device).args(["c", "1", "3"]).status().unwrap().success());
     expected.push((device, "is a device"));
     let (link, _) = named();
-    symlink(folder.join(producer.pull("segment")), &link).unwrap();
+    symlink(folder.join(producer.status().segment), &link).unwrap();
     expected.push((link, "is a symbolic link"));
     let (inner, _) = named();
     fs::create_dir(&inner).unwrap();
@@ -387,7 +397,7 @@ fn many_files_of_one_user_hide_nobody_else() {
         std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
     }
     let mut producer = Producer::new(folder);
-    producer.pull("alloc 4096 64");
+    producer.alloc(4096, 64);
     // Root's own junk, above, counts for root; the other user's does not.
     for n in 0..5000 {
         fs::remove_file(folder.join(format!("ttmem.x{n}"))).unwrap();
@@ -405,8 +415,8 @@ fn another_filesystem_on_a_segments_name_is_not_asked() {
         &format!("mount -t tmpfs none /dev/shm && touch {name} && mount --bind /proc/self/status {name}"),
         &[],
     );
-    producer.pull("define 1");
-    producer.pull("alloc 4096 7005");
+    producer.define(1);
+    producer.alloc(4096, 7005);
     eventually("the process in the container", || holder(&server.snapshot(), 7005).map(drop));
     let skipped = server.snapshot().health.skipped;
     let found = skipped.iter().find(|it| it.path.ends_with(name)).expect("it is skipped");
@@ -417,9 +427,9 @@ fn another_filesystem_on_a_segments_name_is_not_asked() {
 fn a_segment_that_shrinks_or_lies_while_it_is_read_loses_nothing_that_was_known() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("flood 3000 100");
+    producer.flood(3000, 100);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 300_000);
-    let path = server.segments.path().join(producer.pull("segment"));
+    let path = server.segments.path().join(producer.status().segment);
     // It must not notice: touching what is cut off would kill it.
     let pid = rustix::process::Pid::from_raw(producer.pid as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
@@ -444,8 +454,8 @@ fn a_segment_that_shrinks_or_lies_while_it_is_read_loses_nothing_that_was_known(
 fn a_small_filesystem_is_left_to_the_workload() {
     for (size, count) in [(4u64 << 20, 20_000u64), (64 << 20, 200_000)] {
         let mut producer = container(&format!("mount -t tmpfs -o size={size} none /dev/shm"), &[]);
-        producer.pull("define 1");
-        producer.pull("alloc 4096 1200");
+        producer.define(1);
+        producer.alloc(4096, 1200);
         // The process in there is the only child of the one we started.
         let children = format!("/proc/{0}/task/{0}/children", producer.pid);
         let pid: u32 = fs::read_to_string(children).unwrap().trim().parse().unwrap();
@@ -456,26 +466,26 @@ fn a_small_filesystem_is_left_to_the_workload() {
             let ours = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("ttmem."));
             ours.map(|entry| entry.metadata().unwrap().blocks() * 512).sum()
         };
-        producer.pull(&format!("flood {count} 12"));
+        producer.flood(count, 12);
         assert!(used() > 0 && used() <= size / 8, "{} of {size}", used());
         // Somebody else fills it up; the workload goes on, and its figures stay.
         let mut filler = File::create(folder.join("filler")).unwrap();
         let block = vec![1; 65536];
         while std::io::Write::write(&mut filler, &block).is_ok() {}
-        producer.pull("close");
-        producer.pull("define 1");
-        producer.pull(&format!("flood {count} 12"));
-        producer.pull("alloc 4096 1200");
-        assert_eq!(producer.number("live"), count + 1);
-        assert_eq!(producer.number("lost"), 0);
+        producer.close_allocator();
+        producer.define(1);
+        producer.flood(count, 12);
+        producer.alloc(4096, 1200);
+        assert_eq!(producer.status().live, count + 1);
+        assert_eq!(producer.status().lost, 0);
         let server = machine_daemon();
         let it = eventually("the process in the container", || {
             holder(&server.snapshot(), count * 12 + 1200).cloned()
         });
         assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, Some(count + 1));
-        if producer.number("unlisted") > 0 {
+        if producer.status().unlisted > 0 {
             assert!(finding(&server, FindingKind::Unlisted).is_some());
-            assert!(producer.pull("reason").contains("share"));
+            assert!(producer.status().reason.contains("share"));
         } else {
             panic!("{count} buffers fit {size} bytes?");
         }
@@ -491,17 +501,17 @@ fn the_dead_make_room_for_the_living() {
     let script = "mount -t tmpfs -o size=4M none /dev/shm";
     let exe = std::env::current_exe().unwrap();
     let mut keeper = container(script, &[]);
-    keeper.pull("define 1");
+    keeper.define(1);
     let children = format!("/proc/{0}/task/{0}/children", keeper.pid);
     let pid = fs::read_to_string(children).unwrap().trim().to_owned();
     let folder = PathBuf::from(format!("/proc/{pid}/root/dev/shm"));
     let mut newest = String::new();
     for _ in 0..12 {
         let mut one = Producer::of(&exe, &["nsenter", "--target", &pid, "--mount", "--pid"], &[]);
-        one.pull("define 1");
-        one.pull("alloc 4096 64");
-        newest = one.pull("segment");
-        assert_ne!(newest, "", "{}", one.pull("reason"));
+        one.define(1);
+        one.alloc(4096, 64);
+        newest = one.status().segment;
+        assert_ne!(newest, "", "{}", one.status().reason);
         let (status, _) = one.quit();
         assert!(status.success());
     }
@@ -509,6 +519,6 @@ fn the_dead_make_room_for_the_living() {
         let entries = fs::read_dir(&folder).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
-    assert!(names().contains(&newest) && names().contains(&keeper.pull("segment")));
+    assert!(names().contains(&newest) && names().contains(&keeper.status().segment));
     assert!(names().len() < 6, "{:?}", names());
 }

@@ -9,9 +9,9 @@ use ttmem_wire::legacy::{Levels, Type, Vintage};
 
 /// Fills a puppet's hands: a buffer, a circular buffer and a kernel.
 fn hold(puppet: &mut Puppet) {
-    puppet.tell(Type::Alloc, 0, DRAM, 0x1000, 4096);
-    puppet.tell(Type::CbAlloc, 0, 0, 0x19d60, 2048);
-    puppet.tell(Type::KernelLoad, 0, 0, 7, 1024);
+    puppet.send(Type::Alloc, 0, DRAM, 0x1000, 4096);
+    puppet.send(Type::CbAlloc, 0, 0, 0x19d60, 2048);
+    puppet.send(Type::KernelLoad, 0, 0, 7, 1024);
 }
 
 fn test_binary() -> std::path::PathBuf {
@@ -22,7 +22,7 @@ fn test_binary() -> std::path::PathBuf {
 fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
     let server = server();
     let mut other = Puppet::new(&server.legacy);
-    other.tell(Type::Alloc, 1, DRAM, 1, 11);
+    other.send(Type::Alloc, 1, DRAM, 1, 11);
     let through = ["unshare", "-pf", "--kill-child"];
     let mut inside = Puppet::by(&through, &test_binary(), &server.legacy);
     hold(&mut inside);
@@ -47,7 +47,7 @@ fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
 fn another_users_client_is_tracked_named_and_reclaimed() {
     let server = server();
     let mut other = Puppet::new(&server.legacy);
-    other.tell(Type::Alloc, 1, DRAM, 1, 11);
+    other.send(Type::Alloc, 1, DRAM, 1, 11);
     let binary = copied(&test_binary(), &server);
     let mut nobody = Puppet::by(&NOBODY, &binary, &server.legacy);
     hold(&mut nobody);
@@ -89,12 +89,12 @@ fn a_process_that_closes_its_connection_keeps_its_memory_until_it_dies() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
     hold(&mut puppet);
-    puppet.pull("reconnect");
+    puppet.reconnect();
     assert_eq!(
         server.process(puppet.pid).unwrap().usage[0].usage.dram.as_ref().unwrap().requested_bytes,
         4096
     );
-    puppet.tell(Type::Free, 0, 0, 0x1000, 0);
+    puppet.send(Type::Free, 0, 0, 0x1000, 0);
     assert!(server.snapshot().findings.is_empty(), "it is still the same process");
 }
 
@@ -112,7 +112,7 @@ fn a_reused_pid_is_another_process() {
         if second.pid != pid {
             continue;
         }
-        second.tell(Type::Alloc, 0, DRAM, 0x2000, 64);
+        second.send(Type::Alloc, 0, DRAM, 0x2000, 64);
         let process = server.process(pid).unwrap();
         assert_ne!((process.start, process.usage.len()), (born, 0));
         let usage = server.usage(0);
@@ -174,18 +174,18 @@ fn a_pid_used_again_on_the_same_socket_is_another_process() {
     use rustix::process::Signal;
     let server = server();
     let mut parent = Puppet::new(&server.legacy);
-    parent.tell(Type::Alloc, 0, DRAM, 1, 1);
+    parent.send(Type::Alloc, 0, DRAM, 1, 1);
     for _ in 0..200 {
-        let first: i32 = parent.pull("fork 4096 1000").parse().unwrap();
+        let first = parent.fork(4096, 1000);
         assert!(server.process(first as u32).is_some());
         // Before the server can see the death, another child has the pid and speaks on the same socket.
         server.signal(Signal::STOP);
-        parent.pull(&format!("reap {first}"));
+        parent.reap(first);
         std::fs::write("/proc/sys/kernel/ns_last_pid", (first - 1).to_string()).unwrap();
-        let second: i32 = parent.pull("fork-unheard 8192 5000").parse().unwrap();
+        let second = parent.fork_unanswered(8192, 5000);
         server.signal(Signal::CONT);
         if second != first {
-            parent.pull(&format!("reap {second}"));
+            parent.reap(second);
             continue;
         }
         eventually("the second child is known by what it holds", || {
@@ -207,12 +207,12 @@ fn a_process_that_frees_all_and_ends_leaves_no_finding() {
         // Its end must not be the only thing the server wakes up to.
         let mut other = Client::connect(&server, Vintage::V144);
         other.sync();
-        puppet.tell(Type::Alloc, 0, DRAM, 1, 64);
+        puppet.send(Type::Alloc, 0, DRAM, 1, 64);
         // Once the server waits, it hears in the order in which we speak: the question before the last words.
         std::thread::sleep(std::time::Duration::from_millis(20));
         server.signal(Signal::STOP);
         other.stream.write_all(&query(round)).unwrap();
-        puppet.pull("free-and-quit 1");
+        puppet.free_and_quit(1);
         puppet.wait();
         server.signal(Signal::CONT);
         assert_eq!(other.answer().device_id, round % 8);
@@ -267,19 +267,19 @@ fn a_question_drained_with_the_dead_is_answered_without_them() {
     use rustix::process::Signal;
     let server = server();
     let mut parent = Puppet::new(&server.legacy);
-    parent.tell(Type::Alloc, 0, DRAM, 1, 1);
-    let child: i32 = parent.pull("fork 4096 1000").parse().unwrap();
+    parent.send(Type::Alloc, 0, DRAM, 1, 1);
+    let child = parent.fork(4096, 1000);
     let mut other = Client::connect(&server, Vintage::V144);
     assert_eq!(other.query(0).levels.dram, 1001);
     std::thread::sleep(std::time::Duration::from_millis(20));
     server.signal(Signal::STOP);
     // The child dies; another client asks, then the parent, on the socket that is read to its end because of the death.
-    parent.pull(&format!("reap {child}"));
+    parent.reap(child);
     other.stream.write_all(&query(0)).unwrap();
-    parent.pull("ask");
+    parent.query();
     server.signal(Signal::CONT);
     assert_eq!(other.answer().levels.dram, 1);
-    assert_eq!(parent.pull("answer"), "1");
+    assert_eq!(parent.answer(), 1);
 }
 
 fn query(device: i32) -> Vec<u8> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{FindingKind, Process};
 use ttmem_core::words::Basis;
-use ttmem_testkit::producer::{BANKS, Producer};
+use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder};
 
 pub(crate) fn daemon() -> Server {
@@ -34,11 +34,11 @@ pub(crate) fn dram(process: &Process) -> u64 {
 fn a_process_is_seen_at_once_with_and_without_a_daemon() {
     let server = daemon();
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
-    producer.pull("define 2");
-    producer.pull("alloc 4096 24000");
-    producer.pull("begin 7 matmul");
-    producer.pull("place 7 105824 4096");
-    producer.pull("place 7 109920 2048");
+    producer.define(2);
+    producer.alloc(4096, 24000);
+    producer.begin_program(7, "matmul".to_owned());
+    producer.place(7, 105_824, 4096);
+    producer.place(7, 109_920, 2048);
     for snapshot in [server.snapshot(), local(server.segments.path())] {
         let it = process(&snapshot, producer.pid).expect("the process is listed");
         assert!(it.exact && it.tracking == Basis::Events && it.sequence == Some(5), "{it:?}");
@@ -53,11 +53,11 @@ fn a_process_is_seen_at_once_with_and_without_a_daemon() {
         assert_eq!(snapshot.devices.iter().map(|d| d.index).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(snapshot.health.segments, 1);
     }
-    producer.pull("dispatch 7");
+    producer.dispatch(7);
     let cb = server.process(producer.pid).unwrap().usage[0].usage.cb.clone().unwrap();
     assert_eq!(cb.resident_bytes, Some(4 * 6144));
-    producer.pull("end 7");
-    producer.pull("free 4096");
+    producer.end_program(7);
+    producer.free(4096);
     let snapshot = server.snapshot();
     let it = process(&snapshot, producer.pid).unwrap();
     assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, Some(0));
@@ -78,12 +78,12 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     let folder = server.segments.path();
     let mut victim = Producer::new(folder);
     let mut other = Producer::new(folder);
-    victim.pull("alloc 4096 1000");
-    victim.pull("begin 3 softmax");
-    victim.pull("place 3 105824 64");
-    other.pull("alloc 4096 77");
+    victim.alloc(4096, 1000);
+    victim.begin_program(3, "softmax".to_owned());
+    victim.place(3, 105_824, 64);
+    other.alloc(4096, 77);
     assert_eq!(dram(&server.process(victim.pid).unwrap()), 1000);
-    let segment = victim.pull("segment");
+    let segment = victim.status().segment;
     victim.kill();
     let taken_back = finding(&server, FindingKind::Reclaimed).expect("what it held is taken back");
     assert_eq!((taken_back.pid, taken_back.bytes, taken_back.count), (Some(victim.pid), Some(1064), 2));
@@ -108,8 +108,8 @@ fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
     let segments = memory_folder();
     let mut producer = Producer::new(segments.path());
     // More than the ring holds, so that the table must be read.
-    producer.pull("flood 30000 100");
-    producer.pull("alloc 4096 5");
+    producer.flood(30000, 100);
+    producer.alloc(4096, 5);
     let server = Server::start_reading(
         tempfile::tempdir().unwrap(),
         Arc::clone(&segments),
@@ -121,12 +121,12 @@ fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
     assert_eq!(dram(it), 3_000_005);
     assert!(it.exact);
     // And goes on from there, by records and, when those are too many, by the table again.
-    producer.pull("free 4096");
+    producer.free(4096);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 3_000_000);
     for _ in 0..3 {
-        producer.pull("close");
-        producer.pull("define 1");
-        producer.pull("flood 20000 50");
+        producer.close_allocator();
+        producer.define(1);
+        producer.flood(20000, 50);
     }
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 1_000_000);
@@ -137,22 +137,23 @@ fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
 fn what_the_library_refuses_is_an_error_and_a_finding() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("alloc 4096 64");
-    for (command, answer) in [
-        ("alloc 8192 0", "ZeroSize"),
-        ("alloc 8192 2000000000000", "TooLarge"),
-        ("alloc 18446744073709551615 64", "BeyondAddresses"),
-        ("alloc 4096 64", "StillHeld"),
-        ("alloc 4096 128", "Replaced"),
-        ("free 12288", "UnknownFree"),
-        ("dispatch 9", "UnknownProgram"),
-        ("end 9", "UnknownProgram"),
+    producer.alloc(4096, 64);
+    let alloc = |address, bytes| Request::Alloc { address, bytes };
+    for (request, error) in [
+        (alloc(8192, 0), "ZeroSize"),
+        (alloc(8192, 2_000_000_000_000), "TooLarge"),
+        (alloc(u64::MAX, 64), "BeyondAddresses"),
+        (alloc(4096, 64), "StillHeld"),
+        (alloc(4096, 128), "Replaced"),
+        (Request::Free { address: 12288 }, "UnknownFree"),
+        (Request::Dispatch { program: 9 }, "UnknownProgram"),
+        (Request::EndProgram { program: 9 }, "UnknownProgram"),
     ] {
-        assert_eq!(producer.pull(command), answer, "{command}");
+        assert_eq!(producer.refusal(&request), error, "{request:?}");
     }
-    producer.pull("free 4096");
-    assert_eq!(producer.pull("free 4096"), "DoubleFree");
-    producer.pull("oom 2097152");
+    producer.free(4096);
+    assert_eq!(producer.refusal(&Request::Free { address: 4096 }), "DoubleFree");
+    producer.out_of_memory(2_097_152);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 0, "what is refused changes nothing");
     assert!(!it.exact, "and the process is not said to be exact");
@@ -167,19 +168,19 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     }
     let refused = server.snapshot().findings.into_iter().filter(|it| it.kind == FindingKind::Refused);
     assert_eq!(refused.map(|it| it.count).sum::<u64>(), 5);
-    producer.pull("close");
-    assert_eq!(producer.pull("alloc 1 64"), "UnknownAllocator");
-    assert_eq!(producer.pull("close"), "UnknownAllocator");
+    producer.close_allocator();
+    assert_eq!(producer.refusal(&alloc(1, 64)), "UnknownAllocator");
+    assert_eq!(producer.refusal(&Request::CloseAllocator {}), "UnknownAllocator");
 }
 
 #[test]
 fn peaks_are_the_writers_own() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("alloc 4096 1200");
-    producer.pull("alloc 8192 2400");
-    producer.pull("free 8192");
-    assert_eq!(producer.number("peak"), 3600);
+    producer.alloc(4096, 1200);
+    producer.alloc(8192, 2400);
+    producer.free(8192);
+    assert_eq!(producer.peak(), 3600);
     let peak = |server: &Server| {
         let it = server.process(producer.pid).unwrap();
         it.usage[0].usage.dram.as_ref().unwrap().peak_bytes
@@ -189,36 +190,36 @@ fn peaks_are_the_writers_own() {
         local(server.segments.path()).processes[0].usage[0].usage.dram.as_ref().unwrap().peak_bytes,
         3600
     );
-    producer.pull("reset-peak");
-    assert_eq!(producer.number("peak"), 1200);
+    producer.reset_peak();
+    assert_eq!(producer.peak(), 1200);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().peak_bytes, 1200);
 }
 
 #[test]
 fn forked_children_are_processes_of_their_own() {
-    for how in ["fork", "clone"] {
+    for how in [Fork::WithHandlers, Fork::WithoutHandlers] {
         let server = daemon();
         let mut producer = Producer::new(server.segments.path());
-        producer.pull("alloc 4096 64");
-        let pids = producer.pull(&format!("children {how} 100 4096"));
-        let children: Vec<u32> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
+        producer.alloc(4096, 64);
+        let pids = producer.children(how, 100, 4096);
+        let children: Vec<u32> = pids.iter().map(|&pid| pid as u32).collect();
         assert_eq!(children.len(), 100);
         let snapshot = server.snapshot();
         assert_eq!(snapshot.health.segments, 101);
-        assert_eq!(dram(process(&snapshot, producer.pid).unwrap()), 64, "{how}: the parent's is its own");
+        assert_eq!(dram(process(&snapshot, producer.pid).unwrap()), 64, "{how:?}: the parent's is its own");
         for (n, &pid) in children.iter().enumerate() {
-            let child = process(&snapshot, pid).unwrap_or_else(|| panic!("{how}: child {n} is not listed"));
-            assert_eq!(dram(child), 100 + n as u64, "{how}");
+            let child = process(&snapshot, pid).unwrap_or_else(|| panic!("{how:?}: child {n} is not listed"));
+            assert_eq!(dram(child), 100 + n as u64, "{how:?}");
         }
         let inherited = finding(&server, FindingKind::InheritedFree).expect("frees of what the parent holds");
         assert!(children.contains(&inherited.pid.unwrap()));
         assert!(finding(&server, FindingKind::UnknownFree).is_none());
-        producer.pull(&format!("reap {pids}"));
+        producer.reap(pids);
         let snapshot = server.snapshot();
-        assert_eq!(snapshot.processes.len(), 1, "{how}");
+        assert_eq!(snapshot.processes.len(), 1, "{how:?}");
         // The parent goes on as if nothing had been.
-        producer.pull("alloc 8192 6");
+        producer.alloc(8192, 6);
         assert_eq!(dram(&server.process(producer.pid).unwrap()), 70);
     }
 }
@@ -227,9 +228,9 @@ fn forked_children_are_processes_of_their_own() {
 fn a_process_that_starts_others_stays_what_it_is() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("alloc 4096 64");
+    producer.alloc(4096, 64);
     for _ in 0..10 {
-        producer.pull("spawn");
+        producer.spawn();
     }
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 64);
     assert_eq!(server.snapshot().health.segments, 1);
@@ -239,9 +240,9 @@ fn a_process_that_starts_others_stays_what_it_is() {
 fn a_process_that_goes_on_as_another_program_holds_nothing() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("alloc 4096 64");
+    producer.alloc(4096, 64);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 64);
-    producer.pull("exec");
+    producer.exec();
     eventually("the new program holds nothing", || {
         let snapshot = server.snapshot();
         let held = process(&snapshot, producer.pid).map_or(0, dram);
@@ -255,17 +256,17 @@ fn a_process_that_goes_on_as_another_program_holds_nothing() {
 fn a_process_that_closes_all_descriptors_is_still_known() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("alloc 4096 64");
-    producer.pull("close-descriptors");
-    producer.pull("alloc 8192 6");
+    producer.alloc(4096, 64);
+    producer.close_descriptors();
+    producer.alloc(8192, 6);
     for snapshot in [server.snapshot(), local(server.segments.path())] {
         assert_eq!(process(&snapshot, producer.pid).map(dram), Some(70));
     }
     // Its table cannot grow any more; what does not fit is counted all the same.
-    producer.pull("flood 10000 10");
+    producer.flood(10000, 10);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 100_070);
-    assert!(producer.number("unlisted") > 0 && finding(&server, FindingKind::Unlisted).is_some());
+    assert!(producer.status().unlisted > 0 && finding(&server, FindingKind::Unlisted).is_some());
     assert_eq!(local(server.segments.path()).processes.iter().map(dram).collect::<Vec<_>>(), [100_070]);
     producer.kill();
     assert!(server.process(producer.pid).is_none());
@@ -275,10 +276,7 @@ fn a_process_that_closes_all_descriptors_is_still_known() {
 fn a_signal_handler_that_tracks_never_waits_for_itself() {
     let folder = memory_folder();
     let mut producer = Producer::new(folder.path());
-    let answer = producer.pull("reenter 200000");
-    let [calls, live, lost] = answer.split(' ').map(|n| n.parse().unwrap()).collect::<Vec<u64>>()[..] else {
-        panic!("{answer}")
-    };
+    let Interrupted { calls, live, lost } = producer.interrupt(200_000);
     assert!(calls > 0);
     assert_eq!(live + lost, calls, "each call of the handler was recorded or counted as lost");
     let snapshot = local(folder.path());
@@ -290,22 +288,22 @@ fn a_signal_handler_that_tracks_never_waits_for_itself() {
 fn a_segment_that_was_removed_comes_back() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("flood 9000 100");
-    producer.pull("place 3 105824 64");
-    let first = producer.pull("segment");
+    producer.flood(9000, 100);
+    producer.place(3, 105_824, 64);
+    let first = producer.status().segment;
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_000);
     fs::remove_file(server.segments.path().join(&first)).unwrap();
     // The daemon has it open and goes on.
-    producer.pull("alloc 4096 1");
+    producer.alloc(4096, 1);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_001);
     assert!(local(server.segments.path()).processes.is_empty());
-    producer.pull("refresh");
-    assert_ne!(producer.pull("segment"), first);
+    producer.refresh();
+    assert_ne!(producer.status().segment, first);
     for snapshot in [local(server.segments.path()), server.snapshot()] {
         let it = process(&snapshot, producer.pid).unwrap();
         assert_eq!((dram(it), it.usage[0].usage.cb.as_ref().unwrap().count), (900_001, Some(1)));
     }
-    producer.pull("free 4096");
+    producer.free(4096);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 900_000);
 }
 
@@ -315,14 +313,14 @@ fn a_refresh_in_vain_keeps_what_there_is() {
     let folder = server.segments.path().join("folder");
     fs::create_dir(&folder).unwrap();
     let mut producer = Producer::new(&folder);
-    producer.pull("flood 100 12");
+    producer.flood(100, 12);
     let away = server.segments.path().join("away");
     fs::rename(&folder, &away).unwrap();
-    producer.pull("refresh");
-    assert_eq!(producer.number("live"), 100);
-    producer.number("free 4294967296");
+    producer.refresh();
+    assert_eq!(producer.status().live, 100);
+    producer.free(FLOOD);
     fs::create_dir(&folder).unwrap();
-    producer.pull("refresh");
+    producer.refresh();
     assert_eq!(local(&folder).processes.iter().map(dram).collect::<Vec<_>>(), [99 * 12]);
 }
 
@@ -331,7 +329,7 @@ fn a_device_that_is_opened_again_and_again_stays_tracked() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
     for round in 0..3000 {
-        producer.pull("alloc 4096 64");
+        producer.alloc(4096, 64);
         if round % 500 == 0 {
             assert_eq!(
                 server.process(producer.pid).map(|it| (dram(&it), it.exact)),
@@ -339,13 +337,13 @@ fn a_device_that_is_opened_again_and_again_stays_tracked() {
                 "{round}"
             );
         }
-        producer.pull("close");
-        assert_eq!(producer.pull("define 1"), "1", "the same allocator again");
+        producer.close_allocator();
+        assert_eq!(producer.define(1), 1, "the same allocator again");
     }
     // What is not listed is counted, however many devices there were before.
-    producer.pull("close-descriptors");
-    producer.pull("flood 6000 10");
-    assert!(producer.number("unlisted") > 0);
+    producer.close_descriptors();
+    producer.flood(6000, 10);
+    assert!(producer.status().unlisted > 0);
     for snapshot in [server.snapshot(), local(server.segments.path())] {
         assert_eq!(process(&snapshot, producer.pid).map(dram), Some(60_000));
     }
@@ -355,10 +353,10 @@ fn a_device_that_is_opened_again_and_again_stays_tracked() {
 fn program_memory_that_is_not_listed_goes_with_its_program() {
     let server = daemon();
     let mut producer = Producer::new(server.segments.path());
-    producer.pull("close-descriptors");
-    producer.pull("flood 4095 10");
-    producer.pull("place 7 105824 64");
-    producer.pull("place 7 105888 64");
+    producer.close_descriptors();
+    producer.flood(4095, 10);
+    producer.place(7, 105_824, 64);
+    producer.place(7, 105_888, 64);
     let pid = producer.pid;
     let cb = || {
         server
@@ -366,7 +364,7 @@ fn program_memory_that_is_not_listed_goes_with_its_program() {
             .map(|it| (it.usage[0].usage.cb.as_ref().map_or(0, |cb| cb.count.unwrap()), it.exact))
     };
     assert_eq!(cb(), Some((2, false)), "it is counted, but where it lies is not known");
-    producer.pull("end 7");
+    producer.end_program(7);
     assert_eq!(cb(), Some((0, true)));
 }
 
@@ -411,19 +409,19 @@ fn where_no_segment_can_be_the_workload_works_all_the_same() {
         (denied.path(), &NOBODY[..], "ermission denied"),
     ] {
         let mut producer = Producer::by(through, &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
-        producer.pull("define 1");
-        producer.pull("alloc 4096 1200");
-        producer.pull("flood 5000 12");
-        assert_eq!(producer.pull("segment"), "");
-        let why = producer.pull("reason");
+        producer.define(1);
+        producer.alloc(4096, 1200);
+        producer.flood(5000, 12);
+        assert_eq!(producer.status().segment, "");
+        let why = producer.status().reason;
         assert!(why.contains(reason), "{why}");
-        assert_eq!(producer.number("live"), 5001, "figures are kept all the same");
-        assert_eq!(producer.number("peak"), 1200 + 5000 * BANKS);
+        assert_eq!(producer.status().live, 5001, "figures are kept all the same");
+        assert_eq!(producer.peak(), 1200 + 5000 * BANKS);
         if folder == missing {
             // It may be there later.
             let _later = std::os::unix::fs::symlink(denied.path(), &missing);
-            producer.pull("refresh");
-            assert_ne!(producer.pull("segment"), "");
+            producer.refresh();
+            assert_ne!(producer.status().segment, "");
             assert_eq!(local(denied.path()).processes.iter().map(dram).collect::<Vec<_>>(), [61_200]);
         }
         let (status, complaints) = producer.quit();
@@ -439,11 +437,11 @@ fn a_limit_on_file_sizes_does_not_kill_the_workload() {
     // Too little for any segment, and enough for one that cannot grow.
     for (limit, published) in [("10000", false), ("2000000", true)] {
         let mut producer = Producer::by(&["prlimit", &format!("--fsize={limit}")], &env);
-        producer.pull("define 1");
-        producer.pull("flood 10000 12");
-        assert_eq!(producer.number("live"), 10_000);
-        assert_eq!(!producer.pull("segment").is_empty(), published);
-        assert_eq!(producer.pull("reason"), "files may not be that large");
+        producer.define(1);
+        producer.flood(10000, 12);
+        assert_eq!(producer.status().live, 10_000);
+        assert_eq!(!producer.status().segment.is_empty(), published);
+        assert_eq!(producer.status().reason, "files may not be that large");
         let (status, complaints) = producer.quit();
         assert!(status.success() && complaints.is_empty(), "{status} {complaints}");
     }
@@ -452,15 +450,15 @@ fn a_limit_on_file_sizes_does_not_kill_the_workload() {
 #[test]
 fn it_says_what_goes_wrong_only_if_asked() {
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
-    producer.pull("define 1");
+    producer.define(1);
     let (_, complaints) = producer.quit();
     assert!(complaints.contains("cannot open the segment folder: No such file"), "{complaints}");
     // And tracks only if asked.
     let folder = memory_folder();
     let mut off = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0")]);
-    assert_eq!(off.pull("define 1"), "0");
-    assert_eq!(off.pull("alloc 4096 64"), "0");
-    assert_eq!(off.pull("live"), "0");
+    assert_eq!(off.define(1), 0);
+    assert_eq!(off.alloc(4096, 64), 0);
+    assert_eq!(off.status().live, 0);
     let mut old = Producer::by(
         &[],
         &[
@@ -469,7 +467,7 @@ fn it_says_what_goes_wrong_only_if_asked() {
             ("TT_ALLOC_TRACKING_ENABLED", "1"),
         ],
     );
-    assert_eq!(old.pull("define 1"), "1");
+    assert_eq!(old.define(1), 1);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
@@ -479,8 +477,8 @@ fn black_boxes_are_few() {
     let mut names = Vec::new();
     for _ in 0..36 {
         let mut producer = Producer::new(server.segments.path());
-        producer.pull("alloc 4096 64");
-        names.push(producer.pull("segment"));
+        producer.alloc(4096, 64);
+        names.push(producer.status().segment);
         producer.kill();
     }
     let left = eventually("the oldest are removed", || {
@@ -499,13 +497,13 @@ fn an_event_makes_no_system_call() {
     let trace = tempfile::NamedTempFile::new().unwrap();
     let through = ["strace", "-f", "-o", trace.path().to_str().unwrap()];
     let mut producer = Producer::by(&through, &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap())]);
-    producer.pull("define 1");
-    producer.pull("churn 100");
-    producer.pull("churn 50000");
-    producer.pull("hello");
+    producer.define(1);
+    producer.churn(100);
+    producer.churn(50000);
+    producer.ping();
     let calls = fs::read_to_string(trace.path()).unwrap();
     let calls: Vec<&str> = calls.lines().filter(|line| line.contains('(')).collect();
-    let answers: Vec<usize> = (0..calls.len()).filter(|&n| calls[n].contains("write(1, \"ok ")).collect();
+    let answers: Vec<usize> = (0..calls.len()).filter(|&n| calls[n].contains("write(1, \"{")).collect();
     // Between the answers to the first and the second churn: 100,000 events.
     let [.., first, second, _] = answers[..] else { panic!("{answers:?}") };
     let between = &calls[first + 1..second];
@@ -516,20 +514,20 @@ fn an_event_makes_no_system_call() {
 fn names_of_programs_are_kept_once_however_many_have_them() {
     let folder = memory_folder();
     let mut producer = Producer::new(folder.path());
-    producer.pull("define 1");
+    producer.define(1);
     for program in 1..=10_000 {
-        producer.pull(&format!("begin {program} matmul"));
+        producer.begin_program(program, "matmul".to_owned());
         if program < 9_990 {
-            producer.pull(&format!("end {program}"));
+            producer.end_program(program);
         }
     }
     // One that was there before it had a name.
-    producer.pull("place 20000 105824 64");
-    producer.pull("begin 20000 softmax");
+    producer.place(20000, 105_824, 64);
+    producer.begin_program(20000, "softmax".to_owned());
     // One that was dispatched before.
-    producer.pull("place 20001 105824 64");
-    producer.pull("dispatch 20001");
-    producer.pull("begin 20001 reshape");
+    producer.place(20001, 105_824, 64);
+    producer.dispatch(20001);
+    producer.begin_program(20001, "reshape".to_owned());
     let mut ttmem = Command::new(exe());
     let output = ttmem.args(["--local", "--json", "--programs", "--shm-dir"]).arg(folder.path());
     let snapshot: Snapshot = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
@@ -545,26 +543,27 @@ fn names_of_programs_are_kept_once_however_many_have_them() {
 fn a_set_of_devices_is_found_again_however_much_is_defined() {
     let folder = memory_folder();
     let mut producer = Producer::new(folder.path());
-    producer.pull("define 1");
+    producer.define(1);
     for n in 0..4000 {
-        producer.pull(&format!("site file.py:{n}"));
+        // In the end there is no room for more, which must not matter here.
+        let _ = producer.attempt::<u64>(&Request::Site { site: format!("file.py:{n}") });
     }
     for device in 0..300 {
-        assert!(producer.number(&format!("report {device} 4096 100")) > 0, "device {device}");
+        assert!(producer.report(device, 4096, 100) > 0, "device {device}");
     }
     for device in 0..300 {
-        assert!(producer.number(&format!("unreport {device} 4096")) > 0, "device {device}");
+        assert!(producer.report_free(device, 4096) > 0, "device {device}");
     }
-    assert_eq!(producer.number("live"), 0);
+    assert_eq!(producer.status().live, 0);
 }
 
 #[test]
 fn a_device_number_means_the_chip_that_the_process_calls_so() {
     let folder = memory_folder();
     let mut producer = Producer::new(folder.path());
-    producer.pull("define 2");
-    producer.pull("alloc 4096 24000");
-    producer.pull("report 1 65536 1000");
+    producer.define(2);
+    producer.alloc(4096, 24000);
+    producer.report(1, 65536, 1000);
     let snapshot = local(folder.path());
     assert_eq!(snapshot.devices.len(), 2, "no third one of that number");
     let second = snapshot.processes[0].usage.iter().find(|it| it.device == snapshot.devices[1].id).unwrap();

@@ -88,7 +88,7 @@ fn a_service_says_how_it_stands_when_that_changes() {
     let busy = "STATUS=chips: 2 (simulated), tracked processes: 1";
     assert_eq!(manager.lines_to(idle), ["READY=1", idle]);
     let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
-    puppet.tell(ttmem_wire::legacy::Type::Alloc, 0, DRAM, 5, 100);
+    puppet.send(ttmem_wire::legacy::Type::Alloc, 0, DRAM, 5, 100);
     assert_eq!(manager.lines_to(busy), [busy]);
     drop(puppet);
     assert_eq!(manager.lines_to(idle), [idle]);
@@ -202,8 +202,8 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
     // Another user's segment, which nobody else may read.
     let test = copied(&std::env::current_exe().unwrap(), &server);
     let mut theirs = Producer::of(&test, &NOBODY, &[]);
-    theirs.pull("define 1");
-    theirs.pull("alloc 4096 9101");
+    theirs.define(1);
+    theirs.alloc(4096, 9101);
     let held = |pid| server.process(pid).map(|it| dram(&it));
     eventually("another user's process", || (held(theirs.pid) == Some(9101)).then_some(()));
     // It is known by more than its segment, so nothing was read twice through its root.
@@ -214,8 +214,8 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
     let script = r#"mount -t tmpfs none /dev/shm && exec "$0" "$@""#;
     let through = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script];
     let mut inside = Producer::by(&through, &[]);
-    inside.pull("define 1");
-    inside.pull("alloc 4096 9102");
+    inside.define(1);
+    inside.alloc(4096, 9102);
     eventually("a container's process", || {
         server.snapshot().processes.iter().any(|it| dram(it) == 9102).then_some(())
     });

@@ -97,9 +97,9 @@ fn what_happens_is_listed_for_those_who_ask() {
     assert!(json(&server, &[]).get("events").is_none());
     assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 appeared"]);
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
-    producer.pull("define 2");
-    producer.pull("alloc 4096 24000");
-    producer.pull("oom 1048576");
+    producer.define(2);
+    producer.alloc(4096, 24000);
+    producer.out_of_memory(1_048_576);
     let pid = producer.pid;
     eventually("it is told", || {
         let all = texts(&json(&server, &["--events"]));

@@ -62,7 +62,7 @@ fn wait_for_pid(terminal: &Terminal, pid: u32) -> (usize, usize) {
 /// A producer with so many bytes, seen by the server.
 fn producer(server: &Server, bytes: u64) -> Producer {
     let mut producer = Producer::new(server.segments.path());
-    producer.pull(&format!("alloc 4096 {bytes}"));
+    producer.alloc(4096, bytes);
     eventually("the server sees it", || server.process(producer.pid));
     producer
 }
@@ -251,7 +251,7 @@ fn the_picture_is_taken_more_or_less_often_or_held() {
     terminal.send("p");
     terminal.wait_for_text(" PAUSED ");
     let held = format!(" {}.0 ", 100 + 23);
-    producer.pull(&format!("alloc 8192000 {}", 23 * MIB));
+    producer.alloc(8_192_000, 23 * MIB);
     eventually("the server knows more", || {
         (server.process(producer.pid)?.summary.dram_bytes? >= 123 * MIB).then_some(())
     });
@@ -348,7 +348,7 @@ fn a_process_is_sent_a_signal_and_no_other() {
     terminal.wait_for_text("Send TERM to ");
     terminal.send("\r");
     terminal.wait_without("Send TERM to ");
-    victim.pull("hello");
+    victim.ping();
     choose();
     terminal.send(DOWN);
     terminal.send("\r");
@@ -357,7 +357,7 @@ fn a_process_is_sent_a_signal_and_no_other() {
     terminal.wait_for_text("sent TERM to ");
     let (status, _) = victim.quit();
     assert_eq!(status.signal(), Some(15));
-    other.pull("hello");
+    other.ping();
     quit(terminal);
 }
 
@@ -371,7 +371,7 @@ fn who_only_looks_sends_no_signal() {
     terminal.wait_for_text("no signals with --readonly");
     assert!(!terminal.text().contains("Signal to "));
     quit(terminal);
-    producer.pull("hello");
+    producer.ping();
 }
 
 /// A process that ends with the test.
@@ -630,7 +630,7 @@ fn little_is_written_while_nothing_changes() {
     const FRAMES: usize = 20;
     let server = server();
     let mut producer = producer(&server, MIB);
-    producer.pull("flood 200 4096");
+    producer.flood(200, 4096);
     let terminal = Terminal::start(&top(&server.query, &[]), (200, 60));
     for (view, tab) in TABS.iter().enumerate() {
         terminal.send(&(view + 1).to_string());

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use ttmem_core::words::Basis;
-use ttmem_testkit::producer::Producer;
+use ttmem_testkit::producer::{FLOOD, Held, Producer};
 use ttmem_testkit::{Server, eventually};
 
 fn server() -> Server {
@@ -16,7 +16,7 @@ fn server() -> Server {
 fn producer(server: &Server) -> Producer {
     let socket = server.legacy.to_str().unwrap();
     let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", socket)]);
-    producer.pull("define 2");
+    producer.define(2);
     producer
 }
 
@@ -28,21 +28,21 @@ fn held(server: &Server, pid: u32) -> u64 {
 fn an_old_server_hears_everything_in_its_own_words() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("alloc 4096 100");
-    producer.pull("alloc 8192 50");
-    producer.pull("free 8192");
-    producer.pull("place 3 105824 64");
+    producer.alloc(4096, 100);
+    producer.alloc(8192, 50);
+    producer.free(8192);
+    producer.place(3, 105_824, 64);
     eventually("all of it", || (held(&server, producer.pid) == 100).then_some(()));
     let it = server.process(producer.pid).unwrap();
     assert_eq!((it.usage.len(), it.tracking), (2, Basis::Legacy), "each chip of the mesh is told");
     assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
-    producer.pull("load 3 77 1000 0 0 3 1");
+    producer.load_kernel(3, 77, 1000, [(0, 0), (3, 1)]);
     eventually("the kernel, on all of its cores together", || {
         let it = server.process(producer.pid)?;
         let kernel = it.usage[1].usage.kernel.as_ref()?;
         (kernel.registered_bytes == 8 * 1000).then_some(())
     });
-    producer.pull("end 3");
+    producer.end_program(3);
     eventually("the end of the program", || {
         let it = server.process(producer.pid)?;
         let gone = |it: &Option<ttmem_core::snapshot::ProgramUsage>| {
@@ -58,20 +58,20 @@ fn programs_that_run_again_and_again_are_told_once() {
     let server = server();
     let mut producer = producer(&server);
     for round in 0..20 {
-        producer.pull("begin 1 matmul");
-        producer.pull("place 1 105824 64");
+        producer.begin_program(1, "matmul".to_owned());
+        producer.place(1, 105_824, 64);
         for _ in 0..4 {
-            producer.pull("dispatch 1");
+            producer.dispatch(1);
         }
-        producer.pull("alloc 4096 100");
-        producer.pull("dispatch 1");
-        assert_eq!(producer.number("live"), 2, "round {round}");
-        producer.number("free 4096");
-        producer.number("end 1");
-        assert_eq!(producer.number("live"), 0, "round {round}");
+        producer.alloc(4096, 100);
+        producer.dispatch(1);
+        assert_eq!(producer.status().live, 2, "round {round}");
+        producer.free(4096);
+        producer.end_program(1);
+        assert_eq!(producer.status().live, 0, "round {round}");
     }
     eventually("nothing is held", || {
-        producer.pull("refresh");
+        producer.refresh();
         let it = server.process(producer.pid)?;
         let empty = it.usage.iter().all(|usage| usage.usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0)));
         (empty && dram(&it) == 0).then_some(())
@@ -87,14 +87,14 @@ fn descriptors_that_the_workload_took_over_are_its_own() {
         vec![("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())],
     ] {
         let mut producer = Producer::by(&[], &env);
-        producer.pull("define 2");
-        producer.pull("alloc 4096 100");
-        producer.pull("close-descriptors");
-        producer.pull("mine");
-        producer.pull("alloc 8192 100");
-        producer.pull("flood 9000 10");
-        producer.pull("refresh");
-        assert_eq!(producer.pull("still-mine"), "true");
+        producer.define(2);
+        producer.alloc(4096, 100);
+        producer.close_descriptors();
+        producer.open_files();
+        producer.alloc(8192, 100);
+        producer.flood(9000, 10);
+        producer.refresh();
+        assert!(producer.files_are_intact());
     }
 }
 
@@ -111,34 +111,34 @@ fn defect_31_a_server_that_lags_does_not_hold_the_workload_up() {
     let mut producer = producer(&server);
     stopped(&server, || {
         let begin = Instant::now();
-        producer.pull("flood 20000 10");
+        producer.flood(20000, 10);
         // Short of never: an old client would wait here for ever.
         assert!(begin.elapsed() < Duration::from_secs(30));
-        assert!(producer.number("queued") > 10_000, "what the server does not take waits");
+        assert!(producer.status().queued > 10_000, "what the server does not take waits");
     });
     eventually("all of it, once the server reads again", || {
-        producer.pull("refresh");
+        producer.refresh();
         (held(&server, producer.pid) == 200_000).then_some(())
     });
-    assert_eq!(producer.number("queued"), 0);
+    assert_eq!(producer.status().queued, 0);
 }
 
 #[test]
 fn defect_32_nothing_is_lost_and_what_came_and_went_is_not_told() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("alloc 4096 100");
+    producer.alloc(4096, 100);
     eventually("the first", || (held(&server, producer.pid) == 100).then_some(()));
     stopped(&server, || {
-        producer.pull("flood 20000 10");
-        producer.pull("close");
-        producer.pull("define 2");
-        producer.pull("alloc 4096 7");
-        assert_eq!(producer.number("live"), 1);
+        producer.flood(20000, 10);
+        producer.close_allocator();
+        producer.define(2);
+        producer.alloc(4096, 7);
+        assert_eq!(producer.status().live, 1);
     });
     eventually("what is held is what is told", || {
-        producer.pull("refresh");
-        (producer.number("queued") == 0 && held(&server, producer.pid) == 7).then_some(())
+        producer.refresh();
+        (producer.status().queued == 0 && held(&server, producer.pid) == 7).then_some(())
     });
     let findings = server.snapshot().findings;
     assert!(findings.is_empty(), "each free was told before its address was told again: {findings:?}");
@@ -148,10 +148,10 @@ fn defect_32_nothing_is_lost_and_what_came_and_went_is_not_told() {
 fn defect_33_the_end_of_the_server_is_not_the_end_of_the_workload() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("alloc 4096 100");
+    producer.alloc(4096, 100);
     drop(server);
     for n in 0..100 {
-        producer.pull(&format!("alloc {} 10", 8192 + n * 10));
+        producer.alloc(8192 + n * 10, 10);
     }
     let (status, complaints) = producer.quit();
     assert!(status.success(), "no SIGPIPE: {status}");
@@ -165,14 +165,14 @@ fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left
     let listener = UnixListener::bind(&socket).unwrap();
     let path = socket.to_str().unwrap();
     let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", path)]);
-    producer.pull("define 1");
+    producer.define(1);
     let descriptors = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let before = descriptors(producer.pid);
     listener.set_nonblocking(true).unwrap();
     let mut accepted = 0;
     let begin = Instant::now();
     for n in 0..2000 {
-        producer.pull(&format!("alloc {} 10", 8192 + n * 10));
+        producer.alloc(8192 + n * 10, 10);
         while let Ok((stream, _)) = listener.accept() {
             accepted += 1;
             drop(stream);
@@ -197,16 +197,16 @@ impl Drop for Again {
 fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("flood 3000 10");
-    producer.pull("place 3 105824 64");
+    producer.flood(3000, 10);
+    producer.place(3, 105_824, 64);
     eventually("all of it", || {
-        producer.pull("refresh");
+        producer.refresh();
         (held(&server, producer.pid) == 30_000).then_some(())
     });
     let socket = server.legacy.clone();
     let folder = tempfile::tempdir().unwrap();
     drop(server);
-    producer.pull("free 4294967296");
+    producer.free(FLOOD);
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     // Started where the first one was: a server's folder would go with it.
     let again = Again(
@@ -226,7 +226,7 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
         serde_json::from_slice::<ttmem_core::Snapshot>(&answer).ok()
     };
     let snapshot = eventually("everything, told again", || {
-        producer.pull("refresh");
+        producer.refresh();
         ask().filter(|it| it.processes.first().is_some_and(|it| dram(it) == 29_990))
     });
     assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, Some(1));
@@ -240,25 +240,25 @@ fn defect_36_reports_of_many_threads_keep_their_order() {
     let server = server();
     let mut producer = producer(&server);
     for n in 0..100 {
-        producer.pull(&format!("alloc {} 64", n * 4096));
+        producer.alloc(n * 4096, 64);
     }
     eventually("the first hundred", || {
-        producer.pull("refresh");
+        producer.refresh();
         (held(&server, producer.pid) == 6400).then_some(())
     });
     stopped(&server, || {
         // Enough to fill the socket, so that the rest must wait in order.
-        producer.pull("flood 5000 10");
-        producer.pull("storm 8 5000");
+        producer.flood(5000, 10);
+        producer.storm(8, 5000);
         for n in 0..100 {
-            producer.pull(&format!("free {}", n * 4096));
-            producer.pull(&format!("alloc {} 128", n * 4096));
+            producer.free(n * 4096);
+            producer.alloc(n * 4096, 128);
         }
-        producer.pull("storm 8 100");
+        producer.storm(8, 100);
     });
     eventually("all of it", || {
-        producer.pull("refresh");
-        (producer.number("queued") == 0 && held(&server, producer.pid) == 62_800).then_some(())
+        producer.refresh();
+        (producer.status().queued == 0 && held(&server, producer.pid) == 62_800).then_some(())
     });
     let findings = server.snapshot().findings;
     assert!(findings.is_empty(), "no allocation came before the free of its address: {findings:?}");
@@ -268,16 +268,16 @@ fn defect_36_reports_of_many_threads_keep_their_order() {
 fn what_is_closed_is_taken_back_from_an_old_server() {
     let server = server();
     let mut producer = producer(&server);
-    producer.pull("alloc 4096 100");
-    producer.pull("place 3 105824 64");
+    producer.alloc(4096, 100);
+    producer.place(3, 105_824, 64);
     // A view is a buffer that is told as such.
-    producer.pull("keep 3 cb 4096 64 0 0 1 1 view");
+    producer.hold(3, Held::View, 4096, 64, [(0, 0), (1, 1)]);
     eventually("both", || {
         let it = server.process(producer.pid)?;
         let cb = it.usage[0].usage.cb.as_ref()?;
         (dram(&it) == 100 && cb.registered_bytes == 64 && cb.count == Some(1)).then_some(())
     });
-    producer.pull("close-tracker");
+    producer.close_tracker();
     eventually("nothing is left", || {
         let it = server.process(producer.pid)?;
         (dram(&it) == 0 && it.usage[0].usage.cb.as_ref().is_none_or(|cb| cb.count == Some(0))).then_some(())

@@ -7,20 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_testkit::memory_folder;
 
-/// The C library, as cargo makes it with the same profile.
-fn library() -> PathBuf {
-    let output = crate::exe().parent().unwrap();
-    let profile = output.file_name().unwrap().to_str().unwrap();
-    let profile = if profile == "debug" { "dev" } else { profile };
-    let made = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--package", "ttmem-c", "--profile", profile, "--target-dir"])
-        .arg(output.parent().unwrap())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status();
-    assert!(made.unwrap().success());
-    output.join("libttmem_c.a")
-}
-
 /// Where a wheel's runtime is.
 fn runtime(version: &str) -> PathBuf {
     let code = "import importlib.util as u; print(u.find_spec('ttnn').submodule_search_locations[0])";
@@ -34,7 +20,7 @@ fn compile(runtime: &Path, to: &Path) {
     command.args(["-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]);
     command.arg("-I").arg(here().join("../../../../include"));
     command.arg("-I").arg(runtime.join("tt_metal/api"));
-    command.arg(here().join("own.cpp")).arg(library()).arg("-L").arg(&libraries);
+    command.arg(here().join("own.cpp")).arg(ttmem_testkit::c_library()).arg("-L").arg(&libraries);
     command.args(["-ltt_metal", "-pthread", "-ldl", "-lm", "-Wl,--allow-shlib-undefined"]);
     command.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-o").arg(to);
     let output = command.output().unwrap();

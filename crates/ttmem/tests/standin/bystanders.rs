@@ -1,17 +1,17 @@
 //! Processes that never load the runtime: nothing is made, nothing is said, nothing is changed.
 
-use crate::make::{self, Build, Way};
+use crate::make::{Build, Way};
 use crate::{exe, segments};
 use std::path::Path;
 use std::process::{Command, Output};
-use ttmem_testkit::memory_folder;
+use ttmem_testkit::{agent, memory_folder};
 
 fn output(program: &[&str], folder: Option<&Path>) -> Output {
     let mut command = match folder {
         Some(folder) => {
-            make::agent();
             let mut command = Command::new(exe());
             command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
+            command.env("TTMEM_AGENT", agent());
             command
         }
         None => {

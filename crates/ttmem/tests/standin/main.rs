@@ -46,7 +46,7 @@ fn exe() -> &'static Path {
 
 /// `ttmem run -- …` in a folder of its own.
 fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
-    let agent = make::agent();
+    let agent = ttmem_testkit::agent();
     let mut command = match build.sanitizer() {
         // It must come first, and its memory must lie where it expects it.
         Some(sanitizer) => {

@@ -1,4 +1,4 @@
-//! Compiles the stand-in and the program that uses it, in every variant, and the agent.
+//! Compiles the stand-in and the program that uses it, in every variant.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -191,45 +191,14 @@ pub(crate) fn program(build: Build, way: Way) -> &'static Path {
     })
 }
 
-/// A library of ours, as its source is now: a stale one would be the wrong thing to try. Features make it another library, in a
-/// folder of its own below the target folder.
-fn ours(package: &str, file: &str, feature: Option<&str>) -> PathBuf {
-    let beside = Path::new(env!("CARGO_BIN_EXE_ttmem")).parent().unwrap();
-    let profile = match beside.file_name().unwrap().to_str().unwrap() {
-        "debug" => "dev",
-        other => other,
-    };
-    let mut build = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| env!("CARGO").into()));
-    let mut target = beside.parent().unwrap().to_owned();
-    build.args(["build", "--quiet", "--package", package, "--profile", profile]);
-    if let Some(feature) = feature {
-        target.push(feature);
-        build.args(["--features", feature]);
-    }
-    build.arg("--target-dir").arg(&target).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let output = alone(package, || build.output().unwrap());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join(beside.file_name().unwrap()).join(file).canonicalize().unwrap()
-}
-
-/// The agent, which also says what allocators report (`probe.rs` there).
-pub(crate) fn agent() -> &'static Path {
-    static DONE: OnceLock<PathBuf> = OnceLock::new();
-    DONE.get_or_init(|| ours("ttmem-agent", "libttmem_agent.so", Some("probe")))
-}
-
-/// The agent as it is installed.
-pub(crate) fn installed_agent() -> PathBuf {
-    ours("ttmem-agent", "libttmem_agent.so", None)
-}
-
 /// A copy of the library that is told by hand: each has a tracker of its own.
 pub(crate) fn by_hand(copy: u32) -> PathBuf {
-    let library = ours("ttmem-c", "libttmem_c.a", None);
     let to = folder().join(format!("by-hand-{copy}.so"));
     alone("by-hand", || {
         let mut link = Command::new("gcc");
-        link.args(["-shared", "-Wl,--whole-archive"]).arg(library).arg("-Wl,--no-whole-archive");
+        link.args(["-shared", "-Wl,--whole-archive"])
+            .arg(ttmem_testkit::c_library())
+            .arg("-Wl,--no-whole-archive");
         let output = link.args(["-Wl,--gc-sections", "-Wl,-z,nodelete", "-o"]).arg(&to).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });

@@ -1,0 +1,32 @@
+//! The libraries of this workspace that tests preload or link, as Cargo has just built them.
+//!
+//! A test's package names them as dev-dependencies, so that Cargo builds them with the test and no test runs Cargo.
+
+use std::fs::{self, DirEntry};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// The agent, a shared library.
+pub fn agent() -> PathBuf {
+    built("libttmem_agent", "so")
+}
+
+/// The C library, a static one.
+pub fn c_library() -> PathBuf {
+    built("libttmem_c", "a")
+}
+
+/// Dependencies lie beside the test binary. There may be several, of other features: the newest is this build's.
+fn built(name: &str, extension: &str) -> PathBuf {
+    let of = |entry: DirEntry| -> Option<(SystemTime, PathBuf)> {
+        let path = entry.path();
+        let (stem, found) = (path.file_stem()?.to_str()?, path.extension()?);
+        // Cargo adds a hash to the names of some kinds of libraries.
+        let fits = found == extension && stem.split('-').next() == Some(name);
+        Some((entry.metadata().ok()?.modified().ok()?, path)).filter(|_| fits)
+    };
+    let test = std::env::current_exe().unwrap();
+    let files = fs::read_dir(test.parent().unwrap()).unwrap();
+    let newest = files.flatten().filter_map(of).max();
+    newest.unwrap_or_else(|| panic!("{name} is not a dev-dependency of this test's package")).1
+}

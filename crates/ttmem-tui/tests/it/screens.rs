@@ -1,0 +1,199 @@
+//! Whole screens as text, compared with `snapshots/`.
+//!
+//! `INSTA_UPDATE=always cargo test -p ttmem-tui` writes these files anew; review the difference.
+
+use crate::desk::{Desk, rows, terms};
+use crate::states;
+use ratatui::crossterm::event::KeyCode::{self, Char, Down, Enter, F, Left};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::panic::catch_unwind;
+use std::path::Path;
+use ttmem_core::Snapshot;
+use ttmem_tui::{Msg, Settings, Terms, View};
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+
+/// A screen to look at.
+struct Shot {
+    view: View,
+    size: (u16, u16),
+    ascii: bool,
+    state: states::State,
+}
+
+/// Every state in every view. Sizes and characters go round with both, so that each meets each.
+fn shots() -> Vec<Shot> {
+    let mut shots = Vec::new();
+    for (n, state) in states::ALL.into_iter().enumerate() {
+        for (m, view) in View::ALL.into_iter().enumerate() {
+            shots.push(Shot { view, size: SIZES[(n + m) % 3], ascii: (n + m) % 2 == 1, state });
+        }
+    }
+    shots
+}
+
+/// Several screens in a file each.
+const OTHERS: [File; 4] =
+    [("menus", menus), ("details", details), ("choices", choices), ("interruptions", interruptions)];
+
+type Scene = (&'static str, Desk);
+type File = (&'static str, fn() -> Vec<Scene>);
+
+impl Shot {
+    fn name(&self) -> String {
+        let (width, height) = self.size;
+        let characters = if self.ascii { "ascii" } else { "unicode" };
+        format!("{}-{}-{width}x{height}-{characters}", self.view.name(), self.state.0)
+    }
+
+    fn text(&self) -> String {
+        let settings = Settings { view: self.view.name().to_owned(), ..Settings::default() };
+        let mut desk = Desk::with((self.state.1)(), settings, Terms { ascii: self.ascii, ..terms() })
+            .sized(self.size.0, self.size.1);
+        screen(&mut desk)
+    }
+}
+
+fn screen(desk: &mut Desk) -> String {
+    rows(&desk.draw()).join("\n") + "\n"
+}
+
+fn menus() -> Vec<Scene> {
+    let with = |press: &[KeyCode]| {
+        let mut desk = Desk::new(states::eight()).sized(80, 24);
+        desk.press(press);
+        desk
+    };
+    vec![
+        ("help", with(&[Char('?')]).sized(120, 50)),
+        ("sort menu", with(&[Char('s'), Down])),
+        ("signal menu", with(&[F(9)])),
+        ("confirm", with(&[F(9), Down, Enter])),
+        ("settings", with(&[F(2), Down])),
+    ]
+}
+
+fn details() -> Vec<Scene> {
+    let with = |state: fn() -> Snapshot, press: &[KeyCode]| {
+        let mut desk = Desk::new(state()).sized(120, 50);
+        desk.press(press);
+        desk
+    };
+    vec![
+        ("device", with(states::findings, &[Left, Down, Enter])),
+        ("process", with(states::findings, &[Enter])),
+        ("buffer", with(states::two, &[Char('5'), Down, Down, Enter])),
+        ("program", with(states::two, &[Char('6'), Enter])),
+        ("buffer that lies nowhere known", with(states::unknown, &[Char('5'), Enter])),
+        ("program that nobody follows", with(states::unknown, &[Char('6'), Enter])),
+        ("core", with(states::two, &[Char('4'), Enter])),
+    ]
+}
+
+fn choices() -> Vec<Scene> {
+    let with = |state: fn() -> Snapshot, press: &str| {
+        let mut desk = Desk::new(state()).sized(120, 30);
+        desk.keys(press);
+        desk
+    };
+    let mut alone = with(states::two, "2");
+    alone.press(&[Enter]);
+    let mut kept = with(states::one, "/llama");
+    kept.press(&[Enter]);
+    vec![
+        ("buffers by process", with(states::two, "5g")),
+        ("nothing known of a group", with(states::unknown, "5g")),
+        ("one chip's charts", alone),
+        ("charts up to the highest", with(states::two, "2z")),
+        ("a map that nothing is told of", with(states::unknown, "4]")),
+        ("a filter being typed", with(states::one, "/llama")),
+        ("a filter", kept),
+        ("a filter that nothing fits", with(states::one, "/nobody")),
+    ]
+}
+
+fn interruptions() -> Vec<Scene> {
+    let mut lost = Desk::new(states::two()).sized(80, 24);
+    lost.ms += 12_000;
+    lost.send(Msg::Lost("the daemon does not answer: connection refused".to_owned()));
+    let mut paused = Desk::new(states::two()).sized(80, 24);
+    paused.keys("p");
+    let waiting = Desk::before_anything(Settings::default(), terms()).sized(80, 24);
+    vec![
+        ("lost connection", lost),
+        ("paused", paused),
+        ("nothing came yet", waiting),
+        ("too small", Desk::new(states::two()).sized(60, 12)),
+    ]
+}
+
+fn all() -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = shots().iter().map(|it| (it.name(), it.text())).collect();
+    for (name, scenes) in OTHERS {
+        let mut text = String::new();
+        for (title, mut desk) in scenes() {
+            let _ = writeln!(text, "== {title} ==\n{}", screen(&mut desk));
+        }
+        all.push((name.to_owned(), text));
+    }
+    all
+}
+
+#[test]
+fn screens_match_their_snapshots() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    let _bound = settings.bind_to_scope();
+    let mut names = BTreeSet::new();
+    let mut changed = Vec::new();
+    for (name, text) in all() {
+        // insta ignores blank lines at both ends; where the first row is none, the number of rows gives the others.
+        assert!(!text.starts_with('\n'), "the first row of {name} is blank");
+        // Each is compared, so that one run shows all that changed.
+        let compared = catch_unwind(|| insta::assert_snapshot!(name.as_str(), text));
+        if compared.is_err() {
+            changed.push(name.clone());
+        }
+        assert!(names.insert(name.clone()), "two screens are called {name}");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let snapshots = files.filter(|path| path.extension().is_some_and(|extension| extension == "snap"));
+    let snapshots: BTreeSet<String> =
+        snapshots.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert!(names.len() <= 60, "{} files are more than anyone reviews", names.len());
+    assert!(
+        changed.is_empty(),
+        "screens changed: {changed:?}.\n\
+         If that is intended: INSTA_UPDATE=always cargo test -p ttmem-tui, and review what it wrote."
+    );
+    assert_eq!(snapshots, names, "a snapshot without a screen is to be removed");
+}
+
+#[test]
+fn each_pair_of_choices_is_looked_at() {
+    let mut pairs = BTreeSet::new();
+    for it in shots() {
+        let factors = [
+            it.view.name().to_owned(),
+            format!("{:?}", it.size),
+            format!("ascii {}", it.ascii),
+            it.state.0.to_owned(),
+        ];
+        for (n, a) in factors.iter().enumerate() {
+            for b in &factors[n + 1..] {
+                pairs.insert((a.clone(), b.clone()));
+            }
+        }
+    }
+    let (views, sizes, characters, states) = (7, 3, 2, 8);
+    let wanted = views * sizes
+        + views * characters
+        + views * states
+        + sizes * characters
+        + sizes * states
+        + characters * states;
+    assert_eq!(pairs.len(), wanted);
+}

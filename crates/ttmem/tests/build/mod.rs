@@ -1,0 +1,70 @@
+//! Builds programs in C and C++ against the C library, as others do against the installed one.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A compiler and the standard that it is to follow.
+pub(crate) struct Compiler {
+    program: &'static str,
+    standard: &'static str,
+}
+
+impl fmt::Display for Compiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} as {}", self.program, self.standard)
+    }
+}
+
+impl Compiler {
+    /// Both of the compilers that people have. That they are there is what CI sees to.
+    pub(crate) fn all(standard: &'static str) -> Vec<Self> {
+        let both = if standard.starts_with("c++") { ["g++", "clang++"] } else { ["gcc", "clang"] };
+        let there = |program: &&str| {
+            Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+        };
+        let found: Vec<Self> =
+            both.into_iter().filter(there).map(|program| Self { program, standard }).collect();
+        assert!(!found.is_empty(), "there is no compiler");
+        assert!(std::env::var_os("CI").is_none() || found.len() == both.len(), "{both:?} must both be there");
+        found
+    }
+
+    /// Builds a program, with every warning an error. `more` may have options for the compiler and for the linker.
+    pub(crate) fn build(&self, source: &Path, more: &[&str]) -> PathBuf {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = source.file_stem().unwrap().to_string_lossy();
+        let to =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}-{number}", std::process::id()));
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
+        let mut command = Command::new(self.program);
+        command.arg(format!("-std={}", self.standard));
+        command.args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"]);
+        command.arg("-I").arg(include).args(more).arg(source).arg(ttmem_testkit::c_library());
+        command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&to);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{self}: {}", String::from_utf8_lossy(&output.stderr));
+        to
+    }
+}
+
+/// Runs a program with nothing else of ours in its environment; returns how it ended and what it printed.
+pub(crate) fn run(
+    program: &Path,
+    words: &[&str],
+    env: &[(&str, &str)],
+    folder: &Path,
+) -> (ExitStatus, String, String) {
+    let mut command = Command::new(program);
+    for ours in ["TTMEM", "TT_ALLOC_TRACKING_ENABLED", "TTMEM_TRANSPORT", "TTMEM_LOG"] {
+        command.env_remove(ours);
+    }
+    command.args(words).envs(env.iter().copied()).env("TTMEM_SHM_DIR", folder);
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status, text(&output.stdout), text(&output.stderr))
+}
