@@ -1,17 +1,23 @@
-//! Figures of fixed width. The unit is the column's and is said once, in its header; what is not known is a dash.
+//! How numbers and other people's texts are written, for every place that shows them.
 
 use jiff::Timestamp;
-use ttmem_core::words::size;
+pub use ttmem_core::words::{ranges, size};
+use unicode_width::UnicodeWidthChar;
 
-/// What is not known.
-pub(crate) const UNKNOWN: &str = "—";
+/// What is not known, on pages and for scripts.
+pub const NOT_KNOWN: &str = "N/A";
+/// What is not known, on screens.
+pub const DASH: &str = "—";
 
-pub(crate) const KIB: u64 = 1 << 10;
-pub(crate) const MIB: u64 = 1 << 20;
-pub(crate) const GIB: u64 = 1 << 30;
+/// Bytes in a KiB.
+pub const KIB: u64 = 1 << 10;
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in a GiB.
+pub const GIB: u64 = 1 << 30;
 
-/// `bytes` in `unit`s with so many places. What is there but too little to see is not shown as nothing.
-pub(crate) fn bytes(bytes: u64, unit: u64, places: usize) -> String {
+/// `bytes` in units of `unit`, with so many places. A figure that is too small to see is not shown as zero.
+pub fn bytes(bytes: u64, unit: u64, places: usize) -> String {
     let value = bytes as f64 / unit as f64;
     let least = 0.1f64.powi(places as i32);
     if bytes > 0 && value < least / 2.0 {
@@ -20,42 +26,42 @@ pub(crate) fn bytes(bytes: u64, unit: u64, places: usize) -> String {
     format!("{value:.places$}")
 }
 
-/// The same, of what may not be known.
-pub(crate) fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |value| bytes(value, unit, places))
+/// Bytes in units of `unit`, or a dash.
+pub fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| bytes(value, unit, places))
 }
 
-/// The same, with a mark if it is an estimate.
-pub(crate) fn about(is_estimate: bool, figure: String) -> String {
+/// A figure, with a mark if it is an estimate.
+pub fn about(is_estimate: bool, figure: String) -> String {
     if is_estimate { format!("~{figure}") } else { figure }
 }
 
-/// A program's number in five columns. Of long ones the end tells one from another.
-pub(crate) fn program_number(id: u32) -> String {
+/// A program's number in five columns. Long numbers differ at their end.
+pub fn program_number(id: u32) -> String {
     if id > 99_999 { format!("…{:04}", id % 10_000) } else { id.to_string() }
 }
 
-/// A reading with so many places.
-pub(crate) fn reading(value: Option<f64>, places: usize) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{value:.places$}"))
+/// A reading with so many places, or a dash.
+pub fn reading(value: Option<f64>, places: usize) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.places$}"))
 }
 
-/// A share of something, if that has a size.
-pub(crate) fn share(used: u64, total: Option<u64>) -> Option<f64> {
+/// The share that `used` is of `total`, if that has a size.
+pub fn share(used: u64, total: Option<u64>) -> Option<f64> {
     total.filter(|&total| total > 0).map(|total| used as f64 / total as f64)
 }
 
-/// As `41.5 %`: six columns. More than all of it is no share of anything.
-pub(crate) fn percent(share: Option<f64>) -> String {
+/// A share as `41.5 %`: six columns. A share above 1 is an impossible figure, and a finding says so.
+pub fn percent(share: Option<f64>) -> String {
     match share {
-        None => UNKNOWN.to_owned(),
+        None => DASH.to_owned(),
         Some(share) if share > 1.0 => ">100 %".to_owned(),
         Some(share) => format!("{:.1} %", share * 100.0),
     }
 }
 
 /// A stretch of time, in four columns or so: `0.4s`, `12s`, `3m`, `5h`, `2d`.
-pub(crate) fn age(seconds: f64) -> String {
+pub fn age(seconds: f64) -> String {
     match seconds {
         s if s < 9.95 => format!("{:.1}s", s.max(0.0)),
         s if s < 99.5 => format!("{s:.0}s"),
@@ -65,13 +71,13 @@ pub(crate) fn age(seconds: f64) -> String {
     }
 }
 
-/// How long ago that was.
-pub(crate) fn since(then: Timestamp, now: Timestamp) -> String {
+/// The time from `then` to `now`.
+pub fn since(then: Timestamp, now: Timestamp) -> String {
     age(now.duration_since(then).as_secs_f64())
 }
 
 /// A number in at most five columns: `12345`, `1.2M`.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     match n {
         0..=99_999 => n.to_string(),
         100_000..=999_999 => format!("{}k", n / 1000),
@@ -80,14 +86,96 @@ pub(crate) fn count(n: u64) -> String {
     }
 }
 
-/// A rate of bytes, in words: for details, where there is room for a unit.
-pub(crate) fn rate(bytes_per_second: Option<f64>) -> String {
-    bytes_per_second.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{}/s", size(rate.max(0.0) as u64)))
+/// A rate with its unit, as `1.5 MiB/s`.
+pub fn rate(bytes_per_second: Option<f64>) -> String {
+    bytes_per_second.map_or_else(|| DASH.to_owned(), |rate| format!("{}/s", size(rate.max(0.0) as u64)))
 }
 
 /// `1 core`, `2 cores`.
-pub(crate) fn counted(n: u64, what: &str) -> String {
+pub fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// How full something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// There is room.
+    Low,
+    /// Three quarters: worth a look.
+    High,
+    /// Nine tenths: alarming.
+    Full,
+}
+
+impl Level {
+    /// The level of a share.
+    pub fn of(share: f64) -> Self {
+        match share {
+            s if s >= 0.9 => Self::Full,
+            s if s >= 0.75 => Self::High,
+            _ => Self::Low,
+        }
+    }
+}
+
+/// Cores: `3,0`, or from one corner to the other: `0,0-7,6`.
+pub fn rectangle([x, y, to_x, to_y]: [u8; 4]) -> String {
+    if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
+}
+
+/// How many cores rectangles cover.
+pub fn core_count(rectangles: &[[u8; 4]]) -> u64 {
+    let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
+    rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
+}
+
+/// A character of other people's text as it may be shown where columns must stay in line. A terminal must not act on
+/// it: what has no width (controls, marks that turn the writing direction) or two is not shown as it is.
+pub fn one_column(c: char) -> char {
+    if c.width() == Some(1) { c } else { '?' }
+}
+
+/// Text of others, made harmless for a terminal and kept on its line.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
+}
+
+/// Text of others, cut to `width` columns, which shows.
+pub fn cut(text: &str, width: usize) -> String {
+    let clean = text.chars().map(one_column);
+    if text.chars().nth(width).is_none() {
+        clean.collect()
+    } else {
+        clean.take(width.saturating_sub(1)).chain(['…']).collect()
+    }
+}
+
+/// What stands for a character in ASCII.
+pub fn ascii(c: char) -> char {
+    match c {
+        '│' | '┃' => '|',
+        '─' | '—' | '–' => '-',
+        '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' | '╭' | '╮' | '╰' | '╯' => {
+            '+'
+        }
+        '━' => '=',
+        '█' => '#',
+        '▓' => '%',
+        '▒' => ':',
+        '░' | '·' | '┄' => '.',
+        '…' | '±' => '~',
+        '▲' | '▴' | '↑' => '^',
+        '▼' | '▾' | '↓' => 'v',
+        '▶' | '▸' | '→' | '►' | '╸' => '>',
+        '◂' | '←' | '◄' => '<',
+        '●' | '◆' => '*',
+        '×' => 'x',
+        '⚠' => '!',
+        // The unit behind it says enough.
+        '°' => ' ',
+        c if c.is_ascii() => c,
+        _ => '?',
+    }
 }
 
 #[cfg(test)]
@@ -105,6 +193,26 @@ mod tests {
         assert_eq!(percent(Some(0.4151)), "41.5 %");
         assert_eq!(percent(Some(1.2)), ">100 %");
         assert_eq!(share(1, Some(0)), None);
+    }
+
+    #[test]
+    fn names_cannot_reach_the_terminal_raw() {
+        assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
+        assert_eq!(cut("python", 4), "pyt…");
+        assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
+    }
+
+    #[test]
+    fn text_that_is_not_cut_is_harmless_as_well() {
+        assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
+        assert_eq!(plain("Größe 漢"), "Größe 漢");
+    }
+
+    #[test]
+    fn rectangles_are_short_and_counted() {
+        assert_eq!(rectangle([3, 0, 3, 0]), "3,0");
+        assert_eq!(rectangle([0, 0, 7, 6]), "0,0-7,6");
+        assert_eq!(core_count(&[[3, 0, 3, 0], [0, 0, 7, 6]]), 57);
     }
 
     #[test]
