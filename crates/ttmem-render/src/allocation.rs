@@ -1,7 +1,8 @@
 //! Allocations, and groups of them.
 
-use crate::column::{Column, Field, Form, Kind, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{KIB, core_count, counted, plain, program_number, rectangle};
+use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Allocation, BufferGroup};
 use ttmem_core::words::{KernelClass, Layout};

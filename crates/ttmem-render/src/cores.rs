@@ -1,7 +1,8 @@
 //! Cores.
 
-use crate::column::{Column, Field, Form, Kind, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::cut;
+use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Core, CoreClass, CoreProgram};
 

@@ -1,8 +1,9 @@
 //! Devices.
 
-use crate::column::{Column, Field, Form, Kind, Reading, Tone, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{DASH, GIB, MIB, NOT_KNOWN, share, size};
 use crate::process::uses;
+use crate::value::{Reading, Tone, Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};

@@ -1,7 +1,8 @@
 //! Findings, and events.
 
-use crate::column::{Column, Field, Form, Kind, Tone, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::label;
+use crate::value::{Tone, Unit, Value};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::borrow::Cow;

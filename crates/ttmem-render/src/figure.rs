@@ -41,11 +41,6 @@ pub fn program_number(id: u32) -> String {
     if id > 99_999 { format!("…{:04}", id % 10_000) } else { id.to_string() }
 }
 
-/// A reading with so many places, or a dash.
-pub fn reading(value: Option<f64>, places: usize) -> String {
-    value.map_or_else(|| DASH.to_owned(), |value| format!("{value:.places$}"))
-}
-
 /// The share that `used` is of `total`, if that has a size.
 pub fn share(used: u64, total: Option<u64>) -> Option<f64> {
     total.filter(|&total| total > 0).map(|total| used as f64 / total as f64)

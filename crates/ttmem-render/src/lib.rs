@@ -18,5 +18,7 @@ pub mod process;
 pub mod program;
 pub mod query;
 pub mod usage;
+mod value;
 
-pub use column::{Cell, Column, Field, Form, Head, Kind, Reading, Tone, Unit, Value, find, heading, line};
+pub use column::{Cell, Column, Field, Form, Head, Kind, find, heading, line};
+pub use value::{Reading, Tone, Unit, Value};

@@ -1,7 +1,8 @@
 //! Processes, and what they hold on a device.
 
-use crate::column::{Column, Field, Form, Kind, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::MIB;
+use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Device, Process, Quality, Total, Usage};
 use ttmem_core::words::{Basis, Space};

@@ -1,7 +1,8 @@
 //! Programs.
 
-use crate::column::{Column, Field, Form, Kind, Unit, Value, find};
+use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{KIB, cut, program_number};
+use crate::value::{Unit, Value};
 use jiff::Timestamp;
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Program, ProgramRow};

@@ -1,8 +1,9 @@
 //! What scripts can ask for, one line a device, or one a process and device.
 
-use crate::column::{Field, Unit, Value};
+use crate::column::Field;
 use crate::device::{self, Devices};
 use crate::process::{self, Held, Processes};
+use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Process, Usage};
 
