@@ -1,4 +1,4 @@
-//! Files that are made from code and kept in the repository: the C header.
+//! Files that are made from code and kept in the repository: the C header, and what else [`keep`] is called for.
 
 use crate::root;
 use anyhow::{Context, bail};
@@ -24,11 +24,16 @@ const BEGINNING: &str = "\
 
 /// Writes what is out of date; `check`: only says so, as an error.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    let path = root().join(HEADER);
-    let now = header()?;
+    keep(HEADER, &header()?, check)?;
+    crate::fields::run(check)
+}
+
+/// Writes a file of the repository if it is out of date; `check`: only says so, as an error.
+pub(crate) fn keep(file: &str, now: &str, check: bool) -> anyhow::Result<()> {
+    let path = root().join(file);
     let kept = fs::read_to_string(&path).unwrap_or_default();
     if kept == now {
-        println!("{HEADER} is as its code says");
+        println!("{file} is as its code says");
         return Ok(());
     }
     if check {
@@ -36,15 +41,15 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         let at = differs.unwrap_or_else(|| kept.lines().count().min(now.lines().count()));
         let line = |text: &str| text.lines().nth(at).unwrap_or("(nothing)").to_owned();
         bail!(
-            "{HEADER} is out of date: line {} is\n  {}\nand would be\n  {}\nrun `cargo xtask gen`",
+            "{file} is out of date: line {} is\n  {}\nand would be\n  {}\nrun `cargo xtask gen`",
             at + 1,
             line(&kept),
-            line(&now)
+            line(now)
         );
     }
     fs::create_dir_all(path.parent().unwrap_or(&root()))?;
-    fs::write(&path, now).with_context(|| format!("cannot write {HEADER}"))?;
-    println!("wrote {HEADER}");
+    fs::write(&path, now).with_context(|| format!("cannot write {file}"))?;
+    println!("wrote {file}");
     Ok(())
 }
 

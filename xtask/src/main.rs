@@ -4,6 +4,7 @@ mod agent;
 mod bench;
 mod ci;
 mod drift;
+mod fields;
 mod fuzz;
 mod header;
 mod install;
@@ -35,7 +36,7 @@ cargo xtask COMMAND
                      (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
-  gen [--check]      files that are made from code and kept here: the C header
+  gen [--check]      files that are made from code and kept here: the C header, the page of fields
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
   prefix             whether all that works from a prefix with the source tree gone; needs root

@@ -6,7 +6,7 @@ use crate::ui::Target;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use unicode_width::UnicodeWidthChar;
+use ttmem_render::figure::{ascii, one_column};
 
 /// A screen that is being drawn, and where on it one can click.
 pub(crate) struct Canvas<'a> {
@@ -71,8 +71,8 @@ impl<'a> Canvas<'a> {
     fn cell(&mut self, area: Rect, x: u16, y: u16, c: char, style: Style) {
         let (Some(x), Some(y)) = (area.x.checked_add(x), area.y.checked_add(y)) else { return };
         let Some(cell) = self.buffer.cell_mut((x, y)) else { return };
-        let c = if c.width() == Some(1) { c } else { '?' };
-        cell.set_char(if self.ascii { plain(c) } else { c }).set_style(style);
+        let c = one_column(c);
+        cell.set_char(if self.ascii { ascii(c) } else { c }).set_style(style);
     }
 
     /// ASCII has no such sign, and C says enough.
@@ -287,30 +287,6 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
-}
-
-/// What stands for a character in ASCII.
-fn plain(c: char) -> char {
-    match c {
-        '│' | '┃' => '|',
-        '─' | '—' | '–' => '-',
-        '╭' | '╮' | '╰' | '╯' | '├' | '┤' | '┼' => '+',
-        '━' => '=',
-        '█' => '#',
-        '▓' => '%',
-        '▒' => ':',
-        '░' | '·' | '┄' => '.',
-        '…' | '±' => '~',
-        '▲' | '▴' | '↑' => '^',
-        '▼' | '▾' | '↓' => 'v',
-        '▶' | '▸' | '→' | '►' | '╸' => '>',
-        '◂' | '←' | '◄' => '<',
-        '●' | '◆' => '*',
-        '×' => 'x',
-        '⚠' => '!',
-        c if c.is_ascii() => c,
-        _ => '?',
-    }
 }
 
 #[cfg(test)]

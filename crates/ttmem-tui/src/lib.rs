@@ -12,7 +12,6 @@
 
 mod canvas;
 mod chart;
-mod figure;
 mod keys;
 mod lists;
 mod run;

@@ -1,144 +1,43 @@
 //! What is in each list, in which order: one answer for those who draw it and those who move in it.
 
-use crate::table::Column;
 use crate::ui::{List, Place, Ui};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use ttmem_core::Snapshot;
 use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
     Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, ProgramList, ProgramRow,
 };
+use ttmem_render::figure::DASH;
+use ttmem_render::{Column, Head, Kind, allocation, device, event, process, program};
 
-pub(crate) const DEVICES: &[Column] = &[
-    Column::figure("index", "#", 2).unsorted(),
-    Column::text("board", "Board", 8).grows(7).unsorted(),
-    Column::text("arch", "Chip", 9).drop(3).unsorted(),
-    Column::figure("temperature", "°C", 5).unsorted(),
-    Column::figure("power", "W", 5).unsorted(),
-    Column::figure("aiclk", "MHz", 5).unsorted(),
-    Column::text("dram_bar", "DRAM", 6).grows(30).unsorted(),
-    Column::figure("dram", "GiB", 5).unsorted(),
-    Column::figure("dram_total", "of", 5).unsorted(),
-    Column::figure("dram_share", "%", 5).drop(2).unsorted(),
-    Column::text("l1_bar", "L1", 5).grows(31).unsorted(),
-    Column::figure("l1", "MiB", 5).unsorted(),
-    Column::figure("l1_total", "of", 5).unsorted(),
-    Column::figure("l1_share", "%", 5).drop(1).unsorted(),
-    Column::text("tracking", "Tracking", 9).grows(4).unsorted(),
-];
-
-pub(crate) const TELEMETRY: &[Column] = &[
-    Column::figure("index", "#", 2).unsorted(),
-    Column::text("board", "Board", 8).grows(6).unsorted(),
-    Column::figure("temperature", "°C", 5).unsorted(),
-    Column::figure("temperature_limit", "max", 4).drop(3).unsorted(),
-    Column::figure("power", "W", 6).unsorted(),
-    Column::figure("power_limit", "max", 4).drop(4).unsorted(),
-    Column::figure("current", "A", 6).unsorted(),
-    Column::figure("current_limit", "max", 4).drop(7).unsorted(),
-    Column::figure("vcore", "V", 5).unsorted(),
-    Column::figure("vcore_limit", "max", 5).drop(10).unsorted(),
-    Column::figure("aiclk", "AI MHz", 6).unsorted(),
-    Column::figure("axiclk", "AXI MHz", 7).drop(8).unsorted(),
-    Column::figure("arcclk", "ARC MHz", 7).drop(9).unsorted(),
-    Column::figure("fan", "Fan rpm", 7).drop(6).unsorted(),
-    Column::text("heartbeat", "Heart", 6).drop(2).unsorted(),
-    Column::figure("trips", "Trips", 5).drop(1).unsorted(),
-    Column::figure("pcie_in", "▸chip MiB/s", 11).drop(11).unsorted(),
-    Column::figure("pcie_out", "▸host MiB/s", 11).drop(12).unsorted(),
-    Column::figure("age", "Age", 5).unsorted(),
-];
-
-pub(crate) const PROCESSES: &[Column] = &[
-    Column::figure("pid", "PID", 7),
-    Column::text("user", "User", 8).grows(2),
-    Column::text("name", "Process", 14).grows(4),
-    Column::text("container", "Container", 12).drop(3),
-    Column::text("chips", "Chips", 6).grows(4),
-    Column::figure("dram", "DRAM MiB", 9),
-    Column::figure("l1", "L1 MiB", 8),
-    Column::figure("cb", "CB MiB", 8),
-    Column::figure("kernels", "Kern MiB", 9).drop(2),
-    Column::text("state", "State", 9).grows(2),
-    Column::text("command", "Command", 10).grows(90).drop(4),
-];
-
-pub(crate) const BUFFERS: &[Column] = &[
-    Column::figure("size", "KiB", 10),
-    Column::figure("requested", "Asked KiB", 10).drop(5),
-    Column::text("space", "Space", 8),
-    Column::figure("address", "Address", 12),
-    Column::text("device", "Chips", 6).grows(5),
-    Column::figure("process", "PID", 7),
-    Column::figure("per_bank", "KiB a bank", 10).drop(7).unsorted(),
-    Column::text("layout", "Layout", 14).drop(4).unsorted(),
-    Column::figure("age", "Age", 5),
-    Column::figure("program", "Prog", 5).drop(6),
-    Column::text("site", "Program or call site", 21).grows(84),
-];
-
-pub(crate) const GROUPS: &[Column] = &[
-    Column::figure("size", "KiB", 12),
-    Column::figure("requested", "Asked KiB", 12).drop(1),
-    Column::figure("age", "Count", 8),
-    Column::figure("process", "PID", 8),
-    Column::text("name", "Process", 14).grows(10).unsorted(),
-    Column::text("space", "Space", 8).unsorted(),
-    Column::text("site", "Program or call site", 21).grows(80).unsorted(),
-];
-
-pub(crate) const PROGRAMS: &[Column] = &[
-    Column::figure("pid", "PID", 7),
-    Column::text("process", "Process", 10).grows(6).drop(5),
-    Column::figure("id", "Prog", 5),
-    Column::text("name", "Name", 15).grows(61),
-    Column::text("chips", "Chips", 6).grows(3),
-    Column::figure("cores", "Cores", 6),
-    Column::text("resident", "Resident", 9),
-    Column::figure("dispatches", "Runs", 6),
-    Column::figure("last", "Last", 5).drop(2),
-    Column::figure("cb", "CB KiB", 9),
-    Column::figure("dfb", "DFB KiB", 8).drop(4),
-    Column::figure("scratch", "Scr KiB", 8).drop(6),
-    Column::figure("kernel", "Kern KiB", 9).drop(1),
-    Column::figure("end", "Ends at", 8).drop(3),
-];
-
-pub(crate) const FINDINGS: &[Column] = &[
-    Column::text("severity", "Severity", 8).unsorted(),
-    Column::figure("count", "Times", 6).drop(1).unsorted(),
-    Column::text("kind", "Kind", 15).drop(2).unsorted(),
-    Column::text("text", "What", 30).grows(300).unsorted(),
-    Column::figure("last", "Last", 5).unsorted(),
-];
-
-pub(crate) const EVENTS: &[Column] = &[
-    Column::text("time", "Time", 8).unsorted(),
-    Column::text("kind", "Kind", 18).drop(1).unsorted(),
-    Column::text("text", "What", 40).grows(300).unsorted(),
-];
-
-fn columns(list: List) -> &'static [Column] {
+/// The columns of a list, by what they are called and where they stand.
+fn heads(list: List) -> Vec<&'static Head> {
+    fn of<K: Kind>(columns: &'static [Column<K>]) -> Vec<&'static Head> {
+        columns.iter().map(|column| &column.head).collect()
+    }
     match list {
-        List::Devices => DEVICES,
-        List::Processes => PROCESSES,
-        List::Buffers => BUFFERS,
-        List::Programs => PROGRAMS,
-        List::Findings => FINDINGS,
-        List::Events => EVENTS,
+        List::Devices => of(device::SCREEN),
+        List::Processes => of(process::SCREEN),
+        List::Buffers => of(allocation::SCREEN),
+        List::Programs => of(program::SCREEN),
+        List::Findings => of(event::FINDING_SCREEN),
+        List::Events => of(event::EVENT_SCREEN),
     }
 }
 
-/// Columns that a list can be sorted by: their names and titles.
+/// Columns that a list can be sorted by: their keys and titles.
 pub(crate) fn sortable(list: List) -> impl Iterator<Item = (&'static str, &'static str)> {
-    columns(list).iter().filter(|column| column.sorts).map(|column| (column.name, column.title))
+    heads(list).into_iter().filter(|head| head.sorts).map(|head| (head.key, head.title))
 }
 
-/// The same of what is on the screen: groups have fewer.
+/// Columns that what is on the screen can be sorted by: groups have fewer.
 pub(crate) fn sortable_now(ui: &Ui, list: List) -> Vec<(&'static str, &'static str)> {
-    let grouped = list == List::Buffers && ui.group.is_some();
-    let of_groups = GROUPS.iter().filter(|column| column.sorts).map(|column| (column.name, column.title));
-    if grouped { of_groups.collect() } else { sortable(list).collect() }
+    if list == List::Buffers && ui.group.is_some() {
+        let heads = allocation::GROUP_SCREEN.iter().map(|column| &column.head);
+        return heads.filter(|head| head.sorts).map(|head| (head.key, head.title)).collect();
+    }
+    sortable(list).collect()
 }
 
 /// The daemon's word for a column of buffers.
@@ -162,13 +61,9 @@ fn fits(filter: &str, texts: &[&str]) -> bool {
     filter.to_lowercase().split_whitespace().all(|word| lower.iter().any(|text| text.contains(word)))
 }
 
-pub(crate) fn pid_text(pid: Option<u32>, reported: Option<i64>) -> String {
-    match (pid, reported) {
-        (Some(pid), _) => pid.to_string(),
-        // Its own word, from a namespace that cannot be seen from here.
-        (None, Some(pid)) => format!("({pid})"),
-        (None, None) => crate::figure::UNKNOWN.to_owned(),
-    }
+/// A process's pid, as the dashboard writes it.
+pub(crate) fn pid_text(pid: Option<u32>, reported: Option<i64>) -> Cow<'static, str> {
+    process::pid(pid, reported, DASH)
 }
 
 pub(crate) fn process_key(process: &Process) -> String {
@@ -421,27 +316,28 @@ pub(crate) fn own_order(list: List) -> Option<&'static str> {
     }
 }
 
-/// How many cores rectangles cover.
-pub(crate) fn core_count(rectangles: &[[u8; 4]]) -> u64 {
-    let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
-    rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Every table of the dashboard.
+    fn tables() -> Vec<Vec<&'static Head>> {
+        let groups = allocation::GROUP_SCREEN.iter().map(|column| &column.head).collect();
+        let telemetry = device::TELEMETRY.iter().map(|column| &column.head).collect();
+        List::ALL.into_iter().map(heads).chain([groups, telemetry]).collect()
+    }
+
     #[test]
     fn every_title_fits_its_column_with_the_mark_of_an_order() {
-        for column in List::ALL.into_iter().flat_map(columns).chain(GROUPS).chain(TELEMETRY) {
-            let needed = column.title.chars().count() + usize::from(column.sorts);
-            assert!(needed <= usize::from(column.width), "{}", column.title);
+        for head in tables().concat() {
+            let needed = head.title.chars().count() + usize::from(head.sorts);
+            assert!(needed <= usize::from(head.width), "{}", head.title);
         }
     }
 
     #[test]
     fn what_is_never_dropped_fits_the_smallest_screen() {
-        for list in [DEVICES, TELEMETRY, PROCESSES, BUFFERS, GROUPS, PROGRAMS, FINDINGS, EVENTS] {
+        for list in tables() {
             let kept = list.iter().filter(|it| it.drop == 0);
             let width: u16 = kept.map(|it| it.width + 1).sum::<u16>() - 1;
             assert!(width <= crate::views::LEAST.0 - 4, "{} takes {width}", list[0].title);

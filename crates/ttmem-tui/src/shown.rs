@@ -51,7 +51,7 @@ impl Shown {
 
     /// As `14:02:11`, where we are.
     pub(crate) fn clock(&self, at: Timestamp) -> String {
-        at.to_zoned(self.zone.clone()).strftime("%H:%M:%S").to_string()
+        ttmem_render::event::clock(at, &self.zone)
     }
 }
 

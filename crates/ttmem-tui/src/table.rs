@@ -3,47 +3,8 @@
 use crate::canvas::Canvas;
 use crate::ui::{List, Place, Target};
 use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
-
-/// A column.
-#[derive(Debug)]
-pub(crate) struct Column {
-    /// For settings and the menu of orders.
-    pub(crate) name: &'static str,
-    /// With its unit.
-    pub(crate) title: &'static str,
-    pub(crate) width: u16,
-    /// So much wider it may be where there is room.
-    pub(crate) grows: u16,
-    /// Dropped in this order where there is no room, the highest first; 0: never.
-    pub(crate) drop: u8,
-    /// Figures.
-    pub(crate) right: bool,
-    /// Whether the table can be sorted by it.
-    pub(crate) sorts: bool,
-}
-
-impl Column {
-    pub(crate) const fn text(name: &'static str, title: &'static str, width: u16) -> Self {
-        Self { name, title, width, grows: 0, drop: 0, right: false, sorts: true }
-    }
-
-    pub(crate) const fn figure(name: &'static str, title: &'static str, width: u16) -> Self {
-        Self { right: true, ..Self::text(name, title, width) }
-    }
-
-    pub(crate) const fn drop(self, drop: u8) -> Self {
-        Self { drop, ..self }
-    }
-
-    pub(crate) const fn grows(self, grows: u16) -> Self {
-        Self { grows, ..self }
-    }
-
-    pub(crate) const fn unsorted(self) -> Self {
-        Self { sorts: false, ..self }
-    }
-}
+use ratatui::style::Modifier;
+use ttmem_render::{Cell, Column, Head, Kind};
 
 /// What a table is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,35 +14,22 @@ pub(crate) struct Sorting {
     pub(crate) reversed: bool,
 }
 
-/// What is in a row's column.
-#[derive(Clone, Debug)]
-pub(crate) enum Cell {
-    Text(String, Style),
-    Meter(Option<f64>, Style),
-}
-
-impl Cell {
-    pub(crate) fn new(text: impl Into<String>, style: Style) -> Self {
-        Self::Text(text.into(), style)
-    }
-}
-
 /// A table to be drawn.
-pub(crate) struct Table<'a> {
+pub(crate) struct Table<'a, K: Kind> {
     pub(crate) list: List,
-    pub(crate) columns: &'a [Column],
+    pub(crate) columns: &'static [Column<K>],
     pub(crate) place: &'a Place,
     /// Rows there are.
     pub(crate) count: usize,
     /// Whether keys move in it.
     pub(crate) focused: bool,
-    /// Columns, by name, that would be empty.
+    /// Keys of columns that would be empty.
     pub(crate) hidden: &'a [&'static str],
 }
 
 /// Columns that fit: their number and width.
-fn fit(columns: &[Column], hidden: &[&str], sorted: Option<&str>, width: u16) -> Vec<(usize, u16)> {
-    let shown = columns.iter().enumerate().filter(|(_, it)| !hidden.contains(&it.name));
+fn fit(columns: &[Head], hidden: &[&str], sorted: Option<&str>, width: u16) -> Vec<(usize, u16)> {
+    let shown = columns.iter().enumerate().filter(|(_, it)| !hidden.contains(&it.key));
     let mut kept: Vec<(usize, u16)> = shown.map(|(at, it)| (at, it.width)).collect();
     let needed = |kept: &[(usize, u16)]| -> u32 {
         kept.iter().map(|&(_, width)| u32::from(width) + 1).sum::<u32>().saturating_sub(1)
@@ -89,7 +37,7 @@ fn fit(columns: &[Column], hidden: &[&str], sorted: Option<&str>, width: u16) ->
     while needed(&kept) > u32::from(width) {
         let droppable = kept.iter().enumerate().filter(|(_, it)| columns[it.0].drop > 0);
         // What a table is sorted by goes last.
-        let rank = |it: &(usize, u16)| (Some(columns[it.0].name) != sorted, columns[it.0].drop);
+        let rank = |it: &(usize, u16)| (Some(columns[it.0].key) != sorted, columns[it.0].drop);
         let Some((at, _)) = droppable.max_by_key(|(_, it)| rank(it)) else { break };
         kept.remove(at);
     }
@@ -112,31 +60,32 @@ fn fit(columns: &[Column], hidden: &[&str], sorted: Option<&str>, width: u16) ->
     kept
 }
 
-impl Table<'_> {
+impl<K: Kind> Table<'_, K> {
     /// Draws it, with a header; returns the first row on the screen and how many fit.
-    pub(crate) fn draw(
+    pub(crate) fn draw<'r>(
         &self,
         canvas: &mut Canvas,
         area: Rect,
-        mut row: impl FnMut(usize, &mut Canvas) -> Vec<Cell>,
+        row: impl Fn(usize) -> Option<K::Row<'r>>,
     ) -> (usize, usize) {
-        let fitting = fit(self.columns, self.hidden, self.place.sort.column, area.width);
+        let heads: Vec<Head> = self.columns.iter().map(|column| column.head).collect();
+        let fitting = fit(&heads, self.hidden, self.place.sort.column, area.width);
         let theme = canvas.theme;
         let mut x = 0;
         for &(at, width) in &fitting {
-            let column = &self.columns[at];
-            let sorted = self.place.sort.column == Some(column.name);
+            let head = &heads[at];
+            let sorted = head.sorts && self.place.sort.column == Some(head.key);
             let mark = if self.place.sort.reversed { "▴" } else { "▾" };
-            let title = if sorted { format!("{}{mark}", column.title) } else { column.title.to_owned() };
+            let title = if sorted { format!("{}{mark}", head.title) } else { head.title.to_owned() };
             let style = if sorted { theme.accent.add_modifier(Modifier::BOLD) } else { theme.header };
-            if column.right {
+            if head.right {
                 canvas.right(area, x, 0, width, &title, style);
             } else {
                 canvas.cut(area, x, 0, width, &title, style);
             }
-            if column.sorts {
-                let head = Rect { x: area.x.saturating_add(x), width, height: 1, ..area };
-                canvas.target(head, Target::Header(self.list, column.name));
+            if head.sorts {
+                let place = Rect { x: area.x.saturating_add(x), width, height: 1, ..area };
+                canvas.target(place, Target::Header(self.list, head.key));
             }
             x = x.saturating_add(width + 1);
         }
@@ -145,18 +94,18 @@ impl Table<'_> {
         for (line, at) in (offset..self.count).take(page).enumerate() {
             let y = line as u16 + 1;
             let whole = Rect { y: area.y.saturating_add(y), height: 1, ..area };
-            let cells = row(at, canvas);
-            let mut x = 0;
-            for &(column, width) in &fitting {
-                match cells.get(column) {
-                    Some(Cell::Text(text, style)) if self.columns[column].right => {
-                        canvas.right(area, x, y, width, text, *style);
+            if let Some(row) = row(at) {
+                let mut x = 0;
+                for &(at, width) in &fitting {
+                    let (cell, tone) = self.columns[at].cell(&row);
+                    let style = theme.tone(tone);
+                    match cell {
+                        Cell::Text(text) if heads[at].right => canvas.right(area, x, y, width, &text, style),
+                        Cell::Text(text) => canvas.cut(area, x, y, width, &text, style),
+                        Cell::Meter(share) => canvas.meter(area, x, y, width, share, style),
                     }
-                    Some(Cell::Text(text, style)) => canvas.cut(area, x, y, width, text, *style),
-                    Some(Cell::Meter(share, style)) => canvas.meter(area, x, y, width, *share, *style),
-                    None => {}
+                    x = x.saturating_add(width + 1);
                 }
-                x = x.saturating_add(width + 1);
             }
             if at == self.place.cursor {
                 let style = if self.focused { theme.selected } else { theme.selected_elsewhere };
@@ -190,12 +139,11 @@ mod tests {
 
     #[test]
     fn columns_are_dropped_whole_and_the_rest_grows() {
-        let columns = [
-            Column::figure("a", "A", 5),
-            Column::text("b", "B", 10).grows(5),
-            Column::text("c", "C", 10).drop(2),
-            Column::text("d", "D", 4).drop(1),
-        ];
+        let head = |key, width, grows, drop| {
+            let (right, sorts) = (false, true);
+            Head { key, title: key, width, grows, drop, right, sorts }
+        };
+        let columns = [head("a", 5, 0, 0), head("b", 10, 5, 0), head("c", 10, 0, 2), head("d", 4, 0, 1)];
         assert_eq!(fit(&columns, &[], None, 32), [(0, 5), (1, 10), (2, 10), (3, 4)]);
         assert_eq!(fit(&columns, &[], None, 31), [(0, 5), (1, 15), (3, 4)]);
         assert_eq!(fit(&columns, &[], None, 20), [(0, 5), (1, 14)]);

@@ -4,6 +4,9 @@
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Quality, Severity};
+use ttmem_core::words::Space;
+use ttmem_render::Tone;
+use ttmem_render::figure::Level;
 
 /// Themes, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -295,10 +298,10 @@ impl Theme {
 
     /// How full something is: from 75 % on worth a look, from 90 % on alarming.
     pub(crate) fn level(&self, share: f64) -> Style {
-        match share {
-            s if s >= 0.9 => self.bad,
-            s if s >= 0.75 => self.warn,
-            _ => self.good,
+        match Level::of(share) {
+            Level::Full => self.bad,
+            Level::High => self.warn,
+            Level::Low => self.good,
         }
     }
 
@@ -339,6 +342,22 @@ impl Theme {
             Quality::Counters | Quality::Legacy | Quality::Partial => self.warn,
             Quality::Drift => self.bad,
             Quality::Untracked => self.faint,
+        }
+    }
+
+    /// How a cell of a table is drawn.
+    pub(crate) fn tone(&self, tone: Tone) -> Style {
+        match tone {
+            Tone::Plain => self.text,
+            Tone::Faint => self.faint,
+            Tone::Good => self.good,
+            Tone::Warn => self.warn,
+            Tone::Bad => self.bad,
+            Tone::Level(share) => self.level(share),
+            Tone::Against(value, limit) => self.against(Some(value), limit),
+            Tone::Quality(quality) => self.quality(quality),
+            Tone::Severity(severity) => self.severity(severity),
+            Tone::Space(space) => Part::of(space).map_or(self.faint, |part| self.part(part)),
         }
     }
 
@@ -383,6 +402,21 @@ pub(crate) enum Part {
 }
 
 impl Part {
+    /// What a space is drawn as; host memory is no part of any bar.
+    pub(crate) fn of(space: Space) -> Option<Self> {
+        Some(match space {
+            Space::Dram => Self::Dram,
+            Space::Trace => Self::Trace,
+            Space::L1 | Space::L1Core => Self::L1,
+            Space::L1Small => Self::L1Small,
+            Space::Cb => Self::Cb,
+            Space::Dfb => Self::Dfb,
+            Space::Scratch => Self::Scratch,
+            Space::Kernel => Self::Kernel,
+            Space::Host => return None,
+        })
+    }
+
     /// Where colours cannot tell parts apart.
     pub(crate) fn letter(self) -> char {
         match self {

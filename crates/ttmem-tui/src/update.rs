@@ -604,7 +604,7 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             });
             if let Some(list) = list.or_else(|| ui.list()) {
                 let at = ui.place(list).cursor;
-                let row = if action == Action::Up { at.saturating_sub(3) } else { at + 3 };
+                let row = if action == Action::Up { at.saturating_sub(3) } else { at.saturating_add(3) };
                 lists::go_to(&shown.snapshot, ui, list, row);
             }
         }

@@ -12,7 +12,6 @@ mod programs;
 mod telemetry;
 
 use crate::canvas::{Canvas, split_rows};
-use crate::figure::{age, counted};
 use crate::keys::{Action, BINDINGS, Binding};
 use crate::shown::Shown;
 use crate::ui::{Laid, List, Popup, Target, Ui, View};
@@ -21,6 +20,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::Severity;
+use ttmem_render::Kind;
+use ttmem_render::figure::{age, counted};
 
 /// The least there must be.
 pub(crate) const LEAST: (u16, u16) = (80, 24);
@@ -250,14 +251,14 @@ impl Scene<'_> {
     }
 
     /// A table in a frame, with its filter and where one is in it.
-    fn framed(
+    fn framed<'r, K: Kind>(
         &mut self,
         canvas: &mut Canvas,
         area: Rect,
         title: &str,
-        table: &crate::table::Table,
+        table: &crate::table::Table<K>,
         empty: &str,
-        row: impl FnMut(usize, &mut Canvas) -> Vec<crate::table::Cell>,
+        row: impl Fn(usize) -> Option<K::Row<'r>>,
     ) {
         let theme = &self.ui.theme;
         canvas.target(area, Target::List(table.list));

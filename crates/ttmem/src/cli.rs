@@ -1,6 +1,6 @@
 //! What can be typed. Help, man page and completions all come from here.
 
-use crate::query::{Field, Format};
+use crate::query::{Column, Format};
 use crate::sim;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -184,8 +184,8 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with_all = ["json", "watch"])]
     pub(crate) format: Format,
     /// With --format csv: the columns, by name, with commas; `help` lists them.
-    #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Field::parse)]
-    pub(crate) query: Vec<&'static Field>,
+    #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Column::parse)]
+    pub(crate) query: Vec<Column>,
     /// With --json: add each device's usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,

@@ -8,12 +8,13 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use ttmem_core::machine::{CapacityOrigin, CoreLayout};
-use ttmem_core::snapshot::{
-    self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval, ProgramUsage, Usage,
-};
+use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 use ttmem_reader::Source;
+use ttmem_render::cores::{DUMP, titled};
+use ttmem_render::figure::rectangle;
+use ttmem_render::{device, heading, label, line, usage};
 
 /// Rectangles of cores that are shown one by one.
 const RECTANGLES: usize = 3;
@@ -115,8 +116,7 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
         if n > 0 {
             page.push('\n');
         }
-        let name = device.arch.map_or("Unknown", ttmem_core::words::Arch::title);
-        let _ = write!(page, "Device {} ({name}, {})", device.index, device.id);
+        let _ = write!(page, "Device {} ({}, {})", device.index, device::name(device), device.id);
         let (Some(layout), Some(cores)) = (device.core_layout, &device.cores) else {
             let why = why_unknown(device);
             let _ = writeln!(page, ": it is not known how its cores are laid out:\n  {why}");
@@ -172,50 +172,17 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
     }
     let names: Vec<String> = groups.iter().map(|(_, set)| places(*set)).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max("CORES".len());
-    let _ = writeln!(
-        page,
-        "{:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  PROGRAM",
-        "CORES",
-        "CB",
-        "DFB",
-        "SCRATCH",
-        "BUFFERS",
-        "LOCKSTEP",
-        "L1_SMALL",
-        "FREE SMALL",
-        "FREE",
-        "END",
-        "LOWEST",
-        "GAP",
-        "PEAK"
-    );
+    let _ = writeln!(page, "{:<width$} {}", "CORES", heading(DUMP));
     for ((core, _), name) in groups.iter().zip(names) {
-        let of = |class| some(core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum());
-        let program = core.program.as_ref().map_or_else(|| "-".to_owned(), titled);
-        let _ = writeln!(
-            page,
-            "{name:<width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9} {:>10} {:>10}  {program}",
-            of(CoreClass::Cb),
-            of(CoreClass::Dfb),
-            of(CoreClass::Scratch),
-            of(CoreClass::Buffer),
-            of(CoreClass::Lockstep),
-            of(CoreClass::L1Small),
-            of(CoreClass::L1SmallFree),
-            of(CoreClass::Free),
-            format!("{:#x}", core.room.program_end),
-            format!("{:#x}", core.room.lowest_buffer),
-            size(core.room.gap_bytes),
-            core.peak.as_ref().map_or_else(|| "-".to_owned(), |peak| size(peak.bytes)),
-        );
+        let _ = writeln!(page, "{name:<width$} {}", line(DUMP, core));
     }
     may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Events));
 }
 
 /// Why nothing is known of a device's cores, and what to do about it.
 fn why_unknown(device: &Device) -> &'static str {
-    let by_events = |it: &&ProgramUsage| it.basis == Basis::Events;
-    let told = programs_of(&device.usage).chain(&device.usage.kernel).find(by_events).is_some();
+    let mut programs = Space::PROGRAM.iter().filter_map(|space| usage::programs(&device.usage, *space));
+    let told = programs.any(|it| it.basis == Basis::Events);
     let sized = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
     match (told, sized) {
         (false, _) => "no process there publishes programs; run it with `ttmem run`",
@@ -229,29 +196,16 @@ fn why_unknown(device: &Device) -> &'static str {
     }
 }
 
-/// What programs keep on cores, but for kernels: those have a place of their own.
-fn programs_of(usage: &Usage) -> impl Iterator<Item = &ProgramUsage> {
-    [&usage.cb, &usage.dfb, &usage.scratch].into_iter().flatten()
-}
-
-/// Whether of all that programs keep on cores it is known when it is there. Otherwise it may lie in what looks free.
-pub(crate) fn is_told(usage: &Usage) -> bool {
-    programs_of(usage).all(ProgramUsage::is_followed)
-}
-
 /// Says so if there may be less room than is shown.
 fn may_be_less(page: &mut String, device: &Device, placed: bool) {
-    let usage = &device.usage;
-    for (what, it) in
-        [(CoreClass::Cb, &usage.cb), (CoreClass::Dfb, &usage.dfb), (CoreClass::Scratch, &usage.scratch)]
-    {
-        let Some(it) = it else { continue };
+    for (space, it) in usage::on_cores(&device.usage) {
         let bytes = if it.resident_bytes.is_some() { it.unfollowed_bytes } else { it.registered_bytes };
         if bytes > 0 {
-            let _ = writeln!(page, "{} of {} of unknown residence on the device", size(bytes), title(what));
+            let what = label::space(space).to_lowercase();
+            let _ = writeln!(page, "{} of {what} of unknown residence on the device", size(bytes));
         }
     }
-    if !placed || !is_told(usage) {
+    if !placed || !usage::is_followed(&device.usage) {
         page.push_str(
             "Not all who hold L1 there say where and when it lies there: there may be less room.\n",
         );
@@ -281,7 +235,13 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
     }
     for it in core.intervals.iter() {
         let end = it.start + it.bytes;
-        let _ = writeln!(page, "{:#08x}-{end:#08x} {:>11}  {}", it.start, size(it.bytes), title(it.class));
+        let _ = writeln!(
+            page,
+            "{:#08x}-{end:#08x} {:>11}  {}",
+            it.start,
+            size(it.bytes),
+            label::core_class(it.class)
+        );
         for (allocation, _) in held.iter().filter(|(of, class)| *class == it.class && lies_in(of, it)) {
             let _ = writeln!(page, "{:31}{}", "", described(allocation));
         }
@@ -295,7 +255,7 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
         let bytes = unplaced(class);
         if bytes > 0 {
             placed = false;
-            let _ = writeln!(page, "{} of {} at unknown addresses", size(bytes), title(class));
+            let _ = writeln!(page, "{} of {} at unknown addresses", size(bytes), label::core_class(class));
         }
     }
     may_be_less(page, device, placed);
@@ -309,13 +269,6 @@ fn peaked(peak: &CorePeak) -> String {
         let _ = write!(text, ", with {}", titled(&program));
     }
     text
-}
-
-/// `pid 12 program 7 matmul`.
-fn titled(program: &CoreProgram) -> String {
-    let pid = program.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
-    let name = program.name.as_ref().map(|name| format!(" {}", cut(name, 40))).unwrap_or_default();
-    format!("{pid}program {}{name}", program.id)
 }
 
 fn described(it: &Allocation) -> String {
@@ -385,35 +338,12 @@ fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a 
     found
 }
 
-fn title(class: CoreClass) -> &'static str {
-    match class {
-        CoreClass::Reserved => "reserved",
-        CoreClass::KernelRing => "kernel ring",
-        CoreClass::Buffer => "buffers",
-        CoreClass::L1Small => "L1_SMALL buffers",
-        CoreClass::Cb => "circular buffers",
-        CoreClass::Dfb => "dataflow buffers",
-        CoreClass::Scratch => "scratchpads",
-        CoreClass::Lockstep => "taken in lock-step: the buffer lies on other cores",
-        CoreClass::L1SmallFree => "free in L1_SMALL",
-        CoreClass::Free => "free",
-        CoreClass::Other => "something else",
-    }
-}
-
 /// `0,0-7,6`, as far as there is room.
 fn places(cores: CoreSet) -> String {
     let rectangles = cores.rectangles();
-    let shown = |[x0, y0, x1, y1]: &[u8; 4]| {
-        if (x0, y0) == (x1, y1) { format!("{x0},{y0}") } else { format!("{x0},{y0}-{x1},{y1}") }
-    };
-    let mut text: Vec<String> = rectangles.iter().take(RECTANGLES).map(shown).collect();
+    let mut text: Vec<String> = rectangles.iter().take(RECTANGLES).copied().map(rectangle).collect();
     if rectangles.len() > RECTANGLES {
         text.push(format!("... ({} cores)", cores.count()));
     }
     text.join(" ")
-}
-
-fn some(bytes: u64) -> String {
-    if bytes == 0 { "-".to_owned() } else { size(bytes) }
 }

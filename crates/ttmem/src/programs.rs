@@ -2,15 +2,15 @@
 
 use crate::cli::DumpArgs;
 use crate::source::unless_absent;
-use crate::text::{UNKNOWN, cut, ranges, size};
 use crate::{Exit, print, show};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
 use ttmem_core::snapshot::{Process, Program};
-use ttmem_core::words::KernelClass;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Source;
+use ttmem_render::program::{DUMP, Row};
+use ttmem_render::{heading, line};
 
 #[derive(Serialize)]
 struct Dump<'a> {
@@ -62,67 +62,10 @@ fn listed(snapshot: &Snapshot) -> Vec<Listed<'_>> {
 }
 
 fn render(dump: &Dump<'_>) -> String {
-    let mut page = String::new();
-    let _ = writeln!(
-        page,
-        "{:<8} {:>9} {:>10} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} NAME",
-        "DEVICE",
-        "PID",
-        "PROGRAM",
-        "CORES",
-        "KERNEL",
-        "CB",
-        "DFB",
-        "SCRATCH",
-        "VIEWS",
-        "END",
-        "DISPATCHES",
-        "LAST",
-        "STATE"
-    );
-    for it in &dump.programs {
-        let program = it.program;
-        let pid = match (it.pid, it.reported_pid) {
-            (Some(pid), _) => pid.to_string(),
-            (None, Some(pid)) => format!("({pid})"),
-            (None, None) => UNKNOWN.to_owned(),
-        };
-        let end = program.end.map_or_else(|| "-".to_owned(), |end| format!("{end:#x}"));
-        let last = program.dispatched.map_or_else(|| "-".to_owned(), |last| age(dump.at, last));
-        let name = program.name.as_deref().map_or_else(|| "-".to_owned(), |name| cut(name, 60));
-        let cores = Some(program.core_count).filter(|_| !program.cores.is_empty());
-        let unknown = || "?".to_owned();
-        // Kernels are what is estimated, if there are any. On cores that nobody names, none has a size on each.
-        let kernels = match program.kernel_bytes {
-            0 if cores.is_none() => unknown(),
-            bytes => estimated(program.estimated, bytes),
-        };
-        let others = program.estimated && program.kernel_bytes == 0 && cores.is_some();
-        // What is not a user's program says so.
-        let name = match program.class {
-            KernelClass::Fabric | KernelClass::Dispatch => {
-                format!("[{}] {name}", program.class.title().to_lowercase())
-            }
-            KernelClass::Application | KernelClass::Unknown => name,
-        };
-        let _ = writeln!(
-            page,
-            "{:<8} {:>9} {:>10} {:>5} {:>10} {:>10} {:>10} {:>10} {:>5} {:>9} {:>10} {:>9}  {:<18} {}",
-            ranges(&program.indexes),
-            pid,
-            program.id,
-            cores.map_or_else(unknown, |cores| cores.to_string()),
-            kernels,
-            estimated(others, program.cb_bytes),
-            estimated(others, program.dfb_bytes),
-            estimated(others, program.scratch_bytes),
-            program.view_count,
-            end,
-            if program.unfollowed { "-".to_owned() } else { program.dispatches.to_string() },
-            last,
-            state(program),
-            name
-        );
+    let mut page = heading(DUMP) + "\n";
+    for Listed { pid, reported_pid, program } in &dump.programs {
+        let row = Row { pid: *pid, reported_pid: *reported_pid, process_name: None, program, now: dump.at };
+        let _ = writeln!(page, "{}", line(DUMP, &row));
     }
     let resident = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
     let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
@@ -136,27 +79,4 @@ fn render(dump: &Dump<'_>) -> String {
         dump.programs.len(),
     );
     page
-}
-
-/// A size, with a mark if it is an estimate; nothing is easier to overlook as a dash.
-fn estimated(is_estimate: bool, bytes: u64) -> String {
-    match (bytes, is_estimate) {
-        (0, _) => "-".to_owned(),
-        (_, true) => format!("~{}", size(bytes)),
-        (_, false) => size(bytes),
-    }
-}
-
-/// How long ago, in seconds.
-fn age(now: Timestamp, then: Timestamp) -> String {
-    format!("{:.1}s", now.duration_since(then).as_secs_f64().max(0.0))
-}
-
-/// On how many of all the cores that it is for it is resident, or that it is on none.
-fn state(program: &Program) -> String {
-    match program.resident_cores {
-        _ if program.unfollowed => "unknown".to_owned(),
-        0 => "registered".to_owned(),
-        n => format!("resident {n}/{}", program.core_count as usize * program.indexes.len().max(1)),
-    }
 }

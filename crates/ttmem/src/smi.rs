@@ -9,12 +9,12 @@ mod host;
 mod keys;
 mod words;
 
-use crate::query::uses;
 use crate::text::UNKNOWN;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Device, Process, Total};
+use ttmem_render::process::uses;
 
 pub(crate) fn render(snapshot: &Snapshot) -> Value {
     // As Python writes the local time, which is without a zone.

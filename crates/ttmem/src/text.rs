@@ -1,29 +1,8 @@
-//! How figures look: sizes, bars, colours.
+//! How pages look: bars, colours, characters.
 
 use std::io::IsTerminal;
-pub(crate) use ttmem_core::words::{ranges, size};
-use unicode_width::UnicodeWidthChar;
-
-/// What is not known.
-pub(crate) const UNKNOWN: &str = "N/A";
-
-/// Text of others, made harmless for a terminal and kept on its line: controls, and marks that turn the writing direction, are
-/// not shown as they are.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
-}
-
-/// Cuts text to `width` columns, and shows that it did.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    // Other people's names may hold anything. A terminal must not act on it, and columns must stay where they are: what
-    // has no width (controls, marks that turn the writing direction) or two is not shown as it is.
-    let clean: Vec<char> = text.chars().map(|c| if c.width() == Some(1) { c } else { '?' }).collect();
-    if clean.len() <= width {
-        clean.into_iter().collect()
-    } else {
-        clean.into_iter().take(width.saturating_sub(1)).chain(['…']).collect()
-    }
-}
+use ttmem_render::figure::{Level, ascii};
+pub(crate) use ttmem_render::figure::{NOT_KNOWN as UNKNOWN, cut, plain, ranges, size};
 
 /// How to draw.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +28,10 @@ impl Style {
         }
         let (on, off) = if self.ascii { ("#", "-") } else { ("█", "░") };
         let bar = format!("{}{}", on.repeat(full), off.repeat(width - full));
-        let colour = if share >= 0.9 {
-            "31"
-        } else if share >= 0.75 {
-            "33"
-        } else {
-            "32"
+        let colour = match Level::of(share) {
+            Level::Full => "31",
+            Level::High => "33",
+            Level::Low => "32",
         };
         format!("[{}]", self.paint(&bar, colour))
     }
@@ -68,36 +45,13 @@ impl Style {
         if !self.ascii {
             return text;
         }
-        let plain = |c: char| match c {
-            '│' => '|',
-            '─' => '-',
-            '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' => '+',
-            '…' => '~',
-            '°' => ' ',
-            '⚠' => '!',
-            c if c.is_ascii() => c,
-            _ => '?',
-        };
-        text.chars().map(plain).collect()
+        text.chars().map(ascii).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_cannot_reach_the_terminal_raw() {
-        assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
-        assert_eq!(cut("python", 4), "pyt…");
-        assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
-    }
-
-    #[test]
-    fn text_that_is_not_cut_is_harmless_as_well() {
-        assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
-        assert_eq!(plain("Größe 漢"), "Größe 漢");
-    }
 
     #[test]
     fn bars_fill_with_use_and_show_the_least_bit() {

@@ -1,15 +1,14 @@
 //! View 2: usage over time, a chart for each chip, all with the same time axis.
 
 use super::Scene;
-use super::main_view::name;
 use crate::canvas::{Canvas, split_rows};
 use crate::chart::{self, Line, Span};
-use crate::figure::{GIB, MIB, UNKNOWN, age, bytes_or, percent, share};
 use crate::ui::{List, Target};
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ttmem_core::snapshot::{Device, History, Sample, Total};
-use ttmem_core::words::size;
+use ttmem_render::device::number_and_board as name;
+use ttmem_render::figure::{DASH, GIB, MIB, age, bytes_or, percent, share, size};
 
 /// A chart smaller than this, frame included, says less than a line.
 const LEAST: (u16, u16) = (26, 7);
@@ -226,8 +225,8 @@ impl Scene<'_> {
         for (area, it) in [above, below].into_iter().zip(self.series(canvas, device)) {
             let title = format!("{} of {}", it.title, name(device));
             let inside = canvas.frame(area, &title, true);
-            let used = it.total.map_or_else(|| UNKNOWN.to_owned(), |it| size(it.used_bytes));
-            let of = it.total.and_then(|it| it.capacity_bytes).map_or_else(|| UNKNOWN.to_owned(), size);
+            let used = it.total.map_or_else(|| DASH.to_owned(), |it| size(it.used_bytes));
+            let of = it.total.and_then(|it| it.capacity_bytes).map_or_else(|| DASH.to_owned(), size);
             canvas.corner(area, &format!("{used} of {of}  {}", percent(it.share())), it.style);
             let scale = 9;
             let plot = Rect { x: inside.x + scale, width: inside.width.saturating_sub(scale), ..inside };
@@ -259,7 +258,7 @@ impl Scene<'_> {
             chart::spark(canvas, plot, span, &it.line());
             let letter = if n == 0 { 'D' } else { 'L' };
             let share =
-                it.share().map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0}%", it.min(9.99) * 100.0));
+                it.share().map_or_else(|| DASH.to_owned(), |it| format!("{:.0}%", it.min(9.99) * 100.0));
             let at = x + half.saturating_sub(8);
             canvas.put(area, at, 0, letter, it.style);
             canvas.right(area, at + 1, 0, 5, &share, it.share().map_or(theme.faint, |it| theme.level(it)));

@@ -1,15 +1,16 @@
 //! Everything that is known of one thing, in words: figures with their units, and the reason where there is none.
 
 use super::Scene;
-use super::main_view::{is_told, notes};
-use crate::figure::{UNKNOWN, about, age, counted, percent, rate, share, since};
+use super::main_view::notes;
 use crate::lists;
 use crate::ui::Subject;
-use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{
     Allocation, AuditResult, Core, Device, Finding, Happening, Process, ProgramRow, Quality, Total, Usage,
 };
-use ttmem_core::words::{Space, ranges, size};
+use ttmem_core::words::Space;
+use ttmem_render::figure::{DASH, about, age, counted, percent, ranges, rate, rectangle, share, since, size};
+use ttmem_render::usage::is_gap_certain;
+use ttmem_render::{Reading, Value, device, label, program};
 
 /// How a fact is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,20 +38,20 @@ fn heading(label: impl Into<String>) -> Fact {
 }
 
 fn known(text: Option<&String>) -> String {
-    text.cloned().unwrap_or_else(|| UNKNOWN.to_owned())
+    text.cloned().unwrap_or_else(|| DASH.to_owned())
 }
 
-const SPACES: [(Space, &str); 10] = [
-    (Space::Dram, "DRAM buffers"),
-    (Space::Trace, "Trace"),
-    (Space::L1, "L1 buffers"),
-    (Space::L1Core, "L1, single cores"),
-    (Space::L1Small, "L1_SMALL"),
-    (Space::Cb, "Circular buffers"),
-    (Space::Dfb, "Dataflow buffers"),
-    (Space::Scratch, "Scratchpads"),
-    (Space::Kernel, "Kernels"),
-    (Space::Host, "Host memory"),
+const SPACES: [Space; 10] = [
+    Space::Dram,
+    Space::Trace,
+    Space::L1,
+    Space::L1Core,
+    Space::L1Small,
+    Space::Cb,
+    Space::Dfb,
+    Space::Scratch,
+    Space::Kernel,
+    Space::Host,
 ];
 
 impl Scene<'_> {
@@ -62,7 +63,7 @@ impl Scene<'_> {
             |key: &str| snapshot.processes.iter().find(|it| key.starts_with(&lists::process_key(it)));
         match subject {
             Subject::Device(id) => match snapshot.devices.iter().find(|it| it.id == *id) {
-                Some(it) => (format!("Device {}", super::main_view::name(it)), self.device(it)),
+                Some(it) => (format!("Device {}", device::number_and_board(it)), self.device(it)),
                 None => gone("Device"),
             },
             Subject::Process(key) => match process(key) {
@@ -125,14 +126,14 @@ impl Scene<'_> {
         facts.extend(total("DRAM", device.usage.dram_total.as_ref()));
         facts.extend(total("L1", device.usage.l1_total.as_ref()));
         if device.usage.dram_total.is_none() && device.usage.l1_total.is_none() {
-            facts.push(fact("In use", format!("{UNKNOWN} no process reports memory of this chip")));
+            facts.push(fact("In use", format!("{DASH} no process reports memory of this chip")));
         }
         facts.extend(spaces(&device.usage));
         if let Some(room) = device.tightest_core {
             let text = format!(
                 "{}{} at core {},{}: {:#x} to {:#x}, by {}",
                 size(room.gap_bytes),
-                if is_told(&room, &device.usage) { "" } else { " or less" },
+                if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
                 room.x,
                 room.y,
                 room.program_end,
@@ -142,14 +143,9 @@ impl Scene<'_> {
             facts.push(fact("Least gap", text));
         }
         facts.push(match device.capacity {
-            None => fact("Capacity", format!("{UNKNOWN} neither the board nor a runtime told it")),
+            None => fact("Capacity", format!("{DASH} neither the board nor a runtime told it")),
             Some(it) => {
-                let origin = match it.origin {
-                    CapacityOrigin::Simulated => "simulated",
-                    CapacityOrigin::Runtime => "as its runtime says",
-                    CapacityOrigin::Descriptor => "as the topology says",
-                    CapacityOrigin::Board => "assumed from the board",
-                };
+                let origin = label::capacity_origin(it.origin);
                 let text = format!(
                     "{} DRAM in {} channels, {} cores of {} L1; {origin}",
                     size(it.dram_bytes),
@@ -168,7 +164,7 @@ impl Scene<'_> {
                 .holders
                 .iter()
                 .map(|it| {
-                    let pid = it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| pid.to_string());
+                    let pid = it.pid.map_or_else(|| DASH.to_owned(), |pid| pid.to_string());
                     format!("{} ({pid}) {}", known(it.name.as_ref()), size(it.bytes))
                 })
                 .collect();
@@ -179,13 +175,13 @@ impl Scene<'_> {
             ));
         }
         facts.push(heading("Sensors"));
-        facts.extend(sensors(device));
+        facts.extend(sensors(device::Row { snapshot: &self.shown.snapshot, device }));
         facts
     }
 
     fn process(&self, process: &Process) -> Vec<Fact> {
         let start = process.start.map_or_else(
-            || UNKNOWN.to_owned(),
+            || DASH.to_owned(),
             |at| format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))),
         );
         let mut facts = vec![
@@ -250,8 +246,8 @@ impl Scene<'_> {
                 let text = format!(
                     "{} of {} in {}; {} x {}{largest}",
                     size(it.used_bytes),
-                    it.allocatable_bytes.map_or_else(|| UNKNOWN.to_owned(), size),
-                    it.count.map_or_else(|| UNKNOWN.to_owned(), |n| counted(n, "buffer")),
+                    it.allocatable_bytes.map_or_else(|| DASH.to_owned(), size),
+                    it.count.map_or_else(|| DASH.to_owned(), |n| counted(n, "buffer")),
                     counted(u64::from(space.banks), "bank"),
                     size(space.bytes_per_bank)
                 );
@@ -287,12 +283,12 @@ impl Scene<'_> {
             fact("Kind", it.class.title()),
             fact("Chips", ranges(&it.indexes)),
         ];
-        let (nobody, unsaid) = (format!("{UNKNOWN} nobody tells of dispatches"), "the source does not say");
+        let (nobody, unsaid) = (format!("{DASH} nobody tells of dispatches"), "the source does not say");
         facts.push(match &it.cores[..] {
-            [] => fact("Cores", format!("{UNKNOWN} {unsaid}")),
+            [] => fact("Cores", format!("{DASH} {unsaid}")),
             cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
         });
-        let all = it.core_count as usize * it.indexes.len().max(1);
+        let all = program::all_cores(it);
         let (resident, dispatched) = if it.unfollowed {
             (nobody.clone(), nobody)
         } else {
@@ -302,19 +298,18 @@ impl Scene<'_> {
         facts.extend(it.dispatched.map(|at| {
             fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
         }));
-        let others = super::programs::others_are_estimated(it);
-        for (label, bytes) in [
-            ("Circular buffers", it.cb_bytes),
-            ("Dataflow buffers", it.dfb_bytes),
-            ("Scratchpads", it.scratch_bytes),
-        ] {
+        let others = program::others_are_estimated(it);
+        for (space, bytes) in
+            [(Space::Cb, it.cb_bytes), (Space::Dfb, it.dfb_bytes), (Space::Scratch, it.scratch_bytes)]
+        {
             let bytes = about(others && bytes > 0, size(bytes));
-            facts.push(fact(label, format!("{bytes} on each chip")));
+            facts.push(fact(label::space(space), format!("{bytes} on each chip")));
         }
-        facts.push(match it.kernel_bytes {
-            0 if it.cores.is_empty() => fact("Kernels", format!("{UNKNOWN} it is not known on which cores")),
-            bytes => fact("Kernels", format!("{} on each core", about(it.estimated, size(bytes)))),
-        });
+        let kernels = match it.kernel_bytes {
+            0 if it.cores.is_empty() => format!("{DASH} it is not known on which cores"),
+            bytes => format!("{} on each core", about(it.estimated, size(bytes))),
+        };
+        facts.push(fact(label::space(Space::Kernel), kernels));
         if it.estimated {
             facts.push(fact("Estimated", "the size of some of what it keeps"));
         }
@@ -340,8 +335,8 @@ impl Scene<'_> {
 
     fn finding(&self, it: &Finding) -> Vec<Fact> {
         let mut facts = vec![
-            fact("Severity", super::events::severity(it.severity)),
-            fact("Kind", super::events::kind(it.kind)),
+            fact("Severity", label::severity(it.severity)),
+            fact("Kind", label::kind(it.kind)),
             fact("What", it.text.as_str()),
         ];
         facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
@@ -357,7 +352,7 @@ impl Scene<'_> {
     fn event(&self, it: &Happening) -> Vec<Fact> {
         let mut facts = vec![
             fact("Time", self.shown.clock(it.at)),
-            fact("Kind", super::events::kind(it.kind)),
+            fact("Kind", label::kind(it.kind)),
             fact("What", it.text.as_str()),
         ];
         facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
@@ -368,7 +363,7 @@ impl Scene<'_> {
 
     fn one_core(&self, core: &Core, device: Option<&Device>) -> Vec<Fact> {
         let room = &core.room;
-        let told = device.is_some_and(|it| is_told(room, &it.usage));
+        let told = device.is_some_and(|it| is_gap_certain(room, &it.usage));
         let or_less = if told { "" } else { " or less" };
         let mut facts = vec![
             fact("Taken", percent(super::map::fill(core))),
@@ -402,7 +397,7 @@ impl Scene<'_> {
         for it in core.intervals.iter() {
             let end = it.start.saturating_add(it.bytes);
             facts.push(fact(
-                super::map::title(it.class),
+                label::core_class(it.class),
                 format!("{:#09x} to {end:#09x}  {:>10}", it.start, size(it.bytes)),
             ));
         }
@@ -412,13 +407,13 @@ impl Scene<'_> {
 
 fn buffer(it: &Allocation) -> Vec<Fact> {
     let bytes = |value: Option<u64>, why: &str| {
-        value.map_or_else(|| format!("{UNKNOWN} {why}"), |it| format!("{} ({it} B)", size(it)))
+        value.map_or_else(|| format!("{DASH} {why}"), |it| format!("{} ({it} B)", size(it)))
     };
     let why = "the source does not say";
     let mut facts = vec![
         fact("Space", it.space.name()),
         fact("Chips", ranges(&it.indexes)),
-        fact("Process", it.pid.map_or_else(|| UNKNOWN.to_owned(), |pid| format!("pid {pid}"))),
+        fact("Process", it.pid.map_or_else(|| DASH.to_owned(), |pid| format!("pid {pid}"))),
         fact("Asked for", about(it.estimated, bytes(Some(it.requested_bytes), ""))),
         fact("Occupied", bytes(it.occupied_bytes, why)),
         fact("Allocated", bytes(it.allocated_bytes, why)),
@@ -427,7 +422,7 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
         facts.push(fact("Estimated", "its size"));
     }
     if it.unplaced {
-        facts.push(fact("Address", format!("{UNKNOWN} {why}")));
+        facts.push(fact("Address", format!("{DASH} {why}")));
     }
     if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
         facts.push(fact("In each bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
@@ -452,15 +447,15 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
 
 fn total(label: &str, total: Option<&Total>) -> Option<Fact> {
     let it = total?;
-    let of = it.capacity_bytes.map_or_else(|| UNKNOWN.to_owned(), size);
+    let of = it.capacity_bytes.map_or_else(|| DASH.to_owned(), size);
     let share = percent(share(it.used_bytes, it.capacity_bytes));
     Some(fact(label, format!("{} of {of}, {share}, by {}", size(it.used_bytes), it.basis.name())))
 }
 
 fn spaces(usage: &Usage) -> impl Iterator<Item = Fact> {
-    SPACES.iter().filter_map(|(space, label)| {
-        let (used, _) = usage.used(*space)?;
-        Some(fact(*label, format!("{}: {}", size(used), notes(usage, *space))))
+    SPACES.into_iter().filter_map(|space| {
+        let (used, _) = usage.used(space)?;
+        Some(fact(label::space(space), format!("{}: {}", size(used), notes(usage, space))))
     })
 }
 
@@ -473,7 +468,7 @@ fn audit(it: &AuditResult) -> Fact {
         let text = format!("0, the allocator itself says {}", size(it.allocated_bytes));
         return Fact { tone: Tone::Good, ..fact(label, text) };
     }
-    let known = |drift: Option<i64>| drift.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{it:+}"));
+    let known = |drift: Option<i64>| drift.map_or_else(|| DASH.to_owned(), |it| format!("{it:+}"));
     let text = format!(
         "allocated {:+}, free {}, largest free {} bytes",
         it.drift_bytes,
@@ -484,12 +479,9 @@ fn audit(it: &AuditResult) -> Fact {
 }
 
 fn rectangles(cores: &[[u8; 4]]) -> String {
-    let one = |[x, y, to_x, to_y]: &[u8; 4]| {
-        if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
-    };
     match cores {
         [] => "unknown cores".to_owned(),
-        all => all.iter().map(one).collect::<Vec<_>>().join(" "),
+        all => all.iter().copied().map(rectangle).collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -498,48 +490,34 @@ fn bad_if(bad: bool) -> Tone {
 }
 
 /// What is known of a chip besides its memory, with the reasons for what is not.
-pub(super) fn sensors(device: &Device) -> Vec<Fact> {
+pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
     let mut facts = Vec::new();
+    let device = row.device;
     let sensors = device.sensors.as_ref();
     if let Some(why) = &device.sensors_absent {
-        facts.push(fact("Sensors", format!("{UNKNOWN} {why}")));
+        facts.push(fact("Sensors", format!("{DASH} {why}")));
     } else if sensors.is_none() {
-        facts.push(fact("Sensors", format!("{UNKNOWN} nobody says why")));
+        facts.push(fact("Sensors", format!("{DASH} nobody says why")));
     }
     if let Some(it) = sensors {
         let absent =
             |name: &str| it.absent.get(name).cloned().unwrap_or_else(|| "the driver does not say".to_owned());
-        let reading =
-            |value: Option<f64>, limit: Option<f64>, name: &str, unit: &str, places: usize| match value {
-                None => format!("{UNKNOWN} {}", absent(name)),
-                Some(value) => {
-                    let limit =
-                        limit.map_or_else(String::new, |limit| format!(", limit {limit:.places$} {unit}"));
-                    format!("{value:.places$} {unit}{limit}")
-                }
+        facts.extend(device::SENSORS.into_iter().map(|(label, field)| {
+            let Value::Reading(Reading { value, limit, .. }) = (field.value)(&row) else {
+                return fact(label, format!("{DASH} {}", absent(field.name)));
             };
-        let limits = &it.limits;
-        let limited =
-            |label: &str, value: Option<f64>, limit: Option<f64>, name: &str, unit: &str, places: usize| {
-                let over = value.zip(limit).is_some_and(|(value, limit)| value >= limit);
-                let tone = if over { Tone::Bad } else { Tone::Plain };
-                Fact { tone, ..fact(label, reading(value, limit, name, unit, places)) }
-            };
+            let (unit, places) = (field.unit.sign(), field.unit.places());
+            let of = limit.map_or_else(String::new, |limit| format!(", limit {limit:.places$} {unit}"));
+            let over = limit.is_some_and(|limit| value >= limit);
+            Fact { tone: bad_if(over), ..fact(label, format!("{value:.places$} {unit}{of}")) }
+        }));
         facts.extend([
-            limited("Temperature", it.asic_celsius, limits.asic_celsius, "asic_celsius", "°C", 1),
-            limited("Power", it.power_watts, limits.power_watts, "power_watts", "W", 1),
-            limited("Current", it.current_amperes, limits.current_amperes, "current_amperes", "A", 1),
-            limited("Core voltage", it.vcore_volts, limits.vcore_volts, "vcore_volts", "V", 3),
-            fact("AICLK", reading(it.aiclk_mhz, None, "aiclk_mhz", "MHz", 0)),
-            fact("AXICLK", reading(it.axiclk_mhz, None, "axiclk_mhz", "MHz", 0)),
-            fact("ARCCLK", reading(it.arcclk_mhz, None, "arcclk_mhz", "MHz", 0)),
-            fact("Fan", reading(it.fan_rpm, None, "fan_rpm", "rpm", 0)),
             Fact {
                 tone: bad_if(it.heartbeat_beats == Some(false)),
                 ..fact(
                     "Heartbeat",
                     match (it.heartbeat, it.heartbeat_beats) {
-                        (None, _) => format!("{UNKNOWN} {}", absent("heartbeat")),
+                        (None, _) => format!("{DASH} {}", absent("heartbeat")),
                         (Some(n), Some(true)) => format!("{n}, beats"),
                         (Some(n), Some(false)) => format!("{n}, does NOT change: the firmware may hang"),
                         (Some(n), None) => format!("{n}, read once so far"),
@@ -551,12 +529,12 @@ pub(super) fn sensors(device: &Device) -> Vec<Fact> {
                 ..fact(
                     "Thermal trips",
                     it.thermal_trips
-                        .map_or_else(|| format!("{UNKNOWN} {}", absent("thermal_trips")), |n| n.to_string()),
+                        .map_or_else(|| format!("{DASH} {}", absent("thermal_trips")), |n| n.to_string()),
                 )
             },
         ]);
         match &it.pcie {
-            None => facts.push(fact("PCIe", format!("{UNKNOWN} {}", absent("pcie")))),
+            None => facts.push(fact("PCIe", format!("{DASH} {}", absent("pcie")))),
             Some(pcie) => facts.extend([
                 fact("Host reads chip", rate(pcie.host_reads_bytes_per_second)),
                 fact("Host writes chip", rate(pcie.host_writes_bytes_per_second)),
@@ -588,7 +566,7 @@ pub(super) fn sensors(device: &Device) -> Vec<Fact> {
         "Chip",
         format!(
             "{}{}",
-            device.arch.map_or(UNKNOWN, ttmem_core::words::Arch::title),
+            device.arch.map_or(DASH, ttmem_core::words::Arch::title),
             if device.remote { ", reached through another" } else { "" }
         ),
     ));

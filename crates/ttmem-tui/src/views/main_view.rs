@@ -3,33 +3,27 @@
 use super::Scene;
 use crate::canvas::{Canvas, split_columns, split_rows};
 use crate::chart::Span;
-use crate::figure::{GIB, MIB, UNKNOWN, age, bytes_or, percent, reading, share, since};
 use crate::lists;
-use crate::table::{Cell, Table};
+use crate::table::Table;
 use crate::theme::{Part, Theme};
 use crate::ui::List;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{BufferUsage, CoreRoom, Device, Process, ProgramUsage, Quality, Total, Usage};
-use ttmem_core::words::{Basis, Space, ranges, size};
+use ttmem_core::snapshot::{Device, Total, Usage};
+use ttmem_core::words::Space;
+use ttmem_render::device::number_and_board as name;
+use ttmem_render::figure::{DASH, age, percent, share, since, size};
+use ttmem_render::usage::{BufferNotes, by, is_gap_certain, program_notes};
+use ttmem_render::{device, label, process, usage};
 
 /// From this width on the chosen chip has a column of its own.
 const WIDE: u16 = 150;
 const SIDE: u16 = 66;
 
 /// Spaces of DRAM, and of L1, in the order of a bar.
-const DRAM: [(Space, Part, &str); 2] =
-    [(Space::Dram, Part::Dram, "buffers"), (Space::Trace, Part::Trace, "trace")];
-const L1: [(Space, Part, &str); 7] = [
-    (Space::L1, Part::L1, "buffers"),
-    (Space::L1Core, Part::L1, "on cores"),
-    (Space::L1Small, Part::L1Small, "L1_SMALL"),
-    (Space::Cb, Part::Cb, "CBs"),
-    (Space::Dfb, Part::Dfb, "DFBs"),
-    (Space::Scratch, Part::Scratch, "scratch"),
-    (Space::Kernel, Part::Kernel, "kernels"),
-];
+const DRAM: [Space; 2] = [Space::Dram, Space::Trace];
+const L1: [Space; 7] =
+    [Space::L1, Space::L1Core, Space::L1Small, Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
 
 impl Scene<'_> {
     pub(super) fn main(&mut self, canvas: &mut Canvas, area: Rect) {
@@ -74,16 +68,15 @@ impl Scene<'_> {
         let (snapshot, ui) = (self.shown.snapshot.clone(), self.ui);
         let table = Table {
             list: List::Devices,
-            columns: lists::DEVICES,
+            columns: device::SCREEN,
             place: ui.place(List::Devices),
             count: snapshot.devices.len(),
             focused: ui.list() == Some(List::Devices),
             hidden: &[],
         };
         let empty = "No Tenstorrent device here: try `ttmem demo`, or see `ttmem doctor`.";
-        self.framed(canvas, area, "Devices", &table, empty, |at, _| match snapshot.devices.get(at) {
-            Some(device) => device_row(device, &snapshot, &ui.theme),
-            None => Vec::new(),
+        self.framed(canvas, area, "Devices", &table, empty, |at| {
+            Some(device::Row { snapshot: &snapshot, device: snapshot.devices.get(at)? })
         });
     }
 
@@ -94,7 +87,7 @@ impl Scene<'_> {
         let contained = rows.iter().any(|it| it.container.is_some() || it.pod.is_some());
         let table = Table {
             list: List::Processes,
-            columns: lists::PROCESSES,
+            columns: process::SCREEN,
             place,
             count: rows.len(),
             focused: ui.list() == Some(List::Processes),
@@ -105,10 +98,7 @@ impl Scene<'_> {
         } else {
             "No process fits the filter."
         };
-        self.framed(canvas, area, "Processes", &table, empty, |at, _| match rows.get(at) {
-            Some(process) => process_row(process, &ui.theme),
-            None => Vec::new(),
-        });
+        self.framed(canvas, area, "Processes", &table, empty, |at| rows.get(at).copied());
     }
 
     /// What is in the chosen chip's memory.
@@ -169,7 +159,7 @@ impl Scene<'_> {
                 .holders
                 .iter()
                 .take(3)
-                .map(|it| format!("{} {}", it.name.as_deref().unwrap_or(UNKNOWN), size(it.bytes)))
+                .map(|it| format!("{} {}", it.name.as_deref().unwrap_or(DASH), size(it.bytes)))
                 .collect();
             canvas.cut(inside, 32, y, inside.width.saturating_sub(33), &holders.join(", "), theme.faint);
         }
@@ -197,19 +187,15 @@ impl Scene<'_> {
 /// Two bars of parts, with legends.
 fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
     let usage = &device.usage;
-    let memories = [
-        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-    ];
-    for (n, (title, total, capacity, parts)) in memories.into_iter().enumerate() {
+    for (n, memory) in memories(device).into_iter().enumerate() {
+        let Memory { title, total, capacity, spaces } = memory;
         let y = n as u16 * 2;
         let theme = canvas.theme;
         canvas.text(area, 0, y, title, theme.title);
-        let (figures, style) = totals(total.as_ref(), capacity, theme);
+        let (figures, style) = totals(total, capacity, theme);
         let bar = area.width.saturating_sub(5 + 32);
-        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
         let held: Vec<(u64, Part)> =
-            parts.iter().filter_map(|(space, part, _)| Some((usage.used(*space)?.0, *part))).collect();
+            spaces.iter().filter_map(|&space| Some((usage.used(space)?.0, Part::of(space)?))).collect();
         canvas.stack(area, 5, y, bar, &held, capacity);
         canvas.right(area, 5 + bar, y, 32, &figures, style);
         // The gap and the largest block are what decides whether the next allocation fits.
@@ -225,14 +211,13 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
             canvas.right(area, 0, y + 1, area.width, &text, style);
             end = area.width.saturating_sub(text.chars().count() as u16 + 2);
         }
-        let mut named: Vec<(u64, Part, &str)> = parts
-            .iter()
-            .filter_map(|(space, part, label)| Some((worth_a_line(usage, *space)?, *part, *label)))
-            .collect();
+        let mut named: Vec<(u64, Space)> =
+            spaces.iter().filter_map(|&space| Some((worth_a_line(usage, space)?, space))).collect();
         named.sort_by_key(|it| std::cmp::Reverse(it.0));
         let mut x = 5;
-        for (used, part, label) in named {
-            let text = format!(" {label} {}", size(used));
+        for (used, space) in named {
+            let Some(part) = Part::of(space) else { continue };
+            let text = format!(" {} {}", label::part_within(space), size(used));
             if usize::from(x) + 1 + text.chars().count() > usize::from(end) {
                 break;
             }
@@ -247,26 +232,21 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
 fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     let (usage, theme) = (&device.usage, canvas.theme);
     let mut y = 0;
-    let memories = [
-        ("DRAM", &usage.dram_total, device.capacity.map(|it| it.dram_bytes), &DRAM[..]),
-        ("L1", &usage.l1_total, device.capacity.map(|it| it.l1_bytes), &L1[..]),
-    ];
     // The notes behind the figures get what is left, but a bar must be worth looking at.
     let bar = (area.width.saturating_sub(90)).clamp(12, 40);
-    for (title, total, capacity, parts) in memories {
-        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-        let (figures, style) = totals(total.as_ref(), capacity, theme);
+    for Memory { title, total, capacity, spaces } in memories(device) {
+        let (figures, style) = totals(total, capacity, theme);
         canvas.text(area, 0, y, title, theme.title);
-        let held = total.as_ref().and_then(|it| share(it.used_bytes, capacity));
+        let held = total.and_then(|it| share(it.used_bytes, capacity));
         canvas.meter(area, 10, y, bar, held, held.map_or(theme.faint, |it| theme.level(it)));
         canvas.text(area, 12 + bar, y, &figures, style);
         y += 1;
-        for (space, part, label) in parts {
-            let Some(used) = worth_a_line(usage, *space) else { continue };
-            canvas.cut(area, 1, y, 9, label, theme.faint);
-            canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(*part));
+        for &space in spaces {
+            let Some((used, part)) = worth_a_line(usage, space).zip(Part::of(space)) else { continue };
+            canvas.cut(area, 1, y, 9, label::part_within(space), theme.faint);
+            canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(part));
             canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
-            let notes = notes(usage, *space);
+            let notes = notes(usage, space);
             let x = 23 + bar;
             canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
             y += 1;
@@ -276,7 +256,7 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
         let text = format!(
             "least gap {}{} between programs and buffers, core {},{}",
             size(room.gap_bytes),
-            if is_told(&room, &device.usage) { "" } else { " or less" },
+            if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
             room.x,
             room.y
         );
@@ -284,10 +264,20 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     }
 }
 
-/// Whether of all that is kept on a chip's cores it is known where and when it lies there. Otherwise it may lie in the gap.
-pub(super) fn is_told(room: &CoreRoom, usage: &Usage) -> bool {
-    let kept = [&usage.cb, &usage.dfb, &usage.scratch];
-    room.basis == Basis::Events && kept.into_iter().flatten().all(ProgramUsage::is_followed)
+/// One of a device's memories.
+struct Memory<'a> {
+    title: &'static str,
+    total: Option<&'a Total>,
+    capacity: Option<u64>,
+    spaces: &'static [Space],
+}
+
+fn memories(device: &Device) -> [Memory<'_>; 2] {
+    let (dram, l1) = (device.usage.dram_total.as_ref(), device.usage.l1_total.as_ref());
+    [
+        Memory { title: "DRAM", total: dram, capacity: device::dram_capacity(device), spaces: &DRAM },
+        Memory { title: "L1", total: l1, capacity: device::l1_capacity(device), spaces: &L1 },
+    ]
 }
 
 /// What a space holds, if that is worth a line.
@@ -299,245 +289,39 @@ fn worth_a_line(usage: &Usage, space: Space) -> Option<u64> {
 
 /// How many lines [`spaces`] draws.
 fn lines_of(device: &Device) -> u16 {
-    let spaces = DRAM.iter().chain(&L1).filter(|it| worth_a_line(&device.usage, it.0).is_some()).count();
+    let spaces = DRAM.iter().chain(&L1).filter(|it| worth_a_line(&device.usage, **it).is_some()).count();
     2 + spaces as u16 + u16::from(device.tightest_core.is_some())
-}
-
-/// As `0 n300 R`.
-pub(super) fn name(device: &Device) -> String {
-    let board = device.board.as_deref().unwrap_or("unknown board");
-    format!("{} {board}{}", device.index, if device.remote { " R" } else { "" })
 }
 
 /// `1.2 GiB of 12.0 GiB  10.3 %`, in the colour of how full that is.
 fn totals(total: Option<&Total>, capacity: Option<u64>, theme: &Theme) -> (String, Style) {
-    let capacity = total.and_then(|it| it.capacity_bytes).or(capacity);
-    let of = capacity.map_or_else(|| UNKNOWN.to_owned(), size);
-    match total {
-        None => (format!("{UNKNOWN} of {of}"), theme.faint),
-        Some(total) => {
-            let share = share(total.used_bytes, capacity);
-            let style = share.map_or(theme.text, |share| theme.level(share));
-            (format!("{} of {of} {:>7}", size(total.used_bytes), percent(share)), style)
-        }
-    }
-}
-
-fn buffers_of(usage: &Usage, space: Space) -> Option<&BufferUsage> {
-    match space {
-        Space::Dram => usage.dram.as_ref(),
-        Space::L1 => usage.l1.as_ref(),
-        Space::L1Small => usage.l1_small.as_ref(),
-        Space::L1Core => usage.l1_core.as_ref(),
-        Space::Trace => usage.trace.as_ref(),
-        Space::Host => usage.host.as_ref(),
-        Space::Cb | Space::Dfb | Space::Scratch | Space::Kernel => None,
-    }
-}
-
-fn program_of(usage: &Usage, space: Space) -> Option<&ProgramUsage> {
-    match space {
-        Space::Cb => usage.cb.as_ref(),
-        Space::Dfb => usage.dfb.as_ref(),
-        Space::Scratch => usage.scratch.as_ref(),
-        Space::Kernel => usage.kernel.as_ref(),
-        _ => None,
-    }
+    let style = match total {
+        None => theme.faint,
+        Some(it) => share(it.used_bytes, capacity).map_or(theme.text, |share| theme.level(share)),
+    };
+    (device::totals(total, capacity), style)
 }
 
 fn peak_of(usage: &Usage, space: Space) -> u64 {
-    let program = program_of(usage, space).map_or(0, |it| it.registered_bytes);
-    buffers_of(usage, space).map_or(program, |it| it.peak_bytes)
+    let program = usage::programs(usage, space).map_or(0, |it| it.registered_bytes);
+    usage::buffers(usage, space).map_or(program, |it| it.peak_bytes)
 }
 
 /// What else is known of a space, the most useful first.
 pub(super) fn notes(usage: &Usage, space: Space) -> String {
     let mut notes = Vec::new();
-    if let Some(it) = buffers_of(usage, space) {
-        notes.extend(it.count.map(|n| crate::figure::counted(n, "buffer")));
-        notes.push(format!("peak {}", size(it.peak_bytes)));
-        if let (Some(free), Some(largest)) = (it.free_bytes, it.largest_free_bytes_per_bank) {
-            notes.push(format!("{} free, largest block {} a bank", size(free), size(largest)));
-        }
-        if it.allocated_bytes.is_some() {
-            notes.push(format!("{} asked for", size(it.requested_bytes)));
-        } else {
-            notes.push("as asked for".to_owned());
-        }
-        notes.extend(it.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))));
-        notes.push(format!("by {}", it.basis.name()));
+    if let Some(it) = usage::buffers(usage, space) {
+        let BufferNotes { count, peak, requested, occupied, free, basis } = BufferNotes::new(it);
+        notes.extend(count);
+        notes.push(peak);
+        notes.extend(free);
+        notes.push(requested);
+        notes.extend(occupied);
+        notes.push(basis);
     }
-    if let Some(it) = program_of(usage, space) {
-        let registered = size(it.registered_bytes);
-        notes.push(match (it.resident_bytes, it.unfollowed_bytes) {
-            (None, _) => "registered".to_owned(),
-            (Some(_), 0) => format!("resident of {registered} registered"),
-            // The figure before this is all that is or may be.
-            (Some(resident), unknown) => {
-                let (resident, unknown) = (size(resident), size(unknown));
-                format!("{resident} resident, {unknown} of unknown residence, of {registered} registered")
-            }
-        });
-        if it.estimated_bytes > 0 {
-            notes.push(format!("{} estimated", size(it.estimated_bytes)));
-        }
-        notes.push(format!("by {}", it.basis.name()));
+    if let Some(it) = usage::programs(usage, space) {
+        notes.extend(program_notes(it));
+        notes.push(by(it.basis));
     }
     notes.join(", ")
-}
-
-/// How well what is on a chip is known: as well as of the process there that is known worst.
-fn tracking(device: &Device, snapshot: &Snapshot) -> Option<Quality> {
-    let here = snapshot.processes.iter().filter(|it| it.summary.indexes.contains(&device.index));
-    here.map(|process| process.summary.quality).max()
-}
-
-fn device_row(device: &Device, snapshot: &Snapshot, theme: &Theme) -> Vec<Cell> {
-    let sensors = device.sensors.as_ref();
-    let stale = sensors.is_some_and(|it| it.stale);
-    let sensor = |value: Option<f64>, limit: Option<f64>, places| {
-        let style = if stale { theme.faint } else { theme.against(value, limit) };
-        Cell::new(reading(value, places), style)
-    };
-    let get = |of: fn(&ttmem_core::machine::Sensors) -> Option<f64>| sensors.and_then(of);
-    let memory = |total: &Option<Total>, capacity: Option<u64>, unit: u64, places: usize| {
-        let used = total.as_ref().map(|it| it.used_bytes);
-        let capacity = total.as_ref().and_then(|it| it.capacity_bytes).or(capacity);
-        let held = used.and_then(|used| share(used, capacity));
-        let level = held.map_or(theme.faint, |it| theme.level(it));
-        let known = |it: Option<u64>| if it.is_some() { theme.text } else { theme.faint };
-        let percent = held.map_or_else(
-            || UNKNOWN.to_owned(),
-            |it| {
-                // No share of anything is more than all of it: such a figure is wrong, and a finding says so.
-                if it > 1.0 { ">100".to_owned() } else { format!("{:.1}", it * 100.0) }
-            },
-        );
-        [
-            Cell::Meter(held, level),
-            Cell::new(bytes_or(used, unit, places), known(used)),
-            Cell::new(bytes_or(capacity, unit, places), theme.faint),
-            Cell::new(percent, level),
-        ]
-    };
-    let capacity = device.capacity;
-    let [dram_bar, dram, dram_of, dram_share] =
-        memory(&device.usage.dram_total, capacity.map(|it| it.dram_bytes), GIB, 2);
-    let [l1_bar, l1, l1_of, l1_share] =
-        memory(&device.usage.l1_total, capacity.map(|it| it.l1_bytes), MIB, 1);
-    let (word, style) = match tracking(device, snapshot) {
-        None => ("nobody", theme.faint),
-        Some(quality) => (quality.name(), theme.quality(quality)),
-    };
-    let board = device.board.as_deref().unwrap_or(UNKNOWN);
-    vec![
-        Cell::new(device.index.to_string(), theme.text),
-        Cell::new(format!("{board}{}", if device.remote { " R" } else { "" }), theme.text),
-        Cell::new(device.arch.map_or(UNKNOWN, ttmem_core::words::Arch::title), theme.faint),
-        sensor(get(|it| it.asic_celsius), get(|it| it.limits.asic_celsius), 1),
-        sensor(get(|it| it.power_watts), get(|it| it.limits.power_watts), 1),
-        sensor(get(|it| it.aiclk_mhz), None, 0),
-        dram_bar,
-        dram,
-        dram_of,
-        dram_share,
-        l1_bar,
-        l1,
-        l1_of,
-        l1_share,
-        Cell::new(word, style),
-    ]
-}
-
-fn process_row(process: &Process, theme: &Theme) -> Vec<Cell> {
-    let summary = &process.summary;
-    let text = |it: &Option<String>, style| match it {
-        Some(it) => Cell::new(it.as_str(), style),
-        None => Cell::new(UNKNOWN, theme.faint),
-    };
-    let figure = |bytes: Option<u64>| {
-        let style = if bytes.is_some_and(|it| it > 0) { theme.text } else { theme.faint };
-        // Of one that is followed, what was never seen is nothing; of another it is not known.
-        let none = if summary.quality == Quality::Untracked { UNKNOWN } else { "·" };
-        Cell::new(bytes.map_or_else(|| none.to_owned(), |it| crate::figure::bytes(it, MIB, 1)), style)
-    };
-    let container = match (&process.container, &process.pod) {
-        (Some(it), _) | (None, Some(it)) => Cell::new(it.as_str(), theme.faint),
-        (None, None) => Cell::new("", theme.faint),
-    };
-    vec![
-        Cell::new(lists::pid_text(process.pid, process.reported_pid), theme.text),
-        text(&process.user, theme.faint),
-        text(&process.name, theme.text),
-        container,
-        match &summary.indexes[..] {
-            [] => Cell::new(UNKNOWN, theme.faint),
-            all => Cell::new(ranges(all), theme.text),
-        },
-        figure(summary.dram_bytes),
-        figure(summary.l1_bytes),
-        figure(summary.program_bytes),
-        figure(summary.kernel_bytes),
-        Cell::new(summary.quality.name(), theme.quality(summary.quality)),
-        match &process.command {
-            Some(command) => Cell::new(without_folder(command), theme.faint),
-            None => Cell::new(UNKNOWN, theme.faint),
-        },
-    ]
-}
-
-/// A command line without the folder of its program: there is never enough room for what matters.
-fn without_folder(command: &str) -> String {
-    let (program, rest) = command.split_once(' ').unwrap_or((command, ""));
-    let name = program.rsplit('/').next().filter(|it| !it.is_empty()).unwrap_or(program);
-    format!("{name} {rest}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cb(resident_bytes: Option<u64>, unfollowed_bytes: u64, registered_bytes: u64) -> Usage {
-        let (estimated_bytes, count, basis) = (0, None, Basis::Events);
-        let cb = ProgramUsage {
-            registered_bytes,
-            resident_bytes,
-            unfollowed_bytes,
-            estimated_bytes,
-            count,
-            basis,
-        };
-        Usage { cb: Some(cb), ..Usage::default() }
-    }
-
-    #[test]
-    fn what_may_be_resident_is_not_said_to_be() {
-        let notes = |usage: &Usage| notes(usage, Space::Cb);
-        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, by events");
-        assert_eq!(
-            notes(&cb(Some(1024), 2048, 4096)),
-            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, by events"
-        );
-        assert_eq!(notes(&cb(None, 0, 4096)), "registered, by events");
-    }
-
-    #[test]
-    fn a_gap_is_told_only_where_nothing_of_unknown_place_is_held() {
-        let room = |basis| CoreRoom {
-            x: 0,
-            y: 0,
-            program_end: 0,
-            registered_end: 0,
-            lowest_buffer: 0,
-            gap_bytes: 0,
-            basis,
-        };
-        let told = |usage: &Usage| is_told(&room(Basis::Events), usage);
-        assert!(told(&Usage::default()) && told(&cb(Some(1), 0, 2)) && told(&cb(None, 0, 0)));
-        assert!(!told(&cb(Some(1), 1, 2)), "some of unknown residence");
-        assert!(!told(&cb(None, 0, 2)), "all of it");
-        assert!(!is_told(&room(Basis::Legacy), &Usage::default()), "who does not say where");
-        let kernels = Usage { kernel: cb(None, 0, 2).cb, ..Usage::default() };
-        assert!(told(&kernels), "they have a place of their own");
-    }
 }

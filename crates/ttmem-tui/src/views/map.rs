@@ -1,16 +1,17 @@
 //! View 4: the cores of a chip, coloured by how full their L1 is, and one of them opened from its first address to its last.
 
 use super::Scene;
-use super::main_view::is_told;
 use crate::canvas::{Canvas, split_columns, split_rows};
-use crate::figure::UNKNOWN;
 use crate::theme::Theme;
 use crate::ui::Target;
 use crate::update::core_at;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::{Core, CoreClass, Cores, Device, Interval};
-use ttmem_core::words::size;
+use ttmem_render::device::number_and_board;
+use ttmem_render::figure::{DASH, size};
+use ttmem_render::label;
+use ttmem_render::usage::is_gap_certain;
 
 /// A core's cell: three digits and a gap, and wider where there is room.
 const CELLS: [u16; 3] = [8, 6, 4];
@@ -31,23 +32,6 @@ const CLASSES: [CoreClass; 10] = [
     CoreClass::L1SmallFree,
     CoreClass::Free,
 ];
-
-/// What a class is called.
-pub(super) fn title(class: CoreClass) -> &'static str {
-    match class {
-        CoreClass::Reserved => "firmware, reserved",
-        CoreClass::KernelRing => "kernel ring",
-        CoreClass::Buffer => "buffers",
-        CoreClass::L1Small => "L1_SMALL buffers",
-        CoreClass::Cb => "circular buffers",
-        CoreClass::Dfb => "dataflow buffers",
-        CoreClass::Scratch => "scratchpads",
-        CoreClass::Lockstep => "taken in lock-step",
-        CoreClass::L1SmallFree => "L1_SMALL, free",
-        CoreClass::Free => "free",
-        CoreClass::Other => "other",
-    }
-}
 
 /// What a class is drawn with: the pattern tells them apart where colours do not.
 fn glyph(class: CoreClass) -> char {
@@ -94,7 +78,7 @@ impl Scene<'_> {
             canvas.text(area, 2, 1, "No device is here.", theme.faint);
             return;
         };
-        let name = super::main_view::name(device);
+        let name = number_and_board(device);
         let cores = device.cores.as_ref().filter(|it| !it.is_empty());
         let Some(cores) = cores else {
             let inside = canvas.frame(area, &format!("L1 of {name}"), true);
@@ -135,7 +119,7 @@ impl Scene<'_> {
         wide: u16,
     ) {
         let theme = &self.ui.theme;
-        let inside = canvas.frame(area, &format!("L1 of {}", super::main_view::name(device)), true);
+        let inside = canvas.frame(area, &format!("L1 of {}", number_and_board(device)), true);
         let mut rows: Vec<u8> = cores.iter().map(|it| it.room.y).collect();
         rows.sort_unstable();
         rows.dedup();
@@ -176,7 +160,7 @@ impl Scene<'_> {
             }
             let (x, y) = (3 + column as u16 * wide, 1 + row as u16 * pitch);
             let is_chosen = chosen == Some((core.room.x, core.room.y));
-            let text = share.map_or_else(|| format!("{UNKNOWN:>3}"), |it| format!("{:>3.0}", it * 100.0));
+            let text = share.map_or_else(|| format!("{DASH:>3}"), |it| format!("{:>3.0}", it * 100.0));
             let mut style = share.map_or(theme.faint, |it| theme.heat(it));
             let cell = Rect {
                 x: inside.x.saturating_add(x),
@@ -196,7 +180,7 @@ impl Scene<'_> {
         }
         let y = inside.height.saturating_sub(3);
         let percent =
-            |it: Option<f64>| it.map_or_else(|| UNKNOWN.to_owned(), |it| format!("{:.0} %", it * 100.0));
+            |it: Option<f64>| it.map_or_else(|| DASH.to_owned(), |it| format!("{:.0} %", it * 100.0));
         let text = format!("% taken of usable L1: {} to {}", percent(least), percent(most));
         canvas.cut(inside, 1, y, inside.width.saturating_sub(2), &text, theme.faint);
         let mut x = 1;
@@ -206,7 +190,7 @@ impl Scene<'_> {
             x = canvas.text(inside, x, y + 1, label, theme.heat(share)) + 1;
         }
         if let Some(room) = device.tightest_core {
-            let how = if is_told(&room, &device.usage) { "" } else { " or less" };
+            let how = if is_gap_certain(&room, &device.usage) { "" } else { " or less" };
             let text = format!("least gap {}{how} at {},{} (t)", size(room.gap_bytes), room.x, room.y);
             canvas.cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
         }
@@ -227,7 +211,7 @@ impl Scene<'_> {
         };
         canvas.cut(inside, 0, 0, inside.width, &program, theme.text);
         let room = &core.room;
-        let how = if is_told(room, &device.usage) { "gap" } else { "gap or less" };
+        let how = if is_gap_certain(room, &device.usage) { "gap" } else { "gap or less" };
         let gap =
             format!("{how} {}: {:#x} to {:#x}", size(room.gap_bytes), room.program_end, room.lowest_buffer);
         canvas.cut(inside, 0, 1, inside.width, &gap, theme.accent);
@@ -259,16 +243,16 @@ impl Scene<'_> {
             for x in 0..2 {
                 canvas.put(below, x, y, mark, style);
             }
-            canvas.cut(below, 3, y, 20, title(class), theme.faint);
-            canvas.right(below, 23, y, 11, &size(bytes), theme.text);
+            canvas.cut(below, 3, y, 21, label::core_class(class), theme.faint);
+            canvas.right(below, 24, y, 11, &size(bytes), theme.text);
             if class == CoreClass::KernelRing && below.width > 50 {
                 let bytes = device.usage.kernel.as_ref().map(ttmem_core::snapshot::ProgramUsage::used_bytes);
                 if let Some(bytes) = bytes {
                     canvas.cut(
                         below,
-                        36,
+                        37,
                         y,
-                        below.width - 36,
+                        below.width - 37,
                         &format!("{} of kernels on all cores", size(bytes)),
                         theme.faint,
                     );

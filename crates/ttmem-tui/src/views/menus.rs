@@ -136,7 +136,9 @@ impl Scene<'_> {
         let theme = &self.ui.theme;
         // Remains of the view at both sides say nothing.
         let width = if area.width < 130 { area.width } else { 120 };
-        let label = 19u16;
+        // As wide as most labels need; the longest ones get a little more.
+        let labels = facts.iter().filter(|it| !it.text.is_empty()).map(|it| it.label.chars().count());
+        let label = labels.max().unwrap_or(0).clamp(18, 21) as u16 + 1;
         let text_width = usize::from(width.saturating_sub(label + 4)).max(8);
         let mut rows: Vec<(&str, &str, Style)> = Vec::new();
         let lines: Vec<Vec<String>> = facts.iter().map(|fact| wrap(&fact.text, text_width)).collect();

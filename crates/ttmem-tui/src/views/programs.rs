@@ -2,15 +2,13 @@
 
 use super::Scene;
 use crate::canvas::{Canvas, split_rows};
-use crate::figure::{KIB, UNKNOWN, about, bytes, count, counted, program_number, since};
 use crate::lists;
-use crate::table::{Cell, Table};
-use crate::theme::Theme;
+use crate::table::Table;
 use crate::ui::List;
-use jiff::Timestamp;
 use ratatui::layout::Rect;
-use ttmem_core::snapshot::{Process, Program, ProgramList, ProgramRow, Trace};
-use ttmem_core::words::{KernelClass, size};
+use ttmem_core::snapshot::{Process, ProgramList, Trace};
+use ttmem_render::figure::{counted, size};
+use ttmem_render::program;
 
 /// Traces shown below the programs.
 const TRACES: usize = 6;
@@ -39,7 +37,7 @@ impl Scene<'_> {
             format!("Programs: {} cached, {} {known}resident", programs.count, programs.resident_count);
         let table = Table {
             list: List::Programs,
-            columns: lists::PROGRAMS,
+            columns: program::SCREEN,
             place,
             count: programs.count as usize,
             focused: true,
@@ -51,9 +49,9 @@ impl Scene<'_> {
             (true, false) => "No program fits the filter.",
         };
         let first = programs.offset as usize;
-        self.framed(canvas, above, &title, &table, empty, |at, _| {
-            let found = at.checked_sub(first).and_then(|at| programs.list.get(at));
-            found.map_or_else(Vec::new, |it| row(it, now.wall, &ui.theme))
+        self.framed(canvas, above, &title, &table, empty, |at| {
+            let found = programs.list.get(at.checked_sub(first)?)?;
+            Some(program::Row::new(found, now.wall))
         });
         if traces.is_empty() {
             return;
@@ -86,61 +84,4 @@ impl Scene<'_> {
             canvas.foot(below, &format!("and {} more", traces.len() - TRACES), theme.faint);
         }
     }
-}
-
-/// Whether the size of something else than kernels is estimated: those are what is, if there are any. Kernels on cores that
-/// nobody names have no size on each.
-pub(super) fn others_are_estimated(it: &Program) -> bool {
-    it.estimated && it.kernel_bytes == 0 && !it.cores.is_empty()
-}
-
-fn row(row: &ProgramRow, now: Timestamp, theme: &Theme) -> Vec<Cell> {
-    let it = &row.program;
-    let others = others_are_estimated(it);
-    let kib = |value: u64, is_estimate: bool| match value {
-        0 => Cell::new(bytes(value, KIB, 1), theme.faint),
-        _ => Cell::new(about(is_estimate, bytes(value, KIB, 1)), theme.text),
-    };
-    let all = u64::from(it.core_count) * it.indexes.len().max(1) as u64;
-    let resident = match it.resident_cores {
-        _ if it.unfollowed => Cell::new(UNKNOWN, theme.faint),
-        0 => Cell::new("no", theme.faint),
-        n if u64::from(n) >= all => Cell::new("all", theme.good),
-        n => Cell::new(format!("{}/{}", count(u64::from(n)), count(all)), theme.good),
-    };
-    let never = if it.unfollowed { UNKNOWN } else { "never" };
-    let name = match (&it.name, it.class) {
-        (Some(name), _) => name.clone(),
-        (None, KernelClass::Unknown | KernelClass::Application) => UNKNOWN.to_owned(),
-        (None, class) => class.title().to_owned(),
-    };
-    vec![
-        Cell::new(lists::pid_text(row.pid, row.reported_pid), theme.text),
-        Cell::new(row.process_name.as_deref().unwrap_or(""), theme.faint),
-        Cell::new(program_number(it.id), theme.text),
-        Cell::new(name, theme.text),
-        match &it.indexes[..] {
-            [] => Cell::new(UNKNOWN, theme.faint),
-            all => Cell::new(ttmem_core::words::ranges(all), theme.text),
-        },
-        match &it.cores[..] {
-            [] => Cell::new("?", theme.faint),
-            _ => Cell::new(it.core_count.to_string(), theme.text),
-        },
-        resident,
-        if it.unfollowed {
-            Cell::new(UNKNOWN, theme.faint)
-        } else {
-            Cell::new(count(it.dispatches), theme.text)
-        },
-        Cell::new(it.dispatched.map_or_else(|| never.to_owned(), |at| since(at, now.max(at))), theme.faint),
-        kib(it.cb_bytes, others),
-        kib(it.dfb_bytes, others),
-        kib(it.scratch_bytes, others),
-        match it.kernel_bytes {
-            0 if it.cores.is_empty() => Cell::new(UNKNOWN, theme.faint),
-            bytes => kib(bytes, it.estimated),
-        },
-        Cell::new(it.end.map_or_else(|| "·".to_owned(), |end| format!("{end:#x}")), theme.faint),
-    ]
 }

@@ -3,14 +3,11 @@
 use super::Scene;
 use super::details::{self, Fact};
 use crate::canvas::{Canvas, split_rows};
-use crate::figure::{MIB, UNKNOWN, age, reading};
-use crate::lists;
-use crate::table::{Cell, Table};
-use crate::theme::Theme;
+use crate::table::Table;
 use crate::ui::List;
 use ratatui::layout::Rect;
-use ttmem_core::machine::Sensors;
-use ttmem_core::snapshot::Device;
+use ttmem_render::device;
+use ttmem_render::figure::DASH;
 
 impl Scene<'_> {
     pub(super) fn telemetry(&mut self, canvas: &mut Canvas, area: Rect) {
@@ -19,18 +16,18 @@ impl Scene<'_> {
         let (above, below) = split_rows(area, (chips + 3).clamp(4, (area.height * 3 / 5).max(4)));
         let table = Table {
             list: List::Devices,
-            columns: lists::TELEMETRY,
+            columns: device::TELEMETRY,
             place: ui.place(List::Devices),
             count: snapshot.devices.len(),
             focused: true,
             hidden: &[],
         };
-        self.framed(canvas, above, "Sensors", &table, "No device is here.", |at, _| {
-            snapshot.devices.get(at).map_or_else(Vec::new, |device| row(device, &ui.theme))
+        self.framed(canvas, above, "Sensors", &table, "No device is here.", |at| {
+            Some(device::Row { snapshot: &snapshot, device: snapshot.devices.get(at)? })
         });
         let Some(device) = ui.chip(&snapshot) else { return };
-        let inside = canvas.frame(below, &super::main_view::name(device), false);
-        let facts = details::sensors(device);
+        let inside = canvas.frame(below, &device::number_and_board(device), false);
+        let facts = details::sensors(device::Row { snapshot: &snapshot, device });
         two_columns(canvas, inside, &facts);
     }
 }
@@ -51,65 +48,9 @@ fn two_columns(canvas: &mut Canvas, area: Rect, facts: &[Fact]) {
         canvas.cut(area, x + 1, y, 18, &fact.label, theme.faint);
         let style = match fact.tone {
             details::Tone::Bad => theme.bad,
-            _ if fact.text.starts_with(UNKNOWN) => theme.faint,
+            _ if fact.text.starts_with(DASH) => theme.faint,
             _ => theme.text,
         };
         canvas.cut(area, x + 20, y, width.saturating_sub(21), &fact.text, style);
     }
-}
-
-fn row(device: &Device, theme: &Theme) -> Vec<Cell> {
-    let sensors = device.sensors.as_ref();
-    let stale = sensors.is_some_and(|it| it.stale);
-    let get = |of: fn(&Sensors) -> Option<f64>| sensors.and_then(of);
-    let cell = |value: Option<f64>, limit: Option<f64>, places| {
-        let style = if stale { theme.faint } else { theme.against(value, limit) };
-        Cell::new(reading(value, places), style)
-    };
-    let limit = |value: Option<f64>, places| Cell::new(reading(value, places), theme.faint);
-    let limits = sensors.map(|it| it.limits.clone()).unwrap_or_default();
-    let heart = match sensors.and_then(|it| it.heartbeat_beats) {
-        Some(true) => Cell::new("beats", theme.good),
-        Some(false) => Cell::new("STOPS", theme.bad),
-        None => Cell::new(UNKNOWN, theme.faint),
-    };
-    let trips = sensors.and_then(|it| it.thermal_trips);
-    let trips = match trips {
-        None => Cell::new(UNKNOWN, theme.faint),
-        Some(0) => Cell::new("0", theme.text),
-        Some(n) => Cell::new(n.to_string(), theme.bad),
-    };
-    let pcie = sensors.and_then(|it| it.pcie.as_ref());
-    let rate = |parts: [Option<f64>; 2]| {
-        let known: Vec<f64> = parts.into_iter().flatten().collect();
-        let sum = (!known.is_empty()).then(|| known.iter().sum::<f64>() / MIB as f64);
-        Cell::new(reading(sum, 1), if sum.is_some() { theme.text } else { theme.faint })
-    };
-    let to_chip =
-        pcie.map_or([None; 2], |it| [it.host_writes_bytes_per_second, it.chip_reads_bytes_per_second]);
-    let to_host =
-        pcie.map_or([None; 2], |it| [it.host_reads_bytes_per_second, it.chip_writes_bytes_per_second]);
-    let old = sensors.map_or_else(|| UNKNOWN.to_owned(), |it| age(it.age_ms as f64 / 1e3));
-    let board = device.board.as_deref().unwrap_or(UNKNOWN);
-    vec![
-        Cell::new(device.index.to_string(), theme.text),
-        Cell::new(format!("{board}{}", if device.remote { " R" } else { "" }), theme.text),
-        cell(get(|it| it.asic_celsius), limits.asic_celsius, 1),
-        limit(limits.asic_celsius, 0),
-        cell(get(|it| it.power_watts), limits.power_watts, 1),
-        limit(limits.power_watts, 0),
-        cell(get(|it| it.current_amperes), limits.current_amperes, 1),
-        limit(limits.current_amperes, 0),
-        cell(get(|it| it.vcore_volts), limits.vcore_volts, 3),
-        limit(limits.vcore_volts, 3),
-        cell(get(|it| it.aiclk_mhz), None, 0),
-        cell(get(|it| it.axiclk_mhz), None, 0),
-        cell(get(|it| it.arcclk_mhz), None, 0),
-        cell(get(|it| it.fan_rpm), None, 0),
-        heart,
-        trips,
-        rate(to_chip),
-        rate(to_host),
-        Cell::new(old, if stale { theme.warn } else { theme.faint }),
-    ]
 }

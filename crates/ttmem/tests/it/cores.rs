@@ -177,7 +177,7 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     let data = json(folder, &["dump", "--cores", "3,0", "--json"]);
     assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "no view: {data}");
     let below = text(&look(folder, &["dump", "--cores", "3,1"]));
-    let mut lines = below.lines().skip_while(|line| !line.contains("taken in lock-step"));
+    let mut lines = below.lines().skip_while(|line| !line.contains("reserved by lock-step"));
     assert!(lines.nth(1).is_some_and(|line| line.trim().starts_with("0x14e000 8.0 KiB, l1")), "{below}");
     let data = json(folder, &["dump", "--cores", "0,1", "--json", "-d", "0"]);
     assert_eq!(data["devices"][0]["cores"]["list"].as_array().unwrap().len(), 1);
@@ -283,7 +283,7 @@ fn the_table_shows_the_least_room() {
             page.contains("    Gap            1.2 MiB   at least, core 0,0: 0x19000 to 0x14e000\n"),
             "{page}"
         );
-        assert!(page.contains("    CBs           32.0 KiB   resident; 32.0 KiB registered"), "{page}");
+        assert!(page.contains("    CBs           32.0 KiB   resident of 32.0 KiB registered"), "{page}");
     }
 }
 

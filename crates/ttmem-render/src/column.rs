@@ -1,0 +1,408 @@
+//! Fields, and the columns that show them.
+
+use crate::figure::{DASH, NOT_KNOWN, about, age, bytes, count, cut, percent, ranges, size};
+use crate::label;
+use crate::value::{Reading, Tone, Unit, Value};
+use std::borrow::Cow;
+use std::fmt::{self, Write};
+
+/// A kind of row.
+pub trait Kind: 'static {
+    /// What a row's values are read from.
+    type Row<'a>: Copy;
+}
+
+/// A figure of a kind of row.
+pub struct Field<K: Kind> {
+    /// For scripts and the reference.
+    pub name: &'static str,
+    /// What it is measured in.
+    pub unit: Unit,
+    /// What it is, in a few words.
+    pub help: &'static str,
+    /// Whether scripts can ask for it with `--query`.
+    pub queried: bool,
+    /// Reads it from a row.
+    pub value: for<'r> fn(&'r K::Row<'_>) -> Value<'r>,
+}
+
+impl<K: Kind> Field<K> {
+    /// A field that tables show.
+    pub const fn new(
+        name: &'static str,
+        unit: Unit,
+        help: &'static str,
+        value: for<'r> fn(&'r K::Row<'_>) -> Value<'r>,
+    ) -> Self {
+        Self { name, unit, help, queried: false, value }
+    }
+
+    /// Offers the field to scripts.
+    #[must_use]
+    pub const fn queried(self) -> Self {
+        Self { queried: true, ..self }
+    }
+}
+
+impl<K: Kind> fmt::Debug for Field<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The field of that name. Tables name their fields when they are compiled, so a wrong name does not compile.
+pub const fn find<K: Kind>(fields: &'static [Field<K>], name: &str) -> &'static Field<K> {
+    let mut at = 0;
+    while at < fields.len() {
+        if is_same(fields[at].name, name) {
+            return &fields[at];
+        }
+        at += 1;
+    }
+    panic!("there is no field of that name");
+}
+
+const fn is_same(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < a.len() {
+        if a[at] != b[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// How a value is written in a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// With its unit: `1.5 KiB`, `12.3s`, `0x1f80`.
+    Full,
+    /// What a sensor says, without places: `45°C`; with a star if it is old.
+    Whole,
+    /// What a sensor says, without places and unit: `1000`; with a star if it is old.
+    Bare,
+    /// Bytes as [`Form::Full`]; none of them are [`Column::nothing`].
+    Some,
+    /// Bytes, all digits.
+    Exact,
+    /// With so many places; the header has the unit.
+    Places(usize),
+    /// Bytes in units of so many, with so many places; the header has the unit.
+    In(u64, usize),
+    /// In five columns or so: `12.3M`, `5h`.
+    Short,
+    /// As a bar.
+    Meter,
+}
+
+/// Where the tone of a column comes from.
+enum Tint<K: Kind> {
+    /// From the value: what is not known is faint.
+    Value,
+    /// From the value, and zero is faint as well.
+    Some,
+    /// It is always faint.
+    Faint,
+    /// From the row.
+    Row(fn(&K::Row<'_>) -> Tone),
+}
+
+/// What is in a row's column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// Text.
+    Text(Cow<'a, str>),
+    /// A bar: how full it is, if that is known.
+    Meter(Option<f64>),
+}
+
+/// What a table needs to know of a column to place it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// For settings and orders.
+    pub key: &'static str,
+    /// Above the column; with its unit, where values have none.
+    pub title: &'static str,
+    /// Its width; 0: as wide as what is in it.
+    pub width: u16,
+    /// So much wider it may be where there is room.
+    pub grows: u16,
+    /// Dropped in this order where there is no room, the highest first; 0: never.
+    pub drop: u8,
+    /// Whether it ends, not begins, in line.
+    pub right: bool,
+    /// Whether the table can be sorted by it.
+    pub sorts: bool,
+}
+
+/// A field in a table.
+pub struct Column<K: Kind> {
+    /// What it shows.
+    pub field: &'static Field<K>,
+    /// Where it stands.
+    pub head: Head,
+    form: Form,
+    tint: Tint<K>,
+    unknown: &'static str,
+    nothing: &'static str,
+    mark: Option<fn(&K::Row<'_>) -> &'static str>,
+    /// On a page: cut to so many columns.
+    cut: Option<u16>,
+    /// On a page: one more blank before it.
+    apart: bool,
+}
+
+impl<K: Kind> fmt::Debug for Column<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Column").field(&self.head).finish()
+    }
+}
+
+impl<K: Kind> Column<K> {
+    /// A column of a page: lines of text that stay as they are.
+    pub const fn page(field: &'static Field<K>, title: &'static str, width: u16) -> Self {
+        Self {
+            field,
+            head: Head { key: field.name, title, width, grows: 0, drop: 0, right: false, sorts: false },
+            form: Form::Full,
+            tint: Tint::Value,
+            unknown: NOT_KNOWN,
+            nothing: "-",
+            mark: None,
+            cut: None,
+            apart: false,
+        }
+    }
+
+    /// A column of a screen.
+    pub const fn screen(field: &'static Field<K>, title: &'static str, width: u16) -> Self {
+        Self { unknown: DASH, nothing: "", ..Self::page(field, title, width) }
+    }
+
+    /// Aligns to the right, as figures are.
+    #[must_use]
+    pub const fn right(self) -> Self {
+        Self { head: Head { right: true, ..self.head }, ..self }
+    }
+
+    /// Drops the column in this order where there is no room.
+    #[must_use]
+    pub const fn drop(self, drop: u8) -> Self {
+        Self { head: Head { drop, ..self.head }, ..self }
+    }
+
+    /// Lets the column be so much wider where there is room.
+    #[must_use]
+    pub const fn grows(self, grows: u16) -> Self {
+        Self { head: Head { grows, ..self.head }, ..self }
+    }
+
+    /// Lets the table be sorted by the column, under this name.
+    #[must_use]
+    pub const fn sorted(self, key: &'static str) -> Self {
+        Self { head: Head { key, sorts: true, ..self.head }, ..self }
+    }
+
+    /// Sets how values are written.
+    #[must_use]
+    pub const fn form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Sets what stands for a value that is not known.
+    #[must_use]
+    pub const fn unknown(self, unknown: &'static str) -> Self {
+        Self { unknown, ..self }
+    }
+
+    /// Sets what stands for no value.
+    #[must_use]
+    pub const fn nothing(self, nothing: &'static str) -> Self {
+        Self { nothing, ..self }
+    }
+
+    /// Makes every value faint.
+    #[must_use]
+    pub const fn faint(self) -> Self {
+        Self { tint: Tint::Faint, ..self }
+    }
+
+    /// Makes zero faint.
+    #[must_use]
+    pub const fn faint_zero(self) -> Self {
+        Self { tint: Tint::Some, ..self }
+    }
+
+    /// Sets how values are to be taken.
+    #[must_use]
+    pub const fn toned(self, tone: fn(&K::Row<'_>) -> Tone) -> Self {
+        Self { tint: Tint::Row(tone), ..self }
+    }
+
+    /// Sets what is written behind a value.
+    #[must_use]
+    pub const fn marked(self, mark: fn(&K::Row<'_>) -> &'static str) -> Self {
+        Self { mark: Some(mark), ..self }
+    }
+
+    /// Cuts values to the width of the column; on a page, where nothing else does.
+    #[must_use]
+    pub const fn cut(self) -> Self {
+        Self { cut: Some(self.head.width), ..self }
+    }
+
+    /// Leaves one more blank before the column, on a page.
+    #[must_use]
+    pub const fn apart(self) -> Self {
+        Self { apart: true, ..self }
+    }
+
+    /// The cell of a row on a screen, and how it is to be taken.
+    pub fn cell<'r>(&self, row: &'r K::Row<'_>) -> (Cell<'r>, Tone) {
+        let value = (self.field.value)(row);
+        let tone = match (&self.tint, &value) {
+            (Tint::Row(tone), _) => tone(row),
+            (Tint::Faint, _) | (Tint::Some, Value::Bytes(0)) => Tone::Faint,
+            (Tint::Value | Tint::Some, value) => value.tone(),
+        };
+        let cell = match (self.form, &value) {
+            (Form::Meter, &Value::Share(share)) => Cell::Meter(Some(share)),
+            (Form::Meter, _) => Cell::Meter(None),
+            _ => Cell::Text(self.marked_text(value, row)),
+        };
+        (cell, tone)
+    }
+
+    /// The value of a row, as the column writes it.
+    pub fn text<'r>(&self, row: &'r K::Row<'_>) -> Cow<'r, str> {
+        self.marked_text((self.field.value)(row), row)
+    }
+
+    fn marked_text<'r>(&self, value: Value<'r>, row: &K::Row<'_>) -> Cow<'r, str> {
+        let text = self.written(value);
+        match self.mark.map_or("", |mark| mark(row)) {
+            "" => text,
+            mark => Cow::Owned(text.into_owned() + mark),
+        }
+    }
+
+    fn written<'a>(&self, value: Value<'a>) -> Cow<'a, str> {
+        Cow::Owned(match (value, self.form) {
+            (Value::Unknown, _) => return Cow::Borrowed(self.unknown),
+            (Value::Nothing, _) | (Value::Bytes(0) | Value::Estimate(0), Form::Some) => {
+                return Cow::Borrowed(self.nothing);
+            }
+            (Value::Text(text), _) => return text,
+            (Value::Name(name), _) => return Cow::Borrowed(name),
+            (Value::Quality(it), _) => return Cow::Borrowed(it.name()),
+            (Value::Severity(it), _) => return Cow::Borrowed(label::severity(it)),
+            (Value::Space(it), _) => return Cow::Borrowed(it.name()),
+            (Value::Bytes(n), Form::In(unit, places)) => bytes(n, unit, places),
+            (Value::Estimate(n), Form::In(unit, places)) => about(true, bytes(n, unit, places)),
+            (Value::Bytes(n) | Value::Estimate(n), Form::Exact) => n.to_string(),
+            (Value::Bytes(n), _) => size(n),
+            (Value::Estimate(n), _) => about(true, size(n)),
+            (Value::Count(n), Form::Short) => count(n),
+            (Value::Count(n), _) => n.to_string(),
+            (Value::Address(n), _) => format!("{n:#x}"),
+            (Value::Number(n), Form::Places(places)) => format!("{n:.places$}"),
+            (Value::Number(n), Form::In(unit, places)) => format!("{:.places$}", n / unit as f64),
+            (Value::Reading(Reading { value, stale, .. }), Form::Whole | Form::Bare) => {
+                let unit = if self.form == Form::Whole { self.field.unit.sign() } else { "" };
+                format!("{value:.0}{unit}{}", if stale { "*" } else { "" })
+            }
+            (Value::Reading(it), _) => format!("{:.*}", self.field.unit.places(), it.value),
+            (Value::Number(n), _) => n.to_string(),
+            // More than all of it is no share of anything: such a figure is wrong, and a finding says so.
+            (Value::Share(share), Form::Places(_)) if share > 1.0 => ">100".to_owned(),
+            (Value::Share(share), Form::Places(places)) => format!("{:.places$}", share * 100.0),
+            (Value::Share(share), _) => percent(Some(share)),
+            (Value::Part(0, _), _) => return Cow::Borrowed("no"),
+            (Value::Part(n, of), _) if n >= of => return Cow::Borrowed("all"),
+            (Value::Part(n, of), _) => format!("{}/{}", count(n), count(of)),
+            (Value::Seconds(seconds), Form::Short) => age(seconds),
+            (Value::Seconds(seconds), _) => format!("{seconds:.1}s"),
+            (Value::Time(at), _) => at.to_string(),
+            (Value::Reported(pid), _) => format!("({pid})"),
+            (Value::Indexes(all), _) => ranges(all),
+        })
+    }
+}
+
+/// The line above a page of columns.
+pub fn heading<K: Kind>(columns: &[Column<K>]) -> String {
+    laid_out(columns, |column| Cow::Borrowed(column.head.title))
+}
+
+/// A row of a page of columns.
+pub fn line<K: Kind>(columns: &[Column<K>], row: &K::Row<'_>) -> String {
+    laid_out(columns, |column| {
+        let text = column.text(row);
+        match column.cut {
+            Some(width) => Cow::Owned(cut(&text, usize::from(width))),
+            None => text,
+        }
+    })
+}
+
+fn laid_out<'a, K: Kind>(columns: &[Column<K>], text: impl Fn(&Column<K>) -> Cow<'a, str>) -> String {
+    let mut line = String::new();
+    for (at, column) in columns.iter().enumerate() {
+        let Head { width, right, .. } = column.head;
+        let (text, width) = (text(column), usize::from(width));
+        let before = usize::from(at > 0) + usize::from(column.apart);
+        let _ = if right {
+            write!(line, "{:before$}{text:>width$}", "")
+        } else {
+            write!(line, "{:before$}{text:<width$}", "")
+        };
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::MIB;
+
+    #[derive(Debug)]
+    enum Sizes {}
+
+    impl Kind for Sizes {
+        type Row<'a> = (&'a str, Option<u64>);
+    }
+
+    static FIELDS: &[Field<Sizes>] = &[
+        Field::<Sizes>::new("name", Unit::None, "name", |it| Value::text(Some(it.0))),
+        Field::<Sizes>::new("bytes", Unit::Bytes, "bytes", |it| Value::bytes(it.1)),
+    ];
+
+    static PAGE: &[Column<Sizes>] = &[
+        Column::page(find(FIELDS, "name"), "NAME", 4).cut(),
+        Column::page(find(FIELDS, "bytes"), "SIZE", 8).right(),
+        Column::page(find(FIELDS, "bytes"), "BYTES", 0).form(Form::Some).unknown("?").apart(),
+    ];
+
+    #[test]
+    fn pages_keep_their_columns() {
+        assert_eq!(heading(PAGE), "NAME     SIZE  BYTES");
+        assert_eq!(line(PAGE, &("python", Some(1536))), "pyt…  1.5 KiB  1.5 KiB");
+        assert_eq!(line(PAGE, &("a", Some(0))), "a         0 B  -");
+        assert_eq!(line(PAGE, &("a\x1b", None)), "a?        N/A  ?");
+    }
+
+    #[test]
+    fn cells_have_their_tone() {
+        let mib = Column::screen(find(FIELDS, "bytes"), "MiB", 5).form(Form::In(MIB, 1)).faint_zero();
+        for (bytes, text, tone) in
+            [(Some(MIB), "1.0", Tone::Plain), (Some(0), "0.0", Tone::Faint), (None, "—", Tone::Faint)]
+        {
+            assert_eq!(mib.cell(&("", bytes)), (Cell::Text(Cow::Borrowed(text)), tone));
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Devices.
+
+use crate::column::{Column, Field, Form, Kind, find};
+use crate::figure::{DASH, GIB, MIB, NOT_KNOWN, share, size};
+use crate::process::uses;
+use crate::value::{Reading, Tone, Unit, Value};
+use std::borrow::Cow;
+use ttmem_core::Snapshot;
+use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};
+use ttmem_core::snapshot::{Device, Quality, Total};
+use ttmem_core::words::{Arch, Space};
+
+/// Rows of devices.
+#[derive(Debug)]
+pub enum Devices {}
+
+impl Kind for Devices {
+    type Row<'a> = Row<'a>;
+}
+
+/// A device, among all else that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// All that is known.
+    pub snapshot: &'a Snapshot,
+    /// The device.
+    pub device: &'a Device,
+}
+
+type DeviceField = Field<Devices>;
+
+const fn field(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    value: for<'r> fn(&'r Row<'_>) -> Value<'r>,
+) -> Field<Devices> {
+    Field::<Devices>::new(name, unit, help, value)
+}
+
+const fn text(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r Row<'_>) -> Value<'r>,
+) -> Field<Devices> {
+    Field::<Devices>::new(name, Unit::None, help, value)
+}
+
+const fn bytes(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r Row<'_>) -> Value<'r>,
+) -> Field<Devices> {
+    Field::<Devices>::new(name, Unit::Bytes, help, value)
+}
+
+/// All that tables and scripts show of a device.
+pub static FIELDS: &[DeviceField] = &[
+    text("timestamp", "when it was read", |r| Value::Time(r.snapshot.at)).queried(),
+    text("host", "host name", |r| Value::text(r.snapshot.host.name.as_deref())).queried(),
+    text("driver", "version of the kernel driver", |r| Value::text(r.snapshot.host.driver.as_deref()))
+        .queried(),
+    text("index", "the number runtimes call it by", |r| Value::Count(r.device.index.into())).queried(),
+    text("id", "unique id", |r| Value::text(Some(&r.device.id))).queried(),
+    text("arch", "architecture", |r| r.device.arch.map_or(Value::Unknown, |it| Value::Name(it.title())))
+        .queried(),
+    text("board", "board", |r| Value::text(r.device.board.as_deref())).queried(),
+    text("remote", "whether it is reached through another chip", |r| {
+        Value::Name(if r.device.remote { "true" } else { "false" })
+    })
+    .queried(),
+    text("pci", "place on the bus", |r| Value::text(r.device.pci.as_deref())).queried(),
+    text("node", "the N of /dev/tenstorrent/N", |r| Value::count(r.device.node.map(u64::from))).queried(),
+    text("serial", "number of the board", |r| Value::text(r.device.serial.as_deref())).queried(),
+    text("firmware", "version of the firmware bundle", |r| Value::text(r.device.firmware.bundle.as_deref()))
+        .queried(),
+    field("asic_celsius", Unit::Celsius, "temperature", |r| {
+        reading(r, |it| it.asic_celsius, |it| it.asic_celsius)
+    })
+    .queried(),
+    field("power_watts", Unit::Watts, "power of the core", |r| {
+        reading(r, |it| it.power_watts, |it| it.power_watts)
+    })
+    .queried(),
+    field("current_amperes", Unit::Amperes, "current of the core", |r| {
+        reading(r, |it| it.current_amperes, |it| it.current_amperes)
+    })
+    .queried(),
+    field("vcore_volts", Unit::Volts, "voltage of the core", |r| {
+        reading(r, |it| it.vcore_volts, |it| it.vcore_volts)
+    })
+    .queried(),
+    field("aiclk_mhz", Unit::Megahertz, "clock of the Tensix cores", |r| {
+        reading(r, |it| it.aiclk_mhz, |_| None)
+    })
+    .queried(),
+    field("axiclk_mhz", Unit::Megahertz, "clock of the AXI bus", |r| {
+        reading(r, |it| it.axiclk_mhz, |_| None)
+    })
+    .queried(),
+    field("arcclk_mhz", Unit::Megahertz, "clock of the ARC", |r| reading(r, |it| it.arcclk_mhz, |_| None))
+        .queried(),
+    field("fan_rpm", Unit::Rpm, "fan", |r| reading(r, |it| it.fan_rpm, |_| None)).queried(),
+    text("heartbeat", "counter of the firmware", |r| {
+        Value::count(r.device.sensors.as_ref().and_then(|it| it.heartbeat))
+    })
+    .queried(),
+    text("cores", "Tensix cores, harvested ones left out", |r| {
+        Value::count(r.device.capacity.map(|it| it.cores.into()))
+    })
+    .queried(),
+    text("capacity_origin", "how capacities are known", |r| {
+        r.device.capacity.map_or(Value::Unknown, |it| Value::Name(origin(it.origin)))
+    })
+    .queried(),
+    bytes("dram_used_bytes", "DRAM in use", |r| used(r.device.usage.dram_total.as_ref())).queried(),
+    bytes("dram_total_bytes", "DRAM there is", |r| Value::bytes(dram_capacity(r.device))).queried(),
+    bytes("dram_allocatable_bytes", "DRAM that tt-metal can hand out", |r| {
+        Value::bytes(r.device.capacity.and_then(|it| it.dram_allocatable_bytes))
+    })
+    .queried(),
+    bytes("l1_used_bytes", "L1 in use", |r| used(r.device.usage.l1_total.as_ref())).queried(),
+    bytes("l1_total_bytes", "L1 there is", |r| Value::bytes(l1_capacity(r.device))).queried(),
+    bytes("l1_allocatable_bytes", "L1 that tt-metal can hand out", |r| {
+        Value::bytes(r.device.capacity.and_then(|it| it.l1_allocatable_bytes))
+    })
+    .queried(),
+    bytes("l1_small_used_bytes", "L1_SMALL in use", |r| space(r, Space::L1Small)).queried(),
+    bytes("trace_used_bytes", "trace region in use", |r| space(r, Space::Trace)).queried(),
+    bytes("cb_used_bytes", "circular buffers", |r| space(r, Space::Cb)).queried(),
+    bytes("dfb_used_bytes", "dataflow buffers", |r| space(r, Space::Dfb)).queried(),
+    bytes("scratch_used_bytes", "scratchpads", |r| space(r, Space::Scratch)).queried(),
+    bytes("l1_gap_bytes", "between programs and buffers, on the core with the least", |r| {
+        Value::bytes(r.device.tightest_core.map(|it| it.gap_bytes))
+    })
+    .queried(),
+    bytes("kernel_used_bytes", "kernels", |r| space(r, Space::Kernel)).queried(),
+    text("dram_basis", "how DRAM in use is known", |r| basis(r.device.usage.dram_total.as_ref())).queried(),
+    text("l1_basis", "how L1 in use is known", |r| basis(r.device.usage.l1_total.as_ref())).queried(),
+    text("processes", "processes that use it", |r| {
+        Value::Count(r.snapshot.processes.iter().filter(|it| uses(it, r.device)).count() as u64)
+    })
+    .queried(),
+    text("dram_usage", "DRAM in use, of what there is", |r| {
+        usage(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
+    }),
+    text("l1_usage", "L1 in use, of what there is", |r| {
+        usage(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
+    }),
+    field("dram_share", Unit::Percent, "share of DRAM in use", |r| {
+        used_share(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
+    }),
+    field("l1_share", Unit::Percent, "share of L1 in use", |r| {
+        used_share(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
+    }),
+    text("tracking", "how well its memory is known: as well as that of its worst known process", |r| {
+        tracking(r).map_or(Value::Nothing, Value::Quality)
+    }),
+    field("asic_celsius_limit", Unit::Celsius, "temperature at which the chip slows down", |r| {
+        limit(r, |it| it.asic_celsius)
+    }),
+    field("power_watts_limit", Unit::Watts, "most power", |r| limit(r, |it| it.power_watts)),
+    field("current_amperes_limit", Unit::Amperes, "most current", |r| limit(r, |it| it.current_amperes)),
+    field("vcore_volts_limit", Unit::Volts, "highest voltage", |r| limit(r, |it| it.vcore_volts)),
+    text("heartbeat_beats", "whether the counter of the firmware changes", |r| {
+        match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
+            Some(true) => Value::Name("beats"),
+            Some(false) => Value::Name("STOPS"),
+            None => Value::Unknown,
+        }
+    }),
+    text("thermal_trips", "shutdowns for heat since the last power cycle", |r| {
+        Value::count(r.device.sensors.as_ref().and_then(|it| it.thermal_trips))
+    }),
+    field("pcie_to_chip", Unit::BytesPerSecond, "PCIe traffic to the chip", |r| {
+        traffic(r, |it| [it.host_writes_bytes_per_second, it.chip_reads_bytes_per_second])
+    }),
+    field("pcie_to_host", Unit::BytesPerSecond, "PCIe traffic to the host", |r| {
+        traffic(r, |it| [it.host_reads_bytes_per_second, it.chip_writes_bytes_per_second])
+    }),
+    field("sensors_age", Unit::Seconds, "age of what the sensors say", |r| {
+        r.device.sensors.as_ref().map_or(Value::Unknown, |it| Value::Seconds(it.age_ms as f64 / 1e3))
+    }),
+];
+
+const fn page(name: &str, title: &'static str, width: u16) -> Column<Devices> {
+    Column::page(find(FIELDS, name), title, width)
+}
+
+const fn screen(name: &str, title: &'static str, width: u16) -> Column<Devices> {
+    Column::screen(find(FIELDS, name), title, width)
+}
+
+/// The table of `ttmem`.
+pub static TABLE: &[Column<Devices>] = &[
+    page("index", "Dev", 4),
+    page("arch", "Name", 10).unknown("Unknown"),
+    page("board", "Board", 16).marked(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
+    page("asic_celsius", "Temp", 5).right().form(Form::Whole),
+    page("power_watts", "Power", 5).right().form(Form::Whole),
+    page("aiclk_mhz", "AICLK", 6).right().form(Form::Bare),
+    page("dram_usage", "DRAM-Usage", 19).right().apart(),
+    page("l1_usage", "L1-Usage", 19).right().apart(),
+];
+
+/// The devices of the dashboard's first view.
+pub static SCREEN: &[Column<Devices>] = &[
+    screen("index", "#", 2).right(),
+    screen("board", "Board", 8).grows(7).marked(remote).toned(|_| Tone::Plain),
+    screen("arch", "Chip", 9).drop(3).faint(),
+    screen("asic_celsius", "°C", 5).right(),
+    screen("power_watts", "W", 5).right(),
+    screen("aiclk_mhz", "MHz", 5).right(),
+    screen("dram_share", "DRAM", 6).grows(30).form(Form::Meter),
+    screen("dram_used_bytes", "GiB", 5).right().form(Form::In(GIB, 2)),
+    screen("dram_total_bytes", "of", 5).right().form(Form::In(GIB, 2)).faint(),
+    screen("dram_share", "%", 5).drop(2).right().form(Form::Places(1)),
+    screen("l1_share", "L1", 5).grows(31).form(Form::Meter),
+    screen("l1_used_bytes", "MiB", 5).right().form(Form::In(MIB, 1)),
+    screen("l1_total_bytes", "of", 5).right().form(Form::In(MIB, 1)).faint(),
+    screen("l1_share", "%", 5).drop(1).right().form(Form::Places(1)),
+    screen("tracking", "Tracking", 9).grows(4).nothing("nobody"),
+];
+
+/// The sensors of the dashboard's third view.
+pub static TELEMETRY: &[Column<Devices>] = &[
+    screen("index", "#", 2).right(),
+    screen("board", "Board", 8).grows(6).marked(remote).toned(|_| Tone::Plain),
+    screen("asic_celsius", "°C", 5).right(),
+    screen("asic_celsius_limit", "max", 4).drop(3).right().form(Form::Places(0)).faint(),
+    screen("power_watts", "W", 6).right(),
+    screen("power_watts_limit", "max", 4).drop(4).right().form(Form::Places(0)).faint(),
+    screen("current_amperes", "A", 6).right(),
+    screen("current_amperes_limit", "max", 4).drop(7).right().form(Form::Places(0)).faint(),
+    screen("vcore_volts", "V", 5).right(),
+    screen("vcore_volts_limit", "max", 5).drop(10).right().form(Form::Places(3)).faint(),
+    screen("aiclk_mhz", "AI MHz", 6).right(),
+    screen("axiclk_mhz", "AXI MHz", 7).drop(8).right(),
+    screen("arcclk_mhz", "ARC MHz", 7).drop(9).right(),
+    screen("fan_rpm", "Fan rpm", 7).drop(6).right(),
+    screen("heartbeat_beats", "Heart", 6).drop(2).toned(|r| {
+        match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
+            Some(true) => Tone::Good,
+            Some(false) => Tone::Bad,
+            None => Tone::Faint,
+        }
+    }),
+    screen("thermal_trips", "Trips", 5).drop(1).right().toned(|r| {
+        match r.device.sensors.as_ref().and_then(|it| it.thermal_trips) {
+            None => Tone::Faint,
+            Some(0) => Tone::Plain,
+            Some(_) => Tone::Bad,
+        }
+    }),
+    screen("pcie_to_chip", "▸chip MiB/s", 11).drop(11).right().form(Form::In(MIB, 1)),
+    screen("pcie_to_host", "▸host MiB/s", 11).drop(12).right().form(Form::In(MIB, 1)),
+    screen("sensors_age", "Age", 5).right().form(Form::Short).toned(|r| {
+        if r.device.sensors.as_ref().is_some_and(|it| it.stale) { Tone::Warn } else { Tone::Faint }
+    }),
+];
+
+/// Sensors that say one figure, by name, in the order of details.
+pub static SENSORS: [(&str, &DeviceField); 8] = [
+    ("Temperature", find(FIELDS, "asic_celsius")),
+    ("Power", find(FIELDS, "power_watts")),
+    ("Current", find(FIELDS, "current_amperes")),
+    ("Core voltage", find(FIELDS, "vcore_volts")),
+    ("AICLK", find(FIELDS, "aiclk_mhz")),
+    ("AXICLK", find(FIELDS, "axiclk_mhz")),
+    ("ARCCLK", find(FIELDS, "arcclk_mhz")),
+    ("Fan", find(FIELDS, "fan_rpm")),
+];
+
+/// A device by its architecture, for headings.
+pub fn name(device: &Device) -> &'static str {
+    device.arch.map_or("Unknown", Arch::title)
+}
+
+/// A device by its number and board, as `0 n300 R`.
+pub fn number_and_board(device: &Device) -> String {
+    let board = device.board.as_deref().unwrap_or("unknown board");
+    format!("{} {board}{}", device.index, if device.remote { " R" } else { "" })
+}
+
+/// All the DRAM of a device.
+pub fn dram_capacity(device: &Device) -> Option<u64> {
+    let total = device.usage.dram_total.as_ref().and_then(|it| it.capacity_bytes);
+    total.or(device.capacity.map(|it| it.dram_bytes))
+}
+
+/// All the L1 of a device.
+pub fn l1_capacity(device: &Device) -> Option<u64> {
+    let total = device.usage.l1_total.as_ref().and_then(|it| it.capacity_bytes);
+    total.or(device.capacity.map(|it| it.l1_bytes))
+}
+
+fn remote(row: &Row<'_>) -> &'static str {
+    if row.device.remote { " R" } else { "" }
+}
+
+fn reading(
+    row: &Row<'_>,
+    value: fn(&Sensors) -> Option<f64>,
+    limit: fn(&SensorLimits) -> Option<f64>,
+) -> Value<'static> {
+    let reading = |it: &Sensors| {
+        Some(Value::Reading(Reading { value: value(it)?, limit: limit(&it.limits), stale: it.stale }))
+    };
+    row.device.sensors.as_ref().and_then(reading).unwrap_or(Value::Unknown)
+}
+
+fn limit(row: &Row<'_>, limit: fn(&SensorLimits) -> Option<f64>) -> Value<'static> {
+    Value::number(row.device.sensors.as_ref().and_then(|it| limit(&it.limits)))
+}
+
+fn traffic(row: &Row<'_>, parts: fn(&PcieRates) -> [Option<f64>; 2]) -> Value<'static> {
+    let pcie = row.device.sensors.as_ref().and_then(|it| it.pcie.as_ref());
+    let known = pcie.into_iter().flat_map(parts).flatten();
+    known.reduce(|sum, it| sum + it).map_or(Value::Unknown, Value::Number)
+}
+
+fn used(total: Option<&Total>) -> Value<'static> {
+    Value::bytes(total.map(|it| it.used_bytes))
+}
+
+fn basis(total: Option<&Total>) -> Value<'static> {
+    total.map_or(Value::Unknown, |it| Value::Name(it.basis.name()))
+}
+
+fn space(row: &Row<'_>, space: Space) -> Value<'static> {
+    Value::bytes(row.device.usage.used(space).map(|it| it.0))
+}
+
+/// `used/total`. That no process publishes anything is not the same as nothing being used.
+fn usage(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
+    let used = total.map_or(Cow::Borrowed("untracked"), |total| Cow::Owned(size(total.used_bytes)));
+    let capacity = capacity.map_or(Cow::Borrowed(NOT_KNOWN), |it| Cow::Owned(size(it)));
+    Value::Text(Cow::Owned(format!("{used}/{capacity}")))
+}
+
+fn used_share(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
+    total.and_then(|it| share(it.used_bytes, capacity)).map_or(Value::Unknown, Value::Share)
+}
+
+/// The name of an origin in JSON.
+fn origin(origin: CapacityOrigin) -> &'static str {
+    match origin {
+        CapacityOrigin::Board => "board",
+        CapacityOrigin::Descriptor => "descriptor",
+        CapacityOrigin::Runtime => "runtime",
+        CapacityOrigin::Simulated => "simulated",
+    }
+}
+
+fn tracking(row: &Row<'_>) -> Option<Quality> {
+    let here = row.snapshot.processes.iter().filter(|it| it.summary.indexes.contains(&row.device.index));
+    here.map(|process| process.summary.quality).max()
+}
+
+/// `1.2 GiB of 12.0 GiB  10.3 %`.
+pub fn totals(total: Option<&Total>, capacity: Option<u64>) -> String {
+    let of = capacity.map_or_else(|| DASH.to_owned(), size);
+    match total {
+        None => format!("{DASH} of {of}"),
+        Some(total) => {
+            let share = crate::figure::percent(share(total.used_bytes, capacity));
+            format!("{} of {of} {share:>7}", size(total.used_bytes))
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The reference of fields: a page of `docs/`, made from the fields themselves.
+
+use crate::column::{Column, Field, Kind};
+use crate::{allocation, cores, device, event, process, program};
+use std::fmt::Write;
+
+const BEGINNING: &str = "\
+# Fields
+
+<!-- Made from crates/ttmem-render by `cargo xtask gen`; changes belong there. -->
+
+```
+ttmem --format csv --query index,asic_celsius,dram_used_bytes
+```
+
+Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be named in
+`--query`; those of processes begin with `process.` there, as in `process.pid`. What is not known is
+`N/A` on pages and in CSV, and a dash on the dashboard. *Shown as* is the header of the column: in the
+table of `ttmem`, in `ttmem dump`, and on the dashboard.
+";
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = BEGINNING.to_owned();
+    section(&mut page, "Devices", device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+    section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
+    section(&mut page, "Processes on a device", process::HELD, &[]);
+    section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
+    section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+    section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
+    section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
+    section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
+    section(&mut page, "Events", event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
+    page
+}
+
+fn section<K: Kind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
+    let _ = writeln!(
+        page,
+        "\n## {title}\n\n| field | what it is | unit | query | shown as |\n|---|---|---|---|---|"
+    );
+    for field in fields {
+        let mut shown: Vec<String> = Vec::new();
+        for column in tables.iter().copied().flatten().filter(|it| it.field.name == field.name) {
+            let title = format!("`{}`", column.head.title);
+            if !shown.contains(&title) {
+                shown.push(title);
+            }
+        }
+        let Field { name, help, unit, queried, .. } = field;
+        let queried = if *queried { "query" } else { "" };
+        let _ = writeln!(page, "| `{name}` | {help} | {} | {queried} | {} |", unit.sign(), shown.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn check<K: Kind>(fields: &[Field<K>], tables: &[&[Column<K>]]) {
+        let names: BTreeSet<&str> = fields.iter().map(|it| it.name).collect();
+        assert_eq!(names.len(), fields.len(), "no name twice");
+        for field in fields {
+            let shown = tables.iter().copied().flatten().any(|it| it.field.name == field.name);
+            assert!(shown || field.queried, "{} is shown nowhere", field.name);
+            assert!(!field.help.is_empty(), "{}", field.name);
+        }
+        for table in tables {
+            let keys: BTreeSet<&str> =
+                table.iter().filter(|it| it.head.sorts).map(|it| it.head.key).collect();
+            assert_eq!(keys.len(), table.iter().filter(|it| it.head.sorts).count(), "no key twice");
+        }
+    }
+
+    #[test]
+    fn every_field_is_described_once_and_shown() {
+        check(device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+        check(process::FIELDS, &[process::TABLE, process::SCREEN]);
+        check(process::HELD, &[]);
+        check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
+        check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+        check(program::FIELDS, &[program::DUMP, program::SCREEN]);
+        check(cores::FIELDS, &[cores::DUMP]);
+        check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
+        check(event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
+        let page = page();
+        assert!(page.contains("| `dram_used_bytes` | DRAM in use | B | query | `GiB` |"), "{page}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Findings, and events.
+
+use crate::column::{Column, Field, Form, Kind, find};
+use crate::label;
+use crate::value::{Tone, Unit, Value};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use std::borrow::Cow;
+use ttmem_core::snapshot::{Finding, Happening, Severity};
+
+/// Rows of findings.
+#[derive(Debug)]
+pub enum Findings {}
+
+impl Kind for Findings {
+    type Row<'a> = FindingRow<'a>;
+}
+
+/// A finding.
+#[derive(Clone, Copy, Debug)]
+pub struct FindingRow<'a> {
+    /// The finding.
+    pub finding: &'a Finding,
+    /// The moment of looking.
+    pub now: Timestamp,
+}
+
+/// All that tables show of a finding.
+pub static FINDING_FIELDS: &[Field<Findings>] = &[
+    Field::new("severity", Unit::None, "how bad it is", |r| Value::Severity(r.finding.severity)),
+    Field::new("count", Unit::None, "how often it was found", |r| Value::Count(r.finding.count)),
+    Field::new("kind", Unit::None, "what kind of problem it is", |r| {
+        Value::Text(Cow::Owned(label::kind(r.finding.kind)))
+    }),
+    Field::new("text", Unit::None, "the problem in words", |r| Value::text(Some(&r.finding.text))),
+    Field::new("last", Unit::Seconds, "time since it was last found, unless it holds now", |r| {
+        let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);
+        r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
+    }),
+];
+
+const fn finding(name: &str, title: &'static str, width: u16) -> Column<Findings> {
+    Column::screen(find(FINDING_FIELDS, name), title, width)
+}
+
+/// The findings of the dashboard.
+pub static FINDING_SCREEN: &[Column<Findings>] = &[
+    finding("severity", "Severity", 8),
+    finding("count", "Times", 6).drop(1).right().form(Form::Short).faint(),
+    finding("kind", "Kind", 15).drop(2).faint(),
+    finding("text", "What", 30).grows(300),
+    finding("last", "Last", 5).right().form(Form::Short).nothing("now").faint(),
+];
+
+/// Rows of events.
+#[derive(Debug)]
+pub enum Events {}
+
+impl Kind for Events {
+    type Row<'a> = EventRow<'a>;
+}
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRow<'a> {
+    /// The event.
+    pub event: &'a Happening,
+    /// Where its time is shown.
+    pub zone: &'a TimeZone,
+}
+
+/// All that tables show of an event.
+pub static EVENT_FIELDS: &[Field<Events>] = &[
+    Field::new("at", Unit::None, "when it happened", |r| Value::Text(Cow::Owned(clock(r.event.at, r.zone)))),
+    Field::new("kind", Unit::None, "what kind of event it is; marked if it is not harmless", |r| {
+        let mark = if r.event.severity == Severity::Info { "" } else { "! " };
+        Value::Text(Cow::Owned(format!("{mark}{}", label::kind(r.event.kind))))
+    }),
+    Field::new("text", Unit::None, "the event in words", |r| Value::text(Some(&r.event.text))),
+];
+
+const fn event(name: &str, title: &'static str, width: u16) -> Column<Events> {
+    Column::screen(find(EVENT_FIELDS, name), title, width)
+}
+
+/// The events of the dashboard.
+pub static EVENT_SCREEN: &[Column<Events>] = &[
+    event("at", "Time", 8).faint(),
+    event("kind", "Kind", 18).drop(1).faint(),
+    event("text", "What", 40).grows(300).toned(|r| match r.event.severity {
+        Severity::Info => Tone::Plain,
+        severity => Tone::Severity(severity),
+    }),
+];
+
+/// A time of day, as `14:02:11`.
+pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+}

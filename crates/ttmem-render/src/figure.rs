@@ -1,0 +1,234 @@
+//! How numbers and other people's texts are written, for every place that shows them.
+
+use jiff::Timestamp;
+pub use ttmem_core::words::{ranges, size};
+use unicode_width::UnicodeWidthChar;
+
+/// What is not known, on pages and for scripts.
+pub const NOT_KNOWN: &str = "N/A";
+/// What is not known, on screens.
+pub const DASH: &str = "—";
+
+/// Bytes in a KiB.
+pub const KIB: u64 = 1 << 10;
+/// Bytes in a MiB.
+pub const MIB: u64 = 1 << 20;
+/// Bytes in a GiB.
+pub const GIB: u64 = 1 << 30;
+
+/// `bytes` in units of `unit`, with so many places. A figure that is too small to see is not shown as zero.
+pub fn bytes(bytes: u64, unit: u64, places: usize) -> String {
+    let value = bytes as f64 / unit as f64;
+    let least = 0.1f64.powi(places as i32);
+    if bytes > 0 && value < least / 2.0 {
+        return format!("<{least:.places$}");
+    }
+    format!("{value:.places$}")
+}
+
+/// Bytes in units of `unit`, or a dash.
+pub fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| bytes(value, unit, places))
+}
+
+/// A figure, with a mark if it is an estimate.
+pub fn about(is_estimate: bool, figure: String) -> String {
+    if is_estimate { format!("~{figure}") } else { figure }
+}
+
+/// A program's number in five columns. Long numbers differ at their end.
+pub fn program_number(id: u32) -> String {
+    if id > 99_999 { format!("…{:04}", id % 10_000) } else { id.to_string() }
+}
+
+/// The share that `used` is of `total`, if that has a size.
+pub fn share(used: u64, total: Option<u64>) -> Option<f64> {
+    total.filter(|&total| total > 0).map(|total| used as f64 / total as f64)
+}
+
+/// A share as `41.5 %`: six columns. A share above 1 is an impossible figure, and a finding says so.
+pub fn percent(share: Option<f64>) -> String {
+    match share {
+        None => DASH.to_owned(),
+        Some(share) if share > 1.0 => ">100 %".to_owned(),
+        Some(share) => format!("{:.1} %", share * 100.0),
+    }
+}
+
+/// A stretch of time, in four columns or so: `0.4s`, `12s`, `3m`, `5h`, `2d`.
+pub fn age(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{:.1}s", s.max(0.0)),
+        s if s < 99.5 => format!("{s:.0}s"),
+        s if s < 5970.0 => format!("{:.0}m", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0}h", s / 3600.0),
+        s => format!("{:.0}d", (s / 86_400.0).min(99_999.0)),
+    }
+}
+
+/// The time from `then` to `now`.
+pub fn since(then: Timestamp, now: Timestamp) -> String {
+    age(now.duration_since(then).as_secs_f64())
+}
+
+/// A number in at most five columns: `12345`, `1.2M`.
+pub fn count(n: u64) -> String {
+    match n {
+        0..=99_999 => n.to_string(),
+        100_000..=999_999 => format!("{}k", n / 1000),
+        1_000_000..=999_949_999 => format!("{:.1}M", n as f64 / 1e6),
+        _ => format!("{:.0}G", n as f64 / 1e9),
+    }
+}
+
+/// A rate with its unit, as `1.5 MiB/s`.
+pub fn rate(bytes_per_second: Option<f64>) -> String {
+    bytes_per_second.map_or_else(|| DASH.to_owned(), |rate| format!("{}/s", size(rate.max(0.0) as u64)))
+}
+
+/// `1 core`, `2 cores`.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// How full something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// There is room.
+    Low,
+    /// Three quarters: worth a look.
+    High,
+    /// Nine tenths: alarming.
+    Full,
+}
+
+impl Level {
+    /// The level of a share.
+    pub fn of(share: f64) -> Self {
+        match share {
+            s if s >= 0.9 => Self::Full,
+            s if s >= 0.75 => Self::High,
+            _ => Self::Low,
+        }
+    }
+}
+
+/// Cores: `3,0`, or from one corner to the other: `0,0-7,6`.
+pub fn rectangle([x, y, to_x, to_y]: [u8; 4]) -> String {
+    if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
+}
+
+/// How many cores rectangles cover.
+pub fn core_count(rectangles: &[[u8; 4]]) -> u64 {
+    let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
+    rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
+}
+
+/// A character of other people's text as it may be shown where columns must stay in line. A terminal must not act on
+/// it: what has no width (controls, marks that turn the writing direction) or two is not shown as it is.
+pub fn one_column(c: char) -> char {
+    if c.width() == Some(1) { c } else { '?' }
+}
+
+/// Text of others, made harmless for a terminal and kept on its line.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
+}
+
+/// Text of others, cut to `width` columns, which shows.
+pub fn cut(text: &str, width: usize) -> String {
+    let clean = text.chars().map(one_column);
+    if text.chars().nth(width).is_none() {
+        clean.collect()
+    } else {
+        clean.take(width.saturating_sub(1)).chain(['…']).collect()
+    }
+}
+
+/// What stands for a character in ASCII.
+pub fn ascii(c: char) -> char {
+    match c {
+        '│' | '┃' => '|',
+        '─' | '—' | '–' => '-',
+        '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' | '╭' | '╮' | '╰' | '╯' => {
+            '+'
+        }
+        '━' => '=',
+        '█' => '#',
+        '▓' => '%',
+        '▒' => ':',
+        '░' | '·' | '┄' => '.',
+        '…' | '±' => '~',
+        '▲' | '▴' | '↑' => '^',
+        '▼' | '▾' | '↓' => 'v',
+        '▶' | '▸' | '→' | '►' | '╸' => '>',
+        '◂' | '←' | '◄' => '<',
+        '●' | '◆' => '*',
+        '×' => 'x',
+        '⚠' => '!',
+        // The unit behind it says enough.
+        '°' => ' ',
+        c if c.is_ascii() => c,
+        _ => '?',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_not_nothing_and_unknown_is_neither() {
+        assert_eq!(bytes(0, GIB, 2), "0.00");
+        assert_eq!(bytes(2048, GIB, 2), "<0.01");
+        assert_eq!(bytes(12 * GIB, GIB, 2), "12.00");
+        assert_eq!(bytes_or(None, GIB, 2), "—");
+        assert_eq!(bytes(u64::MAX, KIB, 1), "18014398509481984.0");
+        assert_eq!(percent(None), "—");
+        assert_eq!(percent(Some(0.4151)), "41.5 %");
+        assert_eq!(percent(Some(1.2)), ">100 %");
+        assert_eq!(share(1, Some(0)), None);
+    }
+
+    #[test]
+    fn names_cannot_reach_the_terminal_raw() {
+        assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
+        assert_eq!(cut("python", 4), "pyt…");
+        assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
+    }
+
+    #[test]
+    fn text_that_is_not_cut_is_harmless_as_well() {
+        assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
+        assert_eq!(plain("Größe 漢"), "Größe 漢");
+    }
+
+    #[test]
+    fn rectangles_are_short_and_counted() {
+        assert_eq!(rectangle([3, 0, 3, 0]), "3,0");
+        assert_eq!(rectangle([0, 0, 7, 6]), "0,0-7,6");
+        assert_eq!(core_count(&[[3, 0, 3, 0], [0, 0, 7, 6]]), 57);
+    }
+
+    #[test]
+    fn ages_and_counts_stay_narrow() {
+        for (seconds, text) in [
+            (0.04, "0.0s"),
+            (9.94, "9.9s"),
+            (9.96, "10s"),
+            (99.0, "99s"),
+            (100.0, "2m"),
+            (7200.0, "2h"),
+            (1e9, "11574d"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+        assert_eq!(age(f64::MAX), "99999d");
+        assert_eq!(age(-5.0), "0.0s");
+        for (n, text) in
+            [(0, "0"), (99_999, "99999"), (123_456, "123k"), (1_234_567, "1.2M"), (7_000_000_000, "7G")]
+        {
+            assert_eq!(count(n), text);
+        }
+    }
+}

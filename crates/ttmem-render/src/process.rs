@@ -1,0 +1,181 @@
+//! Processes, and what they hold on a device.
+
+use crate::column::{Column, Field, Form, Kind, find};
+use crate::figure::MIB;
+use crate::value::{Unit, Value};
+use std::borrow::Cow;
+use ttmem_core::snapshot::{Device, Process, Quality, Total, Usage};
+use ttmem_core::words::{Basis, Space};
+
+/// Rows of processes.
+#[derive(Debug)]
+pub enum Processes {}
+
+impl Kind for Processes {
+    type Row<'a> = &'a Process;
+}
+
+const fn text(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r &Process) -> Value<'r>,
+) -> Field<Processes> {
+    Field::<Processes>::new(name, Unit::None, help, value)
+}
+
+const fn bytes(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r &Process) -> Value<'r>,
+) -> Field<Processes> {
+    Field::<Processes>::new(name, Unit::Bytes, help, value)
+}
+
+/// All that tables and scripts show of a process.
+pub static FIELDS: &[Field<Processes>] = &[
+    text("pid", "pid", |it| Value::pid(it.pid, it.reported_pid)).queried(),
+    text("name", "name", |it| Value::text(it.name.as_deref())).queried(),
+    text("command", "command line", |it| Value::text(it.command.as_deref())).queried(),
+    text("user", "user", |it| Value::text(it.user.as_deref())).queried(),
+    text("container", "container", |it| Value::text(it.container.as_deref())).queried(),
+    text("pod", "pod", |it| Value::text(it.pod.as_deref())).queried(),
+    text("start", "when it started", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
+    text("tracking", "how it is tracked", |it| {
+        Value::Name(if it.tracking == Basis::Unknown { "untracked" } else { it.tracking.name() })
+    })
+    .queried(),
+    text("devices", "devices it has open or holds memory of", |it| Value::indexes(&it.summary.indexes)),
+    bytes("dram_bytes", "DRAM it holds on all devices, traces included", |it| sum(it, it.summary.dram_bytes)),
+    bytes("l1_bytes", "L1 buffers it holds on all devices", |it| sum(it, it.summary.l1_bytes)),
+    bytes("program_bytes", "what its programs keep in L1, on all devices", |it| {
+        sum(it, it.summary.program_bytes)
+    }),
+    bytes("kernel_bytes", "its kernels, on all devices", |it| sum(it, it.summary.kernel_bytes)),
+    text("quality", "how well its memory is known", |it| Value::Quality(it.summary.quality)),
+    text("place", "container, or pod", |it| match (&it.container, &it.pod) {
+        (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
+        (None, None) => Value::Nothing,
+    }),
+    text("short_command", "command line, without the folder of its program", |it| {
+        it.command.as_deref().map_or(Value::Unknown, |it| Value::Text(without_folder(it)))
+    }),
+];
+
+const fn page(name: &str, title: &'static str, width: u16) -> Column<Processes> {
+    Column::page(find(FIELDS, name), title, width)
+}
+
+const fn screen(name: &str, title: &'static str, width: u16) -> Column<Processes> {
+    Column::screen(find(FIELDS, name), title, width)
+}
+
+/// A sum, in MiB; what a tracked process was never seen to hold is no more than a dot.
+const fn mib(name: &str, title: &'static str, width: u16) -> Column<Processes> {
+    screen(name, title, width).right().form(Form::In(MIB, 1)).nothing("·").faint_zero()
+}
+
+/// The table of `ttmem`.
+pub static TABLE: &[Column<Processes>] = &[
+    page("pid", "PID", 8).right(),
+    page("user", "User", 9).cut(),
+    page("name", "Process", 14).cut(),
+    page("devices", "Devices", 7).unknown("").cut(),
+    page("dram_bytes", "DRAM", 10).right().unknown("-"),
+    page("l1_bytes", "L1", 10).right().unknown("-"),
+    page("program_bytes", "Programs", 10).right().unknown("-"),
+    page("kernel_bytes", "Kernels", 10).right().unknown("-"),
+    page("quality", "Tracking", 0).apart(),
+];
+
+/// The processes of the dashboard's first view.
+pub static SCREEN: &[Column<Processes>] = &[
+    screen("pid", "PID", 7).right().sorted("pid"),
+    screen("user", "User", 8).grows(2).faint().sorted("user"),
+    screen("name", "Process", 14).grows(4).sorted("name"),
+    screen("place", "Container", 12).drop(3).faint().sorted("container"),
+    screen("devices", "Chips", 6).grows(4).sorted("chips"),
+    mib("dram_bytes", "DRAM MiB", 9).sorted("dram"),
+    mib("l1_bytes", "L1 MiB", 8).sorted("l1"),
+    mib("program_bytes", "CB MiB", 8).sorted("cb"),
+    mib("kernel_bytes", "Kern MiB", 9).drop(2).sorted("kernels"),
+    screen("quality", "State", 9).grows(2).sorted("state"),
+    screen("short_command", "Command", 10).grows(90).drop(4).faint().sorted("command"),
+];
+
+/// A sum that has nothing in it is known to be nothing only of a process that is tracked.
+fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
+    match bytes {
+        Some(bytes) => Value::Bytes(bytes),
+        None if process.summary.quality == Quality::Untracked => Value::Unknown,
+        None => Value::Nothing,
+    }
+}
+
+/// A command line without the folder of its program: the arguments are what tells processes apart.
+fn without_folder(command: &str) -> Cow<'_, str> {
+    let program = command.split(' ').next().unwrap_or(command);
+    match program.rfind('/').filter(|at| at + 1 < program.len()) {
+        Some(at) => Cow::Borrowed(&command[at + 1..]),
+        None => Cow::Borrowed(command),
+    }
+}
+
+/// A process's pid within a sentence, or in brackets the one it calls itself by.
+pub fn pid(pid: Option<u32>, reported: Option<i64>, unknown: &'static str) -> Cow<'static, str> {
+    match (pid, reported) {
+        (Some(pid), _) => Cow::Owned(pid.to_string()),
+        (None, Some(pid)) => Cow::Owned(format!("({pid})")),
+        (None, None) => Cow::Borrowed(unknown),
+    }
+}
+
+/// Whether a process has a device open or holds memory of it.
+pub fn uses(process: &Process, device: &Device) -> bool {
+    process.usage.iter().any(|it| it.device == device.id) || process.opened.contains(&device.id)
+}
+
+/// Rows of what a process holds on a device.
+#[derive(Debug)]
+pub enum Held {}
+
+impl Kind for Held {
+    type Row<'a> = &'a Usage;
+}
+
+const fn held(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r &Usage) -> Value<'r>,
+) -> Field<Held> {
+    Field::<Held>::new(name, Unit::Bytes, help, value).queried()
+}
+
+/// All that scripts get of what a process holds on a device.
+pub static HELD: &[Field<Held>] = &[
+    held("dram_bytes", "DRAM it holds on the device", |it| used(it.dram_total.as_ref())),
+    held("l1_bytes", "L1 it holds on the device", |it| used(it.l1_total.as_ref())),
+    held("l1_small_bytes", "L1_SMALL it holds", |it| space(it, Space::L1Small)),
+    held("trace_bytes", "trace region it holds", |it| space(it, Space::Trace)),
+    held("cb_bytes", "circular buffers it holds", |it| space(it, Space::Cb)),
+];
+
+fn used(total: Option<&Total>) -> Value<'static> {
+    Value::bytes(total.map(|it| it.used_bytes))
+}
+
+fn space(usage: &Usage, space: Space) -> Value<'static> {
+    Value::bytes(usage.used(space).map(|it| it.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_lose_the_folder_of_their_program_only() {
+        assert_eq!(without_folder("/usr/bin/python /tmp/a.py"), "python /tmp/a.py");
+        assert_eq!(without_folder("python /tmp/a.py"), "python /tmp/a.py");
+        assert_eq!(without_folder("/bin/ x"), "/bin/ x");
+        assert_eq!(without_folder(""), "");
+    }
+}

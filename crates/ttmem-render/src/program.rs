@@ -1,0 +1,195 @@
+//! Programs.
+
+use crate::column::{Column, Field, Form, Kind, find};
+use crate::figure::{KIB, cut, program_number};
+use crate::value::{Unit, Value};
+use jiff::Timestamp;
+use std::borrow::Cow;
+use ttmem_core::snapshot::{Program, ProgramRow};
+use ttmem_core::words::KernelClass;
+
+/// Rows of programs.
+#[derive(Debug)]
+pub enum Programs {}
+
+impl Kind for Programs {
+    type Row<'a> = Row<'a>;
+}
+
+/// A program of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The process's pid.
+    pub pid: Option<u32>,
+    /// The one it calls itself by.
+    pub reported_pid: Option<i64>,
+    /// The process's name.
+    pub process_name: Option<&'a str>,
+    /// The program.
+    pub program: &'a Program,
+    /// The moment of looking.
+    pub now: Timestamp,
+}
+
+impl<'a> Row<'a> {
+    /// The row of a list of programs.
+    pub fn new(row: &'a ProgramRow, now: Timestamp) -> Self {
+        let ProgramRow { pid, reported_pid, process_name, program, .. } = row;
+        Self { pid: *pid, reported_pid: *reported_pid, process_name: process_name.as_deref(), program, now }
+    }
+}
+
+const fn text(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r Row<'_>) -> Value<'r>,
+) -> Field<Programs> {
+    Field::<Programs>::new(name, Unit::None, help, value)
+}
+
+const fn bytes(
+    name: &'static str,
+    help: &'static str,
+    value: for<'r> fn(&'r Row<'_>) -> Value<'r>,
+) -> Field<Programs> {
+    Field::<Programs>::new(name, Unit::Bytes, help, value)
+}
+
+/// All that tables show of a program.
+pub static FIELDS: &[Field<Programs>] = &[
+    text("devices", "devices it is for", |r| Value::indexes(&r.program.indexes)),
+    text("pid", "process it belongs to", |r| Value::pid(r.pid, r.reported_pid)),
+    text("process_name", "name of that process", |r| {
+        r.process_name.map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
+    }),
+    text("id", "the runtime's number of it", |r| Value::Count(r.program.id.into())),
+    text("short_id", "the end of the runtime's number of it", |r| {
+        Value::Text(Cow::Owned(program_number(r.program.id)))
+    }),
+    text("name", "its name, or else its class", |r| match (&r.program.name, r.program.class) {
+        (Some(name), _) => Value::text(Some(name)),
+        (None, KernelClass::Unknown | KernelClass::Application) => Value::Unknown,
+        (None, class) => Value::Name(class.title()),
+    }),
+    text("class_and_name", "its name, and its class if it is not a user's", |r| class_and_name(r.program)),
+    text("core_count", "cores of each device that it runs on", |r| {
+        if r.program.cores.is_empty() { Value::Unknown } else { Value::Count(r.program.core_count.into()) }
+    }),
+    bytes("kernel_bytes", "size of its kernels on each core", |r| match r.program.kernel_bytes {
+        // On cores that are not named, no kernel has a size on each.
+        0 if r.program.cores.is_empty() => Value::Unknown,
+        bytes => kept(r.program.estimated, bytes),
+    }),
+    bytes("cb_bytes", "circular buffers it keeps on each device", |r| {
+        kept(others_are_estimated(r.program), r.program.cb_bytes)
+    }),
+    bytes("dfb_bytes", "dataflow buffers it keeps on each device", |r| {
+        kept(others_are_estimated(r.program), r.program.dfb_bytes)
+    }),
+    bytes("scratch_bytes", "scratchpads it keeps on each device", |r| {
+        kept(others_are_estimated(r.program), r.program.scratch_bytes)
+    }),
+    text("view_count", "views of buffers, which are counted as those", |r| {
+        Value::Count(r.program.view_count)
+    }),
+    text("end", "where what it keeps in L1 ends, on the core where that is highest", |r| {
+        r.program.end.map_or(Value::Nothing, Value::Address)
+    }),
+    text("dispatches", "how many times it was dispatched", |r| {
+        if r.program.unfollowed { Value::Unknown } else { Value::Count(r.program.dispatches) }
+    }),
+    Field::new("dispatched", Unit::Seconds, "time since it was last dispatched", |r| {
+        match r.program.dispatched {
+            Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
+            None if r.program.unfollowed => Value::Unknown,
+            None => Value::Nothing,
+        }
+    }),
+    text("resident_cores", "on how many of its cores, of all devices, it was dispatched last", |r| {
+        match r.program {
+            it if it.unfollowed => Value::Unknown,
+            it => Value::Part(it.resident_cores.into(), all_cores(it)),
+        }
+    }),
+    text("state", "whether it is resident, and on how many of its cores", |r| {
+        match r.program.resident_cores {
+            _ if r.program.unfollowed => Value::Name("unknown"),
+            0 => Value::Name("registered"),
+            n => Value::Text(Cow::Owned(format!("resident {n}/{}", all_cores(r.program)))),
+        }
+    }),
+];
+
+const fn page(name: &str, title: &'static str, width: u16) -> Column<Programs> {
+    Column::page(find(FIELDS, name), title, width)
+}
+
+const fn screen(name: &str, title: &'static str, width: u16) -> Column<Programs> {
+    Column::screen(find(FIELDS, name), title, width)
+}
+
+/// A size in KiB. Most programs keep nothing of most kinds.
+const fn kib(name: &str, title: &'static str, width: u16) -> Column<Programs> {
+    screen(name, title, width).right().form(Form::In(KIB, 1)).faint_zero()
+}
+
+/// `ttmem dump --programs`.
+pub static DUMP: &[Column<Programs>] = &[
+    page("devices", "DEVICE", 8).unknown(""),
+    page("pid", "PID", 9).right(),
+    page("id", "PROGRAM", 10).right(),
+    page("core_count", "CORES", 5).right().unknown("?"),
+    page("kernel_bytes", "KERNEL", 10).right().form(Form::Some).unknown("?"),
+    page("cb_bytes", "CB", 10).right().form(Form::Some),
+    page("dfb_bytes", "DFB", 10).right().form(Form::Some),
+    page("scratch_bytes", "SCRATCH", 10).right().form(Form::Some),
+    page("view_count", "VIEWS", 5).right(),
+    page("end", "END", 9).right(),
+    page("dispatches", "DISPATCHES", 10).right().unknown("-"),
+    page("dispatched", "LAST", 9).right().unknown("-"),
+    page("state", "STATE", 18).apart(),
+    page("class_and_name", "NAME", 0),
+];
+
+/// The programs of the dashboard.
+pub static SCREEN: &[Column<Programs>] = &[
+    screen("pid", "PID", 7).right().sorted("pid"),
+    screen("process_name", "Process", 10).grows(6).drop(5).faint().sorted("process"),
+    screen("short_id", "Prog", 5).right().sorted("id"),
+    screen("name", "Name", 15).grows(61).sorted("name"),
+    screen("devices", "Chips", 6).grows(3).sorted("chips"),
+    screen("core_count", "Cores", 6).right().unknown("?").sorted("cores"),
+    screen("resident_cores", "Resident", 9).sorted("resident"),
+    screen("dispatches", "Runs", 6).right().form(Form::Short).sorted("dispatches"),
+    screen("dispatched", "Last", 5).drop(2).right().form(Form::Short).nothing("never").faint().sorted("last"),
+    kib("cb_bytes", "CB KiB", 9).sorted("cb"),
+    kib("dfb_bytes", "DFB KiB", 8).drop(4).sorted("dfb"),
+    kib("scratch_bytes", "Scr KiB", 8).drop(6).sorted("scratch"),
+    kib("kernel_bytes", "Kern KiB", 9).drop(1).sorted("kernel"),
+    screen("end", "Ends at", 8).drop(3).right().nothing("·").faint().sorted("end"),
+];
+
+/// Whether the size of something else than kernels is estimated: kernels are what is, if there are any.
+pub fn others_are_estimated(it: &Program) -> bool {
+    it.estimated && it.kernel_bytes == 0 && !it.cores.is_empty()
+}
+
+/// How many cores a program is for, on all its devices.
+pub fn all_cores(it: &Program) -> u64 {
+    u64::from(it.core_count) * it.indexes.len().max(1) as u64
+}
+
+/// Nothing is never an estimate.
+fn kept(is_estimate: bool, bytes: u64) -> Value<'static> {
+    if is_estimate && bytes > 0 { Value::Estimate(bytes) } else { Value::Bytes(bytes) }
+}
+
+fn class_and_name(program: &Program) -> Value<'_> {
+    let name = program.name.as_deref().map_or(Cow::Borrowed("-"), |name| Cow::Owned(cut(name, 60)));
+    Value::Text(match program.class {
+        KernelClass::Fabric | KernelClass::Dispatch => {
+            Cow::Owned(format!("[{}] {name}", program.class.title().to_lowercase()))
+        }
+        KernelClass::Application | KernelClass::Unknown => name,
+    })
+}

@@ -1,0 +1,156 @@
+//! What a space holds, in words: the notes behind its figure.
+
+use crate::figure::{counted, size};
+use ttmem_core::snapshot::{BufferUsage, CoreRoom, ProgramUsage, Usage};
+use ttmem_core::words::{Basis, Space};
+
+/// What buffers hold in a space; `None` if programs hold it, or nothing is known.
+pub fn buffers(usage: &Usage, space: Space) -> Option<&BufferUsage> {
+    match space {
+        Space::Dram => usage.dram.as_ref(),
+        Space::L1 => usage.l1.as_ref(),
+        Space::L1Small => usage.l1_small.as_ref(),
+        Space::L1Core => usage.l1_core.as_ref(),
+        Space::Trace => usage.trace.as_ref(),
+        Space::Host => usage.host.as_ref(),
+        Space::Cb | Space::Dfb | Space::Scratch | Space::Kernel => None,
+    }
+}
+
+/// What programs hold in a space; `None` if buffers hold it, or nothing is known.
+pub fn programs(usage: &Usage, space: Space) -> Option<&ProgramUsage> {
+    match space {
+        Space::Cb => usage.cb.as_ref(),
+        Space::Dfb => usage.dfb.as_ref(),
+        Space::Scratch => usage.scratch.as_ref(),
+        Space::Kernel => usage.kernel.as_ref(),
+        _ => None,
+    }
+}
+
+/// The notes on buffers; each place puts them in its own order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferNotes {
+    /// How many there are.
+    pub count: Option<String>,
+    /// The most there was.
+    pub peak: String,
+    /// What was requested, or that the figure itself is that.
+    pub requested: String,
+    /// What is occupied.
+    pub occupied: Option<String>,
+    /// What is free.
+    pub free: Option<String>,
+    /// Where the figures come from.
+    pub basis: String,
+}
+
+impl BufferNotes {
+    /// The notes on what buffers hold in a space.
+    pub fn new(it: &BufferUsage) -> Self {
+        let free = it.free_bytes.zip(it.largest_free_bytes_per_bank);
+        Self {
+            count: it.count.map(|n| counted(n, "buffer")),
+            peak: format!("peak {}", size(it.peak_bytes)),
+            requested: match it.allocated_bytes {
+                Some(_) => format!("{} asked for", size(it.requested_bytes)),
+                None => "as asked for".to_owned(),
+            },
+            occupied: it.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))),
+            free: free.map(|(free, largest)| {
+                format!("{} free, largest block {} a bank", size(free), size(largest))
+            }),
+            basis: by(it.basis),
+        }
+    }
+}
+
+/// The notes on what programs hold in a space: how much of it is resident, and how much is estimated.
+pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
+    let registered = size(it.registered_bytes);
+    let residence = match (it.resident_bytes, it.unfollowed_bytes) {
+        (None, _) => "registered".to_owned(),
+        (Some(_), 0) => format!("resident of {registered} registered"),
+        // The figure before this is all that is or may be.
+        (Some(resident), unknown) => {
+            let (resident, unknown) = (size(resident), size(unknown));
+            format!("{resident} resident, {unknown} of unknown residence, of {registered} registered")
+        }
+    };
+    let estimated = (it.estimated_bytes > 0).then(|| format!("{} estimated", size(it.estimated_bytes)));
+    [residence].into_iter().chain(estimated).collect()
+}
+
+/// Where a figure comes from.
+pub fn by(basis: Basis) -> String {
+    format!("by {}", basis.name())
+}
+
+/// What programs keep on cores beside buffers. Kernels have a place of their own.
+pub fn on_cores(usage: &Usage) -> impl Iterator<Item = (Space, &ProgramUsage)> {
+    [Space::Cb, Space::Dfb, Space::Scratch]
+        .into_iter()
+        .filter_map(|space| Some((space, programs(usage, space)?)))
+}
+
+/// Whether it is known of all that programs keep on cores when it is there. Otherwise it may lie in what looks free.
+pub fn is_followed(usage: &Usage) -> bool {
+    on_cores(usage).all(|(_, it)| it.is_followed())
+}
+
+/// Whether the gap of a core is certain. Otherwise memory whose place or time is not known may lie in it.
+pub fn is_gap_certain(room: &CoreRoom, usage: &Usage) -> bool {
+    room.basis == Basis::Events && is_followed(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cb(resident_bytes: Option<u64>, unfollowed_bytes: u64, registered_bytes: u64) -> Usage {
+        let (estimated_bytes, count, basis) = (0, None, Basis::Events);
+        let cb = ProgramUsage {
+            registered_bytes,
+            resident_bytes,
+            unfollowed_bytes,
+            estimated_bytes,
+            count,
+            basis,
+        };
+        Usage { cb: Some(cb), ..Usage::default() }
+    }
+
+    #[test]
+    fn what_may_be_resident_is_not_said_to_be() {
+        let notes = |usage: &Usage| {
+            let it = programs(usage, Space::Cb).unwrap();
+            [program_notes(it), vec![by(it.basis)]].concat().join(", ")
+        };
+        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, by events");
+        assert_eq!(
+            notes(&cb(Some(1024), 2048, 4096)),
+            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, by events"
+        );
+        assert_eq!(notes(&cb(None, 0, 4096)), "registered, by events");
+    }
+
+    #[test]
+    fn a_gap_is_certain_only_if_all_of_it_is_known() {
+        let room = |basis| CoreRoom {
+            x: 0,
+            y: 0,
+            program_end: 0,
+            registered_end: 0,
+            lowest_buffer: 0,
+            gap_bytes: 0,
+            basis,
+        };
+        let certain = |usage: &Usage| is_gap_certain(&room(Basis::Events), usage);
+        assert!(certain(&Usage::default()) && certain(&cb(Some(1), 0, 2)) && certain(&cb(None, 0, 0)));
+        assert!(!certain(&cb(Some(1), 1, 2)), "some of unknown residence");
+        assert!(!certain(&cb(None, 0, 2)), "all of it");
+        assert!(!is_gap_certain(&room(Basis::Legacy), &Usage::default()), "its place is not known");
+        let kernels = Usage { kernel: cb(None, 0, 2).cb, ..Usage::default() };
+        assert!(certain(&kernels), "they have a place of their own");
+    }
+}
