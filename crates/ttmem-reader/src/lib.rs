@@ -12,7 +12,8 @@ mod source;
 
 pub use apart::ask_apart;
 pub use error::{Error, Result};
-pub use local::{Dump, Local, allow_many_files};
+pub use local::{Local, allow_many_files};
 pub use places::{Places, host};
 pub use source::Source;
+pub use ttmem_core::snapshot::Dump;
 pub use ttmem_daemon::query::Request;

@@ -4,11 +4,10 @@ use crate::{Error, Result, host};
 use jiff::Timestamp;
 use rustix::process::Resource;
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use ttmem_core::event::{Event, Process};
-use ttmem_core::snapshot::Allocation;
+use ttmem_core::snapshot::{Dump, SCHEMA};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Detail, Limits, Snapshot, State};
 use ttmem_sources::process::{Processes, Watch};
@@ -20,19 +19,6 @@ const SURVEY_NS: u64 = Mono::SECOND;
 
 /// Places of the ledger looked at at a time.
 const PAGE: usize = 4096;
-
-/// Every live allocation, as a daemon lists them.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Dump {
-    /// Number of the schema.
-    pub schema: u32,
-    /// When it was made.
-    pub at: Timestamp,
-    /// Whether any chip in it is simulated.
-    pub simulated: bool,
-    /// The allocations, in no order.
-    pub allocations: Vec<Allocation>,
-}
 
 /// This machine, or one segment, and what was read of it so far.
 pub struct Local {
@@ -133,7 +119,7 @@ impl Local {
             all.extend(page);
             cursor = next;
         }
-        Dump { schema: 1, at: Timestamp::now(), simulated: state.is_simulated(), allocations: all }
+        Dump { schema: SCHEMA, at: Timestamp::now(), simulated: state.is_simulated(), allocations: all }
     }
 }
 
