@@ -6,6 +6,7 @@
 //! * [`producer`]: another process with a tracker in it.
 //! * [`Reader`]: what follows segments, in the test's own process.
 //! * [`puppet`]: another process with a client in it, moved by strings of text.
+//! * [`schema`]: reads and validates printed JSON.
 //! * [`terminal`]: a program in a terminal of its own, and what can be seen there.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
@@ -14,6 +15,7 @@ pub mod machine;
 pub mod producer;
 pub mod puppet;
 mod reader;
+pub mod schema;
 mod server;
 pub mod terminal;
 
