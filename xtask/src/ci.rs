@@ -39,7 +39,7 @@ type Step = (&'static str, fn() -> anyhow::Result<()>);
 const STEPS: [Step; 18] = [
     ("prerequisites", prerequisites),
     ("format", format),
-    ("generated files", || crate::header::run(true)),
+    ("generated files", || crate::generated::run(true)),
     ("lints", || {
         let features = ["--features", "ttmem/lab,ttmem-agent/probe"];
         let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);

@@ -1,13 +1,9 @@
-//! Files that are made from code and kept in the repository: the C header, and what else [`keep`] is called for.
+//! The C header, from the code that it declares.
 
 use crate::root;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use cbindgen::{Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
-use std::fs;
 use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space};
-
-/// Where the header is kept.
-const HEADER: &str = "include/ttmem.h";
 
 const BEGINNING: &str = "\
 /* ttmem: publishes what device memory a process holds, for `ttmem` to show.
@@ -21,37 +17,6 @@ const BEGINNING: &str = "\
  *
  * Tracking is on with TTMEM=1 (or TT_ALLOC_TRACKING_ENABLED=1) in the environment, or after ttmem_enable.
  */";
-
-/// Writes what is out of date; `check`: only says so, as an error.
-pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    keep(HEADER, &header()?, check)?;
-    crate::fields::run(check)
-}
-
-/// Writes a file of the repository if it is out of date; `check`: only says so, as an error.
-pub(crate) fn keep(file: &str, now: &str, check: bool) -> anyhow::Result<()> {
-    let path = root().join(file);
-    let kept = fs::read_to_string(&path).unwrap_or_default();
-    if kept == now {
-        println!("{file} is as its code says");
-        return Ok(());
-    }
-    if check {
-        let differs = kept.lines().zip(now.lines()).position(|(a, b)| a != b);
-        let at = differs.unwrap_or_else(|| kept.lines().count().min(now.lines().count()));
-        let line = |text: &str| text.lines().nth(at).unwrap_or("(nothing)").to_owned();
-        bail!(
-            "{file} is out of date: line {} is\n  {}\nand would be\n  {}\nrun `cargo xtask gen`",
-            at + 1,
-            line(&kept),
-            line(now)
-        );
-    }
-    fs::create_dir_all(path.parent().unwrap_or(&root()))?;
-    fs::write(&path, now).with_context(|| format!("cannot write {file}"))?;
-    println!("wrote {file}");
-    Ok(())
-}
 
 /// The functions that the library exports, as its header declares them.
 pub(crate) fn functions() -> anyhow::Result<Vec<String>> {
@@ -69,7 +34,8 @@ pub(crate) fn functions() -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-fn header() -> anyhow::Result<String> {
+/// The whole header.
+pub(crate) fn header() -> anyhow::Result<String> {
     let [major, minor, patch] =
         [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
     let version = format!(

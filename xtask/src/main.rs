@@ -3,9 +3,10 @@
 mod agent;
 mod bench;
 mod ci;
+mod dataclasses;
 mod drift;
-mod fields;
 mod fuzz;
+mod generated;
 mod header;
 mod install;
 mod lab;
@@ -36,7 +37,8 @@ cargo xtask COMMAND
                      (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
-  gen [--check]      files that are made from code and kept here: the C header, the page of fields
+  gen [--check]      files that are made from code and kept here: the C header, the page of fields, the schema of
+                     snapshots, and Python's dataclasses; --check fails if one is out of date
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
   prefix             whether all that works from a prefix with the source tree gone; needs root
@@ -77,8 +79,8 @@ fn main() -> ExitCode {
         // Processes that it starts.
         ["truth-script", folder, seed, rate] => truth::write_script(folder, seed, rate),
         ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
-        ["gen"] => header::run(false),
-        ["gen", "--check"] => header::run(true),
+        ["gen"] => generated::run(false),
+        ["gen", "--check"] => generated::run(true),
         ["install", ref args @ ..] => install::command(args),
         ["prefix"] => prefix::run(),
         // What it runs where the source tree is gone.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// The machine the reader runs on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Host {
     /// Host name.
     pub name: Option<String>,
@@ -106,6 +107,7 @@ impl Chip {
 /// How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and arguments pass
 /// through, then what programs and buffers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreLayout {
     /// Columns of cores that programs can use.
     pub columns: u8,
@@ -131,6 +133,7 @@ impl CoreLayout {
 
 /// Versions of what runs on a chip.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Firmware {
     /// The bundle that all of it came in.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -154,6 +157,7 @@ pub struct Firmware {
 
 /// Memory of one chip. Cores are those left after harvesting, never the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
     /// All of DRAM.
     pub dram_bytes: u64,
@@ -177,6 +181,7 @@ pub struct Capacity {
 
 /// Where capacities come from, best last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CapacityOrigin {
     /// A table by board type: assumed.
@@ -191,6 +196,7 @@ pub enum CapacityOrigin {
 
 /// What a chip's sensors said. What is not there has its reason in `absent`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sensors {
     /// Temperature.
     pub asic_celsius: Option<f64>,
@@ -231,6 +237,7 @@ pub struct Sensors {
 
 /// Limits of sensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SensorLimits {
     /// At this temperature the chip slows down.
     pub asic_celsius: Option<f64>,
@@ -244,6 +251,7 @@ pub struct SensorLimits {
 
 /// Traffic between a chip and its host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieRates {
     /// The host reads the chip.
     pub host_reads_bytes_per_second: Option<f64>,

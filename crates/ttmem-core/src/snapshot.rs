@@ -2,6 +2,9 @@
 //!
 //! The shape is a promise: keys are only ever added, numbers are numbers with their unit in the key, what is not
 //! known is `null`, what does not exist is absent, times are RFC 3339 in UTC, lists are sorted.
+//!
+//! `cargo xtask gen` generates `docs/snapshot.schema.json` and Python's dataclasses from these types and their comments, so a
+//! comment must make sense to a reader of JSON. A flattened field is the `allOf` of its struct in the schema: Python's base class.
 
 mod cores;
 mod summary;
@@ -20,8 +23,10 @@ pub const SCHEMA: u32 = 1;
 
 /// Everything known at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snapshot {
-    /// See [`SCHEMA`].
+    /// Number of the schema; it changes only if a key is taken away or changes its meaning.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: u32,
     /// When it was taken.
     pub at: Timestamp,
@@ -50,6 +55,7 @@ pub struct Snapshot {
 
 /// A chip.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Device {
     /// Its key: `0x` and 16 digits of its unique id, else `pci-` and its place, else `ordinal-N`.
     pub id: String,
@@ -108,6 +114,7 @@ pub struct Device {
 /// where several do, what they hold together is looked at with every tick and whenever one of them shrinks after it had grown
 /// by some percent. What programs hold is looked at with ticks only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peak {
     /// Which.
     pub space: Space,
@@ -121,6 +128,7 @@ pub struct Peak {
 
 /// Who held something.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
     /// As [`Process::pid`].
     pub pid: Option<u32>,
@@ -132,6 +140,7 @@ pub struct Holder {
 
 /// Memory in use on one chip, of all processes or of one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// DRAM buffers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -173,6 +182,7 @@ pub struct Usage {
 
 /// Buffers of one space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferUsage {
     /// The figure to show if there is room for one: of each holder what the allocator charges, else what it asked for.
     #[serde(default)]
@@ -209,6 +219,7 @@ fn is_false(it: &bool) -> bool {
 
 /// What programs hold in one space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramUsage {
     /// Held by programs that are loaded or cached; overlapping ranges counted once.
     pub registered_bytes: u64,
@@ -244,6 +255,7 @@ impl ProgramUsage {
 
 /// A sum over spaces that share one memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Total {
     /// In use.
     pub used_bytes: u64,
@@ -255,6 +267,7 @@ pub struct Total {
 
 /// Usage of a chip over time, oldest first; older stretches are longer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
     /// DRAM in all.
     pub dram_total: Vec<Sample>,
@@ -264,6 +277,7 @@ pub struct History {
 
 /// One stretch of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
     /// When it begins.
     pub at: Timestamp,
@@ -277,6 +291,7 @@ pub struct Sample {
 
 /// A tracked process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
     /// As the reader sees it; `null` if it cannot.
     pub pid: Option<u32>,
@@ -328,6 +343,7 @@ pub struct Process {
 
 /// A process in a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// [`Device::index`]es of those that it holds something on, or has open.
     pub indexes: Vec<u32>,
@@ -345,6 +361,7 @@ pub struct Summary {
 
 /// How well a process is tracked, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Quality {
     /// Every event is known, and the runtime's own allocators say the same.
@@ -385,6 +402,7 @@ impl Quality {
 
 /// Dispatches that were captured, to be replayed at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trace {
     /// The runtime's number of it.
     pub id: u32,
@@ -406,6 +424,7 @@ pub struct Trace {
 
 /// A program that is loaded or cached.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Program {
     /// Its number within the process.
     pub id: u32,
@@ -453,6 +472,7 @@ pub struct Program {
 
 /// Something a program keeps on its cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Placement {
     /// Which space.
     pub space: Space,
@@ -468,16 +488,20 @@ pub struct Placement {
 
 /// What one process holds on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [{"$ref": "#/$defs/Usage"}])))]
 pub struct ProcessUsage {
     /// [`Device::id`].
     pub device: String,
     /// How much.
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(!flatten, skip))]
     pub usage: Usage,
 }
 
 /// Who tracks a process, and how well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tracker {
     /// As `ttmem-agent 0.1.0`.
     pub writer: String,
@@ -493,6 +517,7 @@ pub struct Tracker {
 
 /// What one allocator holds, on each of its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllocatorUsage {
     /// Its number within the process.
     pub id: u32,
@@ -504,6 +529,8 @@ pub struct AllocatorUsage {
 
 /// One space of an allocator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("allOf" = [{"$ref": "#/$defs/BufferUsage"}])))]
 pub struct AllocatorSpace {
     /// Which.
     pub space: Space,
@@ -515,11 +542,13 @@ pub struct AllocatorSpace {
     pub bytes_per_bank: u64,
     /// What it holds.
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(!flatten, skip))]
     pub usage: BufferUsage,
 }
 
 /// One comparison with the runtime's allocator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditResult {
     /// Number of the allocator.
     pub allocator: u32,
@@ -555,6 +584,7 @@ impl AuditResult {
 
 /// Something odd, stated as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// What it is.
     pub kind: FindingKind,
@@ -580,6 +610,7 @@ pub struct Finding {
 
 /// How the snapshot came about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Health {
     /// `daemon` or `local`.
     pub source: String,
@@ -607,6 +638,7 @@ pub struct Health {
 
 /// A file that was not read, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// Where it is.
     pub path: String,
@@ -616,6 +648,7 @@ pub struct Skipped {
 
 /// One live allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Allocation {
     /// As [`Process::pid`].
     pub pid: Option<u32>,
@@ -680,8 +713,24 @@ pub struct Allocation {
     pub basis: Basis,
 }
 
+/// Every live allocation: what `ttmem dump --json` prints, and a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Dump {
+    /// As [`Snapshot::schema`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
+    pub schema: u32,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Whether any chip in it is simulated.
+    pub simulated: bool,
+    /// The allocations; a daemon lists them in no order.
+    pub allocations: Vec<Allocation>,
+}
+
 /// Some of the live allocations: those that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Buffers {
     /// How many fit the question; the list has a part of them.
     pub count: u64,
@@ -703,6 +752,7 @@ pub struct Buffers {
 
 /// Allocations that have something in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferGroup {
     /// As [`Process::pid`].
     pub pid: Option<u32>,
@@ -728,6 +778,7 @@ pub struct BufferGroup {
 
 /// Some of the programs: those that were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramList {
     /// How many fit the question; the list has a part of them.
     pub count: u64,
@@ -748,6 +799,7 @@ pub struct ProgramList {
 
 /// A program, and whose it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramRow {
     /// As [`Process::pid`].
     pub pid: Option<u32>,
@@ -764,6 +816,7 @@ pub struct ProgramRow {
 
 /// Something that happened, worth telling. Single allocations are not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Happening {
     /// Counts them; without a gap, unless some were dropped for newer ones.
     pub sequence: u64,
@@ -785,6 +838,7 @@ pub struct Happening {
 
 /// Kinds of what happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum HappeningKind {
     /// A process was heard of.

@@ -86,6 +86,7 @@ pub struct ProcessId {
 
 /// Where a figure comes from, best first. Of one process on one chip in one space only the best is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Every allocation and free, from the process's own segment.

@@ -10,8 +10,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use ttmem_core::snapshot::Allocation;
+use ttmem_core::snapshot::SCHEMA;
 use ttmem_core::{Detail, State};
+
+pub use ttmem_core::snapshot::Dump;
 
 /// What can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,19 +36,6 @@ impl Request {
     }
 }
 
-/// Every live allocation.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Dump {
-    /// Number of the schema.
-    pub schema: u32,
-    /// When it was made.
-    pub at: Timestamp,
-    /// Whether any chip in it is simulated.
-    pub simulated: bool,
-    /// The allocations, in no order.
-    pub allocations: Vec<Allocation>,
-}
-
 /// Places of the ledger that one piece of a listing covers.
 const PAGE: usize = 512;
 
@@ -65,7 +54,7 @@ impl Listing {
         if !std::mem::replace(&mut self.begun, true) {
             let simulated = state.is_simulated();
             let at = Timestamp::now();
-            let head = format!(r#"{{"schema":1,"at":"{at:.3}","simulated":{simulated},"allocations":["#);
+            let head = format!(r#"{{"schema":{SCHEMA},"at":"{at:.3}","simulated":{simulated},"allocations":["#);
             answer.extend_from_slice(head.as_bytes());
         }
         let (allocations, next) = state.allocations(self.cursor, PAGE);

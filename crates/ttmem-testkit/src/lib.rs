@@ -7,6 +7,7 @@
 //!   [`producer`], with a tracker in it, and [`puppet`], with a client of the old protocol.
 //! * [`agent`], [`c_library`]: this workspace's libraries, as Cargo has just built them.
 //! * [`Reader`]: what follows segments, in the test's own process.
+//! * [`schema`]: reads and validates printed JSON.
 //! * [`terminal`]: a program in a terminal of its own, and what can be seen there.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
 
@@ -17,6 +18,7 @@ pub mod machine;
 pub mod producer;
 pub mod puppet;
 mod reader;
+pub mod schema;
 mod server;
 pub mod terminal;
 

@@ -1,5 +1,6 @@
 //! A server of one's own.
 
+use crate::schema;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -99,7 +100,7 @@ impl Server {
             }
             ask(&server.query, &Request::SNAPSHOT).ok()
         });
-        server.first = serde_json::from_slice(&first).unwrap();
+        server.first = schema::snapshot(&first);
         server
     }
 
@@ -111,7 +112,7 @@ impl Server {
     /// What it knows now.
     pub fn snapshot(&self) -> Snapshot {
         let answer = ask(&self.query, &Request::SNAPSHOT).unwrap();
-        serde_json::from_slice(&answer).unwrap()
+        schema::snapshot(&answer)
     }
 
     /// One device of that.
@@ -133,7 +134,7 @@ impl Server {
     /// Every live allocation, as JSON.
     pub fn allocations(&self) -> Vec<serde_json::Value> {
         let answer = ask(&self.query, &Request::Allocations).unwrap();
-        let mut dump: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        let mut dump: serde_json::Value = schema::dump(&answer);
         serde_json::from_value(dump["allocations"].take()).unwrap()
     }
 

@@ -9,6 +9,7 @@ macro_rules! vocabulary {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
         #[repr($repr)]
         pub enum $enum {

@@ -18,12 +18,12 @@ from ._control import close, enable, is_enabled, refresh, status
 from ._errors import DoubleFree, Error, NotTracked, ReadError, UnknownFree
 from ._l1 import L1Tracker
 from ._memory import memory_allocated, peak, reset_peak
-from ._schema import Allocation, Snapshot
+from ._schema import Allocation, Snapshot, Space
 from ._snapshot import allocations, snapshot
 from ._track import track
 from ._ttmem import VERSION as __version__
 from ._ttmem import Kernel, Placement, Program, Tracker, alloc, free
-from ._types import Banks, Chip, Space, Status
+from ._types import Banks, Chip, Status
 
 max_memory_allocated = peak
 

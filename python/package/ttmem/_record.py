@@ -1,4 +1,4 @@
-"""Reads JSON into dataclasses, by their annotations."""
+"""Reads JSON into dataclasses, by their annotations: what the classes of ``_schema.py`` have in common."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
+from enum import Enum
 from typing import Any, TypeVar
 
 from ._errors import ReadError
@@ -20,6 +21,13 @@ class Record:
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """The object as it was read, with all its keys."""
+
+
+class Word(str, Enum):
+    """A word of a vocabulary, which is its name as a plain string, too."""
+
+    def __str__(self) -> str:
+        return str(self.value)
 
 
 def make(record: type[_R], raw: Any) -> _R:

@@ -3,6 +3,8 @@
 The classes are those of the JSON that ``ttmem --json`` prints, by the names of PROTOCOL.md: what is not known is ``None``, lists
 are tuples, times are :class:`datetime.datetime`, and ``class`` is ``class_``. What a later version says besides is in each object's
 ``raw``.
+
+Made from docs/snapshot.schema.json by ``cargo xtask gen``; changes belong in crates/ttmem-core.
 """
 
 from __future__ import annotations
@@ -10,7 +12,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from ._record import Record
+from ._record import Record, Word
+
+
+class Space(Word):
+    """A kind of memory. Wherever one is wanted, its name as a plain string will do, too."""
+
+    DRAM = "dram"
+    """Device DRAM."""
+    L1 = "l1"
+    """L1 buffers."""
+    L1_SMALL = "l1_small"
+    """The reserved top of L1."""
+    TRACE = "trace"
+    """The trace region, in DRAM."""
+    CB = "cb"
+    """Circular buffers, in L1, outside its allocator."""
+    DFB = "dfb"
+    """Dataflow buffers, in L1, outside its allocator."""
+    SCRATCH = "scratch"
+    """Scratchpads, in L1, outside its allocator."""
+    KERNEL = "kernel"
+    """Kernel code."""
+    HOST = "host"
+    """Host memory mapped for the device: tracked so that its frees match, never counted as the device's."""
+    L1_CORE = "l1_core"
+    """L1 buffers that lie on some cores only, at any free address of each, and are charged there only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +92,98 @@ class Capacity(Record):
     """What tt-metal can hand out of L1 with default settings; assumed likewise."""
     origin: str
     """Where these figures come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferUsage(Record):
+    """Buffers of one space."""
+
+    used_bytes: int
+    """The figure to show if there is room for one: of each holder what the allocator charges, else what it
+    asked for.
+    """
+    requested_bytes: int
+    """What programs asked for."""
+    occupied_bytes: int | None
+    """What lies in the banks that really hold it."""
+    allocated_bytes: int | None
+    """What the runtime's allocator charges."""
+    allocatable_bytes: int | None
+    """What that allocator has in all."""
+    free_bytes: int | None
+    """What it has left."""
+    largest_free_bytes_per_bank: int | None
+    """The largest block left in a bank: no larger buffer fits."""
+    peak_bytes: int
+    """The highest use seen."""
+    count: int | None
+    """Live buffers; ``None`` where only their sum is known."""
+    basis: str
+    """Where the figures come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramUsage(Record):
+    """What programs hold in one space."""
+
+    registered_bytes: int
+    """Held by programs that are loaded or cached; overlapping ranges counted once."""
+    resident_bytes: int | None
+    """Held by programs dispatched last on their cores; unknown where the source does not say what was
+    dispatched.
+    """
+    unfollowed_bytes: int
+    """Registered besides, where ``resident_bytes`` is known of others only: whether it is resident, nobody
+    says.
+    """
+    estimated_bytes: int
+    """How much of what is registered is an estimate."""
+    count: int | None
+    """Live records; ``None`` where only their sum is known."""
+    basis: str
+    """Where the figures come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total(Record):
+    """A sum over spaces that share one memory."""
+
+    used_bytes: int
+    """In use."""
+    capacity_bytes: int | None
+    """What the chip has; unknown where the chip is."""
+    basis: str
+    """The weakest basis of its parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage(Record):
+    """Memory in use on one chip, of all processes or of one."""
+
+    dram: BufferUsage | None
+    """DRAM buffers."""
+    l1: BufferUsage | None
+    """L1 buffers."""
+    l1_small: BufferUsage | None
+    """``L1_SMALL`` buffers."""
+    l1_core: BufferUsage | None
+    """L1 buffers that lie on some cores only."""
+    trace: BufferUsage | None
+    """Trace buffers, in DRAM."""
+    host: BufferUsage | None
+    """Host memory mapped for the device; not the device's."""
+    cb: ProgramUsage | None
+    """Circular buffers, in L1."""
+    dfb: ProgramUsage | None
+    """Dataflow buffers, in L1."""
+    scratch: ProgramUsage | None
+    """Scratchpads, in L1."""
+    kernel: ProgramUsage | None
+    """Kernel code."""
+    dram_total: Total | None
+    """DRAM in all: buffers and trace."""
+    l1_total: Total | None
+    """L1 in all: buffers, ``L1_SMALL`` and what programs hold there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,110 +253,6 @@ class Sensors(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoreLayout(Record):
-    """How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and arguments pass through,
-    then what programs and buffers share.
-    """
-
-    columns: int
-    """Columns of cores that programs can use."""
-    rows: int
-    """Rows of them."""
-    kernel_ring: int
-    """Where the ring of kernels begins."""
-    unreserved: int
-    """Where it ends, and what can be used freely begins."""
-    end: int
-    """Where a core's L1 ends."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BufferUsage(Record):
-    """Buffers of one space."""
-
-    used_bytes: int
-    """The figure to show if there is room for one: of each holder what the allocator charges, else what it asked for."""
-    requested_bytes: int
-    """What programs asked for."""
-    occupied_bytes: int | None
-    """What lies in the banks that really hold it."""
-    allocated_bytes: int | None
-    """What the runtime's allocator charges."""
-    allocatable_bytes: int | None
-    """What that allocator has in all."""
-    free_bytes: int | None
-    """What it has left."""
-    largest_free_bytes_per_bank: int | None
-    """The largest block left in a bank: no larger buffer fits."""
-    peak_bytes: int
-    """The highest use seen."""
-    count: int | None
-    """Live buffers; ``None`` where only their sum is known."""
-    basis: str
-    """Where the figures come from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgramUsage(Record):
-    """What programs hold in one space."""
-
-    registered_bytes: int
-    """Held by programs that are loaded or cached; overlapping ranges counted once."""
-    resident_bytes: int | None
-    """Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched."""
-    unfollowed_bytes: int
-    """Registered besides, where ``resident_bytes`` is known of others only: whether it is resident, nobody says."""
-    estimated_bytes: int
-    """How much of what is registered is an estimate."""
-    count: int | None
-    """Live records; ``None`` where only their sum is known."""
-    basis: str
-    """Where the figures come from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Total(Record):
-    """A sum over spaces that share one memory."""
-
-    used_bytes: int
-    """In use."""
-    capacity_bytes: int | None
-    """What the chip has; unknown where the chip is."""
-    basis: str
-    """The weakest basis of its parts."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Usage(Record):
-    """Memory in use on one chip, of all processes or of one."""
-
-    dram: BufferUsage | None
-    """DRAM buffers."""
-    l1: BufferUsage | None
-    """L1 buffers."""
-    l1_small: BufferUsage | None
-    """``L1_SMALL`` buffers."""
-    l1_core: BufferUsage | None
-    """L1 buffers that lie on some cores only."""
-    trace: BufferUsage | None
-    """Trace buffers, in DRAM."""
-    host: BufferUsage | None
-    """Host memory mapped for the device; not the device's."""
-    cb: ProgramUsage | None
-    """Circular buffers, in L1."""
-    dfb: ProgramUsage | None
-    """Dataflow buffers, in L1."""
-    scratch: ProgramUsage | None
-    """Scratchpads, in L1."""
-    kernel: ProgramUsage | None
-    """Kernel code."""
-    dram_total: Total | None
-    """DRAM in all: buffers and trace."""
-    l1_total: Total | None
-    """L1 in all: buffers, ``L1_SMALL`` and what programs hold there."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Holder(Record):
     """Who held something."""
 
@@ -251,9 +266,10 @@ class Holder(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Peak(Record):
-    """The highest use of one space of a chip. Of buffers it is exact where one process holds the space through one allocator;
-    where several do, what they hold together is looked at with every tick and whenever one of them shrinks after it had grown
-    by some percent. What programs hold is looked at with ticks only.
+    """The highest use of one space of a chip. Of buffers it is exact where one process holds the space
+    through one allocator; where several do, what they hold together is looked at with every tick and
+    whenever one of them shrinks after it had grown by some percent. What programs hold is looked at with
+    ticks only.
     """
 
     space: str
@@ -287,6 +303,36 @@ class CoreRoom(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CoreLayout(Record):
+    """How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and
+    arguments pass through, then what programs and buffers share.
+    """
+
+    columns: int
+    """Columns of cores that programs can use."""
+    rows: int
+    """Rows of them."""
+    kernel_ring: int
+    """Where the ring of kernels begins."""
+    unreserved: int
+    """Where it ends, and what can be used freely begins."""
+    end: int
+    """Where a core's L1 ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval(Record):
+    """A stretch of a core's L1."""
+
+    class_: str
+    """What it is."""
+    start: int
+    """First address."""
+    bytes: int
+    """How long it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoreProgram(Record):
     """A program on a core."""
 
@@ -302,8 +348,9 @@ class CoreProgram(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CorePeak(Record):
-    """The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
-    included that are there in lock-step only. Looked at with every dispatch and with every tick.
+    """The most that lay on a core at once, in what programs and buffers share: what the program there keeps,
+    and buffers, those included that are there in lock-step only. Looked at with every dispatch and with
+    every tick.
     """
 
     bytes: int
@@ -321,18 +368,6 @@ class CorePeak(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Interval(Record):
-    """A stretch of a core's L1."""
-
-    class_: str
-    """What it is."""
-    start: int
-    """First address."""
-    bytes: int
-    """How long it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Core(CoreRoom):
     """One core's L1."""
 
@@ -346,8 +381,8 @@ class Core(CoreRoom):
 
 @dataclass(frozen=True, kw_only=True)
 class Cores(Record):
-    """A chip's cores. Many of them are alike, so each map is written once: ``maps`` has them, and each core of the ``list``
-    names its own by its place there.
+    """A chip's cores. Many of them are alike, so each map is written once: ``maps`` has them, and each core
+    of the ``list`` names its own by its place there.
     """
 
     maps: tuple[tuple[Interval, ...], ...]
@@ -415,8 +450,8 @@ class Device(Record):
     peaks: tuple[Peak, ...]
     """The highest use seen of each space, and whose that was."""
     tightest_core: CoreRoom | None
-    """The core with the least room between what programs keep at the bottom of its L1 and the lowest buffer; ``None`` where it
-    is not known how cores are laid out.
+    """The core with the least room between what programs keep at the bottom of its L1 and the lowest buffer;
+    ``None`` where it is not known how cores are laid out.
     """
     core_layout: CoreLayout | None
     """How its runtime divides a core's L1, where that was said."""
@@ -599,7 +634,8 @@ class Program(Record):
     scratch_bytes: int
     """Scratchpads likewise."""
     view_count: int
-    """Of its circular and dataflow buffers, those that are only views of buffers, which are counted as such."""
+    """Of its circular and dataflow buffers, those that are only views of buffers, which are counted as such.
+    """
     end: int | None
     """Where what it keeps ends, on the core where that is highest; ``None`` if it keeps nothing."""
     placements: tuple[Placement, ...]
@@ -633,7 +669,9 @@ class Process(Record):
     exact: bool
     """Whether every allocation and free is known and accounted for."""
     sequence: int | None
-    """The last event, by the process's own count, that these figures include; ``None`` where it does not count them."""
+    """The last event, by the process's own count, that these figures include; ``None`` where it does not
+    count them.
+    """
     tracker: Tracker | None
     """Who tracks it and how well, where that is known."""
     summary: Summary
@@ -672,6 +710,28 @@ class Finding(Record):
     """First seen, if it is something that happened."""
     last: datetime | None
     """Last seen, likewise."""
+    text: str
+    """For people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening(Record):
+    """Something that happened, worth telling. Single allocations are not."""
+
+    sequence: int
+    """Counts them; without a gap, unless some were dropped for newer ones."""
+    at: datetime
+    """When."""
+    kind: str
+    """What."""
+    severity: str
+    """How bad."""
+    pid: int | None
+    """Process, if it concerns one."""
+    device: str | None
+    """``Device.id``, if it concerns one."""
+    bytes: int | None
+    """How many bytes."""
     text: str
     """For people."""
 
@@ -813,28 +873,6 @@ class ProgramList(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening(Record):
-    """Something that happened, worth telling. Single allocations are not."""
-
-    sequence: int
-    """Counts them; without a gap, unless some were dropped for newer ones."""
-    at: datetime
-    """When."""
-    kind: str
-    """What."""
-    severity: str
-    """How bad."""
-    pid: int | None
-    """Process, if it concerns one."""
-    device: str | None
-    """``Device.id``, if it concerns one."""
-    bytes: int | None
-    """How many bytes."""
-    text: str
-    """For people."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -873,7 +911,7 @@ class Snapshot(Record):
     """Everything known at one moment."""
 
     schema: int
-    """See ``SCHEMA``."""
+    """Number of the schema; it changes only if a key is taken away or changes its meaning."""
     at: datetime
     """When it was taken."""
     simulated: bool

@@ -4,26 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol, Union
-
-
-class Space(str, Enum):
-    """Kinds of memory. Wherever one is wanted, its name as a plain string will do, too."""
-
-    DRAM = "dram"
-    L1 = "l1"
-    L1_SMALL = "l1_small"
-    TRACE = "trace"
-    CB = "cb"
-    DFB = "dfb"
-    SCRATCH = "scratch"
-    KERNEL = "kernel"
-    HOST = "host"
-    L1_CORE = "l1_core"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 class HasDeviceIds(Protocol):

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A chip's cores. Many of them are alike, so each map is written once: as `maps`, and a `list` of cores which name theirs by
-/// its place there.
+/// A chip's cores. Many of them are alike, so each map is written once: `maps` has them, and each core of the `list` names its
+/// own by its place there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "Written", from = "Written")]
 pub struct Cores(pub Vec<Core>);
 
@@ -42,19 +43,30 @@ pub struct Core {
     pub peak: Option<CorePeak>,
 }
 
+/// The JSON form of [`Cores`], which is its name in the schema.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Written {
+    /// What lies where, from address 0 to the end of L1 without a gap.
     maps: Vec<Vec<Interval>>,
+    /// The cores, by row and column.
     list: Vec<WrittenCore>,
 }
 
+/// One core's L1.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Core", extend("allOf" = [{"$ref": "#/$defs/CoreRoom"}])))]
 struct WrittenCore {
     #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schemars(!flatten, skip))]
     room: CoreRoom,
+    /// The program that was dispatched last there.
     program: Option<CoreProgram>,
+    /// The most that lay there at once, of what was seen.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     peak: Option<CorePeak>,
+    /// Its place in `Cores.maps`; `null` where there is too much to tell.
     map: Option<usize>,
 }
 
@@ -89,6 +101,7 @@ impl From<Written> for Cores {
 
 /// Where programs and buffers meet on a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreRoom {
     /// Column.
     pub x: u8,
@@ -108,6 +121,7 @@ pub struct CoreRoom {
 
 /// A program on a core.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreProgram {
     /// As [`super::Process::pid`].
     pub pid: Option<u32>,
@@ -121,6 +135,7 @@ pub struct CoreProgram {
 
 /// A stretch of a core's L1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// What it is.
     pub class: CoreClass,
@@ -132,6 +147,7 @@ pub struct Interval {
 
 /// What a stretch of a core's L1 is used for. Where several things lie over each other, the first of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CoreClass {
     /// Firmware, mailboxes, and whatever else the runtime keeps for itself.
@@ -160,9 +176,9 @@ pub enum CoreClass {
 }
 
 /// The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
-/// included that are there in lock-step only. Looked at with every dispatch and
-/// with every tick.
+/// included that are there in lock-step only. Looked at with every dispatch and with every tick.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CorePeak {
     /// All of it.
     pub bytes: u64,

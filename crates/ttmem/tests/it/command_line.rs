@@ -2,7 +2,7 @@
 
 use crate::*;
 use std::process::{Command, Output, Stdio};
-use ttmem_testkit::Client;
+use ttmem_testkit::{Client, schema};
 use ttmem_wire::legacy::Vintage;
 
 fn ttmem(server: &Server, args: &[&str]) -> Output {
@@ -69,7 +69,7 @@ fn json_is_one_line_of_the_schema() {
     let (server, _client) = busy_server();
     let page = text(&ttmem(&server, &["--json"]));
     assert_eq!(page.lines().count(), 1);
-    let json: serde_json::Value = serde_json::from_str(&page).unwrap();
+    let json: serde_json::Value = schema::snapshot(page.as_bytes());
     assert_eq!(json["schema"], 1);
     assert_eq!(json["simulated"], true);
     assert_eq!(json["devices"][0]["id"], "0x0000005100000000");
@@ -88,8 +88,7 @@ fn json_is_one_line_of_the_schema() {
     let at = json["at"].as_str().unwrap();
     assert!(at.ends_with('Z') && at.contains('T'), "{at}");
     assert!(json["devices"][0].get("history").is_none());
-    let with: serde_json::Value =
-        serde_json::from_str(&text(&ttmem(&server, &["--json", "--history"]))).unwrap();
+    let with: serde_json::Value = schema::snapshot(&ttmem(&server, &["--json", "--history"]).stdout);
     assert!(with["devices"][0]["history"]["dram_total"].is_array());
     // What goes out comes in again, whole.
     let snapshot: ttmem_core::Snapshot = serde_json::from_str(&page).unwrap();
@@ -104,7 +103,7 @@ fn one_device_or_one_process_can_be_asked_for() {
     let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
     puppet.send(ttmem_wire::legacy::Type::Alloc, 1, DRAM, 5, 100);
     let json =
-        |args: &[&str]| -> serde_json::Value { serde_json::from_str(&text(&ttmem(&server, args))).unwrap() };
+        |args: &[&str]| -> serde_json::Value { schema::snapshot(text(&ttmem(&server, args)).as_bytes()) };
     let one = json(&["--json", "-d", "1"]);
     assert_eq!(one["devices"].as_array().unwrap().len(), 1);
     assert_eq!(one["processes"].as_array().unwrap().len(), 2);
@@ -120,7 +119,8 @@ fn one_device_or_one_process_can_be_asked_for() {
     assert!(String::from_utf8_lossy(&none.stderr).contains("no device is called 9; there are 0-1"));
     let none = ttmem(&server, &["--pid", "1"]);
     assert!(String::from_utf8_lossy(&none.stderr).contains("pid 1 is not tracked"));
-    let dump = json(&["dump", "--json", "--pid", &puppet.pid.to_string()]);
+    let dump = ttmem(&server, &["dump", "--json", "--pid", &puppet.pid.to_string()]);
+    let dump: serde_json::Value = schema::dump(&dump.stdout);
     assert_eq!(dump["allocations"].as_array().unwrap().len(), 1);
     assert_eq!(dump["allocations"][0]["id"], "0x5");
 }

@@ -8,6 +8,7 @@ use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{CoreClass, FindingKind};
 use ttmem_core::words::Basis;
 use ttmem_testkit::producer::{Held, L1_END, L1_SMALL, Producer, UNRESERVED};
+use ttmem_testkit::schema;
 
 fn look(folder: &Path, args: &[&str]) -> Output {
     Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap()
@@ -76,15 +77,15 @@ fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
     producer.dispatch(7);
     producer.dispatch(7);
     producer.dispatch(8);
-    let plain = json(folder, &["--json"]);
+    let plain: serde_json::Value = schema::snapshot(&look(folder, &["--json"]).stdout);
     assert!(plain["devices"][0].get("cores").is_none() && plain["processes"][0].get("programs").is_none());
-    let full: Snapshot = serde_json::from_value(json(folder, &["--json", "--cores", "--programs"])).unwrap();
+    let full: Snapshot = schema::snapshot(&look(folder, &["--json", "--cores", "--programs"]).stdout);
     let asked = Command::new(exe())
         .args(["--json", "--cores", "--programs", "--query-socket"])
         .arg(&server.query)
         .output()
         .unwrap();
-    let told: Snapshot = serde_json::from_slice(&asked.stdout).unwrap();
+    let told: Snapshot = schema::snapshot(&asked.stdout);
     assert_eq!(full.devices[0].cores.as_ref().unwrap().len(), 8);
     for shot in [full, told] {
         let cores = shot.devices[0].cores.as_ref().unwrap();

@@ -615,7 +615,7 @@ fn defect_45_history_has_times_not_sample_numbers() {
             &Request::Snapshot(ttmem_core::Detail { history: true, ..Default::default() }),
         )
         .unwrap();
-        let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&answer).unwrap();
+        let snapshot: ttmem_core::Snapshot = ttmem_testkit::schema::snapshot(&answer);
         let samples = snapshot.devices[0].history.clone().unwrap().dram_total;
         (snapshot.at, samples)
     };

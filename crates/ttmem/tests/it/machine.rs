@@ -10,7 +10,7 @@ use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{Device, FindingKind};
 use ttmem_core::words::{Arch, Basis};
 use ttmem_testkit::machine::{self, Card, FakeProcess, Machine};
-use ttmem_testkit::{Client, Server, eventually};
+use ttmem_testkit::{Client, Server, eventually, schema};
 use ttmem_wire::legacy::Vintage;
 
 pub(crate) fn ttmem(machine: &Machine, args: &[&str]) -> Output {
@@ -23,8 +23,8 @@ pub(crate) fn seen(machine: &Machine) -> Snapshot {
 }
 
 pub(crate) fn parsed(output: &Output) -> Snapshot {
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+    assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    schema::snapshot(&output.stdout)
 }
 
 /// A daemon that follows a machine.

@@ -13,7 +13,7 @@ use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_sources::{EventSink, Keep, Owner, Reading, Sources};
 use ttmem_testkit::helper::{self, Role};
 use ttmem_testkit::producer::{Producer, Request};
-use ttmem_testkit::{Server, eventually, memory_folder};
+use ttmem_testkit::{Server, eventually, memory_folder, schema};
 use ttmem_wire::segment::{Header, word};
 
 /// A daemon that looks where daemons look.
@@ -160,7 +160,7 @@ fn a_pid_used_again_is_another_process() {
         .unwrap()
         .lines()
         .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|line| schema::snapshot(line.as_bytes()))
         .collect();
     assert_eq!(looks.len(), 3);
     let held = |n: usize| looks[n].processes.iter().map(|p| (p.pid, dram(p))).collect::<Vec<_>>();
@@ -196,7 +196,7 @@ fn other_users_segments_are_theirs() {
         .arg(folder)
         .output()
         .unwrap();
-    let seen: Snapshot = serde_json::from_slice(&output.stdout).unwrap();
+    let seen: Snapshot = schema::snapshot(&output.stdout);
     assert_eq!(seen.processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [Some(theirs.pid)]);
     assert!(seen.health.skipped[0].reason.contains("Permission denied"), "{:?}", seen.health.skipped);
 

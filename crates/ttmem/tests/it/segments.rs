@@ -9,7 +9,7 @@ use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{FindingKind, Process};
 use ttmem_core::words::Basis;
 use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
-use ttmem_testkit::{Server, eventually, memory_folder};
+use ttmem_testkit::{Server, eventually, memory_folder, schema};
 
 pub(crate) fn daemon() -> Server {
     Server::start(exe(), &["--quiet"])
@@ -18,7 +18,8 @@ pub(crate) fn daemon() -> Server {
 /// What `ttmem --local` says.
 pub(crate) fn local(folder: &Path) -> Snapshot {
     let output = Command::new(exe()).args(["--local", "--json", "--shm-dir"]).arg(folder).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+    assert!(!output.stdout.is_empty(), "{output:?}");
+    schema::snapshot(&output.stdout)
 }
 
 pub(crate) fn process(snapshot: &Snapshot, pid: u32) -> Option<&Process> {
@@ -99,7 +100,7 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     let copy = server.folder.path().join("box");
     fs::copy(folder.join(&segment), &copy).unwrap();
     let again = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&copy).output().unwrap();
-    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    let again: serde_json::Value = schema::dump(&again.stdout);
     assert_eq!(again["allocations"].as_array().unwrap().len(), 2);
 }
 
@@ -530,7 +531,7 @@ fn names_of_programs_are_kept_once_however_many_have_them() {
     producer.begin_program(20001, "reshape".to_owned());
     let mut ttmem = Command::new(exe());
     let output = ttmem.args(["--local", "--json", "--programs", "--shm-dir"]).arg(folder.path());
-    let snapshot: Snapshot = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
+    let snapshot: Snapshot = schema::snapshot(&output.output().unwrap().stdout);
     assert_eq!(snapshot.findings, [], "there was room for all of it");
     let programs = snapshot.processes[0].programs.clone().unwrap();
     let named = |name: &str| programs.iter().filter(|it| it.name.as_deref() == Some(name)).count();

@@ -230,7 +230,7 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
 
 fn snapshot_from(query: &Path) -> serde_json::Value {
     let output = Command::new(exe()).args(["--json", "--query-socket"]).arg(query).output().unwrap();
-    serde_json::from_slice(&output.stdout).unwrap()
+    ttmem_testkit::schema::snapshot(&output.stdout)
 }
 
 /// A child that does not outlive its test.

@@ -12,7 +12,7 @@ fn json(server: &Server, args: &[&str]) -> Value {
     command.arg("--json").args(args).env("TTMEM_QUERY_SOCKET", &server.query);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    ttmem_testkit::schema::snapshot(&output.stdout)
 }
 
 const SENSORS: [&str; 9] = [

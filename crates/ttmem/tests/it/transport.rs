@@ -223,7 +223,7 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     let ask = || {
         let request = ttmem_reader::protocol::Request::SNAPSHOT;
         let answer = ttmem_reader::protocol::ask(&folder.path().join("query"), &request).ok()?;
-        serde_json::from_slice::<ttmem_core::Snapshot>(&answer).ok()
+        Some(ttmem_testkit::schema::snapshot::<ttmem_core::Snapshot>(&answer))
     };
     let snapshot = eventually("everything, told again", || {
         producer.refresh();

@@ -68,8 +68,8 @@ impl Machine {
         let mut command = self.inside(through);
         command.arg(exe()).args(["--json", "--local", "--shm-dir"]).arg(self.name.path()).args(args);
         let output = command.output().unwrap();
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+        assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        ttmem_testkit::schema::snapshot(&output.stdout)
     }
 
     /// What the files say, by chip and pid, read by offset.

@@ -56,7 +56,7 @@ fn eight_chips_at_work_are_shown_live() {
             .arg(folder)
             .output()
             .unwrap();
-        let dump: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);
         dump["allocations"].as_array().unwrap().len()
     };
     let before = count(folder.path());

@@ -143,8 +143,8 @@ fn ttmem(folder: &Path, args: &[&str]) -> Output {
 
 fn snapshot(folder: &Path) -> Snapshot {
     let output = ttmem(folder, &["--json"]);
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+    assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    ttmem_testkit::schema::snapshot(&output.stdout)
 }
 
 fn process(snapshot: &Snapshot, pid: u32) -> &Process {

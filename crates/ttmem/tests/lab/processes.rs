@@ -152,7 +152,7 @@ fn a_process_killed_in_the_middle_leaves_nothing_but_its_black_box() {
     assert!(seen.processes.is_empty() && seen.health.black_boxes == 1);
     let name = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let output = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&name).output().unwrap();
-    let dump: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);
     let listed = dump["allocations"].as_array().unwrap();
     assert!(listed.iter().all(|it| it["pid"] == pid && it["devices"].as_array().unwrap().len() == 8));
 }

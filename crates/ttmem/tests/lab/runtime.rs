@@ -44,7 +44,7 @@ fn a_buffer_says_what_it_is_and_where() {
     puppet.does("b = tiles(d, 13)");
     let address = puppet.number("b.buffer_address()");
     let output = ttmem(folder.path(), &["dump", "--json"]);
-    let dump: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);
     let listed = dump["allocations"].as_array().unwrap();
     assert_eq!(listed.len(), 2, "one record for eight chips: {dump:#}");
     let of = |space: &str| listed.iter().find(|it| it["space"] == space).unwrap();

@@ -237,8 +237,8 @@ impl Stage {
 
     pub(crate) fn look(&self) -> Snapshot {
         let output = ttmem(self.folder.path(), &["--json", "--programs", "--cores"]);
-        serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
+        assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+        ttmem_testkit::schema::snapshot(&output.stdout)
     }
 
     pub(crate) fn process<'a>(&self, seen: &'a Snapshot) -> &'a Process {

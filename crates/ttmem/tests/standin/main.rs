@@ -153,7 +153,8 @@ impl Program {
 
     fn snapshot(&self) -> Snapshot {
         let output = self.ttmem(&["--json"]);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+        assert!(!output.stdout.is_empty(), "{output:?}");
+        ttmem_testkit::schema::snapshot(&output.stdout)
     }
 
     fn process(&self) -> Process {
@@ -172,7 +173,7 @@ impl Program {
     /// Live buffers: space, address, cores and bytes.
     fn listed(&self) -> Vec<Value> {
         let output = self.ttmem(&["dump", "--json"]);
-        let mut dump: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut dump: Value = ttmem_testkit::schema::dump(&output.stdout);
         serde_json::from_value(dump["allocations"].take()).unwrap()
     }
 
