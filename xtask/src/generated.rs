@@ -1,6 +1,6 @@
 //! `cargo xtask gen`: files that are made from code and kept in the repository.
 
-use crate::{cargo, dataclasses, header, root};
+use crate::{cargo, dataclasses, exceptions, header, root};
 use anyhow::{Context, bail, ensure};
 use std::fs;
 
@@ -9,6 +9,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let schema = schema()?;
     let files = [
         ("include/ttmem.h", header::header()?),
+        ("python/package/ttmem/_errors.py", exceptions::module()),
         ("python/package/ttmem/_schema.py", dataclasses::module(&schema)?),
         ("docs/snapshot.schema.json", schema),
         ("docs/fields.md", ttmem_render::docs::page()),

@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod dataclasses;
 mod drift;
+mod exceptions;
 mod fuzz;
 mod generated;
 mod header;
@@ -38,7 +39,7 @@ cargo xtask COMMAND
   truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
   loom               the order of a writer's stores, in every order a processor may see them
   gen [--check]      files that are made from code and kept here: the C header, the page of fields, the schema of
-                     snapshots, and Python's dataclasses; --check fails if one is out of date
+                     snapshots, and Python's dataclasses and exceptions; --check fails if one is out of date
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
   prefix             whether all that works from a prefix with the source tree gone; needs root

@@ -54,7 +54,8 @@ impl Listing {
         if !std::mem::replace(&mut self.begun, true) {
             let simulated = state.is_simulated();
             let at = Timestamp::now();
-            let head = format!(r#"{{"schema":{SCHEMA},"at":"{at:.3}","simulated":{simulated},"allocations":["#);
+            let head =
+                format!(r#"{{"schema":{SCHEMA},"at":"{at:.3}","simulated":{simulated},"allocations":["#);
             answer.extend_from_slice(head.as_bytes());
         }
         let (allocations, next) = state.allocations(self.cursor, PAGE);

@@ -1,4 +1,7 @@
-"""What can go wrong. Every class here is a :class:`Error`, and its ``kind`` is its name in snake case."""
+"""What can go wrong. Every class here is a :class:`Error`, and its ``kind`` is its name in snake case.
+
+Made from crates/ttmem-types by ``cargo xtask gen``; changes belong there, or in xtask/src/exceptions.rs.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,19 @@ from typing import ClassVar
 
 
 class Error(Exception):
-    """Something was not taken, or not as it was meant. What that did to the figures stands with each class."""
+    """A report that was refused, or recorded otherwise than meant. Each class says what that did to the figures."""
 
     kind: ClassVar[str] = "error"
 
 
 class UnknownChip(Error):
-    """A device that no runtime numbers so. Nothing changes."""
+    """A chip or device that does not exist, or was never defined. Nothing changes."""
 
     kind = "unknown_chip"
 
 
 class UnknownAllocator(Error):
-    """A device or mesh that is closed. Nothing changes."""
+    """An allocator that was never defined, or is closed. Nothing changes."""
 
     kind = "unknown_allocator"
 
@@ -36,63 +39,63 @@ class ZeroSize(Error):
 
 
 class TooLarge(Error):
-    """A size that no device has. Nothing changes."""
+    """A size larger than any device. Nothing changes."""
 
     kind = "too_large"
 
 
 class BeyondAddresses(Error):
-    """An address and a size that together leave 64 bits. Nothing changes."""
+    """An address and a size that together exceed 64 bits. Nothing changes."""
 
     kind = "beyond_addresses"
 
 
 class DoubleFree(Error):
-    """It was freed a moment ago. Nothing changes."""
+    """Freed twice. Nothing changes."""
 
     kind = "double_free"
 
 
 class UnknownFree(Error):
-    """It was never seen allocated, perhaps because that was before tracking began. Nothing changes."""
+    """A free of an unknown buffer, which may predate tracking. Nothing changes."""
 
     kind = "unknown_free"
 
 
 class StillHeld(Error):
-    """Its address was still held, with the same size: its free was missed. It counts once."""
+    """The address was still allocated, with the same size: its free was missed. It counts once."""
 
     kind = "still_held"
 
 
 class Replaced(Error):
-    """Its address was still held, with another size. That one counts as freed, this one is held."""
+    """The address was still allocated, with another size. That one counts as freed, this one as allocated."""
 
     kind = "replaced"
 
 
 class InheritedFree(Error):
-    """This process was forked, and its parent holds it. Nothing changes."""
+    """A free in a forked child of what its parent allocated. Nothing changes."""
 
     kind = "inherited_free"
 
 
+class Lost(Error):
+    """Not recorded: a signal handler interrupted its own thread in another event, or there is no memory for it."""
+
+    kind = "lost"
+
+
 class DefinitionsFull(Error):
-    """There is no room for a further device, set of cores or name."""
+    """No room for a definition. What refers to it is not described."""
 
     kind = "definitions_full"
 
 
 class WrongSpace(Error):
-    """A space that does not fit the call. Nothing changes."""
+    """A space or buffer type that does not exist, or does not fit the call. Nothing changes."""
 
     kind = "wrong_space"
-
-
-class Lost(Error):
-    """It could not be recorded; figures are not exact from now on, and readers are told so."""
-
-    kind = "lost"
 
 
 class NotTracked(Error):
