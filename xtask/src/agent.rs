@@ -1,6 +1,6 @@
 //! What the agent needs of the processes it is loaded into.
 
-use crate::{drift, root};
+use crate::{build_release, target};
 use anyhow::{Context, bail, ensure};
 use std::process::Command;
 
@@ -13,8 +13,8 @@ const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.
 
 /// The agent runs wherever the wheels do, and binds nothing but what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {
-    drift::build()?;
-    let library = root().join("target/release/libttmem_agent.so");
+    build_release()?;
+    let library = target().join("release/libttmem_agent.so");
     let objdump = |what: &str| -> anyhow::Result<String> {
         let output =
             Command::new("objdump").arg(what).arg(&library).output().context("cannot run objdump")?;

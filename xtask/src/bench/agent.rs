@@ -1,10 +1,9 @@
 //! What the agent costs stock ttnn: in the lab, beside the same without it and with tt-metal's own counters.
 
 use super::{Figure, median};
-use crate::drift::{build, tracked};
 use crate::lab::board::Board;
-use crate::lab::{self, Lab};
-use crate::root;
+use crate::lab::{self, Lab, tracked};
+use crate::{root, target};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -71,7 +70,6 @@ fn script(lab: &Lab, board: Board, region: bool) -> anyhow::Result<Command> {
 }
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
-    build()?;
     let lab = lab::prepare(lab::TTNN)?;
     let mut figures = Vec::new();
     for board in [Board::N150, Board::T3k, Board::Galaxy] {
@@ -198,7 +196,7 @@ fn programs(lab: &Lab) -> anyhow::Result<Figure> {
 /// What the agent says it took, once it has said so after everything.
 fn spent_ns(folder: &Path) -> anyhow::Result<f64> {
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let mut ttmem = Command::new(root().join("target/release/ttmem"));
+    let mut ttmem = Command::new(target().join("release/ttmem"));
     let output = ttmem.args(["--json", "--local", "--shm-dir"]).arg(folder).output()?;
     let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&output.stdout)?;
     let tracker = snapshot.processes.first().and_then(|it| it.tracker.clone()).context("it is tracked")?;

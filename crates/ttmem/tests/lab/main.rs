@@ -1,8 +1,10 @@
-//! The agent in stock ttnn, on chips that do not exist. Needs `cargo xtask lab`; CI makes it.
+//! The agent in stock ttnn, on simulated devices. Needs `cargo xtask lab`, so `cargo test` leaves it out
+//! (`test = false`) unless it is named: `cargo test --test lab`. Nothing here is skipped: without the lab it fails.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod counters;
 mod dashboard;
+mod drift;
 mod own;
 mod processes;
 mod programs;
@@ -24,6 +26,14 @@ const TTNN: &str = "0.81.1";
 
 fn exe() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ttmem"))
+}
+
+/// The program that `drift` runs, with the agent beside it: `TTMEM_PROGRAM`, or the one built with the tests.
+fn program() -> PathBuf {
+    let program = std::env::var_os("TTMEM_PROGRAM").map_or_else(|| exe().to_owned(), PathBuf::from);
+    let agent = program.with_file_name("libttmem_agent.so");
+    assert!(agent.exists(), "{} is missing: run `cargo build -p ttmem-agent` first", agent.display());
+    program
 }
 
 fn here() -> PathBuf {
