@@ -49,7 +49,10 @@ pub(crate) fn run_drift(steps: u64, seed: u64, cases: &[&str]) -> anyhow::Result
     let names: Vec<String> = names.filter(wanted).map(|name| format!("drift::{name}")).collect();
     ensure!(!names.is_empty(), "no case is called {}", cases.join(" "));
     let mut test = test();
-    test.args(["--nocapture", "--exact"]).args(&names).env("TTMEM_PROGRAM", target().join("release/ttmem"));
+    // One case at a time: their threads race, and what else runs decides how.
+    test.args(["--nocapture", "--test-threads=1", "--exact"])
+        .args(&names)
+        .env("TTMEM_PROGRAM", target().join("release/ttmem"));
     test.env("TTMEM_DRIFT_STEPS", steps.to_string()).env("TTMEM_DRIFT_SEED", seed.to_string());
     succeed(&mut test)?;
     println!("{} cases: drift 0", names.len());
