@@ -159,6 +159,10 @@ pub(crate) fn test(versions: &[&str], options: &[&str]) -> anyhow::Result<()> {
         prepare(version)?;
     }
     write_clusters()?;
+    // One test has the Python package beside the agent.
+    if !target().join("python/environment").exists() {
+        crate::python::install()?;
+    }
     succeed(&mut cargo(&["build", "--locked", "--quiet", "--package", "ttmem-agent"]))?;
     // With the whole workspace selected, features and so artifacts are those of the other tests.
     let mut test = cargo(&["test", "--workspace", "--locked", "--test", "lab", "--", "--skip", "drift::"]);
