@@ -1,6 +1,6 @@
 //! What the agent needs of the processes it is loaded into.
 
-use crate::{cargo, root, succeed};
+use crate::{build_release, target};
 use anyhow::{Context, bail, ensure};
 use std::process::Command;
 
@@ -16,8 +16,8 @@ const FOR_CLIENTS: [&str; 2] = ["ttmem_agent_yield", "ttmem_agent_reset_peaks"];
 
 /// Checks that the agent runs wherever the wheels do, and exports nothing but what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem-agent"]))?;
-    let library = root().join("target/release/libttmem_agent.so");
+    build_release()?;
+    let library = target().join("release/libttmem_agent.so");
     let objdump = |what: &str| -> anyhow::Result<String> {
         let output =
             Command::new("objdump").arg(what).arg(&library).output().context("cannot run objdump")?;

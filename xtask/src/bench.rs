@@ -13,7 +13,7 @@ mod pure;
 mod python;
 pub(crate) mod segment;
 
-use crate::{cargo, root, succeed};
+use crate::{build_release, cargo, succeed, target};
 use anyhow::Context;
 use load::{Holder, Sent, cpu_of_children, send_from};
 use std::path::{Path, PathBuf};
@@ -52,15 +52,14 @@ impl Figure {
 }
 
 pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet"]))?;
+    build_release()?;
     // This program measures, too, so it must not be a debug build itself.
     if cfg!(debug_assertions) {
         let mut again =
             cargo(&["run", "--release", "--locked", "--quiet", "--package", "xtask", "--", "bench"]);
         return succeed(again.args(only).args(json.then_some("--json")));
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let exe = target.join("release/ttmem");
+    let exe = target().join("release/ttmem");
     let wanted = |group: &str| only.is_none_or(|only| only == group);
     let mut figures = Vec::new();
     if wanted("segment") {

@@ -1,13 +1,16 @@
-//! `cargo xtask ci`: what CI runs, in the order in which it fails fastest.
+//! `cargo xtask ci`: what CI runs, in the order in which it fails fastest; `cargo xtask check` its quick part.
 
+use crate::lab::compiler;
 use crate::packages::{has, install};
-use crate::{cargo, fuzz, root, succeed};
-use anyhow::{Context, bail, ensure};
+use crate::{build_release, cargo, lab, succeed, target};
+use anyhow::{Context, anyhow, bail, ensure};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Programs that tests and checks call, and the Debian packages that have them.
-const NEEDED: [(&str, &str); 20] = [
+const NEEDED: [(&str, &str); 22] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
     ("unshare", "util-linux"),
@@ -28,59 +31,95 @@ const NEEDED: [(&str, &str); 20] = [
     ("make", "make"),
     ("pkg-config", "pkg-config"),
     ("groff", "groff-base"),
+    // For the lab's stand-in of the kernel compiler.
+    (compiler::PROGRAMS[0], compiler::PACKAGE),
+    (compiler::PROGRAMS[1], compiler::PACKAGE),
 ];
 
-const FUZZ_SECONDS: u64 = 20;
 const DRIFT_STEPS: u64 = 5000;
-const DENY_VERSION: &str = "0.20.2";
 
-type Step = (&'static str, fn() -> anyhow::Result<()>);
+/// One line of the summary.
+struct Step {
+    name: &'static str,
+    run: fn() -> anyhow::Result<()>,
+    /// Nothing after it means anything if it fails, so the run ends there.
+    essential: bool,
+}
 
-const STEPS: [Step; 18] = [
-    ("prerequisites", prerequisites),
-    ("format", format),
-    ("generated files", || crate::generated::run(true)),
-    ("lints", || {
-        let features = ["--features", "ttmem/lab,ttmem-agent/probe"];
-        let mut clippy = cargo(&["clippy", "--workspace", "--all-targets", "--locked"]);
-        succeed(clippy.args(features).args(["--", "-D", "warnings"]))
-    }),
-    ("docs", docs),
-    ("tests", || succeed(&mut cargo(&["test", "--workspace", "--locked"]))),
-    ("release build", || succeed(&mut cargo(&["build", "--release", "--locked"]))),
-    ("installed prefix", crate::prefix::run),
-    ("python", crate::python::run),
-    ("what the agent needs", crate::agent::check_needs),
-    ("lab", lab),
-    ("agent in stock ttnn", agent_in_ttnn),
-    ("drift", || crate::drift::run(DRIFT_STEPS, 1, &[])),
-    ("order of stores", crate::loom::run),
-    ("truth", || crate::truth::run(&[], true)),
-    ("demo", demo),
-    ("licences and sources", deny),
-    ("fuzzing", || fuzz::run(FUZZ_SECONDS)),
+const fn step(name: &'static str, run: fn() -> anyhow::Result<()>) -> Step {
+    Step { name, run, essential: false }
+}
+
+const fn essential(name: &'static str, run: fn() -> anyhow::Result<()>) -> Step {
+    Step { name, run, essential: true }
+}
+
+const CI: [Step; 16] = [
+    essential("prerequisites", prerequisites),
+    step("format", format),
+    step("licences and sources", crate::dependencies::run),
+    step("generated files", || crate::generated::run(true)),
+    step("lints", lints),
+    step("docs", docs),
+    essential("test build", || succeed(&mut tests(&["--no-run"]))),
+    step("tests", || succeed(&mut tests(&["--no-fail-fast"]))),
+    essential("release build", build_release),
+    step("installed prefix", crate::prefix::run),
+    step("python", crate::python::run),
+    step("agent's requirements", crate::agent::check_needs),
+    step("lab", lab),
+    step("agent in stock ttnn", || lab::test(&LAB_VERSIONS, &["--skip", "the_oldest_wheel"])),
+    step("demo", demo),
+    step("drift", || crate::long::run_drift(DRIFT_STEPS, 1, &[])),
 ];
+
+const CHECK: [Step; 3] = [step("format", format), essential("lints", lints), step("fast tests", fast_tests)];
+
+/// Versions of ttnn that CI runs: the newest and an older one. The oldest takes a minute and 0.7 GB for a single test:
+/// `cargo xtask lab --test` runs it.
+const LAB_VERSIONS: [&str; 2] = [lab::TTNN, lab::OLDER];
 
 pub(crate) fn run() -> anyhow::Result<()> {
+    let result = run_steps(&CI);
+    // If the run ended early, an installation must not be left half done.
+    let _ = wait_for_wheels();
+    result
+}
+
+/// `cargo xtask check`
+pub(crate) fn check() -> anyhow::Result<()> {
+    run_steps(&CHECK)
+}
+
+fn run_steps(steps: &[Step]) -> anyhow::Result<()> {
+    let begin = Instant::now();
     let mut results: Vec<(&str, Duration, Option<anyhow::Error>)> = Vec::new();
-    for (name, step) in STEPS {
-        println!("\n=== {name} ===");
+    for step in steps {
+        println!("\n=== {} ===", step.name);
         let begin = Instant::now();
-        let failure = step().err();
+        let failure = (step.run)().err();
         if let Some(e) = &failure {
-            println!("--- {name} failed: {e:#}");
+            println!("--- {} failed: {e:#}", step.name);
         }
-        results.push((name, begin.elapsed(), failure));
+        let ends = failure.is_some() && step.essential;
+        results.push((step.name, begin.elapsed(), failure));
+        if ends {
+            break;
+        }
     }
     println!("\n=== summary ===");
     for (name, time, failure) in &results {
         let verdict = failure.as_ref().map_or_else(|| "ok".to_owned(), |e| format!("FAILED: {e:#}"));
         println!("{name:<22} {:>6.1} s  {verdict}", time.as_secs_f64());
     }
+    for step in &steps[results.len()..] {
+        println!("{:<22}          not run", step.name);
+    }
+    println!("{:<22} {:>6.1} s", "total", begin.elapsed().as_secs_f64());
     let failed = results.iter().filter(|(_, _, failure)| failure.is_some()).count();
     println!("{} passed, {failed} failed", results.len() - failed);
     if failed > 0 {
-        bail!("{failed} of {} steps failed", results.len());
+        bail!("{failed} of {} steps failed", steps.len());
     }
     Ok(())
 }
@@ -93,28 +132,37 @@ fn prerequisites() -> anyhow::Result<()> {
         missing.push("libclang-rt-dev");
     }
     if missing.is_empty() {
-        println!("everything is there");
-        return Ok(());
-    }
-    install(&missing)?;
-    match NEEDED.into_iter().find(|(program, _)| !has(program)) {
-        Some((program, package)) => bail!("{program} is still missing after installing {package}"),
-        None => {
-            ensure!(clang_has_sanitizers(), "clang has no sanitizers, though libclang-rt-dev was installed");
-            Ok(())
+        println!("all programs are installed");
+    } else {
+        install(&missing)?;
+        if let Some((program, package)) = NEEDED.into_iter().find(|(program, _)| !has(program)) {
+            bail!("{program} is still missing after installing {package}");
         }
+        ensure!(clang_has_sanitizers(), "clang has no sanitizers, though libclang-rt-dev was installed");
     }
+    *wheels() = Some(std::thread::spawn(|| {
+        LAB_VERSIONS.into_iter().try_for_each(|version| lab::prepare(version).map(drop))
+    }));
+    Ok(())
 }
 
-/// They come in a package of their own, and no program tells.
+/// Sanitizers are a package of their own without a program to look for.
 fn clang_has_sanitizers() -> bool {
     let program = "echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c - -o /dev/null";
     Command::new("sh").args(["-c", program]).output().is_ok_and(|output| output.status.success())
 }
 
 fn format() -> anyhow::Result<()> {
-    succeed(&mut cargo(&["fmt", "--all", "--check"]))?;
-    succeed(cargo(&["fmt", "--check"]).current_dir(root().join("fuzz")))
+    succeed(&mut cargo(&["fmt", "--all", "--check"]))
+}
+
+/// All targets; the lab's tests are not among them unless they are named.
+fn lints() -> anyhow::Result<()> {
+    for targets in [["--all-targets"].as_slice(), &["--test", "lab"]] {
+        let mut clippy = cargo(&["clippy", "--workspace", "--locked"]);
+        succeed(clippy.args(targets).args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
 }
 
 fn docs() -> anyhow::Result<()> {
@@ -122,10 +170,33 @@ fn docs() -> anyhow::Result<()> {
     succeed(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
+/// Integration tests that `cargo xtask check` runs.
+const FAST: [&str; 5] = ["it", "machine", "model", "publish", "replay"];
+
+/// Threads that run tests. Most tests wait for other processes, so more than there are processors.
+const TEST_THREADS: &str = "4";
+
+fn tests(options: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--workspace", "--locked"]);
+    command.args(options).env("RUST_TEST_THREADS", TEST_THREADS);
+    command
+}
+
+/// Tests without other processes: unit and property tests, screens, models, replayed fuzz inputs. All packages are selected, so
+/// that nothing is built for this command alone.
+fn fast_tests() -> anyhow::Result<()> {
+    let mut command = tests(&["--no-fail-fast", "--lib", "--bins"]);
+    for target in FAST {
+        command.args(["--test", target]);
+    }
+    succeed(&mut command)
+}
+
 /// The first command of the README, for a moment.
 fn demo() -> anyhow::Result<()> {
-    let args = ["run", "--release", "--locked", "--quiet", "--", "demo", "--seconds", "3", "--ascii"];
-    let output = cargo(&args).output().context("cannot run the demo")?;
+    let mut command = Command::new(target().join("release/ttmem"));
+    let output =
+        command.args(["demo", "--seconds", "3", "--ascii"]).output().context("cannot run the demo")?;
     let page = String::from_utf8_lossy(&output.stdout);
     let frames = page.matches("| ttmem ").count();
     if !output.status.success() || frames < 3 || !page.contains("demo-llm") {
@@ -135,42 +206,23 @@ fn demo() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stock ttnn: the newest that we know, an older one, and the oldest that opens a device here.
+/// The thread that downloads and unpacks wheels while the compiler works.
+static WHEELS: Mutex<Option<JoinHandle<anyhow::Result<()>>>> = Mutex::new(None);
+
+fn wheels() -> MutexGuard<'static, Option<JoinHandle<anyhow::Result<()>>>> {
+    WHEELS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the wheels are there, if they are on their way.
+fn wait_for_wheels() -> anyhow::Result<()> {
+    let thread = wheels().take();
+    thread.map_or(Ok(()), |thread| {
+        thread.join().map_err(|_| anyhow!("the thread that installs wheels panicked"))?
+    })
+}
+
+/// Stock ttnn in the versions that CI uses, and every board opened once.
 fn lab() -> anyhow::Result<()> {
-    for version in [crate::drift::OLDER, crate::drift::OLDEST] {
-        crate::lab::prepare(version)?;
-    }
-    crate::lab::smoke(crate::lab::TTNN)
-}
-
-fn agent_in_ttnn() -> anyhow::Result<()> {
-    succeed(&mut cargo(&["build", "--locked", "-p", "ttmem", "-p", "ttmem-agent"]))?;
-    succeed(&mut cargo(&["test", "--locked", "-p", "ttmem", "--features", "lab", "--test", "lab"]))
-}
-
-/// cargo-deny has no package that works with this cargo, so it is built once, with little optimisation.
-fn deny() -> anyhow::Result<()> {
-    let tools = root().join("target/tools");
-    let program = tools.join("bin/cargo-deny");
-    if !program.exists() {
-        println!("building cargo-deny {DENY_VERSION} into target/tools");
-        let mut install =
-            cargo(&["install", "cargo-deny", "--version", DENY_VERSION, "--locked", "--quiet", "--root"]);
-        install.arg(&tools);
-        for option in ["lto=false", "codegen-units=16", "opt-level=1"] {
-            install.args(["--config", &format!("profile.release.{option}")]);
-        }
-        succeed(&mut install)?;
-    }
-    let mut check = Command::new(program);
-    check.current_dir(root()).args([
-        "--workspace",
-        "--offline",
-        "--locked",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ]);
-    succeed(&mut check)
+    wait_for_wheels()?;
+    lab::smoke(lab::TTNN)
 }

@@ -1,13 +1,13 @@
-//! `cargo xtask fuzz`: every target for a while. The flags are in `fuzz/.cargo/config.toml`.
+//! `cargo xtask fuzz`: every fuzz target for a while. The flags are in `fuzz/.cargo/config.toml`.
 
-use crate::{cargo, root};
+use crate::{cargo, root, succeed};
 use anyhow::{Context, bail};
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Every target there is.
+/// Names of the fuzz targets.
 fn targets() -> anyhow::Result<Vec<String>> {
-    let folder = root().join("fuzz/fuzz_targets");
+    let folder = root().join("fuzz/src/bin");
     let mut names: Vec<String> = fs::read_dir(&folder)
         .with_context(|| format!("cannot list {}", folder.display()))?
         .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
@@ -19,14 +19,15 @@ fn targets() -> anyhow::Result<Vec<String>> {
 pub(crate) fn run(seconds: u64) -> anyhow::Result<()> {
     let folder = root().join("fuzz");
     // Flags from outside would silently replace those that make fuzzing find anything.
-    let mut build = cargo(&["build", "--release", "--locked", "--quiet"]);
+    let mut build =
+        cargo(&["build", "--release", "--locked", "--quiet", "--features", "libfuzzer", "--bins"]);
     build.current_dir(&folder).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     build.env_remove("CARGO_TARGET_DIR");
-    crate::succeed(&mut build)?;
+    succeed(&mut build)?;
     for target in targets()? {
-        let (corpus, artifacts) =
-            (folder.join("corpus").join(&target), folder.join("artifacts").join(&target));
-        fs::create_dir_all(&corpus)?;
+        // libFuzzer adds what it finds to the first folder; the corpus in git only changes by hand.
+        let [found, artifacts] = ["found", "artifacts"].map(|name| folder.join(name).join(&target));
+        fs::create_dir_all(&found)?;
         fs::create_dir_all(&artifacts)?;
         let program = folder.join("target/x86_64-unknown-linux-gnu/release").join(&target);
         println!("{target}: {seconds} s");
@@ -34,14 +35,18 @@ pub(crate) fn run(seconds: u64) -> anyhow::Result<()> {
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg("-print_final_stats=1")
-            .arg(&corpus)
+            .arg(&found)
+            .arg(folder.join("corpus").join(&target))
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run {}", program.display()))?;
         let log = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
             println!("{log}");
-            bail!("{target} found an input that fails; it is in {}", artifacts.display());
+            bail!(
+                "{target} failed on an input; it is in {}. When fixed, add it to fuzz/corpus/{target}",
+                artifacts.display()
+            );
         }
         if !log.contains("INFO: Loaded 1 modules") {
             bail!("{target} is not instrumented: it would find nothing");

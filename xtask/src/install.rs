@@ -3,7 +3,7 @@
 mod library;
 mod tree;
 
-use crate::{cargo, root, succeed};
+use crate::{build_release, root, succeed, target};
 use anyhow::{Context, bail, ensure};
 use library::output;
 use std::fs;
@@ -83,8 +83,7 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
     let prefix = &request.prefix;
     let base = tree::base(prefix, request.destination.as_deref())?;
     if request.build {
-        let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
-        succeed(cargo(&["build", "--release", "--locked"]).args(packages))?;
+        build_release()?;
     }
     let release = target().join("release");
     // Nothing is written to where cargo builds: whoever installs may be root, and whoever builds next may not.
@@ -135,11 +134,6 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
         tree.copy(&format!("share/doc/ttmem/{name}"), DATA, &file)?;
     }
     tree.finish()
-}
-
-/// Where cargo puts what it builds.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |it| root().join(it))
 }
 
 /// A copy without what only debuggers read.

@@ -1,16 +1,16 @@
-//! `cargo xtask lab`: stock ttnn on chips that do not exist.
+//! `cargo xtask lab`: stock ttnn on simulated devices.
 //!
 //! The wheel that Tenstorrent publishes has a mock: given a description of a machine, it replaces the driver and keeps
 //! the rest, above all the allocators. What it lacks is the kernel compiler, for which a stand-in is installed. So tests
 //! can compare what we say with what the real runtime says, without hardware.
 
 pub(crate) mod board;
-mod compiler;
+pub(crate) mod compiler;
 mod descriptor;
 pub(crate) mod python;
 mod topology;
 
-use crate::root;
+use crate::{cargo, root, succeed, target};
 use anyhow::{Context, bail, ensure};
 use board::Board;
 use descriptor::Descriptor;
@@ -18,8 +18,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The wheel that everything is tried with first.
+/// The wheel that everything is tested with first.
 pub(crate) const TTNN: &str = "0.81.1";
+/// The older wheel that is tracked in full.
+pub(crate) const OLDER: &str = "0.76.0";
+/// The oldest wheel that opens a simulated device.
+pub(crate) const OLDEST: &str = "0.67.4";
 
 /// Names the file from which the mock takes its chips.
 const CLUSTER_VARIABLE: &str = "TT_METAL_MOCK_CLUSTER_DESC_PATH";
@@ -126,6 +130,51 @@ pub(crate) fn cluster(board: Board) -> anyhow::Result<PathBuf> {
     fs::write(&fresh, text)?;
     fresh.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+/// The descriptors of all machines, where tests look for them.
+pub(crate) fn write_clusters() -> anyhow::Result<()> {
+    Board::ALL.into_iter().try_for_each(|board| cluster(board).map(drop))
+}
+
+/// Builds the release agent with what drift and the benchmarks ask of it besides (`probe.rs` there), apart from the one
+/// that is installed.
+pub(crate) fn build_probe_agent() -> anyhow::Result<PathBuf> {
+    let folder = target().join("probe");
+    let args = ["build", "--release", "--locked", "--quiet", "-p", "ttmem-agent", "--features", "probe"];
+    succeed(cargo(&args).arg("--target-dir").arg(&folder))?;
+    Ok(folder.join("release/libttmem_agent.so"))
+}
+
+/// `ttmem run -- …` with the release program and this agent, in a folder of its own.
+pub(crate) fn tracked(agent: &Path, folder: &Path, command: &Command) -> Command {
+    let mut run = Command::new(target().join("release/ttmem"));
+    run.args(["run", "--shm-dir"]).arg(folder).arg("--").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => run.env(name, value),
+            None => run.env_remove(name),
+        };
+    }
+    // So that nothing else of the caller's gets in.
+    run.env_remove("LD_PRELOAD").env_remove("TTMEM_LOG").env("TTMEM_AGENT", agent);
+    run
+}
+
+/// `cargo xtask lab --test [NAME…]`: tests of the agent in stock ttnn, all or those whose name contains NAME. `drift` is
+/// apart: it uses the release program.
+pub(crate) fn test(versions: &[&str], options: &[&str]) -> anyhow::Result<()> {
+    for version in versions {
+        prepare(version)?;
+    }
+    write_clusters()?;
+    // One test has the Python package beside the agent.
+    if !target().join("python/environment").exists() {
+        crate::python::install()?;
+    }
+    // With the whole workspace selected, features and so artifacts are those of the other tests.
+    let mut test = cargo(&["test", "--workspace", "--locked", "--test", "lab", "--", "--skip", "drift::"]);
+    succeed(test.args(options))
 }
 
 fn shown(path: &Path) -> String {

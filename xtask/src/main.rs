@@ -1,23 +1,22 @@
-//! What the project does to itself. `cargo xtask` lists the commands.
+//! Development tasks. `cargo xtask` lists the commands.
 
 mod agent;
 mod bench;
 mod ci;
 mod dataclasses;
-mod drift;
+mod dependencies;
 mod exceptions;
 mod fuzz;
 mod generated;
 mod header;
 mod install;
 mod lab;
-mod loom;
+mod long;
 mod mutants;
 mod packages;
 mod prefix;
 mod python;
 mod screens;
-mod truth;
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -26,34 +25,43 @@ use std::process::{Command, ExitCode};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci                 everything CI runs: format, lints, docs, tests, licences, fuzzing, the demo
-  bench [GROUP] [--json]
-                     figures against their budgets; builds the release program first. GROUP is one of agent, c,
-                     segment, core, machine, daemon, frame, python
-  lab [VERSION]      a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler, to
-                     run it on chips that do not exist; --clusters only writes the descriptors of such chips,
-                     --smoke opens every board and runs an op on it
-  drift [STEPS] [--seed N] [CASE…]
-                     whether we say what the runtime's own allocators say: stock ttnn does STEPS random things
-                     (default 5000) in the lab, compared after each; CASE is part of a case's name, as t3k
-  truth [WHICH…]     whether readers see what writers did: threads, kills, restarts; --little for less of it
-  loom               the order of a writer's stores, in every order a processor may see them
-  gen [--check]      files that are made from code and kept here: the C header, the page of fields, the schema of
-                     snapshots, and Python's dataclasses and exceptions; --check fails if one is out of date
+Every day:
+  check              format, lints, fast tests
+  ci                 everything CI runs; the long forms below are not part of it
+  gen [--check]      generated files that are kept in git: the C header, the page of fields, the schema of snapshots,
+                     Python's dataclasses and exceptions; --check fails if one is out of date
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
-  prefix             whether all that works from a prefix with the source tree gone; needs root
-  python             the wheel: built, installed into a new environment, its types checked and its tests and page run
-  screens            the README's pictures, of the demo as it is, to docs/screens; not part of ci
-  fuzz [SECONDS]     every fuzz target for so long (default 60)
-  mutants [WHICH…]   puts faults in, one at a time, and expects their tests to fail; WHICH is a
-                     defect's number or how a test's name begins";
+  dependencies       licences and sources of all dependencies
+  prefix             test an installation from a prefix, with the source tree hidden; needs root
+  python             build the wheel, install it into a new environment, check its types, run its tests and its page
+  loom               check the order of a writer's stores against every order a processor may see
+
+With stock ttnn on simulated devices:
+  lab [VERSION]      make a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler;
+                     --clusters only writes the descriptors of the devices, --smoke opens every board and runs an
+                     operation on it
+  lab --test [NAME…] tests of the agent, with all versions of ttnn, the oldest too
+  drift [STEPS] [--seed N] [CASE…]
+                     compare ttmem with the runtime's own allocators after each of STEPS random steps (default 5000);
+                     CASE is part of a case's name, as t3k
+
+Long forms:
+  bench [GROUP] [--json]
+                     figures against their budgets, in release; GROUP is one of agent, c, segment, core, machine,
+                     daemon, frame, python
+  truth [NAME…]      compare readers with writers: threads, 1,000 kills, restarts; in release
+  fuzz [SECONDS]     run every fuzz target for so long (default 60)
+  mutants [ARG…]     run cargo-mutants with these arguments, as `-f crates/ttmem-core/src/state.rs`
+  screens            draw the README's pictures of the demo into docs/screens";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["ci"] => ci::run(),
+        ["check"] => ci::check(),
+        ["dependencies"] => dependencies::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
         [
@@ -70,16 +78,13 @@ fn main() -> ExitCode {
         ["bench-writer", folder] => bench::segment::write(folder),
         ["bench-discard", path] => bench::load::discard(Path::new(path)),
         ["lab", "--clusters"] => lab::list_clusters(),
+        ["lab", "--test", ref names @ ..] => lab::test(&[lab::TTNN, lab::OLDER, lab::OLDEST], names),
         ["lab", "--smoke"] => lab::smoke(lab::TTNN),
         ["lab", version, "--smoke"] => lab::smoke(version),
         ["lab"] => lab::run(lab::TTNN),
         ["lab", version] if !version.starts_with('-') => lab::run(version),
-        ["drift", ref args @ ..] => drift::command(args),
-        ["truth", ref which @ .., "--little"] => truth::run(which, true),
-        ["truth", ref which @ ..] => truth::run(which, false),
-        // Processes that it starts.
-        ["truth-script", folder, seed, rate] => truth::write_script(folder, seed, rate),
-        ["truth-threads", folder, events, rate, log] => truth::write_from_threads(folder, events, rate, log),
+        ["drift", ref args @ ..] => long::drift(args),
+        ["truth", ref names @ ..] => long::truth(names),
         ["gen"] => generated::run(false),
         ["gen", "--check"] => generated::run(true),
         ["install", ref args @ ..] => install::command(args),
@@ -88,10 +93,10 @@ fn main() -> ExitCode {
         ["prefix-inside", prefix, work] => prefix::inside(Path::new(prefix), Path::new(work)),
         ["python"] => python::run(),
         ["screens"] => screens::run(),
-        ["loom"] => loom::run(),
+        ["loom"] => long::loom(),
         ["fuzz"] => fuzz::run(60),
         ["fuzz", seconds] => seconds.parse().context("SECONDS is a number").and_then(fuzz::run),
-        ["mutants", ref numbers @ ..] => mutants::run(numbers),
+        ["mutants", ref args @ ..] => mutants::run(args),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(())
@@ -114,6 +119,18 @@ fn main() -> ExitCode {
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
+}
+
+/// Where cargo puts what it builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
+}
+
+/// Builds what is installed, in release: program, agent, C library. Always these three together, since another selection
+/// may mean other features of what they depend on, and so another build.
+fn build_release() -> anyhow::Result<()> {
+    let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
+    succeed(cargo(&["build", "--release", "--locked", "--quiet"]).args(packages))
 }
 
 /// A cargo command in the workspace.

@@ -1,7 +1,8 @@
-//! Programs of the system that other commands call, and getting those that are missing.
+//! Programs of the system that other commands call, and how to get those that are missing.
 
-use crate::succeed;
+use crate::{cargo, root, succeed};
 use anyhow::Context;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Whether there is such a program.
@@ -21,11 +22,23 @@ pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
         if !root {
             command.arg("apt-get");
         }
-        command.args(args);
+        // Another package manager, such as a machine's first update, may hold the lock for a while.
+        command.args(["-o", "DPkg::Lock::Timeout=120"]).args(args).env("DEBIAN_FRONTEND", "noninteractive");
         command
     };
-    succeed(&mut apt(&["update", "-qq"]))?;
-    succeed(apt(&["install", "-y", "-qq", "--no-install-recommends"]).args(packages)).with_context(|| {
-        format!("these packages are needed, and only root can install them: {}", packages.join(" "))
-    })
+    let missing = || format!("cannot install these packages, which are needed: {}", packages.join(" "));
+    succeed(&mut apt(&["update", "-qq"])).with_context(missing)?;
+    succeed(apt(&["install", "-y", "-qq", "--no-install-recommends"]).args(packages)).with_context(missing)
+}
+
+/// A cargo subcommand of this version, built into `target/tools` if it is not there yet.
+pub(crate) fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
+    let tools = root().join("target/tools").join(format!("{name}-{version}"));
+    let program = tools.join("bin").join(name);
+    if !program.exists() {
+        println!("building {name} {version} into target/tools");
+        let mut install = cargo(&["install", name, "--version", version, "--locked", "--quiet", "--root"]);
+        succeed(install.arg(&tools)).with_context(|| format!("cannot build {name} {version}"))?;
+    }
+    Ok(program)
 }

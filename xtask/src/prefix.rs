@@ -5,7 +5,7 @@ mod programs;
 
 use crate::install::{self, OLD_NAMES, Request};
 use crate::packages::has;
-use crate::{root, succeed};
+use crate::{root, succeed, target};
 use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     fs::copy(std::env::current_exe()?, &ourselves)?;
     let mut inside = Command::new("unshare");
     inside.args(["--mount", "--propagation", "private", "sh", "-eu", "-c", HIDE, "sh"]);
-    inside.arg(root()).arg(install::target()).arg(&ourselves).arg("prefix-inside").arg(&prefix).arg(&work);
+    inside.arg(root()).arg(target()).arg(&ourselves).arg("prefix-inside").arg(&prefix).arg(&work);
     for name in OURS {
         inside.env_remove(name);
     }

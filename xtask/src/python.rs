@@ -1,6 +1,6 @@
 //! `cargo xtask python`: the wheel, built and tried in an environment of its own.
 
-use crate::{cargo, lab, root, succeed};
+use crate::{build_release, lab, root, succeed, target};
 use anyhow::{Context, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     // Whether what is written about the native half is what it has.
     let mut stubs = Command::new(tools.join("bin/stubtest"));
     succeed(stubs.arg("ttmem._ttmem").env("PYTHONPATH", packages(&python)?))?;
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem"]))?;
+    build_release()?;
     let mut tests = Command::new(&python);
     tests.current_dir(&package).args(["-m", "unittest", "discover", "--top-level-directory", "."]);
     tests.env("TTMEM_PROGRAM", target().join("release/ttmem")).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -92,10 +92,6 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 fn folder() -> PathBuf {

@@ -3,9 +3,8 @@
 
 mod svg;
 
-use crate::{cargo, root, succeed};
+use crate::{build_release, root, target};
 use anyhow::Context;
-use std::path::PathBuf;
 use std::process::Command;
 use ttmem_testkit::terminal::Terminal;
 
@@ -24,11 +23,10 @@ const PICTURES: [(&str, &str); 6] = [
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "-p", "ttmem"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    build_release()?;
     let folder = root().join("docs/screens");
     std::fs::create_dir_all(&folder)?;
-    let mut command = Command::new(target.join("release/ttmem"));
+    let mut command = Command::new(target().join("release/ttmem"));
     command.args(["demo", "--sim", "t3k", "--theme", "dark"]).env("COLORTERM", "truecolor");
     let mut terminal = Terminal::start(&command, SIZE);
     terminal.wait_for_text("demo-llm");

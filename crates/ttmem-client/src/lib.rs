@@ -46,8 +46,7 @@ mod legacy;
 mod live;
 mod log;
 mod memory;
-#[doc(hidden)]
-pub mod publish;
+mod publish;
 mod reports;
 mod room;
 mod segment;
@@ -55,6 +54,11 @@ mod text;
 mod tracker;
 mod types;
 mod writer;
+
+/// Atomics of `publish`, named here because the models in `ttmem-loom` replace them by loom's.
+mod atomic {
+    pub(crate) use core::sync::atomic::{AtomicU64, Ordering, fence};
+}
 
 pub use beside::reset_agents_peaks;
 pub use tracker::{Options, Tracker, Transport};

@@ -1,10 +1,9 @@
 //! What the agent costs stock ttnn: in the lab, beside the same without it and with tt-metal's own counters.
 
 use super::{Figure, median};
-use crate::drift::{build, tracked};
 use crate::lab::board::Board;
-use crate::lab::{self, Lab};
-use crate::root;
+use crate::lab::{self, Lab, tracked};
+use crate::{root, target};
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -71,20 +70,20 @@ fn script(lab: &Lab, board: Board, region: bool) -> anyhow::Result<Command> {
 }
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
-    build()?;
     let lab = lab::prepare(lab::TTNN)?;
+    let agent = &lab::build_probe_agent()?;
     let mut figures = Vec::new();
     for board in [Board::N150, Board::T3k, Board::Galaxy] {
-        figures.extend(pairs(&lab, board)?);
+        figures.extend(pairs(&lab, agent, board)?);
     }
     for board in [Board::N150, Board::Galaxy] {
-        figures.extend(dispatches(&lab, board)?);
+        figures.extend(dispatches(&lab, agent, board)?);
     }
-    figures.push(programs(&lab)?);
+    figures.push(programs(&lab, agent)?);
     Ok(figures)
 }
 
-fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
+fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     let mut costs = [const { Vec::new() }; 3];
     let mut added = Vec::new();
     for _ in 0..STARTS {
@@ -92,7 +91,7 @@ fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
         let mut models = [
             Model::start(script(lab, board, false)?)?,
             Model::start(script(lab, board, true)?)?,
-            Model::start(tracked(folder.path(), &script(lab, board, false)?))?,
+            Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?,
         ];
         for model in &mut models {
             model.ask("pairs", PAIRS as u64)?;
@@ -138,12 +137,12 @@ fn pairs(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
 
 /// What a dispatch costs more: of one program that is cached alone or among many, and of many in turn, whose own cost
 /// grows, too, with what no longer fits the processor's caches.
-fn dispatches(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
+fn dispatches(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     let mut added = [const { Vec::new() }; 3];
     let mut plain = [const { Vec::new() }; 3];
     for _ in 0..STARTS {
         let folder = memory_folder();
-        let mut model = Model::start(tracked(folder.path(), &script(lab, board, false)?))?;
+        let mut model = Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?;
         for (n, (what, count)) in
             [("dispatches", 1), ("dispatches", PROGRAMS), ("turns", PROGRAMS)].into_iter().enumerate()
         {
@@ -179,9 +178,9 @@ fn dispatches(lab: &Lab, board: Board) -> anyhow::Result<[Figure; 4]> {
 }
 
 /// Of a run of many programs, how much of the processor time the agent took, by its own count.
-fn programs(lab: &Lab) -> anyhow::Result<Figure> {
+fn programs(lab: &Lab, agent: &Path) -> anyhow::Result<Figure> {
     let folder = memory_folder();
-    let mut model = Model::start(tracked(folder.path(), &script(lab, Board::N150, false)?))?;
+    let mut model = Model::start(tracked(agent, folder.path(), &script(lab, Board::N150, false)?))?;
     let told = model.ask("programs", PROGRAMS)?;
     let [entries, used_ns] = told[..] else { anyhow::bail!("two numbers, not {told:?}") };
     ensure!(entries >= PROGRAMS as f64, "only {entries} programs were made");
@@ -198,7 +197,7 @@ fn programs(lab: &Lab) -> anyhow::Result<Figure> {
 /// What the agent says it took, once it has said so after everything.
 fn spent_ns(folder: &Path) -> anyhow::Result<f64> {
     std::thread::sleep(std::time::Duration::from_secs(1));
-    let mut ttmem = Command::new(root().join("target/release/ttmem"));
+    let mut ttmem = Command::new(target().join("release/ttmem"));
     let output = ttmem.args(["--json", "--local", "--shm-dir"]).arg(folder).output()?;
     let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&output.stdout)?;
     let tracker = snapshot.processes.first().and_then(|it| it.tracker.clone()).context("it is tracked")?;

@@ -2,7 +2,7 @@
 
 use super::segment::event_cost;
 use super::{Figure, median};
-use crate::{cargo, root, succeed};
+use crate::{root, succeed, target};
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +13,6 @@ const EVENTS: usize = 2_000_000;
 const TURNS: usize = 9;
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
-    succeed(&mut cargo(&["build", "--release", "--locked", "--quiet", "--package", "ttmem-c"]))?;
     let folder = tempfile::tempdir()?;
     let shared = build(folder.path(), true)?;
     let fixed = build(folder.path(), false)?;
@@ -36,8 +35,7 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
 }
 
 fn build(folder: &Path, shared: bool) -> anyhow::Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let library = target.join("release/libttmem_c.a");
+    let library = target().join("release/libttmem_c.a");
     let program = folder.join(if shared { "shared" } else { "static" });
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-O2", "-D_GNU_SOURCE", "-I"]).arg(root().join("include"));

@@ -14,8 +14,8 @@ const AT_START: &str = include_str!("../../lab/ttmem_lab.py");
 const IMPORT: &str = "import ttmem_lab\n";
 
 /// Programs that the stand-in calls, and the Debian package that has them.
-const NEEDED: [&str; 2] = ["riscv64-unknown-elf-as", "riscv64-unknown-elf-ld"];
-const PACKAGE: &str = "binutils-riscv64-unknown-elf";
+pub(crate) const PROGRAMS: [&str; 2] = ["riscv64-unknown-elf-as", "riscv64-unknown-elf-ld"];
+pub(crate) const PACKAGE: &str = "binutils-riscv64-unknown-elf";
 
 /// Changes when anything that is installed here does.
 pub(super) fn fingerprint() -> u64 {
@@ -23,11 +23,11 @@ pub(super) fn fingerprint() -> u64 {
 }
 
 pub(super) fn prerequisites() -> anyhow::Result<()> {
-    if NEEDED.into_iter().all(packages::has) {
+    if PROGRAMS.into_iter().all(packages::has) {
         return Ok(());
     }
     packages::install(&[PACKAGE])?;
-    for program in NEEDED {
+    for program in PROGRAMS {
         ensure!(packages::has(program), "{program} is still missing after installing {PACKAGE}");
     }
     Ok(())

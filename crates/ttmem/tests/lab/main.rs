@@ -1,8 +1,10 @@
-//! The agent in stock ttnn, on chips that do not exist. Needs `cargo xtask lab`; CI makes it.
+//! The agent in stock ttnn, on simulated devices. Needs `cargo xtask lab`, so `cargo test` leaves it out
+//! (`test = false`) unless it is named: `cargo test --test lab`. Nothing here is skipped: without the lab it fails.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod counters;
 mod dashboard;
+mod drift;
 mod own;
 mod processes;
 mod programs;
@@ -24,6 +26,16 @@ const TTNN: &str = "0.81.1";
 
 fn exe() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ttmem"))
+}
+
+/// The program that `drift` runs: `TTMEM_PROGRAM`, or the one built with the tests.
+fn program() -> PathBuf {
+    std::env::var_os("TTMEM_PROGRAM").map_or_else(|| exe().to_owned(), PathBuf::from)
+}
+
+/// The agent: `TTMEM_AGENT`, or the one built with the tests.
+fn agent() -> PathBuf {
+    std::env::var_os("TTMEM_AGENT").map_or_else(ttmem_testkit::agent, PathBuf::from)
 }
 
 fn here() -> PathBuf {
@@ -50,11 +62,9 @@ fn on(board: &str) -> (&'static str, PathBuf) {
 
 /// `ttmem run -- …` on a machine, in a folder of its own.
 fn tracked(board: &str, folder: &Path, program: &[&str]) -> Command {
-    let agent = exe().with_file_name("libttmem_agent.so");
-    assert!(agent.exists(), "run `cargo build -p ttmem-agent` first");
     let mut command = Command::new(exe());
     command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
-    command.env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");
+    command.env("TTMEM_AGENT", agent()).env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");
     let (name, value) = on(board);
     command.env(name, value);
     command

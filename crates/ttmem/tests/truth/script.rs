@@ -1,0 +1,246 @@
+//! What a writer does, decided by a seed alone; and what it holds after each event, in the plainest way.
+
+use anyhow::{Context, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Placement, Space, Statistics, Tracker,
+};
+use ttmem_core::snapshot::Process;
+use ttmem_sources::Contents;
+use ttmem_wire::record::Kind;
+
+/// Numbers that look random and are the same in every run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// One call. Every one succeeds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Alloc { address: u64, bytes: u64 },
+    Free { address: u64 },
+    Place { program: u32, address: u64, bytes: u64 },
+    Dispatch { program: u32 },
+    End { program: u32 },
+    Audit,
+}
+
+/// What is held: kind, address, program, bytes.
+type Held = (u8, u64, u32, u64);
+
+/// Most buffers held at once, so that tables are neither tiny nor huge.
+const MOST: u64 = 2000;
+const BANKS: u64 = 12;
+
+pub(crate) struct Script {
+    random: Random,
+    /// By place in it, buffers can be chosen at random.
+    addresses: Vec<u64>,
+    buffers: BTreeMap<u64, u64>,
+    programs: BTreeMap<u32, BTreeSet<(u64, u64)>>,
+    audited: bool,
+    fresh: u64,
+    sequence: u64,
+    /// Of a step that is two events, the first is done.
+    waiting: Option<Step>,
+    defined: Option<(AllocatorNumber, CoresNumber)>,
+}
+
+impl Script {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(seed),
+            addresses: Vec::new(),
+            buffers: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            audited: false,
+            fresh: 0,
+            // That the allocator was opened is an event, too.
+            sequence: 1,
+            waiting: None,
+            defined: None,
+        }
+    }
+
+    /// Events so far.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(crate) fn step(&mut self) -> Step {
+        let bytes = (1 + self.random.below(1000)) * 2048;
+        match self.random.below(20) {
+            0..=8 if (self.addresses.len() as u64) < MOST => {
+                self.fresh += 1;
+                Step::Alloc { address: self.fresh * 4096, bytes }
+            }
+            0..=15 if !self.addresses.is_empty() => {
+                let n = self.random.below(self.addresses.len() as u64) as usize;
+                Step::Free { address: self.addresses[n] }
+            }
+            16 => Step::Audit,
+            17 if self.programs.len() > 3 => {
+                let n = self.random.below(self.programs.len() as u64) as usize;
+                Step::End { program: self.programs.keys().nth(n).copied().unwrap_or(1) }
+            }
+            18 if !self.programs.is_empty() => {
+                let n = self.random.below(self.programs.len() as u64) as usize;
+                Step::Dispatch { program: self.programs.keys().nth(n).copied().unwrap_or(1) }
+            }
+            _ => {
+                let program = 1 + self.random.below(8) as u32;
+                self.fresh += 1;
+                Step::Place { program, address: self.fresh * 64, bytes: 64 }
+            }
+        }
+    }
+
+    /// Does a step to the model. Returns how many events it was.
+    pub(crate) fn apply(&mut self, step: Step) -> u64 {
+        let mut events = 1;
+        match step {
+            Step::Alloc { address, bytes } => {
+                self.addresses.push(address);
+                self.buffers.insert(address, bytes);
+            }
+            Step::Free { address } => {
+                self.buffers.remove(&address);
+                if let Some(n) = self.addresses.iter().position(|&it| it == address) {
+                    self.addresses.swap_remove(n);
+                }
+            }
+            Step::Place { program, address, bytes } => {
+                if !self.programs.contains_key(&program) {
+                    events = 2;
+                }
+                self.programs.entry(program).or_default().insert((address, bytes));
+            }
+            Step::Dispatch { .. } => {}
+            Step::End { program } => {
+                self.programs.remove(&program);
+            }
+            Step::Audit => self.audited = true,
+        }
+        self.sequence += events;
+        events
+    }
+
+    /// Applies steps until so many events have happened.
+    pub(crate) fn run_to(&mut self, sequence: u64) {
+        while self.sequence < sequence {
+            let step = match self.waiting.take() {
+                Some(step) => step,
+                None => self.step(),
+            };
+            match step {
+                // A program begins by itself, one event before.
+                Step::Place { program, .. } if !self.programs.contains_key(&program) => {
+                    self.programs.insert(program, BTreeSet::new());
+                    self.sequence += 1;
+                    self.waiting = Some(step);
+                }
+                step => {
+                    self.apply(step);
+                }
+            }
+        }
+    }
+
+    /// What is held now.
+    pub(crate) fn held(&self) -> BTreeMap<Held, u32> {
+        let mut held = BTreeMap::new();
+        let alloc = Kind::Alloc as u8;
+        held.extend(self.buffers.iter().map(|(&address, &bytes)| ((alloc, address, 0, bytes), 1)));
+        for (&program, placed) in &self.programs {
+            held.insert((Kind::ProgramBegin as u8, 0, program, 0), 1);
+            held.extend(placed.iter().map(|&(address, bytes)| ((alloc, address, program, bytes), 1)));
+        }
+        if self.audited {
+            held.insert((Kind::Audit as u8, 0, 0, 0), 1);
+        }
+        held
+    }
+
+    /// Defines device, allocator and cores, before the first step.
+    pub(crate) fn define(&mut self, tracker: &Tracker) -> anyhow::Result<()> {
+        let chip = Chip { unique_id: 0x7e57, ..Chip::default() };
+        let chip = tracker.chip(&chip)?;
+        let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)])?;
+        let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (7, 7) }])?;
+        self.defined = Some((allocator, cores));
+        Ok(())
+    }
+
+    /// Makes the call that a step stands for.
+    pub(crate) fn write(&self, tracker: &Tracker, step: Step) -> anyhow::Result<()> {
+        let (allocator, cores) = self.defined.context("define() comes first")?;
+        match step {
+            Step::Alloc { address, bytes } => {
+                let bytes_per_bank = bytes.div_ceil(BANKS);
+                let buffer = Buffer::new(allocator, Space::Dram, address, bytes);
+                tracker.alloc(&Buffer { bytes_per_bank, occupied: Some(bytes), ..buffer })?
+            }
+            Step::Free { address } => tracker.free(allocator, Space::Dram, address)?,
+            Step::Place { program, address, bytes } => {
+                let placed = Placement::new(allocator, program, Space::Cb, address, bytes);
+                tracker.place(&Placement { cores, ..placed })?
+            }
+            Step::Dispatch { program } => tracker.dispatch(allocator, program)?,
+            Step::End { program } => tracker.end_program(allocator, program)?,
+            Step::Audit => {
+                let it = Statistics { allocated: 1, free: 2, largest_free_per_bank: 3 };
+                tracker.audit(Some(tracker.before_audit()?), allocator, Space::Dram, it)?
+            }
+        };
+        Ok(())
+    }
+
+    /// Compares what a reader says of the process with the model, at the event it says it has come to.
+    pub(crate) fn check(&mut self, process: &Process, when: &str) -> anyhow::Result<()> {
+        let sequence = process.sequence.context("no sequence number")?;
+        ensure!(process.exact, "{when}: not exact at event {sequence}");
+        ensure!(sequence >= self.sequence, "{when}: event {sequence} after {}", self.sequence);
+        self.run_to(sequence);
+        let usage = process.usage.first().context("no usage")?;
+        let dram = usage.usage.dram.as_ref().map(|it| (it.requested_bytes, it.allocated_bytes, it.count));
+        let dram = dram.unwrap_or((0, Some(0), Some(0)));
+        let charged = self.buffers.values().map(|bytes| bytes.div_ceil(BANKS) * BANKS).sum();
+        let model = (self.buffers.values().sum(), Some(charged), Some(self.buffers.len() as u64));
+        ensure!(dram == model, "{when}: event {sequence}: DRAM is {dram:?}, the model has {model:?}");
+        let placed = self.programs.values().map(|placed| placed.len() as u64).sum::<u64>();
+        let cb = usage.usage.cb.as_ref().map_or((Some(0), 0), |it| (it.count, it.registered_bytes));
+        // Addresses are never used twice, so the union is the sum: on 64 cores, 64 bytes each.
+        ensure!(
+            cb == (Some(placed), placed * 64 * 64),
+            "{when}: event {sequence}: CBs are {cb:?}, not {placed}"
+        );
+        Ok(())
+    }
+}
+
+/// What a segment says is held.
+pub(crate) fn published(contents: &Contents) -> BTreeMap<Held, u32> {
+    let mut held = BTreeMap::new();
+    for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
+        let key = if it.kind == Kind::Alloc as u8 {
+            (it.kind, it.id.get(), it.program.get(), it.requested.get())
+        } else if it.kind == Kind::Audit as u8 {
+            (it.kind, 0, 0, 0)
+        } else {
+            (Kind::ProgramBegin as u8, 0, it.program.get(), 0)
+        };
+        *held.entry(key).or_default() += 1;
+    }
+    held
+}

@@ -1,0 +1,70 @@
+//! A segment with anything at all in its areas, read as a reader reads it. The header's plan is sound, since otherwise
+//! nothing further is looked at; everything else comes from the input.
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::pwrite;
+use std::os::fd::AsRawFd;
+use ttmem_core::event::{Event, Process};
+use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
+use ttmem_core::{Detail, Limits, State};
+use ttmem_sources::{EventSink, Owner, SegmentFile, tell_of};
+use ttmem_wire::segment::{MAGIC, Plan, word};
+use zerocopy::IntoBytes;
+
+const PLAN: Plan = Plan { rows: 4, definition_blocks: 24, ring_records: 16, slots: 16 };
+const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
+
+struct Reader(State);
+
+impl EventSink for Reader {
+    fn register(&mut self, _: &Owner, _: Basis) -> ProcessId {
+        PROCESS
+    }
+
+    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
+        self.0.apply(Mono(1_000_000_000), Origin::Process(process, basis), event);
+    }
+
+    fn emit_machine(&mut self, event: Event) {
+        self.0.apply(Mono(1_000_000_000), Origin::Machine, event);
+    }
+}
+
+/// Reads the bytes as the areas of a segment with a sound header.
+pub fn segment(input: &[u8]) {
+    let Some((words, areas)) = input.split_at_checked(64) else { return };
+    let file = memfd_create("segment", MemfdFlags::CLOEXEC).unwrap();
+    let bytes = PLAN.bytes(PLAN.slots);
+    ftruncate(&file, bytes as u64).unwrap();
+    pwrite(&file, &vec![0; bytes], 0).unwrap();
+    let mut header = PLAN.header();
+    header.magic = MAGIC.into();
+    pwrite(&file, header.as_bytes(), 0).unwrap();
+    // Numbers that are near enough to matter, unless the input insists.
+    let word = |n: usize| {
+        let value = u64::from_le_bytes(words[n * 8..n * 8 + 8].try_into().unwrap());
+        if value >> 56 == 0xff { value } else { value % 64 }
+    };
+    for (n, at) in [word::BEGUN, word::APPLIED, word::BLOCKS_USED, word::ROWS_USED, word::FAULTS]
+        .into_iter()
+        .enumerate()
+    {
+        pwrite(&file, &word(n).to_le_bytes(), at as u64).unwrap();
+    }
+    let slots = if word(5) == 0 { 16 } else { word(5) };
+    pwrite(&file, &slots.to_le_bytes(), word::SLOTS as u64).unwrap();
+    let room = bytes - PLAN.rows_offset();
+    pwrite(&file, &areas[..areas.len().min(room)], PLAN.rows_offset() as u64).unwrap();
+
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
+    let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
+    reader.emit(PROCESS, Basis::Events, Event::Born(Process::default()));
+    let _ = segment.contents();
+    let _ = tell_of(&segment, PROCESS, &mut reader);
+    reader.0.tick(Mono(2_000_000_000));
+    let detail = Detail { cores: true, programs: true, ..Detail::default() };
+    let snapshot = reader.0.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail);
+    assert_eq!(snapshot.processes.len(), 1);
+    assert!(snapshot.health.live_records <= 1000);
+}

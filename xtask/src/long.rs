@@ -1,0 +1,62 @@
+//! Tests of the workspace that have a long form: `cargo xtask truth`, `drift` and `loom`.
+
+use crate::{build_release, cargo, lab, succeed, target};
+use anyhow::{Context, ensure};
+
+/// `cargo xtask loom`: models of publication, in every order another processor may see the writer's stores.
+pub(crate) fn loom() -> anyhow::Result<()> {
+    succeed(&mut cargo(&["test", "--locked", "--package", "ttmem-loom"]))
+}
+
+/// `cargo xtask truth [NAME…]`: `crates/ttmem/tests/truth` in full. In release, since a writer built without optimisation
+/// would hardly trouble a reader.
+pub(crate) fn truth(names: &[&str]) -> anyhow::Result<()> {
+    let mut test = cargo(&["test", "--release", "--locked", "--package", "ttmem", "--test", "truth", "--"]);
+    succeed(test.arg("--nocapture").args(names).env("TTMEM_LONG", "1"))
+}
+
+/// `cargo xtask drift [STEPS] [--seed N] [CASE…]`
+pub(crate) fn drift(args: &[&str]) -> anyhow::Result<()> {
+    let (mut steps, mut seed, mut cases) = (5000, 1, Vec::new());
+    let mut args = args.iter().peekable();
+    if let Some(number) = args.peek().and_then(|first| first.parse().ok()) {
+        steps = number;
+        args.next();
+    }
+    while let Some(arg) = args.next() {
+        match *arg {
+            "--seed" => seed = args.next().and_then(|it| it.parse().ok()).context("--seed needs a number")?,
+            case => cases.push(case),
+        }
+    }
+    run_drift(steps, seed, &cases)
+}
+
+/// `drift` of `crates/ttmem/tests/lab`: so many steps in all, over all cases or those whose name contains one of `cases`,
+/// with the program and the agent as people use them.
+pub(crate) fn run_drift(steps: u64, seed: u64, cases: &[&str]) -> anyhow::Result<()> {
+    build_release()?;
+    let agent = lab::build_probe_agent()?;
+    for version in [lab::TTNN, lab::OLDER] {
+        lab::prepare(version)?;
+    }
+    lab::write_clusters()?;
+    let test = || cargo(&["test", "--workspace", "--locked", "--quiet", "--test", "lab", "--"]);
+    let list = test().arg("--list").output().context("cannot list the cases")?;
+    ensure!(list.status.success(), "cannot list the cases: {}", String::from_utf8_lossy(&list.stderr));
+    let list = String::from_utf8_lossy(&list.stdout);
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test")?.strip_prefix("drift::"));
+    let wanted = |name: &&str| cases.is_empty() || cases.iter().any(|case| name.contains(case));
+    let names: Vec<String> = names.filter(wanted).map(|name| format!("drift::{name}")).collect();
+    ensure!(!names.is_empty(), "no case is called {}", cases.join(" "));
+    let mut test = test();
+    // One case at a time: their threads race, and what else runs decides how.
+    test.args(["--nocapture", "--test-threads=1", "--exact"])
+        .args(&names)
+        .env("TTMEM_PROGRAM", target().join("release/ttmem"))
+        .env("TTMEM_AGENT", agent);
+    test.env("TTMEM_DRIFT_STEPS", steps.to_string()).env("TTMEM_DRIFT_SEED", seed.to_string());
+    succeed(&mut test)?;
+    println!("{} cases: drift 0", names.len());
+    Ok(())
+}
