@@ -73,7 +73,8 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
             uncertainty,
         };
         let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
-        state.apply(Mono(n as u64 * 1_000_000), from, Event::Alloc(it));
+        // From 1 ms on: at 0 the state makes it 1 ns, and an age is a whole number of milliseconds.
+        state.apply(Mono((n as u64 + 1) * 1_000_000), from, Event::Alloc(it));
     }
     state
 }
