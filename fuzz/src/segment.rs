@@ -45,9 +45,8 @@ pub fn segment(input: &[u8]) {
         let value = u64::from_le_bytes(words[n * 8..n * 8 + 8].try_into().unwrap());
         if value >> 56 == 0xff { value } else { value % 64 }
     };
-    for (n, at) in [word::BEGUN, word::APPLIED, word::BLOCKS_USED, word::ROWS_USED, word::FAULTS]
-        .into_iter()
-        .enumerate()
+    for (n, at) in
+        [word::BEGUN, word::APPLIED, word::BLOCKS_USED, word::ROWS_USED, word::FAULTS].into_iter().enumerate()
     {
         pwrite(&file, &word(n).to_le_bytes(), at as u64).unwrap();
     }

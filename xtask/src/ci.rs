@@ -57,7 +57,7 @@ const fn essential(name: &'static str, run: fn() -> anyhow::Result<()>) -> Step 
 const CI: [Step; 16] = [
     essential("prerequisites", prerequisites),
     step("format", format),
-    step("licences and sources", crate::dependencies::run),
+    step("dependencies", crate::dependencies::run),
     step("generated files", || crate::generated::run(true)),
     step("lints", lints),
     step("docs", docs),

@@ -1,4 +1,5 @@
-//! `cargo xtask dependencies`: licences of everything that is linked or tested with, and where it comes from.
+//! `cargo xtask dependencies`: licences of everything that is linked or tested with, where it comes from, and which crates
+//! of ours depend on which.
 //!
 //! This replaces cargo-deny, of which only these rules were used: it takes minutes to build, and what they need is in
 //! `cargo metadata` already. Licence expressions are evaluated by the library that cargo-deny itself uses.
@@ -23,6 +24,27 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     ("target-lexicon", "Apache-2.0 WITH LLVM-exception"),
 ];
 
+/// Crates of ours and those of ours that each may depend on, apart from tests. Arrows point one way; the Python package
+/// reads without the daemon.
+const ARROWS: [(&str, &[&str]); 12] = [
+    ("ttmem-types", &[]),
+    ("ttmem-wire", &["ttmem-types"]),
+    ("ttmem-client", &["ttmem-types", "ttmem-wire"]),
+    ("ttmem-c", &["ttmem-client"]),
+    ("ttmem-agent", &["ttmem-types", "ttmem-wire", "ttmem-client"]),
+    ("ttmem-core", &["ttmem-types"]),
+    ("ttmem-sources", &["ttmem-types", "ttmem-wire", "ttmem-core"]),
+    ("ttmem-reader", &["ttmem-types", "ttmem-wire", "ttmem-core", "ttmem-sources"]),
+    ("ttmem-daemon", &["ttmem-types", "ttmem-wire", "ttmem-core", "ttmem-sources", "ttmem-reader"]),
+    ("ttmem-render", &["ttmem-types", "ttmem-core"]),
+    ("ttmem-tui", &["ttmem-types", "ttmem-core", "ttmem-render"]),
+    ("ttmem-python", &["ttmem-types", "ttmem-wire", "ttmem-client", "ttmem-core", "ttmem-reader"]),
+];
+
+/// Crates that run in other people's processes, and what they never depend on.
+const IN_WORKLOADS: [&str; 4] = ["ttmem-wire", "ttmem-client", "ttmem-c", "ttmem-agent"];
+const TOO_LARGE: [&str; 4] = ["serde", "serde_json", "tokio", "tracing"];
+
 pub(crate) fn run() -> anyhow::Result<()> {
     let target = ["--filter-platform", "x86_64-unknown-linux-gnu"];
     let mut command = cargo(&["metadata", "--format-version", "1", "--locked", "--all-features"]);
@@ -37,7 +59,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         println!("{problem}");
     }
     ensure!(report.problems.is_empty(), "{} dependencies break a rule", report.problems.len());
-    println!("{} packages: licences and sources are as they should be", report.packages);
+    println!("{} packages: licences, sources and directions are as they should be", report.packages);
     Ok(())
 }
 
@@ -68,6 +90,10 @@ fn check(metadata: &Value) -> Report {
         }
         for dependency in list(&package["dependencies"]) {
             let to = text(&dependency["name"]);
+            // Not for tests and build scripts.
+            if dependency["kind"].is_null() && !may_depend(name, to) {
+                problem(name, &format!("must not depend on {to}"));
+            }
             if let Some(source) = dependency["source"].as_str() {
                 if dependency["req"] == "*" {
                     problem(name, &format!("depends on any version of {to}"));
@@ -92,6 +118,14 @@ fn check(metadata: &Value) -> Report {
         .map(|(name, versions)| format!("{name}: {}", versions.into_iter().collect::<Vec<_>>().join(", ")))
         .collect();
     report
+}
+
+/// Whether the direction of dependencies allows this one.
+fn may_depend(name: &str, to: &str) -> bool {
+    let arrows = ARROWS.into_iter().find(|(from, _)| *from == name);
+    let backwards = arrows.is_some_and(|(_, allowed)| to.starts_with("ttmem") && !allowed.contains(&to));
+    let heavy = IN_WORKLOADS.contains(&name) && TOO_LARGE.contains(&to);
+    !backwards && !heavy
 }
 
 fn text(value: &Value) -> &str {
@@ -164,6 +198,23 @@ mod tests {
         let from_other = package("dep", Some("registry+https://other.example/index"), &[]);
         assert_eq!(problems(&[ours(other), from_other]).len(), 1);
         assert_eq!(problems(&[ours(good), package("dep", None, &[])]).len(), 1, "a folder outside");
+    }
+
+    #[test]
+    fn arrows_point_one_way() {
+        let depends = |name: &str, to: &str, kind: Value| {
+            let mut dependency = dependency(to, None, "*");
+            dependency["kind"] = kind;
+            check(&json!({ "workspace_members": [name], "packages": [package(name, None, &[dependency])] }))
+                .problems
+        };
+        assert_eq!(depends("ttmem-daemon", "ttmem-reader", Value::Null), [""; 0]);
+        for (name, to) in
+            [("ttmem-reader", "ttmem-daemon"), ("ttmem-python", "ttmem-daemon"), ("ttmem-client", "serde")]
+        {
+            assert_eq!(depends(name, to, Value::Null), [format!("{name}: must not depend on {to}")]);
+            assert_eq!(depends(name, to, "dev".into()), [""; 0]);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ Every day:
                      Python's dataclasses and exceptions; --check fails if one is out of date
   install --prefix DIR [--destdir DIR] [--no-build]
                      program, agent, library, headers, manual, completions, service: in place below DIR
-  dependencies       licences and sources of all dependencies
+  dependencies       licences and sources of all dependencies, and which crates of ours depend on which
   prefix             test an installation from a prefix, with the source tree hidden; needs root
   python             build the wheel, install it into a new environment, check its types, run its tests and its page
   loom               check the order of a writer's stores against every order a processor may see
