@@ -22,7 +22,7 @@ pub struct BoardChip {
     pub arch: Arch,
     /// Tensix cores.
     pub cores: u32,
-    /// Tensix cores with firmware before [`FEWER_CORES`].
+    /// Tensix cores with firmware before 19.5.
     pub cores_before: u32,
     /// DRAM channels.
     pub dram_channels: u32,
