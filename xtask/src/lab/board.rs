@@ -1,38 +1,22 @@
 //! The machines that the lab pretends to have, and what is known of each.
 
 use std::str::FromStr;
+use ttmem_types::Arch;
 
-/// A generation of chips.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arch {
-    Wormhole,
-    Blackhole,
+/// Lines of worker cores on the die, and cores in each. Lines are what is harvested: rows of a Wormhole, columns of a
+/// Blackhole.
+pub(crate) fn lines(arch: Arch) -> (u32, u32) {
+    match arch {
+        Arch::WormholeB0 => (10, 8),
+        Arch::Blackhole => (14, 10),
+    }
 }
 
-impl Arch {
-    /// As cluster descriptors spell it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Wormhole => "wormhole_b0",
-            Self::Blackhole => "blackhole",
-        }
-    }
-
-    /// Lines of worker cores on the die, and cores in each. Lines are what is harvested: rows of a Wormhole, columns of
-    /// a Blackhole.
-    pub(crate) fn lines(self) -> (u32, u32) {
-        match self {
-            Self::Wormhole => (10, 8),
-            Self::Blackhole => (14, 10),
-        }
-    }
-
-    /// Ethernet channels on the die.
-    pub(crate) fn channels(self) -> u32 {
-        match self {
-            Self::Wormhole => 16,
-            Self::Blackhole => 14,
-        }
+/// Ethernet channels on the die.
+pub(crate) fn channels(arch: Arch) -> u32 {
+    match arch {
+        Arch::WormholeB0 => 16,
+        Arch::Blackhole => 14,
     }
 }
 
@@ -56,7 +40,7 @@ pub(crate) struct Card {
 const N150: Card = Card {
     name: "n150",
     code: 0x18,
-    arch: Arch::Wormhole,
+    arch: Arch::WormholeB0,
     chips: 1,
     harvested_lines: 1,
     harvested_dram: 0,
@@ -151,7 +135,7 @@ impl Board {
 
     /// Worker cores that a chip has after harvesting.
     pub(crate) fn workers(self) -> u32 {
-        let (lines, cores) = self.arch().lines();
+        let (lines, cores) = lines(self.arch());
         (lines - self.card().harvested_lines) * cores
     }
 
@@ -159,14 +143,14 @@ impl Board {
     /// one line of worker cores to dispatch; not so on cards whose second chip hangs on ethernet, where ttnn lets
     /// ethernet cores dispatch.
     pub(crate) fn l1_banks(self) -> u32 {
-        let dispatch = if self.card() == N300 { 0 } else { self.arch().lines().1 };
+        let dispatch = if self.card() == N300 { 0 } else { lines(self.arch()).1 };
         self.workers() - dispatch
     }
 
     /// Banks of DRAM that an allocator has on each chip.
     pub(crate) fn dram_banks(self) -> u32 {
         match self.arch() {
-            Arch::Wormhole => 12,
+            Arch::WormholeB0 => 12,
             Arch::Blackhole => 8 - self.card().harvested_dram,
         }
     }

@@ -1,9 +1,10 @@
 //! Writes cluster descriptors: the files from which the runtime's mock takes its chips.
 
-use super::board::{Arch, Board};
+use super::board::{Board, channels, lines};
 use super::fingerprint;
 use super::topology::{Place, Topology};
 use std::fmt::Write as _;
+use ttmem_types::Arch;
 
 #[cfg(test)]
 mod tests;
@@ -119,10 +120,10 @@ impl Descriptor {
 
 fn chip(board: Board, n: usize, place: Place) -> Chip {
     let card = board.card();
-    let (lines, _) = card.arch.lines();
+    let (lines, _) = lines(card.arch);
     // A Blackhole has two PCIe ports, of which one is used.
     let pcie_mask = match (card.arch, place.location) {
-        (Arch::Wormhole, _) => 0,
+        (Arch::WormholeB0, _) => 0,
         (Arch::Blackhole, 0) => 2,
         (Arch::Blackhole, _) => 1,
     };
@@ -132,7 +133,7 @@ fn chip(board: Board, n: usize, place: Place) -> Chip {
         unique_id: fingerprint(&format!("{} chip {n}", board.name())),
         tensix_mask: mask(n, card.harvested_lines, lines),
         dram_mask: mask(n, card.harvested_dram, 8),
-        ethernet_mask: mask(n + 2, card.harvested_ethernet, card.arch.channels()),
+        ethernet_mask: mask(n + 2, card.harvested_ethernet, channels(card.arch)),
         pcie_mask,
     }
 }
@@ -145,6 +146,6 @@ fn mask(chip: usize, bits: u32, of: u32) -> u32 {
 /// A card's number has its kind from bit 36 on; those of Wormhole cards begin with a one.
 fn card_id(board: Board, card: usize) -> u64 {
     let serial = fingerprint(&format!("{} card {card}", board.name())) & 0xffff_ffff;
-    let begin = if board.arch() == Arch::Wormhole { 1 << 56 } else { 0 };
+    let begin = if board.arch() == Arch::WormholeB0 { 1 << 56 } else { 0 };
     begin | board.card().code << 36 | serial
 }

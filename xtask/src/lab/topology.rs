@@ -1,7 +1,8 @@
 //! Where the chips of a machine are and how their ethernet is wired. The runtime finds the mesh by following the links,
 //! so they must be those of the real machines.
 
-use super::board::{Arch, Board};
+use super::board::Board;
+use ttmem_types::Arch;
 
 /// Where a chip is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +135,7 @@ struct Sides {
 fn galaxy(arch: Arch) -> Topology {
     let (buses, sides) = match arch {
         // Per tray, in the order of their buses: whether it is at the bottom, whether it is at the right.
-        Arch::Wormhole => (
+        Arch::WormholeB0 => (
             [(false, true), (true, false), (true, true), (false, false)],
             Sides { column_out: 0, row_out: 4, row_in: 8, column_in: 12, links: 4, torus: false },
         ),

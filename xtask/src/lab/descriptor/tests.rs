@@ -33,10 +33,10 @@ fn masks_switch_off_what_the_board_lacks_and_nothing_that_is_not_there() {
         let (card, name) = (machine.board.card(), machine.board.name());
         for chip in &machine.chips {
             assert_eq!(chip.tensix_mask.count_ones(), card.harvested_lines, "{name}");
-            assert_eq!(chip.tensix_mask >> card.arch.lines().0, 0, "{name}");
+            assert_eq!(chip.tensix_mask >> lines(card.arch).0, 0, "{name}");
             assert_eq!(chip.dram_mask.count_ones(), card.harvested_dram, "{name}");
             assert_eq!(chip.ethernet_mask.count_ones(), card.harvested_ethernet, "{name}");
-            assert_eq!(chip.ethernet_mask >> card.arch.channels(), 0, "{name}");
+            assert_eq!(chip.ethernet_mask >> channels(card.arch), 0, "{name}");
             assert_eq!(chip.pcie_mask.count_ones(), u32::from(card.arch == Arch::Blackhole), "{name}");
         }
     }
@@ -62,7 +62,7 @@ fn no_two_chips_and_no_two_cards_of_any_machine_have_the_same_id() {
 fn every_link_joins_two_chips_of_the_machine_and_no_channel_has_two() {
     for machine in all() {
         let name = machine.board.name();
-        let channels = machine.board.arch().channels() - machine.board.card().harvested_ethernet;
+        let channels = channels(machine.board.arch()) - machine.board.card().harvested_ethernet;
         let mut used = HashSet::new();
         for link in &machine.topology.links {
             assert_ne!(link[0].chip, link[1].chip, "{name}");
