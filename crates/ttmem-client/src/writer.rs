@@ -181,7 +181,11 @@ impl Writer {
     }
 
     /// Begins an event and writes its record. What follows changes table and rows; then [`Writer::finish`].
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "through memory, a record is stored in parts and read in words: that stalls"
+    )]
     fn begin(&mut self, record: &mut Record) -> bool {
         if self.segment().is_none() {
             return false;
@@ -291,10 +295,9 @@ impl Writer {
 
     /// Bytes that an allocation is charged.
     #[inline]
-    fn charge(&self, record: &Record) -> u64 {
-        let Some(space) = record.space() else { return 0 };
-        let cores = self.core_counts[usize::from(record.cores.get())];
-        let banks = self.allocators[usize::from(record.allocator.get())].banks[space as usize];
+    fn charge(&self, space: Space, record: &Record) -> u64 {
+        let cores = || self.core_counts[usize::from(record.cores.get())];
+        let banks = || self.allocators[usize::from(record.allocator.get())].banks[space as usize];
         record.charge(charged_banks(space, cores, banks))
     }
 
@@ -501,7 +504,7 @@ impl Writer {
             return Err(self.refuse(fault, Some(space), allocator, id));
         }
         let mut record = *record;
-        let charge = self.charge(&record);
+        let charge = self.charge(space, &record);
         if charge > MAX_ALLOCATION_BYTES {
             return Err(self.refuse(Fault::TooLarge, Some(space), allocator, id));
         }
@@ -607,8 +610,9 @@ impl Writer {
     /// Subtracts from a row what a slot held, and returns the row.
     #[inline]
     fn subtract(&mut self, held: &Record, unlisted: bool) -> Option<usize> {
-        let row = self.row_of(held.allocator.get(), held.space()?)?;
-        let charge = self.charge(held);
+        let space = held.space()?;
+        let row = self.row_of(held.allocator.get(), space)?;
+        let charge = self.charge(space, held);
         let it = &mut self.rows[row];
         it.requested = it.requested.saturating_sub(held.own_requested());
         it.allocated = it.allocated.saturating_sub(charge);

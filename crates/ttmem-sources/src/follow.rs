@@ -283,9 +283,13 @@ impl Follower {
     #[inline]
     fn banks(&self, record: &Record) -> u16 {
         let Some(space) = record.space() else { return 0 };
-        let cores = self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
-        let known = self.allocators.get(usize::from(record.allocator.get())).and_then(Option::as_ref);
-        charged_banks(space, cores, known.map_or(0, |known| known.banks[space as usize]))
+        let cores = || self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
+        let allocator = usize::from(record.allocator.get());
+        let banks = || {
+            let known = self.allocators.get(allocator).and_then(Option::as_ref);
+            known.map_or(0, |known| known.banks[space as usize])
+        };
+        charged_banks(space, cores, banks)
     }
 
     fn charge(&self, record: &Record) -> u64 {

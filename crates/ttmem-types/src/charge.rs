@@ -5,16 +5,11 @@
 
 use crate::Space;
 
-/// Banks or cores that an allocation is charged on. Where its cores are not reported, it is on at least one.
+/// Banks or cores that an allocation is charged on: `cores` it lies on, or `banks` of its allocator, whichever counts for
+/// its space. Where its cores are not reported, it is on at least one.
 #[inline]
-pub const fn charged_banks(space: Space, cores: u16, allocator_banks: u16) -> u16 {
-    if !space.is_on_cores() {
-        allocator_banks
-    } else if cores == 0 {
-        1
-    } else {
-        cores
-    }
+pub fn charged_banks(space: Space, cores: impl FnOnce() -> u16, banks: impl FnOnce() -> u16) -> u16 {
+    if space.is_on_cores() { cores().max(1) } else { banks() }
 }
 
 /// Bytes that an allocation is charged; `None` if that is not known.
@@ -29,9 +24,9 @@ mod tests {
 
     #[test]
     fn buffers_take_all_banks_and_programs_their_cores() {
-        assert_eq!(charged_banks(Space::Dram, 4, 12), 12);
-        assert_eq!(charged_banks(Space::L1Core, 4, 64), 4);
-        assert_eq!(charged_banks(Space::Cb, 0, 64), 1, "unreported cores are at least one");
+        assert_eq!(charged_banks(Space::Dram, || 4, || 12), 12);
+        assert_eq!(charged_banks(Space::L1Core, || 4, || 64), 4);
+        assert_eq!(charged_banks(Space::Cb, || 0, || 64), 1, "unreported cores are at least one");
         assert_eq!(charge(2048, 12), Some(24_576));
         assert_eq!((charge(0, 12), charge(2048, 0)), (None, None));
         assert_eq!(charge(u64::MAX, 2), Some(u64::MAX));
