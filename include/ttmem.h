@@ -210,7 +210,7 @@ typedef struct ttmem_chip {
   // Tensix cores, harvested ones left out.
   uint32_t cores;
   // Where the ring of kernels begins in a core's L1.
-  uint32_t kernel_ring;
+  uint32_t kernel_config;
   // Where it ends, and what programs and buffers share begins.
   uint32_t unreserved;
   // Columns of cores that programs can use.

@@ -4,7 +4,7 @@ use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::MIB;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Device, Process, Quality, Total, Usage};
+use ttmem_core::snapshot::{Device, Process, Total, Tracking, Usage};
 use ttmem_core::words::{Basis, Space};
 
 /// Rows of processes.
@@ -40,8 +40,10 @@ pub static FIELDS: &[Field<Processes>] = &[
     text("container", "container", |it| Value::text(it.container.as_deref())).queried(),
     text("pod", "pod", |it| Value::text(it.pod.as_deref())).queried(),
     text("start", "when it started", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
-    text("tracking", "how it is tracked", |it| {
-        Value::Name(if it.tracking == Basis::Unknown { "untracked" } else { it.tracking.name() })
+    text("tracking", "how well its memory is known", |it| Value::Tracking(it.tracking)).queried(),
+    text("basis", "best basis of its figures", |it| match it.basis {
+        Basis::Unknown => Value::Unknown,
+        basis => Value::Name(basis.name()),
     })
     .queried(),
     text("devices", "devices it has open or holds memory of", |it| Value::indexes(&it.summary.indexes)),
@@ -51,7 +53,6 @@ pub static FIELDS: &[Field<Processes>] = &[
         sum(it, it.summary.program_bytes)
     }),
     bytes("kernel_bytes", "its kernels, on all devices", |it| sum(it, it.summary.kernel_bytes)),
-    text("quality", "how well its memory is known", |it| Value::Quality(it.summary.quality)),
     text("place", "container, or pod", |it| match (&it.container, &it.pod) {
         (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
         (None, None) => Value::Nothing,
@@ -84,7 +85,7 @@ pub static TABLE: &[Column<Processes>] = &[
     page("l1_bytes", "L1", 10).right().unknown("-"),
     page("program_bytes", "Programs", 10).right().unknown("-"),
     page("kernel_bytes", "Kernels", 10).right().unknown("-"),
-    page("quality", "Tracking", 0).apart(),
+    page("tracking", "Tracking", 0).apart(),
 ];
 
 /// The processes of the dashboard's first view.
@@ -98,7 +99,7 @@ pub static SCREEN: &[Column<Processes>] = &[
     mib("l1_bytes", "L1 MiB", 8).sorted("l1"),
     mib("program_bytes", "CB MiB", 8).sorted("cb"),
     mib("kernel_bytes", "Kern MiB", 9).drop(2).sorted("kernels"),
-    screen("quality", "State", 9).grows(2).sorted("state"),
+    screen("tracking", "State", 9).grows(2).sorted("state"),
     screen("short_command", "Command", 10).grows(90).drop(4).faint().sorted("command"),
 ];
 
@@ -106,7 +107,7 @@ pub static SCREEN: &[Column<Processes>] = &[
 fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
     match bytes {
         Some(bytes) => Value::Bytes(bytes),
-        None if process.summary.quality == Quality::Untracked => Value::Unknown,
+        None if process.tracking == Tracking::Untracked => Value::Unknown,
         None => Value::Nothing,
     }
 }
@@ -131,7 +132,7 @@ pub fn pid(pid: Option<u32>, reported: Option<i64>, unknown: &'static str) -> Co
 
 /// Whether a process has a device open or holds memory of it.
 pub fn uses(process: &Process, device: &Device) -> bool {
-    process.usage.iter().any(|it| it.device == device.id) || process.opened.contains(&device.id)
+    process.usage.iter().any(|it| it.device == device.id) || process.open_devices.contains(&device.id)
 }
 
 /// Rows of what a process holds on a device.

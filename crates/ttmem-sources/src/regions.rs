@@ -438,7 +438,7 @@ impl Known {
                     let possible = |&(space, bytes): &(Space, u64)| {
                         if bytes > MOST_HELD {
                             let what = format!("say that pid {pid} holds {} of {space}", size(bytes));
-                            troubles.push(format!("{what}, which no chip has; that is left out"));
+                            troubles.push(format!("{what}, more than any device has; ignored"));
                         }
                         bytes <= MOST_HELD
                     };
@@ -481,18 +481,19 @@ impl Known {
                 unattributed.push((space, total - sum));
             } else if total < sum && ghosts.is_empty() {
                 let (total, sum) = (size(total), size(sum));
-                troubles.push(format!("say {total} of {space} in all, but {sum} of their processes"));
+                troubles.push(format!("have a total of {total} of {space}, but {sum} for their processes"));
             }
         }
         if region.full() {
             let slots = region::PROCESS_SLOTS;
-            troubles.push(format!("have all their {slots} places taken: further processes are in no figure"));
+            troubles
+                .push(format!("are full: all {slots} entries are in use, further processes are not counted"));
         }
         if region.broken_slots > 0 {
             troubles.push(format!("have {} entries with impossible pids", region.broken_slots));
         }
         if region.chips.iter().filter(|it| it.held != Levels::default()).count() > 1 {
-            troubles.push("are of several chips, and do not say which process uses which".to_owned());
+            troubles.push("cover several devices without saying which process uses which".to_owned());
         }
         let odd = !ghosts.is_empty() || !unattributed.is_empty() || !troubles.is_empty();
         odd.then(|| RegionReport {

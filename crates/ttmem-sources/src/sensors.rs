@@ -438,8 +438,8 @@ fn rates(before: &[Option<u32>; 12], after: &[Option<u32>; 12], since: Duration)
     PcieRates {
         host_reads_bytes_per_second: host_reads,
         host_writes_bytes_per_second: host_writes,
-        chip_reads_bytes_per_second: chip_reads,
-        chip_writes_bytes_per_second: chip_writes,
+        device_reads_bytes_per_second: chip_reads,
+        device_writes_bytes_per_second: chip_writes,
     }
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use ttmem_core::Snapshot;
 use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
-    Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, ProgramList, ProgramRow,
+    Allocation, BufferGroup, Buffers, Device, Event, Finding, Process, ProgramList, ProgramRow,
 };
 use ttmem_render::figure::DASH;
 use ttmem_render::{Column, Head, Kind, allocation, device, event, process, program};
@@ -124,7 +124,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
                         name(&it.container),
                         name(&it.command),
                         name(&it.pod),
-                        it.summary.quality.name(),
+                        it.tracking.name(),
                     ],
                 )
         })
@@ -142,7 +142,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
             "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
             "cb" => sb.program_bytes.cmp(&sa.program_bytes),
             "kernels" => sb.kernel_bytes.cmp(&sa.kernel_bytes),
-            "state" => sa.quality.cmp(&sb.quality),
+            "state" => a.tracking.cmp(&b.tracking),
             _ => sb.dram_bytes.cmp(&sa.dram_bytes),
         }
     };
@@ -195,7 +195,7 @@ pub(crate) fn findings<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Fin
 }
 
 /// What happened, newest first.
-pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Happening> {
+pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Event> {
     let all = snapshot.events.iter().flatten().rev();
     all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
         .collect()
@@ -206,7 +206,7 @@ enum Rows<'a> {
     Devices(&'a [Device]),
     Processes(Vec<&'a Process>),
     Findings(Vec<&'a Finding>),
-    Events(Vec<&'a Happening>),
+    Events(Vec<&'a Event>),
     /// Of these only a part is there.
     Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),

@@ -312,7 +312,7 @@ class CoreLayout(Record):
     """Columns of cores that programs can use."""
     rows: int
     """Rows of them."""
-    kernel_ring: int
+    kernel_config: int
     """Where the ring of kernels begins."""
     unreserved: int
     """Where it ends, and what can be used freely begins."""

@@ -5,7 +5,7 @@ use super::main_view::notes;
 use crate::lists;
 use crate::ui::Subject;
 use ttmem_core::snapshot::{
-    Allocation, AuditResult, Core, Device, Finding, Happening, Process, ProgramRow, Quality, Total, Usage,
+    Allocation, AuditResult, Core, Device, Event, Finding, Process, ProgramRow, Total, Tracking, Usage,
 };
 use ttmem_core::words::Space;
 use ttmem_render::figure::{DASH, about, age, counted, percent, ranges, rate, rectangle, share, since, size};
@@ -132,7 +132,7 @@ impl Scene<'_> {
         if let Some(room) = device.tightest_core {
             let text = format!(
                 "{}{} at core {},{}: {:#x} to {:#x}, by {}",
-                size(room.gap_bytes),
+                size(room.free_gap_bytes),
                 if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
                 room.x,
                 room.y,
@@ -195,19 +195,19 @@ impl Scene<'_> {
         }
         facts.extend(process.container.as_ref().map(|it| fact("Container", it.as_str())));
         facts.extend(process.pod.as_ref().map(|it| fact("Pod", it.as_str())));
-        let opened: Vec<String> = process.opened.iter().map(|id| self.index(id)).collect();
+        let opened: Vec<String> = process.open_devices.iter().map(|id| self.index(id)).collect();
         if !opened.is_empty() {
             facts.push(fact("Has open", format!("chips {}", opened.join(", "))));
         }
         facts.push(heading("Tracking"));
-        let quality = process.summary.quality;
+        let quality = process.tracking;
         let how = match quality {
-            Quality::Untracked => {
+            Tracking::Untracked => {
                 "untracked: has a device open and publishes nothing; `ttmem run` shows what it holds"
             }
             it => it.name(),
         };
-        let bad = matches!(quality, Quality::Drift | Quality::Partial);
+        let bad = matches!(quality, Tracking::Drift | Tracking::Partial);
         facts.push(Fact { tone: bad_if(bad), ..fact("State", how) });
         if let Some(it) = &process.tracker {
             facts.push(fact("Tracked by", it.writer.as_str()));
@@ -289,7 +289,7 @@ impl Scene<'_> {
             cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
         });
         let all = program::all_cores(it);
-        let (resident, dispatched) = if it.unfollowed {
+        let (resident, dispatched) = if it.residency_unknown {
             (nobody.clone(), nobody)
         } else {
             (format!("{} of {all} cores", it.resident_cores), counted(it.dispatches, "time"))
@@ -349,7 +349,7 @@ impl Scene<'_> {
         facts
     }
 
-    fn event(&self, it: &Happening) -> Vec<Fact> {
+    fn event(&self, it: &Event) -> Vec<Fact> {
         let mut facts = vec![
             fact("Time", self.shown.clock(it.at)),
             fact("Kind", label::kind(it.kind)),
@@ -367,7 +367,7 @@ impl Scene<'_> {
         let or_less = if told { "" } else { " or less" };
         let mut facts = vec![
             fact("Taken", percent(super::map::fill(core))),
-            fact("Gap", format!("{}{or_less}, by {}", size(room.gap_bytes), room.basis.name())),
+            fact("Gap", format!("{}{or_less}, by {}", size(room.free_gap_bytes), room.basis.name())),
             fact(
                 "Program ends",
                 format!("{:#x}; of all that are cached {:#x}", room.program_end, room.registered_end),
@@ -461,7 +461,7 @@ fn spaces(usage: &Usage) -> impl Iterator<Item = Fact> {
 
 fn audit(it: &AuditResult) -> Fact {
     let label = format!("Drift {} {}", it.allocator, it.space);
-    if !it.judged {
+    if !it.compared {
         return fact(label, "not judged: something happened while the allocator was asked");
     }
     if it.is_zero() {
@@ -538,8 +538,8 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
             Some(pcie) => facts.extend([
                 fact("Host reads chip", rate(pcie.host_reads_bytes_per_second)),
                 fact("Host writes chip", rate(pcie.host_writes_bytes_per_second)),
-                fact("Chip reads host", rate(pcie.chip_reads_bytes_per_second)),
-                fact("Chip writes host", rate(pcie.chip_writes_bytes_per_second)),
+                fact("Chip reads host", rate(pcie.device_reads_bytes_per_second)),
+                fact("Chip writes host", rate(pcie.device_writes_bytes_per_second)),
             ]),
         }
         let old = age(it.age_ms as f64 / 1e3);

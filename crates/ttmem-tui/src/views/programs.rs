@@ -32,7 +32,8 @@ impl Scene<'_> {
             hidden.push("scratch");
         }
         // Of those that nobody tells the dispatches of, others may be.
-        let known = if programs.list.iter().any(|it| it.program.unfollowed) { "known to be " } else { "" };
+        let known =
+            if programs.list.iter().any(|it| it.program.residency_unknown) { "known to be " } else { "" };
         let title =
             format!("Programs: {} cached, {} {known}resident", programs.count, programs.resident_count);
         let table = Table {

@@ -104,11 +104,16 @@ fn every_layout_is_read_and_says_what_its_processes_hold() {
         let snapshot = seen(&machine);
         let process = one(&snapshot, 700);
         assert_eq!(held(process), wanted, "{layout:?}");
-        assert_eq!((process.tracking, process.exact), (Basis::Counters, false), "{layout:?}");
+        assert_eq!((process.basis, process.complete), (Basis::Counters, false), "{layout:?}");
         assert_eq!(snapshot.devices.len(), 1, "the same chip, by another name: {layout:?}");
         assert_eq!(snapshot.devices[0].names, [format!("0x{id:016x}")]);
         assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 3 << 20);
-        assert_eq!((snapshot.findings.len(), snapshot.health.regions), (0, 1), "{:?}", snapshot.findings);
+        assert_eq!(
+            (snapshot.findings.len(), snapshot.health.counter_files),
+            (0, 1),
+            "{:?}",
+            snapshot.findings
+        );
     }
 }
 
@@ -360,7 +365,7 @@ fn whoever_leaves_many_files_about_hides_nobody_elses() {
     for _ in 0..3 {
         let snapshot = server.snapshot();
         assert_eq!(held(one(&snapshot, 700)), expected(5));
-        assert_eq!(snapshot.health.regions, 1025, "no more of them are open, however often one looks");
+        assert_eq!(snapshot.health.counter_files, 1025, "no more of them are open, however often one looks");
     }
 }
 
@@ -390,7 +395,7 @@ fn another_users_counters_are_listed_with_what_to_do() {
         skipped.reason.contains("belongs to ada") && skipped.reason.contains("ttmem serve"),
         "{skipped:?}"
     );
-    assert_eq!(one(&snapshot, 700).tracking, Basis::Unknown, "that it has the chip open, everybody may know");
+    assert_eq!(one(&snapshot, 700).basis, Basis::Unknown, "that it has the chip open, everybody may know");
     let page = String::from_utf8(nobody(&[]).stdout).unwrap();
     assert!(page.contains("Not read:") && page.contains("belongs to ada"), "{page}");
     // Root sees it, and so does whoever asks root's daemon.
@@ -502,7 +507,7 @@ fn a_pid_within_a_container_is_not_that_pid_outside() {
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 900, "python", 2, 100)]));
     let snapshot = seen(&machine);
     assert_eq!(held(one(&snapshot, 901)), expected(2));
-    assert_eq!(one(&snapshot, 900).tracking, Basis::Unknown);
+    assert_eq!(one(&snapshot, 900).basis, Basis::Unknown);
     assert_eq!(snapshot.findings, []);
 }
 
@@ -519,7 +524,7 @@ fn a_container_with_memory_of_its_own_is_in_no_other_file() {
     symlink("../../container", machine.proc(901, "root")).unwrap();
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 1, "python", 2, 100)]));
     let snapshot = seen(&machine);
-    assert_eq!(one(&snapshot, 901).tracking, Basis::Unknown);
+    assert_eq!(one(&snapshot, 901).basis, Basis::Unknown);
     assert_eq!(found(&snapshot, FindingKind::GhostBytes)[0].pid, Some(1));
 }
 

@@ -7,7 +7,7 @@ use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker, Uncertainty,
 };
 use ttmem_testkit::memory_folder;
-use ttmem_testkit::producer::{KERNEL_RING, L1_END, L1_SMALL, UNRESERVED};
+use ttmem_testkit::producer::{KERNEL_CONFIG, L1_END, L1_SMALL, UNRESERVED};
 
 const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
 const ESTIMATED: Uncertainty = Uncertainty { unplaced: false, estimated: true, unfollowed: true };
@@ -25,7 +25,7 @@ fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> Allocato
         dram_bytes: 12 << 30,
         cores: 8,
         l1_bytes_per_core,
-        kernel_ring: KERNEL_RING as u32,
+        kernel_config: KERNEL_CONFIG as u32,
         unreserved: UNRESERVED as u32,
         grid,
         ..Chip::default()

@@ -170,7 +170,7 @@ fn a_chip_that_comes_back_while_it_is_used_is_there_again() {
         say(&mut state, Event::ChipGone(chip));
         let devices = shot(&state).devices;
         assert_eq!(devices.len(), 2, "an allocator is use, too");
-        let opened = shot(&state).processes.iter().map(|it| it.opened.len()).sum::<usize>();
+        let opened = shot(&state).processes.iter().map(|it| it.open_devices.len()).sum::<usize>();
         assert_eq!(opened, 1, "what is gone is not open");
         say(&mut state, Event::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
     }
@@ -188,14 +188,18 @@ fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it()
     born(&mut state, opener(1));
     state.apply(Mono(1), opener(1), Event::Opened(vec![ChipId::Unique(0x100), ChipId::Unique(0x999)]));
     let seen = shot(&state);
-    assert_eq!(seen.processes[0].opened, ["0x00000000000000a0"], "by any name, and only chips there are");
-    assert_eq!((seen.processes[0].tracking, seen.processes[0].exact), (Basis::Unknown, false));
+    assert_eq!(
+        seen.processes[0].open_devices,
+        ["0x00000000000000a0"],
+        "by any name, and only chips there are"
+    );
+    assert_eq!((seen.processes[0].basis, seen.processes[0].complete), (Basis::Unknown, false));
     assert!(seen.devices[0].usage.dram_total.is_none(), "nothing is not 0");
     state.apply(Mono(2), opener(1), Event::Opened(Vec::new()));
     assert!(shot(&state).processes.is_empty());
     // It comes back with a segment: now it is tracked, open or not.
     state.apply(Mono(3), events(1), Event::Seen { sequence: 1, exactly: true });
-    assert_eq!(shot(&state).processes[0].tracking, Basis::Events);
+    assert_eq!(shot(&state).processes[0].basis, Basis::Exact);
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
     let alloc = Alloc { extent, ..alloc(Scope::Allocator(1), Space::Dram, 0, 2048) };
     state.apply(Mono(3), events(1), Event::Alloc(alloc));
     let dram = state.usage_of(chip).dram.unwrap();
-    assert_eq!((dram.basis, dram.used_bytes), (Basis::Events, 24_576));
+    assert_eq!((dram.basis, dram.used_bytes), (Basis::Exact, 24_576));
     // And another process, by counters alone, beside it.
     born(&mut state, counters(2));
     state.apply(Mono(4), counters(2), Event::Levels(chip, vec![(Space::Dram, 1000)]));
