@@ -144,7 +144,7 @@ impl State {
                 [(_, index)] => format!("of device {index}"),
                 all => format!("of {} devices", all.len()),
             };
-            let fate = if perhaps_unseen { "is not visible from this PID namespace" } else { "exited" };
+            let fate = if perhaps_unseen { "exited or is not visible" } else { "exited" };
             let text = format!(
                 "pid {pid} ({name}) {fate}, but tt-metal counters {of} still hold {} of it; not counted",
                 size(bytes)

@@ -83,7 +83,7 @@ pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
 
 /// Where a figure comes from.
 pub fn by(basis: Basis) -> String {
-    format!("by {}", basis.name())
+    basis.name().to_owned()
 }
 
 /// What programs keep on cores beside buffers. Kernels have a place of their own.
@@ -126,12 +126,12 @@ mod tests {
             let it = programs(usage, Space::Cb).unwrap();
             [program_notes(it), vec![by(it.basis)]].concat().join(", ")
         };
-        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, by events");
+        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, exact");
         assert_eq!(
             notes(&cb(Some(1024), 2048, 4096)),
-            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, by events"
+            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, exact"
         );
-        assert_eq!(notes(&cb(None, 0, 4096)), "registered, by events");
+        assert_eq!(notes(&cb(None, 0, 4096)), "registered, exact");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Absent {
         match self {
             Self::NotShown => NOT_SHOWN.to_owned(),
             Self::Resetting => RESETTING.to_owned(),
-            Self::Gone => "the chip left the bus".to_owned(),
+            Self::Gone => "the device was removed".to_owned(),
             Self::Because(why) => why.clone(),
         }
     }

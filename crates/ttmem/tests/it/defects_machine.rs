@@ -89,7 +89,7 @@ fn defect_46_chip_0_is_a_chip() {
         put(&machine, id, &it);
         let snapshot = seen(&machine);
         let odd = found(&snapshot, FindingKind::Counters);
-        assert!(odd.len() == 1 && odd[0].text.contains("are of several chips"), "{layout:?}: {odd:?}");
+        assert!(odd.len() == 1 && odd[0].text.contains("cover several devices"), "{layout:?}: {odd:?}");
         assert_eq!(held(one(&snapshot, 700))[..5], expected(3), "{layout:?}");
     }
 }

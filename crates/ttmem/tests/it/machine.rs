@@ -557,7 +557,7 @@ fn old_drivers_do_not_say_who_has_a_chip_open_but_processes_do() {
     machine.set(machine.pids(0), "0\n80\n0\n");
     let snapshot = seen(&machine);
     let unseen = snapshot.findings.iter().find(|it| it.kind == FindingKind::Untracked).unwrap();
-    assert!(unseen.text.contains("open 2 times by processes that cannot be seen"), "{}", unseen.text);
+    assert!(unseen.text.contains("opened 2 times by processes not visible"), "{}", unseen.text);
     let server = follow(&machine);
     machine.set(machine.pids(0), "80\n");
     eventually("they closed it", || server.snapshot().findings.is_empty().then_some(()));
@@ -680,8 +680,14 @@ fn scripts_get_the_columns_they_ask_for() {
     assert_eq!(lines.len(), 5);
     let page = csv(&["--format=csv,noheader,nounits", "--query=index,power_watts", "-d", "3"]);
     assert_eq!(page, "3,39\n");
-    let page = csv(&["--format=csv,nounits", "--query=index,process.pid,process.command,process.basis"]);
-    assert_eq!(page, "index,process.pid,process.command,process.basis\n1,10,\"a,b \"\"c\"\"\",untracked\n");
+    let page = csv(&[
+        "--format=csv,nounits",
+        "--query=index,process.pid,process.command,process.tracking,process.basis",
+    ]);
+    assert_eq!(
+        page,
+        "index,process.pid,process.command,process.tracking,process.basis\n1,10,\"a,b \"\"c\"\"\",untracked,N/A\n"
+    );
     assert_eq!(csv(&["--format", "csv"]).lines().count(), 5, "without a choice there are the usual columns");
     let unknown = ttmem(&machine, &["--format", "csv", "--query", "colour"]);
     assert_eq!(unknown.status.code(), Some(2));

@@ -145,7 +145,7 @@ fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
     assert_eq!(devices.len(), 1, "nobody used the second");
     assert_eq!(
         (devices[0].pci.as_deref(), devices[0].sensors_absent.as_deref()),
-        (None, Some("the chip left the bus"))
+        (None, Some("the device was removed"))
     );
     state.apply(Mono(2), counters(1), Event::Exited);
     state.tick(Mono(3));
@@ -258,7 +258,7 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
     };
     let all = vec![
         report(0x100, vec![ghost(100)], &[(Space::L1, 9)], ""),
-        report(0x101, vec![ghost(200)], &[], "have odd numbers"),
+        report(0x101, vec![ghost(200)], &[], "have bad numbers"),
         report(0x999, vec![Ghost { pid: 42, ..ghost(1) }], &[], ""),
     ];
     say(&mut state, Event::Regions(all));
@@ -270,7 +270,7 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
     assert_eq!(ghosts[1].severity, Severity::Info, "a chip that is not here");
     let lost = of(FindingKind::Unattributed);
     assert_eq!((lost[0].device.as_deref(), lost[0].bytes), (Some("0x00000000000000a0"), Some(9)));
-    assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal's counters have odd numbers"));
+    assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal counters have bad numbers"));
     assert!(seen.devices.iter().all(|it| it.usage.dram.is_none()));
     say(&mut state, Event::Regions(Vec::new()));
     assert!(shot(&state).findings.is_empty(), "they hold only as long as they are told");
@@ -280,7 +280,12 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
 fn openers_that_cannot_be_seen_are_told_of() {
     let mut state = two();
     say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 3));
-    assert!(found(&state, FindingKind::Untracked).unwrap().text.contains("open 3 times"));
+    assert!(
+        found(&state, FindingKind::Untracked)
+            .unwrap()
+            .text
+            .contains("opened 3 times by processes not visible")
+    );
     say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
     assert!(found(&state, FindingKind::Untracked).is_none());
 }

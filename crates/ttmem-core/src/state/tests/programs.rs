@@ -328,7 +328,7 @@ fn what_was_allocated_since_a_trace_is_in_danger() {
         (Severity::Warning, Some(1), 2, Some(16))
     );
     assert!(
-        found.text.contains("2 buffers (16 B) were allocated since trace 4 was captured"),
+        found.text.contains("replaying trace 4 may overwrite 2 buffers (16 B) allocated after its capture"),
         "{}",
         found.text
     );
