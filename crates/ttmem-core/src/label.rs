@@ -31,7 +31,7 @@ impl Label {
             let mut words = command.split_whitespace().skip(1);
             let script = words.find(|word| !word.starts_with('-'))?;
             let file = script.rsplit('/').next()?;
-            file.ends_with(".py").then_some(file)
+            file.strip_suffix(".py").map(|_| file)
         });
         // Any process may have any name; this is one line.
         let clean =
