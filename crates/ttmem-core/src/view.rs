@@ -281,11 +281,11 @@ impl State {
         let why = reading.why.clone();
         let Some(at) = reading.at else {
             let unknown = if state.chip.remote {
-                "remote: only the chip it is reached through has sensors that can be read"
+                "remote device: its sensors cannot be read by the host"
             } else if state.chip.capacity.is_some_and(|it| it.origin == CapacityOrigin::Simulated) {
                 "simulated"
             } else {
-                "the driver does not show this chip"
+                "the driver does not list this device"
             };
             return (None, why.or_else(|| Some(unknown.to_owned())));
         };

@@ -298,7 +298,7 @@ fn remedy(place: &Place, file: &str, why: &Skip, processes: &mut Processes) -> O
     let (_, found) = look_at(place.folder.as_fd(), file).ok()?;
     let user = processes.user(found.st_uid);
     Some(format!(
-        "belongs to {user}, who alone may read it: run ttmem as {user} or root, or `ttmem serve` as root, which shows it to all"
+        "belongs to {user} and is readable only by that user: run ttmem as {user} or root, or run `ttmem serve` as root"
     ))
 }
 
@@ -437,7 +437,7 @@ impl Known {
                 Fate::Lives(pid, _) => {
                     let possible = |&(space, bytes): &(Space, u64)| {
                         if bytes > MOST_HELD {
-                            let what = format!("say that pid {pid} holds {} of {space}", size(bytes));
+                            let what = format!("report {} of {space} for pid {pid}", size(bytes));
                             troubles.push(format!("{what}, more than any device has; ignored"));
                         }
                         bytes <= MOST_HELD

@@ -197,7 +197,9 @@ impl Segments {
             Writer::Living(owner) => owner,
             Writer::Gone => {
                 if self.black_boxes.len() >= MOST_BLACK_BOXES {
-                    return Err(Skip::Foreign("is one black box too many".to_owned()));
+                    return Err(Skip::Foreign(
+                        "exceeds the number of crash segments that are kept".to_owned(),
+                    ));
                 }
                 let it = BlackBox {
                     last_event: last_event(&file),

@@ -301,7 +301,7 @@ impl Files {
     fn value(&self, name: &str, hanging: &mut usize) -> Result<String, Absent> {
         let Some(file) = self.files.get(name) else { return Err(Absent::NotShown) };
         if *hanging >= HANGING {
-            return Err(Absent::because("the chip does not answer"));
+            return Err(Absent::because("the device does not answer"));
         }
         let mut file = match file.try_lock() {
             Ok(file) => file,

@@ -278,7 +278,10 @@ fn numbers_that_cannot_be_are_findings_and_never_a_share_above_all() {
     assert!(usage.l1.is_none(), "what no chip has is not");
     assert_eq!(found(&snapshot, FindingKind::OverCapacity).len(), 1);
     let odd: Vec<&str> = found(&snapshot, FindingKind::Counters).iter().map(|it| it.text.as_str()).collect();
-    assert!(odd.iter().any(|it| it.contains("16.0 EiB of l1, more than any device has")), "{odd:?}");
+    assert!(
+        odd.iter().any(|it| it.contains("16.0 EiB of l1 for pid 700, more than any device has")),
+        "{odd:?}"
+    );
     assert!(odd.iter().any(|it| it.contains("all 64 entries are in use")), "{odd:?}");
     assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 63);
     let output = ttmem(&machine, &[]);
