@@ -78,6 +78,7 @@ impl Segment {
                 return (None, Some(Trouble { what: "cannot open the segment folder", errno: Some(e) }));
             }
         };
+        room::expire(folder.as_fd());
         let mut trouble = None;
         for plan in PLANS {
             match Self::publish_as(folder.as_fd(), group, header, plan) {

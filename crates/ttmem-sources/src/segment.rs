@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
 use ttmem_wire::segment::{
-    BLOCK, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, word,
+    BLOCK, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, state, word,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -188,6 +188,16 @@ impl SegmentFile {
     /// Bytes it takes.
     pub fn bytes(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |it| (it.st_blocks as u64).saturating_mul(512))
+    }
+
+    /// Whether the file still has a name.
+    pub(crate) fn is_linked(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|it| it.st_nlink > 0)
+    }
+
+    /// Whether its process said that it exits.
+    pub(crate) fn is_exited(&self) -> bool {
+        self.vitals().is_ok_and(|it| it.state.get() == state::EXITED)
     }
 
     pub(crate) fn ring_records(&self) -> u64 {

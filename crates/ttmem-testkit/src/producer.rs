@@ -126,7 +126,13 @@ impl Producer {
         self.helper.kill();
     }
 
-    /// Lets it exit; returns how it did and what it wrote to standard error.
+    /// Has it exit by itself while so many threads report, and waits until it has.
+    pub fn exit_cleanly(&mut self, threads: u64) {
+        self.exit(threads);
+        self.helper.wait();
+    }
+
+    /// Lets it exit without exit handlers; returns how it did and what it wrote to standard error.
     pub fn quit(mut self) -> (ExitStatus, String) {
         self.helper.quit()
     }
@@ -197,6 +203,10 @@ helper::requests!(Producer, Process {
     Children: children(how: Fork, count: u64, held_by_parent: u64) -> Vec<i32>;
     /// Kills children and waits until they are gone.
     Reap: reap(pids: Vec<i32>) -> ();
+    /// Exits, as a program that returns from `main`, while so many threads report.
+    Exit: exit(threads: u64) -> ();
+    /// Makes a child that exits, as a program that returns from `main`, and waits for it; it may allocate before.
+    ExitInChild: exit_in_child(allocates: bool) -> ();
     /// Runs another program to its end.
     Spawn: spawn() -> ();
     /// Goes on as another program.
@@ -456,6 +466,33 @@ impl Process {
 
     fn reap(&self, pids: Vec<i32>) -> Result<()> {
         pids.into_iter().for_each(helper::reap);
+        Ok(())
+    }
+
+    fn exit(&self, threads: u64) -> Result<()> {
+        for thread in 0..threads {
+            let process = self.again();
+            std::thread::spawn(move || {
+                while process.alloc((thread + 1) << 36, 64).and(process.free((thread + 1) << 36)).is_ok() {}
+            });
+        }
+        helper::send(&helper::reply(Result::Ok(())));
+        std::process::exit(0);
+    }
+
+    fn exit_in_child(&self, allocates: bool) -> Result<()> {
+        // SAFETY: the child uses the tracker, which is made for that, and exits; this process has one thread.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    if allocates {
+                        self.alloc(4096, 64).unwrap();
+                    }
+                    libc::exit(0);
+                }
+                child => assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child),
+            }
+        }
         Ok(())
     }
 

@@ -150,10 +150,12 @@ pub mod word {
 
 /// Values of [`word::STATE`].
 pub mod state {
-    /// The process writes, or died.
+    /// The process writes, or was killed.
     pub const OPEN: u64 = 0;
-    /// The process said that it will not write any more.
+    /// The process ended tracking; it holds nothing that readers should count.
     pub const CLOSED: u64 = 1;
+    /// The process exits. What the segment lists is what the process held when it did.
+    pub const EXITED: u64 = 2;
 }
 
 /// The header's words that change, but for `begun` and `applied`, as one piece.

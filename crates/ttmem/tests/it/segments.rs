@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{FindingKind, Process};
+use ttmem_core::snapshot::{FindingKind, HappeningKind, Process};
 use ttmem_core::words::Basis;
 use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder, schema};
@@ -102,6 +102,104 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     let again = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&copy).output().unwrap();
     let again: serde_json::Value = schema::dump(&again.stdout);
     assert_eq!(again["allocations"].as_array().unwrap().len(), 2);
+}
+
+/// Files in a folder.
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// The text of the event that a process exited.
+fn exit_event(server: &Server, pid: u32) -> (Option<u64>, String) {
+    let ended =
+        server.events().into_iter().find(|it| it.kind == HappeningKind::ProcessEnded && it.pid == Some(pid));
+    let ended = ended.expect("its exit is an event");
+    (ended.bytes, ended.text)
+}
+
+#[test]
+fn clean_exit_removes_the_segment() {
+    let server = daemon();
+    let folder = server.segments.path();
+    for threads in [0, 4] {
+        let mut producer = Producer::new(folder);
+        producer.alloc(4096, 1000);
+        producer.free(4096);
+        assert!(server.process(producer.pid).is_some());
+        producer.exit_cleanly(threads);
+        assert_eq!(files(folder), 0, "with {threads} threads");
+        assert!(server.process(producer.pid).is_none());
+        assert_eq!(server.snapshot().health.black_boxes, 0);
+        if threads == 0 {
+            assert!(finding(&server, FindingKind::Reclaimed).is_none(), "it held nothing");
+            assert_eq!(exit_event(&server, producer.pid).0, Some(0));
+        }
+    }
+}
+
+#[test]
+fn clean_exit_reports_what_was_held() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.alloc(4096, 1000);
+    assert!(server.process(producer.pid).is_some());
+    // It was not read yet when the file is removed.
+    producer.alloc(8192, 24);
+    producer.exit_cleanly(0);
+    assert_eq!(files(server.segments.path()), 0);
+    let reclaimed = eventually("its exit is noticed", || finding(&server, FindingKind::Reclaimed));
+    assert_eq!((reclaimed.pid, reclaimed.bytes, reclaimed.count), (Some(producer.pid), Some(1024), 2));
+    let (bytes, text) = exit_event(&server, producer.pid);
+    assert!(bytes == Some(1024) && text.contains("2 allocations"), "{text}");
+}
+
+#[test]
+fn clean_exit_after_a_failure_leaves_a_crash_segment() {
+    for closes in [false, true] {
+        let folder = memory_folder();
+        let mut producer = Producer::new(folder.path());
+        producer.out_of_memory(2_097_152);
+        if closes {
+            producer.close_tracker();
+        }
+        producer.exit_cleanly(0);
+        assert_eq!((files(folder.path()), local(folder.path()).health.black_boxes), (1, 1));
+    }
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    producer.close_tracker();
+    assert_eq!(files(folder.path()), 0, "without one, closing removes it");
+}
+
+#[test]
+fn forked_child_does_not_remove_its_parents_segment() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    for allocates in [false, true] {
+        producer.exit_in_child(allocates);
+        assert_eq!(files(folder.path()), 1);
+        assert_eq!(local(folder.path()).processes.iter().map(dram).collect::<Vec<_>>(), [64]);
+    }
+    producer.exit_cleanly(0);
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn writers_keep_the_newest_crash_segments() {
+    let folder = memory_folder();
+    let mut names = Vec::new();
+    for _ in 0..11 {
+        let mut producer = Producer::new(folder.path());
+        names.push(producer.status().segment);
+        producer.kill();
+    }
+    // The next one makes room.
+    let mut producer = Producer::new(folder.path());
+    let left: Vec<bool> = names.iter().map(|name| folder.path().join(name).exists()).collect();
+    assert_eq!(left, [[false; 3].as_slice(), &[true; 8]].concat());
+    assert_eq!(producer.peak(), 0, "and is well");
 }
 
 #[test]
@@ -476,7 +574,7 @@ fn it_says_what_goes_wrong_only_if_asked() {
 fn black_boxes_are_few() {
     let server = daemon();
     let mut names = Vec::new();
-    for _ in 0..36 {
+    for _ in 0..12 {
         let mut producer = Producer::new(server.segments.path());
         producer.alloc(4096, 64);
         names.push(producer.status().segment);
@@ -485,11 +583,11 @@ fn black_boxes_are_few() {
     let left = eventually("the oldest are removed", || {
         server.snapshot();
         let left: Vec<bool> = names.iter().map(|name| server.segments.path().join(name).exists()).collect();
-        (left.iter().filter(|&&it| it).count() <= 32).then_some(left)
+        (left.iter().filter(|&&it| it).count() <= 8).then_some(left)
     });
-    assert_eq!(left.iter().filter(|&&it| it).count(), 32);
+    assert_eq!(left.iter().filter(|&&it| it).count(), 8);
     assert!(left[4..].iter().all(|&it| it), "the newest stay");
-    assert_eq!(server.snapshot().health.black_boxes, 32);
+    assert_eq!(server.snapshot().health.black_boxes, 8);
 }
 
 #[test]
