@@ -241,6 +241,12 @@ impl Segment {
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
+    /// Where the `n`-th failed allocation is kept, from 0.
+    pub(crate) fn failure(&self, n: u64) -> &Line {
+        let place = n as usize % ttmem_wire::segment::FAILURES;
+        self.line(word::FAILURES + place * SIZE)
+    }
+
     /// Where the record with this sequence goes.
     #[inline]
     pub(crate) fn record(&self, sequence: u64) -> &Line {

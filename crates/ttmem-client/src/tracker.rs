@@ -486,9 +486,9 @@ impl Tracker {
         self.event(0, |writer| writer.free(&BUFFERS, &named(allocator, Space::Dram, address)))
     }
 
-    /// An allocation failed.
-    pub fn out_of_memory(&self, buffer: &Buffer) -> Result {
-        self.event(0, |writer| writer.out_of_memory(buffer))
+    /// An allocation failed for want of memory; `largest_free_per_bank` is the largest free block in a bank, if known.
+    pub fn out_of_memory(&self, buffer: &Buffer, largest_free_per_bank: Option<u64>) -> Result {
+        self.event(0, |writer| writer.out_of_memory(buffer, largest_free_per_bank))
     }
 
     /// A program begins: what it registers follows. Names may be empty. A program begins by itself with the first thing

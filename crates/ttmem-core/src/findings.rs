@@ -1,6 +1,7 @@
 //! Faults that occurred, counted by what they are and which process they concern. Conditions that hold at the time of a
 //! snapshot (over capacity, aliased, drift, growth) are not here: the view derives them.
 
+use crate::event::Process;
 use crate::words::{ChipId, Fault, Mono, ProcessId, Space};
 use std::collections::BTreeMap;
 
@@ -12,13 +13,48 @@ pub(crate) struct Subject {
     pub(crate) space: Option<Space>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
     pub(crate) last_id: u64,
     pub(crate) first: Mono,
     pub(crate) last: Mono,
+    /// When it was last counted, which may be long after it occurred.
+    pub(crate) noted: Mono,
+    /// The last request that failed, of allocations that did.
+    pub(crate) request: Option<Request>,
+}
+
+/// A request for memory that failed, as people read it.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// `pid 4242 (python model.py)`.
+    pub(crate) who: String,
+    /// Devices by number, as they were then.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) bytes: u64,
+    pub(crate) largest_free_bytes_per_bank: Option<u64>,
+}
+
+/// A process by its pid and command, in one line: `pid 4242 (python model.py)`. A long command is named by its program.
+pub(crate) fn with_command(id: ProcessId, info: &Process) -> String {
+    const LONGEST: usize = 64;
+    let command = info.command.as_ref().filter(|command| command.chars().count() <= LONGEST);
+    let command = command.or(info.name.as_ref());
+    let clean =
+        |text: &String| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+    let who = match id.pid {
+        0 => "process outside this PID namespace".to_owned(),
+        pid => format!("pid {pid}"),
+    };
+    command.map_or_else(|| who.clone(), |command| format!("{who} ({})", clean(command)))
+}
+
+impl Tally {
+    pub(crate) fn new(at: Mono) -> Self {
+        Self { count: 0, bytes: 0, last_id: 0, first: at, last: at, noted: at, request: None }
+    }
 }
 
 /// How long after it last occurred a fault is still shown.
@@ -46,23 +82,34 @@ impl Findings {
                 None => return false,
             };
         }
-        let tally = self.tallies.entry(subject).or_insert(Tally {
-            count: 0,
-            bytes: 0,
-            last_id: 0,
-            first: now,
-            last: now,
-        });
+        let tally = self.tallies.entry(subject).or_insert(Tally::new(now));
         let first = tally.count == 0;
         tally.count = tally.count.saturating_add(count);
         tally.bytes = tally.bytes.saturating_add(bytes);
         tally.last_id = id;
-        tally.last = now;
+        (tally.last, tally.noted) = (now, now);
         first
     }
 
+    /// Counts failed allocations, the last of which is this request of some time ago.
+    pub(crate) fn add_failure(
+        &mut self,
+        now: Mono,
+        subject: Subject,
+        at: Mono,
+        count: u64,
+        request: Request,
+    ) {
+        let first = self.add(now, subject, 0, count, request.bytes);
+        let Some(tally) = self.tallies.get_mut(&subject) else { return };
+        if first {
+            tally.first = at;
+        }
+        (tally.last, tally.bytes, tally.request) = (at, request.bytes, Some(request));
+    }
+
     pub(crate) fn expire(&mut self, now: Mono) {
-        self.tallies.retain(|_, tally| now.since(tally.last) < KEPT_NS);
+        self.tallies.retain(|_, tally| now.since(tally.noted) < KEPT_NS);
         if self.tallies.len() < ROOM {
             self.dropped = 0;
         }

@@ -82,7 +82,10 @@ impl Entry {
         if let (Text::Fault(_, tally), Text::Fault(_, before)) = (&mut self.text, &old.text) {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
-            tally.bytes = tally.bytes.saturating_add(before.bytes);
+            // Of requests that failed, the last one counts.
+            if tally.request.is_none() {
+                tally.bytes = tally.bytes.saturating_add(before.bytes);
+            }
         }
     }
 
@@ -297,6 +300,16 @@ impl Happenings {
             chips: index.zip(subject.chip).into_iter().collect(),
             bytes,
             ..Entry::new(now, HappeningKind::Odd, Text::Fault(subject, tally))
+        });
+    }
+
+    /// Allocations failed, of which the tally has the last request.
+    pub(crate) fn out_of_memory(&mut self, subject: Subject, chips: Chips, tally: Tally) {
+        self.push(Entry {
+            process: subject.process,
+            chips,
+            bytes: Some(tally.bytes),
+            ..Entry::new(tally.last, HappeningKind::OutOfMemory, Text::Fault(subject, tally))
         });
     }
 

@@ -1,11 +1,11 @@
 //! What is odd: conditions that hold at the time of a snapshot, and faults put into words.
 
-use crate::findings::{Subject, Tally};
+use crate::findings::{Request, Subject, Tally};
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
 use crate::usage::SpaceUsage;
 use crate::view::{Clock, visible};
-use crate::words::{ChipId, Fault, ProcessId, Scope, Space, size};
+use crate::words::{ChipId, Fault, ProcessId, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -218,6 +218,27 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
     }
 }
 
+/// `out of memory: pid 4242 (python model.py) requested 512 MiB of DRAM on device 0; largest free block 38 MiB per bank`.
+/// What is not known is left out.
+fn describe_out_of_memory(subject: &Subject, tally: &Tally) -> String {
+    let (repeats, last) = match tally.count {
+        0 | 1 => (String::new(), ""),
+        count => (format!(" x{count}"), "last "),
+    };
+    let Some(Request { who, devices, bytes, largest_free_bytes_per_bank }) = &tally.request else {
+        return "out of memory".to_owned();
+    };
+    let space = subject.space.map_or_else(String::new, |space| format!(" of {}", space.label()));
+    let on = match devices[..] {
+        [] => String::new(),
+        [device] => format!(" on device {device}"),
+        _ => format!(" on each of devices {}", ranges(devices)),
+    };
+    let largest = largest_free_bytes_per_bank
+        .map_or_else(String::new, |bytes| format!("; largest free block {} per bank", size(bytes)));
+    format!("out of memory{repeats}: {who} {last}requested {}{space}{on}{largest}", size(*bytes))
+}
+
 pub(crate) fn describe_fault(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
     let who = match subject.process {
         Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
@@ -249,7 +270,7 @@ pub(crate) fn describe_fault(subject: &Subject, tally: &Tally, clock: Clock) -> 
         Fault::Unlisted => {
             format!("{who} holds more than its segment has room to list: {} were counted only", tally.count)
         }
-        Fault::OutOfMemory => format!("{who} asked in vain for memory, {times}, last for {}", size(id)),
+        Fault::OutOfMemory => describe_out_of_memory(subject, tally),
         Fault::Lost => format!("{} records of {who} were lost", tally.count),
         Fault::Reclaimed => {
             format!(

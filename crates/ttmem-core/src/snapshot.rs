@@ -859,6 +859,8 @@ pub enum HappeningKind {
     TraceReleased,
     /// A chip's memory rose above, or fell below, three quarters or nine tenths.
     Filled,
+    /// An allocation failed for want of memory.
+    OutOfMemory,
     /// Something odd was first seen; its finding has more.
     Odd,
     /// One that a later version has.

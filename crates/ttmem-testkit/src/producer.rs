@@ -153,8 +153,8 @@ helper::requests!(Producer, Process {
     AllocL1: alloc_l1(address: u64, bytes: u64, corners: Option<Corners>) -> u64;
     /// Allocates a buffer in the small L1 region of all cores.
     AllocL1Small: alloc_l1_small(address: u64, bytes: u64) -> u64;
-    /// Reports that an allocation of so many bytes of L1 failed.
-    OutOfMemory: out_of_memory(bytes: u64) -> u64;
+    /// Reports that an allocation of so many bytes of DRAM failed, and the largest free block if it is known.
+    OutOfMemory: out_of_memory(bytes: u64, largest_free: Option<u64>) -> u64;
     /// Allocates so many buffers of a size in DRAM, one behind the other from [`FLOOD`] on.
     Flood: flood(count: u64, bytes: u64) -> ();
     /// Allocates and frees in one thread, so many times.
@@ -307,8 +307,8 @@ impl Process {
         self.tracker.alloc(&Buffer { bytes_per_bank: bytes, occupied: Some(bytes), cores, ..buffer })
     }
 
-    fn out_of_memory(&self, bytes: u64) -> Result {
-        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::L1, 0, bytes))
+    fn out_of_memory(&self, bytes: u64, largest_free: Option<u64>) -> Result {
+        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::Dram, 0, bytes), largest_free)
     }
 
     fn flood(&self, count: u64, bytes: u64) -> Result<()> {

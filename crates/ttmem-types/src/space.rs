@@ -29,6 +29,21 @@ impl Space {
     /// Spaces that programs register and only a dispatched program occupies.
     pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
 
+    /// The name in messages, as in `512 MiB of DRAM`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Dram => "DRAM",
+            Self::L1 | Self::L1Core => "L1",
+            Self::L1Small => "L1_SMALL",
+            Self::Trace => "TRACE",
+            Self::Cb => "circular buffers",
+            Self::Dfb => "dataflow buffers",
+            Self::Scratch => "scratchpads",
+            Self::Kernel => "kernels",
+            Self::Host => "host memory",
+        }
+    }
+
     /// Whether memory of this space belongs to a program.
     #[inline]
     pub const fn is_program(self) -> bool {

@@ -1,13 +1,18 @@
 //! What processes publish, seen through the daemon and without one.
 
-use crate::{NOBODY, exe, finding};
+use crate::{MIB, NOBODY, exe, finding};
+use jiff::Timestamp;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use ttmem_core::Detail;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{FindingKind, HappeningKind, Process};
-use ttmem_core::words::Basis;
+use ttmem_core::detail::BufferQuery;
+use ttmem_core::snapshot::{Finding, FindingKind, HappeningKind, Process};
+use ttmem_core::words::{Basis, Space};
+use ttmem_reader::Session;
+use ttmem_sources::Reading;
 use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder, schema};
 
@@ -158,7 +163,7 @@ fn clean_exit_after_a_failure_leaves_a_crash_segment() {
     for closes in [false, true] {
         let folder = memory_folder();
         let mut producer = Producer::new(folder.path());
-        producer.out_of_memory(2_097_152);
+        producer.out_of_memory(2_097_152, None);
         if closes {
             producer.close_tracker();
         }
@@ -252,7 +257,7 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     }
     producer.free(4096);
     assert_eq!(producer.refusal(&Request::Free { address: 4096 }), "DoubleFree");
-    producer.out_of_memory(2_097_152);
+    producer.out_of_memory(2_097_152, None);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 0, "what is refused changes nothing");
     assert!(!it.exact, "and the process is not said to be exact");
@@ -270,6 +275,70 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     producer.close_allocator();
     assert_eq!(producer.refusal(&alloc(1, 64)), "UnknownAllocator");
     assert_eq!(producer.refusal(&Request::CloseAllocator {}), "UnknownAllocator");
+}
+
+/// The failed allocations that a reader finds which looks for the first time.
+fn failures(folder: &Path) -> Vec<Finding> {
+    let findings = local(folder).findings.into_iter();
+    findings.filter(|it| it.kind == FindingKind::OutOfMemory).collect()
+}
+
+#[test]
+fn late_reader_finds_when_and_where_memory_ran_out() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    producer.out_of_memory(512 * MIB, Some(38 * MIB));
+    producer.alloc(8192, 64);
+    // The ring moves on.
+    producer.churn(20_000);
+    let mut session = Session::local(Reading::segments(folder.path()));
+    session.refresh();
+    let buffers = Some(BufferQuery { limit: 10, ..BufferQuery::default() });
+    let snapshot = session.snapshot(&Detail { events: true, buffers, ..Detail::NONE });
+    let finding = snapshot.findings.iter().find(|it| it.kind == FindingKind::OutOfMemory).unwrap();
+    let event = snapshot.events.iter().flatten().find(|it| it.kind == HappeningKind::OutOfMemory).unwrap();
+    let device = Some(snapshot.devices[0].id.clone());
+    assert_eq!(
+        (finding.space, finding.bytes, &finding.device),
+        (Some(Space::Dram), Some(512 * MIB), &device)
+    );
+    assert_eq!((event.bytes, &event.device, &event.text), (finding.bytes, &device, &finding.text));
+    assert!(finding.text.starts_with(&format!("out of memory: pid {} (", producer.pid)), "{}", finding.text);
+    let text = " requested 512.0 MiB of DRAM on device 0; largest free block 38.0 MiB per bank";
+    assert!(finding.text.ends_with(text), "{}", finding.text);
+    // Between two allocations, by the clock of the same snapshot, whose ages are whole milliseconds.
+    let seconds = |at: Timestamp| snapshot.at.duration_since(at).as_secs_f64();
+    let mut ages: Vec<f64> = snapshot.buffers.unwrap().list.iter().map(|it| it.age_seconds).collect();
+    ages.sort_by(f64::total_cmp);
+    let [after, before] = ages[..] else { panic!("{ages:?}") };
+    for at in [finding.first.unwrap(), finding.last.unwrap(), event.at] {
+        let age = seconds(at);
+        assert!((after - 0.001..=before + 0.001).contains(&age), "{after} <= {age} <= {before}");
+    }
+}
+
+#[test]
+fn failure_outlives_its_allocator_and_counts_once() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    for n in 1..=20 {
+        producer.out_of_memory(n * MIB, None);
+    }
+    producer.close_allocator();
+    let [failure] = &failures(folder.path())[..] else { panic!() };
+    assert_eq!((failure.count, failure.bytes, failure.space), (20, Some(20 * MIB), Some(Space::Dram)));
+    let text = format!("out of memory x20: pid {} (", producer.pid);
+    assert!(failure.text.starts_with(&text), "{}", failure.text);
+    assert!(failure.text.ends_with(" last requested 20.0 MiB of DRAM on device 0"), "{}", failure.text);
+    // One that is followed counts each as it comes.
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    for n in 1..=20 {
+        producer.out_of_memory(n * MIB, None);
+        let failure = finding(&server, FindingKind::OutOfMemory).unwrap();
+        assert_eq!((failure.count, failure.bytes), (n, Some(n * MIB)));
+    }
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn oddities_that_others_met_are_findings_too() {
     let text =
         |kind| shot.findings.iter().find(|f| f.kind == kind).map(|f| (f.count, f.text.clone())).unwrap();
     assert_eq!(text(FindingKind::DoubleFree).0, 3);
-    assert_eq!(text(FindingKind::OutOfMemory).1, "pid 1 asked in vain for memory, once, last for 2.0 MiB");
+    assert_eq!(text(FindingKind::OutOfMemory).1, "out of memory: pid 1 requested 2.0 MiB");
     assert_eq!(text(FindingKind::Refused), (2, "pid 1 was refused 2 times: size is zero".to_owned()));
 }
 
