@@ -286,7 +286,7 @@ impl Tracker {
     ) -> PyResult<()> {
         let mut buffer = Buffer::new(self.allocator(py)?, space.0, 0, size);
         buffer.site = self::site(py, site)?;
-        Client::global().out_of_memory(&buffer).map(drop).map_err(|e| refused(py, e))
+        Client::global().out_of_memory(&buffer, None).map(drop).map_err(|e| refused(py, e))
     }
 
     /// A program begins: what it keeps on its cores follows. Without a number it gets one that no other has. If `dispatches` is

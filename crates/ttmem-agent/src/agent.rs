@@ -176,10 +176,11 @@ pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, fac
         let _ = tracker().audit(before.filter(|_| audit::is_calm(1)), number, space, statistics);
     }
     // It may have failed for another reason.
-    let no_room = statistics.is_none_or(|it| block > it.largest_free_per_bank);
+    let largest = statistics.map(|it| it.largest_free_per_bank);
+    let no_room = largest.is_none_or(|largest| block > largest);
     if no_room || facts.is_per_core() || is_hybrid() {
         let failed = Buffer::new(number, space, 0, facts.requested);
-        let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed });
+        let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed }, largest);
     }
 }
 

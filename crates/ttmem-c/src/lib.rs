@@ -336,7 +336,7 @@ pub unsafe extern "C" fn ttmem_free_on_cores(it: *const ttmem_buffer) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_out_of_memory(it: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's word.
-    event(|tracker| tracker.out_of_memory(&unsafe { buffer(it) }?.1))
+    event(|tracker| tracker.out_of_memory(&unsafe { buffer(it) }?.1, None))
 }
 
 /// A program begins, by a number of the caller's that is not 0: what it registers follows. The name may be null. A program

@@ -1,8 +1,9 @@
 //! Publishes what device memory a process holds, for `ttmem` to show.
 //!
 //! A [`Tracker`] writes a *segment*: a file in `/dev/shm` that any reader may look at, at any time, with or without a
-//! daemon, and still after the process was killed. It never talks to anybody, never waits for a reader, and costs some
-//! tens of nanoseconds an event; switched off, one load.
+//! daemon, and still after the process was killed. A process that exits by itself removes it, unless an allocation failed.
+//! A tracker never sends anything, never waits for a reader, and costs some tens of nanoseconds an event; switched off,
+//! one load.
 //!
 //! ```
 //! use ttmem_client::{Banks, Buffer, Chip, Space, Tracker};

@@ -21,6 +21,14 @@ pub(crate) fn put<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) {
     place[0].store(words[0], Ordering::Release);
 }
 
+/// Replaces words whose first is a sequence number and which no record can mend: whoever reads the same sequence twice has
+/// read what belongs to it.
+pub(crate) fn replace<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) {
+    place[0].store(0, Ordering::Relaxed);
+    fence(Ordering::Release);
+    put(place, words);
+}
+
 /// From here on table and rows change: whoever sees a change will see the whole record, too.
 #[inline]
 pub(crate) fn settle() {

@@ -78,6 +78,7 @@ impl Segment {
                 return (None, Some(Trouble { what: "cannot open the segment folder", errno: Some(e) }));
             }
         };
+        room::expire(folder.as_fd());
         let mut trouble = None;
         for plan in PLANS {
             match Self::publish_as(folder.as_fd(), group, header, plan) {
@@ -238,6 +239,12 @@ impl Segment {
     fn line(&self, offset: usize) -> &Line {
         // SAFETY: callers stay below the end of the file; lines are 64-byte aligned there.
         unsafe { &*self.base.as_ptr().add(offset).cast() }
+    }
+
+    /// Where the `n`-th failed allocation is kept, from 0.
+    pub(crate) fn failure(&self, n: u64) -> &Line {
+        let place = n as usize % ttmem_wire::segment::FAILURES;
+        self.line(word::FAILURES + place * SIZE)
     }
 
     /// Where the record with this sequence goes.

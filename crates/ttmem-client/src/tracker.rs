@@ -141,6 +141,17 @@ unsafe impl Sync for Tracker {}
 
 static GLOBAL: Tracker = Tracker::behind(NOT_ASKED);
 
+/// Ends the process's tracker when the process exits. The loader calls what is in this section after exit handlers and
+/// destructors of C++ objects, which still close devices and free what is on them; a handler of our own would be called
+/// before most of them.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = end_global;
+
+extern "C" fn end_global() {
+    GLOBAL.end();
+}
+
 /// A number that no other thread of this process has, without a system call.
 #[inline]
 fn me() -> u64 {
@@ -223,6 +234,8 @@ impl Tracker {
             self.spare.store(new, Ordering::Release);
             return;
         }
+        // A linker takes from an archive only what is referred to.
+        core::hint::black_box(&AT_EXIT);
         // SAFETY: we are inside, by the guard that everybody uses from now on.
         unsafe { *self.writer.get() = Writer::new(&options.settings()) };
         guard.owner.store(0, Ordering::Release);
@@ -473,9 +486,9 @@ impl Tracker {
         self.event(0, |writer| writer.free(&BUFFERS, &named(allocator, Space::Dram, address)))
     }
 
-    /// An allocation failed.
-    pub fn out_of_memory(&self, buffer: &Buffer) -> Result {
-        self.event(0, |writer| writer.out_of_memory(buffer))
+    /// An allocation failed for want of memory; `largest_free_per_bank` is the largest free block in a bank, if known.
+    pub fn out_of_memory(&self, buffer: &Buffer, largest_free_per_bank: Option<u64>) -> Result {
+        self.event(0, |writer| writer.out_of_memory(buffer, largest_free_per_bank))
     }
 
     /// A program begins: what it registers follows. Names may be empty. A program begins by itself with the first thing
@@ -638,13 +651,29 @@ impl Tracker {
         status
     }
 
-    /// Ends tracking: the segment is taken away, and the tracker is off. A process that ends without this leaves its
-    /// segment for a while, as a black box.
+    /// Ends tracking: the tracker is off, and the segment is removed unless it holds a failed allocation. The process's own
+    /// tracker does this by itself when the process exits. A process that is killed leaves its segment as a crash segment.
     pub fn close(&self) {
         let _ = self.with((), |writer| {
             writer.close();
             let guard = self.guard.swap(ptr::null_mut(), Ordering::AcqRel);
             self.spare.store(guard, Ordering::Release);
+            Ok(())
+        });
+    }
+
+    /// Ends tracking because the process exits, while other threads may still report.
+    fn end(&self) {
+        self.forget_environment();
+        // SAFETY: guards are never given back.
+        let Some(guard) = (unsafe { self.guard.load(Ordering::Acquire).as_ref() }) else { return };
+        // In a forked child that reported nothing, the segment is the parent's.
+        if guard.pid.load(Ordering::Relaxed) != u64::from(identity::pid()) {
+            return;
+        }
+        let _ = self.with((), |writer| {
+            writer.end();
+            self.guard.store(ptr::null_mut(), Ordering::Release);
             Ok(())
         });
     }

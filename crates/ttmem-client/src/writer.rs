@@ -278,7 +278,8 @@ impl Writer {
         let count = *count;
         if let Some(segment) = self.segment() {
             segment.word(word::FAULTS + n * 16 + 8).store(id, Ordering::Relaxed);
-            segment.word(word::FAULTS + n * 16).store(count, Ordering::Relaxed);
+            // Who sees the count sees the failure that was counted.
+            segment.word(word::FAULTS + n * 16).store(count, Ordering::Release);
         }
     }
 

@@ -54,6 +54,8 @@ pub enum Event {
     Audit(Audit),
     /// A fault in what the process reported, which its source noticed.
     Fault(FaultReport),
+    /// Allocations failed for want of memory.
+    OutOfMemory(OutOfMemory),
     /// Records were lost before the source could read them.
     Lost(u64),
     /// Everything the process holds of one allocator is listed anew from here on: what it held is forgotten, what it
@@ -168,6 +170,23 @@ impl From<Fault> for FaultReport {
     fn from(fault: Fault) -> Self {
         Self { fault, count: 1, id: 0 }
     }
+}
+
+/// An allocation that failed for want of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfMemory {
+    /// The chips of the allocator that had no room.
+    pub chips: Vec<ChipId>,
+    /// Where memory was requested, if that is known.
+    pub space: Option<Space>,
+    /// Bytes requested on each chip.
+    pub requested: u64,
+    /// Largest free block in a bank, if it was measured.
+    pub largest_free_bytes_per_bank: Option<u64>,
+    /// When it failed.
+    pub at: Mono,
+    /// How many failures this stands for: those before it of which nothing else is known.
+    pub count: u64,
 }
 
 /// A process, for people.

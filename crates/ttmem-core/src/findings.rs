@@ -14,13 +14,32 @@ pub(crate) struct Subject {
     pub(crate) space: Option<Space>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
     pub(crate) last_id: u64,
     pub(crate) first: Mono,
     pub(crate) last: Mono,
+    /// When it was last counted, which may be long after it occurred.
+    pub(crate) noted: Mono,
+    /// The last request that failed, of allocations that did.
+    pub(crate) request: Option<Request>,
+}
+
+/// A request for memory that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    /// Devices by number, as they were then.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) bytes: u64,
+    pub(crate) largest_free_bytes_per_bank: Option<u64>,
+}
+
+impl Tally {
+    pub(crate) fn new(at: Mono) -> Self {
+        Self { count: 0, bytes: 0, last_id: 0, first: at, last: at, noted: at, request: None }
+    }
 }
 
 /// How long after it last occurred a fault is still shown.
@@ -64,24 +83,35 @@ impl Findings {
                 self.labels.retain(|id, _| named.contains(id) || subject.process == Some(*id));
             }
         }
-        let tally = self.tallies.entry(subject).or_insert(Tally {
-            count: 0,
-            bytes: 0,
-            last_id: 0,
-            first: now,
-            last: now,
-        });
+        let tally = self.tallies.entry(subject).or_insert(Tally::new(now));
         let first = tally.count == 0;
         tally.count = tally.count.saturating_add(count);
         tally.bytes = tally.bytes.saturating_add(bytes);
         tally.last_id = id;
-        tally.last = now;
+        (tally.last, tally.noted) = (now, now);
         first
+    }
+
+    /// Counts failed allocations, the last of which is this request of some time ago.
+    pub(crate) fn add_failure(
+        &mut self,
+        now: Mono,
+        subject: Subject,
+        at: Mono,
+        count: u64,
+        request: Request,
+    ) {
+        let first = self.add(now, subject, 0, count, request.bytes);
+        let Some(tally) = self.tallies.get_mut(&subject) else { return };
+        if first {
+            tally.first = at;
+        }
+        (tally.last, tally.bytes, tally.request) = (at, request.bytes, Some(request));
     }
 
     pub(crate) fn expire(&mut self, now: Mono) {
         let count = self.tallies.len();
-        self.tallies.retain(|_, tally| now.since(tally.last) < KEPT_NS);
+        self.tallies.retain(|_, tally| now.since(tally.noted) < KEPT_NS);
         if self.tallies.len() < count {
             let named: BTreeSet<ProcessId> = self.tallies.keys().filter_map(|it| it.process).collect();
             self.labels.retain(|id, _| named.contains(id));

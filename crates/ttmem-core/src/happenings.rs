@@ -83,7 +83,10 @@ impl Entry {
         if let (Text::Fault(_, tally, _), Text::Fault(_, before, _)) = (&mut self.text, &old.text) {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
-            tally.bytes = tally.bytes.saturating_add(before.bytes);
+            // Of requests that failed, the last one counts.
+            if tally.request.is_none() {
+                tally.bytes = tally.bytes.saturating_add(before.bytes);
+            }
         }
     }
 
@@ -287,6 +290,16 @@ impl Happenings {
             chips: index.zip(subject.chip).into_iter().collect(),
             bytes,
             ..Entry::new(now, kind, Text::Fault(subject, tally, label))
+        });
+    }
+
+    /// Allocations failed, of which the tally has the last request.
+    pub(crate) fn out_of_memory(&mut self, subject: Subject, label: Label, chips: Chips, tally: Tally) {
+        self.push(Entry {
+            process: subject.process,
+            chips,
+            bytes: Some(tally.bytes),
+            ..Entry::new(tally.last, EventKind::OutOfMemory, Text::Fault(subject, tally, label))
         });
     }
 

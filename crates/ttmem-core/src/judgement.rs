@@ -1,12 +1,12 @@
 //! Findings: problems that hold at the time of a snapshot, and the texts of faults that occurred.
 
-use crate::findings::{Subject, Tally};
+use crate::findings::{Request, Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
 use crate::usage::SpaceUsage;
 use crate::view::Clock;
-use crate::words::{ChipId, Fault, Scope, Space, size};
+use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -169,7 +169,7 @@ impl State {
                 }
                 let (drift, label) = (audit.drift, self.label_of(*id));
                 let text = format!(
-                    "{label}: drift on allocator {allocator}, {}: ttmem − runtime = {:+} bytes allocated, {:+} free, {:+} largest free block",
+                    "{label}: drift on allocator {allocator}, {}: ttmem - runtime = {:+} bytes allocated, {:+} free, {:+} largest free block",
                     space.title(),
                     drift.allocated,
                     drift.free.unwrap_or(0),
@@ -224,6 +224,27 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
     }
 }
 
+/// `out of memory: pid 4242 (python model.py) requested 512 MiB of DRAM on device 0; largest free block 38 MiB per bank`.
+/// What is not known is left out.
+fn describe_out_of_memory(subject: &Subject, tally: &Tally, who: &str) -> String {
+    let (repeats, last) = match tally.count {
+        0 | 1 => (String::new(), ""),
+        count => (format!(" x{count}"), "last "),
+    };
+    let Some(Request { devices, bytes, largest_free_bytes_per_bank }) = &tally.request else {
+        return format!("out of memory{repeats}: {who} {last}requested {}", size(tally.last_id));
+    };
+    let space = subject.space.map_or_else(String::new, |space| format!(" of {}", space.title()));
+    let on = match devices[..] {
+        [] => String::new(),
+        [device] => format!(" on device {device}"),
+        _ => format!(" on each of devices {}", ranges(devices)),
+    };
+    let largest = largest_free_bytes_per_bank
+        .map_or_else(String::new, |bytes| format!("; largest free block {} per bank", size(bytes)));
+    format!("out of memory{repeats}: {who} {last}requested {}{space}{on}{largest}", size(*bytes))
+}
+
 impl Label {
     /// A finding about the process.
     pub(crate) fn finding(&self, kind: FindingKind, severity: Severity, text: String, count: u64) -> Finding {
@@ -259,10 +280,7 @@ pub(crate) fn describe_fault(
         }
         Fault::InheritedFree => format!("{who}: forked process freed buffers of its parent{times}"),
         Fault::Unlisted => format!("{who}: segment full, {count} allocations are counted but not listed"),
-        Fault::OutOfMemory => {
-            let times = if count == 1 { String::new() } else { format!(" x{count}") };
-            format!("out of memory{times}: {who} requested {}", size(id))
-        }
+        Fault::OutOfMemory => describe_out_of_memory(subject, tally, &who),
         Fault::Lost => format!("{who}: {count} records lost; its figures are incomplete"),
         Fault::Reclaimed => {
             let plural = if count == 1 { "" } else { "s" };

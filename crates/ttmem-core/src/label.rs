@@ -23,16 +23,16 @@ impl Label {
         Self { pid: visible(id), name: None, command: None }
     }
 
-    /// `python model.py` of `/usr/bin/python -u ./model.py --layers 3`, else the process name. A command says more than
+    /// `python model.py` of `/usr/bin/python -u ./model.py --layers 3`, else the process name. A script says more than
     /// `python`, but paths and options are too long for a sentence.
     fn title(&self) -> Option<String> {
-        let name = self.name.as_deref()?;
-        let script = self.command.as_deref().filter(|_| name.starts_with("python")).and_then(|command| {
-            let mut words = command.split_whitespace().skip(1);
-            let script = words.find(|word| !word.starts_with('-'))?;
-            let file = script.rsplit('/').next()?;
-            file.strip_suffix(".py").map(|_| file)
-        });
+        let mut words = self.command.as_deref().unwrap_or_default().split_whitespace().map(base_name);
+        let program = words.next();
+        let name = self.name.as_deref().or(program)?;
+        let is_python = name.starts_with("python");
+        let script = words
+            .find(|word| !word.starts_with('-'))
+            .filter(|it| is_python && it.strip_suffix(".py").is_some());
         // Any process may have any name; this is one line.
         let clean =
             |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
@@ -41,6 +41,10 @@ impl Label {
             None => clean(name),
         })
     }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 impl fmt::Display for Label {
@@ -76,7 +80,8 @@ mod tests {
         assert_eq!(label(7, python, Some("python3 -m pytest")), "pid 7 (python3)");
         assert_eq!(label(7, python, None), "pid 7 (python3)");
         assert_eq!(label(7, Some("a\x1bb"), Some("a b.py")), "pid 7 (a?b)");
-        assert_eq!(label(7, None, Some("x")), "pid 7");
+        assert_eq!(label(7, None, Some("bin/python model.py")), "pid 7 (python model.py)");
+        assert_eq!(label(7, None, None), "pid 7");
         assert_eq!(label(0, Some("server"), None), "server (outside this PID namespace)");
         assert_eq!(label(0, None, None), "a process outside this PID namespace");
     }

@@ -4,10 +4,10 @@ mod definitions;
 mod machine;
 
 use crate::event::{
-    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, Process, SensorReading,
-    Trace, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, OutOfMemory, Process,
+    SensorReading, Trace, Tracked,
 };
-use crate::findings::{Findings, Subject, Tally};
+use crate::findings::{Findings, Request, Subject, Tally};
 use crate::footprint::CoreSet;
 use crate::happenings::{Happenings, Level};
 use crate::history::Series;
@@ -351,6 +351,7 @@ impl State {
                 Outcome::Noted
             }
             Event::Fault(report) => self.fault(by, report),
+            Event::OutOfMemory(failure) => self.out_of_memory(by, &failure),
             Event::Relisted(allocator) => self.relist(by, allocator),
             Event::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
                 Ok(pool) => {
@@ -546,6 +547,12 @@ impl State {
         let FaultReport { fault, count, id } = report;
         // Whether an address was allocated again with the same size or another is one finding.
         let fault = if fault == Fault::StillHeld { Fault::Replaced } else { fault };
+        if fault == Fault::OutOfMemory {
+            let (chips, space, largest_free_bytes_per_bank) = (Vec::new(), None, None);
+            let (requested, at) = (id, self.now);
+            let failure = OutOfMemory { chips, space, requested, largest_free_bytes_per_bank, at, count };
+            return self.out_of_memory(by, &failure);
+        }
         self.note(fault, by, None, None, 0, count, id);
         if !fault.is_refusal() {
             return Outcome::Noted;
@@ -556,6 +563,28 @@ impl State {
             process.refused = process.refused.saturating_add(count);
         }
         Outcome::Refused(fault)
+    }
+
+    fn out_of_memory(&mut self, by: Author, failure: &OutOfMemory) -> Outcome {
+        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
+        self.findings.name(by.id, &process.info);
+        let label = Label::new(by.id, &process.info);
+        let resolved: Vec<ChipId> = failure.chips.iter().map(|&chip| self.resolve(chip)).collect();
+        let chips = self.numbered(&resolved);
+        let chip = chips.values().next().copied().filter(|_| chips.len() == 1);
+        let subject = Subject { fault: Fault::OutOfMemory, process: Some(by.id), chip, space: failure.space };
+        let request = Request {
+            devices: chips.keys().copied().collect(),
+            bytes: failure.requested,
+            largest_free_bytes_per_bank: failure.largest_free_bytes_per_bank,
+        };
+        // A clock that is ahead of ours is the writer's.
+        let at = failure.at.min(self.now);
+        self.findings.add_failure(self.now, subject, at, failure.count, request.clone());
+        let tally =
+            Tally { count: failure.count, bytes: request.bytes, request: Some(request), ..Tally::new(at) };
+        self.happenings.out_of_memory(subject, label, chips, tally);
+        Outcome::Noted
     }
 
     /// Forgets what a process holds of an allocator, but not that it had it.
@@ -709,12 +738,12 @@ impl State {
             self.findings.name(by.id, &process.info);
         }
         let first = self.findings.add(self.now, subject, bytes, count, id);
-        // The event of a process's exit has what it held; every failed allocation is an event.
-        if first && fault != Fault::Reclaimed || fault == Fault::OutOfMemory {
+        // The event of a process's exit has what it held.
+        if first && fault != Fault::Reclaimed {
             let now = self.now;
             let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
             let label = self.label_of(by.id);
-            let tally = Tally { count, bytes, last_id: id, first: now, last: now };
+            let tally = Tally { count, bytes, last_id: id, ..Tally::new(now) };
             self.happenings.fault(now, subject, label, index, tally);
         }
     }

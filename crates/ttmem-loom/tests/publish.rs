@@ -14,7 +14,7 @@ mod atomic {
 
 use atomic::{AtomicU64, Ordering, fence};
 use loom::sync::Arc;
-use publish::{begin, clear, finish, put, settle};
+use publish::{begin, clear, finish, put, replace, settle};
 
 const RING: u64 = 2;
 /// Sequence and value.
@@ -159,5 +159,27 @@ fn killed_writer_leaves_a_whole_event_or_none() {
     for steps in 0..=5 {
         run(false, 3, steps);
         run(true, 3, steps);
+    }
+}
+
+#[test]
+fn same_sequence_read_twice_has_its_own_words() {
+    for backwards in [false, true] {
+        try_all(move || {
+            let place = Arc::new(line());
+            replace(&place, &[1, 10]);
+            let writer = {
+                let place = Arc::clone(&place);
+                loom::thread::spawn(move || replace(&place, &[2, 20]))
+            };
+            let first = Segment::copy(&place, backwards);
+            fence(Ordering::Acquire);
+            let second = Segment::copy(&place, backwards);
+            if first == second && first[0] != 0 {
+                assert_eq!(first[1], first[0] * 10);
+            }
+            writer.join().unwrap();
+            assert_eq!(Segment::copy(&place, backwards), [2, 20]);
+        });
     }
 }

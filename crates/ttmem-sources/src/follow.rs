@@ -5,7 +5,8 @@ use crate::segment::{Contents, SegmentFile, Skip};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::CoreSet;
 use ttmem_core::event::{
-    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, Program, Trace, Tracked,
+    Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, OutOfMemory, Program,
+    Trace, Tracked,
 };
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Arch, ChipId, KernelClass, Mono, Scope, Space, Uncertainty};
@@ -39,6 +40,8 @@ pub(crate) struct Follower {
     unlisted: BTreeMap<(u16, u8), Holding>,
     /// Hooks and cost, as last told.
     tracker: Option<[u64; 3]>,
+    /// Sequence of the last failed allocation that was told.
+    failed: u64,
     /// Something went that was never listed: only the table tells what is left.
     must_relist: bool,
 }
@@ -187,17 +190,49 @@ impl Follower {
     fn tell_faults(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), Skip> {
         let vitals = segment.vitals()?;
         self.tell_tracker(segment, &vitals, emit);
-        for (counter, (told, fault)) in vitals.faults.iter().zip(self.faults.iter_mut().zip(Fault::ALL)) {
+        for (counter, fault) in vitals.faults.iter().zip(Fault::ALL) {
             let [count, id] = counter.map(zerocopy::little_endian::U64::get);
-            let new = count.saturating_sub(*told);
+            let new = count.saturating_sub(self.faults[fault.index()]);
             if new == 0 {
                 continue;
             }
-            *told = count;
-            emit(match fault {
-                Fault::Lost => Event::Lost(new),
-                fault => Event::Fault(FaultReport { fault, count: new, id }),
-            });
+            self.faults[fault.index()] = count;
+            match fault {
+                Fault::Lost => emit(Event::Lost(new)),
+                Fault::OutOfMemory => self.tell_failures(segment, new, id, emit)?,
+                fault => emit(Event::Fault(FaultReport { fault, count: new, id })),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of so many failed allocations. What is not kept of them counts with the oldest that is.
+    fn tell_failures(
+        &mut self,
+        segment: &SegmentFile,
+        count: u64,
+        id: u64,
+        emit: Emit<'_>,
+    ) -> Result<(), Skip> {
+        let mut failures = segment.failures()?;
+        failures.retain(|failure| failure.sequence.get() > self.failed);
+        failures.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        let mut unkept = count - failures.len() as u64;
+        if failures.is_empty() {
+            emit(Event::Fault(FaultReport { fault: Fault::OutOfMemory, count, id }));
+        }
+        for failure in &failures {
+            self.failed = failure.sequence.get();
+            let known = self.allocators.get(usize::from(failure.allocator.get())).and_then(Option::as_ref);
+            emit(Event::OutOfMemory(OutOfMemory {
+                chips: known.map_or_else(Vec::new, |known| known.definition.chips.clone()),
+                space: failure.space(),
+                requested: failure.requested.get(),
+                largest_free_bytes_per_bank: (failure.flags.get() & flags::MEASURED != 0)
+                    .then(|| failure.id.get()),
+                at: Mono(failure.at_ns.get()),
+                count: 1 + std::mem::take(&mut unkept),
+            }));
         }
         Ok(())
     }

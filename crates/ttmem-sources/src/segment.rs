@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
 use ttmem_wire::segment::{
-    BLOCK, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, word,
+    BLOCK, FAILURES, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, state, word,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -190,6 +190,16 @@ impl SegmentFile {
         rustix::fs::fstat(&self.file).map_or(0, |it| (it.st_blocks as u64).saturating_mul(512))
     }
 
+    /// Whether the file still has a name.
+    pub(crate) fn is_linked(&self) -> bool {
+        rustix::fs::fstat(&self.file).is_ok_and(|it| it.st_nlink > 0)
+    }
+
+    /// Whether its process said that it exits.
+    pub(crate) fn is_exited(&self) -> bool {
+        self.vitals().is_ok_and(|it| it.state.get() == state::EXITED)
+    }
+
     pub(crate) fn ring_records(&self) -> u64 {
         u64::from(self.layout.ring.1)
     }
@@ -230,6 +240,21 @@ impl SegmentFile {
         let mut vitals = Vitals::new_zeroed();
         self.read(vitals.as_mut_bytes(), word::SLOTS as u64, "header")?;
         Ok(vitals)
+    }
+
+    /// The last failed allocations, oldest first, without those that are overwritten just now.
+    pub(crate) fn failures(&self) -> Result<Vec<Record>, Skip> {
+        let read = || -> Result<_, Skip> {
+            let mut records = [Record::new_zeroed(); FAILURES];
+            self.read(records.as_mut_bytes(), word::FAILURES as u64, "header")?;
+            Ok(records)
+        };
+        let (first, second) = (read()?, read()?);
+        let whole = |it: &Record| it.sequence.get() != 0 && it.kind == Kind::OutOfMemory as u8;
+        let same = first.into_iter().zip(second).filter(|(first, second)| first == second && whole(first));
+        let mut failures: Vec<Record> = same.map(|(failure, _)| failure).collect();
+        failures.sort_by_key(|failure| failure.sequence.get());
+        Ok(failures)
     }
 
     /// The definitions from one block on, as bytes, and the block after them.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use ttmem_core::event::Event;
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, Mono, ProcessId};
+use ttmem_types::limits::CRASH_SEGMENTS;
 use ttmem_wire::segment::SegmentError;
 
 /// Receives what sources read.
@@ -39,7 +40,7 @@ pub struct Keep {
 
 impl Default for Keep {
     fn default() -> Self {
-        Self { count: 32, age_ns: 24 * 3600 * Mono::SECOND, share: 8 }
+        Self { count: CRASH_SEGMENTS, age_ns: 24 * 3600 * Mono::SECOND, share: 8 }
     }
 }
 
@@ -243,7 +244,9 @@ impl Segments {
                 Ok(Writer::Living(owner)) if owner.pid == known.process.pid
             );
             if !here {
-                self.retire(known, true, sink);
+                // What it held when it exited is what it holds until its exit is noticed.
+                let lives = !known.file.is_exited();
+                self.retire(known, lives, sink);
                 return false;
             }
         }
@@ -283,7 +286,8 @@ impl Segments {
             name,
             file: known.file,
         };
-        if self.black_boxes.len() < MOST_BLACK_BOXES {
+        // A process that exits by itself removes its segment.
+        if self.black_boxes.len() < MOST_BLACK_BOXES && it.file.is_linked() {
             self.black_boxes.insert(it.file.id, it);
         }
     }

@@ -126,7 +126,13 @@ impl Producer {
         self.helper.kill();
     }
 
-    /// Lets it exit; returns how it did and what it wrote to standard error.
+    /// Has it exit by itself while so many threads report, and waits until it has.
+    pub fn exit_cleanly(&mut self, threads: u64) {
+        self.exit(threads);
+        self.helper.wait();
+    }
+
+    /// Lets it exit without exit handlers; returns how it did and what it wrote to standard error.
     pub fn quit(mut self) -> (ExitStatus, String) {
         self.helper.quit()
     }
@@ -147,8 +153,8 @@ helper::requests!(Producer, Process {
     AllocL1: alloc_l1(address: u64, bytes: u64, corners: Option<Corners>) -> u64;
     /// Allocates a buffer in the small L1 region of all cores.
     AllocL1Small: alloc_l1_small(address: u64, bytes: u64) -> u64;
-    /// Reports that an allocation of so many bytes of L1 failed.
-    OutOfMemory: out_of_memory(bytes: u64) -> u64;
+    /// Reports that an allocation of so many bytes of DRAM failed, and the largest free block if it is known.
+    OutOfMemory: out_of_memory(bytes: u64, largest_free: Option<u64>) -> u64;
     /// Allocates so many buffers of a size in DRAM, one behind the other from [`FLOOD`] on.
     Flood: flood(count: u64, bytes: u64) -> ();
     /// Allocates and frees in one thread, so many times.
@@ -197,6 +203,10 @@ helper::requests!(Producer, Process {
     Children: children(how: Fork, count: u64, held_by_parent: u64) -> Vec<i32>;
     /// Kills children and waits until they are gone.
     Reap: reap(pids: Vec<i32>) -> ();
+    /// Exits, as a program that returns from `main`, while so many threads report.
+    Exit: exit(threads: u64) -> ();
+    /// Makes a child that exits, as a program that returns from `main`, and waits for it; it may allocate before.
+    ExitInChild: exit_in_child(allocates: bool) -> ();
     /// Runs another program to its end.
     Spawn: spawn() -> ();
     /// Goes on as another program.
@@ -297,8 +307,8 @@ impl Process {
         self.tracker.alloc(&Buffer { bytes_per_bank: bytes, occupied: Some(bytes), cores, ..buffer })
     }
 
-    fn out_of_memory(&self, bytes: u64) -> Result {
-        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::L1, 0, bytes))
+    fn out_of_memory(&self, bytes: u64, largest_free: Option<u64>) -> Result {
+        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::Dram, 0, bytes), largest_free)
     }
 
     fn flood(&self, count: u64, bytes: u64) -> Result<()> {
@@ -456,6 +466,33 @@ impl Process {
 
     fn reap(&self, pids: Vec<i32>) -> Result<()> {
         pids.into_iter().for_each(helper::reap);
+        Ok(())
+    }
+
+    fn exit(&self, threads: u64) -> Result<()> {
+        for thread in 0..threads {
+            let process = self.again();
+            std::thread::spawn(move || {
+                while process.alloc((thread + 1) << 36, 64).and(process.free((thread + 1) << 36)).is_ok() {}
+            });
+        }
+        helper::send(&helper::reply(Result::Ok(())));
+        std::process::exit(0);
+    }
+
+    fn exit_in_child(&self, allocates: bool) -> Result<()> {
+        // SAFETY: the child uses the tracker, which is made for that, and exits; this process has one thread.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    if allocates {
+                        self.alloc(4096, 64).unwrap();
+                    }
+                    libc::exit(0);
+                }
+                child => assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child),
+            }
+        }
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{Device, Process, Usage};
+use ttmem_core::snapshot::{Device, Event, Process, Usage};
+use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::protocol::{Request, ask};
 
 /// Waits for something that must happen. How long it takes decides nothing, short of never.
@@ -113,6 +113,13 @@ impl Server {
     pub fn snapshot(&self) -> Snapshot {
         let answer = ask(&self.query, &Request::SNAPSHOT).unwrap();
         schema::snapshot(&answer)
+    }
+
+    /// Its recent events, oldest first.
+    pub fn events(&self) -> Vec<Event> {
+        let detail = Detail { events: true, ..Detail::NONE };
+        let answer = ask(&self.query, &Request::Snapshot(detail)).unwrap();
+        schema::snapshot::<Snapshot>(&answer).events.unwrap()
     }
 
     /// One device of that.

@@ -9,5 +9,8 @@ pub const MAX_DEVICE_NUMBER: u32 = 0xffff;
 /// Frees that are remembered, to distinguish double frees from frees of unknown buffers.
 pub const REMEMBERED_FREES: usize = 256;
 
+/// Crash segments of one user that are kept: the newest.
+pub const CRASH_SEGMENTS: usize = 8;
+
 /// Columns and rows of the largest grid of cores.
 pub const MAX_GRID: u8 = 16;

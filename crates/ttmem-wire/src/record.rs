@@ -26,7 +26,8 @@ pub enum Kind {
     ProgramEnd = 5,
     /// An allocator was closed, and everything it handed out with it.
     AllocatorEnd = 6,
-    /// An allocation failed: `requested` is what was asked for.
+    /// An allocation failed: `requested` is what was requested, `bytes_per_bank` what it needed in each bank, `id` the
+    /// largest free block in a bank if [`flags::MEASURED`] says so.
     OutOfMemory = 7,
     /// Something was refused, or not found: `flags` is the index of a [`ttmem_types::Fault`].
     Refused = 8,
@@ -122,6 +123,8 @@ pub mod flags {
     pub const ESTIMATED: u16 = 32;
     /// Of what a program keeps: nobody tells when that program is dispatched, so whether it is resident is not known.
     pub const UNFOLLOWED: u16 = 64;
+    /// Of a failed allocation: `id` is the largest free block in a bank.
+    pub const MEASURED: u16 = 128;
     /// Where a buffer's [`ttmem_types::Layout`] begins, three bits; mirrors and views have flags instead.
     pub const LAYOUT_SHIFT: u16 = 10;
     /// Where the [`ttmem_types::KernelClass`] of a kernel, or of a program, begins, two bits.

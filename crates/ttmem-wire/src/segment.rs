@@ -36,6 +36,9 @@ pub const ROW_COPY_BYTES: usize = 64;
 /// Bytes a definition's size is a multiple of.
 pub const BLOCK: usize = 64;
 
+/// Failed allocations that a header keeps.
+pub const FAILURES: usize = 8;
+
 /// More slots than this no reader looks at.
 pub const MAX_SLOTS: u32 = 1 << 21;
 /// Likewise, records of a ring.
@@ -146,14 +149,20 @@ pub mod word {
     pub const FAULTS: usize = 640;
     /// 128 bytes of text: why something is less than it should be.
     pub const REASON: usize = 896;
+    /// The last [`super::FAILURES`] failed allocations, each as its [`crate::record::Record`]: they stay when the ring has moved
+    /// on and their allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is
+    /// overwritten, its sequence is 0.
+    pub const FAILURES: usize = 1024;
 }
 
 /// Values of [`word::STATE`].
 pub mod state {
-    /// The process writes, or died.
+    /// The process writes, or was killed.
     pub const OPEN: u64 = 0;
-    /// The process said that it will not write any more.
+    /// The process ended tracking; it holds nothing that readers should count.
     pub const CLOSED: u64 = 1;
+    /// The process exits. What the segment lists is what the process held when it did.
+    pub const EXITED: u64 = 2;
 }
 
 /// The header's words that change, but for `begun` and `applied`, as one piece.
@@ -187,6 +196,7 @@ const _: () = {
     assert!(word::SLOTS + size_of::<Vitals>() == 1024);
     assert!(word::SLOTS + offset_of!(Vitals, faults) == word::FAULTS);
     assert!(word::SLOTS + offset_of!(Vitals, reason) == word::REASON);
+    assert!(word::FAILURES % SIZE == 0 && word::FAILURES + FAILURES * SIZE <= HEADER_BYTES);
 };
 
 /// One copy of a row. Of its two copies the one with the larger sequence counts.

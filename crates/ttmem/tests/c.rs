@@ -50,10 +50,11 @@ fn without_being_asked_nothing_is_tracked() {
         (&[("TT_ALLOC_TRACKING_ENABLED", "1")], 1),
         (&[("TTMEM", "1")], 1),
     ] {
-        let folder = memory_folder();
-        // It ends without closing: what it left is there.
-        let (_, _, _) = run(&program, &["numbers"], env, folder.path());
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), tracked, "{env:?}");
+        for (how, left) in [(&["numbers", "_exit"][..], tracked), (&["numbers"], 0)] {
+            let folder = memory_folder();
+            let (_, _, _) = run(&program, how, env, folder.path());
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), left, "{env:?}, {how:?}");
+        }
     }
 }
 
@@ -61,7 +62,7 @@ fn without_being_asked_nothing_is_tracked() {
 fn what_threads_told_is_what_readers_see() {
     let program = Compiler::all("c11")[0].build(&source("misuse.c"), &["-pthread"]);
     let folder = memory_folder();
-    let (status, _, errors) = run(&program, &["threads"], &[("TTMEM", "1")], folder.path());
+    let (status, _, errors) = run(&program, &["threads", "_exit"], &[("TTMEM", "1")], folder.path());
     assert!(status.success(), "{errors}");
     let path = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let contents = SegmentFile::open_path(&path).unwrap().contents().unwrap();

@@ -1,6 +1,7 @@
 //! Allocators: their end, their failures, and how they compare.
 
 use super::{Key, OVERFLOW, Writer, listed};
+use crate::publish;
 use crate::types::{Buffer, Result, Statistics};
 use ttmem_types::Fault;
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags};
@@ -42,13 +43,15 @@ impl Writer {
         Ok(self.finish())
     }
 
-    /// Records a failed allocation.
-    pub(crate) fn out_of_memory(&mut self, buffer: &Buffer) -> Result {
+    /// Records a failed allocation, and the largest free block in a bank if that is known.
+    pub(crate) fn out_of_memory(&mut self, buffer: &Buffer, largest_free: Option<u64>) -> Result {
         let (allocator, requested) = (buffer.allocator.0, buffer.requested);
         if self.allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, Some(buffer.space), allocator, 0));
         }
         let mut record = Record {
+            flags: largest_free.map_or(0, |_| flags::MEASURED).into(),
+            id: largest_free.unwrap_or(0).into(),
             requested: requested.into(),
             bytes_per_bank: buffer.bytes_per_bank.into(),
             padding: PADDING_UNKNOWN.into(),
@@ -57,6 +60,10 @@ impl Writer {
         };
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
+        }
+        if let Some(segment) = &self.segment {
+            let before = self.faults[Fault::OutOfMemory.index()];
+            publish::replace(segment.failure(before), &record.to_words());
         }
         self.count(Fault::OutOfMemory, requested);
         Ok(self.finish())

@@ -163,14 +163,26 @@ impl Writer {
         }
     }
 
-    /// Says that nothing more will come, and takes the segment away.
+    /// Ends tracking, though the process lives on.
     pub(crate) fn close(&mut self) {
         self.take_back();
-        if let Some(segment) = &self.segment {
-            segment.word(word::STATE).store(state::CLOSED, Ordering::Release);
+        self.leave_segment(state::CLOSED);
+        self.segment = None;
+    }
+
+    /// Ends tracking because the process exits. The segment stays mapped and locked until it has: readers that have it open
+    /// read from it what the process held.
+    pub(crate) fn end(&mut self) {
+        self.leave_segment(state::EXITED);
+    }
+
+    /// Removes the segment, unless it holds a failure: then it stays as a crash segment.
+    fn leave_segment(&self, state: u64) {
+        let Some(segment) = &self.segment else { return };
+        segment.word(word::STATE).store(state, Ordering::Release);
+        if self.faults[Fault::OutOfMemory.index()] == 0 {
             segment.unlink(self.settings.folder.as_str());
         }
-        self.segment = None;
     }
 
     /// Tells an old server that everything is free, as far as it listens now.

@@ -453,7 +453,7 @@ fn errors_say_what_was_found() {
         parse(&[7; 100]).unwrap_err().to_string(),
         "has 100 bytes and version 117901063, a layout this ttmem does not know"
     );
-    assert_eq!(RegionError::Readiness(0xab).to_string(), "does not say whether it is ready, but 0x000000ab");
+    assert_eq!(RegionError::Readiness(0xab).to_string(), "has an invalid ready word 0x000000ab");
 }
 
 #[test]

@@ -1,13 +1,18 @@
 //! What processes publish, seen through the daemon and without one.
 
-use crate::{NOBODY, exe, finding};
+use crate::{MIB, NOBODY, exe, finding};
+use jiff::Timestamp;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use ttmem_core::Detail;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::{FindingKind, Process};
-use ttmem_core::words::Basis;
+use ttmem_core::detail::BufferQuery;
+use ttmem_core::snapshot::{EventKind, Finding, FindingKind, Process};
+use ttmem_core::words::{Basis, Space};
+use ttmem_reader::Session;
+use ttmem_sources::Reading;
 use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder, schema};
 
@@ -104,6 +109,104 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     assert_eq!(again["allocations"].as_array().unwrap().len(), 2);
 }
 
+/// Files in a folder.
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// The text of the event that a process exited.
+fn exit_event(server: &Server, pid: u32) -> (Option<u64>, String) {
+    let ended =
+        server.events().into_iter().find(|it| it.kind == EventKind::ProcessExited && it.pid == Some(pid));
+    let ended = ended.expect("its exit is an event");
+    (ended.bytes, ended.text)
+}
+
+#[test]
+fn clean_exit_removes_the_segment() {
+    let server = daemon();
+    let folder = server.segments.path();
+    for threads in [0, 4] {
+        let mut producer = Producer::new(folder);
+        producer.alloc(4096, 1000);
+        producer.free(4096);
+        assert!(server.process(producer.pid).is_some());
+        producer.exit_cleanly(threads);
+        assert_eq!(files(folder), 0, "with {threads} threads");
+        assert!(server.process(producer.pid).is_none());
+        assert_eq!(server.snapshot().health.crash_segments, 0);
+        if threads == 0 {
+            assert!(finding(&server, FindingKind::Reclaimed).is_none(), "it held nothing");
+            assert_eq!(exit_event(&server, producer.pid).0, Some(0));
+        }
+    }
+}
+
+#[test]
+fn clean_exit_reports_what_was_held() {
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    producer.alloc(4096, 1000);
+    assert!(server.process(producer.pid).is_some());
+    // It was not read yet when the file is removed.
+    producer.alloc(8192, 24);
+    producer.exit_cleanly(0);
+    assert_eq!(files(server.segments.path()), 0);
+    let reclaimed = eventually("its exit is noticed", || finding(&server, FindingKind::Reclaimed));
+    assert_eq!((reclaimed.pid, reclaimed.bytes, reclaimed.count), (Some(producer.pid), Some(1024), 2));
+    let (bytes, text) = exit_event(&server, producer.pid);
+    assert!(bytes == Some(1024) && text.contains("2 allocations"), "{text}");
+}
+
+#[test]
+fn clean_exit_after_a_failure_leaves_a_crash_segment() {
+    for closes in [false, true] {
+        let folder = memory_folder();
+        let mut producer = Producer::new(folder.path());
+        producer.out_of_memory(2_097_152, None);
+        if closes {
+            producer.close_tracker();
+        }
+        producer.exit_cleanly(0);
+        assert_eq!((files(folder.path()), local(folder.path()).health.crash_segments), (1, 1));
+    }
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    producer.close_tracker();
+    assert_eq!(files(folder.path()), 0, "without one, closing removes it");
+}
+
+#[test]
+fn forked_child_does_not_remove_its_parents_segment() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    for allocates in [false, true] {
+        producer.exit_in_child(allocates);
+        assert_eq!(files(folder.path()), 1);
+        assert_eq!(local(folder.path()).processes.iter().map(dram).collect::<Vec<_>>(), [64]);
+    }
+    producer.exit_cleanly(0);
+    assert_eq!(files(folder.path()), 0);
+}
+
+#[test]
+fn writers_keep_the_newest_crash_segments() {
+    let folder = memory_folder();
+    let mut names = Vec::new();
+    for _ in 0..11 {
+        let mut producer = Producer::new(folder.path());
+        names.push(producer.status().segment);
+        producer.kill();
+    }
+    // The next one makes room.
+    let mut producer = Producer::new(folder.path());
+    let left: Vec<bool> = names.iter().map(|name| folder.path().join(name).exists()).collect();
+    assert_eq!(left, [[false; 3].as_slice(), &[true; 8]].concat());
+    assert_eq!(producer.peak(), 0, "and is well");
+}
+
 #[test]
 fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
     let segments = memory_folder();
@@ -154,7 +257,7 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     }
     producer.free(4096);
     assert_eq!(producer.refusal(&Request::Free { address: 4096 }), "DoubleFree");
-    producer.out_of_memory(2_097_152);
+    producer.out_of_memory(2_097_152, None);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 0, "what is refused changes nothing");
     assert!(!it.complete, "and the process is not said to be exact");
@@ -172,6 +275,70 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     producer.close_allocator();
     assert_eq!(producer.refusal(&alloc(1, 64)), "UnknownAllocator");
     assert_eq!(producer.refusal(&Request::CloseAllocator {}), "UnknownAllocator");
+}
+
+/// The failed allocations that a reader finds which looks for the first time.
+fn failures(folder: &Path) -> Vec<Finding> {
+    let findings = local(folder).findings.into_iter();
+    findings.filter(|it| it.kind == FindingKind::OutOfMemory).collect()
+}
+
+#[test]
+fn late_reader_finds_when_and_where_memory_ran_out() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    producer.alloc(4096, 64);
+    producer.out_of_memory(512 * MIB, Some(38 * MIB));
+    producer.alloc(8192, 64);
+    // The ring moves on.
+    producer.churn(20_000);
+    let mut session = Session::local(Reading::segments(folder.path()));
+    session.refresh();
+    let buffers = Some(BufferQuery { limit: 10, ..BufferQuery::default() });
+    let snapshot = session.snapshot(&Detail { events: true, buffers, ..Detail::NONE });
+    let finding = snapshot.findings.iter().find(|it| it.kind == FindingKind::OutOfMemory).unwrap();
+    let event = snapshot.events.iter().flatten().find(|it| it.kind == EventKind::OutOfMemory).unwrap();
+    let device = Some(snapshot.devices[0].id.clone());
+    assert_eq!(
+        (finding.space, finding.bytes, &finding.device),
+        (Some(Space::Dram), Some(512 * MIB), &device)
+    );
+    assert_eq!((event.bytes, &event.device, &event.text), (finding.bytes, &device, &finding.text));
+    assert!(finding.text.starts_with(&format!("out of memory: pid {} (", producer.pid)), "{}", finding.text);
+    let text = " requested 512.0 MiB of DRAM on device 0; largest free block 38.0 MiB per bank";
+    assert!(finding.text.ends_with(text), "{}", finding.text);
+    // Between two allocations, by the clock of the same snapshot, whose ages are whole milliseconds.
+    let seconds = |at: Timestamp| snapshot.at.duration_since(at).as_secs_f64();
+    let mut ages: Vec<f64> = snapshot.buffers.unwrap().list.iter().map(|it| it.age_seconds).collect();
+    ages.sort_by(f64::total_cmp);
+    let [after, before] = ages[..] else { panic!("{ages:?}") };
+    for at in [finding.first.unwrap(), finding.last.unwrap(), event.at] {
+        let age = seconds(at);
+        assert!((after - 0.001..=before + 0.001).contains(&age), "{after} <= {age} <= {before}");
+    }
+}
+
+#[test]
+fn failure_outlives_its_allocator_and_counts_once() {
+    let folder = memory_folder();
+    let mut producer = Producer::new(folder.path());
+    for n in 1..=20 {
+        producer.out_of_memory(n * MIB, None);
+    }
+    producer.close_allocator();
+    let [failure] = &failures(folder.path())[..] else { panic!() };
+    assert_eq!((failure.count, failure.bytes, failure.space), (20, Some(20 * MIB), Some(Space::Dram)));
+    let text = format!("out of memory x20: pid {} (", producer.pid);
+    assert!(failure.text.starts_with(&text), "{}", failure.text);
+    assert!(failure.text.ends_with(" last requested 20.0 MiB of DRAM on device 0"), "{}", failure.text);
+    // One that is followed counts each as it comes.
+    let server = daemon();
+    let mut producer = Producer::new(server.segments.path());
+    for n in 1..=20 {
+        producer.out_of_memory(n * MIB, None);
+        let failure = finding(&server, FindingKind::OutOfMemory).unwrap();
+        assert_eq!((failure.count, failure.bytes), (n, Some(n * MIB)));
+    }
 }
 
 #[test]
@@ -476,7 +643,7 @@ fn it_says_what_goes_wrong_only_if_asked() {
 fn black_boxes_are_few() {
     let server = daemon();
     let mut names = Vec::new();
-    for _ in 0..36 {
+    for _ in 0..12 {
         let mut producer = Producer::new(server.segments.path());
         producer.alloc(4096, 64);
         names.push(producer.status().segment);
@@ -485,11 +652,11 @@ fn black_boxes_are_few() {
     let left = eventually("the oldest are removed", || {
         server.snapshot();
         let left: Vec<bool> = names.iter().map(|name| server.segments.path().join(name).exists()).collect();
-        (left.iter().filter(|&&it| it).count() <= 32).then_some(left)
+        (left.iter().filter(|&&it| it).count() <= 8).then_some(left)
     });
-    assert_eq!(left.iter().filter(|&&it| it).count(), 32);
+    assert_eq!(left.iter().filter(|&&it| it).count(), 8);
     assert!(left[4..].iter().all(|&it| it), "the newest stay");
-    assert_eq!(server.snapshot().health.crash_segments, 32);
+    assert_eq!(server.snapshot().health.crash_segments, 8);
 }
 
 #[test]

@@ -99,12 +99,13 @@ fn what_happens_is_listed_for_those_who_ask() {
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
     producer.define(2);
     producer.alloc(4096, 24000);
-    producer.out_of_memory(1_048_576);
+    producer.out_of_memory(1_048_576, Some(4096));
     let pid = producer.pid;
+    let failure = "requested 1.0 MiB of DRAM on each of devices 2-3; largest free block 4.0 KiB per bank";
     eventually("it is told", || {
         let all = texts(&json(&server, &["--events"]));
         let told = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
-        (told("started") && told("opened a mesh of 2 devices") && told("requested 1.0 MiB")).then_some(())
+        (told("started") && told("opened a mesh of 2 devices") && told(failure)).then_some(())
     });
     producer.kill();
     let page = eventually("its end is told", || {

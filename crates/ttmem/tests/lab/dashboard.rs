@@ -32,7 +32,7 @@ fn eight_chips_at_work_are_shown_live() {
     });
     let seen = snapshot(folder.path());
     let summary = &process(&seen, pid).summary;
-    assert_eq!(tracking, Tracking::Audited);
+    assert_eq!(process(&seen, pid).tracking, Tracking::Audited);
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     for expected in ["0-7".to_owned(), mib(summary.dram_bytes.unwrap()), mib(summary.l1_bytes.unwrap())] {
         assert!(row.contains(&expected), "{expected} in {row}");

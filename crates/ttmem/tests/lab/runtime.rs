@@ -1,6 +1,7 @@
 //! What is told of chips, allocators and buffers, and what of runtimes that we know less well.
 
 use super::{Puppet, TTNN, checked, here, process, python, snapshot, tracked, ttmem};
+use ttmem_core::snapshot::FindingKind;
 use ttmem_core::words::Space;
 use ttmem_testkit::memory_folder;
 
@@ -84,8 +85,14 @@ fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
     let said = puppet.does("greedy()");
     assert!(said.as_str().unwrap().contains("Out of Memory: Not enough space to allocate"), "{said}");
     let seen = snapshot(folder.path());
-    let vain = seen.findings.iter().find(|it| it.text.contains("out of memory")).expect("a finding");
-    assert!(vain.text.contains("8.0 MiB"), "{}", vain.text);
+    let failure = seen.findings.iter().find(|it| it.kind == FindingKind::OutOfMemory).expect("a finding");
+    assert!(
+        failure.text.contains(" requested 8.0 MiB of L1 on device 0; largest free block "),
+        "{}",
+        failure.text
+    );
+    assert_eq!((failure.space, failure.bytes), (Some(Space::L1), Some(8 << 20)));
+    assert_eq!(failure.device.as_ref(), Some(&seen.devices[0].id));
     checked(folder.path());
 }
 

@@ -1,6 +1,10 @@
 //! Beginnings and ends: of libraries, allocators, threads and processes.
 
 use crate::{ALL, ALLOCATE, Build, PROCESS_EXIT, Program, Way, segments};
+use ttmem_core::Detail;
+use ttmem_core::snapshot::{EventKind, FindingKind};
+use ttmem_reader::Session;
+use ttmem_sources::Reading;
 
 #[test]
 fn a_library_may_be_loaded_and_unloaded_again_and_again() {
@@ -56,9 +60,15 @@ fn more_allocators_than_there_are_places_for() {
 #[test]
 fn a_process_ends_as_it_would() {
     for (build, way) in ALL {
-        for (how, expected) in
-            [("", 7), ("_exit", 7), ("quick", 7), ("closed", 7), ("abort", 134), ("main", 0)]
-        {
+        // How it ends, its exit code, and segments that are left.
+        for (how, expected, left) in [
+            ("", 7, 0),
+            ("_exit", 7, 1),
+            ("quick", 7, 1),
+            ("closed", 7, 0),
+            ("abort", 134, 1),
+            ("main", 0, 0),
+        ] {
             let mut program = Program::start(build, way);
             program.does("mesh 0 1 0");
             program.number("alloc 1 dram 2048 24");
@@ -73,6 +83,7 @@ fn a_process_ends_as_it_would() {
             assert_eq!(code, expected, "{how}: {}", program.errors());
             assert!(program.errors().is_empty(), "{how}: {}", program.errors());
             assert!(program.snapshot().processes.is_empty(), "{how}");
+            assert_eq!(segments(program.folder()).len(), left, "{how}");
         }
     }
 }
@@ -86,6 +97,29 @@ fn a_process_may_exit_inside_an_allocation() {
         program.next(PROCESS_EXIT, ALLOCATE, 9);
         program.tell("alloc 1 dram 2048 24");
         assert_eq!(program.ends().code(), Some(9));
-        assert_eq!(segments(program.folder()).len(), 1, "it leaves a black box");
+        assert_eq!(segments(program.folder()).len(), 0, "an exit is an exit");
+    }
+}
+
+/// Devices are closed by destructors of C++ objects, which run when exit handlers do: what those free is recorded.
+#[test]
+fn exit_is_read_to_its_end() {
+    for (build, way) in ALL {
+        for (how, held) in [("", 2048 * 24), ("closed", 0), ("destructor", 0)] {
+            let mut program = Program::start(build, way);
+            let mut session = Session::local(Reading::segments(program.folder()));
+            program.does("mesh 0 1 0");
+            program.number("alloc 1 dram 2048 24");
+            session.refresh();
+            program.tell(&format!("exit 7 {how}"));
+            assert_eq!(program.ends().code(), Some(7));
+            assert!(segments(program.folder()).is_empty(), "{how}");
+            session.refresh();
+            let snapshot = session.snapshot(&Detail { events: true, ..Detail::NONE });
+            let events = snapshot.events.unwrap();
+            let ended = events.iter().find(|it| it.kind == EventKind::ProcessExited).unwrap();
+            assert_eq!(ended.bytes, Some(held), "{how}: {ended:?}");
+            assert_eq!(snapshot.findings.iter().any(|it| it.kind == FindingKind::Reclaimed), held > 0);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::make::{Build, Way};
 use crate::{AFTER_FREE, ALL, ALLOCATE, BAD_ALLOC, BEFORE_FREE, FATAL, INT, Program};
 use ttmem_core::snapshot::FindingKind;
+use ttmem_core::words::Space;
 
 /// A program with a mesh of two chips as its first thing.
 fn with_mesh((build, way): (Build, Way)) -> Program {
@@ -28,7 +29,15 @@ fn exceptions_of_any_type_pass_through_unchanged() {
         assert!(program.finding(FindingKind::OutOfMemory).is_none(), "there was room");
         assert_eq!(program.does("alloc 1 l1 1048576 192"), "fatal 1 out of memory");
         let finding = program.finding(FindingKind::OutOfMemory).expect("there was none");
-        assert_eq!(finding.count, 1);
+        assert_eq!((finding.count, finding.space), (1, Some(Space::L1)));
+        assert_eq!((finding.bytes, finding.device), (Some(192 << 20), None));
+        let text = " requested 192.0 MiB of L1 on each of devices 0-1; largest free block 1.3 MiB per bank";
+        assert!(
+            finding.text.starts_with(&format!("out of memory: pid {} (", program.pid())),
+            "{}",
+            finding.text
+        );
+        assert!(finding.text.ends_with(text), "{}", finding.text);
         program.is_right();
         program.is_exact();
         program.quits();

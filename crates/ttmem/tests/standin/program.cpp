@@ -257,6 +257,14 @@ void close_all() {
     devices.clear();
 }
 
+// Closes everything as the runtime does: in a destructor that was registered before anything was tracked.
+bool closes_at_exit;
+struct Closer {
+    ~Closer() {
+        if (closes_at_exit) close_all();
+    }
+} closer;
+
 // Loads the library, uses it, and unloads it.
 void reload(int count) {
     close_all();
@@ -420,6 +428,7 @@ void obey(const std::string &line) {
         if (word == "abort") abort();
         if (word == "main") pthread_exit(nullptr);
         if (word == "closed") close_all();
+        closes_at_exit = word == "destructor";
         exit(number);
     } else if (verb == "hand") {
         // A library that is told of memory by hand.

@@ -548,7 +548,7 @@ fn a_process_that_is_killed_leaves_none_resident() {
     program.child.wait().unwrap();
     assert!(program.kept().is_empty());
     assert!(program.snapshot().processes.is_empty());
-    assert_eq!(segments(program.folder()).len(), 1, "it leaves a black box");
+    assert_eq!(segments(program.folder()).len(), 1, "it leaves a crash segment");
 }
 
 #[test]

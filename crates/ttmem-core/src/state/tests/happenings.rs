@@ -192,14 +192,74 @@ fn findings_are_one_event_and_failures_are_always_events() {
     let failed = |bytes| Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
     state.apply(Mono(5 * SECOND), legacy(8), failed(1 << 30));
     state.apply(Mono(6 * SECOND), legacy(8), failed(2 << 30));
-    assert_eq!(of(&state, Kind::OutOfMemory), ["out of memory x2: pid 8 requested 2.0 GiB"]);
+    let who = "pid 8";
+    let expected = format!("out of memory x2: {who} last requested 2.0 GiB");
+    assert_eq!(of(&state, Kind::OutOfMemory), [expected]);
     // Later it is another time.
     state.apply(Mono(300 * SECOND), legacy(8), failed(3 << 30));
     let failures: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::OutOfMemory).collect();
     assert_eq!(failures.len(), 2);
-    assert_eq!(failures[1].text, "out of memory: pid 8 requested 3.0 GiB");
+    assert_eq!(failures[1].text, format!("out of memory: {who} requested 3.0 GiB"));
     assert_eq!((failures[1].severity, failures[1].pid), (Severity::Warning, Some(8)));
+    assert_eq!((failures[1].bytes, &failures[1].device), (Some(3 << 30), &None));
     assert_eq!(failures[1].at.as_second() - failures[0].at.as_second(), 294);
+    assert_eq!(of(&state, Kind::Finding).len(), 1);
+}
+
+#[test]
+fn failed_allocation_is_dated_when_it_occurred() {
+    let mut state = machine();
+    let by = legacy(8);
+    let command = Some("python model.py".to_owned());
+    state.apply(Mono(0), by, Event::Born(Process { command, ..Process::default() }));
+    let failure = |chips: &[u32], at: u64| OutOfMemory {
+        chips: chips.iter().map(|&index| ChipId::Ordinal(index)).collect(),
+        space: Some(Space::Dram),
+        requested: 512 << 20,
+        largest_free_bytes_per_bank: Some(38 << 20),
+        at: Mono(at * SECOND),
+        count: 1,
+    };
+    // Read an hour later.
+    let now = Mono(4000 * SECOND);
+    state.apply(now, by, Event::OutOfMemory(failure(&[0], 400)));
+    let text = "out of memory: pid 8 (python model.py) requested 512.0 MiB of DRAM on device 0; \
+                largest free block 38.0 MiB per bank";
+    let snapshot =
+        state.snapshot(Timestamp::from_second(1_000_000).unwrap(), &Detail { events: true, ..Detail::NONE });
+    let [finding] = &snapshot.findings[..] else { panic!("{:?}", snapshot.findings) };
+    let event = snapshot.events.unwrap().pop().unwrap();
+    assert_eq!((&*finding.text, &*event.text), (text, text));
+    let at = Timestamp::from_second(1_000_000 - 3600).unwrap();
+    assert_eq!((finding.first, finding.last, event.at), (Some(at), Some(at), at));
+    assert_eq!((finding.space, finding.bytes, finding.count), (Some(Space::Dram), Some(512 << 20), 1));
+    assert_eq!(
+        (finding.kind, event.kind, event.bytes),
+        (FindingKind::OutOfMemory, Kind::OutOfMemory, Some(512 << 20))
+    );
+    assert!(finding.device.is_some() && finding.device == event.device);
+    // The last one counts, with all of its devices.
+    let again = OutOfMemory {
+        requested: 1 << 20,
+        largest_free_bytes_per_bank: None,
+        count: 4,
+        ..failure(&[0], 4000)
+    };
+    state.apply(now, by, Event::OutOfMemory(again));
+    let mesh = OutOfMemory {
+        chips: vec![ChipId::Ordinal(0), ChipId::Ordinal(1)],
+        space: Some(Space::L1),
+        ..failure(&[], 4000)
+    };
+    state.apply(now, by, Event::OutOfMemory(mesh));
+    let texts: Vec<_> = of(&state, Kind::OutOfMemory);
+    assert_eq!(
+        texts[texts.len() - 2..],
+        [
+            "out of memory x4: pid 8 (python model.py) last requested 1.0 MiB of DRAM on device 0",
+            "out of memory: pid 8 (python model.py) requested 512.0 MiB of L1 on each of devices 0-1; largest free block 38.0 MiB per bank",
+        ]
+    );
 }
 
 #[test]
