@@ -2,6 +2,7 @@
 
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{KIB, core_count, counted, plain, program_number, rectangle};
+use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Allocation, BufferGroup};
@@ -192,7 +193,7 @@ fn notes(it: &Allocation) -> String {
     if let Some(site) = &it.site_name {
         notes.push(format!("at {}", plain(site)));
     }
-    notes.push(it.basis.name().to_owned());
+    notes.push(label::basis(it.basis).to_owned());
     notes.join(", ")
 }
 

@@ -1,13 +1,13 @@
 //! Devices.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{DASH, GIB, MIB, NOT_KNOWN, share, size};
+use crate::figure::{DASH, GIB, MIB, share, size};
+use crate::label;
 use crate::process::uses;
 use crate::value::{Reading, Tone, Unit, Value};
-use std::borrow::Cow;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};
-use ttmem_core::snapshot::{Device, Quality, Total};
+use ttmem_core::snapshot::{Device, Finding, FindingKind, Quality, Total};
 use ttmem_core::words::{Arch, Space};
 
 /// Rows of devices.
@@ -142,10 +142,10 @@ pub static FIELDS: &[DeviceField] = &[
     })
     .queried(),
     text("dram_usage", "DRAM in use, of what there is", |r| {
-        usage(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
+        amount(r, r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
     }),
     text("l1_usage", "L1 in use, of what there is", |r| {
-        usage(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
+        amount(r, r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
     }),
     field("dram_share", Unit::Percent, "share of DRAM in use", |r| {
         used_share(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
@@ -191,16 +191,30 @@ const fn screen(name: &str, title: &'static str, width: u16) -> Column<Devices> 
     Column::screen(find(FIELDS, name), title, width)
 }
 
-/// The table of `ttmem`.
+/// The table of `ttmem`, behind the column that names the devices.
 pub static TABLE: &[Column<Devices>] = &[
+    page("board", "Board", 16).marked(remote).cut(),
+    page("asic_celsius", "Temp", 0).right().form(Form::Whole),
+    page("power_watts", "Power", 0).right().form(Form::Whole),
+    page("aiclk_mhz", "MHz", 0).right().form(Form::Bare),
+    page("dram_share", "DRAM", 4).grows(16).form(Form::Meter).apart(),
+    page("dram_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
+    page("dram_share", "%", 0).right().form(Form::Places(1)).unknown(""),
+    page("l1_share", "L1", 4).grows(16).form(Form::Meter).apart(),
+    page("l1_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
+    page("l1_share", "%", 0).right().form(Form::Places(1)).unknown(""),
+];
+
+/// The table of `tt_smi_umd`.
+pub static OLD_TABLE: &[Column<Devices>] = &[
     page("index", "Dev", 4),
     page("arch", "Name", 10).unknown("Unknown"),
     page("board", "Board", 16).marked(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
     page("asic_celsius", "Temp", 5).right().form(Form::Whole),
     page("power_watts", "Power", 5).right().form(Form::Whole),
     page("aiclk_mhz", "AICLK", 6).right().form(Form::Bare),
-    page("dram_usage", "DRAM-Usage", 19).right().apart(),
-    page("l1_usage", "L1-Usage", 19).right().apart(),
+    page("dram_usage", "DRAM-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
+    page("l1_usage", "L1-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
 ];
 
 /// The devices of the dashboard's first view.
@@ -324,18 +338,43 @@ fn used(total: Option<&Total>) -> Value<'static> {
 }
 
 fn basis(total: Option<&Total>) -> Value<'static> {
-    total.map_or(Value::Unknown, |it| Value::Name(it.basis.name()))
+    total.map_or(Value::Unknown, |it| Value::Name(label::basis(it.basis)))
 }
 
 fn space(row: &Row<'_>, space: Space) -> Value<'static> {
     Value::bytes(row.device.usage.used(space).map(|it| it.0))
 }
 
-/// `used/total`. That no process publishes anything is not the same as nothing being used.
-fn usage(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
-    let used = total.map_or(Cow::Borrowed("untracked"), |total| Cow::Owned(size(total.used_bytes)));
-    let capacity = capacity.map_or(Cow::Borrowed(NOT_KNOWN), |it| Cow::Owned(size(it)));
-    Value::Text(Cow::Owned(format!("{used}/{capacity}")))
+/// What is used of what there is. That no process publishes anything is not the same as nothing being used.
+fn amount(row: &Row<'_>, total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
+    let idle = is_idle(row);
+    Value::Amount { used: total.filter(|_| !idle).map(|it| it.used_bytes), total: capacity, idle }
+}
+
+/// Whether no process has the device open, visible or not, and nothing is held there.
+pub fn is_idle(row: &Row<'_>) -> bool {
+    let totals = [&row.device.usage.dram_total, &row.device.usage.l1_total];
+    let hidden = |it: &Finding| {
+        it.kind == FindingKind::Untracked && it.device.as_deref() == Some(row.device.id.as_str())
+    };
+    totals.into_iter().flatten().all(|it| it.used_bytes == 0)
+        && !row.snapshot.processes.iter().any(|it| uses(it, row.device))
+        && !row.snapshot.findings.iter().any(hidden)
+}
+
+/// Devices in the order of their numbers, neighbours that differ in nothing that [`TABLE`] shows together.
+pub fn folded(snapshot: &Snapshot) -> Vec<(Vec<u32>, Row<'_>)> {
+    let mut all: Vec<(Vec<u32>, Row<'_>)> = Vec::new();
+    for device in &snapshot.devices {
+        let row = Row { snapshot, device };
+        match all.last_mut() {
+            Some((indexes, of)) if TABLE.iter().all(|it| it.cell(of).0 == it.cell(&row).0) => {
+                indexes.push(device.index);
+            }
+            _ => all.push((vec![device.index], row)),
+        }
+    }
+    all
 }
 
 fn used_share(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {

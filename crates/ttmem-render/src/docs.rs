@@ -22,7 +22,12 @@ table of `ttmem`, in `ttmem dump`, and on the dashboard.
 /// The whole page.
 pub fn page() -> String {
     let mut page = BEGINNING.to_owned();
-    section(&mut page, "Devices", device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+    section(
+        &mut page,
+        "Devices",
+        device::FIELDS,
+        &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY],
+    );
     section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
     section(&mut page, "Processes on a device", process::HELD, &[]);
     section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_field_is_described_once_and_shown() {
-        check(device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+        check(device::FIELDS, &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY]);
         check(process::FIELDS, &[process::TABLE, process::SCREEN]);
         check(process::HELD, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);

@@ -2,6 +2,7 @@
 
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::MIB;
+use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Device, Process, Quality, Total, Usage};
@@ -40,8 +41,12 @@ pub static FIELDS: &[Field<Processes>] = &[
     text("container", "container", |it| Value::text(it.container.as_deref())).queried(),
     text("pod", "pod", |it| Value::text(it.pod.as_deref())).queried(),
     text("start", "when it started", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
-    text("tracking", "how it is tracked", |it| {
-        Value::Name(if it.tracking == Basis::Unknown { "untracked" } else { it.tracking.name() })
+    text("tracking", "how well its memory is known: audited, agent, library, counters, reported, partial, drift or untracked", |it| {
+        Value::Quality(it.summary.quality)
+    })
+    .queried(),
+    text("basis", "where its figures come from: exact, counters or reported", |it| {
+        if it.tracking == Basis::Unknown { Value::Unknown } else { Value::Name(label::basis(it.tracking)) }
     })
     .queried(),
     text("devices", "devices it has open or holds memory of", |it| Value::indexes(&it.summary.indexes)),
@@ -51,13 +56,15 @@ pub static FIELDS: &[Field<Processes>] = &[
         sum(it, it.summary.program_bytes)
     }),
     bytes("kernel_bytes", "its kernels, on all devices", |it| sum(it, it.summary.kernel_bytes)),
-    text("quality", "how well its memory is known", |it| Value::Quality(it.summary.quality)),
     text("place", "container, or pod", |it| match (&it.container, &it.pod) {
         (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
         (None, None) => Value::Nothing,
     }),
     text("short_command", "command line, without the folder of its program", |it| {
         it.command.as_deref().map_or(Value::Unknown, |it| Value::Text(without_folder(it)))
+    }),
+    text("name_and_command", "command line, behind the name of the process where that differs", |it| {
+        name_and_command(it)
     }),
 ];
 
@@ -76,6 +83,18 @@ const fn mib(name: &str, title: &'static str, width: u16) -> Column<Processes> {
 
 /// The table of `ttmem`.
 pub static TABLE: &[Column<Processes>] = &[
+    page("pid", "PID", 0).right(),
+    page("user", "User", 9).cut(),
+    page("devices", "Dev", 11).cut(),
+    page("dram_bytes", "DRAM", 0).right(),
+    page("l1_bytes", "L1", 0).right(),
+    page("program_bytes", "Programs", 0).right(),
+    page("tracking", "Tracking", 0).apart(),
+    page("name_and_command", "Command", 10).grows(u16::MAX).cut(),
+];
+
+/// The table of `tt_smi_umd`.
+pub static OLD_TABLE: &[Column<Processes>] = &[
     page("pid", "PID", 8).right(),
     page("user", "User", 9).cut(),
     page("name", "Process", 14).cut(),
@@ -84,7 +103,7 @@ pub static TABLE: &[Column<Processes>] = &[
     page("l1_bytes", "L1", 10).right().unknown("-"),
     page("program_bytes", "Programs", 10).right().unknown("-"),
     page("kernel_bytes", "Kernels", 10).right().unknown("-"),
-    page("quality", "Tracking", 0).apart(),
+    page("tracking", "Tracking", 0).apart(),
 ];
 
 /// The processes of the dashboard's first view.
@@ -98,7 +117,7 @@ pub static SCREEN: &[Column<Processes>] = &[
     mib("l1_bytes", "L1 MiB", 8).sorted("l1"),
     mib("program_bytes", "CB MiB", 8).sorted("cb"),
     mib("kernel_bytes", "Kern MiB", 9).drop(2).sorted("kernels"),
-    screen("quality", "State", 9).grows(2).sorted("state"),
+    screen("tracking", "State", 9).grows(2).sorted("state"),
     screen("short_command", "Command", 10).grows(90).drop(4).faint().sorted("command"),
 ];
 
@@ -108,6 +127,17 @@ fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
         Some(bytes) => Value::Bytes(bytes),
         None if process.summary.quality == Quality::Untracked => Value::Unknown,
         None => Value::Nothing,
+    }
+}
+
+/// A process's command, behind its name if the command does not begin with that.
+fn name_and_command(process: &Process) -> Value<'_> {
+    match (process.name.as_deref(), process.command.as_deref().map(without_folder)) {
+        (None, None) => Value::Unknown,
+        (Some(name), None) => Value::Text(Cow::Borrowed(name)),
+        (None, Some(command)) => Value::Text(command),
+        (Some(name), Some(command)) if command.starts_with(name) => Value::Text(command),
+        (Some(name), Some(command)) => Value::Text(Cow::Owned(format!("{name}: {command}"))),
     }
 }
 

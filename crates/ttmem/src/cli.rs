@@ -32,19 +32,23 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no dae
 is broken.
 Try it without hardware: ttmem demo. If something is missing: ttmem doctor";
 
-/// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is
-/// nothing to change, since that tool's flags are ours.
-pub(crate) fn arguments(typed: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut typed: Vec<OsString> = typed.collect();
-    let name = typed.first().and_then(|name| Path::new(name).file_name());
-    if name.is_some_and(|name| name == "allocation_server_poc") {
+/// The arguments of this program: under the old server's name it is that server. The flags of `tt_smi_umd` are ours.
+fn arguments(mut typed: Vec<OsString>) -> Vec<OsString> {
+    if is_called(&typed, "allocation_server_poc") {
         typed.insert(1, "serve".into());
     }
     typed
 }
 
+/// Whether the program was started under this name.
+fn is_called(typed: &[OsString], name: &str) -> bool {
+    typed.first().and_then(|it| Path::new(it).file_name()).is_some_and(|it| it == name)
+}
+
 /// Understands what was typed, or ends the program with a word on why not.
 pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
+    let typed: Vec<OsString> = typed.collect();
+    let old_page = is_called(&typed, "tt_smi_umd");
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(arguments(typed)).and_then(|matches| {
         // What is shown is no business of other commands, but where to look is everybody's.
@@ -64,7 +68,9 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
             _ => Cli::from_arg_matches(&matches),
         }
     });
-    parsed.unwrap_or_else(|e| e.exit())
+    let mut cli = parsed.unwrap_or_else(|e| e.exit());
+    cli.show.old_page = old_page;
+    cli
 }
 
 #[derive(Debug, Subcommand)]
@@ -202,6 +208,12 @@ pub(crate) struct ShowArgs {
     pub(crate) only: Only,
     #[command(flatten)]
     pub(crate) look: Look,
+    /// Add what each device holds by space, how processes are tracked, full commands and all findings.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Whether the program was called `tt_smi_umd`, which has a page of its own.
+    #[arg(skip)]
+    pub(crate) old_page: bool,
     /// Show the dashboard, as `ttmem top`; into a pipe, table after table until interrupted.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) watch: bool,
@@ -485,7 +497,7 @@ mod tests {
 
     #[test]
     fn the_old_names_mean_what_they_did() {
-        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from));
+        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from).collect());
         let server = Cli::parse_from(typed(&["/opt/bin/allocation_server_poc", "-q"]));
         assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
         let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));

@@ -69,9 +69,18 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
              see what is missing with `ttmem doctor`, or try `ttmem demo`"
         );
     } else {
-        print(table::render(&snapshot, Style::new(args.look.ascii)).as_bytes())?;
+        print(page(&snapshot, args, Style::new(args.look.ascii)).as_bytes())?;
     }
     Ok(verdict(empty))
+}
+
+/// The table that the program's name and flags ask for.
+fn page(snapshot: &Snapshot, args: &ShowArgs, style: Style) -> String {
+    if args.old_page {
+        table::old::render(snapshot, style)
+    } else {
+        table::render(snapshot, args.verbose, style)
+    }
 }
 
 /// As much of a snapshot as tells whether there is anything in it.
@@ -185,7 +194,7 @@ pub(crate) fn watch(
     let style = Style::new(look.ascii);
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
         let Some(snapshot) = fetch()? else { return Ok(Exit::NoDaemon) };
-        let text = table::render(&only(snapshot, filter)?, style);
+        let text = table::render(&only(snapshot, filter)?, false, style);
         print(format!("{text}\n").as_bytes())?;
         let pause = Duration::from_millis(refresh_ms);
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));

@@ -278,13 +278,16 @@ fn the_table_shows_the_least_room() {
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
-    for args in [&[][..], &["--ascii"]] {
+    for args in [&["-v"][..], &["-v", "--ascii"]] {
         let page = text(&look(folder, args));
         assert!(
-            page.contains("    Gap            1.2 MiB   at least, core 0,0: 0x19000 to 0x14e000\n"),
+            page.contains("    Free gap       1.2 MiB   at least, core 0,0: 0x19000 to 0x14e000\n"),
             "{page}"
         );
-        assert!(page.contains("    CBs           32.0 KiB   resident of 32.0 KiB registered"), "{page}");
+        assert!(
+            page.contains("    CBs           32.0 KiB   active; 32.0 KiB with cached programs"),
+            "{page}"
+        );
     }
 }
 

@@ -18,6 +18,7 @@ mod service;
 mod simulated;
 mod smi;
 mod streams;
+mod table;
 mod terminal;
 mod transport;
 mod unknown;

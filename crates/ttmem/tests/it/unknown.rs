@@ -70,10 +70,10 @@ fn the_table_tells_what_is_resident_from_what_may_be() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     half_known(&tracker);
-    let page = page(folder.path(), &[]);
+    let page = page(folder.path(), &["-v"]);
     for line in [
-        "    CBs            1.0 MiB   32.0 KiB resident, 1.0 MiB of unknown residence, of 1.0 MiB registered, by events\n",
-        "    Gap            1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
+        "    CBs            1.0 MiB   32.0 KiB active, 1.0 MiB active or cached; 1.0 MiB in all, exact\n",
+        "    Free gap       1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
     ] {
         assert!(page.contains(line), "{line:?}: {page}");
     }
