@@ -6,7 +6,7 @@ use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Allocation, BufferGroup};
-use ttmem_core::words::{KernelClass, Layout};
+use ttmem_core::words::{KernelClass, Layout, Space};
 
 /// Rectangles of cores that notes show one by one.
 const RECTANGLES: usize = 3;
@@ -77,8 +77,8 @@ pub static DUMP: &[Column<Allocations>] = &[
     page("devices", "DEVICE", 8).unknown(""),
     page("space", "SPACE", 9),
     page("address", "ADDRESS", 18).right(),
-    page("requested_bytes", "BYTES", 12).right().form(Form::Exact),
-    page("allocated_bytes", "ALLOCATED", 12).right().form(Form::Exact),
+    page("requested_bytes", "REQUESTED", 10).right(),
+    page("allocated_bytes", "ALLOCATED", 10).right(),
     page("references", "REFS", 5).right(),
     page("pid", "PID", 9).right(),
     page("age_seconds", "AGE", 9).right(),
@@ -161,6 +161,109 @@ pub static GROUP_SCREEN: &[Column<Groups>] = &[
     group_screen("space", "Space", 8),
     group_screen("site", "Program or call site", 21).grows(80),
 ];
+
+/// Rows of what holds the memory.
+#[derive(Debug)]
+pub enum Holders {}
+
+impl Kind for Holders {
+    type Row<'a> = &'a Holder;
+}
+
+/// Allocations that have something in common, on all devices: a row of `ttmem dump --group-by`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Holder {
+    /// Allocated bytes on all devices, or else requested.
+    pub total_bytes: u64,
+    /// Allocations.
+    pub count: u64,
+    /// Bytes of each on each of its devices, if all have the same.
+    pub each_bytes: Option<u64>,
+    /// Device indexes.
+    pub devices: Vec<u32>,
+    /// Spaces.
+    pub spaces: Vec<Space>,
+    /// Processes: pid, and the one a process reports itself.
+    pub processes: Vec<(Option<u32>, Option<i64>)>,
+    /// Name of the process, if it is one.
+    pub process_name: Option<String>,
+    /// Age of the oldest.
+    pub age_seconds: f64,
+    /// Programs and call sites.
+    pub origins: Vec<String>,
+}
+
+const fn holder(
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+    value: for<'r> fn(&'r &Holder) -> Value<'r>,
+) -> Field<Holders> {
+    Field::<Holders>::new(name, unit, help, value)
+}
+
+/// All that tables show of what holds the memory.
+pub static HOLDER_FIELDS: &[Field<Holders>] = &[
+    holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes)),
+    holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)),
+    holder("each_bytes", Unit::Bytes, "bytes of each on one device, if all have the same size", |it| {
+        it.each_bytes.map_or(Value::Nothing, Value::Bytes)
+    }),
+    holder("devices", Unit::None, "devices", |it| Value::indexes(&it.devices)),
+    holder("space", Unit::None, "space, or the number of spaces", |it| match it.spaces[..] {
+        [space] => Value::Space(space),
+        _ => Value::Text(Cow::Owned(counted(it.spaces.len() as u64, "space"))),
+    }),
+    holder("pid", Unit::None, "process, or the number of processes", |it| match it.processes[..] {
+        [(pid, reported)] => Value::pid(pid, reported),
+        _ => Value::Text(Cow::Owned(format!("{} processes", it.processes.len()))),
+    }),
+    holder("process_name", Unit::None, "name of the process", |it| {
+        it.process_name.as_deref().map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
+    }),
+    holder("age_seconds", Unit::Seconds, "age of the oldest", |it| Value::Seconds(it.age_seconds)),
+    holder(
+        "origin",
+        Unit::None,
+        "call site or program, or the number of these",
+        |it| match &it.origins[..] {
+            [] => Value::Nothing,
+            [one] => Value::Text(Cow::Borrowed(one)),
+            many if it.spaces.iter().all(|it| Space::PROGRAM.contains(it)) => {
+                Value::Text(Cow::Owned(format!("{} programs", many.len())))
+            }
+            many => Value::Text(Cow::Owned(format!("{} call sites", many.len()))),
+        },
+    ),
+];
+
+const fn holder_page(name: &str, title: &'static str, width: u16) -> Column<Holders> {
+    Column::page(find(HOLDER_FIELDS, name), title, width)
+}
+
+/// `ttmem dump --group-by`.
+pub static HOLDER_DUMP: &[Column<Holders>] = &[
+    holder_page("total_bytes", "TOTAL", 9).right(),
+    holder_page("count", "COUNT", 0).right(),
+    holder_page("each_bytes", "EACH", 0).right(),
+    holder_page("devices", "DEVICE", 11).apart().cut(),
+    holder_page("space", "SPACE", 0),
+    holder_page("pid", "PID", 0).right(),
+    holder_page("process_name", "PROCESS", 15).cut(),
+    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short),
+    holder_page("origin", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
+];
+
+/// The program or call site of an allocation: several programs may have one name.
+pub fn origin_of(it: &Allocation) -> Option<String> {
+    let program = it.program.map(|id| {
+        it.program_name
+            .as_ref()
+            .map_or_else(|| format!("program {id}"), |name| format!("program {id} {name}"))
+    });
+    let site = || it.site_name.clone().or_else(|| it.site.map(|id| format!("site {id}")));
+    program.or_else(site)
+}
 
 fn size(it: &Allocation, bytes: u64) -> Value<'static> {
     if it.estimated { Value::Estimate(bytes) } else { Value::Bytes(bytes) }

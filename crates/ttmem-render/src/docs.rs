@@ -32,6 +32,7 @@ pub fn page() -> String {
     section(&mut page, "Processes on a device", process::HELD, &[]);
     section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
     section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+    section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
     section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
     section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
     section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
@@ -85,6 +86,7 @@ mod tests {
         check(process::HELD, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
         check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+        check(allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
         check(program::FIELDS, &[program::DUMP, program::SCREEN]);
         check(cores::FIELDS, &[cores::DUMP]);
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);

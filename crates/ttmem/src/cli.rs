@@ -1,9 +1,11 @@
 //! What can be typed. Help, man page and completions all come from here.
 
+use crate::Exit;
 use crate::query::{Column, Format};
 use crate::sim;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use ttmem_core::Limits;
@@ -60,17 +62,40 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
         let typed =
             |id: &clap::Id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
         let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
-        match (matches.subcommand_name(), stray) {
-            (Some(name), Some(arg)) => {
-                let text = format!("--{arg} goes behind the command {name}, if it has it\n");
-                Err(command.error(clap::error::ErrorKind::ArgumentConflict, text))
-            }
-            _ => Cli::from_arg_matches(&matches),
+        if let (Some(name), Some(arg)) = (matches.subcommand_name(), stray) {
+            let text = format!("--{arg} goes behind the command {name}, if it has it");
+            return Err(command.error(clap::error::ErrorKind::ArgumentConflict, text));
         }
+        let cli = Cli::from_arg_matches(&matches)?;
+        let is_csv = matches!(cli.show.format, Format::Csv { .. });
+        let needs = if !is_csv && cli.show.query.iter().any(|it| !it.is_help()) {
+            "--query needs --format csv"
+        } else if cli.show.count.is_some() && !cli.show.watch {
+            "--count needs --watch"
+        } else {
+            return Ok(cli);
+        };
+        Err(command.error(clap::error::ErrorKind::MissingRequiredArgument, needs))
     });
-    let mut cli = parsed.unwrap_or_else(|e| e.exit());
+    let mut cli = parsed.unwrap_or_else(|e| refuse(&e));
     cli.show.old_page = old_page;
     cli
+}
+
+/// Ends the program with help, or with one line on what is wrong. The parser's own lines on usage name every argument
+/// that the environment sets as if it were required.
+fn refuse(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.to_string();
+    // What is wrong, and the parser's tip; then come usage and help.
+    let what = text.split("\n\nUsage:").next().unwrap_or(&text).split("\n\nFor more").next().unwrap_or(&text);
+    let what: Vec<&str> = what.split_whitespace().collect();
+    let what = what.join(" ").replace(" tip: ", "; ");
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let _ = writeln!(std::io::stderr(), "ttmem: {what}; see `ttmem --help`");
+    std::process::exit(Exit::Usage as i32)
 }
 
 #[derive(Debug, Subcommand)]
@@ -187,7 +212,7 @@ pub(crate) struct ShowArgs {
     #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
     pub(crate) snapshot: bool,
     /// How to print: `table`, `json`, or `csv`, that with `noheader` and `nounits`, after commas.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with_all = ["json", "watch"])]
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
     pub(crate) format: Format,
     /// With --format csv: the columns, by name, with commas; `help` lists them.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Column::parse)]
@@ -215,8 +240,11 @@ pub(crate) struct ShowArgs {
     #[arg(skip)]
     pub(crate) old_page: bool,
     /// Show the dashboard, as `ttmem top`; into a pipe, table after table until interrupted.
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long)]
     pub(crate) watch: bool,
+    /// With -w: print COUNT times, then exit.
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
     #[command(flatten)]
     pub(crate) watching: Watching,
     /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
@@ -225,6 +253,13 @@ pub(crate) struct ShowArgs {
     /// Accepted because callers of `tt-smi -s` give it.
     #[arg(long = "snapshot_no_tty", hide = true)]
     no_tty: bool,
+}
+
+impl ShowArgs {
+    /// Whether the dashboard is meant, if there is a terminal.
+    pub(crate) fn is_dashboard(&self) -> bool {
+        self.watch && !self.json && self.format == Format::Table && self.count.is_none()
+    }
 }
 
 /// Of what.
@@ -373,6 +408,18 @@ pub(crate) struct DumpArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) only: Only,
+    /// Add allocations up by what they have in common.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "programs", "cores"])]
+    pub(crate) group_by: Option<GroupBy>,
+    /// Order by size, age (oldest first) or count (of allocations in a group, or of references).
+    #[arg(long, value_name = "ORDER", conflicts_with_all = ["programs", "cores"])]
+    pub(crate) sort: Option<SortBy>,
+    /// Show the first N only.
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "programs", "cores"])]
+    pub(crate) top: Option<usize>,
+    /// List every allocation, also on a terminal.
+    #[arg(long, conflicts_with_all = ["programs", "cores"])]
+    pub(crate) all: bool,
     /// List programs instead: what each keeps in L1, on how many cores, and where it is resident.
     #[arg(long, conflicts_with = "cores")]
     pub(crate) programs: bool,
@@ -383,6 +430,35 @@ pub(crate) struct DumpArgs {
     /// List what is in this segment, living or left behind by a dead process, and nothing else.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub(crate) segment: Option<PathBuf>,
+}
+
+/// What allocations have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum GroupBy {
+    /// Space.
+    Space,
+    /// Process, space, size and call site.
+    Size,
+    /// Process.
+    Process,
+    /// Program: its circular buffers, kernels and other program memory.
+    Program,
+    /// Call site.
+    Site,
+    /// Device.
+    Device,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortBy {
+    /// Largest first.
+    Size,
+    /// Oldest first.
+    Age,
+    /// Most first.
+    Count,
 }
 
 /// Which cores.

@@ -2,9 +2,9 @@
 
 pub(crate) mod client;
 
-use crate::cli::{DemoArgs, Only};
+use crate::cli::DemoArgs;
 use crate::sim::Machine;
-use crate::{Exit, show, top};
+use crate::{Exit, print, show, top};
 use anyhow::Context;
 use client::Role;
 use std::io::{self, Write};
@@ -95,8 +95,12 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         return top::show(Box::new(fetch), &args.look, &args.watching, false, until);
     }
     let stop = show::stop_on_signals()?;
-    let fetch = || fetch(&Detail::NONE).map(Some);
-    show::watch(fetch, &Only::default(), &args.look, args.watching.refresh_ms(), until, &stop)
+    let printer = show::Printer::tables(&args.look);
+    let print_one = || {
+        print(&printer.text(&fetch(&Detail::NONE)?, false)?)?;
+        Ok(Some(Exit::Done))
+    };
+    show::watch(print_one, args.watching.refresh_ms(), None, until, &stop)
 }
 
 /// The victim, ended at the last.

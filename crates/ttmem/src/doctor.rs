@@ -159,7 +159,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let (verdict, exit) = match worst {
         Verdict::Ok | Verdict::Note => ("ok", Exit::Done),
         Verdict::Warning => ("warnings", Exit::Failed),
-        Verdict::Broken => ("broken", Exit::Broken),
+        Verdict::Broken => ("broken", Exit::Failed),
     };
     let report = Report { schema: 1, verdict, checks };
     if args.json {

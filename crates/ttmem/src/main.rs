@@ -32,8 +32,7 @@ use std::process::ExitCode;
 enum Exit {
     Done = 0,
     Failed = 1,
-    /// What the doctor found; of other commands, 2 is the parser's, for what cannot be typed.
-    Broken = 2,
+    Usage = 2,
     NothingThere = 3,
     NoDaemon = 4,
     CannotRun = 126,
@@ -54,7 +53,7 @@ fn main() -> ExitCode {
 
 fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
-        None if cli.show.watch && top::has_screen() => {
+        None if cli.show.is_dashboard() && top::has_screen() => {
             top::top(&cli.show.only, &cli.show.look, &cli.show.watching, &cli.sockets)
         }
         None => show::snapshot(&cli.show, &cli.sockets),

@@ -134,11 +134,11 @@ fn dump_lists_every_live_allocation() {
     let lines: Vec<&str> = page.lines().collect();
     assert_eq!(lines.len(), 1 + 6 + 1);
     assert!(lines[0].starts_with("DEVICE   SPACE "));
-    assert!(lines[1].starts_with("0        dram                0x100000   3221225472"), "{page}");
+    assert!(lines[1].starts_with("0        dram                0x100000    3.0 GiB        N/A"), "{page}");
     assert!(page.contains("fabric, reported"));
-    assert!(lines[7].starts_with("6 live allocations, 3.1 GiB asked for"), "{page}");
+    assert_eq!(lines[7], "6 allocations, 3.1 GiB requested per device", "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
-    assert!(on_one.contains("0 live allocations"));
+    assert!(on_one.contains("0 allocations"));
     for (args, why) in [(["-d", "9"], "no device is called 9"), (["--pid", "1"], "pid 1 is not tracked")] {
         let none = ttmem(&server, &["dump", args[0], args[1]]);
         assert_eq!(none.status.code(), Some(1));
@@ -283,5 +283,61 @@ fn a_demo_that_is_killed_leaves_nothing_behind() {
         let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
         let left: Vec<_> = left.filter(|it| it.file_name().to_string_lossy().starts_with(&prefix)).collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn loops_print_a_line_or_rows_per_refresh() {
+    let (server, _client) = busy_server();
+    let looped = |args: &[&str]| text(&ttmem(&server, &[&["-w", "-r", "50", "-n", "3"], args].concat()));
+    let lines = looped(&["--json"]);
+    assert_eq!(lines.lines().count(), 3);
+    for line in lines.lines() {
+        let json: serde_json::Value = schema::snapshot(line.as_bytes());
+        assert_eq!(json["devices"].as_array().unwrap().len(), 2);
+    }
+    let one = looped(&["--json", "-d", "0"]);
+    assert_eq!(one.lines().count(), 3, "also where it is narrowed down");
+    let csv = looped(&["--format", "csv,nounits", "--query", "index,dram_used_bytes"]);
+    let rows = "0,3246391296\n1,N/A\n".repeat(3);
+    assert_eq!(csv, format!("index,dram_used_bytes\n{rows}"), "one header");
+    assert_eq!(looped(&[]).matches("ttmem 0.").count(), 3, "tables");
+    // On a terminal they are lines as well, and no dashboard.
+    let mut command = Command::new(exe());
+    command.args(["-w", "-r", "50", "-n", "2", "--json"]).env("TTMEM_QUERY_SOCKET", &server.query);
+    let mut terminal = ttmem_testkit::terminal::Terminal::start(&command, (100, 40));
+    assert!(terminal.wait().success());
+    let printed = String::from_utf8(terminal.bytes()).unwrap();
+    assert_eq!(printed.matches("\"schema\":1").count(), 2, "{printed}");
+}
+
+#[test]
+fn usage_errors_are_one_line_that_names_the_flag() {
+    let nowhere = tempfile::tempdir().unwrap();
+    for (args, what) in [
+        (&["--query", "index"][..], "--query needs --format csv"),
+        (&["--json", "--query", "index"], "--query needs --format csv"),
+        (&["-n", "3"], "--count needs --watch"),
+        (&["-w", "-n", "0"], "'--count <COUNT>'"),
+        (
+            &["--format", "csv", "--query", "colour"],
+            "'--query <FIELDS>': no such field; `ttmem --query help`",
+        ),
+        (&["--jsn"], "unexpected argument '--jsn' found; a similar argument exists: '--json'"),
+        (&["dump", "--cores", "x"], "'--cores [<X,Y>]'"),
+        (&["run"], "<CMD>"),
+    ] {
+        let output = Command::new(exe())
+            .args(args)
+            .env("TTMEM_SHM_DIR", nowhere.path())
+            .env("TTMEM_LEGACY_SOCKET", nowhere.path().join("legacy.sock"))
+            .env("TTMEM_QUERY_SOCKET", nowhere.path().join("query.sock"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
+        assert!(said.starts_with("ttmem: ") && said.contains(what), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        assert!(!said.contains("--shm-dir") && !said.contains("--legacy-socket"), "{args:?}: {said}");
     }
 }

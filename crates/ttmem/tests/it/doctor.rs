@@ -88,7 +88,7 @@ fn ask(mut ask: impl FnMut(&[&str]) -> Command) -> Report {
         checks.push((text("name"), (verdict, text("found"), text("remedy"))));
     }
     assert_eq!(report["verdict"], ["ok", "warnings", "broken"][worst]);
-    assert_eq!(exit, worst as i32, "{page}");
+    assert_eq!(exit, (worst as i32).min(1), "{page}");
     Report { exit, page, checks }
 }
 
@@ -194,7 +194,7 @@ fn cards_without_a_driver_are_found() {
     let mut machine = t3k("2.10.0");
     machine.unload();
     let report = of(&machine);
-    assert_eq!(report.exit, 2);
+    assert_eq!(report.exit, 1);
     let (_, found, remedy) = report.one("driver", "broken");
     assert!(found.starts_with("cards found but the driver is not loaded: 0000:01:00.0, "), "{found}");
     assert!(remedy.contains("modprobe tenstorrent"));
@@ -236,7 +236,7 @@ fn a_chip_that_does_not_answer_is_broken_and_the_others_are_not() {
         machine.unplug(1);
         machine.card(change(Card::new("n150", 1)).with("tt_asic_id", "FFFFFFFFFFFFFFFF"));
         let report = of(&machine);
-        assert_eq!((report.exit, report.complaints()), (2, vec!["chip 1"; 2]), "{}", report.page);
+        assert_eq!((report.exit, report.complaints()), (1, vec!["chip 1"; 2]), "{}", report.page);
         let (_, found, remedy) = report.one("chip 1", "broken");
         assert!(found.contains("at 0000:02:00.0, node 1") && found.contains(why), "{found}");
         assert!(remedy.contains("tt-smi -r"));
@@ -495,7 +495,7 @@ fn a_topology_is_taken_or_refused() {
     assert!(found.one("chip 1", "ok").1.contains("behind another chip"), "{}", found.page);
     assert_eq!(found.one("cards", "ok").1, "1 chip on the bus: 1 n300");
     let found = report("nonsense");
-    assert_eq!((found.exit, found.complaints()), (2, vec!["topology"]), "the rest is looked at all the same");
+    assert_eq!((found.exit, found.complaints()), (1, vec!["topology"]), "the rest is looked at all the same");
     assert!(found.of("chip 0").len() == 1, "{}", found.page);
 }
 
@@ -532,7 +532,7 @@ fn the_daemon_is_asked() {
     let listener = UnixListener::bind(&strange).unwrap();
     std::thread::spawn(move || while listener.accept().is_ok() {});
     let report = asked(&strange, &strange);
-    assert_eq!(report.exit, 2);
+    assert_eq!(report.exit, 1);
     assert!(report.one("daemon", "broken").1.contains("does not answer as a ttmem does"), "{}", report.page);
     let served = &report.one("old clients", "note").1;
     assert!(served.contains(&format!("is served by pid {} (", std::process::id())), "{served}");

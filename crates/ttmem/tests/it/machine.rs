@@ -688,7 +688,8 @@ fn scripts_get_the_columns_they_ask_for() {
     assert_eq!(csv(&["--format", "csv"]).lines().count(), 5, "without a choice there are the usual columns");
     let unknown = ttmem(&machine, &["--format", "csv", "--query", "colour"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("dram_used_bytes"));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("'colour'"));
+    assert!(csv(&["--query", "help"]).contains("dram_used_bytes            B     "));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod counters;
 mod defects;
 mod defects_machine;
 mod doctor;
+mod dump;
 mod machine;
 mod places;
 mod processes;
