@@ -111,12 +111,10 @@ pub static FIELDS: &[Field<Programs>] = &[
             it => Value::Part(it.resident_cores.into(), all_cores(it)),
         }
     }),
-    text("state", "whether it is resident, and on how many of its cores", |r| {
-        match r.program.resident_cores {
-            _ if r.program.unfollowed => Value::Name("unknown"),
-            0 => Value::Name("registered"),
-            n => Value::Text(Cow::Owned(format!("resident {n}/{}", all_cores(r.program)))),
-        }
+    text("state", "active on how many of its cores, or cached", |r| match r.program.resident_cores {
+        _ if r.program.unfollowed => Value::Name("unknown"),
+        0 => Value::Name("cached"),
+        n => Value::Text(Cow::Owned(format!("active {n}/{}", all_cores(r.program)))),
     }),
 ];
 

@@ -1,4 +1,4 @@
-//! What can be typed. Help, man page and completions all come from here.
+//! The command line. Help, manual pages and completions are made from it.
 
 use crate::Exit;
 use crate::query::{Column, Format};
@@ -14,9 +14,8 @@ use ttmem_sources::Reading;
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
-/// Alone, prints one table of the chips there are and of who holds how much of their memory, and ends. Figures come from
-/// a daemon (`ttmem serve`) or, if none answers, straight from the kernel's files and from what processes publish. No chip
-/// is ever opened.
+/// Without a command, prints a table of devices, processes and findings. Figures come from the daemon (`ttmem serve`) if one
+/// runs, else from what processes publish and the kernel shows. No device is opened.
 #[derive(Debug, Parser)]
 #[command(name = "ttmem", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -29,10 +28,17 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed;
-`ttmem run` has its program's, or 126 and 127 if it cannot run it; `ttmem doctor` has 0, 1 with warnings, 2 when something
-is broken.
-Try it without hardware: ttmem demo. If something is missing: ttmem doctor";
+Examples:
+  ttmem                        devices, processes and findings
+  ttmem top                    dashboard
+  ttmem run -- python model.py exact figures for an unmodified program
+  ttmem dump                   what holds the memory
+  ttmem -w --format csv --query index,dram_used_bytes
+  ttmem demo                   try it without hardware
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
+`ttmem run` exits with its program's code.
+Words and figures are explained in docs/glossary.md, fields in docs/fields.md.";
 
 /// The arguments of this program: under the old server's name it is that server. The flags of `tt_smi_umd` are ours.
 fn arguments(mut typed: Vec<OsString>) -> Vec<OsString> {
@@ -47,13 +53,13 @@ fn is_called(typed: &[OsString], name: &str) -> bool {
     typed.first().and_then(|it| Path::new(it).file_name()).is_some_and(|it| it == name)
 }
 
-/// Understands what was typed, or ends the program with a word on why not.
+/// Parses the arguments, or ends the program.
 pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
     let typed: Vec<OsString> = typed.collect();
     let old_page = is_called(&typed, "tt_smi_umd");
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(arguments(typed)).and_then(|matches| {
-        // What is shown is no business of other commands, but where to look is everybody's.
+        // Options of the table are no options of commands; those that name sources are.
         let all = Cli::command();
         let of_show = |id: &clap::Id| {
             let arg = all.get_arguments().find(|arg| arg.get_id() == id);
@@ -63,7 +69,7 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
             |id: &clap::Id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
         let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
         if let (Some(name), Some(arg)) = (matches.subcommand_name(), stray) {
-            let text = format!("--{arg} goes behind the command {name}, if it has it");
+            let text = format!("--{arg} must come after {name}, if {name} has that option");
             return Err(command.error(clap::error::ErrorKind::ArgumentConflict, text));
         }
         let cli = Cli::from_arg_matches(&matches)?;
@@ -102,81 +108,85 @@ fn refuse(error: &clap::Error) -> ! {
 pub(crate) enum Command {
     /// Show the dashboard: live memory by device, process, buffer and core.
     ///
-    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. Settings are kept in `$XDG_CONFIG_HOME/ttmem/config.toml` by F12.
+    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. F12 saves settings to `$XDG_CONFIG_HOME/ttmem/config.toml`.
     Top(TopArgs),
-    /// Run a program with the agent in it: every buffer of an untouched ttnn is tracked.
+    /// Run a program with the agent, which tracks every buffer of an unmodified ttnn.
     ///
-    /// The program's children are tracked, too, and a program that never uses ttnn is left alone. Its exit code is the
-    /// program's.
+    /// Child processes are tracked, too; a program that does not use ttnn is not changed. Exits with the program's code, or
+    /// with 126 or 127 if it cannot be run.
     #[command(after_help = "Example: ttmem run -- python model.py")]
     Run(RunArgs),
-    /// Print what `ttmem run` would put into the environment.
+    /// Print the environment variables that `ttmem run` sets.
     ///
-    /// For shells, notebooks and containers, where the program cannot be started by ttmem itself.
+    /// For shells, notebooks and containers, where ttmem does not start the program.
     #[command(
         after_help = "Examples:\n  eval \"$(ttmem env)\"\n  docker run $(ttmem env --style docker) --ipc host ..."
     )]
     Env(EnvArgs),
-    /// Compare what we say with what each runtime's own allocators say.
+    /// Compare ttmem's figures with those of the runtime's allocators.
     ///
-    /// Exits with 0 when every drift that could be judged is 0, with 1 when one is not, with 3 when there is nothing to
-    /// compare.
+    /// Exits with 0 if every drift is 0, with 1 if one is not, with 3 if there is nothing to compare.
     Check(CheckArgs),
-    /// List every live allocation, or every program, or what lies where in each core.
+    /// Show what holds the memory: live allocations, programs, or the L1 of each core.
+    ///
+    /// On a terminal, allocations that are alike are one line, largest first. Into a pipe, and with --all, --sort or --top,
+    /// every allocation is a line.
     #[command(
-        after_help = "Examples:\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
+        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --sort age --top 20\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
     )]
     Dump(DumpArgs),
-    /// Run the daemon: legacy socket, query socket, event log on standard output.
-    Serve(ServeArgs),
-    /// Say what is found, what is missing, and what to do about it.
+    /// Run the daemon: history, events, and figures that only root may read.
     ///
-    /// Exits with 0 when all is well, with 1 when something is worth a look, with 2 when something is broken.
+    /// Serves the query socket and the socket of the old clients; writes an event log to standard output.
+    Serve(ServeArgs),
+    /// Check driver, devices, permissions, shared memory and tracking.
+    ///
+    /// Exits with 0 if there are no problems, with 1 if there are warnings or something is broken.
     Doctor(DoctorArgs),
-    /// Show it at work on simulated chips, with real client processes; needs no hardware.
+    /// Show the dashboard on simulated devices, with real client processes; needs no hardware.
     Demo(DemoArgs),
     /// One client process of the demo.
     #[command(hide = true)]
     DemoClient(DemoClientArgs),
-    /// Print completions for a shell.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, in roff: the program's, or a command's.
+    /// Print a manual page, in roff.
     Man {
-        /// Which command, as `dump`.
+        /// A command, such as `dump`; without it, the program.
         command: Option<String>,
     },
 }
 
 /// Where figures come from.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sources")]
 pub(crate) struct Sockets {
-    /// Ask no daemon: read the machine and what processes publish.
+    /// Do not use the daemon.
     #[arg(long, global = true)]
     pub(crate) local: bool,
-    /// Show the machine whose files lie below this folder; asks no daemon.
+    /// Read the machine's files below DIR; implies --local.
     #[arg(long, global = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Take capacities and remote chips from this cluster descriptor, as tt-umd writes it; asks no daemon.
-    #[arg(long, global = true, value_name = "FILE", env = "TTMEM_TOPOLOGY")]
+    /// Cluster descriptor of tt-umd with capacities and remote devices; implies --local.
+    #[arg(long, global = true, value_name = "FILE", env = "TTMEM_TOPOLOGY", hide_env_values = true)]
     pub(crate) topology: Option<PathBuf>,
-    /// Folder that processes publish their segments and counters in [default: /dev/shm below the root].
-    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR")]
+    /// Folder of segments and tt-metal counters [default: /dev/shm].
+    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR", hide_env_values = true)]
     pub(crate) shm_dir: Option<PathBuf>,
-    /// Socket that old clients send their messages to.
-    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET",
+    /// Socket of the old clients.
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET", hide_env_values = true,
           default_value = ttmem_wire::legacy::SOCKET_PATH)]
     pub(crate) legacy_socket: PathBuf,
-    /// Socket that ttmem asks the daemon on [default: /run/ttmem/query.sock for root, else below
-    /// `$XDG_RUNTIME_DIR`].
-    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_QUERY_SOCKET")]
+    /// Socket of the daemon [default: /run/ttmem/query.sock for root, else in `$XDG_RUNTIME_DIR`].
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_QUERY_SOCKET", hide_env_values = true)]
     pub(crate) query_socket: Option<PathBuf>,
 }
 
 impl Sockets {
-    /// Whether this program must look itself.
+    /// Whether no daemon is used.
     pub(crate) fn is_local(&self) -> bool {
         self.places().is_local()
     }
@@ -190,7 +200,7 @@ impl Sockets {
         self.places().reading()
     }
 
-    /// The same, for whoever reads.
+    /// Where a reader finds its sources.
     pub(crate) fn places(&self) -> Places {
         Places {
             local: self.local,
@@ -205,41 +215,41 @@ impl Sockets {
 /// What to show, and how.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Print JSON, one line, of the stable schema.
+    /// Print one line of JSON (docs/snapshot.schema.json).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print JSON with the keys that readers of `tt-smi -s` expect.
+    /// Print JSON with the keys of `tt-smi -s`.
     #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
     pub(crate) snapshot: bool,
-    /// How to print: `table`, `json`, or `csv`, that with `noheader` and `nounits`, after commas.
+    /// Output format: table, json, or csv[,noheader][,nounits].
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
     pub(crate) format: Format,
-    /// With --format csv: the columns, by name, with commas; `help` lists them.
+    /// Comma-separated fields, with --format csv; `--query help` lists them.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Column::parse)]
     pub(crate) query: Vec<Column>,
-    /// With --json: add each device's usage over time.
+    /// With --json: add usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
-    /// With --json: add what happened of late: who came and went, what filled up, what was odd.
+    /// With --json: add recent events: process start and exit, thresholds, findings.
     #[arg(long, requires = "json")]
     pub(crate) events: bool,
-    /// With --json: add the L1 of each core, address by address.
+    /// With --json: add the L1 of each core by address.
     #[arg(long, requires = "json")]
     pub(crate) cores: bool,
-    /// With --json: add each process's programs, and what they keep on which cores.
+    /// With --json: add programs and their memory on each core.
     #[arg(long, requires = "json")]
     pub(crate) programs: bool,
     #[command(flatten)]
     pub(crate) only: Only,
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Add what each device holds by space, how processes are tracked, full commands and all findings.
+    /// Add the memory breakdown by space, tracking details, full commands and all findings.
     #[arg(short, long)]
     pub(crate) verbose: bool,
     /// Whether the program was called `tt_smi_umd`, which has a page of its own.
     #[arg(skip)]
     pub(crate) old_page: bool,
-    /// Show the dashboard, as `ttmem top`; into a pipe, table after table until interrupted.
+    /// Refresh until interrupted: the dashboard; tables into a pipe; lines with --json or --format csv.
     #[arg(short, long)]
     pub(crate) watch: bool,
     /// With -w: print COUNT times, then exit.
@@ -247,10 +257,10 @@ pub(crate) struct ShowArgs {
     pub(crate) count: Option<u64>,
     #[command(flatten)]
     pub(crate) watching: Watching,
-    /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
+    /// Accepted for callers of the old tool: sensors always come from sysfs.
     #[arg(long, hide = true)]
     sysfs: bool,
-    /// Accepted because callers of `tt-smi -s` give it.
+    /// Accepted for callers of `tt-smi -s`.
     #[arg(long = "snapshot_no_tty", hide = true)]
     no_tty: bool,
 }
@@ -262,16 +272,16 @@ impl ShowArgs {
     }
 }
 
-/// Of what.
+/// Which devices and processes to show.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Only {
-    /// Only these devices, with commas: by index, id, place on the bus, or node (`/dev/tenstorrent/N`).
+    /// Only these devices, comma-separated: index, id, PCI address or /dev/tenstorrent/N.
     #[arg(short, long, value_name = "DEVICE", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Only processes of this user: a name or a number.
+    /// Only processes of this user (name or uid).
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 }
@@ -282,22 +292,22 @@ impl Only {
     }
 }
 
-/// How to show it again and again.
+/// How to refresh.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Watching {
-    /// Milliseconds between two looks of the dashboard [default: 500].
+    /// Refresh interval in milliseconds [default: 500].
     #[arg(short, long, value_name = "MS", env = "TTMEM_TOP_REFRESH_MS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub(crate) refresh: Option<u64>,
-    /// Colours of the dashboard [default: dark].
+    /// Colour theme of the dashboard [default: dark].
     #[arg(long, value_name = "THEME", env = "TTMEM_TOP_THEME", hide_env_values = true)]
     pub(crate) theme: Option<Theme>,
-    /// Let the dashboard send no signals.
+    /// Do not let the dashboard send signals.
     #[arg(long)]
     pub(crate) readonly: bool,
 }
 
 impl Watching {
-    /// Milliseconds between two tables.
+    /// Refresh interval in milliseconds.
     pub(crate) fn refresh_ms(&self) -> u64 {
         self.refresh.unwrap_or(500)
     }
@@ -336,7 +346,7 @@ pub(crate) struct TopArgs {
     pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Accepted because the old tool had it.
+    /// Accepted for callers of the old tool.
     #[arg(long, hide = true)]
     sysfs: bool,
 }
@@ -358,19 +368,19 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
-    /// For whom.
+    /// Output style.
     #[arg(long, value_enum, default_value_t = Style::Sh)]
     pub(crate) style: Style,
 }
 
-/// Who reads the environment.
+/// Output styles of `ttmem env`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Style {
     /// sh, bash, zsh.
     Sh,
     /// fish.
     Fish,
-    /// One line of JSON, as for a Jupyter kernel.
+    /// JSON, as in a Jupyter kernel.json.
     Json,
     /// Options of `docker run` and `podman run`.
     Docker,
@@ -378,23 +388,23 @@ pub(crate) enum Style {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Have every allocator asked now, instead of taking what it said when something last changed.
+    /// Request new statistics from every allocator first.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Wait so long for allocators that are busy.
+    /// How long to wait for busy allocators.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(crate) wait: f64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -403,7 +413,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -420,14 +430,13 @@ pub(crate) struct DumpArgs {
     /// List every allocation, also on a terminal.
     #[arg(long, conflicts_with_all = ["programs", "cores"])]
     pub(crate) all: bool,
-    /// List programs instead: what each keeps in L1, on how many cores, and where it is resident.
+    /// List programs: their memory in L1, cores and dispatches.
     #[arg(long, conflicts_with = "cores")]
     pub(crate) programs: bool,
-    /// Show the L1 of cores instead: of all, those that are alike in one line; or of one, by column and row, address by
-    /// address.
+    /// Show the L1 of all cores, or of core X,Y by address.
     #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
     pub(crate) cores: Option<Cores>,
-    /// List what is in this segment, living or left behind by a dead process, and nothing else.
+    /// Read one segment, also a crash segment.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub(crate) segment: Option<PathBuf>,
 }
@@ -484,24 +493,22 @@ impl FromStr for Cores {
         }
         let number = |text: &str| text.trim().parse().ok();
         let parsed = text.split_once(',').and_then(|(x, y)| Some(Self::One(number(x)?, number(y)?)));
-        parsed.ok_or_else(|| "expected a column and a row, as 3,0".to_owned())
+        parsed.ok_or_else(|| "expected column,row, such as 3,0".to_owned())
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// No event log.
+    /// Do not write the event log.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Pretend this machine has these chips: BOARD or BOARDxN, with BOARD one of n150, n300, t3k, p100a, p150a, p300,
-    /// galaxy-wh, galaxy-bh.
+    /// Simulate devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, value_name = "BOARD[xN]")]
     pub(crate) sim: Option<sim::Machine>,
-    /// Permissions of the sockets, in octal. Everybody may report and look by default: a client is known by what the
-    /// kernel says of it, not by its own word.
+    /// Permissions of the sockets, in octal.
     #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
     pub(crate) socket_mode: u32,
-    /// Live allocations one process may have; more are refused, with a finding.
+    /// Live allocations per process; more are refused, with a finding.
     #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
     pub(crate) process_limit: u64,
     /// End with this parent, and take the sockets' folder along: for the demo.
@@ -526,7 +533,7 @@ impl ServeArgs {
             },
             mode: self.socket_mode,
             quiet: self.quiet,
-            // Simulated chips beside real ones would be a lie of a new kind.
+            // Simulated devices are never shown beside real ones.
             reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
@@ -537,10 +544,10 @@ impl ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Simulated chips, as for `ttmem serve --sim`.
+    /// Simulated devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, visible_alias = "chips", value_name = "BOARD[xN]", default_value = "n300")]
     pub(crate) sim: sim::Machine,
-    /// End after this many seconds; without it, on q or Ctrl-C.
+    /// Exit after N seconds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]

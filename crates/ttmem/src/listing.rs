@@ -54,8 +54,8 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut groups = grouped(&dump.allocations, by, &snapshot);
     groups.sort_by(|a, b| match args.sort.unwrap_or(SortBy::Size) {
         SortBy::Size => b.total_bytes.cmp(&a.total_bytes),
-        SortBy::Age => b.age_seconds.total_cmp(&a.age_seconds),
-        SortBy::Count => b.count.cmp(&a.count),
+        SortBy::Age => b.age_seconds.total_cmp(&a.age_seconds).then(b.total_bytes.cmp(&a.total_bytes)),
+        SortBy::Count => b.count.cmp(&a.count).then(b.total_bytes.cmp(&a.total_bytes)),
     });
     let more = groups.split_off(top.unwrap_or(usize::MAX).min(groups.len()));
     if args.json {

@@ -4,7 +4,7 @@ use crate::cli::{Look, Only, ShowArgs, Sockets};
 use crate::query::{self, Column, Format};
 use crate::source::{source, unless_absent};
 use crate::text::Style;
-use crate::{Exit, print, smi, table};
+use crate::{Exit, UsageError, print, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -149,7 +149,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         let mut chosen = Vec::new();
         for wanted in &only.device {
             let Some(device) = snapshot.devices.iter().find(|device| is_called(device, wanted)) else {
-                anyhow::bail!("no device is called {wanted}; there are {}", known_devices(&snapshot));
+                anyhow::bail!("no device {wanted}; devices are {}", known_devices(&snapshot));
             };
             chosen.push(device.id.clone());
         }
@@ -170,7 +170,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         events.retain(|it| it.device.as_ref().is_none_or(|id| chosen.contains(id)));
     }
     if let Some(user) = &only.user {
-        let users = users_called(user);
+        let users = users_called(user, &snapshot)?;
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
@@ -178,7 +178,10 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
     }
     if let Some(pid) = only.pid {
         snapshot.processes.retain(|process| process.pid == Some(pid));
-        anyhow::ensure!(!snapshot.processes.is_empty(), "pid {pid} is not tracked");
+        anyhow::ensure!(
+            !snapshot.processes.is_empty(),
+            "--pid {pid}: the process has no device open and reports no memory"
+        );
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }
@@ -201,14 +204,27 @@ fn is_called(device: &Device, wanted: &str) -> bool {
 }
 
 /// The names under which a user may be listed: a number is one, too.
-fn users_called(user: &str) -> Vec<String> {
+fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = passwd.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
-        (uid == user).then(|| name.to_owned())
-    });
-    named.chain([user.to_owned()]).collect()
+    let users: Vec<(&str, &str)> = passwd
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
+            Some((name, uid))
+        })
+        .collect();
+    let is_known = user.parse::<u32>().is_ok()
+        || users.iter().any(|(name, _)| *name == user)
+        || snapshot.processes.iter().any(|it| it.user.as_deref() == Some(user));
+    if !is_known {
+        return Err(UsageError(format!(
+            "--user {user}: no such user; give a name from /etc/passwd or a numeric uid"
+        ))
+        .into());
+    }
+    let named = users.iter().filter(|(_, uid)| *uid == user).map(|(name, _)| (*name).to_owned());
+    Ok(named.chain([user.to_owned()]).collect())
 }
 
 fn known_devices(snapshot: &Snapshot) -> String {

@@ -42,10 +42,10 @@ fn devices(page: &mut String, snapshot: &Snapshot) {
         let _ = write!(title, ", driver {}", cut(driver, 16));
     }
     if snapshot.health.source == "daemon" {
-        title.push_str(", via daemon");
+        title.push_str(", by the daemon");
     }
     if snapshot.simulated {
-        title.push_str("  [SIMULATED DEVICES]");
+        title.push_str("  [SIMULATED CHIPS]");
     }
     rule(page, '┌', '┐');
     let gap = WIDTH.saturating_sub(title.chars().count() + at.chars().count() + 1);

@@ -118,9 +118,9 @@ fn one_device_or_one_process_can_be_asked_for() {
     assert_eq!(mine["processes"].as_array().unwrap().len(), 1);
     let none = ttmem(&server, &["-d", "9"]);
     assert_eq!(none.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no device is called 9; there are 0-1"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no device 9; devices are 0-1"));
     let none = ttmem(&server, &["--pid", "1"]);
-    assert!(String::from_utf8_lossy(&none.stderr).contains("pid 1 is not tracked"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("--pid 1: the process has no device open"));
     let dump = ttmem(&server, &["dump", "--json", "--pid", &puppet.pid.to_string()]);
     let dump: serde_json::Value = schema::dump(&dump.stdout);
     assert_eq!(dump["allocations"].as_array().unwrap().len(), 1);
@@ -139,7 +139,10 @@ fn dump_lists_every_live_allocation() {
     assert_eq!(lines[7], "6 allocations, 3.1 GiB requested per device", "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
     assert!(on_one.contains("0 allocations"));
-    for (args, why) in [(["-d", "9"], "no device is called 9"), (["--pid", "1"], "pid 1 is not tracked")] {
+    for (args, why) in [
+        (["-d", "9"], "no device 9; devices are 0-1"),
+        (["--pid", "1"], "--pid 1: the process has no device open"),
+    ] {
         let none = ttmem(&server, &["dump", args[0], args[1]]);
         assert_eq!(none.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&none.stderr).contains(why));
@@ -184,7 +187,7 @@ fn exit_codes_tell_what_happened() {
         assert_eq!(code(bad, &missing).0, 2, "{bad:?}");
     }
     let (_, why) = code(&["serve", "--sim", "n999"], &missing);
-    assert!(why.contains("no board is called") && why.contains("galaxy-bh"), "{why}");
+    assert!(why.contains("unknown board") && why.contains("galaxy-bh"), "{why}");
     // A daemon that is there but does not speak our language is a failure, not an absence.
     let strange = nowhere.path().join("strange.sock");
     let listener = std::os::unix::net::UnixListener::bind(&strange).unwrap();
@@ -339,5 +342,22 @@ fn usage_errors_are_one_line_that_names_the_flag() {
         assert!(said.starts_with("ttmem: ") && said.contains(what), "{args:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
         assert!(!said.contains("--shm-dir") && !said.contains("--legacy-socket"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_unknown_user_is_a_usage_error() {
+    let (server, _client) = busy_server();
+    for args in [&["--user", "nosuch"][..], &["--json", "--user", "nosuch"], &["dump", "--user", "nosuch"]] {
+        let output = ttmem(&server, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
+        assert!(
+            said.starts_with("ttmem: --user nosuch: no such user; ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    for user in ["root", "0", "4242"] {
+        assert_eq!(ttmem(&server, &["--user", user]).status.code(), Some(0), "{user}");
     }
 }

@@ -113,6 +113,24 @@ fn every_layout_is_read_and_says_what_its_processes_hold() {
 }
 
 #[test]
+fn dump_says_whose_buffers_only_counters_know() {
+    let (machine, id) = busy(700);
+    put(&machine, id, &region(Layout::V1, id, 0, vec![entry(Layout::V1, 0, 700, "python", 1, 100)]));
+    let output = ttmem(&machine, &["dump"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(!page.contains("0 allocations"), "{page}");
+    let page = page.replace('\n', " ");
+    assert!(
+        page.contains("buffers not listed: only tt-metal counters are known of pid 700 (python)"),
+        "{page}"
+    );
+    assert!(page.contains("`ttmem run -- CMD`"), "{page}");
+    let json = ttmem(&machine, &["dump", "--json"]);
+    assert!(String::from_utf8(json.stderr).unwrap().contains("pid 700 (python)"));
+    assert!(String::from_utf8(json.stdout).unwrap().ends_with("\"allocations\":[]}\n"));
+}
+
+#[test]
 fn the_dead_are_ghosts_whoever_has_their_pid_now() {
     for layout in Layout::ALL {
         let (mut machine, id) = busy(700);

@@ -35,7 +35,7 @@ fn a_child_has_its_own_segment_and_the_parents_stays_as_it_is() {
         let output =
             program.ttmem(&["check", "--fresh", "--json", "--pid", &child.to_string(), "--wait", "2"]);
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(output.status.success() && report["judged"] == 3, "{report}");
+        assert!(output.status.success() && report["compared"] == 3, "{report}");
         assert_eq!(segments(program.folder()).len(), 2);
         program.tell("exit 17 _exit");
         assert_eq!(program.hear("the parent"), "17");
