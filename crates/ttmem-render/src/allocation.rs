@@ -30,33 +30,36 @@ const fn field(
 
 /// All that tables show of an allocation.
 pub static FIELDS: &[Field<Allocations>] = &[
-    field("devices", Unit::None, "devices it lies on", |it| Value::indexes(&it.indexes)),
-    field("space", Unit::None, "kind of memory", |it| Value::Space(it.space)),
-    field("address", Unit::None, "its first address", |it| {
+    field("devices", Unit::None, "devices", |it| Value::indexes(&it.indexes)),
+    field("space", Unit::None, "space", |it| Value::Space(it.space)),
+    field("address", Unit::None, "device address", |it| {
         if it.unplaced { Value::Unknown } else { Value::text(Some(&it.id)) }
     }),
-    field("used_bytes", Unit::Bytes, "bytes it takes: allocated, or else requested", |it| {
+    field("used_bytes", Unit::Bytes, "allocated bytes per device, or else requested bytes", |it| {
         size(it, it.allocated_bytes.unwrap_or(it.requested_bytes))
     }),
-    field("requested_bytes", Unit::Bytes, "bytes that were requested", |it| size(it, it.requested_bytes)),
-    field("allocated_bytes", Unit::Bytes, "bytes that the allocator charges for it", |it| {
-        Value::bytes(it.allocated_bytes)
-    }),
-    field("bytes_per_bank", Unit::Bytes, "bytes it takes of each bank", |it| Value::bytes(it.bytes_per_bank)),
-    field("references", Unit::None, "how many times it is held", |it| Value::Count(it.references.into())),
-    field("pid", Unit::None, "process that holds it", |it| Value::pid(it.pid, it.reported_pid)),
-    field("age_seconds", Unit::Seconds, "how long it has been held", |it| Value::Seconds(it.age_seconds)),
-    field("layout", Unit::None, "how it lies in its banks or on its cores", |it| {
+    field("requested_bytes", Unit::Bytes, "requested bytes per device", |it| size(it, it.requested_bytes)),
+    field(
+        "allocated_bytes",
+        Unit::Bytes,
+        "allocated bytes per device: what the allocator charges for all banks",
+        |it| Value::bytes(it.allocated_bytes),
+    ),
+    field("bytes_per_bank", Unit::Bytes, "bytes per bank", |it| Value::bytes(it.bytes_per_bank)),
+    field("references", Unit::None, "number of references", |it| Value::Count(it.references.into())),
+    field("pid", Unit::None, "process", |it| Value::pid(it.pid, it.reported_pid)),
+    field("age_seconds", Unit::Seconds, "age", |it| Value::Seconds(it.age_seconds)),
+    field("layout", Unit::None, "memory layout, or number of cores", |it| {
         match (&it.cores, it.layout.and_then(Layout::title)) {
             (_, Some(layout)) => Value::Name(layout),
             (Some(cores), None) => Value::Text(Cow::Owned(counted(core_count(cores), "core"))),
             (None, None) => Value::Unknown,
         }
     }),
-    field("program", Unit::None, "number of the program that keeps it", |it| {
+    field("program", Unit::None, "program id", |it| {
         it.program.map_or(Value::Nothing, |id| Value::Text(Cow::Owned(program_number(id))))
     }),
-    field("site", Unit::None, "its program, and the call site that allocated it", |it| {
+    field("site", Unit::None, "program and call site", |it| {
         origin(it.site_name.as_deref(), it.program_name.as_deref())
     }),
     field("notes", Unit::None, "kernel class, layout and cores, program, call site, basis", |it| {
@@ -124,15 +127,17 @@ const fn group(
 
 /// All that tables show of a group of allocations.
 pub static GROUP_FIELDS: &[Field<Groups>] = &[
-    group("used_bytes", Unit::Bytes, "bytes they take on one device each", |it| Value::Bytes(it.used_bytes)),
-    group("requested_bytes", Unit::Bytes, "bytes that were requested", |it| Value::Bytes(it.requested_bytes)),
-    group("count", Unit::None, "how many allocations they are", |it| Value::Count(it.count)),
-    group("pid", Unit::None, "process that holds them", |it| Value::count(it.pid.map(u64::from))),
-    group("process_name", Unit::None, "its name", |it| Value::text(it.process_name.as_deref())),
-    group("space", Unit::None, "kind of memory, if it is one", |it| {
-        it.space.map_or(Value::Nothing, Value::Space)
+    group("used_bytes", Unit::Bytes, "allocated bytes per device, or else requested bytes", |it| {
+        Value::Bytes(it.used_bytes)
     }),
-    group("site", Unit::None, "the program or call site that they have in common", |it| {
+    group("requested_bytes", Unit::Bytes, "requested bytes per device", |it| {
+        Value::Bytes(it.requested_bytes)
+    }),
+    group("count", Unit::None, "number of allocations", |it| Value::Count(it.count)),
+    group("pid", Unit::None, "process", |it| Value::count(it.pid.map(u64::from))),
+    group("process_name", Unit::None, "process name", |it| Value::text(it.process_name.as_deref())),
+    group("space", Unit::None, "space, if it is one", |it| it.space.map_or(Value::Nothing, Value::Space)),
+    group("site", Unit::None, "program or call site", |it| {
         let number =
             it.program.map(|it| format!("program {it}")).or_else(|| it.site.map(|it| format!("site {it}")));
         match (origin(it.site_name.as_deref(), it.program_name.as_deref()), number) {

@@ -1,4 +1,4 @@
-//! The reference of fields: a page of `docs/`, made from the fields themselves.
+//! The field reference in `docs/`, generated from the fields.
 
 use crate::column::{Column, Field, Kind};
 use crate::{allocation, cores, device, event, process, program};
@@ -7,16 +7,16 @@ use std::fmt::Write;
 const BEGINNING: &str = "\
 # Fields
 
-<!-- Made from crates/ttmem-render by `cargo xtask gen`; changes belong there. -->
+<!-- Generated from crates/ttmem-render by `cargo xtask gen`; edit that. -->
 
 ```
 ttmem --format csv --query index,asic_celsius,dram_used_bytes
 ```
 
-Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be named in
-`--query`; those of processes begin with `process.` there, as in `process.pid`. What is not known is
-`N/A` on pages and in CSV, and a dash on the dashboard. *Shown as* is the header of the column: in the
-table of `ttmem`, in `ttmem dump`, and on the dashboard.
+Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be used with
+`--query` (`ttmem --query help` lists them); those of processes begin with `process.`, as in
+`process.pid`. An unknown value is `N/A` in tables and CSV, and a dash on the dashboard. *Shown as* is
+the column header in `ttmem`, `ttmem dump` or the dashboard.
 ";
 
 /// The whole page.
@@ -43,7 +43,7 @@ pub fn page() -> String {
 fn section<K: Kind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
     let _ = writeln!(
         page,
-        "\n## {title}\n\n| field | what it is | unit | query | shown as |\n|---|---|---|---|---|"
+        "\n## {title}\n\n| field | meaning | unit | query | shown as |\n|---|---|---|---|---|"
     );
     for field in fields {
         let mut shown: Vec<String> = Vec::new();

@@ -28,13 +28,13 @@ pub struct FindingRow<'a> {
 
 /// All that tables show of a finding.
 pub static FINDING_FIELDS: &[Field<Findings>] = &[
-    Field::new("severity", Unit::None, "how bad it is", |r| Value::Severity(r.finding.severity)),
-    Field::new("count", Unit::None, "how often it was found", |r| Value::Count(r.finding.count)),
-    Field::new("kind", Unit::None, "what kind of problem it is", |r| {
+    Field::new("severity", Unit::None, "severity", |r| Value::Severity(r.finding.severity)),
+    Field::new("count", Unit::None, "number of times", |r| Value::Count(r.finding.count)),
+    Field::new("kind", Unit::None, "kind of finding", |r| {
         Value::Text(Cow::Owned(label::kind(r.finding.kind)))
     }),
-    Field::new("text", Unit::None, "the problem in words", |r| Value::text(Some(&r.finding.text))),
-    Field::new("last", Unit::Seconds, "time since it was last found, unless it holds now", |r| {
+    Field::new("text", Unit::None, "description", |r| Value::text(Some(&r.finding.text))),
+    Field::new("last", Unit::Seconds, "time since it last happened; none if it holds now", |r| {
         let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);
         r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
     }),
@@ -102,12 +102,12 @@ pub struct EventRow<'a> {
 
 /// All that tables show of an event.
 pub static EVENT_FIELDS: &[Field<Events>] = &[
-    Field::new("at", Unit::None, "when it happened", |r| Value::Text(Cow::Owned(clock(r.event.at, r.zone)))),
-    Field::new("kind", Unit::None, "what kind of event it is; marked if it is not harmless", |r| {
+    Field::new("at", Unit::None, "time", |r| Value::Text(Cow::Owned(clock(r.event.at, r.zone)))),
+    Field::new("kind", Unit::None, "kind of event; marked if it is a warning or error", |r| {
         let mark = if r.event.severity == Severity::Info { "" } else { "! " };
         Value::Text(Cow::Owned(format!("{mark}{}", label::kind(r.event.kind))))
     }),
-    Field::new("text", Unit::None, "the event in words", |r| Value::text(Some(&r.event.text))),
+    Field::new("text", Unit::None, "description", |r| Value::text(Some(&r.event.text))),
 ];
 
 const fn event(name: &str, title: &'static str, width: u16) -> Column<Events> {
