@@ -1,6 +1,6 @@
 //! Fields, and the columns that show them.
 
-use crate::figure::{DASH, NOT_KNOWN, about, age, bytes, count, cut, percent, ranges, size};
+use crate::figure::{DASH, NOT_KNOWN, about, age, bytes, count, cut, percent, ranges, short_size, size};
 use crate::label;
 use crate::value::{Reading, Tone, Unit, Value};
 use std::borrow::Cow;
@@ -264,35 +264,39 @@ impl<K: Kind> Column<K> {
 
     /// The cell of a row on a screen, and how it is to be taken.
     pub fn cell<'r>(&self, row: &'r K::Row<'_>) -> (Cell<'r>, Tone) {
+        self.cell_as(row, self.form)
+    }
+
+    fn cell_as<'r>(&self, row: &'r K::Row<'_>, form: Form) -> (Cell<'r>, Tone) {
         let value = (self.field.value)(row);
         let tone = match (&self.tint, &value) {
             (Tint::Row(tone), _) => tone(row),
             (Tint::Faint, _) | (Tint::Some, Value::Bytes(0)) => Tone::Faint,
             (Tint::Value | Tint::Some, value) => value.tone(),
         };
-        let cell = match (self.form, &value) {
+        let cell = match (form, &value) {
             (Form::Meter, &Value::Share(share)) => Cell::Meter(Some(share)),
             (Form::Meter, _) => Cell::Meter(None),
-            _ => Cell::Text(self.marked_text(value, row)),
+            _ => Cell::Text(self.marked_text(value, form, row)),
         };
         (cell, tone)
     }
 
     /// The value of a row, as the column writes it.
     pub fn text<'r>(&self, row: &'r K::Row<'_>) -> Cow<'r, str> {
-        self.marked_text((self.field.value)(row), row)
+        self.marked_text((self.field.value)(row), self.form, row)
     }
 
-    fn marked_text<'r>(&self, value: Value<'r>, row: &K::Row<'_>) -> Cow<'r, str> {
-        let text = self.written(value);
+    fn marked_text<'r>(&self, value: Value<'r>, form: Form, row: &K::Row<'_>) -> Cow<'r, str> {
+        let text = self.written(value, form);
         match self.mark.map_or("", |mark| mark(row)) {
             "" => text,
             mark => Cow::Owned(text.into_owned() + mark),
         }
     }
 
-    fn written<'a>(&self, value: Value<'a>) -> Cow<'a, str> {
-        Cow::Owned(match (value, self.form) {
+    fn written<'a>(&self, value: Value<'a>, form: Form) -> Cow<'a, str> {
+        Cow::Owned(match (value, form) {
             (Value::Unknown, _) => return Cow::Borrowed(self.unknown),
             (Value::Nothing, _) | (Value::Bytes(0) | Value::Estimate(0), Form::Some) => {
                 return Cow::Borrowed(self.nothing);
@@ -307,13 +311,22 @@ impl<K: Kind> Column<K> {
             (Value::Bytes(n) | Value::Estimate(n), Form::Exact) => n.to_string(),
             (Value::Bytes(n), _) => size(n),
             (Value::Estimate(n), _) => about(true, size(n)),
+            (Value::Amount { used, total, idle }, form) => {
+                let size = if form == Form::Short { short_size } else { size };
+                let total = total.map_or_else(|| NOT_KNOWN.to_owned(), size);
+                match used {
+                    Some(bytes) => format!("{}/{total}", size(bytes)),
+                    None if idle => format!("{}{total}", self.nothing),
+                    None => format!("{}{total}", self.unknown),
+                }
+            }
             (Value::Count(n), Form::Short) => count(n),
             (Value::Count(n), _) => n.to_string(),
             (Value::Address(n), _) => format!("{n:#x}"),
             (Value::Number(n), Form::Places(places)) => format!("{n:.places$}"),
             (Value::Number(n), Form::In(unit, places)) => format!("{:.places$}", n / unit as f64),
             (Value::Reading(Reading { value, stale, .. }), Form::Whole | Form::Bare) => {
-                let unit = if self.form == Form::Whole { self.field.unit.sign() } else { "" };
+                let unit = if form == Form::Whole { self.field.unit.sign() } else { "" };
                 format!("{value:.0}{unit}{}", if stale { "*" } else { "" })
             }
             (Value::Reading(it), _) => format!("{:.*}", self.field.unit.places(), it.value),
@@ -331,6 +344,140 @@ impl<K: Kind> Column<K> {
             (Value::Reported(pid), _) => format!("({pid})"),
             (Value::Indexes(all), _) => ranges(all),
         })
+    }
+}
+
+/// The least width of a meter on a page whose amounts are written in full.
+const FULL_METER: usize = 8;
+
+/// A part of a page: text, already as wide as its column, or a bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part<'a> {
+    /// The title of a column.
+    Title(&'a str),
+    /// The value of a row.
+    Text(&'a str, Tone),
+    /// A bar of so many columns: how full it is, if that is known.
+    Meter(Option<f64>, usize),
+}
+
+/// The lines of a table, titles first. Each column is as wide as its contents; meters share what is left of `room`, and a
+/// last column that is cut gets all of it. `names`, with their title, come before the first column.
+pub fn page<K: Kind>(
+    names: Option<(&str, &[String])>,
+    columns: &[Column<K>],
+    rows: &[K::Row<'_>],
+    room: usize,
+    paint: impl Fn(Part<'_>) -> String,
+) -> Vec<String> {
+    let mut layout = Layout::new(names, columns, rows, room, false);
+    if layout.meter.is_some_and(|width| width < FULL_METER) {
+        layout = Layout::new(names, columns, rows, room, true);
+    }
+    let title = names.map(|(title, _)| title);
+    let titles = columns.iter().map(|it| (Cow::Borrowed(it.head.title), None));
+    let mut lines = vec![layout.line(columns, title, titles, &paint)];
+    for (at, row) in layout.cells.iter().enumerate() {
+        let cells = row.iter().map(|(cell, tone)| match cell {
+            Cell::Text(text) => (Cow::Borrowed(&**text), Some(Part::Text("", *tone))),
+            Cell::Meter(share) => (Cow::Borrowed(""), Some(Part::Meter(*share, 0))),
+        });
+        let name = names.and_then(|(_, names)| names.get(at)).map(String::as_str);
+        lines.push(layout.line(columns, name, cells, &paint));
+    }
+    lines
+}
+
+/// How a page is laid out.
+struct Layout<'r> {
+    cells: Vec<Vec<(Cell<'r>, Tone)>>,
+    names: usize,
+    widths: Vec<usize>,
+    /// The width that meters have, if there are any.
+    meter: Option<usize>,
+}
+
+impl<'r> Layout<'r> {
+    fn new<K: Kind>(
+        names: Option<(&str, &[String])>,
+        columns: &[Column<K>],
+        rows: &'r [K::Row<'_>],
+        room: usize,
+        compact: bool,
+    ) -> Self {
+        let form = |column: &Column<K>, value: &Value<'_>| match value {
+            Value::Amount { .. } if compact => Form::Short,
+            _ => column.form,
+        };
+        let cells: Vec<Vec<(Cell<'r>, Tone)>> = rows
+            .iter()
+            .map(|row| columns.iter().map(|it| it.cell_as(row, form(it, &(it.field.value)(row)))).collect())
+            .collect();
+        let name_width = names
+            .map_or(0, |(title, names)| names.iter().map(String::len).max().unwrap_or(0).max(title.len()));
+        let is_meter = |at: usize| columns[at].form == Form::Meter;
+        let mut widths: Vec<usize> = (0..columns.len())
+            .map(|at| {
+                let head = &columns[at].head;
+                let texts = cells.iter().map(|row| match &row[at].0 {
+                    Cell::Text(text) => text.chars().count(),
+                    Cell::Meter(_) => usize::from(head.width),
+                });
+                let width = texts.max().unwrap_or(0).max(head.title.chars().count());
+                columns[at].cut.map_or(width, |most| width.min(usize::from(most).max(head.title.len())))
+            })
+            .collect();
+        let gaps: usize = columns
+            .iter()
+            .enumerate()
+            .map(|(at, it)| usize::from(at > 0 || name_width > 0) + usize::from(it.apart))
+            .sum();
+        let free = room.saturating_sub(name_width + gaps + widths.iter().sum::<usize>());
+        let meters = (0..columns.len()).filter(|&at| is_meter(at)).count();
+        let mut meter = None;
+        for at in (0..columns.len()).filter(|&at| is_meter(at)) {
+            let Head { width, grows, .. } = columns[at].head;
+            widths[at] = usize::from(width) + (free / meters).min(usize::from(grows));
+            meter = Some(widths[at]);
+        }
+        if let Some(last) = columns.last().filter(|it| it.cut.is_some() && it.head.grows > 0)
+            && let Some(width) = widths.last_mut()
+        {
+            *width += free.min(usize::from(last.head.grows));
+        }
+        Self { cells, names: name_width, widths, meter }
+    }
+
+    fn line<'t, K: Kind>(
+        &self,
+        columns: &[Column<K>],
+        name: Option<&str>,
+        cells: impl Iterator<Item = (Cow<'t, str>, Option<Part<'t>>)>,
+        paint: &impl Fn(Part<'_>) -> String,
+    ) -> String {
+        let mut line = String::new();
+        if let Some(name) = name {
+            let _ = write!(line, "{name:<width$}", width = self.names);
+        }
+        let last = columns.len().saturating_sub(1);
+        for (at, (text, kind)) in cells.enumerate() {
+            let (column, width) = (&columns[at], self.widths[at]);
+            let before = usize::from(at > 0 || self.names > 0) + usize::from(column.apart);
+            let text = if column.cut.is_some() { Cow::Owned(cut(&text, width)) } else { text };
+            let text = match (column.head.right, at == last) {
+                (true, _) => format!("{text:>width$}"),
+                (false, true) => text.into_owned(),
+                (false, false) => format!("{text:<width$}"),
+            };
+            let part = match kind {
+                None => Part::Title(&text),
+                Some(Part::Meter(share, _)) => Part::Meter(share, width),
+                Some(Part::Text(_, tone)) => Part::Text(&text, tone),
+                Some(part @ Part::Title(_)) => part,
+            };
+            let _ = write!(line, "{:before$}{}", "", paint(part));
+        }
+        line
     }
 }
 

@@ -32,25 +32,23 @@ const fn text(
 
 /// All that tables show of a core.
 pub static FIELDS: &[Field<Cores>] = &[
-    bytes("cb", "circular buffers of the program that was dispatched last", |it| of(it, CoreClass::Cb)),
-    bytes("dfb", "dataflow buffers of that program", |it| of(it, CoreClass::Dfb)),
-    bytes("scratch", "scratchpads of that program", |it| of(it, CoreClass::Scratch)),
+    bytes("cb", "circular buffers of the active program", |it| of(it, CoreClass::Cb)),
+    bytes("dfb", "dataflow buffers of the active program", |it| of(it, CoreClass::Dfb)),
+    bytes("scratch", "scratchpads of the active program", |it| of(it, CoreClass::Scratch)),
     bytes("buffer", "buffers", |it| of(it, CoreClass::Buffer)),
-    bytes("lockstep", "reserved by lock-step: other cores hold a buffer there", |it| {
+    bytes("lockstep", "reserved by lock-step: other banks hold a buffer at these addresses", |it| {
         of(it, CoreClass::Lockstep)
     }),
     bytes("l1_small", "buffers in L1_SMALL", |it| of(it, CoreClass::L1Small)),
     bytes("l1_small_free", "free in L1_SMALL", |it| of(it, CoreClass::L1SmallFree)),
     bytes("free", "free", |it| of(it, CoreClass::Free)),
-    text("program_end", "where what that program keeps ends", |it| Value::Address(it.room.program_end)),
-    text("lowest_buffer", "where the lowest buffer begins", |it| Value::Address(it.room.lowest_buffer)),
-    bytes("free_gap_bytes", "free between program memory and the lowest buffer", |it| {
+    text("program_end", "end of program memory", |it| Value::Address(it.room.program_end)),
+    text("lowest_buffer", "address of the lowest buffer", |it| Value::Address(it.room.lowest_buffer)),
+    bytes("free_gap_bytes", "free gap between program memory and the lowest buffer", |it| {
         Value::Bytes(it.room.free_gap_bytes)
     }),
-    bytes("peak_bytes", "the most that lay there at once", |it| {
-        it.peak.as_ref().map_or(Value::Nothing, |it| Value::Bytes(it.bytes))
-    }),
-    text("program", "the program that was dispatched last", |it| {
+    bytes("peak_bytes", "peak", |it| it.peak.as_ref().map_or(Value::Nothing, |it| Value::Bytes(it.bytes))),
+    text("program", "active program: dispatched last", |it| {
         it.program.as_ref().map_or(Value::Nothing, |it| Value::Text(Cow::Owned(titled(it))))
     }),
 ];
@@ -71,7 +69,7 @@ pub static DUMP: &[Column<Cores>] = &[
     page("free", "FREE", 10).right().form(Form::Some),
     page("program_end", "END", 9).right(),
     page("lowest_buffer", "LOWEST", 9).right(),
-    page("free_gap_bytes", "GAP", 10).right(),
+    page("free_gap_bytes", "FREE GAP", 10).right(),
     page("peak_bytes", "PEAK", 10).right(),
     page("program", "PROGRAM", 0).apart(),
 ];

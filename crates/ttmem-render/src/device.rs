@@ -1,13 +1,13 @@
 //! Devices.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{DASH, GIB, MIB, NOT_KNOWN, share, size};
+use crate::figure::{DASH, GIB, MIB, share, size};
+use crate::label;
 use crate::process::uses;
 use crate::value::{Reading, Tone, Unit, Value};
-use std::borrow::Cow;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};
-use ttmem_core::snapshot::{Device, Total, Tracking};
+use ttmem_core::snapshot::{Device, Finding, FindingKind, Total, Tracking};
 use ttmem_core::words::{Arch, Space};
 
 /// Rows of devices.
@@ -56,96 +56,98 @@ const fn bytes(
 
 /// All that tables and scripts show of a device.
 pub static FIELDS: &[DeviceField] = &[
-    text("timestamp", "when it was read", |r| Value::Time(r.snapshot.at)).queried(),
+    text("timestamp", "time of the snapshot", |r| Value::Time(r.snapshot.at)).queried(),
     text("host", "host name", |r| Value::text(r.snapshot.host.name.as_deref())).queried(),
-    text("driver", "version of the kernel driver", |r| Value::text(r.snapshot.host.driver.as_deref()))
+    text("driver", "kernel driver version", |r| Value::text(r.snapshot.host.driver.as_deref())).queried(),
+    text("index", "device index, as runtimes number devices", |r| Value::Count(r.device.index.into()))
         .queried(),
-    text("index", "the number runtimes call it by", |r| Value::Count(r.device.index.into())).queried(),
     text("id", "unique id", |r| Value::text(Some(&r.device.id))).queried(),
     text("arch", "architecture", |r| r.device.arch.map_or(Value::Unknown, |it| Value::Name(it.title())))
         .queried(),
     text("board", "board", |r| Value::text(r.device.board.as_deref())).queried(),
-    text("remote", "whether it is reached through another chip", |r| {
+    text("remote", "true if reached through another device", |r| {
         Value::Name(if r.device.remote { "true" } else { "false" })
     })
     .queried(),
-    text("pci", "place on the bus", |r| Value::text(r.device.pci.as_deref())).queried(),
-    text("node", "the N of /dev/tenstorrent/N", |r| Value::count(r.device.node.map(u64::from))).queried(),
-    text("serial", "number of the board", |r| Value::text(r.device.serial.as_deref())).queried(),
-    text("firmware", "version of the firmware bundle", |r| Value::text(r.device.firmware.bundle.as_deref()))
+    text("pci", "PCI address", |r| Value::text(r.device.pci.as_deref())).queried(),
+    text("node", "N of /dev/tenstorrent/N", |r| Value::count(r.device.node.map(u64::from))).queried(),
+    text("serial", "board serial number", |r| Value::text(r.device.serial.as_deref())).queried(),
+    text("firmware", "firmware bundle version", |r| Value::text(r.device.firmware.bundle.as_deref()))
         .queried(),
-    field("asic_celsius", Unit::Celsius, "temperature", |r| {
+    field("asic_celsius", Unit::Celsius, "ASIC temperature", |r| {
         reading(r, |it| it.asic_celsius, |it| it.asic_celsius)
     })
     .queried(),
-    field("power_watts", Unit::Watts, "power of the core", |r| {
-        reading(r, |it| it.power_watts, |it| it.power_watts)
-    })
-    .queried(),
-    field("current_amperes", Unit::Amperes, "current of the core", |r| {
+    field("power_watts", Unit::Watts, "core power", |r| reading(r, |it| it.power_watts, |it| it.power_watts))
+        .queried(),
+    field("current_amperes", Unit::Amperes, "core current", |r| {
         reading(r, |it| it.current_amperes, |it| it.current_amperes)
     })
     .queried(),
-    field("vcore_volts", Unit::Volts, "voltage of the core", |r| {
+    field("vcore_volts", Unit::Volts, "core voltage", |r| {
         reading(r, |it| it.vcore_volts, |it| it.vcore_volts)
     })
     .queried(),
-    field("aiclk_mhz", Unit::Megahertz, "clock of the Tensix cores", |r| {
+    field("aiclk_mhz", Unit::Megahertz, "Tensix core clock (AICLK)", |r| {
         reading(r, |it| it.aiclk_mhz, |_| None)
     })
     .queried(),
-    field("axiclk_mhz", Unit::Megahertz, "clock of the AXI bus", |r| {
-        reading(r, |it| it.axiclk_mhz, |_| None)
-    })
-    .queried(),
-    field("arcclk_mhz", Unit::Megahertz, "clock of the ARC", |r| reading(r, |it| it.arcclk_mhz, |_| None))
-        .queried(),
-    field("fan_rpm", Unit::Rpm, "fan", |r| reading(r, |it| it.fan_rpm, |_| None)).queried(),
-    text("heartbeat", "counter of the firmware", |r| {
+    field("axiclk_mhz", Unit::Megahertz, "AXI clock", |r| reading(r, |it| it.axiclk_mhz, |_| None)).queried(),
+    field("arcclk_mhz", Unit::Megahertz, "ARC clock", |r| reading(r, |it| it.arcclk_mhz, |_| None)).queried(),
+    field("fan_rpm", Unit::Rpm, "fan speed", |r| reading(r, |it| it.fan_rpm, |_| None)).queried(),
+    text("heartbeat", "firmware heartbeat counter", |r| {
         Value::count(r.device.sensors.as_ref().and_then(|it| it.heartbeat))
     })
     .queried(),
-    text("cores", "Tensix cores, harvested ones left out", |r| {
+    text("cores", "Tensix cores, without harvested ones", |r| {
         Value::count(r.device.capacity.map(|it| it.cores.into()))
     })
     .queried(),
-    text("capacity_origin", "how capacities are known", |r| {
+    text("capacity_origin", "origin of the capacities: board, descriptor, runtime or simulated", |r| {
         r.device.capacity.map_or(Value::Unknown, |it| Value::Name(origin(it.origin)))
     })
     .queried(),
     bytes("dram_used_bytes", "DRAM in use", |r| used(r.device.usage.dram_total.as_ref())).queried(),
-    bytes("dram_total_bytes", "DRAM there is", |r| Value::bytes(dram_capacity(r.device))).queried(),
-    bytes("dram_allocatable_bytes", "DRAM that tt-metal can hand out", |r| {
+    bytes("dram_total_bytes", "DRAM capacity", |r| Value::bytes(dram_capacity(r.device))).queried(),
+    bytes("dram_allocatable_bytes", "DRAM that tt-metal can allocate", |r| {
         Value::bytes(r.device.capacity.and_then(|it| it.dram_allocatable_bytes))
     })
     .queried(),
     bytes("l1_used_bytes", "L1 in use", |r| used(r.device.usage.l1_total.as_ref())).queried(),
-    bytes("l1_total_bytes", "L1 there is", |r| Value::bytes(l1_capacity(r.device))).queried(),
-    bytes("l1_allocatable_bytes", "L1 that tt-metal can hand out", |r| {
+    bytes("l1_total_bytes", "L1 capacity", |r| Value::bytes(l1_capacity(r.device))).queried(),
+    bytes("l1_allocatable_bytes", "L1 that tt-metal can allocate", |r| {
         Value::bytes(r.device.capacity.and_then(|it| it.l1_allocatable_bytes))
     })
     .queried(),
     bytes("l1_small_used_bytes", "L1_SMALL in use", |r| space(r, Space::L1Small)).queried(),
     bytes("trace_used_bytes", "trace region in use", |r| space(r, Space::Trace)).queried(),
-    bytes("cb_used_bytes", "circular buffers", |r| space(r, Space::Cb)).queried(),
-    bytes("dfb_used_bytes", "dataflow buffers", |r| space(r, Space::Dfb)).queried(),
-    bytes("scratch_used_bytes", "scratchpads", |r| space(r, Space::Scratch)).queried(),
-    bytes("l1_free_gap_bytes", "between programs and buffers, on the core with the least", |r| {
-        Value::bytes(r.device.tightest_core.map(|it| it.free_gap_bytes))
+    bytes("cb_used_bytes", "circular buffers in use", |r| space(r, Space::Cb)).queried(),
+    bytes("dfb_used_bytes", "dataflow buffers in use", |r| space(r, Space::Dfb)).queried(),
+    bytes("scratch_used_bytes", "scratchpads in use", |r| space(r, Space::Scratch)).queried(),
+    bytes(
+        "l1_free_gap_bytes",
+        "smallest free gap between program memory and the lowest L1 buffer of a core",
+        |r| Value::bytes(r.device.tightest_core.map(|it| it.free_gap_bytes)),
+    )
+    .queried(),
+    bytes("kernel_used_bytes", "kernels in use", |r| space(r, Space::Kernel)).queried(),
+    text("dram_basis", "basis of DRAM in use: exact, counters or reported", |r| {
+        basis(r.device.usage.dram_total.as_ref())
     })
     .queried(),
-    bytes("kernel_used_bytes", "kernels", |r| space(r, Space::Kernel)).queried(),
-    text("dram_basis", "how DRAM in use is known", |r| basis(r.device.usage.dram_total.as_ref())).queried(),
-    text("l1_basis", "how L1 in use is known", |r| basis(r.device.usage.l1_total.as_ref())).queried(),
-    text("processes", "processes that use it", |r| {
+    text("l1_basis", "basis of L1 in use: exact, counters or reported", |r| {
+        basis(r.device.usage.l1_total.as_ref())
+    })
+    .queried(),
+    text("processes", "number of processes that use it", |r| {
         Value::Count(r.snapshot.processes.iter().filter(|it| uses(it, r.device)).count() as u64)
     })
     .queried(),
-    text("dram_usage", "DRAM in use, of what there is", |r| {
-        usage(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
+    text("dram_usage", "DRAM in use and capacity", |r| {
+        amount(r, r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
     }),
-    text("l1_usage", "L1 in use, of what there is", |r| {
-        usage(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
+    text("l1_usage", "L1 in use and capacity", |r| {
+        amount(r, r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
     }),
     field("dram_share", Unit::Percent, "share of DRAM in use", |r| {
         used_share(r.device.usage.dram_total.as_ref(), dram_capacity(r.device))
@@ -153,32 +155,32 @@ pub static FIELDS: &[DeviceField] = &[
     field("l1_share", Unit::Percent, "share of L1 in use", |r| {
         used_share(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
     }),
-    text("tracking", "how well its memory is known: as well as that of its worst known process", |r| {
+    text("tracking", "tracking of its processes, the weakest of them", |r| {
         tracking(r).map_or(Value::Nothing, Value::Tracking)
     }),
-    field("asic_celsius_limit", Unit::Celsius, "temperature at which the chip slows down", |r| {
+    field("asic_celsius_limit", Unit::Celsius, "temperature at which the device throttles", |r| {
         limit(r, |it| it.asic_celsius)
     }),
-    field("power_watts_limit", Unit::Watts, "most power", |r| limit(r, |it| it.power_watts)),
-    field("current_amperes_limit", Unit::Amperes, "most current", |r| limit(r, |it| it.current_amperes)),
-    field("vcore_volts_limit", Unit::Volts, "highest voltage", |r| limit(r, |it| it.vcore_volts)),
-    text("heartbeat_beats", "whether the counter of the firmware changes", |r| {
+    field("power_watts_limit", Unit::Watts, "power limit", |r| limit(r, |it| it.power_watts)),
+    field("current_amperes_limit", Unit::Amperes, "current limit", |r| limit(r, |it| it.current_amperes)),
+    field("vcore_volts_limit", Unit::Volts, "voltage limit", |r| limit(r, |it| it.vcore_volts)),
+    text("heartbeat_beats", "whether the firmware heartbeat changes", |r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
             Some(true) => Value::Name("beats"),
             Some(false) => Value::Name("STOPS"),
             None => Value::Unknown,
         }
     }),
-    text("thermal_trips", "shutdowns for heat since the last power cycle", |r| {
+    text("thermal_trips", "thermal shutdowns since power-on", |r| {
         Value::count(r.device.sensors.as_ref().and_then(|it| it.thermal_trips))
     }),
-    field("pcie_to_chip", Unit::BytesPerSecond, "PCIe traffic to the chip", |r| {
+    field("pcie_to_chip", Unit::BytesPerSecond, "PCIe traffic to the device", |r| {
         traffic(r, |it| [it.host_writes_bytes_per_second, it.device_reads_bytes_per_second])
     }),
     field("pcie_to_host", Unit::BytesPerSecond, "PCIe traffic to the host", |r| {
         traffic(r, |it| [it.host_reads_bytes_per_second, it.device_writes_bytes_per_second])
     }),
-    field("sensors_age", Unit::Seconds, "age of what the sensors say", |r| {
+    field("sensors_age", Unit::Seconds, "age of the sensor values", |r| {
         r.device.sensors.as_ref().map_or(Value::Unknown, |it| Value::Seconds(it.age_ms as f64 / 1e3))
     }),
 ];
@@ -191,16 +193,30 @@ const fn screen(name: &str, title: &'static str, width: u16) -> Column<Devices> 
     Column::screen(find(FIELDS, name), title, width)
 }
 
-/// The table of `ttmem`.
+/// The table of `ttmem`, behind the column that names the devices.
 pub static TABLE: &[Column<Devices>] = &[
+    page("board", "Board", 16).marked(remote).cut(),
+    page("asic_celsius", "Temp", 0).right().form(Form::Whole),
+    page("power_watts", "Power", 0).right().form(Form::Whole),
+    page("aiclk_mhz", "MHz", 0).right().form(Form::Bare),
+    page("dram_share", "DRAM", 4).grows(16).form(Form::Meter).apart(),
+    page("dram_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
+    page("dram_share", "%", 0).right().form(Form::Places(1)).unknown(""),
+    page("l1_share", "L1", 4).grows(16).form(Form::Meter).apart(),
+    page("l1_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
+    page("l1_share", "%", 0).right().form(Form::Places(1)).unknown(""),
+];
+
+/// The table of `tt_smi_umd`.
+pub static OLD_TABLE: &[Column<Devices>] = &[
     page("index", "Dev", 4),
     page("arch", "Name", 10).unknown("Unknown"),
     page("board", "Board", 16).marked(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
     page("asic_celsius", "Temp", 5).right().form(Form::Whole),
     page("power_watts", "Power", 5).right().form(Form::Whole),
     page("aiclk_mhz", "AICLK", 6).right().form(Form::Bare),
-    page("dram_usage", "DRAM-Usage", 19).right().apart(),
-    page("l1_usage", "L1-Usage", 19).right().apart(),
+    page("dram_usage", "DRAM-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
+    page("l1_usage", "L1-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
 ];
 
 /// The devices of the dashboard's first view.
@@ -324,25 +340,50 @@ fn used(total: Option<&Total>) -> Value<'static> {
 }
 
 fn basis(total: Option<&Total>) -> Value<'static> {
-    total.map_or(Value::Unknown, |it| Value::Name(it.basis.name()))
+    total.map_or(Value::Unknown, |it| Value::Name(label::basis(it.basis)))
 }
 
 fn space(row: &Row<'_>, space: Space) -> Value<'static> {
     Value::bytes(row.device.usage.used(space).map(|it| it.0))
 }
 
-/// `used/total`. That no process publishes anything is not the same as nothing being used.
-fn usage(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
-    let used = total.map_or(Cow::Borrowed("untracked"), |total| Cow::Owned(size(total.used_bytes)));
-    let capacity = capacity.map_or(Cow::Borrowed(NOT_KNOWN), |it| Cow::Owned(size(it)));
-    Value::Text(Cow::Owned(format!("{used}/{capacity}")))
+/// Used bytes and capacity. Unknown use is not zero use.
+fn amount(row: &Row<'_>, total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
+    let idle = is_idle(row);
+    Value::Amount { used: total.filter(|_| !idle).map(|it| it.used_bytes), total: capacity, idle }
+}
+
+/// Whether no process has the device open, visible or not, and nothing is held there.
+pub fn is_idle(row: &Row<'_>) -> bool {
+    let totals = [&row.device.usage.dram_total, &row.device.usage.l1_total];
+    let hidden = |it: &Finding| {
+        it.kind == FindingKind::Untracked && it.device.as_deref() == Some(row.device.id.as_str())
+    };
+    totals.into_iter().flatten().all(|it| it.used_bytes == 0)
+        && !row.snapshot.processes.iter().any(|it| uses(it, row.device))
+        && !row.snapshot.findings.iter().any(hidden)
+}
+
+/// Devices in the order of their numbers, neighbours that differ in nothing that [`TABLE`] shows together.
+pub fn folded(snapshot: &Snapshot) -> Vec<(Vec<u32>, Row<'_>)> {
+    let mut all: Vec<(Vec<u32>, Row<'_>)> = Vec::new();
+    for device in &snapshot.devices {
+        let row = Row { snapshot, device };
+        match all.last_mut() {
+            Some((indexes, of)) if TABLE.iter().all(|it| it.cell(of).0 == it.cell(&row).0) => {
+                indexes.push(device.index);
+            }
+            _ => all.push((vec![device.index], row)),
+        }
+    }
+    all
 }
 
 fn used_share(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
     total.and_then(|it| share(it.used_bytes, capacity)).map_or(Value::Unknown, Value::Share)
 }
 
-/// The name of an origin in JSON.
+/// The JSON name of an origin.
 fn origin(origin: CapacityOrigin) -> &'static str {
     match origin {
         CapacityOrigin::Board => "board",

@@ -1,4 +1,4 @@
-//! The reference of fields: a page of `docs/`, made from the fields themselves.
+//! The field reference in `docs/`, generated from the fields.
 
 use crate::column::{Column, Field, Kind};
 use crate::{allocation, cores, device, event, process, program};
@@ -7,26 +7,32 @@ use std::fmt::Write;
 const BEGINNING: &str = "\
 # Fields
 
-<!-- Made from crates/ttmem-render by `cargo xtask gen`; changes belong there. -->
+<!-- Generated from crates/ttmem-render by `cargo xtask gen`; edit that. -->
 
 ```
 ttmem --format csv --query index,asic_celsius,dram_used_bytes
 ```
 
-Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be named in
-`--query`; those of processes begin with `process.` there, as in `process.pid`. What is not known is
-`N/A` on pages and in CSV, and a dash on the dashboard. *Shown as* is the header of the column: in the
-table of `ttmem`, in `ttmem dump`, and on the dashboard.
+Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be used with
+`--query` (`ttmem --query help` lists them); those of processes begin with `process.`, as in
+`process.pid`. An unknown value is `N/A` in tables and CSV, and a dash on the dashboard. *Shown as* is
+the column header in `ttmem`, `ttmem dump` or the dashboard.
 ";
 
 /// The whole page.
 pub fn page() -> String {
     let mut page = BEGINNING.to_owned();
-    section(&mut page, "Devices", device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+    section(
+        &mut page,
+        "Devices",
+        device::FIELDS,
+        &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY],
+    );
     section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
     section(&mut page, "Processes on a device", process::HELD, &[]);
     section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
     section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+    section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
     section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
     section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
     section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
@@ -37,7 +43,7 @@ pub fn page() -> String {
 fn section<K: Kind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
     let _ = writeln!(
         page,
-        "\n## {title}\n\n| field | what it is | unit | query | shown as |\n|---|---|---|---|---|"
+        "\n## {title}\n\n| field | meaning | unit | query | shown as |\n|---|---|---|---|---|"
     );
     for field in fields {
         let mut shown: Vec<String> = Vec::new();
@@ -75,11 +81,12 @@ mod tests {
 
     #[test]
     fn every_field_is_described_once_and_shown() {
-        check(device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
+        check(device::FIELDS, &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY]);
         check(process::FIELDS, &[process::TABLE, process::SCREEN]);
         check(process::HELD, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
         check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+        check(allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
         check(program::FIELDS, &[program::DUMP, program::SCREEN]);
         check(cores::FIELDS, &[cores::DUMP]);
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);

@@ -6,6 +6,7 @@ use crate::value::{Tone, Unit, Value};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::borrow::Cow;
+use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Event, Finding, Severity};
 
 /// Rows of findings.
@@ -27,17 +28,47 @@ pub struct FindingRow<'a> {
 
 /// All that tables show of a finding.
 pub static FINDING_FIELDS: &[Field<Findings>] = &[
-    Field::new("severity", Unit::None, "how bad it is", |r| Value::Severity(r.finding.severity)),
-    Field::new("count", Unit::None, "how often it was found", |r| Value::Count(r.finding.count)),
-    Field::new("kind", Unit::None, "what kind of problem it is", |r| {
+    Field::new("severity", Unit::None, "severity", |r| Value::Severity(r.finding.severity)),
+    Field::new("count", Unit::None, "number of times", |r| Value::Count(r.finding.count)),
+    Field::new("kind", Unit::None, "kind of finding", |r| {
         Value::Text(Cow::Owned(label::kind(r.finding.kind)))
     }),
-    Field::new("text", Unit::None, "the problem in words", |r| Value::text(Some(&r.finding.text))),
-    Field::new("last", Unit::Seconds, "time since it was last found, unless it holds now", |r| {
+    Field::new("text", Unit::None, "description", |r| Value::text(Some(&r.finding.text))),
+    Field::new("last", Unit::Seconds, "time since it last happened; none if it holds now", |r| {
         let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);
         r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
     }),
 ];
+
+/// The problem in words, naming process and device wherever the finding itself does not.
+pub fn finding_text(finding: &Finding, snapshot: &Snapshot) -> String {
+    let mut text = finding.text.clone();
+    let mut missing = Vec::new();
+    if let Some(pid) = finding.pid {
+        let process = snapshot.processes.iter().find(|it| it.pid == Some(pid));
+        let name = process.and_then(|it| it.name.as_deref());
+        let shown = format!("pid {pid}");
+        let named = name.map_or_else(|| shown.clone(), |name| format!("{shown} ({name})"));
+        match mentioned(&text, &shown) {
+            None => missing.push(named),
+            Some(end) if text[end..].starts_with(" (") => {}
+            Some(end) => text.replace_range(end - shown.len()..end, &named),
+        }
+    }
+    let device = finding.device.as_ref().and_then(|id| snapshot.devices.iter().find(|it| it.id == *id));
+    if let Some(shown) = device.map(|it| format!("device {}", it.index))
+        && mentioned(&text, &shown).is_none()
+    {
+        missing.push(shown);
+    }
+    if missing.is_empty() { text } else { format!("{}: {text}", missing.join(", ")) }
+}
+
+/// Where a number is mentioned, as `pid 12`: not as the beginning of a longer one. The end of it.
+fn mentioned(text: &str, words: &str) -> Option<usize> {
+    let ends = text.match_indices(words).map(|(at, _)| at + words.len());
+    ends.into_iter().find(|&end| !text[end..].starts_with(|c: char| c.is_ascii_digit()))
+}
 
 const fn finding(name: &str, title: &'static str, width: u16) -> Column<Findings> {
     Column::screen(find(FINDING_FIELDS, name), title, width)
@@ -71,12 +102,12 @@ pub struct EventRow<'a> {
 
 /// All that tables show of an event.
 pub static EVENT_FIELDS: &[Field<Events>] = &[
-    Field::new("at", Unit::None, "when it happened", |r| Value::Text(Cow::Owned(clock(r.event.at, r.zone)))),
-    Field::new("kind", Unit::None, "what kind of event it is; marked if it is not harmless", |r| {
+    Field::new("at", Unit::None, "time", |r| Value::Text(Cow::Owned(clock(r.event.at, r.zone)))),
+    Field::new("kind", Unit::None, "kind of event; marked if it is a warning or error", |r| {
         let mark = if r.event.severity == Severity::Info { "" } else { "! " };
         Value::Text(Cow::Owned(format!("{mark}{}", label::kind(r.event.kind))))
     }),
-    Field::new("text", Unit::None, "the event in words", |r| Value::text(Some(&r.event.text))),
+    Field::new("text", Unit::None, "description", |r| Value::text(Some(&r.event.text))),
 ];
 
 const fn event(name: &str, title: &'static str, width: u16) -> Column<Events> {

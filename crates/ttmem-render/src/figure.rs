@@ -31,6 +31,11 @@ pub fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
     value.map_or_else(|| DASH.to_owned(), |value| bytes(value, unit, places))
 }
 
+/// A size in at most seven columns, as `free -h` writes it: `3.2Gi`.
+pub fn short_size(bytes: u64) -> String {
+    size(bytes).replace(' ', "").trim_end_matches('B').to_owned() + if bytes < KIB { "B" } else { "" }
+}
+
 /// A figure, with a mark if it is an estimate.
 pub fn about(is_estimate: bool, figure: String) -> String {
     if is_estimate { format!("~{figure}") } else { figure }
@@ -145,6 +150,23 @@ pub fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// Text in lines of up to `width` columns. A longer word has a line of its own.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one at least");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 /// What stands for a character in ASCII.
 pub fn ascii(c: char) -> char {
     match c {
@@ -188,6 +210,21 @@ mod tests {
         assert_eq!(percent(Some(0.4151)), "41.5 %");
         assert_eq!(percent(Some(1.2)), ">100 %");
         assert_eq!(share(1, Some(0)), None);
+    }
+
+    #[test]
+    fn short_sizes_keep_their_unit() {
+        assert_eq!(short_size(0), "0B");
+        assert_eq!(short_size(1023), "1023B");
+        assert_eq!(short_size(3 * GIB + GIB / 5), "3.2Gi");
+        assert_eq!(short_size(1023 * MIB), "1023.0Mi");
+    }
+
+    #[test]
+    fn long_text_is_wrapped_at_blanks_and_never_cut() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("a/very/long/path is", 6), ["a/very/long/path", "is"]);
+        assert_eq!(wrapped("", 6), [""]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{CoreClass, Severity};
-use ttmem_core::words::Space;
+use ttmem_core::words::{Basis, Space};
 
 /// What a space is called by itself.
 pub fn space(space: Space) -> &'static str {
@@ -50,7 +50,7 @@ pub fn part_within(space: Space) -> &'static str {
 pub fn core_class(class: CoreClass) -> &'static str {
     match class {
         CoreClass::Reserved => "reserved",
-        CoreClass::KernelConfig => "kernel ring",
+        CoreClass::KernelConfig => "kernel config buffer",
         CoreClass::Buffer => "buffers",
         CoreClass::L1Small => "L1_SMALL buffers",
         CoreClass::Cb => "circular buffers",
@@ -67,9 +67,19 @@ pub fn core_class(class: CoreClass) -> &'static str {
 pub fn capacity_origin(origin: CapacityOrigin) -> &'static str {
     match origin {
         CapacityOrigin::Simulated => "simulated",
-        CapacityOrigin::Runtime => "as its runtime says",
-        CapacityOrigin::Descriptor => "as the topology says",
+        CapacityOrigin::Runtime => "reported by the runtime",
+        CapacityOrigin::Descriptor => "from the cluster descriptor",
         CapacityOrigin::Board => "assumed from the board",
+    }
+}
+
+/// Where a figure comes from.
+pub fn basis(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Exact => "exact",
+        Basis::Counters => "counters",
+        Basis::Reported => "reported",
+        Basis::Unknown => "unknown",
     }
 }
 

@@ -20,5 +20,5 @@ pub mod query;
 pub mod usage;
 mod value;
 
-pub use column::{Cell, Column, Field, Form, Head, Kind, find, heading, line};
+pub use column::{Cell, Column, Field, Form, Head, Kind, Part, find, heading, line, page};
 pub use value::{Reading, Tone, Unit, Value};

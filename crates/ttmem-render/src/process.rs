@@ -2,6 +2,7 @@
 
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::MIB;
+use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Device, Process, Total, Tracking, Usage};
@@ -33,32 +34,37 @@ const fn bytes(
 
 /// All that tables and scripts show of a process.
 pub static FIELDS: &[Field<Processes>] = &[
-    text("pid", "pid", |it| Value::pid(it.pid, it.reported_pid)).queried(),
-    text("name", "name", |it| Value::text(it.name.as_deref())).queried(),
+    text("pid", "process id", |it| Value::pid(it.pid, it.reported_pid)).queried(),
+    text("name", "process name", |it| Value::text(it.name.as_deref())).queried(),
     text("command", "command line", |it| Value::text(it.command.as_deref())).queried(),
     text("user", "user", |it| Value::text(it.user.as_deref())).queried(),
     text("container", "container", |it| Value::text(it.container.as_deref())).queried(),
     text("pod", "pod", |it| Value::text(it.pod.as_deref())).queried(),
-    text("start", "when it started", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
-    text("tracking", "how well its memory is known", |it| Value::Tracking(it.tracking)).queried(),
-    text("basis", "best basis of its figures", |it| match it.basis {
-        Basis::Unknown => Value::Unknown,
-        basis => Value::Name(basis.name()),
+    text("start", "start time", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
+    text("tracking", "how well its memory is known: audited, agent, library, counters, reported, partial, drift or untracked", |it| {
+        Value::Tracking(it.tracking)
     })
     .queried(),
-    text("devices", "devices it has open or holds memory of", |it| Value::indexes(&it.summary.indexes)),
-    bytes("dram_bytes", "DRAM it holds on all devices, traces included", |it| sum(it, it.summary.dram_bytes)),
-    bytes("l1_bytes", "L1 buffers it holds on all devices", |it| sum(it, it.summary.l1_bytes)),
-    bytes("program_bytes", "what its programs keep in L1, on all devices", |it| {
+    text("basis", "where its figures come from: exact, counters or reported", |it| {
+        if it.basis == Basis::Unknown { Value::Unknown } else { Value::Name(label::basis(it.basis)) }
+    })
+    .queried(),
+    text("devices", "devices it has open or holds memory on", |it| Value::indexes(&it.summary.indexes)),
+    bytes("dram_bytes", "DRAM on all devices, with traces", |it| sum(it, it.summary.dram_bytes)),
+    bytes("l1_bytes", "L1 buffers on all devices", |it| sum(it, it.summary.l1_bytes)),
+    bytes("program_bytes", "circular buffers, dataflow buffers and scratchpads of its programs on all devices", |it| {
         sum(it, it.summary.program_bytes)
     }),
-    bytes("kernel_bytes", "its kernels, on all devices", |it| sum(it, it.summary.kernel_bytes)),
-    text("place", "container, or pod", |it| match (&it.container, &it.pod) {
+    bytes("kernel_bytes", "kernels on all devices", |it| sum(it, it.summary.kernel_bytes)),
+    text("place", "container or pod", |it| match (&it.container, &it.pod) {
         (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
         (None, None) => Value::Nothing,
     }),
-    text("short_command", "command line, without the folder of its program", |it| {
+    text("short_command", "command line without the folder of the program", |it| {
         it.command.as_deref().map_or(Value::Unknown, |it| Value::Text(without_folder(it)))
+    }),
+    text("name_and_command", "process name, if it differs from the command, and command line", |it| {
+        name_and_command(it)
     }),
 ];
 
@@ -77,6 +83,18 @@ const fn mib(name: &str, title: &'static str, width: u16) -> Column<Processes> {
 
 /// The table of `ttmem`.
 pub static TABLE: &[Column<Processes>] = &[
+    page("pid", "PID", 0).right(),
+    page("user", "User", 9).cut(),
+    page("devices", "Dev", 11).cut(),
+    page("dram_bytes", "DRAM", 0).right(),
+    page("l1_bytes", "L1", 0).right(),
+    page("program_bytes", "Programs", 0).right(),
+    page("tracking", "Tracking", 0).apart(),
+    page("name_and_command", "Command", 10).grows(u16::MAX).cut(),
+];
+
+/// The table of `tt_smi_umd`.
+pub static OLD_TABLE: &[Column<Processes>] = &[
     page("pid", "PID", 8).right(),
     page("user", "User", 9).cut(),
     page("name", "Process", 14).cut(),
@@ -109,6 +127,17 @@ fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
         Some(bytes) => Value::Bytes(bytes),
         None if process.tracking == Tracking::Untracked => Value::Unknown,
         None => Value::Nothing,
+    }
+}
+
+/// A process's command, behind its name if the command does not begin with that.
+fn name_and_command(process: &Process) -> Value<'_> {
+    match (process.name.as_deref(), process.command.as_deref().map(without_folder)) {
+        (None, None) => Value::Unknown,
+        (Some(name), None) => Value::Text(Cow::Borrowed(name)),
+        (None, Some(command)) => Value::Text(command),
+        (Some(name), Some(command)) if command.starts_with(name) => Value::Text(command),
+        (Some(name), Some(command)) => Value::Text(Cow::Owned(format!("{name}: {command}"))),
     }
 }
 
@@ -153,11 +182,11 @@ const fn held(
 
 /// All that scripts get of what a process holds on a device.
 pub static HELD: &[Field<Held>] = &[
-    held("dram_bytes", "DRAM it holds on the device", |it| used(it.dram_total.as_ref())),
-    held("l1_bytes", "L1 it holds on the device", |it| used(it.l1_total.as_ref())),
-    held("l1_small_bytes", "L1_SMALL it holds", |it| space(it, Space::L1Small)),
-    held("trace_bytes", "trace region it holds", |it| space(it, Space::Trace)),
-    held("cb_bytes", "circular buffers it holds", |it| space(it, Space::Cb)),
+    held("dram_bytes", "DRAM on the device", |it| used(it.dram_total.as_ref())),
+    held("l1_bytes", "L1 on the device", |it| used(it.l1_total.as_ref())),
+    held("l1_small_bytes", "L1_SMALL on the device", |it| space(it, Space::L1Small)),
+    held("trace_bytes", "traces on the device", |it| space(it, Space::Trace)),
+    held("cb_bytes", "circular buffers on the device", |it| space(it, Space::Cb)),
 ];
 
 fn used(total: Option<&Total>) -> Value<'static> {

@@ -57,66 +57,62 @@ const fn bytes(
 
 /// All that tables show of a program.
 pub static FIELDS: &[Field<Programs>] = &[
-    text("devices", "devices it is for", |r| Value::indexes(&r.program.indexes)),
-    text("pid", "process it belongs to", |r| Value::pid(r.pid, r.reported_pid)),
-    text("process_name", "name of that process", |r| {
+    text("devices", "devices", |r| Value::indexes(&r.program.indexes)),
+    text("pid", "process", |r| Value::pid(r.pid, r.reported_pid)),
+    text("process_name", "process name", |r| {
         r.process_name.map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
     }),
-    text("id", "the runtime's number of it", |r| Value::Count(r.program.id.into())),
-    text("short_id", "the end of the runtime's number of it", |r| {
+    text("id", "program id of the runtime", |r| Value::Count(r.program.id.into())),
+    text("short_id", "last digits of the program id", |r| {
         Value::Text(Cow::Owned(program_number(r.program.id)))
     }),
-    text("name", "its name, or else its class", |r| match (&r.program.name, r.program.class) {
+    text("name", "name, or else class", |r| match (&r.program.name, r.program.class) {
         (Some(name), _) => Value::text(Some(name)),
         (None, KernelClass::Unknown | KernelClass::Application) => Value::Unknown,
         (None, class) => Value::Name(class.title()),
     }),
-    text("class_and_name", "its name, and its class if it is not a user's", |r| class_and_name(r.program)),
-    text("core_count", "cores of each device that it runs on", |r| {
+    text("class_and_name", "name, with the class of dispatch and fabric programs", |r| {
+        class_and_name(r.program)
+    }),
+    text("core_count", "cores per device", |r| {
         if r.program.cores.is_empty() { Value::Unknown } else { Value::Count(r.program.core_count.into()) }
     }),
-    bytes("kernel_bytes", "size of its kernels on each core", |r| match r.program.kernel_bytes {
-        // On cores that are not named, no kernel has a size on each.
-        0 if r.program.cores.is_empty() => Value::Unknown,
-        bytes => kept(r.program.estimated, bytes),
+    bytes("kernel_bytes", "kernel code, arguments and semaphores per core", |r| {
+        match r.program.kernel_bytes {
+            // On cores that are not named, no kernel has a size on each.
+            0 if r.program.cores.is_empty() => Value::Unknown,
+            bytes => kept(r.program.estimated, bytes),
+        }
     }),
-    bytes("cb_bytes", "circular buffers it keeps on each device", |r| {
+    bytes("cb_bytes", "circular buffers per device", |r| {
         kept(others_are_estimated(r.program), r.program.cb_bytes)
     }),
-    bytes("dfb_bytes", "dataflow buffers it keeps on each device", |r| {
+    bytes("dfb_bytes", "dataflow buffers per device", |r| {
         kept(others_are_estimated(r.program), r.program.dfb_bytes)
     }),
-    bytes("scratch_bytes", "scratchpads it keeps on each device", |r| {
+    bytes("scratch_bytes", "scratchpads per device", |r| {
         kept(others_are_estimated(r.program), r.program.scratch_bytes)
     }),
-    text("view_count", "views of buffers, which are counted as those", |r| {
-        Value::Count(r.program.view_count)
-    }),
-    text("end", "where what it keeps in L1 ends, on the core where that is highest", |r| {
+    text("view_count", "views of buffers, counted as buffers", |r| Value::Count(r.program.view_count)),
+    text("end", "end of its memory in L1, on the core where it is highest", |r| {
         r.program.end.map_or(Value::Nothing, Value::Address)
     }),
-    text("dispatches", "how many times it was dispatched", |r| {
+    text("dispatches", "number of dispatches", |r| {
         if r.program.residency_unknown { Value::Unknown } else { Value::Count(r.program.dispatches) }
     }),
-    Field::new("dispatched", Unit::Seconds, "time since it was last dispatched", |r| {
-        match r.program.dispatched {
-            Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
-            None if r.program.residency_unknown => Value::Unknown,
-            None => Value::Nothing,
-        }
+    Field::new("dispatched", Unit::Seconds, "time since the last dispatch", |r| match r.program.dispatched {
+        Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
+        None if r.program.residency_unknown => Value::Unknown,
+        None => Value::Nothing,
     }),
-    text("resident_cores", "on how many of its cores, of all devices, it was dispatched last", |r| {
-        match r.program {
-            it if it.residency_unknown => Value::Unknown,
-            it => Value::Part(it.resident_cores.into(), all_cores(it)),
-        }
+    text("resident_cores", "cores on all devices where it is active: dispatched last", |r| match r.program {
+        it if it.residency_unknown => Value::Unknown,
+        it => Value::Part(it.resident_cores.into(), all_cores(it)),
     }),
-    text("state", "whether it is resident, and on how many of its cores", |r| {
-        match r.program.resident_cores {
-            _ if r.program.residency_unknown => Value::Name("unknown"),
-            0 => Value::Name("registered"),
-            n => Value::Text(Cow::Owned(format!("resident {n}/{}", all_cores(r.program)))),
-        }
+    text("state", "active on how many of its cores, or cached", |r| match r.program.resident_cores {
+        _ if r.program.residency_unknown => Value::Name("unknown"),
+        0 => Value::Name("cached"),
+        n => Value::Text(Cow::Owned(format!("active {n}/{}", all_cores(r.program)))),
     }),
 ];
 

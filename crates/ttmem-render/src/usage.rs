@@ -1,6 +1,7 @@
 //! What a space holds, in words: the notes behind its figure.
 
 use crate::figure::{counted, size};
+use crate::label;
 use ttmem_core::snapshot::{BufferUsage, CoreRoom, ProgramUsage, Usage};
 use ttmem_core::words::{Basis, Space};
 
@@ -53,37 +54,36 @@ impl BufferNotes {
             count: it.count.map(|n| counted(n, "buffer")),
             peak: format!("peak {}", size(it.peak_bytes)),
             requested: match it.allocated_bytes {
-                Some(_) => format!("{} asked for", size(it.requested_bytes)),
-                None => "as asked for".to_owned(),
+                Some(_) => format!("{} requested", size(it.requested_bytes)),
+                None => "as requested".to_owned(),
             },
             occupied: it.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))),
             free: free.map(|(free, largest)| {
-                format!("{} free, largest block {} a bank", size(free), size(largest))
+                format!("{} free, largest block {} per bank", size(free), size(largest))
             }),
             basis: by(it.basis),
         }
     }
 }
 
-/// The notes on what programs hold in a space: how much of it is resident, and how much is estimated.
+/// The notes on what programs hold in a space: how much of it is active, and how much is estimated.
 pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
-    let registered = size(it.registered_bytes);
-    let residence = match (it.resident_bytes, it.residency_unknown_bytes) {
-        (None, _) => "registered".to_owned(),
-        (Some(_), 0) => format!("resident of {registered} registered"),
-        // The figure before this is all that is or may be.
-        (Some(resident), unknown) => {
-            let (resident, unknown) = (size(resident), size(unknown));
-            format!("{resident} resident, {unknown} of unknown residence, of {registered} registered")
+    let all = size(it.registered_bytes);
+    let state = match (it.resident_bytes, it.residency_unknown_bytes) {
+        (None, _) => "active or cached".to_owned(),
+        (Some(_), 0) => format!("active; {all} with cached programs"),
+        // The figure before this is all that is or may be active.
+        (Some(active), unknown) => {
+            format!("{} active, {} active or cached; {all} in all", size(active), size(unknown))
         }
     };
     let estimated = (it.estimated_bytes > 0).then(|| format!("{} estimated", size(it.estimated_bytes)));
-    [residence].into_iter().chain(estimated).collect()
+    [state].into_iter().chain(estimated).collect()
 }
 
 /// Where a figure comes from.
 pub fn by(basis: Basis) -> String {
-    basis.name().to_owned()
+    label::basis(basis).to_owned()
 }
 
 /// What programs keep on cores beside buffers. Kernels have a place of their own.
@@ -126,12 +126,12 @@ mod tests {
             let it = programs(usage, Space::Cb).unwrap();
             [program_notes(it), vec![by(it.basis)]].concat().join(", ")
         };
-        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, exact");
+        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "active; 4.0 KiB with cached programs, exact");
         assert_eq!(
             notes(&cb(Some(1024), 2048, 4096)),
-            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, exact"
+            "1.0 KiB active, 2.0 KiB active or cached; 4.0 KiB in all, exact"
         );
-        assert_eq!(notes(&cb(None, 0, 4096)), "registered, exact");
+        assert_eq!(notes(&cb(None, 0, 4096)), "active or cached, exact");
     }
 
     #[test]

@@ -95,6 +95,15 @@ pub enum Value<'a> {
     Bytes(u64),
     /// Bytes, estimated.
     Estimate(u64),
+    /// How much is used of how much there is.
+    Amount {
+        /// `None` if it is not known.
+        used: Option<u64>,
+        /// What there is.
+        total: Option<u64>,
+        /// Whether no process has it open.
+        idle: bool,
+    },
     /// A place in memory.
     Address(u64),
     /// A number, in the field's unit.
@@ -159,9 +168,11 @@ impl<'a> Value<'a> {
     /// How the value is to be taken, whatever the row.
     pub(crate) fn tone(&self) -> Tone {
         match self {
-            Self::Unknown | Self::Nothing | Self::Part(0, _) | Self::Reading(Reading { stale: true, .. }) => {
-                Tone::Faint
-            }
+            Self::Unknown
+            | Self::Nothing
+            | Self::Part(0, _)
+            | Self::Reading(Reading { stale: true, .. })
+            | Self::Amount { used: None, .. } => Tone::Faint,
             Self::Part(..) => Tone::Good,
             Self::Reading(it) => Tone::Against(it.value, it.limit),
             Self::Share(share) => Tone::Level(*share),
@@ -175,7 +186,10 @@ impl<'a> Value<'a> {
     /// The value for scripts, numbers with all their digits; `None` if it is not known.
     pub fn script(self) -> Option<Cow<'a, str>> {
         Some(match self {
-            Self::Unknown | Self::Nothing | Self::Reported(_) => return None,
+            Self::Unknown | Self::Nothing | Self::Reported(_) | Self::Amount { used: None, .. } => {
+                return None;
+            }
+            Self::Amount { used: Some(used), .. } => Cow::Owned(used.to_string()),
             Self::Text(text) => text,
             Self::Name(name) => Cow::Owned(name.to_lowercase()),
             Self::Tracking(it) => Cow::Owned(it.name().to_lowercase()),

@@ -1,4 +1,4 @@
-//! `ttmem check`: what we say, beside what each runtime's own allocators say.
+//! `ttmem check`: compares ttmem's figures with those of the runtime's allocators.
 
 use crate::cli::{CheckArgs, Sockets};
 use crate::text::plain;
@@ -13,17 +13,17 @@ use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::Reading;
 
-/// Between two looks.
+/// Between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One allocator's space: ours beside theirs.
+/// One space of an allocator, compared.
 #[derive(Clone, Serialize)]
 struct Verdict {
     pid: u32,
     allocator: u32,
     space: Space,
     devices: Vec<String>,
-    /// `null`: it could not be judged.
+    /// `null`: not audited.
     #[serde(flatten)]
     audit: Option<AuditResult>,
 }
@@ -45,7 +45,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
     let mut session = source::session(reading);
     session.refresh();
     let first = only(session.snapshot(&Detail::NONE), args.pid);
-    // Whatever is asked for anew comes after what was there.
+    // New statistics have a later sequence number.
     let since: BTreeMap<u32, u64> = if args.fresh {
         session.ring();
         first.processes.iter().filter_map(|it| Some((it.pid?, it.sequence?))).collect()
@@ -73,7 +73,7 @@ fn only(mut snapshot: Snapshot, pid: Option<u32>) -> Snapshot {
     snapshot
 }
 
-/// Every space that could be judged.
+/// Every space that could be compared.
 fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
     let of = |it: &Process| {
         let pid = it.pid.unwrap_or(0);
@@ -118,19 +118,19 @@ fn report(
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(tell(snapshot, &report).as_bytes())?;
+        print(page(snapshot, &report).as_bytes())?;
     }
     if report.spaces.is_empty() {
         let _ = writeln!(
             std::io::stderr(),
-            "ttmem: nothing to check: no process with the agent is running. Start one with `ttmem run -- CMD`"
+            "ttmem: nothing to check: no process with the agent is running; start one with `ttmem run -- CMD`"
         );
         return Ok(Exit::NothingThere);
     }
     Ok(if drifting > 0 { Exit::Failed } else { Exit::Done })
 }
 
-fn tell(snapshot: &Snapshot, report: &Report) -> String {
+fn page(snapshot: &Snapshot, report: &Report) -> String {
     let mut page = String::new();
     for process in &snapshot.processes {
         let pid = process.pid.unwrap_or(0);
@@ -158,7 +158,7 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
         for it in of {
             let _ = write!(page, "  {:<10} {:<9} ", it.allocator, it.space.name());
             let Some(audit) = &it.audit else {
-                let _ = writeln!(page, "not judged: its allocator was not asked, or is never at rest");
+                let _ = writeln!(page, "not audited: allocator busy, or no statistics");
                 continue;
             };
             let _ = write!(
@@ -168,7 +168,7 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
             );
             let _ = match (audit.is_zero(), audit.free_drift_bytes, audit.largest_free_drift_bytes) {
                 (true, Some(_), Some(_)) => writeln!(page, "0"),
-                (true, ..) => writeln!(page, "0 (allocated only: not every buffer is listed)"),
+                (true, ..) => writeln!(page, "0 (allocated bytes only: not every buffer is listed)"),
                 (false, free, largest) => writeln!(
                     page,
                     "{:+} allocated, {:+} free, {:+} largest",
@@ -182,12 +182,12 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
     let what = match report.drifting {
         _ if report.spaces.is_empty() => return page,
         0 => "drift 0".to_owned(),
-        n => format!("{n} drift"),
+        n => format!("{n} with drift"),
     };
-    let _ = write!(page, "{} judged: {what}", report.compared);
+    let _ = write!(page, "{} audited: {what}", report.compared);
     let _ = match report.not_compared {
         0 => writeln!(page),
-        n => writeln!(page, "; {n} not judged"),
+        n => writeln!(page, "; {n} not audited"),
     };
     page
 }

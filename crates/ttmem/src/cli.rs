@@ -1,9 +1,11 @@
-//! What can be typed. Help, man page and completions all come from here.
+//! The command line. Help, manual pages and completions are made from it.
 
+use crate::Exit;
 use crate::query::{Column, Format};
 use crate::sim;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use ttmem_core::Limits;
@@ -12,9 +14,8 @@ use ttmem_sources::Reading;
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
-/// Alone, prints one table of the chips there are and of who holds how much of their memory, and ends. Figures come from
-/// a daemon (`ttmem serve`) or, if none answers, straight from the kernel's files and from what processes publish. No chip
-/// is ever opened.
+/// Without a command, prints a table of devices, processes and findings. Figures come from the daemon (`ttmem serve`) if one
+/// runs, else from what processes publish and the kernel shows. No device is opened.
 #[derive(Debug, Parser)]
 #[command(name = "ttmem", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -27,27 +28,38 @@ pub(crate) struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed;
-`ttmem run` has its program's, or 126 and 127 if it cannot run it; `ttmem doctor` has 0, 1 with warnings, 2 when something
-is broken.
-Try it without hardware: ttmem demo. If something is missing: ttmem doctor";
+Examples:
+  ttmem                        devices, processes and findings
+  ttmem top                    dashboard
+  ttmem run -- python model.py exact figures for an unmodified program
+  ttmem dump                   what holds the memory
+  ttmem -w --format csv --query index,dram_used_bytes
+  ttmem demo                   try it without hardware
 
-/// What was typed, as this program's own: under the old server's name it is that server. Under `tt_smi_umd` there is
-/// nothing to change, since that tool's flags are ours.
-pub(crate) fn arguments(typed: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut typed: Vec<OsString> = typed.collect();
-    let name = typed.first().and_then(|name| Path::new(name).file_name());
-    if name.is_some_and(|name| name == "allocation_server_poc") {
+Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
+`ttmem run` exits with its program's code.
+Words and figures are explained in docs/glossary.md, fields in docs/fields.md.";
+
+/// The arguments of this program: under the old server's name it is that server. The flags of `tt_smi_umd` are ours.
+fn arguments(mut typed: Vec<OsString>) -> Vec<OsString> {
+    if is_called(&typed, "allocation_server_poc") {
         typed.insert(1, "serve".into());
     }
     typed
 }
 
-/// Understands what was typed, or ends the program with a word on why not.
+/// Whether the program was started under this name.
+fn is_called(typed: &[OsString], name: &str) -> bool {
+    typed.first().and_then(|it| Path::new(it).file_name()).is_some_and(|it| it == name)
+}
+
+/// Parses the arguments, or ends the program.
 pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
+    let typed: Vec<OsString> = typed.collect();
+    let old_page = is_called(&typed, "tt_smi_umd");
     let mut command = Cli::command();
     let parsed = command.try_get_matches_from_mut(arguments(typed)).and_then(|matches| {
-        // What is shown is no business of other commands, but where to look is everybody's.
+        // Options of the table are no options of commands; those that name sources are.
         let all = Cli::command();
         let of_show = |id: &clap::Id| {
             let arg = all.get_arguments().find(|arg| arg.get_id() == id);
@@ -56,96 +68,125 @@ pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
         let typed =
             |id: &clap::Id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
         let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
-        match (matches.subcommand_name(), stray) {
-            (Some(name), Some(arg)) => {
-                let text = format!("--{arg} goes behind the command {name}, if it has it\n");
-                Err(command.error(clap::error::ErrorKind::ArgumentConflict, text))
-            }
-            _ => Cli::from_arg_matches(&matches),
+        if let (Some(name), Some(arg)) = (matches.subcommand_name(), stray) {
+            let text = format!("--{arg} must come after {name}, if {name} has that option");
+            return Err(command.error(clap::error::ErrorKind::ArgumentConflict, text));
         }
+        let cli = Cli::from_arg_matches(&matches)?;
+        let is_csv = matches!(cli.show.format, Format::Csv { .. });
+        let needs = if !is_csv && cli.show.query.iter().any(|it| !it.is_help()) {
+            "--query needs --format csv"
+        } else if cli.show.count.is_some() && !cli.show.watch {
+            "--count needs --watch"
+        } else {
+            return Ok(cli);
+        };
+        Err(command.error(clap::error::ErrorKind::MissingRequiredArgument, needs))
     });
-    parsed.unwrap_or_else(|e| e.exit())
+    let mut cli = parsed.unwrap_or_else(|e| refuse(&e));
+    cli.show.old_page = old_page;
+    cli
+}
+
+/// Ends the program with help, or with one line on what is wrong. The parser's own lines on usage name every argument
+/// that the environment sets as if it were required.
+fn refuse(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let text = error.to_string();
+    // What is wrong, and the parser's tip; then come usage and help.
+    let what = text.split("\n\nUsage:").next().unwrap_or(&text).split("\n\nFor more").next().unwrap_or(&text);
+    let what: Vec<&str> = what.split_whitespace().collect();
+    let what = what.join(" ").replace(" tip: ", "; ");
+    let what = what.strip_prefix("error: ").unwrap_or(&what);
+    let _ = writeln!(std::io::stderr(), "ttmem: {what}; see `ttmem --help`");
+    std::process::exit(Exit::Usage as i32)
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the dashboard: live memory by device, process, buffer and core.
     ///
-    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. Settings are kept in `$XDG_CONFIG_HOME/ttmem/config.toml` by F12.
+    /// Keys: 1 to 7 change the view, ? lists all keys, q quits. F12 saves settings to `$XDG_CONFIG_HOME/ttmem/config.toml`.
     Top(TopArgs),
-    /// Run a program with the agent in it: every buffer of an untouched ttnn is tracked.
+    /// Run a program with the agent, which tracks every buffer of an unmodified ttnn.
     ///
-    /// The program's children are tracked, too, and a program that never uses ttnn is left alone. Its exit code is the
-    /// program's.
+    /// Child processes are tracked, too; a program that does not use ttnn is not changed. Exits with the program's code, or
+    /// with 126 or 127 if it cannot be run.
     #[command(after_help = "Example: ttmem run -- python model.py")]
     Run(RunArgs),
-    /// Print what `ttmem run` would put into the environment.
+    /// Print the environment variables that `ttmem run` sets.
     ///
-    /// For shells, notebooks and containers, where the program cannot be started by ttmem itself.
+    /// For shells, notebooks and containers, where ttmem does not start the program.
     #[command(
         after_help = "Examples:\n  eval \"$(ttmem env)\"\n  docker run $(ttmem env --style docker) --ipc host ..."
     )]
     Env(EnvArgs),
-    /// Compare what we say with what each runtime's own allocators say.
+    /// Compare ttmem's figures with those of the runtime's allocators.
     ///
-    /// Exits with 0 when every drift that could be judged is 0, with 1 when one is not, with 3 when there is nothing to
-    /// compare.
+    /// Exits with 0 if every drift is 0, with 1 if one is not, with 3 if there is nothing to compare.
     Check(CheckArgs),
-    /// List every live allocation, or every program, or what lies where in each core.
+    /// Show what holds the memory: live allocations, programs, or the L1 of each core.
+    ///
+    /// On a terminal, allocations that are alike are one line, largest first. Into a pipe, and with --all, --sort or --top,
+    /// every allocation is a line.
     #[command(
-        after_help = "Examples:\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
+        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --sort age --top 20\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
     )]
     Dump(DumpArgs),
-    /// Run the daemon: legacy socket, query socket, event log on standard output.
-    Serve(ServeArgs),
-    /// Say what is found, what is missing, and what to do about it.
+    /// Run the daemon: history, events, and figures that only root may read.
     ///
-    /// Exits with 0 when all is well, with 1 when something is worth a look, with 2 when something is broken.
+    /// Serves the query socket and the socket of the old clients; writes an event log to standard output.
+    Serve(ServeArgs),
+    /// Check driver, devices, permissions, shared memory and tracking.
+    ///
+    /// Exits with 0 if there are no problems, with 1 if there are warnings or something is broken.
     Doctor(DoctorArgs),
-    /// Show it at work on simulated chips, with real client processes; needs no hardware.
+    /// Show the dashboard on simulated devices, with real client processes; needs no hardware.
     Demo(DemoArgs),
     /// One client process of the demo.
     #[command(hide = true)]
     DemoClient(DemoClientArgs),
-    /// Print completions for a shell.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, in roff: the program's, or a command's.
+    /// Print a manual page, in roff.
     Man {
-        /// Which command, as `dump`.
+        /// A command, such as `dump`; without it, the program.
         command: Option<String>,
     },
 }
 
 /// Where figures come from.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Sources")]
 pub(crate) struct Sockets {
-    /// Ask no daemon: read the machine and what processes publish.
+    /// Do not use the daemon.
     #[arg(long, global = true)]
     pub(crate) local: bool,
-    /// Show the machine whose files lie below this folder; asks no daemon.
+    /// Read the machine's files below DIR; implies --local.
     #[arg(long, global = true, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Take capacities and remote chips from this cluster descriptor, as tt-umd writes it; asks no daemon.
-    #[arg(long, global = true, value_name = "FILE", env = "TTMEM_TOPOLOGY")]
+    /// Cluster descriptor of tt-umd with capacities and remote devices; implies --local.
+    #[arg(long, global = true, value_name = "FILE", env = "TTMEM_TOPOLOGY", hide_env_values = true)]
     pub(crate) topology: Option<PathBuf>,
-    /// Folder that processes publish their segments and counters in [default: /dev/shm below the root].
-    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR")]
+    /// Folder of segments and tt-metal counters [default: /dev/shm].
+    #[arg(long, global = true, value_name = "DIR", env = "TTMEM_SHM_DIR", hide_env_values = true)]
     pub(crate) shm_dir: Option<PathBuf>,
-    /// Socket that old clients send their messages to.
-    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET",
+    /// Socket of the old clients.
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_LEGACY_SOCKET", hide_env_values = true,
           default_value = ttmem_wire::legacy::SOCKET_PATH)]
     pub(crate) legacy_socket: PathBuf,
-    /// Socket that ttmem asks the daemon on [default: /run/ttmem/query.sock for root, else below
-    /// `$XDG_RUNTIME_DIR`].
-    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_QUERY_SOCKET")]
+    /// Socket of the daemon [default: /run/ttmem/query.sock for root, else in `$XDG_RUNTIME_DIR`].
+    #[arg(long, global = true, value_name = "PATH", env = "TTMEM_QUERY_SOCKET", hide_env_values = true)]
     pub(crate) query_socket: Option<PathBuf>,
 }
 
 impl Sockets {
-    /// Whether this program must look itself.
+    /// Whether no daemon is used.
     pub(crate) fn is_local(&self) -> bool {
         self.places().is_local()
     }
@@ -159,7 +200,7 @@ impl Sockets {
         self.places().reading()
     }
 
-    /// The same, for whoever reads.
+    /// Where a reader finds its sources.
     pub(crate) fn places(&self) -> Places {
         Places {
             local: self.local,
@@ -174,57 +215,73 @@ impl Sockets {
 /// What to show, and how.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// Print JSON, one line, of the stable schema.
+    /// Print one line of JSON (docs/snapshot.schema.json).
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print JSON with the keys that readers of `tt-smi -s` expect.
+    /// Print JSON with the keys of `tt-smi -s`.
     #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
     pub(crate) snapshot: bool,
-    /// How to print: `table`, `json`, or `csv`, that with `noheader` and `nounits`, after commas.
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with_all = ["json", "watch"])]
+    /// Output format: table, json, or csv[,noheader][,nounits].
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
     pub(crate) format: Format,
-    /// With --format csv: the columns, by name, with commas; `help` lists them.
+    /// Comma-separated fields, with --format csv; `--query help` lists them.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Column::parse)]
     pub(crate) query: Vec<Column>,
-    /// With --json: add each device's usage over time.
+    /// With --json: add usage over time.
     #[arg(long, requires = "json")]
     pub(crate) history: bool,
-    /// With --json: add what happened of late: who came and went, what filled up, what was odd.
+    /// With --json: add recent events: process start and exit, thresholds, findings.
     #[arg(long, requires = "json")]
     pub(crate) events: bool,
-    /// With --json: add the L1 of each core, address by address.
+    /// With --json: add the L1 of each core by address.
     #[arg(long, requires = "json")]
     pub(crate) cores: bool,
-    /// With --json: add each process's programs, and what they keep on which cores.
+    /// With --json: add programs and their memory on each core.
     #[arg(long, requires = "json")]
     pub(crate) programs: bool,
     #[command(flatten)]
     pub(crate) only: Only,
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Show the dashboard, as `ttmem top`; into a pipe, table after table until interrupted.
-    #[arg(short, long, conflicts_with = "json")]
+    /// Add the memory breakdown by space, tracking details, full commands and all findings.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Whether the program was called `tt_smi_umd`, which has a page of its own.
+    #[arg(skip)]
+    pub(crate) old_page: bool,
+    /// Refresh until interrupted: the dashboard; tables into a pipe; lines with --json or --format csv.
+    #[arg(short, long)]
     pub(crate) watch: bool,
+    /// With -w: print COUNT times, then exit.
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
     #[command(flatten)]
     pub(crate) watching: Watching,
-    /// Accepted because the old tool had it; nothing but the kernel's files is ever read.
+    /// Accepted for callers of the old tool: sensors always come from sysfs.
     #[arg(long, hide = true)]
     sysfs: bool,
-    /// Accepted because callers of `tt-smi -s` give it.
+    /// Accepted for callers of `tt-smi -s`.
     #[arg(long = "snapshot_no_tty", hide = true)]
     no_tty: bool,
 }
 
-/// Of what.
+impl ShowArgs {
+    /// Whether the dashboard is meant, if there is a terminal.
+    pub(crate) fn is_dashboard(&self) -> bool {
+        self.watch && !self.json && self.format == Format::Table && self.count.is_none()
+    }
+}
+
+/// Which devices and processes to show.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Only {
-    /// Only these devices, with commas: by index, id, place on the bus, or node (`/dev/tenstorrent/N`).
+    /// Only these devices, comma-separated: index, id, PCI address or /dev/tenstorrent/N.
     #[arg(short, long, value_name = "DEVICE", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Only processes of this user: a name or a number.
+    /// Only processes of this user (name or uid).
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
 }
@@ -235,22 +292,22 @@ impl Only {
     }
 }
 
-/// How to show it again and again.
+/// How to refresh.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Watching {
-    /// Milliseconds between two looks of the dashboard [default: 500].
+    /// Refresh interval in milliseconds [default: 500].
     #[arg(short, long, value_name = "MS", env = "TTMEM_TOP_REFRESH_MS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub(crate) refresh: Option<u64>,
-    /// Colours of the dashboard [default: dark].
+    /// Colour theme of the dashboard [default: dark].
     #[arg(long, value_name = "THEME", env = "TTMEM_TOP_THEME", hide_env_values = true)]
     pub(crate) theme: Option<Theme>,
-    /// Let the dashboard send no signals.
+    /// Do not let the dashboard send signals.
     #[arg(long)]
     pub(crate) readonly: bool,
 }
 
 impl Watching {
-    /// Milliseconds between two tables.
+    /// Refresh interval in milliseconds.
     pub(crate) fn refresh_ms(&self) -> u64 {
         self.refresh.unwrap_or(500)
     }
@@ -289,7 +346,7 @@ pub(crate) struct TopArgs {
     pub(crate) watching: Watching,
     #[command(flatten)]
     pub(crate) look: Look,
-    /// Accepted because the old tool had it.
+    /// Accepted for callers of the old tool.
     #[arg(long, hide = true)]
     sysfs: bool,
 }
@@ -311,19 +368,19 @@ pub(crate) struct RunArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
-    /// For whom.
+    /// Output style.
     #[arg(long, value_enum, default_value_t = Style::Sh)]
     pub(crate) style: Style,
 }
 
-/// Who reads the environment.
+/// Output styles of `ttmem env`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Style {
     /// sh, bash, zsh.
     Sh,
     /// fish.
     Fish,
-    /// One line of JSON, as for a Jupyter kernel.
+    /// JSON, as in a Jupyter kernel.json.
     Json,
     /// Options of `docker run` and `podman run`.
     Docker,
@@ -331,23 +388,23 @@ pub(crate) enum Style {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Have every allocator asked now, instead of taking what it said when something last changed.
+    /// Request new statistics from every allocator first.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// Only this process.
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Wait so long for allocators that are busy.
+    /// How long to wait for busy allocators.
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     pub(crate) wait: f64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -356,21 +413,61 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// Print JSON, one line.
+    /// Print one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) only: Only,
-    /// List programs instead: what each keeps in L1, on how many cores, and where it is resident.
+    /// Add allocations up by what they have in common.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "programs", "cores"])]
+    pub(crate) group_by: Option<GroupBy>,
+    /// Order by size, age (oldest first) or count (of allocations in a group, or of references).
+    #[arg(long, value_name = "ORDER", conflicts_with_all = ["programs", "cores"])]
+    pub(crate) sort: Option<SortBy>,
+    /// Show the first N only.
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "programs", "cores"])]
+    pub(crate) top: Option<usize>,
+    /// List every allocation, also on a terminal.
+    #[arg(long, conflicts_with_all = ["programs", "cores"])]
+    pub(crate) all: bool,
+    /// List programs: their memory in L1, cores and dispatches.
     #[arg(long, conflicts_with = "cores")]
     pub(crate) programs: bool,
-    /// Show the L1 of cores instead: of all, those that are alike in one line; or of one, by column and row, address by
-    /// address.
+    /// Show the L1 of all cores, or of core X,Y by address.
     #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
     pub(crate) cores: Option<Cores>,
-    /// List what is in this segment, living or left behind by a dead process, and nothing else.
+    /// Read one segment, also a crash segment.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub(crate) segment: Option<PathBuf>,
+}
+
+/// What allocations have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum GroupBy {
+    /// Space.
+    Space,
+    /// Process, space, size and call site.
+    Size,
+    /// Process.
+    Process,
+    /// Program: its circular buffers, kernels and other program memory.
+    Program,
+    /// Call site.
+    Site,
+    /// Device.
+    Device,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SortBy {
+    /// Largest first.
+    Size,
+    /// Oldest first.
+    Age,
+    /// Most first.
+    Count,
 }
 
 /// Which cores.
@@ -396,24 +493,22 @@ impl FromStr for Cores {
         }
         let number = |text: &str| text.trim().parse().ok();
         let parsed = text.split_once(',').and_then(|(x, y)| Some(Self::One(number(x)?, number(y)?)));
-        parsed.ok_or_else(|| "expected a column and a row, as 3,0".to_owned())
+        parsed.ok_or_else(|| "expected column,row, such as 3,0".to_owned())
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// No event log.
+    /// Do not write the event log.
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Pretend this machine has these chips: BOARD or BOARDxN, with BOARD one of n150, n300, t3k, p100a, p150a, p300,
-    /// galaxy-wh, galaxy-bh.
+    /// Simulate devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, value_name = "BOARD[xN]")]
     pub(crate) sim: Option<sim::Machine>,
-    /// Permissions of the sockets, in octal. Everybody may report and look by default: a client is known by what the
-    /// kernel says of it, not by its own word.
+    /// Permissions of the sockets, in octal.
     #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
     pub(crate) socket_mode: u32,
-    /// Live allocations one process may have; more are refused, with a finding.
+    /// Live allocations per process; more are refused, with a finding.
     #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
     pub(crate) process_limit: u64,
     /// End with this parent, and take the sockets' folder along: for the demo.
@@ -438,7 +533,7 @@ impl ServeArgs {
             },
             mode: self.socket_mode,
             quiet: self.quiet,
-            // Simulated chips beside real ones would be a lie of a new kind.
+            // Simulated devices are never shown beside real ones.
             reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
@@ -449,10 +544,10 @@ impl ServeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Simulated chips, as for `ttmem serve --sim`.
+    /// Simulated devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, visible_alias = "chips", value_name = "BOARD[xN]", default_value = "n300")]
     pub(crate) sim: sim::Machine,
-    /// End after this many seconds; without it, on q or Ctrl-C.
+    /// Exit after N seconds.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
@@ -485,7 +580,7 @@ mod tests {
 
     #[test]
     fn the_old_names_mean_what_they_did() {
-        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from));
+        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from).collect());
         let server = Cli::parse_from(typed(&["/opt/bin/allocation_server_poc", "-q"]));
         assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
         let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));

@@ -1,4 +1,4 @@
-//! `ttmem dump --cores`: what lies where in each core's L1.
+//! `ttmem dump --cores`: the L1 of each core by address.
 
 use crate::cli::{Cores, DumpArgs};
 use crate::source::unless_absent;
@@ -32,9 +32,9 @@ struct OnDevice<'a> {
     id: &'a str,
     index: u32,
     core_layout: Option<CoreLayout>,
-    /// `null` where it is not known how cores are laid out.
+    /// `null` where the core layout is unknown.
     cores: Option<snapshot::Cores>,
-    /// What lies on the core, if one was asked for.
+    /// The allocations on the core, if one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<Vec<&'a Allocation>>,
 }
@@ -59,14 +59,17 @@ pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source) -> anyho
     }
     if snapshot.devices.iter().all(|device| device.cores.is_none()) {
         if args.json || snapshot.devices.is_empty() {
-            let _ = writeln!(io::stderr(), "ttmem: of no device it is known how its cores are laid out");
+            let _ = writeln!(
+                io::stderr(),
+                "ttmem: the core layout of no device is known; run the program with `ttmem run`"
+            );
         }
         return Ok(Exit::NothingThere);
     }
     Ok(Exit::Done)
 }
 
-/// A core that one of the devices has, if it is known which they have.
+/// Fails if no device has that core.
 fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
     let mut grids = Vec::new();
     for device in &snapshot.devices {
@@ -84,7 +87,7 @@ fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
         ));
     }
     grids.dedup_by(|a, b| a.split_once(" has ").map(|it| it.1) == b.split_once(" has ").map(|it| it.1));
-    anyhow::ensure!(grids.is_empty(), "there is no core {x},{y}: {}", grids.join("; "));
+    anyhow::ensure!(grids.is_empty(), "--cores {x},{y}: no such core; {}", grids.join("; "));
     Ok(())
 }
 
@@ -119,7 +122,7 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
         let _ = write!(page, "Device {} ({}, {})", device.index, device::name(device), device.id);
         let (Some(layout), Some(cores)) = (device.core_layout, &device.cores) else {
             let why = why_unknown(device);
-            let _ = writeln!(page, ": it is not known how its cores are laid out:\n  {why}");
+            let _ = writeln!(page, ": core layout unknown:\n  {why}");
             continue;
         };
         let Cores::One(x, y) = wanted else {
@@ -129,20 +132,20 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
         match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
             Some(core) => one_core(&mut page, device, core, &on_core(device, core, allocations)),
             None => {
-                let _ = writeln!(page, ": no core {x},{y}, it has {} x {}", layout.columns, layout.rows);
+                let _ = writeln!(page, ": no core {x},{y}; it has {} x {}", layout.columns, layout.rows);
             }
         }
     }
     page
 }
 
-/// A table of all cores of a device, those that are alike in one line.
+/// A table of all cores of a device.
 fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[Core]) {
     // The others are the runtime's own, to dispatch from.
     let of_all = device.capacity.map(|it| it.cores).filter(|&all| all as usize > cores.len());
     let _ = writeln!(
         page,
-        ": {} x {}{} cores; L1 of each: {} reserved, {} kernel ring, shared from {:#x} to {:#x}",
+        ": {} x {}{} cores; L1 of each: {} reserved, {} kernel config buffer, shared from {:#x} to {:#x}",
         layout.columns,
         layout.rows,
         of_all.map(|all| format!(" of {all}")).unwrap_or_default(),
@@ -151,65 +154,58 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
         layout.unreserved,
         layout.end
     );
-    let mut groups: Vec<(&Core, CoreSet)> = Vec::new();
+    let mut groups: Vec<(String, CoreSet)> = Vec::new();
     for core in cores {
-        let same = |it: &Core| {
-            let ends = |it: &Core| (it.room.program_end, it.room.registered_end, it.room.lowest_buffer);
-            ends(it) == ends(core)
-                && it.program == core.program
-                && it.intervals == core.intervals
-                && it.peak == core.peak
-        };
+        // Cores that show the same share a row, whatever else is known of them.
+        let shown = line(DUMP, &core);
         let number = core.room.y * CoreSet::WIDTH + core.room.x;
-        match groups.iter_mut().find(|(it, _)| same(it)) {
+        match groups.iter_mut().find(|(it, _)| *it == shown) {
             Some((_, set)) => set.insert(number),
             None => {
                 let mut set = CoreSet::default();
                 set.insert(number);
-                groups.push((core, set));
+                groups.push((shown, set));
             }
         }
     }
     let names: Vec<String> = groups.iter().map(|(_, set)| places(*set)).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max("CORES".len());
     let _ = writeln!(page, "{:<width$} {}", "CORES", heading(DUMP));
-    for ((core, _), name) in groups.iter().zip(names) {
-        let _ = writeln!(page, "{name:<width$} {}", line(DUMP, core));
+    for ((shown, _), name) in groups.iter().zip(names) {
+        let _ = writeln!(page, "{name:<width$} {shown}");
     }
     may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Exact));
 }
 
-/// Why nothing is known of a device's cores, and what to do about it.
+/// Why the core layout of a device is unknown, and what to do about it.
 fn why_unknown(device: &Device) -> &'static str {
     let mut programs = Space::PROGRAM.iter().filter_map(|space| usage::programs(&device.usage, *space));
-    let told = programs.any(|it| it.basis == Basis::Exact);
+    let published = programs.any(|it| it.basis == Basis::Exact);
     let sized = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
-    match (told, sized) {
-        (false, _) => "no process there publishes programs; run it with `ttmem run`",
+    match (published, sized) {
+        (false, _) => "no process there publishes programs; start it with `ttmem run`",
         (true, true) => {
-            "who publishes programs there does not say the grid of its cores: their columns and rows"
+            "the process that publishes programs there does not publish the core grid (columns and rows)"
         }
         (true, false) => {
-            "who publishes programs there does not say the grid of its cores, or not the bytes of L1 that each has \
-             (l1_bytes_per_core)"
+            "the process that publishes programs there does not publish the core grid (columns and rows) or \
+             l1_bytes_per_core"
         }
     }
 }
 
-/// Says so if there may be less room than is shown.
+/// Says so if free gaps may be smaller than shown.
 fn may_be_less(page: &mut String, device: &Device, placed: bool) {
     for (space, it) in usage::on_cores(&device.usage) {
         let bytes =
             if it.resident_bytes.is_some() { it.residency_unknown_bytes } else { it.registered_bytes };
         if bytes > 0 {
             let what = label::space(space).to_lowercase();
-            let _ = writeln!(page, "{} of {what} of unknown residence on the device", size(bytes));
+            let _ = writeln!(page, "{} of {what} on the device may be active or only cached", size(bytes));
         }
     }
     if !placed || !usage::is_followed(&device.usage) {
-        page.push_str(
-            "Not all who hold L1 there say where and when it lies there: there may be less room.\n",
-        );
+        page.push_str("Not all L1 memory has a known address and time: the free gap may be smaller.\n");
     }
 }
 
@@ -218,7 +214,7 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
     let room = core.room;
     let _ = writeln!(
         page,
-        ", core {},{}: {} between programs and buffers, {:#x} to {:#x}",
+        ", core {},{}: free gap {}, {:#x} to {:#x}",
         room.x,
         room.y,
         size(room.free_gap_bytes),
@@ -227,12 +223,12 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
     );
     match &core.program {
         Some(program) => {
-            let _ = writeln!(page, "Dispatched last: {}", titled(program));
+            let _ = writeln!(page, "Last program: {}", titled(program));
         }
-        None => page.push_str("No program was dispatched there.\n"),
+        None => page.push_str("No program was dispatched.\n"),
     }
     if let Some(peak) = &core.peak {
-        let _ = writeln!(page, "Most at once: {}", peaked(peak));
+        let _ = writeln!(page, "Peak: {}", peaked(peak));
     }
     for it in core.intervals.iter() {
         let end = it.start + it.bytes;
@@ -295,19 +291,19 @@ fn address(it: &Allocation) -> u64 {
     u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX)
 }
 
-/// What it takes on each core.
+/// Bytes on each core.
 fn bytes_here(it: &Allocation) -> u64 {
     it.bytes_per_bank.unwrap_or(it.requested_bytes)
 }
 
-/// What lies nowhere known does not lie there.
+/// Whether an allocation overlaps an interval; one without an address does not.
 fn lies_in(it: &Allocation, interval: &Interval) -> bool {
     let start = address(it);
     let end = start.saturating_add(bytes_here(it));
     !it.unplaced && start < interval.start + interval.bytes && end > interval.start
 }
 
-/// What of all allocations lies on a core, and as what, by address.
+/// The allocations on a core with their class, by address.
 fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a Allocation, CoreClass)> {
     let (x, y) = (core.room.x, core.room.y);
     let within = |&[x0, y0, x1, y1]: &[u8; 4]| (x0..=x1).contains(&x) && (y0..=y1).contains(&y);

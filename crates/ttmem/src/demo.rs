@@ -1,10 +1,10 @@
-//! `ttmem demo`: the real daemon and real client processes around simulated chips.
+//! `ttmem demo`: the real daemon and real client processes with simulated devices.
 
 pub(crate) mod client;
 
-use crate::cli::{DemoArgs, Only};
+use crate::cli::DemoArgs;
 use crate::sim::Machine;
-use crate::{Exit, show, top};
+use crate::{Exit, print, show, top};
 use anyhow::Context;
 use client::Role;
 use std::io::{self, Write};
@@ -29,12 +29,12 @@ impl Drop for Owned {
 }
 
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
-    let folder = tempfile::tempdir().context("cannot make a folder for the demo's sockets")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for the sockets of the demo")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
     // Segments lie in memory; here they do not meet those of the machine's real processes.
     let prefix = folder_prefix(std::process::id());
     let memory = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
-    let memory = memory.context("cannot make a folder for the demo's segments in /dev/shm")?;
+    let memory = memory.context("cannot create a folder for the segments of the demo in /dev/shm")?;
     let segments = memory.path().to_owned();
     let mut server = Owned(
         this_program()?
@@ -53,9 +53,9 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let mut notes = io::stderr();
     let _ = writeln!(
         notes,
-        "ttmem demo: simulated {}; the daemon (pid {}) and its clients are real.\n\
-         Look from another terminal:  ttmem --query-socket {q}\n\
-                               or:  ttmem dump --query-socket {q}",
+        "ttmem demo: simulated {}; the daemon (pid {}) and its clients are real processes.\n\
+         In another terminal:  ttmem --query-socket {q}\n\
+                         or:  ttmem dump --query-socket {q}",
         args.sim,
         server.0.id(),
         q = query.display()
@@ -83,20 +83,24 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
             *victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
         }
         let answer =
-            ask(&query, &Request::Snapshot(detail.clone())).context("the demo's daemon does not answer")?;
+            ask(&query, &Request::Snapshot(detail.clone())).context("the demo daemon does not answer")?;
         Ok(serde_json::from_slice(&answer)?)
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     if top::has_screen() {
         let fetch = move |detail: &Detail| match fetch(detail) {
-            Ok(snapshot) => Ok((snapshot, "by the demo's daemon".to_owned())),
+            Ok(snapshot) => Ok((snapshot, "via demo daemon".to_owned())),
             Err(e) => Err(format!("{e:#}")),
         };
         return top::show(Box::new(fetch), &args.look, &args.watching, false, until);
     }
     let stop = show::stop_on_signals()?;
-    let fetch = || fetch(&Detail::NONE).map(Some);
-    show::watch(fetch, &Only::default(), &args.look, args.watching.refresh_ms(), until, &stop)
+    let printer = show::Printer::tables(&args.look);
+    let print_one = || {
+        print(&printer.text(&fetch(&Detail::NONE)?, false)?)?;
+        Ok(Some(Exit::Done))
+    };
+    show::watch(print_one, args.watching.refresh_ms(), None, until, &stop)
 }
 
 /// The victim, ended at the last.
@@ -136,7 +140,7 @@ pub(crate) fn end_with(parent: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     // It may have ended before we asked.
     let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
-    anyhow::ensure!(now == Some(parent as i32), "the demo is gone");
+    anyhow::ensure!(now == Some(parent as i32), "the demo has exited");
     Ok(())
 }
 
@@ -151,7 +155,7 @@ fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<Owned>
         .arg(sim.to_string())
         .stdin(Stdio::null())
         .spawn()
-        .with_context(|| format!("cannot start the demo's {} client", role.name()))?;
+        .with_context(|| format!("cannot start the {} client of the demo", role.name()))?;
     Ok(Owned(child))
 }
 
@@ -162,12 +166,12 @@ fn wait_for_daemon(query: &Path, server: &mut Owned) -> anyhow::Result<()> {
         match answer {
             Ok(_) => return Ok(()),
             Err(e) if begin.elapsed() > Duration::from_secs(10) => {
-                return Err(e).context("the demo's daemon did not start");
+                return Err(e).context("the demo daemon did not start");
             }
             Err(_) => {}
         }
         if let Some(status) = server.0.try_wait()? {
-            anyhow::bail!("the demo's daemon ended: {status}");
+            anyhow::bail!("the demo daemon exited: {status}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }

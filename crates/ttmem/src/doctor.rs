@@ -1,7 +1,6 @@
-//! `ttmem doctor`: what is found, what is missing, and what to do about it.
+//! `ttmem doctor`: checks of driver, devices, permissions, shared memory and tracking, each with a remedy.
 //!
-//! It looks as `ttmem --local` does, asks the daemon, and says of one thing after the other how it is. No chip is opened,
-//! and nothing is written.
+//! It reads what `ttmem --local` reads and queries the daemon. No device is opened, and nothing is written.
 
 mod daemon;
 mod machine;
@@ -27,12 +26,12 @@ use ttmem_sources::{Root, Sources};
 
 /// As much of a line as is shown.
 const LINE: usize = 400;
-/// Things of one kind that are each told; the rest is counted.
+/// Things of one kind that are each listed; the rest is counted.
 const MOST: usize = 8;
 /// The same of long ones.
 const FEW: usize = 3;
 
-/// How something is, best first.
+/// The result of a check, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
@@ -56,7 +55,7 @@ impl Verdict {
     }
 }
 
-/// What was found of one thing. Several may have one name.
+/// A check and its result. Several may have one name.
 #[derive(Debug, Serialize)]
 struct Check {
     name: String,
@@ -91,7 +90,7 @@ impl Check {
     }
 }
 
-/// What checks look at.
+/// What checks are made of.
 struct Patient<'a> {
     sockets: &'a Sockets,
     root: Root,
@@ -120,13 +119,13 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let (reading, topology) = match sockets.reading() {
         Ok(reading) => {
             let chips = reading.topology.as_ref().map(|it| it.chips.len());
-            let found = chips.map(|chips| Check::ok("topology", format!("{chips} chips are described")));
+            let found =
+                chips.map(|chips| Check::ok("topology", format!("{} described", count(chips, "device"))));
             (reading, found)
         }
-        // The rest can be looked at all the same.
+        // Everything else can still be checked.
         Err(e) => {
-            let remedy =
-                "name a cluster descriptor as tt-umd writes it, or leave out --topology and TTMEM_TOPOLOGY";
+            let remedy = "give a cluster descriptor of tt-umd, or leave out --topology and TTMEM_TOPOLOGY";
             let plain = Sockets { topology: None, ..sockets.clone() };
             (
                 plain.reading()?,
@@ -140,7 +139,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let snapshot = session.snapshot(&Detail::NONE);
     let skipped = snapshot.health.skipped.iter();
     let denied = skipped.filter_map(|it| Denied::new(&it.path)).collect();
-    let sources = session.sources().context("there is nothing to look at")?;
+    let sources = session.sources().context("nothing can be read")?;
     let patient = Patient { sockets, root, sources, snapshot, daemon: Daemon::ask(sockets), denied };
     let mut checks = machine::driver(&patient);
     checks.extend(machine::cards(&patient));
@@ -159,7 +158,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let (verdict, exit) = match worst {
         Verdict::Ok | Verdict::Note => ("ok", Exit::Done),
         Verdict::Warning => ("warnings", Exit::Failed),
-        Verdict::Broken => ("broken", Exit::Broken),
+        Verdict::Broken => ("broken", Exit::Failed),
     };
     let report = Report { schema: 1, verdict, checks };
     if args.json {
@@ -167,7 +166,7 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(tell(&report, &patient, Style::new(args.look.ascii)).as_bytes())?;
+        print(page(&report, &patient, Style::new(args.look.ascii)).as_bytes())?;
     }
     Ok(exit)
 }
@@ -185,13 +184,13 @@ impl Denied {
     }
 }
 
-fn tell(report: &Report, patient: &Patient<'_>, style: Style) -> String {
+fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
     let host = &patient.snapshot.host;
     let mut page = format!("ttmem {}", host.ttmem);
     if patient.root.is_own() {
         let _ = write!(page, " on {}", cut(host.name.as_deref().unwrap_or("?"), 64));
     } else {
-        let _ = write!(page, ", of what is below {}", cut(&patient.sockets.root.to_string_lossy(), LINE));
+        let _ = write!(page, ", files below {}", cut(&patient.sockets.root.to_string_lossy(), LINE));
     }
     page.push('\n');
     for Check { name, verdict, found, remedy } in &report.checks {
@@ -217,9 +216,10 @@ fn tell(report: &Report, patient: &Patient<'_>, style: Style) -> String {
             n => Some(format!("{n} {more}")),
         })
         .collect();
-    let told = if told.is_empty() { "nothing to remark".to_owned() } else { told.join(", ") };
+    let told = told.join(", ");
     let summary = match report.verdict {
-        "ok" => format!("All is well: {told}."),
+        "ok" if told.is_empty() => "No problems found.".to_owned(),
+        "ok" => format!("No problems found; {told}."),
         _ => format!("{told}; {} ok.", count(Verdict::Ok)),
     };
     let (_, colour) = report.checks.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok).shown();
@@ -236,7 +236,7 @@ fn some(all: &[String], most: usize) -> String {
     }
 }
 
-/// `1 chip`, `2 chips`.
+/// `1 device`, `2 devices`.
 fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,7 +1,7 @@
-//! `ttmem`: who holds how much memory on Tenstorrent chips, and for what.
+//! `ttmem`: the memory monitor for Tenstorrent accelerators.
 //!
-//! `cli` is what can be typed; each command is one module: it asks the daemon (or is it, for `serve`), and `table`,
-//! `listing`, `programs` and `cores` turn what comes back into text.
+//! `cli` is the command line; each command is one module: it queries the daemon (or is it, for `serve`), and `table`,
+//! `listing`, `programs` and `cores` turn the answer into text.
 
 mod check;
 mod cli;
@@ -32,8 +32,7 @@ use std::process::ExitCode;
 enum Exit {
     Done = 0,
     Failed = 1,
-    /// What the doctor found; of other commands, 2 is the parser's, for what cannot be typed.
-    Broken = 2,
+    Usage = 2,
     NothingThere = 3,
     NoDaemon = 4,
     CannotRun = 126,
@@ -47,14 +46,15 @@ fn main() -> ExitCode {
         Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
         Err(e) => {
             let _ = writeln!(io::stderr(), "ttmem: {e:#}");
-            ExitCode::from(Exit::Failed as u8)
+            let exit = if e.is::<UsageError>() { Exit::Usage } else { Exit::Failed };
+            ExitCode::from(exit as u8)
         }
     }
 }
 
 fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
-        None if cli.show.watch && top::has_screen() => {
+        None if cli.show.is_dashboard() && top::has_screen() => {
             top::top(&cli.show.only, &cli.show.look, &cli.show.watching, &cli.sockets)
         }
         None => show::snapshot(&cli.show, &cli.sockets),
@@ -89,13 +89,13 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
         }
         Some(Command::Man { command }) => {
             let mut all = Cli::command();
-            // Only what is built knows its full name, and what all commands have.
+            // A command has its full name and the global options only after this.
             all.build();
             let page = match command {
                 None => all,
                 Some(name) => {
                     let of = all.find_subcommand(name).filter(|it| !it.is_hide_set());
-                    of.cloned().with_context(|| format!("there is no command {name}"))?
+                    of.cloned().with_context(|| format!("unknown command {name}; `ttmem help` lists them"))?
                 }
             };
             let mut text = Vec::new();
@@ -106,13 +106,25 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     }
 }
 
-/// Whoever read our output stopped reading, as `head` does: no error of ours.
+/// An argument that cannot be right, found only after parsing.
+#[derive(Debug)]
+struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// The reader of standard output is gone, as `head` is after some lines: not an error.
 #[derive(Debug)]
 struct ReaderGone;
 
 impl std::fmt::Display for ReaderGone {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("nobody reads the output")
+        f.write_str("standard output is closed")
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ttmem dump --programs`: every program that is loaded or cached, and what it keeps in L1.
+//! `ttmem dump --programs`: every program that is loaded or cached, and its memory in L1.
 
 use crate::cli::DumpArgs;
 use crate::source::unless_absent;
@@ -67,15 +67,15 @@ fn render(dump: &Dump<'_>) -> String {
         let row = Row { pid: *pid, reported_pid: *reported_pid, process_name: None, program, now: dump.at };
         let _ = writeln!(page, "{}", line(DUMP, &row));
     }
-    let resident = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
+    let active = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
     let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
     let unknown = match dump.programs.iter().filter(|it| it.program.residency_unknown).count() {
         0 => String::new(),
-        n => format!(", {n} of unknown residence"),
+        n => format!(", {n} active or cached"),
     };
     let _ = writeln!(
         page,
-        "{} programs, {resident} resident{unknown}, dispatched {dispatches} times; kernels are per core, the rest per device",
+        "{} programs, {active} active{unknown}, dispatched {dispatches} times; kernel sizes are per core, others per device",
         dump.programs.len(),
     );
     page

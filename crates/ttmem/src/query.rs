@@ -36,22 +36,34 @@ impl Format {
     }
 }
 
-/// A column.
+/// What `--query` names: a field, or `help`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column(Queried);
+pub(crate) struct Column(Option<Queried>);
 
 impl Column {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let name = text.trim();
-        Queried::all().find(|field| field.name() == name).map(Self).ok_or_else(|| {
-            let mut list = "the fields are\n".to_owned();
-            for field in Queried::all() {
-                let unit = in_brackets(field.unit());
-                let _ = writeln!(list, "  {:<26} {}{unit}", field.name(), field.help());
-            }
-            list
-        })
+        if name == "help" {
+            return Ok(Self(None));
+        }
+        let field = Queried::all().find(|field| field.name() == name);
+        field
+            .map(|it| Self(Some(it)))
+            .ok_or_else(|| "no such field; `ttmem --query help` lists them".to_owned())
     }
+
+    pub(crate) fn is_help(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// The fields that `--query` knows, with unit and meaning.
+pub(crate) fn help() -> String {
+    let mut page = format!("{:<26} {:<5} MEANING\n", "FIELD", "UNIT");
+    for field in Queried::all() {
+        let _ = writeln!(page, "{:<26} {:<5} {}", field.name(), field.unit().symbol(), field.help());
+    }
+    page
 }
 
 /// ` [B]`, for what has a unit.
@@ -77,7 +89,7 @@ const USUAL: [&str; 11] = [
 pub(crate) fn csv(snapshot: &Snapshot, columns: &[Column], header: bool, units: bool) -> String {
     let fields: Vec<Queried> = match columns {
         [] => Queried::all().filter(|field| USUAL.contains(&&*field.name())).collect(),
-        columns => columns.iter().map(|column| column.0).collect(),
+        columns => columns.iter().filter_map(|column| column.0).collect(),
     };
     let mut page = String::new();
     let mut line = |cells: Vec<String>| {
@@ -134,10 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_gets_the_list() {
-        let list = Column::parse("help").unwrap_err();
-        assert!(list.contains("dram_used_bytes") && list.contains("process.pid"), "{list}");
-        assert_eq!(Column::parse(" index ").unwrap().0.name(), "index");
+    fn fields_are_known_by_name() {
+        assert!(Column::parse("colour").unwrap_err().contains("--query help"));
+        assert!(Column::parse("help").unwrap().is_help());
+        assert_eq!(Column::parse(" index ").unwrap().0.unwrap().name(), "index");
+    }
+
+    #[test]
+    fn help_has_a_line_for_each_field() {
+        let page = help();
+        assert_eq!(page.lines().count(), 1 + Queried::all().count());
+        assert!(page.contains("\ndram_used_bytes            B     DRAM in use\n"), "{page}");
     }
 
     #[test]

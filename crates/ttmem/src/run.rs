@@ -1,4 +1,4 @@
-//! `ttmem run` and `ttmem env`: a program with the agent in it.
+//! `ttmem run` and `ttmem env`: start a program with the agent.
 
 use crate::cli::{EnvArgs, RunArgs, Sockets, Style};
 use crate::{Exit, print};
@@ -60,7 +60,7 @@ pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(
     let separates = |byte: &u8| b" :\t\n".contains(byte);
     ensure!(
         !agent.as_os_str().as_bytes().iter().any(separates),
-        "the dynamic linker cannot preload {}: blanks and colons separate its list. Move it, and set TTMEM_AGENT",
+        "the dynamic linker cannot preload {}, whose path has a blank or colon: move it and set TTMEM_AGENT",
         agent.display()
     );
     let mut preload = agent.as_os_str().to_owned();
@@ -84,7 +84,11 @@ pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(
 /// The agent: beside this program, or where a package puts libraries.
 pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TTMEM_AGENT").map(PathBuf::from) {
-        ensure!(named.is_file(), "TTMEM_AGENT names {}, which is no file", named.display());
+        ensure!(
+            named.is_file(),
+            "TTMEM_AGENT={} is not a file: set TTMEM_AGENT to the path of {LIBRARY}",
+            named.display()
+        );
         return Ok(std::path::absolute(named)?);
     }
     let program = std::env::current_exe()?;
@@ -97,8 +101,8 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     }
     let [beside, ..] = &places;
     bail!(
-        "cannot find {LIBRARY} in {} or in lib/ttmem beside it: build it with `cargo build --release -p ttmem-agent`, or \
-         set TTMEM_AGENT to its path",
+        "cannot find {LIBRARY} in {} or ../lib/ttmem: build it with `cargo build --release -p ttmem-agent`, or set \
+         TTMEM_AGENT to its path",
         beside.display()
     )
 }

@@ -70,8 +70,7 @@ fn text_of(path: &Path) -> anyhow::Result<Option<String>> {
 
 /// Keeps settings in the person's file, whole or not at all; what else is in it stays as it is. Returns where that is.
 pub(crate) fn write(settings: &Settings) -> anyhow::Result<PathBuf> {
-    let path =
-        own().context("neither XDG_CONFIG_HOME nor HOME is set: there is no place to keep settings")?;
+    let path = own().context("cannot save settings: neither XDG_CONFIG_HOME nor HOME is set")?;
     let within = || format!("cannot write the settings {}", path.display());
     let text = text_of(&path)?.unwrap_or_default();
     let mut document: DocumentMut = text.parse().with_context(within)?;

@@ -1,10 +1,10 @@
-//! `ttmem`: one snapshot, as a table or as JSON.
+//! `ttmem`: one snapshot, or one per refresh, as a table, JSON or CSV.
 
 use crate::cli::{Look, Only, ShowArgs, Sockets};
-use crate::query::{self, Format};
+use crate::query::{self, Column, Format};
 use crate::source::{source, unless_absent};
 use crate::text::Style;
-use crate::{Exit, print, smi, table};
+use crate::{Exit, UsageError, print, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -18,20 +18,11 @@ use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Request;
 
 pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let thorough = args.json || args.snapshot || args.format != Format::Table;
-    let mut source = source(sockets, args.watch, thorough)?;
-    if args.watch {
-        let stop = stop_on_signals()?;
-        return watch(
-            || unless_absent(source.snapshot(&Detail::NONE)),
-            &args.only,
-            &args.look,
-            args.watching.refresh_ms(),
-            None,
-            &stop,
-        );
+    if args.query.iter().any(Column::is_help) {
+        return print(query::help().as_bytes());
     }
-    let as_json = args.json || args.format == Format::Json;
+    let printer = Printer::new(args);
+    let mut source = source(sockets, args.watch, !printer.is_table())?;
     let detail = Detail {
         history: args.history,
         events: args.events,
@@ -39,39 +30,104 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
         programs: args.programs,
         ..Detail::NONE
     };
-    if as_json && args.only.is_everything() {
-        let Some(mut answer) = unless_absent(source.ask(&Request::Snapshot(detail)))? else {
-            return Ok(Exit::NoDaemon);
-        };
-        // What the daemon says is the schema already.
-        let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
-        answer.push(b'\n');
-        print(&answer)?;
-        return Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()));
-    }
-    let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(Exit::NoDaemon) };
-    let snapshot = only(snapshot, &args.only)?;
-    let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
-    if as_json || args.snapshot {
-        let mut text = if args.snapshot {
-            serde_json::to_vec_pretty(&smi::render(&snapshot))?
+    let mut is_first = true;
+    let print_one = || {
+        let first = std::mem::take(&mut is_first);
+        // What a daemon answers has the schema already.
+        if matches!(printer.format, Output::Json) && args.only.is_everything() {
+            let answer = unless_absent(source.ask(&Request::Snapshot(detail.clone())))?;
+            return answer.map(print_answer).transpose();
+        }
+        let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(None) };
+        let snapshot = only(snapshot, &args.only)?;
+        let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
+        if printer.is_table() && !args.watch && empty && snapshot.health.skipped.is_empty() {
+            let _ = writeln!(
+                io::stderr(),
+                "ttmem: no Tenstorrent device found, and no process publishes one; \
+                 `ttmem doctor` says what is missing, `ttmem demo` simulates some"
+            );
         } else {
-            serde_json::to_vec(&snapshot)?
+            print(&printer.text(&snapshot, first)?)?;
+        }
+        Ok(Some(verdict(empty)))
+    };
+    let count = if args.watch { args.count } else { Some(1) };
+    let stop = if args.watch { stop_on_signals()? } else { Arc::default() };
+    watch(print_one, args.watching.refresh_ms(), count, None, &stop)
+}
+
+/// How snapshots are printed.
+pub(crate) struct Printer<'a> {
+    format: Output<'a>,
+    style: Style,
+    /// Whether there is an empty line behind each.
+    apart: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Output<'a> {
+    Table {
+        verbose: bool,
+    },
+    OldTable,
+    Json,
+    /// With the keys of `tt-smi -s`.
+    Smi,
+    Csv {
+        columns: &'a [Column],
+        header: bool,
+        units: bool,
+    },
+}
+
+impl<'a> Printer<'a> {
+    fn new(args: &'a ShowArgs) -> Self {
+        let format = match args.format {
+            _ if args.snapshot => Output::Smi,
+            _ if args.json => Output::Json,
+            Format::Json => Output::Json,
+            Format::Csv { header, units } => Output::Csv { columns: &args.query, header, units },
+            Format::Table if args.old_page => Output::OldTable,
+            Format::Table => Output::Table { verbose: args.verbose },
         };
-        text.push(b'\n');
-        print(&text)?;
-    } else if let Format::Csv { header, units } = args.format {
-        print(query::csv(&snapshot, &args.query, header, units).as_bytes())?;
-    } else if empty && snapshot.health.skipped.is_empty() {
-        let _ = writeln!(
-            io::stderr(),
-            "ttmem: no Tenstorrent device here, and no process that publishes one; \
-             see what is missing with `ttmem doctor`, or try `ttmem demo`"
-        );
-    } else {
-        print(table::render(&snapshot, Style::new(args.look.ascii)).as_bytes())?;
+        Self { format, style: Style::new(args.look.ascii), apart: args.watch }
     }
-    Ok(verdict(empty))
+
+    /// Tables, one below the other.
+    pub(crate) fn tables(look: &Look) -> Self {
+        Self { format: Output::Table { verbose: false }, style: Style::new(look.ascii), apart: true }
+    }
+
+    fn is_table(&self) -> bool {
+        matches!(self.format, Output::Table { .. } | Output::OldTable)
+    }
+
+    /// A snapshot, the first or a later one.
+    pub(crate) fn text(&self, snapshot: &Snapshot, first: bool) -> anyhow::Result<Vec<u8>> {
+        let line = |mut json: Vec<u8>| {
+            json.push(b'\n');
+            json
+        };
+        let apart = if self.apart { "\n" } else { "" };
+        Ok(match self.format {
+            Output::Table { verbose } => (table::render(snapshot, verbose, self.style) + apart).into_bytes(),
+            Output::OldTable => (table::old::render(snapshot, self.style) + apart).into_bytes(),
+            Output::Json => line(serde_json::to_vec(snapshot)?),
+            Output::Smi => line(serde_json::to_vec_pretty(&smi::render(snapshot))?),
+            Output::Csv { columns, header, units } => {
+                query::csv(snapshot, columns, header && first, units).into_bytes()
+            }
+        })
+    }
+}
+
+/// Prints a snapshot as it was answered.
+fn print_answer(mut answer: Vec<u8>) -> anyhow::Result<Exit> {
+    let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
+    answer.push(b'\n');
+    print(&answer)?;
+    Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()))
 }
 
 /// As much of a snapshot as tells whether there is anything in it.
@@ -93,7 +149,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         let mut chosen = Vec::new();
         for wanted in &only.device {
             let Some(device) = snapshot.devices.iter().find(|device| is_called(device, wanted)) else {
-                anyhow::bail!("no device is called {wanted}; there are {}", known_devices(&snapshot));
+                anyhow::bail!("no device {wanted}; devices are {}", known_devices(&snapshot));
             };
             chosen.push(device.id.clone());
         }
@@ -114,7 +170,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         events.retain(|it| it.device.as_ref().is_none_or(|id| chosen.contains(id)));
     }
     if let Some(user) = &only.user {
-        let users = users_called(user);
+        let users = users_called(user, &snapshot)?;
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
@@ -122,7 +178,10 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
     }
     if let Some(pid) = only.pid {
         snapshot.processes.retain(|process| process.pid == Some(pid));
-        anyhow::ensure!(!snapshot.processes.is_empty(), "pid {pid} is not tracked");
+        anyhow::ensure!(
+            !snapshot.processes.is_empty(),
+            "--pid {pid}: the process has no device open and reports no memory"
+        );
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }
@@ -145,14 +204,27 @@ fn is_called(device: &Device, wanted: &str) -> bool {
 }
 
 /// The names under which a user may be listed: a number is one, too.
-fn users_called(user: &str) -> Vec<String> {
+fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = passwd.lines().filter_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
-        (uid == user).then(|| name.to_owned())
-    });
-    named.chain([user.to_owned()]).collect()
+    let users: Vec<(&str, &str)> = passwd
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, _, uid) = (fields.next()?, fields.next()?, fields.next()?);
+            Some((name, uid))
+        })
+        .collect();
+    let is_known = user.parse::<u32>().is_ok()
+        || users.iter().any(|(name, _)| *name == user)
+        || snapshot.processes.iter().any(|it| it.user.as_deref() == Some(user));
+    if !is_known {
+        return Err(UsageError(format!(
+            "--user {user}: no such user; give a name from /etc/passwd or a numeric uid"
+        ))
+        .into());
+    }
+    let named = users.iter().filter(|(_, uid)| *uid == user).map(|(name, _)| (*name).to_owned());
+    Ok(named.chain([user.to_owned()]).collect())
 }
 
 fn known_devices(snapshot: &Snapshot) -> String {
@@ -173,25 +245,30 @@ pub(crate) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Prints table after table, one below the other, for those who have no terminal.
+/// Prints again and again: `count` times, until a moment, or until a signal. The exit code is that of the last time.
 pub(crate) fn watch(
-    mut fetch: impl FnMut() -> anyhow::Result<Option<Snapshot>>,
-    filter: &Only,
-    look: &Look,
+    mut print_one: impl FnMut() -> anyhow::Result<Option<Exit>>,
     refresh_ms: u64,
+    count: Option<u64>,
     until: Option<Instant>,
     stop: &AtomicBool,
 ) -> anyhow::Result<Exit> {
-    let style = Style::new(look.ascii);
+    let (mut exit, mut printed) = (Exit::Done, 0);
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
-        let Some(snapshot) = fetch()? else { return Ok(Exit::NoDaemon) };
-        let text = table::render(&only(snapshot, filter)?, style);
-        print(format!("{text}\n").as_bytes())?;
+        exit = match print_one()? {
+            Some(exit) => exit,
+            None => return Ok(Exit::NoDaemon),
+        };
+        printed += 1;
+        if count == Some(printed) {
+            return Ok(exit);
+        }
         let pause = Duration::from_millis(refresh_ms);
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
         nap(pause.min(left), stop);
     }
-    Ok(Exit::Done)
+    // What ends by a signal has done what it was asked to.
+    Ok(if count.is_some() { exit } else { Exit::Done })
 }
 
 /// Sleeps, but not through a signal.

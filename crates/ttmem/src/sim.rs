@@ -204,7 +204,7 @@ impl FromStr for Machine {
         };
         let board = BOARDS.iter().find(|board| board.name == name).ok_or_else(|| {
             let names: Vec<_> = BOARDS.iter().map(|board| board.name).collect();
-            format!("no board is called {name:?}; there are {}", names.join(", "))
+            format!("unknown board {name:?}; known boards are {}", names.join(", "))
         })?;
         let chips = u64::from(board.boards) * u64::from(board.chips_per_board) * u64::from(count);
         if chips == 0 || chips > u64::from(Self::MAX_CHIPS) {

@@ -1,11 +1,11 @@
-//! Where this program's figures come from, and what it says where there are none.
+//! Where this program's figures come from: a daemon, or a session of its own.
 
 use crate::cli::Sockets;
 use std::io::{self, Write};
 use ttmem_reader::{Error, Session, Source, raise_descriptor_limit};
 use ttmem_sources::Reading;
 
-/// `again`: there will be more than one look; `thorough`: more is wanted than fits into a table.
+/// `again`: more than one snapshot will be taken; `thorough`: more is wanted than fits into a table.
 pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Source> {
     raise_descriptor_limit();
     Ok(Source::new(&sockets.places(), again, thorough)?)
@@ -17,15 +17,14 @@ pub(crate) fn session(reading: Reading) -> Session {
     Session::local(reading)
 }
 
-/// `None`, and a word on standard error, if a daemon was named and there is none.
+/// `None`, and a message on standard error, if a daemon was named and none answers.
 pub(crate) fn unless_absent<T>(answer: Result<T, Error>) -> anyhow::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(absent @ Error::NoDaemon(_)) => {
             let _ = writeln!(
                 io::stderr(),
-                "ttmem: {absent}\n       \
-                 start one with `ttmem serve`, look without one with `ttmem --local`, or try `ttmem demo`"
+                "ttmem: {absent}; start one with `ttmem serve`, or use --local instead of --query-socket"
             );
             Ok(None)
         }

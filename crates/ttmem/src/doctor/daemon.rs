@@ -1,4 +1,4 @@
-//! The daemon and its sockets. None is needed, so that none runs is no fault.
+//! The daemon and its sockets. ttmem works without one.
 
 use super::{Check, MOST, Patient, some};
 use crate::cli::Sockets;
@@ -17,17 +17,17 @@ use ttmem_sources::process::Processes;
 /// How long one may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of asking for daemons, in the order in which `ttmem` asks. Empty: nobody was asked.
-pub(super) struct Daemon(Vec<(PathBuf, Heard)>);
+/// The answers of the daemons, in the order in which `ttmem` queries them; empty if none was queried.
+pub(super) struct Daemon(Vec<(PathBuf, Outcome)>);
 
-enum Heard {
+enum Outcome {
     Answer(Peer, Answer),
-    Nobody,
-    /// Its server is dead.
+    Absent,
+    /// Its server has exited.
     LeftBehind,
     Denied,
-    /// Somebody is there, but does not answer as it should.
-    Strange(String),
+    /// A server answers, but not as a daemon does.
+    Invalid(String),
 }
 
 /// As much of a snapshot as matters: a later version's must be understood, too.
@@ -44,9 +44,9 @@ impl Daemon {
             return Self(asked);
         }
         for path in sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]) {
-            let heard = Heard::from(&path);
-            let goes_on = matches!(heard, Heard::Nobody | Heard::LeftBehind);
-            asked.push((path, heard));
+            let outcome = Outcome::from(&path);
+            let goes_on = matches!(outcome, Outcome::Absent | Outcome::LeftBehind);
+            asked.push((path, outcome));
             if !goes_on {
                 break;
             }
@@ -57,7 +57,7 @@ impl Daemon {
     fn answers(&self) -> Option<Peer> {
         self.0
             .iter()
-            .find_map(|(_, heard)| if let Heard::Answer(peer, _) = heard { Some(*peer) } else { None })
+            .find_map(|(_, outcome)| if let Outcome::Answer(peer, _) = outcome { Some(*peer) } else { None })
     }
 
     /// Whether one answers that may read everything.
@@ -66,30 +66,30 @@ impl Daemon {
     }
 }
 
-impl Heard {
+impl Outcome {
     fn from(path: &Path) -> Self {
         let peer = match server_at(path) {
             Ok(peer) => peer,
             Err(e) => {
                 return match e.kind() {
-                    io::ErrorKind::NotFound => Self::Nobody,
+                    io::ErrorKind::NotFound => Self::Absent,
                     io::ErrorKind::ConnectionRefused => Self::LeftBehind,
                     io::ErrorKind::PermissionDenied => Self::Denied,
-                    io::ErrorKind::WouldBlock => Self::Strange("takes no connections".to_owned()),
-                    _ => Self::Strange(format!("cannot be connected to: {e}")),
+                    io::ErrorKind::WouldBlock => Self::Invalid("accepts no connections".to_owned()),
+                    _ => Self::Invalid(format!("cannot be connected to: {e}")),
                 };
             }
         };
         let answer = match ask_within(path, &Request::SNAPSHOT, PATIENCE) {
             Ok(answer) => answer,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                return Self::Strange(format!("does not answer within {} s", PATIENCE.as_secs()));
+                return Self::Invalid(format!("does not answer within {} s", PATIENCE.as_secs()));
             }
-            Err(e) => return Self::Strange(format!("does not answer as a ttmem does: {e}")),
+            Err(e) => return Self::Invalid(format!("does not speak the query protocol: {e}")),
         };
         match serde_json::from_slice(&answer) {
             Ok(answer) => Self::Answer(peer, answer),
-            Err(e) => Self::Strange(format!("does not answer as a ttmem does: {e}")),
+            Err(e) => Self::Invalid(format!("does not speak the query protocol: {e}")),
         }
     }
 }
@@ -98,42 +98,42 @@ pub(super) fn query(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "daemon";
     let all = &patient.daemon.0;
     if all.is_empty() {
-        return vec![Check::ok(NAME, "not asked, since --local, --root or --topology was given")];
+        return vec![Check::ok(NAME, "not used: --local, --root or --topology was given")];
     }
     let mut checks = Vec::new();
-    for (path, heard) in all {
+    for (path, outcome) in all {
         let path = path.display();
-        match heard {
-            Heard::Answer(peer, answer) => checks.extend(answered(&who(*peer), &path.to_string(), answer)),
-            Heard::Nobody => {}
-            Heard::LeftBehind => {
+        match outcome {
+            Outcome::Answer(peer, answer) => checks.extend(answered(&who(*peer), &path.to_string(), answer)),
+            Outcome::Absent => {}
+            Outcome::LeftBehind => {
                 checks.push(
-                    Check::note(NAME, format!("{path} was left behind by a daemon that is dead"))
+                    Check::note(NAME, format!("{path} is left from a daemon that has exited"))
                         .remedy("`ttmem serve`"),
                 );
             }
-            Heard::Denied => {
-                let found = format!("{path} may not be used by this user, so `ttmem` fails");
+            Outcome::Denied => {
+                let found = format!("{path} is not accessible to this user: `ttmem` fails");
                 checks.push(
                     Check::warning(NAME, found)
                         .remedy("start the daemon with another --socket-mode, or use --local"),
                 );
             }
-            Heard::Strange(how) => {
-                let found = format!("whoever listens at {path} {how}, so `ttmem` fails");
+            Outcome::Invalid(how) => {
+                let found = format!("the server at {path} {how}: `ttmem` fails");
                 checks.push(Check::broken(NAME, found).remedy("restart the daemon, or use --local"));
             }
         }
     }
-    if all.iter().all(|(_, heard)| matches!(heard, Heard::Nobody | Heard::LeftBehind)) {
+    if all.iter().all(|(_, outcome)| matches!(outcome, Outcome::Absent | Outcome::LeftBehind)) {
         let tried: Vec<String> = all.iter().map(|(path, _)| path.display().to_string()).collect();
-        let found = format!("none answers at {}", some(&tried, MOST));
+        let found = format!("not running: no answer at {}", some(&tried, MOST));
         checks.push(if patient.sockets.query_socket.is_some() {
-            Check::warning(NAME, format!("{found}, where it was said to be, so `ttmem` fails"))
+            Check::warning(NAME, format!("{found}: `ttmem` fails"))
                 .remedy("`ttmem serve`; or leave out --query-socket and TTMEM_QUERY_SOCKET")
         } else {
-            Check::note(NAME, format!("{found}; none is needed"))
-                .remedy("for history, and for what only root may read: `ttmem serve`")
+            Check::note(NAME, format!("{found}; not required"))
+                .remedy("run `ttmem serve` for history and for other users' processes")
         });
     }
     checks
@@ -145,11 +145,11 @@ fn answered(who: &str, path: &str, answer: &Answer) -> Vec<Check> {
     let mut checks = vec![if *theirs == ours {
         Check::ok(NAME, format!("{who} answers at {path}"))
     } else {
-        Check::warning(NAME, format!("{who} answers at {path}, but is ttmem {theirs}; this is {ours}"))
+        Check::warning(NAME, format!("{who} answers at {path} with version {theirs}; this is ttmem {ours}"))
             .remedy("restart it with the same version")
     }];
     if answer.simulated {
-        checks.push(Check::note(NAME, "it shows simulated chips; `ttmem --local` shows this machine's"));
+        checks.push(Check::note(NAME, "its devices are simulated; `ttmem --local` shows this machine's"));
     }
     checks
 }
@@ -165,19 +165,16 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return vec![Check::ok(
-                NAME,
-                format!("nobody serves {shown}, and only clients of the old protocol need it"),
-            )];
+            return vec![Check::ok(NAME, format!("no server at {shown}; only old clients need one"))];
         }
         Err(e) => {
-            let found = format!("{shown} cannot be looked at: {e}");
-            return vec![Check::warning(NAME, found).remedy("name another place: --legacy-socket")];
+            let found = format!("{shown} cannot be read: {e}");
+            return vec![Check::warning(NAME, found).remedy("use another path: --legacy-socket")];
         }
     };
     if !found.file_type().is_socket() {
         return vec![
-            Check::warning(NAME, format!("{shown} is no socket, so `ttmem serve` cannot serve there"))
+            Check::warning(NAME, format!("{shown} is not a socket: `ttmem serve` cannot use it"))
                 .remedy("remove it"),
         ];
     }
@@ -187,14 +184,14 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
         }
         Ok(peer) => Check::note(
             NAME,
-            format!("{shown} is served by {}: what is said there is known to it alone", who(peer)),
+            format!("{shown} is served by {}: ttmem does not see what old clients report there", who(peer)),
         )
-        .remedy("if ttmem is to know it: end that server, then `ttmem serve`"),
+        .remedy("to see it, stop that server and run `ttmem serve`"),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            Check::note(NAME, format!("{shown} was left behind by a server that is dead"))
-                .remedy("`ttmem serve` takes it over")
+            Check::note(NAME, format!("{shown} is left from a server that has exited"))
+                .remedy("`ttmem serve` replaces it")
         }
-        Err(e) => Check::warning(NAME, format!("{shown} cannot be used by this user: {e}"))
+        Err(e) => Check::warning(NAME, format!("{shown} is not accessible to this user: {e}"))
             .remedy("restart its server with another --socket-mode"),
     }]
 }
@@ -205,6 +202,6 @@ fn who(peer: Peer) -> String {
     let user = processes.user(peer.uid);
     match processes.name(peer.pid).filter(|_| peer.pid != 0) {
         Some(name) => format!("pid {} ({name}, {user})", peer.pid),
-        None => format!("a process that cannot be seen, of {user}"),
+        None => format!("a process of {user} that is not visible"),
     }
 }

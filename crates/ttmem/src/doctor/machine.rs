@@ -1,4 +1,4 @@
-//! The driver, the cards, and who may use them.
+//! The driver, the cards, and the permissions of their nodes.
 
 use super::{Check, MOST, Patient, count, some};
 use std::collections::BTreeMap;
@@ -16,20 +16,20 @@ type Version = (u32, u32);
 const NEWS: [(Version, Option<Arch>, &str); 10] = [
     ((2, 9), Some(Arch::Blackhole), "the limits of sensors"),
     ((2, 7), None, "the firmware's heartbeat"),
-    ((2, 5), None, "who has a chip open (to root it can be told)"),
-    ((2, 3), Some(Arch::WormholeB0), "unique ids of chips"),
-    ((2, 1), Some(Arch::Blackhole), "unique ids of chips"),
+    ((2, 5), None, "processes that have a device open (except for root)"),
+    ((2, 3), Some(Arch::WormholeB0), "unique ids of devices"),
+    ((2, 1), Some(Arch::Blackhole), "unique ids of devices"),
     ((2, 0), None, "PCIe traffic"),
     ((1, 32), Some(Arch::Blackhole), "boards, clocks and sensors"),
     ((1, 29), Some(Arch::WormholeB0), "the version of the firmware"),
     ((1, 28), Some(Arch::WormholeB0), "boards and clocks"),
     ((1, 27), Some(Arch::WormholeB0), "temperature and power"),
 ];
-/// With an older one, figures are missing; since then, only niceties came.
+/// Older drivers lack figures that ttmem shows.
 const GOOD: Version = (2, 5);
 
-const INSTALL: &str = "get a newer one from https://github.com/tenstorrent/tt-kmd/releases";
-const DEMO: &str = "see ttmem at work without any: `ttmem demo`; whether the bus shows one: `lspci -d 1e52:`";
+const INSTALL: &str = "install a newer driver from https://github.com/tenstorrent/tt-kmd/releases";
+const DEMO: &str = "check the bus with `lspci -d 1e52:`; try ttmem without hardware: `ttmem demo`";
 
 pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
     let snapshot = &patient.snapshot;
@@ -37,8 +37,8 @@ pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
     let loaded = patient.root.path("/sys/module/tenstorrent").exists();
     vec![match &snapshot.host.driver {
         Some(version) => by_version(version, &snapshot.devices),
-        None if loaded => Check::note("driver", "loaded, but it does not say its version"),
-        None if on_bus.is_empty() => Check::note("driver", "not loaded, and no card needs it"),
+        None if loaded => Check::note("driver", "loaded, version unknown"),
+        None if on_bus.is_empty() => Check::note("driver", "not loaded; no card needs it"),
         None => {
             let places: Vec<String> = on_bus.iter().map(|it| it.pci.to_string()).collect();
             Check::broken(
@@ -55,7 +55,7 @@ pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
 
 fn by_version(version: &str, devices: &[Device]) -> Check {
     let Some(parsed) = board::version(version) else {
-        return Check::note("driver", format!("tenstorrent {version}, a version this ttmem does not know"));
+        return Check::note("driver", format!("tenstorrent {version}: unknown version"));
     };
     let here = |arch: Option<Arch>| {
         devices.iter().any(|it| it.node.is_some() && (arch.is_none() || it.arch == arch))
@@ -80,36 +80,36 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     if let Some(trouble) = patient.sources.trouble() {
         checks.push(
             Check::broken("cards", format!("{} {}", trouble.path, trouble.reason))
-                .remedy("let this user read /sys"),
+                .remedy("make /sys readable for this user"),
         );
     }
     let mut boards: BTreeMap<&str, usize> = BTreeMap::new();
     for device in devices.iter().filter(|it| it.node.is_some()) {
-        *boards.entry(device.board.as_deref().unwrap_or("of an unknown board")).or_default() += 1;
+        *boards.entry(device.board.as_deref().unwrap_or("unknown board")).or_default() += 1;
     }
     let boards: Vec<String> = boards.into_iter().map(|(board, n)| format!("{n} {board}")).collect();
     let seen = cards_on_bus(&patient.root);
-    // Newcomers miss half of their chips.
+    // New users miss half of their devices.
     let halves =
         devices.iter().any(|it| it.board.as_deref() == Some("n300")) && devices.iter().all(|it| !it.remote);
     let behind = if halves {
-        "; the second chip of an n300 is seen when a program uses it, or by --topology"
+        "; the second device of an n300 appears when a program uses it, or with --topology"
     } else {
         ""
     };
     if on_bus > 0 {
         checks.push(Check::ok(
             "cards",
-            format!("{} on the bus: {}{behind}", count(on_bus, "chip"), boards.join(", ")),
+            format!("{} on the bus: {}{behind}", count(on_bus, "device"), boards.join(", ")),
         ));
     } else if seen.is_empty() && patient.sources.trouble().is_none() {
-        checks.push(Check::warning("cards", "there is no Tenstorrent card here").remedy(DEMO));
+        checks.push(Check::warning("cards", "no Tenstorrent card found").remedy(DEMO));
     }
     let driver = patient.snapshot.host.driver.as_deref();
     for device in devices {
-        checks.extend(chip(device, driver.and_then(board::version)));
+        checks.extend(of_device(device, driver.and_then(board::version)));
     }
-    // Without a driver, that is what must be said.
+    // Without a driver, its own check says so.
     if driver.is_some() {
         let taken = |card: &&Card| devices.iter().all(|it| it.pci != Some(card.pci.to_string()));
         checks.extend(seen.iter().filter(taken).map(left_out));
@@ -117,37 +117,35 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     checks
 }
 
-/// A card that the driver does not show.
+/// A card that the driver does not list.
 fn left_out(card: &Card) -> Check {
     let Card { pci, device, driver } = card;
     match driver.as_deref() {
         _ if card.is_grayskull() => {
-            Check::warning("cards", format!("{pci} is a Grayskull, which no driver of today has"))
-                .remedy("tt-kmd before 2.2 has; ttmem knows nothing of such cards")
+            Check::warning("cards", format!("{pci} is a Grayskull, which current drivers do not support"))
+                .remedy("ttmem does not support Grayskull; tt-kmd before 2.2 does")
         }
         Some(other) if other != "tenstorrent" => {
-            Check::note("cards", format!("{pci} ({device}) is taken by {other}, as for a virtual machine"))
+            Check::note("cards", format!("{pci} ({device}) is bound to {other}, as for a virtual machine"))
         }
         _ => {
-            Check::broken("cards", format!("{pci} ({device}) is on the bus, but the driver does not show it"))
-                .remedy(
-                    "`dmesg | grep tenstorrent` says why; reset the card, or switch the machine off and on",
-                )
+            Check::broken("cards", format!("{pci} ({device}) is on the bus, but the driver does not list it"))
+                .remedy("see `dmesg | grep tenstorrent`; reset the card or power-cycle the machine")
         }
     }
 }
 
-const RESET: &str = "reset it with `tt-smi -r`; if that does not help, switch the machine off and on";
+const RESET: &str = "reset it with `tt-smi -r`, or else power-cycle the machine";
 
-/// One chip: what it is, and what is wrong with it.
-fn chip(device: &Device, driver: Option<Version>) -> Vec<Check> {
-    let name = format!("chip {}", device.index);
+/// One device: what it is, and what is wrong with it.
+fn of_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
+    let name = format!("device {}", device.index);
     let what = described(device);
     if device.remote {
-        return vec![Check::ok(&name, format!("{what}; its sensors can be read by nobody but its runtime"))];
+        return vec![Check::ok(&name, format!("{what}; remote, so its sensors are not readable"))];
     }
     let Some(node) = device.node else {
-        let found = format!("{what}; a process names it, but the driver does not show it");
+        let found = format!("{what}; reported by a process, but not listed by the driver");
         return vec![Check::note(&name, found)];
     };
     let mut checks = Vec::new();
@@ -163,24 +161,24 @@ fn chip(device: &Device, driver: Option<Version>) -> Vec<Check> {
                 format!("{what}: {}", values.into_iter().flatten().collect::<Vec<_>>().join(", ")),
             )
         }
-        (_, Some(why)) if why == RESETTING => {
-            Check::warning(&name, format!("{what}: it is being reset")).remedy("look again when that is done")
-        }
+        (_, Some(why)) if why == RESETTING => Check::warning(&name, format!("{what}: being reset"))
+            .remedy("run `ttmem doctor` again after the reset"),
         (Some(_), Some(why)) => Check::warning(&name, format!("{what}: {why}"))
-            .remedy(format!("if it is not being reset: {RESET}")),
+            .remedy(format!("unless it is being reset, {RESET}")),
         (None, _) if driver.is_some_and(|it| it < since) => {
-            Check::note(&name, format!("{what}: this driver shows no sensors of it"))
+            Check::note(&name, format!("{what}: this driver has no sensors for it"))
         }
-        (None, why) => Check::broken(&name, format!("{what}: {}", why.unwrap_or("its sensors say nothing")))
-            .remedy(RESET),
+        (None, why) => {
+            Check::broken(&name, format!("{what}: {}", why.unwrap_or("no sensor values"))).remedy(RESET)
+        }
     });
     let has_ids =
         driver.is_none_or(|it| it >= if device.arch == Some(Arch::Blackhole) { (2, 1) } else { (2, 3) });
     if !device.id.starts_with("0x") && has_ids {
-        let found =
-            format!("node {node} does not say its unique id: what tt-metal counts may not be known as its");
-        checks
-            .push(Check::warning(&name, found).remedy("update its firmware; if it had one before, reset it"));
+        let found = format!("node {node} has no unique id: tt-metal counters may not be attributed to it");
+        checks.push(
+            Check::warning(&name, found).remedy("update its firmware, or reset it if it had an id before"),
+        );
     }
     let Some(sensors) = &device.sensors else { return checks };
     let wrong = ["asic_celsius", "power_watts", "current_amperes", "vcore_volts", "aiclk_mhz"];
@@ -189,31 +187,30 @@ fn chip(device: &Device, driver: Option<Version>) -> Vec<Check> {
         wrong.filter(|(_, why)| *why != NOT_SHOWN).map(|(key, why)| format!("{key}: {why}")).collect();
     if !wrong.is_empty() && why.is_none() {
         checks.push(
-            Check::warning(&name, format!("some of its sensors say nonsense: {}", wrong.join("; ")))
-                .remedy(RESET),
+            Check::warning(&name, format!("invalid sensor values: {}", wrong.join("; "))).remedy(RESET),
         );
     }
     if let (Some(now), Some(limit)) = (sensors.asic_celsius, sensors.limits.asic_celsius)
         && now >= limit
     {
-        let found = format!("{now:.0} °C: it slows down from {limit:.0} °C on");
-        checks.push(Check::warning(&name, found).remedy("see to its cooling"));
+        let found = format!("{now:.0} °C: it throttles at {limit:.0} °C");
+        checks.push(Check::warning(&name, found).remedy("check its cooling"));
     }
     if let Some(trips) = sensors.thermal_trips.filter(|&trips| trips > 0) {
-        let found = format!("it has shut itself down for heat {trips} times since it was switched on");
-        checks.push(Check::warning(&name, found).remedy("see to its cooling"));
+        let found = format!("{trips} thermal shutdowns since power-on");
+        checks.push(Check::warning(&name, found).remedy("check its cooling"));
     }
     checks
 }
 
-/// What a chip is, and where.
+/// Board, architecture and address of a device.
 fn described(device: &Device) -> String {
     let board = device.board.as_deref().unwrap_or("unknown board");
     let mut what = format!("{board} ({})", device.arch.map_or("unknown", Arch::title));
     let more = [
         device.pci.as_ref().map(|pci| format!(" at {pci}")),
         device.node.map(|node| format!(", node {node}")),
-        device.remote.then(|| ", behind another chip".to_owned()),
+        device.remote.then(|| ", remote".to_owned()),
         device.firmware.bundle.as_ref().map(|version| format!(", firmware {version}")),
         device.id.starts_with("0x").then(|| format!(", id {}", device.id)),
     ];
@@ -225,7 +222,7 @@ const RULE: &str = "install the driver's udev rule, SUBSYSTEM==\"tenstorrent\", 
                     /etc/udev/rules.d/50-tenstorrent.rules; then `udevadm control --reload` and \
                     `udevadm trigger --subsystem-match=tenstorrent`";
 
-/// The nodes, which are looked at and never opened.
+/// The device nodes, which are never opened.
 pub(super) fn nodes(patient: &Patient<'_>) -> Vec<Check> {
     let mut alike: BTreeMap<Option<(u32, u32, u32)>, Vec<u32>> = BTreeMap::new();
     for node in patient.snapshot.devices.iter().filter_map(|it| it.node) {
@@ -237,17 +234,17 @@ pub(super) fn nodes(patient: &Patient<'_>) -> Vec<Check> {
     let judge = |(who, nodes): (Option<(u32, u32, u32)>, Vec<u32>)| {
         let nodes = format!("/dev/tenstorrent/{}", ranges(&nodes));
         let Some((mode, uid, gid)) = who else {
-            return Check::warning("nodes", format!("there is no {nodes}: programs here cannot open these chips"))
-                .remedy("`udevadm trigger --subsystem-match=tenstorrent`; a container wants --device /dev/tenstorrent");
+            return Check::warning("nodes", format!("{nodes} missing: programs cannot open these devices"))
+                .remedy("run `udevadm trigger --subsystem-match=tenstorrent`; start containers with --device /dev/tenstorrent");
         };
         let (user, may) = (users.user(uid), |bits: u32| mode & bits == bits);
         if may(0o666) {
-            Check::ok("nodes", format!("{nodes} may be opened by everybody ({mode:04o})"))
+            Check::ok("nodes", format!("{nodes}: every user has access ({mode:04o})"))
         } else if may(0o660) && gid != 0 {
-            Check::note("nodes", format!("{nodes} may be opened by {user} and group {gid} only ({mode:04o})"))
-                .remedy(format!("users whose programs use them must be in group {gid}"))
+            Check::note("nodes", format!("{nodes}: only {user} and group {gid} have access ({mode:04o})"))
+                .remedy(format!("add users of the devices to group {gid}"))
         } else {
-            Check::warning("nodes", format!("{nodes} may be opened by {user} only ({mode:04o})")).remedy(RULE)
+            Check::warning("nodes", format!("{nodes}: only {user} has access ({mode:04o})")).remedy(RULE)
         }
     };
     alike.into_iter().map(judge).collect()

@@ -1,4 +1,4 @@
-//! The folder for shared memory, and what lies in it.
+//! The folder for shared memory, and the files in it.
 
 use super::{Check, FEW, Patient, Verdict, count, some};
 use crate::text::size;
@@ -12,59 +12,58 @@ use ttmem_core::snapshot::{Finding, FindingKind, Severity};
 use ttmem_sources::{RegionFile, room};
 use ttmem_wire::region;
 
-/// What containers get if nobody says otherwise is 64 MiB, of which segments may take an eighth.
+/// Containers have 64 MiB by default, of which segments may use an eighth.
 const SMALL: u64 = 128 << 20;
 /// So much should be left: a segment begins with less, and grows.
 const TIGHT: u64 = 16 << 20;
 
-const ELSEWHERE: &str = "mount a tmpfs there, or name another folder: --shm-dir";
+const ELSEWHERE: &str = "use a folder on a tmpfs, as one in /dev/shm: --shm-dir or TTMEM_SHM_DIR";
 const LARGER: &str = "start the container with --shm-size=1g or --ipc=host, or `mount -o remount,size=1g` it";
 const NAME: &str = "shared memory";
 
-/// Findings about tt-metal's counters, but for what the dead left.
-const ODD: [FindingKind; 2] = [FindingKind::Unattributed, FindingKind::Counters];
+/// Findings about tt-metal's counters, except those of exited processes.
+const OF_COUNTERS: [FindingKind; 2] = [FindingKind::Unattributed, FindingKind::Counters];
 
 pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
     let folder = patient.sockets.folder();
     let shown = folder.display();
-    // Of another machine's folder there is only a copy: what it lies on says nothing.
+    // Another machine's folder is only a copy, so its filesystem says nothing.
     let own = patient.root.is_own() || patient.sockets.shm_dir.is_some();
     let room = match room(&folder) {
-        Ok(_) if !own => return vec![Check::ok(NAME, format!("{shown} can be read"))],
+        Ok(_) if !own => return vec![Check::ok(NAME, format!("{shown} is readable"))],
         Ok(room) => room,
         Err(e) if !own && e.kind() == io::ErrorKind::NotFound => {
-            let found = format!("there is no {shown}: nothing of its processes can be read");
+            let found = format!("{shown} does not exist: no process can be tracked");
             return vec![Check::note(NAME, found)];
         }
         Err(e) => {
-            let found = format!("{shown} cannot be used: {e}; nothing of any process can be read");
+            let found = format!("{shown} cannot be used: {e}; no process can be tracked");
             return vec![Check::broken(NAME, found).remedy(ELSEWHERE)];
         }
     };
     if !room.in_memory {
-        let found = format!("{shown} does not lie in memory: nothing in it is read");
+        let found = format!("{shown} is not on a tmpfs: files in it are not read");
         return vec![Check::broken(NAME, found).remedy(ELSEWHERE)];
     }
-    let found = format!("{shown} lies in memory: {}, {} free", size(room.bytes), size(room.free_bytes));
+    let found = format!("{shown} is a tmpfs: {}, {} free", size(room.bytes), size(room.free_bytes));
     let mut checks = vec![if room.bytes < SMALL {
         Check::warning(NAME, format!("{found}; too small for programs with many buffers")).remedy(LARGER)
     } else if room.free_bytes < TIGHT {
-        Check::warning(NAME, format!("{found}; nearly full"))
-            .remedy("remove what nobody needs, or make it larger")
+        Check::warning(NAME, format!("{found}; nearly full")).remedy("remove unused files, or make it larger")
     } else {
         Check::ok(NAME, found)
     }];
-    // Asked, not tried: nothing is left behind.
+    // Asked, not tried, so that no file is created.
     if let Err(e) = accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
         let found =
-            format!("{shown} may not be written to by this user ({e}): programs publish nothing there");
-        let remedy = format!("`chmod 1777 {shown}`, or name another: --shm-dir");
+            format!("{shown} is not writable for this user ({e}): this user's programs cannot be tracked");
+        let remedy = format!("`chmod 1777 {shown}`, or use another folder: --shm-dir");
         checks.push(Check::warning(NAME, found).remedy(remedy));
     }
     checks
 }
 
-/// What the dead left.
+/// Files of processes that have exited.
 pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     let (mut boxes, mut bytes) = (0, 0u64);
@@ -73,20 +72,15 @@ pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
         bytes = bytes.saturating_add(file.bytes());
     }
     if boxes > 0 {
-        let found = format!("{} of dead processes: {}", count(boxes, "segment"), size(bytes));
-        let remedy =
-            "what one held: `ttmem dump --segment FILE`; `ttmem serve` removes old ones, and so does `rm`";
-        checks.push(Check::note("black boxes", found).remedy(remedy));
+        let found = format!("{} of exited processes: {}", count(boxes, "segment"), size(bytes));
+        let remedy = "`ttmem dump --segment FILE` shows what one held; `ttmem serve` removes old ones";
+        checks.push(Check::note("crash segments", found).remedy(remedy));
     }
     let regions: Vec<RegionFile> = patient.sources.regions().collect();
     let stale: Vec<&RegionFile> = regions.iter().filter(|it| it.is_stale()).collect();
     if !stale.is_empty() {
         let bytes = stale.iter().map(|it| it.bytes).sum();
-        let found = format!(
-            "{} of tt-metal's counters that nobody uses: {}",
-            count(stale.len(), "file"),
-            size(bytes)
-        );
+        let found = format!("{} of unused tt-metal counters: {}", count(stale.len(), "file"), size(bytes));
         let paths: Vec<String> = stale.iter().map(|it| it.path.display().to_string()).collect();
         let folders: BTreeSet<&Path> = regions.iter().filter_map(|it| it.path.parent()).collect();
         // Those of other users may be in use.
@@ -95,7 +89,7 @@ pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
             Some(folder) => format!("{}/{}*{}", folder.display(), region::FILE_PREFIX, region::FILE_SUFFIX),
             None => some(&paths, FEW),
         };
-        checks.push(Check::note("stale counters", found).remedy(format!("they can be removed: {which}")));
+        checks.push(Check::note("stale counters", found).remedy(format!("remove {which}")));
     }
     checks
 }
@@ -110,29 +104,29 @@ pub(super) fn counters(patient: &Patient<'_>) -> Vec<Check> {
     let living = known.clone().filter(|it| it.living > 0).count();
     let denied = patient.denied.iter().filter(|it| is_region(&it.path)).count();
     let mut found = match known.count() {
-        0 => "none of tt-metal's own".to_owned(),
+        0 => "no tt-metal counters".to_owned(),
         n => {
             let layouts = layouts.into_iter().collect::<Vec<_>>().join(", ");
-            format!("{} of tt-metal's own ({layouts}), {living} in use", count(n, "file"))
+            format!("{} of tt-metal counters ({layouts}), {living} in use", count(n, "file"))
         }
     };
     if denied > 0 {
-        let _ = write!(found, ", and {} of other users that may not be read", count(denied, "file"));
+        let _ = write!(found, ", and {} of other users, not readable", count(denied, "file"));
     }
     let mut checks = vec![Check::ok(NAME, found)];
     checks.extend(ghosts(&patient.snapshot));
-    checks.extend(few(oddities(patient, &regions), "oddities in these files"));
+    checks.extend(few(problems(patient, &regions), "problems in these files"));
     checks.extend(few(unread(patient), "files that cannot be read"));
     let off = std::env::var_os("TT_METAL_SHM_TRACKING_DISABLED").filter(|it| !it.is_empty() && it != "0");
     if off.is_some() {
         let found =
-            "TT_METAL_SHM_TRACKING_DISABLED is set here: programs started from here write no counters";
+            "TT_METAL_SHM_TRACKING_DISABLED is set: programs started from this shell write no counters";
         checks.push(Check::note(NAME, found).remedy("unset it, or use `ttmem run`, which needs no counters"));
     }
     checks
 }
 
-/// What the dead left in tt-metal's counters.
+/// Exited processes in tt-metal's counters.
 fn ghosts(snapshot: &Snapshot) -> Option<Check> {
     let all: Vec<&Finding> =
         snapshot.findings.iter().filter(|it| it.kind == FindingKind::GhostBytes).collect();
@@ -142,39 +136,46 @@ fn ghosts(snapshot: &Snapshot) -> Option<Check> {
         more => {
             let bytes = more.iter().filter_map(|it| it.bytes).fold(0, u64::saturating_add);
             let (dead, bytes) = (more.len(), size(bytes));
-            format!("{dead} dead processes are still in tt-metal's counters, with {bytes}; not counted here")
+            format!("tt-metal counters still list {dead} exited processes with {bytes}; not counted by ttmem")
         }
     };
     let here = all.iter().any(|it| it.severity != Severity::Info);
     let verdict = if here { Verdict::Warning } else { Verdict::Note };
-    let remedy = "other programs do count it: remove the file once nobody uses the chip";
+    let remedy = "other tools count it: remove the file when no process uses the device";
     Some(Check::new(verdict, "counters", found).remedy(remedy))
 }
 
-/// What else is odd about tt-metal's counters.
-fn oddities(patient: &Patient<'_>, regions: &[RegionFile]) -> Vec<Check> {
+/// Other problems of tt-metal's counters.
+fn problems(patient: &Patient<'_>, regions: &[RegionFile]) -> Vec<Check> {
     let judge = |finding: &Finding| {
-        // What an old file of a chip that is not here says concerns nobody.
+        // An old file of a device that is not here is only worth a note.
         let of = |it: &RegionFile| finding.text.starts_with(&*it.path.to_string_lossy());
         let forgotten = finding.device.is_none() && regions.iter().any(|it| it.is_stale() && of(it));
         let verdict = if forgotten { Verdict::Note } else { Verdict::Warning };
         let unreadable = patient.snapshot.health.skipped.iter().any(|it| finding.text.ends_with(&it.reason));
-        let update = if unreadable { "a newer ttmem may know it; else " } else { "" };
-        let remedy = format!("{update}remove the file when nobody uses the chip");
+        let update = if unreadable { "use a newer ttmem, or " } else { "" };
+        let remedy = format!("{update}remove the file when no process uses the device");
         Check::new(verdict, "counters", &finding.text).remedy(remedy)
     };
-    patient.snapshot.findings.iter().filter(|it| ODD.contains(&it.kind)).map(judge).collect()
+    patient.snapshot.findings.iter().filter(|it| OF_COUNTERS.contains(&it.kind)).map(judge).collect()
 }
 
-/// Files that look like something to read. Those of other users are told of elsewhere, and some are a finding already.
+/// Segments and counters that cannot be read. Those of other users have a check of their own, and some are a finding already.
 fn unread(patient: &Patient<'_>) -> Vec<Check> {
     let Snapshot { findings, health, .. } = &patient.snapshot;
-    let told = |reason: &str| findings.iter().any(|it| ODD.contains(&it.kind) && it.text.ends_with(reason));
+    let is_found =
+        |reason: &str| findings.iter().any(|it| OF_COUNTERS.contains(&it.kind) && it.text.ends_with(reason));
     let is_denied = |path: &str| patient.denied.iter().any(|it| it.path == path);
-    let all = health.skipped.iter().filter(|it| !is_denied(&it.path) && !told(&it.reason));
+    // The folder itself has a check of its own.
+    let folder = patient.sockets.folder();
+    let all = health
+        .skipped
+        .iter()
+        .filter(|it| !is_denied(&it.path) && !is_found(&it.reason) && Path::new(&it.path) != folder);
     all.map(|it| {
         let name = if is_region(&it.path) { "counters" } else { "segments" };
-        Check::warning(name, format!("{} {}", it.path, it.reason)).remedy("remove it, if it is nobody's")
+        Check::warning(name, format!("{} {}", it.path, it.reason))
+            .remedy("remove the file if no process uses it")
     })
     .collect()
 }

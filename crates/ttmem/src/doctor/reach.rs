@@ -1,4 +1,4 @@
-//! What can be seen from here, and by this user.
+//! What this user can read, and which processes are visible.
 
 use super::{Check, FEW, Patient, count, some};
 use std::fs;
@@ -6,12 +6,12 @@ use ttmem_core::snapshot::FindingKind;
 use ttmem_sources::board;
 use ttmem_sources::process::Processes;
 
-const AS_ROOT: &str = "run ttmem as root; or `ttmem serve` as root, which shows everything to everybody";
-const IN_HOST: &str = "run ttmem outside; or start the container with --pid=host --ipc=host";
-/// Since this version, the driver tells everybody who has a chip open.
-const TELLS_OPENERS: (u32, u32) = (2, 5);
+const AS_ROOT: &str = "run ttmem as root, or run `ttmem serve` as root";
+const IN_HOST: &str = "run ttmem on the host, or start the container with --pid=host --ipc=host";
+/// Since this version, the driver lists the processes that have a device open for every user.
+const LISTS_OPENERS: (u32, u32) = (2, 5);
 
-/// No more files are told that were not read.
+/// A snapshot lists no more files that were not read.
 const MOST_SKIPPED: usize = 64;
 
 /// Whether we are root, and not only of a namespace of our own.
@@ -27,21 +27,21 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
     let me = users.user(rustix::process::geteuid().as_raw());
     let root = is_root();
     let mut checks = vec![match root {
-        Some(true) => Check::ok(NAME, "running as root: what every process publishes may be read"),
+        Some(true) => Check::ok(NAME, "running as root: all processes are readable"),
         Some(false) => {
-            let found = "running as root of a user namespace: what users outside it publish may not be read";
+            let found = "running as root of a user namespace: processes of users outside it are not readable";
             Check::note(NAME, found)
         }
         None => Check::note(
             NAME,
-            format!("running as {me}: what other users and their containers publish may not be read"),
+            format!("running as {me}: other users' processes and containers are not readable"),
         ),
     }];
     if !patient.denied.is_empty() {
         let files: Vec<String> =
             patient.denied.iter().map(|it| format!("{} of {}", it.path, users.user(it.uid))).collect();
         let more = if files.len() < MOST_SKIPPED { "" } else { " or more" };
-        let found = format!("{}{more} cannot be read: {}", count(files.len(), "file"), some(&files, FEW));
+        let found = format!("{}{more} not readable: {}", count(files.len(), "file"), some(&files, FEW));
         checks.push(if patient.daemon.is_roots() {
             Check::note(NAME, format!("{found}; the daemon reads them"))
         } else {
@@ -52,34 +52,33 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
     let has_cards = patient.snapshot.devices.iter().any(|it| it.node.is_some());
     if root.is_none()
         && has_cards
-        && driver.is_some_and(|it| it < TELLS_OPENERS)
+        && driver.is_some_and(|it| it < LISTS_OPENERS)
         && !patient.daemon.is_roots()
     {
         let found = format!(
-            "this driver tells nobody but root who has a chip open: only processes of {me} are known"
+            "this driver lists the processes that have a device open for root only: only processes of {me} are known"
         );
         checks.push(Check::warning(NAME, found).remedy(AS_ROOT));
     }
     checks
 }
 
-/// Which processes can be seen.
+/// Which processes are visible.
 pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "processes";
     let mut checks = Vec::new();
-    // Every namespace has a first process, and everybody may read this of it.
+    // Every namespace has a first process, and every user may read this file of it.
     let hides = patient.root.is_own() && fs::read("/proc/1/status").is_err();
     if !patient.root.is_own() {
-        checks.push(Check::ok(NAME, "as the files say"));
+        checks.push(Check::ok(NAME, "as in the files below --root"));
     } else if patient.sources.sees_all() {
-        checks.push(Check::ok(NAME, "this is the first pid namespace: those of containers can be seen, too"));
+        checks.push(Check::ok(NAME, "host PID namespace: processes of containers are visible, too"));
     } else if !hides {
-        let found = "this is a pid namespace of its own, as in a container: processes outside cannot be seen, and \
-                     whether they live is not known";
+        let found = "container PID namespace: processes outside it are not visible";
         checks.push(Check::note(NAME, found).remedy(IN_HOST));
     }
     if hides {
-        let found = "/proc hides other users' processes (hidepid): who they are, and whether they live, cannot be told";
+        let found = "/proc hides other users' processes (hidepid): their names and exits are unknown";
         checks.push(Check::warning(NAME, found).remedy(AS_ROOT));
     }
     let hidden = patient.snapshot.findings.iter().filter(|it| it.kind == FindingKind::Untracked);

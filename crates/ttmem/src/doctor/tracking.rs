@@ -22,7 +22,7 @@ pub(super) fn agent(sockets: &Sockets) -> Vec<Check> {
         Err(e) => {
             let why = e.to_string();
             let (why, remedy) = why.split_once(": ").unwrap_or((&why, SET));
-            return vec![Check::warning(NAME, format!("`ttmem run` cannot work: {why}")).remedy(remedy)];
+            return vec![Check::warning(NAME, format!("`ttmem run` does not work: {why}")).remedy(remedy)];
         }
     };
     vec![match unusable(&agent) {
@@ -39,39 +39,39 @@ fn unusable(library: &Path) -> Option<String> {
         return Some(e.to_string());
     }
     if statvfs(library).is_ok_and(|it| it.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
-        return Some("nothing may be run from where it lies (noexec)".to_owned());
+        return Some("its filesystem is mounted noexec".to_owned());
     }
     let mut magic = [0; 4];
     let read = File::open(library).and_then(|mut file| file.read_exact(&mut magic));
-    (read.is_err() || magic != *b"\x7fELF").then(|| "it is no library".to_owned())
+    (read.is_err() || magic != *b"\x7fELF").then(|| "not a library".to_owned())
 }
 
 pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
-    // Whose segment may not be read may well be tracked.
+    // A process whose segment is not readable may be tracked.
     let hidden: Vec<u32> =
         patient.denied.iter().filter_map(|it| Some(parse_name(it.file_name().as_bytes())?.0)).collect();
     judge(&patient.snapshot, &hidden)
 }
 
-const RUN: &str = "start such programs with `ttmem run -- PROGRAM`";
+const RUN: &str = "start them with `ttmem run -- CMD`";
 
-/// Processes by how well they are tracked, as the table calls it; what that is to people; and what to do about it.
+/// Processes by tracking, as the table shows it: verdict, description and remedy.
 const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
-    (&["audited", "agent"], Verdict::Ok, "with the agent, all its hooks and no drift", None),
-    (&["library", "reported"], Verdict::Ok, "self-reporting", None),
-    (&["counters"], Verdict::Note, "known by tt-metal's counters only, which miss much", Some(RUN)),
+    (&["audited", "agent"], Verdict::Ok, "with the agent, all hooks, no drift", None),
+    (&["events", "library", "legacy", "reported"], Verdict::Ok, "self-reporting", None),
+    (&["counters"], Verdict::Note, "known by tt-metal counters only, which are incomplete", Some(RUN)),
     (
         &["partial"],
         Verdict::Warning,
-        "tracked in part",
-        Some("`ttmem check` says what is missing, and docs/agent.md which versions of ttnn have it"),
+        "partly tracked",
+        Some("`ttmem check` lists what is missing; docs/agent.md lists supported versions of ttnn"),
     ),
-    (&["untracked"], Verdict::Warning, "with a chip open, and nothing known of what they hold", Some(RUN)),
+    (&["untracked"], Verdict::Warning, "with a device open, untracked", Some(RUN)),
     (
         &["DRIFT"],
         Verdict::Broken,
-        "of which we say something else than their runtimes' allocators",
-        Some("`ttmem check` says what; that is a defect of ttmem, please report it"),
+        "with drift: figures differ from the runtime's allocators",
+        Some("see `ttmem check`; please report it as a defect of ttmem"),
     ),
 ];
 
@@ -91,7 +91,7 @@ fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
         }
     }
     if checks.is_empty() {
-        checks.push(Check::ok(NAME, "no process uses a chip, as far as can be seen"));
+        checks.push(Check::ok(NAME, "no visible process uses a device"));
     }
     checks
 }
@@ -177,14 +177,14 @@ mod tests {
         let checks = judge(&Snapshot { processes, ..Snapshot::default() }, &[6]);
         let told: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
         let expected = [
-            (Verdict::Ok, "with the agent, all its hooks and no drift: pid 1 (python, ada)"),
-            (Verdict::Ok, "that tell themselves what they hold: pid 7 (python, ada)"),
-            (Verdict::Note, "known by tt-metal's counters only, which miss much: pid 4 (python, ada)"),
-            (Verdict::Warning, "tracked in part: pid 2 (python, ada) without shards, chips"),
-            (Verdict::Warning, "with a chip open, and nothing known of what they hold: pid 5 (python, ada)"),
+            (Verdict::Ok, "with the agent, all hooks, no drift: pid 1 (python, ada)"),
+            (Verdict::Ok, "self-reporting: pid 7 (python, ada)"),
+            (Verdict::Note, "known by tt-metal counters only, which are incomplete: pid 4 (python, ada)"),
+            (Verdict::Warning, "partly tracked: pid 2 (python, ada) without shards, chips"),
+            (Verdict::Warning, "with a device open, untracked: pid 5 (python, ada)"),
             (
                 Verdict::Broken,
-                "of which we say something else than their runtimes' allocators: pid 3 (python, ada)",
+                "with drift: figures differ from the runtime's allocators: pid 3 (python, ada)",
             ),
         ];
         let expected = expected.map(|(verdict, what)| (verdict, format!("1 process {what}")));
@@ -199,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text.so");
         std::fs::write(&text, "GROUP ( libc.so.6 )").unwrap();
-        assert_eq!(unusable(&text).as_deref(), Some("it is no library"));
+        assert_eq!(unusable(&text).as_deref(), Some("not a library"));
         assert!(unusable(&folder.path().join("missing.so")).is_some());
         assert_eq!(unusable(&std::env::current_exe().unwrap()), None);
     }

@@ -36,32 +36,34 @@ fn busy_server() -> (Server, Client) {
 #[test]
 fn the_table_shows_devices_breakdown_and_processes() {
     let (server, _client) = busy_server();
-    let page = text(&ttmem(&server, &[]));
+    let page = text(&ttmem(&server, &["-v"]));
     for part in [
-        "[SIMULATED CHIPS]",
-        "│ 0    Wormhole   n300              ",
-        "     3.0 GiB/12.0 GiB    40.6 MiB/91.5 MiB ",
-        "│ 1    Wormhole   n300 (remote)      N/A   N/A    N/A   untracked/12.0 GiB   untracked/91.5 MiB ",
+        ", via daemon, SIMULATED DEVICES ",
+        "\n0   n300 ",
+        " 3.0 GiB/12.0 GiB 25.2  █",
+        " 40.6 MiB/91.5 MiB 44.4\n",
+        "\n1   n300 R  N/A   N/A N/A ",
+        " idle / 12.0 GiB ",
         "  DRAM             3.0 GiB / 12.0 GiB   [██████░░░░░░░░░░░░░░░░░░░]  25.2 %",
-        "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as asked for, reported",
+        "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as requested, reported",
         "    TRACE         24.0 MiB   1 buffer,",
         "  L1              40.6 MiB / 91.5 MiB   [███████████░░░░░░░░░░░░░░]  44.4 %",
-        "    CBs           64.0 KiB   registered, per core, reported",
-        "    Kernels       56.0 KiB   registered, reported",
+        "    CBs           64.0 KiB   active or cached, per core, reported",
+        "    Kernels       56.0 KiB   active or cached, reported",
         "    L1_SMALL     512.0 KiB",
         "64 cores x 1.4 MiB",
         "No process reports memory on device 1.",
-        "     PID User      Process        Devices ",
-        " root      ",
+        "PID User Dev    DRAM       L1 Programs  Tracking Command\n",
+        " root 0 ",
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
     }
     assert!(!page.contains('\x1b'), "no colours into a pipe");
     assert!(page.contains(&std::process::id().to_string()));
-    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
-    let ascii = text(&ttmem(&server, &["--ascii"]));
+    let ascii = text(&ttmem(&server, &["-v", "--ascii"]));
     assert!(ascii.is_ascii(), "{ascii}");
     assert!(ascii.contains("[######-------------------]"));
+    assert!(ascii.contains(" ###---------- 3.0 GiB/12.0 GiB"), "{ascii}");
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn json_is_one_line_of_the_schema() {
     let dram = &json["devices"][0]["usage"]["dram"];
     assert_eq!(
         (&dram["requested_bytes"], &dram["basis"]),
-        (&serde_json::json!(3u64 << 30), &serde_json::json!("reported"))
+        (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy"))
     );
     assert!(dram["allocated_bytes"].is_null(), "not known is null");
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
@@ -116,9 +118,9 @@ fn one_device_or_one_process_can_be_asked_for() {
     assert_eq!(mine["processes"].as_array().unwrap().len(), 1);
     let none = ttmem(&server, &["-d", "9"]);
     assert_eq!(none.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&none.stderr).contains("no device is called 9; there are 0-1"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no device 9; devices are 0-1"));
     let none = ttmem(&server, &["--pid", "1"]);
-    assert!(String::from_utf8_lossy(&none.stderr).contains("pid 1 is not tracked"));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("--pid 1: the process has no device open"));
     let dump = ttmem(&server, &["dump", "--json", "--pid", &puppet.pid.to_string()]);
     let dump: serde_json::Value = schema::dump(&dump.stdout);
     assert_eq!(dump["allocations"].as_array().unwrap().len(), 1);
@@ -132,12 +134,15 @@ fn dump_lists_every_live_allocation() {
     let lines: Vec<&str> = page.lines().collect();
     assert_eq!(lines.len(), 1 + 6 + 1);
     assert!(lines[0].starts_with("DEVICE   SPACE "));
-    assert!(lines[1].starts_with("0        dram                0x100000   3221225472"), "{page}");
+    assert!(lines[1].starts_with("0        dram                0x100000    3.0 GiB        N/A"), "{page}");
     assert!(page.contains("fabric, reported"));
-    assert!(lines[7].starts_with("6 live allocations, 3.1 GiB asked for"), "{page}");
+    assert_eq!(lines[7], "6 allocations, 3.1 GiB requested per device", "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
-    assert!(on_one.contains("0 live allocations"));
-    for (args, why) in [(["-d", "9"], "no device is called 9"), (["--pid", "1"], "pid 1 is not tracked")] {
+    assert!(on_one.contains("0 allocations"));
+    for (args, why) in [
+        (["-d", "9"], "no device 9; devices are 0-1"),
+        (["--pid", "1"], "--pid 1: the process has no device open"),
+    ] {
         let none = ttmem(&server, &["dump", args[0], args[1]]);
         assert_eq!(none.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&none.stderr).contains(why));
@@ -182,7 +187,7 @@ fn exit_codes_tell_what_happened() {
         assert_eq!(code(bad, &missing).0, 2, "{bad:?}");
     }
     let (_, why) = code(&["serve", "--sim", "n999"], &missing);
-    assert!(why.contains("no board is called") && why.contains("galaxy-bh"), "{why}");
+    assert!(why.contains("unknown board") && why.contains("galaxy-bh"), "{why}");
     // A daemon that is there but does not speak our language is a failure, not an absence.
     let strange = nowhere.path().join("strange.sock");
     let listener = std::os::unix::net::UnixListener::bind(&strange).unwrap();
@@ -233,12 +238,11 @@ fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
         Command::new(exe()).args(["demo", "--seconds", "4", "--refresh", "500", "--ascii"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let page = String::from_utf8(output.stdout).unwrap();
-    let frames: Vec<&str> = page.split("| ttmem ").skip(1).collect();
+    let frames: Vec<&str> = page.split("ttmem 0.").skip(1).collect();
     assert!(frames.len() >= 3, "{} frames", frames.len());
     assert_ne!(frames[0], frames[frames.len() - 1]);
     let last = frames[frames.len() - 1];
-    for part in ["demo-llm", "demo-vision", "demo-leaky", "demo-victim", "Device 0", "Device 1", "SIMULATED"]
-    {
+    for part in ["demo-llm", "demo-vision", "demo-leaky", "demo-victim", "\n0 ", "\n1 ", "SIMULATED"] {
         assert!(last.contains(part), "{part} is not in\n{last}");
     }
     let notes = String::from_utf8(output.stderr).unwrap();
@@ -282,5 +286,78 @@ fn a_demo_that_is_killed_leaves_nothing_behind() {
         let left = std::fs::read_dir("/dev/shm").unwrap().flatten();
         let left: Vec<_> = left.filter(|it| it.file_name().to_string_lossy().starts_with(&prefix)).collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn loops_print_a_line_or_rows_per_refresh() {
+    let (server, _client) = busy_server();
+    let looped = |args: &[&str]| text(&ttmem(&server, &[&["-w", "-r", "50", "-n", "3"], args].concat()));
+    let lines = looped(&["--json"]);
+    assert_eq!(lines.lines().count(), 3);
+    for line in lines.lines() {
+        let json: serde_json::Value = schema::snapshot(line.as_bytes());
+        assert_eq!(json["devices"].as_array().unwrap().len(), 2);
+    }
+    let one = looped(&["--json", "-d", "0"]);
+    assert_eq!(one.lines().count(), 3, "also where it is narrowed down");
+    let csv = looped(&["--format", "csv,nounits", "--query", "index,dram_used_bytes"]);
+    let rows = "0,3246391296\n1,N/A\n".repeat(3);
+    assert_eq!(csv, format!("index,dram_used_bytes\n{rows}"), "one header");
+    assert_eq!(looped(&[]).matches("ttmem 0.").count(), 3, "tables");
+    // On a terminal they are lines as well, and no dashboard.
+    let mut command = Command::new(exe());
+    command.args(["-w", "-r", "50", "-n", "2", "--json"]).env("TTMEM_QUERY_SOCKET", &server.query);
+    let mut terminal = ttmem_testkit::terminal::Terminal::start(&command, (100, 40));
+    assert!(terminal.wait().success());
+    let printed = String::from_utf8(terminal.bytes()).unwrap();
+    assert_eq!(printed.matches("\"schema\":1").count(), 2, "{printed}");
+}
+
+#[test]
+fn usage_errors_are_one_line_that_names_the_flag() {
+    let nowhere = tempfile::tempdir().unwrap();
+    for (args, what) in [
+        (&["--query", "index"][..], "--query needs --format csv"),
+        (&["--json", "--query", "index"], "--query needs --format csv"),
+        (&["-n", "3"], "--count needs --watch"),
+        (&["-w", "-n", "0"], "'--count <COUNT>'"),
+        (
+            &["--format", "csv", "--query", "colour"],
+            "'--query <FIELDS>': no such field; `ttmem --query help`",
+        ),
+        (&["--jsn"], "unexpected argument '--jsn' found; a similar argument exists: '--json'"),
+        (&["dump", "--cores", "x"], "'--cores [<X,Y>]'"),
+        (&["run"], "<CMD>"),
+    ] {
+        let output = Command::new(exe())
+            .args(args)
+            .env("TTMEM_SHM_DIR", nowhere.path())
+            .env("TTMEM_LEGACY_SOCKET", nowhere.path().join("legacy.sock"))
+            .env("TTMEM_QUERY_SOCKET", nowhere.path().join("query.sock"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
+        assert!(said.starts_with("ttmem: ") && said.contains(what), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
+        assert!(!said.contains("--shm-dir") && !said.contains("--legacy-socket"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn an_unknown_user_is_a_usage_error() {
+    let (server, _client) = busy_server();
+    for args in [&["--user", "nosuch"][..], &["--json", "--user", "nosuch"], &["dump", "--user", "nosuch"]] {
+        let output = ttmem(&server, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
+        assert!(
+            said.starts_with("ttmem: --user nosuch: no such user; ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+    for user in ["root", "0", "4242"] {
+        assert_eq!(ttmem(&server, &["--user", user]).status.code(), Some(0), "{user}");
     }
 }

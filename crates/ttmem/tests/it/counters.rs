@@ -118,6 +118,24 @@ fn every_layout_is_read_and_says_what_its_processes_hold() {
 }
 
 #[test]
+fn dump_says_whose_buffers_only_counters_know() {
+    let (machine, id) = busy(700);
+    put(&machine, id, &region(Layout::V1, id, 0, vec![entry(Layout::V1, 0, 700, "python", 1, 100)]));
+    let output = ttmem(&machine, &["dump"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(!page.contains("0 allocations"), "{page}");
+    let page = page.replace('\n', " ");
+    assert!(
+        page.contains("buffers not listed: only tt-metal counters are known of pid 700 (python)"),
+        "{page}"
+    );
+    assert!(page.contains("`ttmem run -- CMD`"), "{page}");
+    let json = ttmem(&machine, &["dump", "--json"]);
+    assert!(String::from_utf8(json.stderr).unwrap().contains("pid 700 (python)"));
+    assert!(String::from_utf8(json.stdout).unwrap().ends_with("\"allocations\":[]}\n"));
+}
+
+#[test]
 fn the_dead_are_ghosts_whoever_has_their_pid_now() {
     for layout in Layout::ALL {
         let (mut machine, id) = busy(700);
@@ -284,11 +302,15 @@ fn numbers_that_cannot_be_are_findings_and_never_a_share_above_all() {
     );
     assert!(odd.iter().any(|it| it.contains("all 64 entries are in use")), "{odd:?}");
     assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 63);
-    let output = ttmem(&machine, &[]);
+    let output = ttmem(&machine, &["-v"]);
     let page = String::from_utf8(output.stdout).unwrap();
-    assert!(page.contains("not possible") && !page.contains('\x1b'), "{page}");
-    let shares =
-        page.split_whitespace().zip(page.split_whitespace().skip(1)).filter(|(_, unit)| *unit == "%");
+    assert!(page.contains("not possible") && page.contains(" 20.0 GiB/12.0 GiB >100 "), "{page}");
+    assert!(!page.contains('\x1b'), "{page}");
+    let breakdown = page.split("Memory breakdown").nth(1).unwrap();
+    let shares = breakdown
+        .split_whitespace()
+        .zip(breakdown.split_whitespace().skip(1))
+        .filter(|(_, unit)| *unit == "%");
     for (share, _) in shares {
         assert!(share.parse::<f64>().is_ok_and(|it| it <= 100.0), "{share} %");
     }
@@ -410,7 +432,7 @@ fn another_users_counters_are_listed_with_what_to_do() {
     assert_eq!(held(one(&parsed(&command.output().unwrap()), 700)), expected(1));
     let mut command = Command::new(&program);
     let page = command.arg("--query-socket").arg(&server.query).output().unwrap().stdout;
-    assert!(String::from_utf8(page).unwrap().contains("by the daemon"));
+    assert!(String::from_utf8(page).unwrap().contains(", via daemon"));
 }
 
 #[test]
@@ -584,7 +606,7 @@ fn the_second_chip_of_an_n300_is_known_by_its_board() {
     assert!(second.sensors_absent.as_ref().unwrap().starts_with("remote"));
     assert_eq!(second.usage.dram.as_ref().unwrap().requested_bytes, 1 << 20);
     let page = String::from_utf8(ttmem(&machine, &[]).stdout).unwrap();
-    assert!(page.contains("n300 (remote)"), "{page}");
+    assert!(page.contains("\n1   n300 R "), "{page}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_service_is_ready_when_it_can_be_asked_and_says_when_it_ends() {
     UnixStream::connect(&legacy).unwrap();
     let answer = snapshot_from(&query);
     assert_eq!(answer["devices"].as_array().unwrap().len(), 8);
-    assert_eq!(manager.line(), "STATUS=chips: 8 (simulated), tracked processes: 0");
+    assert_eq!(manager.line(), "STATUS=devices: 8 (simulated), tracked processes: 0");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child.0), Signal::TERM).unwrap();
     let rest = manager.lines_to("STOPPING=1");
     assert!(rest.iter().all(|line| !line.starts_with("READY") && !line.starts_with("WATCHDOG")), "{rest:?}");
@@ -84,8 +84,8 @@ fn a_service_is_ready_when_it_can_be_asked_and_says_when_it_ends() {
 fn a_service_says_how_it_stands_when_that_changes() {
     let mut manager = Manager::new();
     let server = Server::start_by(manager.command(), &["--sim", "n300"]);
-    let idle = "STATUS=chips: 2 (simulated), tracked processes: 0";
-    let busy = "STATUS=chips: 2 (simulated), tracked processes: 1";
+    let idle = "STATUS=devices: 2 (simulated), tracked processes: 0";
+    let busy = "STATUS=devices: 2 (simulated), tracked processes: 1";
     assert_eq!(manager.lines_to(idle), ["READY=1", idle]);
     let mut puppet = ttmem_testkit::puppet::Puppet::new(&server.legacy);
     puppet.send(ttmem_wire::legacy::Type::Alloc, 0, DRAM, 5, 100);
@@ -115,7 +115,7 @@ fn a_watch_that_is_meant_for_another_process_is_left_to_it() {
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 1, 64);
     // At least one tick has passed by then.
-    let mut lines = manager.lines_to("STATUS=chips: 1 (simulated), tracked processes: 1");
+    let mut lines = manager.lines_to("STATUS=devices: 1 (simulated), tracked processes: 1");
     server.signal(Signal::TERM);
     lines.extend(manager.lines_to("STOPPING=1"));
     assert!(!lines.iter().any(|line| line.starts_with("WATCHDOG")), "{lines:?}");
@@ -145,7 +145,7 @@ fn a_manager_that_does_not_read_holds_nobody_up() {
     assert_eq!(server.usage(0).dram.unwrap().requested_bytes, 64);
     // Nothing of importance is lost.
     manager.lines_to("READY=1");
-    manager.lines_to("STATUS=chips: 1 (simulated), tracked processes: 1");
+    manager.lines_to("STATUS=devices: 1 (simulated), tracked processes: 1");
 }
 
 #[test]

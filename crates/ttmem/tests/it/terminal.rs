@@ -293,7 +293,7 @@ fn settings_are_kept_for_the_next_time() {
     terminal.send("3");
     wait_for_view(&terminal, 2);
     terminal.send(F12);
-    terminal.wait_for_text("kept in ");
+    terminal.wait_for_text("saved to ");
     quit(terminal);
     let file = folder.path().join("ttmem/config.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -580,7 +580,7 @@ fn what_cannot_show_it_is_refused() {
         let mut terminal = Terminal::start(&command, USUAL);
         assert_eq!(terminal.wait().code(), Some(1));
         let (text, bytes) = (terminal.text(), terminal.bytes());
-        assert!(text.contains("TERM is") && text.contains("cannot show a dashboard"), "{text}");
+        assert!(text.contains("TERM is") && text.contains("cannot show the dashboard"), "{text}");
         assert!(!bytes.contains(&0x1b), "{bytes:?}");
         terminal.wait_until_given_back();
     }

@@ -70,10 +70,10 @@ fn the_table_tells_what_is_resident_from_what_may_be() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     half_known(&tracker);
-    let page = page(folder.path(), &[]);
+    let page = page(folder.path(), &["-v"]);
     for line in [
-        "    CBs            1.0 MiB   32.0 KiB resident, 1.0 MiB of unknown residence, of 1.0 MiB registered, exact\n",
-        "    Gap            1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
+        "    CBs            1.0 MiB   32.0 KiB active, 1.0 MiB active or cached; 1.0 MiB in all, exact\n",
+        "    Free gap       1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
     ] {
         assert!(page.contains(line), "{line:?}: {page}");
     }
@@ -93,7 +93,7 @@ fn programs_that_nobody_follows_are_not_said_to_rest() {
         [&["2147483649", "?", "?"][..], &sizes].concat(),
         "no cores, so no size on each: {page}"
     );
-    assert!(page.contains("3 programs, 1 resident, 2 of unknown residence, dispatched 1 times"), "{page}");
+    assert!(page.contains("3 programs, 1 active, 2 active or cached, dispatched 1 times"), "{page}");
     let wide = |line: &str| line.find(" 2147483648 ").or_else(|| line.find(" 2147483649 "));
     let columns: Vec<usize> = page.lines().filter_map(wide).collect();
     assert!(columns.len() == 2 && columns[0] == columns[1], "{page}");
@@ -105,8 +105,8 @@ fn what_lies_nowhere_known_is_in_no_stretch_of_a_core() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     half_known(&tracker);
-    let less = "Not all who hold L1 there say where and when it lies there: there may be less room.\n";
-    let besides = "1.0 MiB of circular buffers of unknown residence on the device\n";
+    let less = "Not all L1 memory has a known address and time: the free gap may be smaller.\n";
+    let besides = "1.0 MiB of circular buffers on the device may be active or only cached\n";
     let all = page(folder.path(), &["dump", "--cores"]);
     assert!(all.ends_with(&format!("{besides}{less}")), "{all}");
     let one = page(folder.path(), &["dump", "--cores", "1,1"]);
@@ -118,12 +118,8 @@ fn what_lies_nowhere_known_is_in_no_stretch_of_a_core() {
 #[test]
 fn the_core_layout_that_is_missing_is_named() {
     for (grid, l1, says) in [
-        ((0, 0), L1_END, "does not say the grid of its cores: their columns and rows\n"),
-        (
-            (4, 2),
-            0,
-            "does not say the grid of its cores, or not the bytes of L1 that each has (l1_bytes_per_core)\n",
-        ),
+        ((0, 0), L1_END, "does not publish the core grid (columns and rows)\n"),
+        ((4, 2), 0, "does not publish the core grid (columns and rows) or l1_bytes_per_core\n"),
     ] {
         let folder = memory_folder();
         let tracker = tracker(folder.path());
