@@ -132,7 +132,9 @@ impl State {
         });
         let page = first.into_page(offset).into_iter();
         all.offset = query.offset.min(all.count);
-        all.list = page.filter_map(|place| self.describe_entry(self.ledger.at(place.slot), full)).collect();
+        all.list = page
+            .filter_map(|place| self.describe_entry(self.ledger.at(place.slot), self.now, full))
+            .collect();
         all
     }
 

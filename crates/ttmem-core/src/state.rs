@@ -284,6 +284,11 @@ impl State {
         self.recent.is_some_and(|(recent, ..)| recent == by)
     }
 
+    /// The time of the last input.
+    pub fn now(&self) -> Mono {
+        self.now
+    }
+
     /// Time passes: old findings go, history takes a sample, growth is judged.
     pub fn tick(&mut self, now: Mono) {
         self.now = self.now.max(now);

@@ -145,10 +145,10 @@ impl State {
     }
 
     /// Live allocations among the next `places` from `cursor` on, and where to go on. Together the pages hold every
-    /// allocation that lives through all of them, in no order.
-    pub fn allocations(&self, cursor: usize, places: usize) -> (Vec<Allocation>, Option<usize>) {
+    /// allocation that lives through all of them, in no order. Ages are those at `now`.
+    pub fn allocations(&self, cursor: usize, places: usize, now: Mono) -> (Vec<Allocation>, Option<usize>) {
         let (entries, next) = self.ledger.page(cursor, places);
-        (entries.filter_map(|entry| self.describe_entry(entry, true)).collect(), next)
+        (entries.filter_map(|entry| self.describe_entry(entry, now, true)).collect(), next)
     }
 
     /// Bytes recorded on a chip in a space, by all processes. Of circular buffers this is the sum of their sizes, not
@@ -182,7 +182,7 @@ impl State {
             let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
             let listed = if count <= listed || cut { (listed as usize).min(room) } else { 0 };
             let listed: Vec<_> =
-                entries.take(listed).filter_map(|entry| self.describe_entry(entry, true)).collect();
+                entries.take(listed).filter_map(|entry| self.describe_entry(entry, self.now, true)).collect();
             room -= listed.len();
             Group {
                 index,
@@ -205,7 +205,7 @@ impl State {
     }
 
     /// `full`: with what its chips are called. `None`: it is no allocation of its own.
-    pub(crate) fn describe_entry(&self, entry: &Entry, full: bool) -> Option<Allocation> {
+    pub(crate) fn describe_entry(&self, entry: &Entry, now: Mono, full: bool) -> Option<Allocation> {
         if entry.layout == Layout::Mirror {
             return None;
         }
@@ -236,7 +236,7 @@ impl State {
             estimated: entry.nature.uncertainty().estimated,
             unplaced: entry.nature.uncertainty().unplaced,
             references: entry.refs,
-            age_seconds: (self.now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
+            age_seconds: (now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
             kernel: (key.space == Space::Kernel).then_some(entry.nature.class()),
             program: (entry.program != 0).then_some(entry.program),
             site: (entry.site != 0).then_some(entry.site),

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use ttmem_core::snapshot::SCHEMA;
+use ttmem_core::words::Mono;
 use ttmem_core::{Detail, State};
 
 pub use ttmem_core::snapshot::Dump;
@@ -43,7 +44,8 @@ const PAGE: usize = 512;
 #[derive(Debug, Default)]
 pub struct Listing {
     cursor: usize,
-    begun: bool,
+    /// When it began. All ages are of this moment, though later pieces are written later.
+    began: Option<Mono>,
     /// Whether any allocation is written yet, so that the next one needs a comma.
     listed: bool,
 }
@@ -51,14 +53,16 @@ pub struct Listing {
 impl Listing {
     /// Appends the next piece. Returns whether it was the last.
     pub fn write_piece(&mut self, state: &State, answer: &mut Vec<u8>) -> bool {
-        if !std::mem::replace(&mut self.begun, true) {
+        let is_first = self.began.is_none();
+        let now = *self.began.get_or_insert(state.now());
+        if is_first {
             let simulated = state.is_simulated();
             let at = Timestamp::now();
             let head =
                 format!(r#"{{"schema":{SCHEMA},"at":"{at:.3}","simulated":{simulated},"allocations":["#);
             answer.extend_from_slice(head.as_bytes());
         }
-        let (allocations, next) = state.allocations(self.cursor, PAGE);
+        let (allocations, next) = state.allocations(self.cursor, PAGE, now);
         for allocation in allocations {
             if std::mem::replace(&mut self.listed, true) {
                 answer.push(b',');
@@ -155,6 +159,46 @@ mod tests {
     #[test]
     fn errors_are_quoted() {
         assert_eq!(error_answer("a \"b\"\n"), br#"{"error":"a \"b\"\n"}"#);
+    }
+
+    #[test]
+    fn ages_of_a_listing_are_of_one_moment() {
+        use ttmem_core::event::{Alloc, Event, Process};
+        use ttmem_core::machine::Chip;
+        use ttmem_core::words::{
+            Basis, ChipId, KernelClass, Layout, Origin, ProcessId, Scope, Space, Uncertainty,
+        };
+
+        let mut state = State::new(Limits::default(), 7);
+        let by = Origin::Process(ProcessId { pid: 7, start: 1 }, Basis::Reported);
+        state.apply(Mono(1), Origin::Machine, Event::Chip(Chip::unknown(0)));
+        state.apply(Mono(1), by, Event::Born(Process::default()));
+        for n in 0..2 * PAGE as u64 {
+            let alloc = Alloc {
+                scope: Scope::Chip(ChipId::Ordinal(0)),
+                space: Space::Dram,
+                id: n * 64,
+                requested: 64,
+                at: None,
+                extent: None,
+                cores: 0,
+                program: 0,
+                site: 0,
+                layout: Layout::Unknown,
+                class: KernelClass::Unknown,
+                uncertainty: Uncertainty::default(),
+            };
+            state.apply(Mono(1), by, Event::Alloc(alloc));
+        }
+        let (mut listing, mut answer) = (Listing::default(), Vec::new());
+        state.tick(Mono(5 * Mono::SECOND));
+        while !listing.write_piece(&state, &mut answer) {
+            let now = state.now();
+            state.tick(Mono(now.0 + Mono::SECOND));
+        }
+        let dump: Dump = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(dump.allocations.len(), 2 * PAGE);
+        assert!(dump.allocations.iter().all(|it| it.age_seconds < 5.001), "not older than the listing");
     }
 
     #[test]

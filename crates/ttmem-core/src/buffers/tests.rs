@@ -224,7 +224,7 @@ proptest! {
         let process_name = |pid: Option<u32>| {
             shot.processes.iter().find(|it| it.pid == pid).and_then(|it| it.name.as_deref())
         };
-        let mut all = state.allocations(0, usize::MAX).0;
+        let mut all = state.allocations(0, usize::MAX, state.now()).0;
         all.retain(|it| fits(it, process_name(it.pid), &query));
         prop_assert_eq!(answer.count, all.len() as u64);
         prop_assert_eq!(answer.requested_bytes, all.iter().map(|it| it.requested_bytes).sum::<u64>());
@@ -278,7 +278,7 @@ fn many_are_cut_to_a_page() {
     let held: Vec<Held> =
         (0..20_000).map(|n| (n % 4, 1, 0, u64::from(n), u64::from(n * 7 % 6000), 0, 0, 0, true)).collect();
     let state = state(&held, &[]);
-    let mut all = state.allocations(0, usize::MAX).0;
+    let mut all = state.allocations(0, usize::MAX, state.now()).0;
     let query = BufferQuery { limit: u32::MAX, ..BufferQuery::default() };
     all.sort_by(|a, b| compare(a, b, &query));
     for offset in [0, 1, 999, 12_345, 19_990, 30_000] {

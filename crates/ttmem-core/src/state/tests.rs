@@ -717,7 +717,7 @@ proptest! {
                 shot.findings.iter().filter(|f| f.kind == FindingKind::Aliased).filter_map(|f| f.bytes).sum();
             assert_eq!(aliased, naive.aliased());
             assert_eq!(state.live_records(), naive.held.len());
-            let (all, next) = state.allocations(0, usize::MAX);
+            let (all, next) = state.allocations(0, usize::MAX, state.now());
             assert_eq!((all.len(), next), (naive.held.len(), None));
         });
     }

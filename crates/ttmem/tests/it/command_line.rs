@@ -80,7 +80,7 @@ fn json_is_one_line_of_the_schema() {
     let dram = &json["devices"][0]["usage"]["dram"];
     assert_eq!(
         (&dram["requested_bytes"], &dram["basis"]),
-        (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy"))
+        (&serde_json::json!(3u64 << 30), &serde_json::json!("reported"))
     );
     assert!(dram["allocated_bytes"].is_null(), "not known is null");
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");

@@ -216,7 +216,7 @@ fn other_users_segments_are_theirs() {
     };
     skipped("belongs to user 65534, but pid");
     let lock = "fcntl.lockf(f, fcntl.LOCK_EX)";
-    locked(&copy, lock, || skipped("claims to be of pid"));
+    locked(&copy, lock, || skipped("claims pid"));
     // A lock that no process holds, but an open file.
     let lock = "fcntl.fcntl(f, 37, struct.pack('hhqqi4x', 1, 0, 0, 0, 0))";
     locked(&copy, lock, || skipped("is locked, but not by a process"));
@@ -420,7 +420,7 @@ fn another_filesystem_on_a_segments_name_is_not_asked() {
     eventually("the process in the container", || holder(&server.snapshot(), 7005).map(drop));
     let skipped = server.snapshot().health.skipped;
     let found = skipped.iter().find(|it| it.path.ends_with(name)).expect("it is skipped");
-    assert_eq!(found.reason, "does not lie in memory");
+    assert_eq!(found.reason, "is not in shared memory");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
     let snapshot = parsed(&output);
     assert_eq!(snapshot.devices.len(), 4);
     let device = &snapshot.devices[1];
-    assert_eq!(device.sensors_absent.as_deref(), Some("the chip is being reset"));
+    assert_eq!(device.sensors_absent.as_deref(), Some("the device is being reset"));
     assert!(device.sensors.is_none());
     assert_eq!(device.id, "pci-0000:02:00.0", "it cannot say who it is now");
     assert_eq!(snapshot.devices[2].sensors.as_ref().unwrap().asic_celsius, Some(45.406));

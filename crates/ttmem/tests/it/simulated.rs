@@ -39,7 +39,7 @@ fn chips_on_the_bus_have_all_sensors_and_the_others_none() {
         if device["remote"] == true {
             assert!(device["sensors"].is_null() && device["pci"].is_null() && device["node"].is_null());
             let why = device["sensors_absent"].as_str().unwrap();
-            assert!(why.starts_with("remote: "), "{why}");
+            assert!(why.starts_with("remote device: "), "{why}");
             continue;
         }
         let sensors = &device["sensors"];

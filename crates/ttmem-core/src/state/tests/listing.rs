@@ -119,7 +119,7 @@ fn names_and_progress_are_shown() {
     state.apply(Mono(5_000_000_000), events(1), Event::Named(Name::Site(4), "model.py:7".into()));
     state.apply(Mono(5_000_000_000), events(1), Event::Alloc(Alloc { at: Some(Mono(2_000_000_000)), ..at }));
     state.apply(Mono(5_000_000_000), events(1), Event::Seen { sequence: 9, exactly: false });
-    let (listed, _) = state.allocations(0, 10);
+    let (listed, _) = state.allocations(0, 10, state.now());
     assert_eq!(listed[0].site_name.as_deref(), Some("model.py:7"));
     assert!((listed[0].age_seconds - 3.0).abs() < 0.01, "by the writer's own clock");
     let it = &shot(&state).processes[0];

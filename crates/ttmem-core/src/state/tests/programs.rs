@@ -155,7 +155,7 @@ fn what_lies_somewhere_counts_beside_all_else() {
     let program = full(&state).processes[0].programs.as_ref().unwrap()[0].clone();
     assert_eq!((program.cb_bytes, program.end, program.residency_unknown), (200, None, true));
     assert!(program.placements.iter().all(|it| it.address.is_none()));
-    let (listed, _) = state.allocations(0, usize::MAX);
+    let (listed, _) = state.allocations(0, usize::MAX, state.now());
     assert!(listed.iter().all(|it| it.unplaced && !it.estimated));
     // Programs lie over each other: on each core the one with the most counts.
     state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 8, 2, 1, 30), UNPLACED));
@@ -185,7 +185,7 @@ fn estimates_are_told_from_what_is_known() {
         Some(800),
         "those that are known are resident, whatever else there is"
     );
-    let (listed, _) = state.allocations(0, usize::MAX);
+    let (listed, _) = state.allocations(0, usize::MAX, state.now());
     assert_eq!(listed.iter().map(|it| it.estimated).collect::<Vec<_>>(), [false, true, true]);
     let Event::Alloc(of) = vague else { unreachable!() };
     let free = Free { scope: of.scope, space: Some(of.space), id: 9, program: 0, size: Some(7), cores: 0 };
@@ -201,7 +201,7 @@ fn views_count_nothing_but_are_listed() {
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (0, Some(0), Some(0)));
-    let (listed, _) = state.allocations(0, usize::MAX);
+    let (listed, _) = state.allocations(0, usize::MAX, state.now());
     assert_eq!(listed.iter().map(|it| it.layout).collect::<Vec<_>>(), [Some(Layout::View)]);
     let program = full(&state).processes[0].programs.as_ref().unwrap()[0].clone();
     assert_eq!((program.view_count, program.cb_bytes, program.end), (1, 0, None));
