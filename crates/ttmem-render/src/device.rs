@@ -1,7 +1,7 @@
 //! Devices.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{DASH, GIB, MIB, NOT_KNOWN, share, size};
+use crate::figure::{DASH, NOT_KNOWN, share, size};
 use crate::process::uses;
 use crate::value::{Reading, Tone, Unit, Value};
 use std::borrow::Cow;
@@ -153,10 +153,10 @@ pub static FIELDS: &[DeviceField] = &[
     field("l1_share", Unit::Percent, "share of L1 in use", |r| {
         used_share(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
     }),
-    text("tracking", "how well its memory is known: as well as that of its worst known process", |r| {
+    text("tracking", "how its memory is tracked: the weakest of its processes", |r| {
         tracking(r).map_or(Value::Nothing, Value::Quality)
     }),
-    field("asic_celsius_limit", Unit::Celsius, "temperature at which the chip slows down", |r| {
+    field("asic_celsius_limit", Unit::Celsius, "temperature at which the device slows down", |r| {
         limit(r, |it| it.asic_celsius)
     }),
     field("power_watts_limit", Unit::Watts, "most power", |r| limit(r, |it| it.power_watts)),
@@ -164,21 +164,21 @@ pub static FIELDS: &[DeviceField] = &[
     field("vcore_volts_limit", Unit::Volts, "highest voltage", |r| limit(r, |it| it.vcore_volts)),
     text("heartbeat_beats", "whether the counter of the firmware changes", |r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
-            Some(true) => Value::Name("beats"),
-            Some(false) => Value::Name("STOPS"),
+            Some(true) => Value::Name("ok"),
+            Some(false) => Value::Name("STOPPED"),
             None => Value::Unknown,
         }
     }),
     text("thermal_trips", "shutdowns for heat since the last power cycle", |r| {
         Value::count(r.device.sensors.as_ref().and_then(|it| it.thermal_trips))
     }),
-    field("pcie_to_chip", Unit::BytesPerSecond, "PCIe traffic to the chip", |r| {
+    field("pcie_to_device", Unit::BytesPerSecond, "PCIe traffic to the device", |r| {
         traffic(r, |it| [it.host_writes_bytes_per_second, it.chip_reads_bytes_per_second])
     }),
     field("pcie_to_host", Unit::BytesPerSecond, "PCIe traffic to the host", |r| {
         traffic(r, |it| [it.host_reads_bytes_per_second, it.chip_writes_bytes_per_second])
     }),
-    field("sensors_age", Unit::Seconds, "age of what the sensors say", |r| {
+    field("sensors_age", Unit::Seconds, "age of the readings", |r| {
         r.device.sensors.as_ref().map_or(Value::Unknown, |it| Value::Seconds(it.age_ms as f64 / 1e3))
     }),
 ];
@@ -207,19 +207,19 @@ pub static TABLE: &[Column<Devices>] = &[
 pub static SCREEN: &[Column<Devices>] = &[
     screen("index", "#", 2).right(),
     screen("board", "Board", 8).grows(7).marked(remote).toned(|_| Tone::Plain),
-    screen("arch", "Chip", 9).drop(3).faint(),
+    screen("arch", "Arch", 9).drop(5).faint(),
     screen("asic_celsius", "°C", 5).right(),
     screen("power_watts", "W", 5).right(),
     screen("aiclk_mhz", "MHz", 5).right(),
     screen("dram_share", "DRAM", 6).grows(30).form(Form::Meter),
-    screen("dram_used_bytes", "GiB", 5).right().form(Form::In(GIB, 2)),
-    screen("dram_total_bytes", "of", 5).right().form(Form::In(GIB, 2)).faint(),
+    screen("dram_used_bytes", "used", 10).right(),
+    screen("dram_total_bytes", "of", 9).drop(3).right().faint(),
     screen("dram_share", "%", 5).drop(2).right().form(Form::Places(1)),
     screen("l1_share", "L1", 5).grows(31).form(Form::Meter),
-    screen("l1_used_bytes", "MiB", 5).right().form(Form::In(MIB, 1)),
-    screen("l1_total_bytes", "of", 5).right().form(Form::In(MIB, 1)).faint(),
+    screen("l1_used_bytes", "used", 10).right(),
+    screen("l1_total_bytes", "of", 9).drop(4).right().faint(),
     screen("l1_share", "%", 5).drop(1).right().form(Form::Places(1)),
-    screen("tracking", "Tracking", 9).grows(4).nothing("nobody"),
+    screen("tracking", "Tracking", 9).grows(4).nothing("idle"),
 ];
 
 /// The sensors of the dashboard's third view.
@@ -238,7 +238,7 @@ pub static TELEMETRY: &[Column<Devices>] = &[
     screen("axiclk_mhz", "AXI MHz", 7).drop(8).right(),
     screen("arcclk_mhz", "ARC MHz", 7).drop(9).right(),
     screen("fan_rpm", "Fan rpm", 7).drop(6).right(),
-    screen("heartbeat_beats", "Heart", 6).drop(2).toned(|r| {
+    screen("heartbeat_beats", "Heartbeat", 9).drop(2).toned(|r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
             Some(true) => Tone::Good,
             Some(false) => Tone::Bad,
@@ -252,8 +252,8 @@ pub static TELEMETRY: &[Column<Devices>] = &[
             Some(_) => Tone::Bad,
         }
     }),
-    screen("pcie_to_chip", "▸chip MiB/s", 11).drop(11).right().form(Form::In(MIB, 1)),
-    screen("pcie_to_host", "▸host MiB/s", 11).drop(12).right().form(Form::In(MIB, 1)),
+    screen("pcie_to_device", "to device", 12).drop(11).right(),
+    screen("pcie_to_host", "to host", 12).drop(12).right(),
     screen("sensors_age", "Age", 5).right().form(Form::Short).toned(|r| {
         if r.device.sensors.as_ref().is_some_and(|it| it.stale) { Tone::Warn } else { Tone::Faint }
     }),

@@ -46,9 +46,9 @@ const fn finding(name: &str, title: &'static str, width: u16) -> Column<Findings
 /// The findings of the dashboard.
 pub static FINDING_SCREEN: &[Column<Findings>] = &[
     finding("severity", "Severity", 8),
-    finding("count", "Times", 6).drop(1).right().form(Form::Short).faint(),
+    finding("count", "Count", 6).drop(1).right().form(Form::Short).faint(),
     finding("kind", "Kind", 15).drop(2).faint(),
-    finding("text", "What", 30).grows(300),
+    finding("text", "Finding", 30).grows(300),
     finding("last", "Last", 5).right().form(Form::Short).nothing("now").faint(),
 ];
 
@@ -87,7 +87,7 @@ const fn event(name: &str, title: &'static str, width: u16) -> Column<Events> {
 pub static EVENT_SCREEN: &[Column<Events>] = &[
     event("at", "Time", 8).faint(),
     event("kind", "Kind", 18).drop(1).faint(),
-    event("text", "What", 40).grows(300).toned(|r| match r.event.severity {
+    event("text", "Event", 40).grows(300).toned(|r| match r.event.severity {
         Severity::Info => Tone::Plain,
         severity => Tone::Severity(severity),
     }),

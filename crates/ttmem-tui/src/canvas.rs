@@ -259,8 +259,12 @@ const MOST_LINES: usize = 200;
 
 /// Breaks text into lines, between words where that is possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for word in text.split(' ') {
+    // What is indented stays so.
+    let indent = text.chars().take_while(|&c| c == ' ').count();
+    let indent = if indent < width { indent } else { 0 };
+    let (mut lines, mut line, mut used) = (Vec::new(), " ".repeat(indent), 0);
+    let width = width - indent;
+    for word in text.trim_start_matches(' ').split(' ') {
         let len = word.chars().count();
         if used > 0 && used + 1 + len <= width {
             line.push(' ');
@@ -344,6 +348,8 @@ mod tests {
     fn lines_break_between_words() {
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrap("  ab cd", 7), ["  ab cd"]);
+        assert_eq!(wrap("       ", 5), [""]);
         assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         for endless in ["x".repeat(100_000), "x ".repeat(100_000)] {
             let lines = wrap(&endless, 10);

@@ -1,6 +1,7 @@
 //! Colours, by what they mean. A theme is a table of inks; how many colours the terminal has decides what becomes of
 //! them. Without colours the same differences are made with bold, faint and reversed text.
 
+use crate::shown::Series;
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Quality, Severity};
@@ -293,6 +294,17 @@ impl Theme {
             kernel: plain,
             reserved: faint,
             heat: [faint, plain, plain, bold, bold, reversed],
+        }
+    }
+
+    /// The colour of a figure over time.
+    pub(crate) fn series(&self, series: Series) -> Style {
+        match series {
+            Series::Dram => self.dram,
+            Series::L1 => self.l1,
+            Series::Temperature => self.cb,
+            Series::Power => self.dfb,
+            Series::Clock => self.trace,
         }
     }
 

@@ -131,6 +131,7 @@ mod tests {
             audit: Vec::new(),
             traces: Vec::new(),
             programs: None,
+            host: None,
         }
     }
 
