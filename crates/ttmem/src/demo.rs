@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
     if top::has_screen() {
         let fetch = move |detail: &Detail| match fetch(detail) {
-            Ok(snapshot) => Ok((snapshot, "by the demo's daemon".to_owned())),
+            Ok(snapshot) => Ok((snapshot, "via demo daemon".to_owned())),
             Err(e) => Err(format!("{e:#}")),
         };
         return top::show(Box::new(fetch), &args.look, &args.watching, false, until);

@@ -274,11 +274,15 @@ impl Scene<'_> {
                 Some(share) => format!("{} {} {}", chart.short_title(), chart.now, percent(Some(share))),
                 None => short.clone(),
             };
-            let fits = |text: &str| 2 + text.chars().count() + scale.chars().count() <= room;
-            let text = if fits(&long) { &long } else { &short };
+            // As much as fits: what it is now comes before what the height means.
+            let bare = scale.split(' ').next().unwrap_or_default();
+            let fits =
+                |(text, scale): &(&str, &str)| 2 + text.chars().count() + scale.chars().count() <= room;
+            let ways = [(&long[..], &scale[..]), (&short, &scale), (&short, bare)];
+            let (text, scale) = ways.into_iter().find(fits).unwrap_or((&short, ""));
             canvas.text(legend, 1, 0, text, chart.style);
-            if fits(text) {
-                canvas.right(legend, 0, 0, legend.width.saturating_sub(1), &scale, self.ui.theme.faint);
+            if !chart.samples.is_empty() {
+                canvas.right(legend, 0, 0, legend.width.saturating_sub(1), scale, self.ui.theme.faint);
             }
             let plot = Rect { x: plot.x + 1, width: plot.width.saturating_sub(2), ..plot };
             if chart.samples.is_empty() {
@@ -294,7 +298,7 @@ impl Scene<'_> {
     fn lines_at(&self, canvas: &mut Canvas, plot: Rect, shares: &[f64]) {
         for share in shares {
             let y = (f64::from(plot.height.saturating_sub(1)) * (1.0 - share)).round() as u16;
-            for x in (0..plot.width).step_by(4) {
+            for x in (0..plot.width).step_by(4).filter(|_| *share > 0.0 && *share < 1.0) {
                 canvas.put(plot, x, y, '·', self.ui.theme.empty);
             }
         }
@@ -318,7 +322,8 @@ impl Scene<'_> {
             let plot = Rect { x: inside.x + LABELS, width: inside.width.saturating_sub(LABELS), ..inside };
             let shares: &[f64] =
                 if plot.height >= 8 { &[1.0, 0.75, 0.5, 0.25, 0.0] } else { &[1.0, 0.5, 0.0] };
-            self.lines_at(canvas, plot, &shares[1..shares.len() - 1]);
+            let shares = if chart.samples.is_empty() { &[] } else { shares };
+            self.lines_at(canvas, plot, shares);
             for share in shares {
                 let y = (f64::from(plot.height.saturating_sub(1)) * (1.0 - share)).round() as u16;
                 let label = figure(series, (chart.top as f64 * share) as u64);
@@ -334,9 +339,33 @@ impl Scene<'_> {
         self.time_axes(canvas, axis, &axes);
     }
 
-    /// Each device in a line, where there is no room for more.
+    /// Each device in a line, where there is no room for more; twice, if there is room for memory and sensors.
     fn strips(&mut self, canvas: &mut Canvas, plots: Rect, axis: Rect, span: Span) {
-        let snapshot = self.shown.snapshot.clone();
+        let count = self.shown.snapshot.devices.len();
+        let rows = usize::from(plots.height).max(1);
+        if 2 * count < rows {
+            let (above, below) = split_rows(plots, count as u16 + 1);
+            let (memory, first_axis) = split_rows(above, count as u16);
+            self.block(canvas, memory, first_axis, span, &MEMORY);
+            self.block(canvas, below, axis, span, &SENSORS);
+            self.pages.push((List::Devices, 0, count));
+            return;
+        }
+        let series: &[Series] = if self.ui.sensors { &SENSORS } else { &MEMORY };
+        let (offset, page) = self.block(canvas, plots, axis, span, series);
+        self.pages.push((List::Devices, offset, page));
+    }
+
+    /// Lines of some series, with their time axis. Returns the first device, and how many there are.
+    fn block(
+        &self,
+        canvas: &mut Canvas,
+        plots: Rect,
+        axis: Rect,
+        span: Span,
+        series: &[Series],
+    ) -> (usize, usize) {
+        let snapshot = &self.shown.snapshot;
         let (count, place) = (snapshot.devices.len(), self.ui.place(List::Devices));
         // So many beside each other that all are seen, if that can be.
         let rows = usize::from(plots.height).max(1);
@@ -348,7 +377,7 @@ impl Scene<'_> {
         for (at, (n, device)) in snapshot.devices.iter().enumerate().skip(offset).take(page).enumerate() {
             let (column, row) = ((at / rows) as u16, (at % rows) as u16);
             let line = Rect { x: plots.x + column * width, y: plots.y + row, width, height: 1 };
-            let (axes, keys) = self.strip(canvas, line, device, span, n == place.cursor);
+            let (axes, keys) = self.strip(canvas, line, device, span, (n == place.cursor, series));
             if at == 0 {
                 self.time_axes(canvas, axis, &axes[..1]);
                 scales = keys;
@@ -360,7 +389,7 @@ impl Scene<'_> {
             text = format!("{text}; devices {}-{} of {count}", offset + 1, (offset + page).min(count));
         }
         canvas.right(axis, 0, 0, axis.width.saturating_sub(1), &text, self.ui.theme.faint);
-        self.pages.push((List::Devices, offset, page));
+        (offset, page)
     }
 
     /// One device in a line. Returns where its charts are, and what their letters and heights mean.
@@ -370,7 +399,7 @@ impl Scene<'_> {
         area: Rect,
         device: &Device,
         span: Span,
-        chosen: bool,
+        (chosen, series): (bool, &[Series]),
     ) -> (Vec<Rect>, Vec<String>) {
         const VALUE: u16 = 8;
         let theme = &self.ui.theme;
@@ -378,7 +407,6 @@ impl Scene<'_> {
         if chosen {
             canvas.tint(Rect { width: 4, ..area }, theme.selected);
         }
-        let series: &[Series] = if self.ui.sensors { &SENSORS } else { &MEMORY };
         let part = area.width.saturating_sub(6) / series.len() as u16;
         let (mut places, mut scales) = (Vec::new(), Vec::new());
         for (n, &series) in series.iter().enumerate() {

@@ -160,7 +160,11 @@ impl Scene<'_> {
                 .map(|it| format!("{} {}", it.name.as_deref().unwrap_or(DASH), size(it.bytes)))
                 .collect();
             let room = inside.width.saturating_sub(33);
-            canvas.cut(inside, 32, y, room, &joined(holders, usize::from(room)), theme.faint);
+            let text = match joined(holders, usize::from(room).saturating_sub(4)) {
+                (text, 0) => text,
+                (text, more) => format!("{text} +{more}"),
+            };
+            canvas.cut(inside, 32, y, room, &text, theme.faint);
         }
         if device.peaks.is_empty() {
             canvas.text(inside, 1, 0, "No peaks yet.", theme.faint);
@@ -259,8 +263,9 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
             canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(part));
             canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
             let x = 23 + bar;
-            let notes = joined(notes(usage, space), usize::from(area.width.saturating_sub(x)));
-            canvas.text(area, x, y, &notes, theme.faint);
+            let room = area.width.saturating_sub(x);
+            let (notes, _) = joined(notes(usage, space), usize::from(room));
+            canvas.cut(area, x, y, room, &notes, theme.faint);
             y += 1;
         }
     }
@@ -319,9 +324,9 @@ fn peak_of(usage: &Usage, space: Space) -> u64 {
     usage::buffers(usage, space).map_or(program, |it| it.peak_bytes)
 }
 
-/// The first of some notes that fit, but at least one.
-fn joined(notes: Vec<String>, room: usize) -> String {
-    let mut text = String::new();
+/// The first of some notes that fit, at least one; and how many are left out.
+fn joined(notes: Vec<String>, room: usize) -> (String, usize) {
+    let (mut text, mut left) = (String::new(), notes.len());
     for note in notes {
         if text.is_empty() {
             text = note;
@@ -330,8 +335,9 @@ fn joined(notes: Vec<String>, room: usize) -> String {
         } else {
             break;
         }
+        left -= 1;
     }
-    text
+    (text, left)
 }
 
 /// What else is known of a space, the most useful first.

@@ -239,7 +239,7 @@ impl Scene<'_> {
         let y = inside.height.saturating_sub(3);
         let percent =
             |it: Option<f64>| it.map_or_else(|| DASH.to_owned(), |it| format!("{:.0} %", it * 100.0));
-        let text = format!("% of usable L1 in use: {} to {}", percent(least), percent(most));
+        let text = format!("usable L1 in use: {} to {}", percent(least), percent(most));
         canvas.cut(inside, 1, y, inside.width.saturating_sub(2), &text, theme.faint);
         let mut x = 1;
         for (share, label) in
