@@ -1,4 +1,4 @@
-//! `ttmem top`: the dashboard, with what only a program can do: look, send signals, keep settings.
+//! `ttmem top`: the dashboard, and what it needs of the program: snapshots, signals, settings.
 
 use crate::Exit;
 use crate::cli::{Look, Only, Sockets, Watching};
@@ -22,7 +22,7 @@ pub(crate) fn has_screen() -> bool {
 pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         has_screen(),
-        "the dashboard needs a terminal; `ttmem -w` prints table after table, `ttmem --json` everything once"
+        "the dashboard needs a terminal; without one: `ttmem -w` prints the table at each refresh, `ttmem --json` prints everything once"
     );
     let mut source = source(sockets, true, true)?;
     let filter = filter.clone();
@@ -38,7 +38,7 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
                     let seen = only(source.watched(&detail)?.0, &filter)?;
                     chips = Some(indexes(&seen));
                     pids = seen.processes.iter().filter_map(|it| it.pid).collect();
-                    // Of nobody is not of everybody.
+                    // An empty list would mean all processes.
                     if pids.is_empty() {
                         pids.push(0);
                     }
@@ -80,7 +80,7 @@ pub(crate) fn show(
     let term = std::env::var("TERM").unwrap_or_default();
     anyhow::ensure!(
         !matches!(term.as_str(), "" | "dumb"),
-        "TERM is {term:?}: such a terminal cannot show a dashboard; `ttmem -w | cat` prints table after table"
+        "TERM is {term:?}: this terminal cannot show a dashboard; `ttmem -w | cat` prints the table at each refresh"
     );
     let kept = settings::read()?;
     let chosen = Settings {
@@ -101,10 +101,10 @@ pub(crate) fn show(
         signal: Box::new(move |to, signal| send(&mut processes, to, signal)),
         save: Box::new(|settings| {
             let path = settings::write(settings).map_err(|e| format!("{e:#}"))?;
-            Ok(format!("kept in {}", path.display()))
+            Ok(format!("saved to {}", path.display()))
         }),
     };
-    ttmem_tui::run(Start { settings: chosen, terms, until }, hands).context("the terminal failed")?;
+    ttmem_tui::run(Start { settings: chosen, terms, until }, hands).context("cannot use the terminal")?;
     Ok(Exit::Done)
 }
 
@@ -136,7 +136,7 @@ fn is_utf8() -> bool {
 fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<String, String> {
     let Recipient { pid, start, name, .. } = to;
     let whom = format!("{name} (pid {pid})");
-    let gone = || format!("{whom} is gone already; nothing was sent");
+    let gone = || format!("{whom} has exited; no signal sent");
     let raw = rustix::process::Pid::from_raw(*pid as i32).ok_or_else(gone)?;
     // Held from here on, the number means this process and no other.
     let held =
@@ -147,10 +147,10 @@ fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<St
         now.duration_since(then).abs() < jiff::SignedDuration::from_secs(2)
     });
     if !same {
-        return Err(format!("pid {pid} is another process now; nothing was sent"));
+        return Err(format!("pid {pid} is another process now; no signal sent"));
     }
-    let number =
-        KernelSignal::from_named_raw(signal.number).ok_or_else(|| format!("{} is not known", signal.name))?;
+    let number = KernelSignal::from_named_raw(signal.number)
+        .ok_or_else(|| format!("unknown signal {}", signal.name))?;
     rustix::process::pidfd_send_signal(&held, number).map_err(|e| refusal(&whom, signal, e))?;
     Ok(format!("sent {} to {whom}", signal.name))
 }
@@ -158,7 +158,7 @@ fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<St
 /// Not permitted is not gone.
 fn refusal(whom: &str, signal: &Signal, why: rustix::io::Errno) -> String {
     match why {
-        rustix::io::Errno::SRCH => format!("{whom} is gone already; nothing was sent"),
+        rustix::io::Errno::SRCH => format!("{whom} has exited; no signal sent"),
         rustix::io::Errno::PERM => format!("not permitted to send {} to {whom}", signal.name),
         why => format!("cannot send {} to {whom}: {why}", signal.name),
     }
