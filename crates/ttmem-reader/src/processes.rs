@@ -22,8 +22,9 @@ pub struct TrackedProcess {
     host: Option<(Mono, HostReading, HostUsage)>,
 }
 
-/// Two readings of a process are at least this far apart: the kernel counts CPU time in hundredths of a second.
-const HOST_READING_NS: u64 = Mono::SECOND / 5;
+/// Two readings of a process are at least this far apart: the kernel counts CPU time in hundredths of a second, and a reading
+/// of many threads takes it tens of microseconds.
+const HOST_READING_NS: u64 = Mono::SECOND;
 /// No process tree is deeper; a loop in it would be an error of the kernel's.
 const DEEPEST: usize = 64;
 

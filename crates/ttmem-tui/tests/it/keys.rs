@@ -487,6 +487,14 @@ fn pause_holds_the_picture_while_history_goes_on() {
 }
 
 #[test]
+fn no_daemon_is_named_with_what_to_do() {
+    let mut desk = Desk::before_anything(Settings::default(), terms()).sized(80, 24);
+    desk.send(Msg::Lost("no daemon answers at /run/ttmem/query.sock".to_owned()));
+    assert!(desk.rows()[2..].iter().any(|row| row.contains("no daemon answers at /run/ttmem/query.sock")));
+    assert!(desk.says("Start a daemon: `ttmem serve`") && desk.says("`ttmem top --local`"));
+}
+
+#[test]
 fn another_view_is_shown_even_while_paused() {
     let mut desk = Desk::new(states::two());
     desk.keys("p6");
