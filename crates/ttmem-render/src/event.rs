@@ -21,8 +21,10 @@ impl Kind for Findings {
 pub struct FindingRow<'a> {
     /// The finding.
     pub finding: &'a Finding,
-    /// The moment of looking.
+    /// The time that its age is shown at.
     pub now: Timestamp,
+    /// Whether the user acknowledged it.
+    pub is_acknowledged: bool,
 }
 
 /// All that tables show of a finding.
@@ -32,7 +34,10 @@ pub static FINDING_FIELDS: &[Field<Findings>] = &[
     Field::new("kind", Unit::None, "what kind of problem it is", |r| {
         Value::Text(Cow::Owned(label::kind(r.finding.kind)))
     }),
-    Field::new("text", Unit::None, "the problem in words", |r| Value::text(Some(&r.finding.text))),
+    Field::new("text", Unit::None, "the problem in words", |r| match r.is_acknowledged {
+        false => Value::text(Some(&r.finding.text)),
+        true => Value::Text(Cow::Owned(format!("(acknowledged) {}", r.finding.text))),
+    }),
     Field::new("last", Unit::Seconds, "time since it was last found, unless it holds now", |r| {
         let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);
         r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
@@ -48,7 +53,9 @@ pub static FINDING_SCREEN: &[Column<Findings>] = &[
     finding("severity", "Severity", 8),
     finding("count", "Count", 6).drop(1).right().form(Form::Short).faint(),
     finding("kind", "Kind", 15).drop(2).faint(),
-    finding("text", "Finding", 30).grows(300),
+    finding("text", "Finding", 30)
+        .grows(300)
+        .toned(|r| if r.is_acknowledged { Tone::Faint } else { Tone::Plain }),
     finding("last", "Last", 5).right().form(Form::Short).nothing("now").faint(),
 ];
 

@@ -136,12 +136,12 @@ impl<'a> Canvas<'a> {
         inner(area)
     }
 
-    /// A word in the upper right corner of a frame.
+    /// Text in the upper right corner of a frame.
     pub(crate) fn corner(&mut self, area: Rect, text: &str, style: Style) {
         self.on_edge(area, 0, text, style);
     }
 
-    /// A word in the lower right corner of a frame.
+    /// Text in the lower right corner of a frame.
     pub(crate) fn foot(&mut self, area: Rect, text: &str, style: Style) {
         self.on_edge(area, area.height.saturating_sub(1), text, style);
     }
@@ -180,7 +180,7 @@ impl<'a> Canvas<'a> {
         (if plain { part.letter() } else { '█' }, self.theme.part(part))
     }
 
-    /// A bar of several parts of `total`, or of nobody knows how much. What is there but too little to see takes a column if
+    /// A bar of several parts of `total`, which may be unknown. A part that is too small to see takes a column if
     /// nothing else does.
     pub(crate) fn stack(
         &mut self,

@@ -1,4 +1,4 @@
-//! What is in each list, in which order: one answer for those who draw it and those who move in it.
+//! The rows of each list and their order, for drawing and for moving the cursor.
 
 use crate::ui::{List, Place, Ui};
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ pub(crate) fn sortable_now(ui: &Ui, list: List) -> Vec<(&'static str, &'static s
     sortable(list).collect()
 }
 
-/// The daemon's word for a column of buffers.
+/// The sort order of a query for a column of the buffer list.
 pub(crate) fn buffer_sort(column: Option<&str>) -> BufferSort {
     match column.unwrap_or_default() {
         "requested" => BufferSort::Requested,
@@ -103,7 +103,7 @@ pub(crate) fn group_key(group: &BufferGroup) -> String {
 
 pub(crate) fn finding_key(finding: &Finding) -> String {
     let Finding { kind, pid, device, space, .. } = finding;
-    // Texts hold counts; where nothing else tells two apart, they do.
+    // Texts hold counts, so they are part of the key only where nothing else distinguishes two findings.
     let text = if pid.is_none() && device.is_none() { finding.text.as_str() } else { "" };
     format!("{kind:?}:{pid:?}:{device:?}:{space:?}:{text}")
 }
@@ -230,7 +230,7 @@ fn sort<T: Copy>(
     all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
 
-/// The daemon's word for a column of programs.
+/// The sort order of a query for a column of the program list.
 pub(crate) fn program_sort(column: Option<&str>) -> ProgramSort {
     match column.unwrap_or_default() {
         "pid" => ProgramSort::Process,
@@ -303,7 +303,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What tells a row from all others.
+    /// The key that identifies a row.
     fn key(&self, row: usize) -> Option<String> {
         let within = |offset: u64| row.checked_sub(offset as usize);
         match self {
@@ -342,8 +342,8 @@ pub(crate) fn chosen(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String>
     place.key.clone().or_else(|| Rows::of(snapshot, ui, list).key(place.cursor))
 }
 
-/// Moves each list's cursor along with what somebody put it on; what is gone leaves it where it was. Until then it stays at
-/// the top, whatever comes there.
+/// Moves each list's cursor along with the row the user put it on; if that is gone, it stays where it was. A cursor at the top
+/// stays there.
 pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
     for &list in [List::Devices].iter().chain(ui.lists()) {
         let place = ui.place(list);
@@ -370,7 +370,7 @@ pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
     (place.cursor, place.key) = (row, key);
 }
 
-/// The column a list is sorted by where nobody chose one.
+/// The column a list is sorted by until the user chooses one.
 pub(crate) fn own_order(list: List) -> Option<&'static str> {
     match list {
         List::Processes => Some("dram"),

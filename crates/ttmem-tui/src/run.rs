@@ -29,20 +29,20 @@ pub struct Start {
     pub until: Option<Instant>,
 }
 
-/// What came, and whose word it is.
+/// A snapshot and its source, or why there is none.
 pub type Fetched = Result<(Snapshot, String), String>;
 
-/// What came of something, in a word.
+/// The outcome of an action, as a message.
 pub type Done = Result<String, String>;
 
-/// Sends a signal; says what came of it.
+/// Sends a signal; returns the outcome.
 pub type Sender = dyn FnMut(&Recipient, &Signal) -> Done;
 
 /// What the dashboard cannot do itself.
 pub struct Hands {
     /// Makes a snapshot, or says why not. Runs on a thread of its own.
     pub fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
-    /// Sends a signal; returns a word on it either way.
+    /// Sends a signal; returns the outcome.
     pub signal: Box<Sender>,
     /// Keeps settings; likewise.
     pub save: Box<dyn FnMut(&Settings) -> Done>,
@@ -84,7 +84,7 @@ fn order(orders: &Orders) -> MutexGuard<'_, Order> {
     orders.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows the dashboard until the person or a signal ends it.
+/// Shows the dashboard until the user or a signal ends it.
 pub fn run(start: Start, hands: Hands) -> io::Result<()> {
     let Hands { fetch, mut signal, mut save } = hands;
     let mut ui = Ui::new(start.settings, start.terms);
@@ -259,7 +259,7 @@ fn fetch_forever(
     let work = move || {
         let mut failures = 0;
         let mut last: Option<Instant> = None;
-        // History is told once, and then only what is new of it.
+        // History is fetched once, then only what is new of it.
         let (mut newest, mut told_seconds) = (None, 0);
         loop {
             let mut now = order(&orders);
@@ -287,7 +287,7 @@ fn fetch_forever(
             let since = newest
                 .or_else(|| Timestamp::now().checked_sub(SignedDuration::from_secs(window as i64)).ok());
             let asked = Detail { history_since: since, ..detail.clone() };
-            // A panic in there must not be the end of the screen's figures without a word.
+            // A panic in there is reported on the screen.
             let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch(&asked)));
             let fetched = fetched.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -14,7 +14,7 @@ pub struct Shown {
     pub snapshot: Arc<Snapshot>,
     /// What was asked for.
     pub detail: Detail,
-    /// When it came, on the clock of messages; `None`: nothing came yet.
+    /// When it arrived, on the clock of messages; `None`: nothing arrived yet.
     pub received_ms: Option<u64>,
     /// Since when nothing comes, and why.
     pub lost: Option<Lost>,
@@ -85,7 +85,7 @@ pub struct Histories {
     devices: BTreeMap<String, [Vec<Sample>; Series::ALL.len()]>,
 }
 
-/// So much of the past is kept as it came...
+/// So much of the past is kept in full...
 const FINE_S: i64 = 120;
 /// ...so much in stretches of so many seconds, and the rest, up to a day, in these.
 const MIDDLE: (i64, i64) = (3600, 10);
@@ -94,7 +94,7 @@ const COARSE: (i64, i64) = (86_400, 60);
 const SLACK: usize = 600;
 
 impl Histories {
-    /// Takes in what a snapshot told. `since`: all of that time is told anew.
+    /// Takes the history out of a snapshot. `since`: it replaces everything after that time.
     pub(crate) fn take(&mut self, snapshot: &mut Snapshot, since: Option<Timestamp>) {
         for device in &mut snapshot.devices {
             let Some(history) = device.history.take() else { continue };

@@ -44,7 +44,7 @@ impl ThemeName {
 pub enum Depth {
     /// None.
     None,
-    /// The 16 that every terminal has; which those are is the person's own choice.
+    /// The 16 that every terminal has; which those are is the user's choice.
     Sixteen,
     /// 256.
     Indexed,
@@ -156,7 +156,7 @@ const LIGHT: Inks = Inks {
     ],
 };
 
-/// From blue over white to orange: told apart by all who see colours, whichever they see.
+/// From blue over white to orange, which people with any colour blindness can distinguish.
 const BLIND: Inks = Inks {
     good: Ink(86, 160, 233, Color::LightBlue),
     warn: Ink(240, 228, 66, Color::Yellow),
@@ -308,7 +308,7 @@ impl Theme {
         }
     }
 
-    /// How full something is: from 75 % on worth a look, from 90 % on alarming.
+    /// How full something is: from 75 % on a warning, from 90 % on an alarm.
     pub(crate) fn level(&self, share: f64) -> Style {
         match Level::of(share) {
             Level::Full => self.bad,
@@ -429,7 +429,7 @@ impl Part {
         })
     }
 
-    /// Where colours cannot tell parts apart.
+    /// The letter of a part, where there are no colours.
     pub(crate) fn letter(self) -> char {
         match self {
             Self::Dram | Self::L1 => 'B',

@@ -1,4 +1,4 @@
-//! What the person chose. Plain data: [`crate::update()`] changes it, and views are drawn from it.
+//! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
 use crate::settings::Settings;
 use crate::shown::Shown;
@@ -102,11 +102,11 @@ impl List {
     }
 }
 
-/// Where one is in a list.
+/// The cursor, order and filter of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cursor: usize,
-    /// What that is, if somebody put it there: where the list is in another order, the cursor goes along.
+    /// The key of that row, if the user put the cursor there: it moves along when the order changes.
     pub(crate) key: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,
@@ -124,7 +124,7 @@ impl Place {
     }
 }
 
-/// What one can click on.
+/// The target of a click.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     View(View),
@@ -147,7 +147,7 @@ pub struct Laid {
     pub(crate) popup_rows: usize,
 }
 
-/// Something that can be looked at more closely.
+/// The subject of a details popup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Device(String),
@@ -159,7 +159,7 @@ pub(crate) enum Subject {
     Core(String, u8, u8),
 }
 
-/// A process to send a signal to. The start tells it from a later one with the same pid.
+/// A process to send a signal to. Its start distinguishes it from a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
     /// Its pid.
@@ -207,7 +207,7 @@ pub(crate) const SIGNALS: [Signal; 6] = [
 /// Lengths of the time axis, in seconds.
 pub(crate) const WINDOWS: [u64; 7] = [60, 300, 900, 3600, 10_800, 21_600, 86_400];
 
-/// A word in the lowest line, for a while.
+/// A message in the lowest line, for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) text: String,
@@ -216,7 +216,7 @@ pub(crate) struct Status {
     pub(crate) until_ms: u64,
 }
 
-/// What the person chose.
+/// The state of the user interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ui {
     pub(crate) view: View,
@@ -229,7 +229,7 @@ pub struct Ui {
     pub(crate) readonly: bool,
     pub(crate) own_pid: u32,
     places: [Place; List::ALL.len()],
-    /// Of the lists of a view, the one that keys move in.
+    /// Whether keys move in the second list of the view.
     pub(crate) second: bool,
     /// Processes below their parents.
     pub(crate) tree: bool,
@@ -343,7 +343,7 @@ impl Ui {
         WINDOWS[self.window.min(WINDOWS.len() - 1)]
     }
 
-    /// The chosen chip.
+    /// The selected device.
     pub(crate) fn chip<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ttmem_core::snapshot::Device> {
         let place = self.place(List::Devices);
         let named = snapshot.devices.iter().find(|device| Some(&device.id) == place.key.as_ref());

@@ -1,4 +1,4 @@
-//! What messages make of what the person chose.
+//! What messages change.
 
 use crate::keys::{self, Action};
 use crate::lists;
@@ -25,20 +25,20 @@ pub enum Msg {
     Mouse(MouseEvent),
     /// Text was pasted.
     Paste(String),
-    /// A snapshot came.
+    /// A snapshot arrived.
     Fresh {
         /// What it is.
         snapshot: Box<Snapshot>,
         /// What was asked for, but for its history.
         detail: Detail,
-        /// Its history tells all since then anew.
+        /// Its history replaces everything after that time.
         since: Option<Timestamp>,
-        /// Whose word it is, for the title.
+        /// Where it comes from, for the title.
         by: String,
     },
-    /// None came.
+    /// None arrived: why.
     Lost(String),
-    /// What came of something that was asked for.
+    /// The outcome of an effect.
     Done(Result<String, String>),
     /// Time passed.
     Tick,
@@ -331,7 +331,7 @@ fn sort_by(ui: &mut Ui, snapshot: &Snapshot, list: List, column: &'static str) {
         Sorting { column: Some(column), reversed: false }
     };
     if matches!(list, List::Buffers | List::Programs) {
-        // What is on the screen is somewhere else then; one wants to see what comes first.
+        // The rows of the screen are elsewhere then: the first ones are shown.
         (place.cursor, place.offset, place.key) = (0, 0, None);
     }
     lists::follow(snapshot, ui);
@@ -462,7 +462,7 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
         Action::Faster | Action::Slower => {
             let ms = ui.settings.refresh_ms;
             let next = if action == Action::Faster { ms / 2 } else { ms.saturating_mul(2) };
-            // A tenth of a second is as often as anybody can read.
+            // More often than ten times a second is not readable.
             ui.settings.refresh_ms = next.clamp((*REFRESH.start()).max(100).min(ms), *REFRESH.end());
             let ms = ui.settings.refresh_ms;
             ui.say(now_ms, format!("refresh interval: {ms} ms"));
@@ -524,7 +524,7 @@ fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
     (place.filter, place.cursor, place.offset, place.key) = (filter, 0, 0, None);
 }
 
-/// Looks more closely at what the cursor is on.
+/// Opens the details of the row under the cursor.
 fn open(ui: &mut Ui, shown: &Shown) {
     let snapshot = &shown.snapshot;
     if ui.view == View::Buffers && ui.group.is_some() {
@@ -557,7 +557,7 @@ fn open(ui: &mut Ui, shown: &Shown) {
     }
 }
 
-/// The core that is looked at: the chosen one, else the one with the least room.
+/// The selected core, else the one with the smallest free gap.
 pub(crate) fn core_at(ui: &Ui, shown: &Shown) -> Option<(u8, u8)> {
     let device = ui.chip(&shown.snapshot)?;
     let cores = device.cores.as_ref();
@@ -643,7 +643,7 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             Some(Target::View(view)) => go(ui, view),
             Some(Target::Header(list, column)) => sort_by(ui, &shown.snapshot, list, column),
             Some(Target::Row(list, row)) => {
-                // On what somebody chose before, not on what merely was at the top.
+                // A second click on a row opens it, but not on one that merely was at the top.
                 let place = ui.place(list);
                 let again = ui.list() == Some(list) && place.cursor == row && place.key.is_some();
                 ui.second = ui.lists().get(1) == Some(&list);

@@ -24,8 +24,7 @@ use ttmem_render::Kind;
 use ttmem_render::figure::{age, counted};
 
 /// What to do without a device.
-const NO_DEVICE: &str =
-    "No device found. Try it without hardware: `ttmem demo`. Check the setup: `ttmem doctor`.";
+const NO_DEVICE: &str = "No device found. Try `ttmem demo` (no hardware needed) or `ttmem doctor`.";
 /// Until the first data of a view is there.
 const LOADING: &str = "Loading …";
 
@@ -107,7 +106,7 @@ fn too_small(canvas: &mut Canvas, area: Rect) {
 }
 
 impl Scene<'_> {
-    /// Nothing new came for longer than it should take.
+    /// Whether the data is out of date.
     fn is_stale(&self) -> bool {
         self.shown.lost.is_some() || self.silent_ms() > (3 * self.ui.settings.refresh_ms).max(3000)
     }
@@ -154,8 +153,8 @@ impl Scene<'_> {
             right.push((self.shown.by.clone(), theme.faint));
             right.push((format!("{} ms", self.ui.settings.refresh_ms), theme.faint));
         }
-        let came = self.shown.received_ms.is_some();
-        right.push((if came { self.shown.clock(snapshot.at) } else { String::new() }, theme.text));
+        let has_data = self.shown.received_ms.is_some();
+        right.push((if has_data { self.shown.clock(snapshot.at) } else { String::new() }, theme.text));
         // What does not fit goes, the least important first.
         let wide = |right: &[(String, Style)]| right.iter().map(|it| it.0.chars().count() + 2).sum::<usize>();
         while right.len() > 1 && wide(&right) > usize::from(area.width.saturating_sub(x + 2)) {
@@ -180,7 +179,7 @@ impl Scene<'_> {
             let tab = Rect { x: area.x + begin, width: x - begin, ..area };
             canvas.target(tab, Target::View(view));
         }
-        // Which chip views that show one are about.
+        // The device that the map shows.
         if let Some(device) = self.ui.chip(&self.shown.snapshot).filter(|_| self.ui.view == View::Map) {
             let text = format!("device {}  [ ]", device.index);
             if usize::from(area.width.saturating_sub(x + 1)) < text.len() {
@@ -213,7 +212,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The filter as it is typed, a word on something that was done, or what can be pressed.
+    /// The filter being typed, a message, or hints about keys.
     fn lowest_line(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
         if let Some(line) = &self.ui.editing {

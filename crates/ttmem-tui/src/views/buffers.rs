@@ -32,7 +32,7 @@ impl Scene<'_> {
         let empty = if snapshot.buffers.is_none() {
             super::LOADING
         } else if place.filter.is_empty() {
-            "No allocations. Start a process with tracking: `ttmem run -- python model.py`"
+            "No allocations. Start a process: `ttmem run -- python model.py`"
         } else {
             "No allocation matches the filter."
         };

@@ -401,7 +401,7 @@ impl Scene<'_> {
         span: Span,
         (chosen, series): (bool, &[Series]),
     ) -> (Vec<Rect>, Vec<String>) {
-        const VALUE: u16 = 8;
+        const VALUE: u16 = 9;
         let theme = &self.ui.theme;
         canvas.right(area, 0, 0, 4, &device.index.to_string(), theme.text);
         if chosen {

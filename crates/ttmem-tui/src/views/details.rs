@@ -262,7 +262,7 @@ impl Scene<'_> {
                 facts.push(fact(format!("  {}", space.space), text));
             }
         }
-        // A mesh holds the same on each of its chips, and that is told once.
+        // A mesh holds the same on each of its devices, which is shown once.
         let mut alike: Vec<(&Usage, Vec<&str>)> = Vec::new();
         for it in &process.usage {
             match alike.iter_mut().find(|(usage, _)| **usage == it.usage) {
@@ -372,8 +372,8 @@ impl Scene<'_> {
 
     fn one_core(&self, core: &Core, device: Option<&Device>) -> Vec<Fact> {
         let room = &core.room;
-        let told = device.is_some_and(|it| is_gap_certain(room, &it.usage));
-        let or_less = if told { "" } else { " or less" };
+        let is_certain = device.is_some_and(|it| is_gap_certain(room, &it.usage));
+        let or_less = if is_certain { "" } else { " or less" };
         let mut facts = vec![
             fact("In use", percent(super::map::fill(core))),
             fact("Free gap", format!("{}{or_less} ({})", size(room.gap_bytes), room.basis.name())),

@@ -41,7 +41,8 @@ impl Scene<'_> {
             (n, true) => format!("Findings, {n} of them acknowledged (A: hide)"),
         };
         self.framed(canvas, above, &title, &table, empty, |at| {
-            Some(event::FindingRow { finding: findings.get(at)?, now: now.wall })
+            let finding = *findings.get(at)?;
+            Some(event::FindingRow { finding, now: now.wall, is_acknowledged: ui.is_acknowledged(finding) })
         });
         let table = Table {
             list: List::Events,

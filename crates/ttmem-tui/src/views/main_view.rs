@@ -97,7 +97,7 @@ impl Scene<'_> {
             branches: Some(("name", &branches)),
         };
         let empty = if place.filter.is_empty() {
-            "No process uses a device. Start one with tracking: `ttmem run -- python model.py`"
+            "No process uses a device. Start one: `ttmem run -- python model.py`"
         } else {
             "No process matches the filter."
         };
@@ -248,7 +248,7 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
 fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     let (usage, theme) = (&device.usage, canvas.theme);
     let mut y = 0;
-    // The notes behind the figures get what is left, but a bar must be worth looking at.
+    // Notes behind the figures get what is left, but a bar has a minimum width.
     let bar = (area.width.saturating_sub(90)).clamp(12, 40);
     for Memory { title, total, capacity, spaces } in memories(device) {
         let (figures, style) = totals(total, capacity, theme);

@@ -33,7 +33,7 @@ const CLASSES: [CoreClass; 10] = [
     CoreClass::Free,
 ];
 
-/// What a class is drawn with: the pattern tells them apart where colours do not.
+/// The character of a class: patterns distinguish classes where colours do not.
 fn glyph(class: CoreClass) -> char {
     match class {
         CoreClass::Buffer | CoreClass::Cb => '█',

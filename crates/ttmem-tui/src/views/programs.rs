@@ -46,7 +46,7 @@ impl Scene<'_> {
         };
         let empty = match (snapshot.programs.is_some(), place.filter.is_empty()) {
             (false, _) => super::LOADING,
-            (true, true) => "No programs. Start a process with tracking: `ttmem run -- python model.py`",
+            (true, true) => "No programs. Start a process: `ttmem run -- python model.py`",
             (true, false) => "No program matches the filter.",
         };
         let first = programs.offset as usize;
