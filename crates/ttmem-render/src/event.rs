@@ -34,9 +34,13 @@ pub static FINDING_FIELDS: &[Field<Findings>] = &[
     Field::new("kind", Unit::None, "what kind of problem it is", |r| {
         Value::Text(Cow::Owned(label::kind(r.finding.kind)))
     }),
-    Field::new("text", Unit::None, "the problem in words", |r| match r.is_acknowledged {
-        false => Value::text(Some(&r.finding.text)),
-        true => Value::Text(Cow::Owned(format!("(acknowledged) {}", r.finding.text))),
+    Field::new("text", Unit::None, "the problem in words", |r| {
+        let text = Value::text(Some(&r.finding.text));
+        if r.is_acknowledged {
+            Value::Text(Cow::Owned(format!("(acknowledged) {}", r.finding.text)))
+        } else {
+            text
+        }
     }),
     Field::new("last", Unit::Seconds, "time since it was last found, unless it holds now", |r| {
         let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);

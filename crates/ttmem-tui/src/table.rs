@@ -132,7 +132,7 @@ impl<K: Kind> Table<'_, K> {
                             }
                         }
                         Cell::Text(text) if heads[column].right => {
-                            canvas.right(area, x, y, width, &text, style)
+                            canvas.right(area, x, y, width, &text, style);
                         }
                         Cell::Text(text) => canvas.cut(area, x + inset, y, width - inset, &text, style),
                         Cell::Meter(share) => canvas.meter(area, x, y, width, share, style),

@@ -101,7 +101,7 @@ fn round_up(value: u64) -> u64 {
 fn duration(seconds: u64) -> String {
     let parts = [(seconds / 3600, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
     let shown = parts.into_iter().skip_while(|it| it.0 == 0).take(2).filter(|it| it.0 > 0);
-    shown.map(|(n, unit)| format!("{n}{unit}")).collect()
+    shown.map(|(n, unit)| format!("{n}{unit}")).collect::<Vec<_>>().concat()
 }
 
 /// One figure of a device over time, with its scale.

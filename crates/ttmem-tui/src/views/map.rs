@@ -85,19 +85,16 @@ impl OwnedRange<'_> {
 
     /// The class of the range; if it has an owner: the program, the call site and the process.
     pub(super) fn describe(&self) -> String {
-        let mut text = label::core_class(self.class).to_owned();
-        let Some(it) = self.owner else { return text };
-        if let Some(id) = it.program {
-            text.push_str(&format!(", program {id}"));
-            text.extend(it.program_name.iter().flat_map(|name| [" ", name.as_str()]));
-        }
-        text.extend(it.site_name.iter().flat_map(|site| [", ", site.as_str()]));
-        let process = it.process_name.as_deref().unwrap_or("unknown process");
-        match it.pid {
-            Some(pid) => text.push_str(&format!(", {process} (pid {pid})")),
-            None => text.push_str(&format!(", {process}")),
-        }
-        text
+        let class = label::core_class(self.class);
+        let Some(it) = self.owner else { return class.to_owned() };
+        let program = it.program.map(|id| match &it.program_name {
+            Some(name) => format!("program {id} {name}"),
+            None => format!("program {id}"),
+        });
+        let name = it.process_name.as_deref().unwrap_or("unknown process");
+        let process = it.pid.map_or_else(|| name.to_owned(), |pid| format!("{name} (pid {pid})"));
+        let parts = [Some(class.to_owned()), program, it.site_name.clone(), Some(process)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -352,7 +352,7 @@ fn owners(device: &Device) -> Option<CoreAllocations> {
     for it in core.intervals.iter() {
         match it.class {
             CoreClass::Cb | CoreClass::Dfb | CoreClass::Scratch => {
-                list.push(of(it, it.start, it.bytes, None))
+                list.push(of(it, it.start, it.bytes, None));
             }
             CoreClass::Buffer => {
                 let half = it.bytes / 2;
