@@ -67,7 +67,7 @@ typedef enum ttmem_space {
   TTMEM_SPACE_DRAM = 1,
   // L1 buffers.
   TTMEM_SPACE_L1 = 2,
-  // The reserved top of L1.
+  // `L1_SMALL` buffers, at the top of L1.
   TTMEM_SPACE_L1_SMALL = 3,
   // The trace region, in DRAM.
   TTMEM_SPACE_TRACE = 4,
@@ -79,9 +79,9 @@ typedef enum ttmem_space {
   TTMEM_SPACE_SCRATCH = 7,
   // Kernel code.
   TTMEM_SPACE_KERNEL = 8,
-  // Host memory mapped for the device: tracked so that its frees match, never counted as the device's.
+  // Host memory mapped for the device. It is tracked so that frees match, and never counted as device memory.
   TTMEM_SPACE_HOST = 9,
-  // L1 buffers that lie on some cores only, at any free address of each, and are charged there only.
+  // L1 buffers allocated on some cores only, at an address of its own on each.
   TTMEM_SPACE_L1_CORE = 10,
 } ttmem_space;
 
@@ -210,7 +210,7 @@ typedef struct ttmem_chip {
   // Tensix cores, harvested ones left out.
   uint32_t cores;
   // Where the ring of kernels begins in a core's L1.
-  uint32_t kernel_ring;
+  uint32_t kernel_config;
   // Where it ends, and what programs and buffers share begins.
   uint32_t unreserved;
   // Columns of cores that programs can use.

@@ -139,7 +139,7 @@ fn space(number: u8) -> Space {
 }
 
 fn origin(by: u8) -> Origin {
-    let basis = [Basis::Events, Basis::Counters, Basis::Legacy][usize::from(by / 4 % 3)];
+    let basis = [Basis::Exact, Basis::Counters, Basis::Reported][usize::from(by / 4 % 3)];
     Origin::Process(ProcessId { pid: u32::from(by % 4), start: 0 }, basis)
 }
 

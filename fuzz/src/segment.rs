@@ -58,7 +58,7 @@ pub fn segment(input: &[u8]) {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
     let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
-    reader.emit(PROCESS, Basis::Events, Event::Born(Process::default()));
+    reader.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
     let _ = segment.contents();
     let _ = tell_of(&segment, PROCESS, &mut reader);
     reader.0.tick(Mono(2_000_000_000));

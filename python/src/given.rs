@@ -176,7 +176,7 @@ impl GivenChip {
             l1_bytes_per_core: number("l1_bytes_per_core")?,
             dram_allocatable: number("dram_allocatable")?,
             l1_allocatable: number("l1_allocatable")?,
-            kernel_ring: small("kernel_ring")?,
+            kernel_config: small("kernel_config")?,
             unreserved: small("unreserved")?,
             grid: given.getattr("grid")?.extract()?,
         };

@@ -130,7 +130,7 @@ class Published(TrackedCase):
         first.track_cb(1, 300)
         second.track_cb(1, 60)
         second.track_cb(1, 40)
-        programs = {(it.cb_bytes, it.unfollowed, it.estimated) for it in self.process().programs or ()}
+        programs = {(it.cb_bytes, it.residency_unknown, it.estimated) for it in self.process().programs or ()}
         self.assertEqual(programs, {(300, True, False), (100, True, False)})
         # Programs lie over each other: the largest counts, not the sum.
         self.assertEqual(self.usage().cb.registered_bytes, 300)

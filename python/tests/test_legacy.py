@@ -53,7 +53,7 @@ class Legacy(TrackedCase):
                     self.assertEqual(workload.stdout.readline(), "told\n")
                     snapshot = run_program("--json", folder=self.folder, **places)
                     (process,) = snapshot["processes"]
-                    self.assertEqual((process["pid"], process["tracking"]), (workload.pid, "legacy"))
+                    self.assertEqual((process["pid"], process["basis"]), (workload.pid, "reported"))
                     (usage,) = process["usage"]
                     self.assertEqual(usage["dram"]["requested_bytes"], 4096)
                     self.assertEqual(usage["l1"]["requested_bytes"], 2048)

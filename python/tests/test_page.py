@@ -1,4 +1,4 @@
-"""The page of the documentation does what it says."""
+"""The pages of the documentation do what they say."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import ttmem
 from .support import TrackedCase, repository
 
 
+PAGES = ("docs/python.md", "docs/python-reference.md")
+
+
 class Page(TrackedCase):
-    def test_the_page_runs_and_prints_what_it_shows(self) -> None:
-        text = (repository() / "docs/python.md").read_text()
-        blocks = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
+    def run_page(self, page: str) -> int:
+        """Runs a page's blocks and compares their output; returns how many were compared."""
+        blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (repository() / page).read_text(), re.M | re.S)
         names: dict[str, object] = {}
         compared = 0
         ttmem.close()
@@ -24,16 +27,19 @@ class Page(TrackedCase):
             if kind == "python":
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out):
-                    exec(compile(block, "docs/python.md", "exec"), names)
+                    exec(compile(block, page, "exec"), names)
                 printed = out.getvalue()
             elif kind == "text":
                 self.assertEqual(block, printed)
                 compared += 1
-        self.assertEqual(compared, 3)
+        self.assertIsNotNone(printed, f"{page} has no example")
+        return compared
 
-    def test_everything_public_is_on_the_page(self) -> None:
-        text = (repository() / "docs/python.md").read_text()
-        words = set(re.findall(r"\w+", text))
+    def test_pages_run_and_print_what_they_show(self) -> None:
+        self.assertEqual([self.run_page(page) for page in PAGES], [3, 0])
+
+    def test_everything_public_is_on_a_page(self) -> None:
+        words = {word for page in PAGES for word in re.findall(r"\w+", (repository() / page).read_text())}
         self.assertEqual({name for name in ttmem.__all__ if name not in words} - {"__version__"}, set())
 
 

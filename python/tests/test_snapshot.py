@@ -99,7 +99,7 @@ class Machine(TrackedCase):
     def test_simulated_chips_are_read_whole(self) -> None:
         with daemon(self.folder, "--sim", "n300", "--quiet") as places:
             os.environ.update(places)
-            layout = {"kernel_ring": 0x8000, "unreserved": 0x19D60, "l1_bytes_per_core": 1499136, "grid": (8, 8)}
+            layout = {"kernel_config": 0x8000, "unreserved": 0x19D60, "l1_bytes_per_core": 1499136, "grid": (8, 8)}
             chip = ttmem.Chip(index=0, unique_id=0x5100000000, cores=64, **layout)  # type: ignore[arg-type]
             tracker = ttmem.Tracker(chip, [ttmem.Banks("l1", 64, 0x19D60, 1 << 20)])
             tracker.alloc("l1", 0x40000, 2048, bytes_per_bank=2048, cores=[(0, 0, 1, 1)], site="here")

@@ -25,7 +25,7 @@ class Telling(TrackedCase):
         tracker.free_anywhere(0x2000)
         usage = self.usage()
         self.assertEqual((usage.dram.requested_bytes, usage.l1.requested_bytes), (0, 0))
-        self.assertTrue(self.process().exact)
+        self.assertTrue(self.process().complete)
 
     def test_the_program_sees_the_same(self) -> None:
         ttmem.alloc(3, "dram", 0x1000, 4096, site="model.py:42 forward")

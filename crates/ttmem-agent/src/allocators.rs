@@ -373,7 +373,7 @@ fn define_chip(
     let mut unreserved = 0;
     // SAFETY: as above.
     if most_unreserved > 0 && unsafe { ttmem_base(allocator, u64::from(MEMORY_L1), &raw mut unreserved) } {
-        (chip.kernel_ring, chip.unreserved) = (ring as u32, unreserved as u32);
+        (chip.kernel_config, chip.unreserved) = (ring as u32, unreserved as u32);
     }
     let defined = tracker().chip(&chip);
     if let Ok(number) = defined {

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
             l1_bytes_per_core: it.l1_bytes_per_core,
             dram_allocatable: it.dram_allocatable,
             l1_allocatable: it.l1_allocatable,
-            kernel_ring: it.kernel_ring,
+            kernel_config: it.kernel_config,
             unreserved: it.unreserved,
             grid: (byte(it.columns)?, byte(it.rows)?),
         };

@@ -82,7 +82,7 @@ pub struct ttmem_chip {
     /// Tensix cores, harvested ones left out.
     pub cores: u32,
     /// Where the ring of kernels begins in a core's L1.
-    pub kernel_ring: u32,
+    pub kernel_config: u32,
     /// Where it ends, and what programs and buffers share begins.
     pub unreserved: u32,
     /// Columns of cores that programs can use.

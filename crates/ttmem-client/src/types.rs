@@ -37,7 +37,7 @@ pub struct Chip<'a> {
     /// What the runtime can hand out of L1.
     pub l1_allocatable: u64,
     /// Where the ring of kernels begins in a core's L1.
-    pub kernel_ring: u32,
+    pub kernel_config: u32,
     /// Where it ends, and what programs and buffers share begins.
     pub unreserved: u32,
     /// Columns and rows of cores that programs can use.
@@ -58,7 +58,7 @@ impl Chip<'_> {
             l1_allocatable: self.l1_allocatable.into(),
             dram_channels: self.dram_channels.into(),
             cores: self.cores.into(),
-            kernel_ring: self.kernel_ring.into(),
+            kernel_config: self.kernel_config.into(),
             unreserved: self.unreserved.into(),
             columns: self.grid.0,
             rows: self.grid.1,

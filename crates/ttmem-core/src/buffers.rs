@@ -254,7 +254,7 @@ impl State {
 
 /// What an allocation is charged with, else what it asked for.
 fn used(entry: &Entry, pool: &PoolView) -> u64 {
-    if pool.basis == Basis::Events { entry.charged() } else { entry.requested }
+    if pool.basis == Basis::Exact { entry.charged() } else { entry.requested }
 }
 
 /// A key of a number, the most first.

@@ -40,7 +40,7 @@ impl State {
     /// The core with the least room, if it is known how cores are laid out and somebody tells what is there.
     pub(crate) fn tightest_core(&self, number: usize, kind: &Kind) -> Option<CoreRoom> {
         let (rooms, basis) = (self.rooms(number, kind)?, self.l1_basis(kind));
-        let tightest = rooms.iter().min_by_key(|room| (room.gap_bytes, room.y, room.x))?;
+        let tightest = rooms.iter().min_by_key(|room| (room.free_gap_bytes, room.y, room.x))?;
         Some(CoreRoom { basis, ..*tightest })
     }
 
@@ -85,7 +85,7 @@ impl State {
         let pools = kind.cells.iter().filter(|cell| IN_L1.contains(&cell.space)).flat_map(|cell| &cell.pools);
         let held =
             pools.map(|&pool| self.ledger.pool(pool)).filter(|it| it.used() > 0 || it.totals.count > 0);
-        held.map(|pool| pool.key.basis).max().unwrap_or(Basis::Events)
+        held.map(|pool| pool.key.basis).max().unwrap_or(Basis::Exact)
     }
 
     fn rooms(&self, number: usize, kind: &Kind) -> Option<Arc<[CoreRoom]>> {
@@ -150,8 +150,8 @@ impl State {
                 program_end: ends[core],
                 registered_end: registered[core],
                 lowest_buffer: lowest[core],
-                gap_bytes: lowest[core].saturating_sub(ends[core]),
-                basis: Basis::Events,
+                free_gap_bytes: lowest[core].saturating_sub(ends[core]),
+                basis: Basis::Exact,
             }
         };
         grid.filter(|&(x, y)| x < CoreSet::WIDTH && y < CoreSet::WIDTH).map(room).collect()
@@ -189,8 +189,12 @@ impl State {
         let grid = layout.grid();
         let mut layers = Stack::new(grid);
         let bounds = self.bounds(layout, tenants);
-        layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_ring });
-        layers.add(CoreClass::KernelRing, grid, Range { start: layout.kernel_ring, end: layout.unreserved });
+        layers.add(CoreClass::Reserved, grid, Range { start: 0, end: layout.kernel_config });
+        layers.add(
+            CoreClass::KernelConfig,
+            grid,
+            Range { start: layout.kernel_config, end: layout.unreserved },
+        );
         layers.add(CoreClass::Reserved, grid, Range { start: bounds.banks, end: layout.end });
         for &bank in &bounds.small {
             layers.add(CoreClass::L1SmallFree, grid, bank);
@@ -368,7 +372,7 @@ fn intervals<'a>(end: u64, layers: impl Iterator<Item = (CoreClass, &'a [Range])
 /// Classes of what can lie somewhere, the first that counts first.
 const CLASSES: [CoreClass; 9] = [
     CoreClass::Reserved,
-    CoreClass::KernelRing,
+    CoreClass::KernelConfig,
     CoreClass::Buffer,
     CoreClass::L1Small,
     CoreClass::Cb,

@@ -1,23 +1,24 @@
-//! What happened of late, for people: who came and went, what filled up, what was odd. Never a single allocation.
+//! Recent events: process start and exit, devices, thresholds, findings. Single allocations are not events.
 //!
-//! What repeats is told once, with a count, and of all kinds the most frequent makes room first: a flood of one kind pushes
-//! nothing else out.
+//! A repetition only increases a count, and the most frequent kind is dropped first: a flood of one kind pushes no other kind
+//! out.
 
 use crate::event::Process;
 use crate::findings::{Subject, Tally};
 use crate::judgement::describe_fault;
-use crate::snapshot::{Happening, HappeningKind, Severity};
+use crate::label::Label;
+use crate::snapshot::{Event, EventKind, Severity};
 use crate::state::Reclaimed;
 use crate::view::{Clock, visible};
-use crate::words::{ChipId, Mono, ProcessId, size};
+use crate::words::{ChipId, Fault, Mono, ProcessId, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many are kept.
 const ROOM: usize = 256;
-/// What is told again so soon is a repetition.
+/// An equal event within this time is a repetition.
 const REPEATS_NS: u64 = 60 * Mono::SECOND;
-/// What several chips do so soon after each other, they do together.
+/// Equal events of several devices within this time are one event.
 const TOGETHER_NS: u64 = Mono::SECOND;
 
 /// By number, as it was then.
@@ -26,7 +27,7 @@ type Chips = BTreeMap<u32, ChipId>;
 struct Entry {
     sequence: u64,
     at: Mono,
-    kind: HappeningKind,
+    kind: EventKind,
     severity: Severity,
     process: Option<ProcessId>,
     chips: Chips,
@@ -44,11 +45,11 @@ enum Text {
     },
     /// What chips did.
     OfChips(String),
-    Fault(Subject, Tally),
+    Fault(Subject, Tally, Label),
 }
 
 impl Entry {
-    fn new(at: Mono, kind: HappeningKind, text: Text) -> Self {
+    fn new(at: Mono, kind: EventKind, text: Text) -> Self {
         let (severity, chips) = (Severity::Info, Chips::new());
         Self { sequence: 0, at, kind, severity, process: None, chips, bytes: None, text, count: 1 }
     }
@@ -66,7 +67,7 @@ impl Entry {
             (Text::OfChips(what), Text::OfChips(new_what)) => {
                 what == new_what && (self.chips == new.chips || age <= TOGETHER_NS)
             }
-            (Text::Fault(subject, _), Text::Fault(new_subject, _)) => subject == new_subject,
+            (Text::Fault(subject, ..), Text::Fault(new_subject, ..)) => subject == new_subject,
             _ => false,
         }
     }
@@ -79,23 +80,23 @@ impl Entry {
             self.chips.extend(old.chips);
             (self.count, self.bytes) = (old.count, None);
         }
-        if let (Text::Fault(_, tally), Text::Fault(_, before)) = (&mut self.text, &old.text) {
+        if let (Text::Fault(_, tally, _), Text::Fault(_, before, _)) = (&mut self.text, &old.text) {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
             tally.bytes = tally.bytes.saturating_add(before.bytes);
         }
     }
 
-    fn describe(&self, clock: Clock) -> Happening {
-        let times = if self.count > 1 { format!(", {} times", self.count) } else { String::new() };
+    fn describe(&self, clock: Clock) -> Event {
+        let times = if self.count > 1 { format!(" x{}", self.count) } else { String::new() };
         let mut severity = self.severity;
         let text = match &self.text {
             Text::Did { who, what, rest } if times.is_empty() => format!("{who} {what}{rest}"),
             Text::Did { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
             Text::Did { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
             Text::OfChips(what) => format!("{}{what}{times}", devices(&self.chips)),
-            Text::Fault(subject, tally) => {
-                let finding = describe_fault(subject, tally, clock);
+            Text::Fault(subject, tally, label) => {
+                let finding = describe_fault(subject, tally, Some(label), clock);
                 severity = finding.severity;
                 finding.text
             }
@@ -104,7 +105,7 @@ impl Entry {
             Some(chip) if self.chips.len() == 1 => Some(chip.to_string()),
             _ => None,
         };
-        Happening {
+        Event {
             sequence: self.sequence,
             at: clock.wall(self.at),
             kind: self.kind,
@@ -132,27 +133,16 @@ fn devices(chips: &Chips) -> String {
     format!("device{} {listed}", if chips.len() == 1 { "" } else { "s" })
 }
 
-fn who(id: ProcessId, info: &Process) -> String {
-    // Anybody may call himself anything; this is one line.
-    let clean = |name: &str| name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
-    match (info.name.as_deref().map(clean), id.pid) {
-        (Some(name), 0) => format!("{name} (outside this namespace)"),
-        (None, 0) => "a process outside this namespace".to_owned(),
-        (Some(name), pid) => format!("{name} (pid {pid})"),
-        (None, pid) => format!("pid {pid}"),
-    }
-}
-
-/// A space of a chip, as full as it is.
+/// How full a space of a device is: the number of thresholds reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level(usize);
 
-/// Where it is told that a chip fills up; it must fall by [`SLACK`] percent more for the next time.
+/// Thresholds in percent. A threshold is reported again only after use fell [`SLACK`] percent below it.
 const LEVELS: [u64; 2] = [75, 90];
 const SLACK: u64 = 5;
 
 impl Level {
-    /// How full it is now.
+    /// The level for this use.
     fn of(self, used: u64, capacity: u64) -> Self {
         if capacity == 0 {
             return self;
@@ -166,7 +156,7 @@ impl Level {
 #[derive(Default)]
 pub(crate) struct Happenings {
     entries: VecDeque<Entry>,
-    told: u64,
+    count: u64,
 }
 
 impl Happenings {
@@ -177,14 +167,14 @@ impl Happenings {
         } else if self.entries.len() >= ROOM {
             self.make_room();
         }
-        self.told += 1;
-        new.sequence = self.told;
+        self.count += 1;
+        new.sequence = self.count;
         self.entries.push_back(new);
     }
 
     /// The oldest of the most frequent kind goes.
     fn make_room(&mut self) {
-        let mut counts: BTreeMap<HappeningKind, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<EventKind, usize> = BTreeMap::new();
         for entry in &self.entries {
             *counts.entry(entry.kind).or_default() += 1;
         }
@@ -195,75 +185,66 @@ impl Happenings {
         }
     }
 
-    fn did(
-        &mut self,
-        now: Mono,
-        kind: HappeningKind,
-        process: (ProcessId, &Process),
-        what: String,
-    ) -> Did<'_> {
-        let text = Text::Did { who: who(process.0, process.1), what, rest: String::new() };
+    fn did(&mut self, now: Mono, kind: EventKind, process: (ProcessId, &Process), what: String) -> Did<'_> {
+        let text = Text::Did { who: Label::new(process.0, process.1).to_string(), what, rest: String::new() };
         Did { to: self, entry: Entry { process: Some(process.0), ..Entry::new(now, kind, text) } }
     }
 
     pub(crate) fn came(&mut self, now: Mono, id: ProcessId, info: &Process) {
-        self.did(now, HappeningKind::ProcessCame, (id, info), "came".to_owned()).tell();
+        self.did(now, EventKind::ProcessStarted, (id, info), "started".to_owned()).tell();
     }
 
     pub(crate) fn ended(&mut self, now: Mono, id: ProcessId, info: &Process, held: &Reclaimed) {
         let count = held.buffers.0 + held.cbs.0 + held.kernels.0;
         let bytes = held.buffers.1 + held.cbs.1 + held.kernels.1;
         let rest = match count {
-            0 => ", holding nothing".to_owned(),
-            1 => format!(", holding {} in one allocation", size(bytes)),
-            _ => format!(", holding {} in {count} allocations", size(bytes)),
+            0 => String::new(),
+            1 => format!(" with {} in 1 allocation still allocated", size(bytes)),
+            _ => format!(" with {} in {count} allocations still allocated", size(bytes)),
         };
-        self.did(now, HappeningKind::ProcessEnded, (id, info), "ended".to_owned())
+        self.did(now, EventKind::ProcessExited, (id, info), "exited".to_owned())
             .with(Some(bytes), rest)
             .tell();
     }
 
     pub(crate) fn opened(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips) {
         let what = format!("opened {}", mesh(&chips));
-        self.did(now, HappeningKind::AllocatorOpened, (id, info), what).on(chips).tell();
+        self.did(now, EventKind::AllocatorOpened, (id, info), what).on(chips).tell();
     }
 
-    /// An allocator was closed that had handed out so much.
+    /// An allocator was closed while `held` bytes were allocated.
     pub(crate) fn closed(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips, held: u64) {
         let what = format!("closed {}", mesh(&chips));
-        let rest = if held > 0 { format!(" with {} in use", size(held)) } else { String::new() };
-        self.did(now, HappeningKind::AllocatorClosed, (id, info), what)
-            .on(chips)
-            .with(Some(held), rest)
-            .tell();
+        let rest = if held > 0 { format!(" with {} still allocated", size(held)) } else { String::new() };
+        self.did(now, EventKind::AllocatorClosed, (id, info), what).on(chips).with(Some(held), rest).tell();
     }
 
     pub(crate) fn captured(&mut self, now: Mono, id: ProcessId, info: &Process, dispatches: u64) {
         let what = "captured a trace".to_owned();
         let rest = format!(" of {dispatches} dispatch{}", if dispatches == 1 { "" } else { "es" });
-        self.did(now, HappeningKind::TraceCaptured, (id, info), what).with(None, rest).tell();
+        self.did(now, EventKind::TraceCaptured, (id, info), what).with(None, rest).tell();
     }
 
     pub(crate) fn released(&mut self, now: Mono, id: ProcessId, info: &Process) {
-        self.did(now, HappeningKind::TraceReleased, (id, info), "released a trace".to_owned()).tell();
+        self.did(now, EventKind::TraceReleased, (id, info), "released a trace".to_owned()).tell();
     }
 
     pub(crate) fn chip_came(&mut self, now: Mono, index: u32, id: ChipId) {
-        let text = Text::OfChips(" appeared".to_owned());
-        self.push(Entry { chips: [(index, id)].into(), ..Entry::new(now, HappeningKind::ChipCame, text) });
+        let text = Text::OfChips(" added".to_owned());
+        self.push(Entry { chips: [(index, id)].into(), ..Entry::new(now, EventKind::DeviceAdded, text) });
     }
 
     pub(crate) fn chip_went(&mut self, now: Mono, index: u32, id: ChipId) {
-        let text = Text::OfChips(" left the bus".to_owned());
+        let text = Text::OfChips(" removed".to_owned());
         let severity = Severity::Warning;
         self.push(Entry {
             severity,
             chips: [(index, id)].into(),
-            ..Entry::new(now, HappeningKind::ChipGone, text)
+            ..Entry::new(now, EventKind::DeviceRemoved, text)
         });
     }
 
-    /// A chip's space is as full as this now; returns what to compare with the next time.
+    /// Reports a threshold that the use of a space crossed. Returns the new level.
     pub(crate) fn filled(
         &mut self,
         now: Mono,
@@ -285,23 +266,32 @@ impl Happenings {
             severity: if high { Severity::Warning } else { Severity::Info },
             chips: [(index, id)].into(),
             bytes: Some(used),
-            ..Entry::new(now, HappeningKind::Filled, text)
+            ..Entry::new(now, EventKind::UsageThreshold, text)
         });
         level
     }
 
-    pub(crate) fn odd(&mut self, now: Mono, subject: Subject, index: Option<u32>, tally: Tally) {
+    pub(crate) fn fault(
+        &mut self,
+        now: Mono,
+        subject: Subject,
+        label: Label,
+        index: Option<u32>,
+        tally: Tally,
+    ) {
+        let kind =
+            if subject.fault == Fault::OutOfMemory { EventKind::OutOfMemory } else { EventKind::Finding };
         let bytes = Some(tally.bytes).filter(|&bytes| bytes > 0);
         self.push(Entry {
             process: subject.process,
             chips: index.zip(subject.chip).into_iter().collect(),
             bytes,
-            ..Entry::new(now, HappeningKind::Odd, Text::Fault(subject, tally))
+            ..Entry::new(now, kind, Text::Fault(subject, tally, label))
         });
     }
 
     /// All of them, oldest first.
-    pub(crate) fn list(&self, clock: Clock) -> Vec<Happening> {
+    pub(crate) fn list(&self, clock: Clock) -> Vec<Event> {
         self.entries.iter().map(|entry| entry.describe(clock)).collect()
     }
 }

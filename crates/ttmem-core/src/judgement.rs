@@ -1,15 +1,16 @@
-//! What is odd: conditions that hold at the time of a snapshot, and faults put into words.
+//! Findings: problems that hold at the time of a snapshot, and the texts of faults that occurred.
 
 use crate::findings::{Subject, Tally};
+use crate::label::Label;
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS, State};
 use crate::usage::SpaceUsage;
-use crate::view::{Clock, visible};
-use crate::words::{ChipId, Fault, ProcessId, Scope, Space, size};
+use crate::view::Clock;
+use crate::words::{ChipId, Fault, Scope, Space, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The dead that are told of one by one.
+/// Exited processes with a finding of their own; the others share one.
 const MOST_GHOSTS: usize = 256;
 
 impl State {
@@ -26,7 +27,7 @@ impl State {
             let Some(Total { used_bytes, capacity_bytes: Some(capacity), .. }) = *total else { continue };
             if used_bytes > capacity {
                 let text = format!(
-                    "device {}: {} of {name} reported in use, but the chip has {}",
+                    "device {}: {} of {name} reported in use, more than its capacity of {}",
                     state.chip.index,
                     size(used_bytes),
                     size(capacity)
@@ -40,7 +41,7 @@ impl State {
         }
         if state.open_unseen > 0 {
             let text = format!(
-                "device {}: open {} by processes that cannot be seen from here: what they hold is not known",
+                "device {}: opened {} by processes not visible to this user; their memory is not known",
                 state.chip.index,
                 if state.open_unseen == 1 {
                     "once".to_owned()
@@ -58,13 +59,14 @@ impl State {
             if !matches!(space, Space::Dram | Space::L1 | Space::L1Small | Space::Trace) {
                 continue;
             }
-            // Where only addresses are known, the same address is all that can be seen.
+            // Without sizes, only equal addresses can be compared.
             let bytes = it.aliased.unwrap_or_else(|| self.ledger.shared(Scope::Chip(*id), space));
             if bytes > 0 {
                 let text = format!(
-                    "device {}: {} of {space} lie at addresses that several allocators handed out",
+                    "device {}: {} of {} allocated twice: several allocators use the same addresses",
                     state.chip.index,
-                    size(bytes)
+                    size(bytes),
+                    space.title()
                 );
                 findings.push(Finding {
                     device: Some(id.to_string()),
@@ -76,19 +78,20 @@ impl State {
         }
     }
 
-    /// What is odd about tt-metal's own counters.
+    /// Problems of tt-metal's own counters.
     pub(crate) fn judge_regions(&self, findings: &mut Vec<Finding>) {
         self.judge_ghosts(findings);
         for region in &self.regions {
             let known = self.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
             let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
-            // Old files of chips that are not here any more concern nobody.
+            // Old files of devices that were removed are no problem now.
             let severity = if known.is_some() { Severity::Warning } else { Severity::Info };
             for &(space, bytes) in &region.unattributed {
                 let text = format!(
-                    "{of}: tt-metal's counters hold {} of {space} that none of their processes accounts for",
-                    size(bytes)
+                    "{of}: tt-metal counters hold {} of {} that belong to no process",
+                    size(bytes),
+                    space.title()
                 );
                 findings.push(Finding {
                     device: device.clone(),
@@ -98,7 +101,7 @@ impl State {
                 });
             }
             for trouble in &region.troubles {
-                let text = format!("{of}: tt-metal's counters {trouble}");
+                let text = format!("{of}: tt-metal counters {trouble}");
                 findings.push(Finding {
                     device: device.clone(),
                     ..finding(FindingKind::Counters, severity, text, 1)
@@ -107,7 +110,7 @@ impl State {
         }
     }
 
-    /// What the dead left in tt-metal's counters: a finding for each of them, however many chips it used.
+    /// Bytes that exited processes left in tt-metal's counters: one finding a process, however many devices it used.
     fn judge_ghosts(&self, findings: &mut Vec<Finding>) {
         let mut dead: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
         for (region, ghost) in self.regions.iter().flat_map(|it| it.ghosts.iter().map(move |g| (it, g))) {
@@ -121,14 +124,14 @@ impl State {
         };
         let mut dead: Vec<_> =
             dead.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
-        // Anybody can leave files about: what concerns a chip that is here comes first, and the most.
+        // Any user can leave files: devices that are present come first, and the largest.
         dead.sort_by_key(|(here, bytes, ..)| (here.is_empty(), Reverse(*bytes)));
         let more = dead.split_off(dead.len().min(MOST_GHOSTS));
         if !more.is_empty() {
             let bytes = more.iter().map(|(_, bytes, ..)| *bytes).fold(0, u64::saturating_add);
             let (count, held) = (more.len(), size(bytes));
             let text = format!(
-                "tt-metal's counters hold {held} of {count} more that are dead or not to be seen; not counted here"
+                "tt-metal counters hold {held} of {count} more processes that exited or are not visible; not counted"
             );
             findings.push(Finding {
                 bytes: Some(bytes),
@@ -137,19 +140,20 @@ impl State {
         }
         for (here, bytes, (pid, name, perhaps_unseen), chips) in dead {
             let of = match &here[..] {
-                [] => "of no device that is here".to_owned(),
+                [] => "of removed devices".to_owned(),
                 [(_, index)] => format!("of device {index}"),
                 all => format!("of {} devices", all.len()),
             };
-            let fate = if perhaps_unseen { "is not to be seen from here" } else { "is dead" };
+            let fate = if perhaps_unseen { "exited or is not visible" } else { "exited" };
             let text = format!(
-                "pid {pid} ({name}) {fate}, but tt-metal's counters {of} still hold {} of it; not counted here",
+                "pid {pid} ({name}) {fate}, but tt-metal counters {of} still hold {} of it; not counted",
                 size(bytes)
             );
             let severity = if here.is_empty() { Severity::Info } else { Severity::Warning };
             findings.push(Finding {
                 device: here.first().filter(|_| here.len() == 1).map(|(id, _)| id.to_string()),
                 pid: Some(pid),
+                process_name: Some(name.to_owned()),
                 bytes: Some(bytes),
                 ..finding(FindingKind::GhostBytes, severity, text, chips.len() as u64)
             });
@@ -163,39 +167,38 @@ impl State {
                 if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;
                 }
-                let drift = audit.drift;
+                let (drift, label) = (audit.drift, self.label_of(*id));
                 let text = format!(
-                    "pid {}: we differ from allocator {allocator} in {space}: allocated {:+}, free {:+}, largest free {:+} bytes",
-                    id.pid,
+                    "{label}: drift on allocator {allocator}, {}: ttmem − runtime = {:+} bytes allocated, {:+} free, {:+} largest free block",
+                    space.title(),
                     drift.allocated,
                     drift.free.unwrap_or(0),
                     drift.largest_free.unwrap_or(0),
                 );
                 findings.push(Finding {
-                    pid: visible(*id),
                     space: Some(space),
                     bytes: Some(drift.allocated.unsigned_abs()),
-                    ..finding(FindingKind::Drift, Severity::Error, text, 1)
+                    ..label.finding(FindingKind::Drift, Severity::Error, text, 1)
                 });
             }
             for (&(scope, space, _), &pool) in &process.pools {
                 let growth = self.ledger.pool(pool).growth;
                 if growth.rounds >= GROWTH_ROUNDS {
+                    let label = self.label_of(*id);
                     let text = format!(
-                        "pid {}: {space} grew by {} in {} s and never fell back; it may leak",
-                        id.pid,
+                        "{label}: {} grew by {} in {} s without shrinking; possible leak",
+                        space.title(),
                         size(growth.bytes),
                         growth.rounds * 10
                     );
                     findings.push(Finding {
-                        pid: visible(*id),
                         device: match scope {
                             Scope::Chip(chip) => Some(chip.to_string()),
                             Scope::Allocator(_) => None,
                         },
                         space: Some(space),
                         bytes: Some(growth.bytes),
-                        ..finding(FindingKind::Leak, Severity::Info, text, 1)
+                        ..label.finding(FindingKind::Leak, Severity::Info, text, 1)
                     });
                 }
             }
@@ -209,6 +212,9 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
         severity,
         device: None,
         pid: None,
+        process_name: None,
+        command: None,
+        hidden: false,
         space: None,
         bytes: None,
         count,
@@ -218,55 +224,66 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
     }
 }
 
-pub(crate) fn describe_fault(subject: &Subject, tally: &Tally, clock: Clock) -> Finding {
-    let who = match subject.process {
-        Some(ProcessId { pid: 0, .. }) => "a process outside this namespace".to_owned(),
-        Some(ProcessId { pid, .. }) => format!("pid {pid}"),
-        None => "somebody".to_owned(),
-    };
-    let (bytes, id) = (tally.bytes, tally.last_id);
-    let times = if tally.count == 1 { "once".to_owned() } else { format!("{} times", tally.count) };
+impl Label {
+    /// A finding about the process.
+    pub(crate) fn finding(&self, kind: FindingKind, severity: Severity, text: String, count: u64) -> Finding {
+        let (process_name, command) = (self.name.clone(), self.command.clone());
+        Finding { pid: self.pid, process_name, command, ..finding(kind, severity, text, count) }
+    }
+}
+
+pub(crate) fn describe_fault(
+    subject: &Subject,
+    tally: &Tally,
+    label: Option<&Label>,
+    clock: Clock,
+) -> Finding {
+    let who = label.map_or_else(|| "unknown process".to_owned(), Label::to_string);
+    let (bytes, id, count) = (tally.bytes, tally.last_id, tally.count);
+    let times = if count == 1 { String::new() } else { format!(" x{count}") };
+    let times = format!("{times} (last {id:#x})");
     let fault = subject.fault;
     let text = match fault {
-        Fault::DoubleFree => format!("{who} freed what it had freed before, {times}, last 0x{id:x}"),
-        Fault::UnknownFree => format!("{who} freed what was never seen allocated, {times}, last 0x{id:x}"),
+        Fault::DoubleFree => format!("{who}: double free{times}"),
+        Fault::UnknownFree => format!("{who}: freed unknown buffers{times}; they may predate tracking"),
         Fault::AmbiguousFree => {
             format!(
-                "{who} freed an address held in several spaces, {times}, last 0x{id:x}; the newest was taken"
+                "{who}: freed an address that is allocated in several spaces{times}; the newest buffer was freed"
             )
         }
         Fault::SizeMismatch => {
-            format!(
-                "{who} freed with another size than recorded, {times}, last 0x{id:x}; the recorded one counts"
-            )
+            format!("{who}: freed with another size than allocated{times}; the allocated size counts")
         }
         Fault::StillHeld | Fault::Replaced => {
-            format!("{who} took an address it still held with another size, {times}, last 0x{id:x}")
+            format!("{who}: allocated an address again with another size before freeing it{times}")
         }
-        Fault::InheritedFree => {
-            format!("{who} was forked and freed what its parent holds, {times}, last 0x{id:x}")
+        Fault::InheritedFree => format!("{who}: forked process freed buffers of its parent{times}"),
+        Fault::Unlisted => format!("{who}: segment full, {count} allocations are counted but not listed"),
+        Fault::OutOfMemory => {
+            let times = if count == 1 { String::new() } else { format!(" x{count}") };
+            format!("out of memory{times}: {who} requested {}", size(id))
         }
-        Fault::Unlisted => {
-            format!("{who} holds more than its segment has room to list: {} were counted only", tally.count)
-        }
-        Fault::OutOfMemory => format!("{who} asked in vain for memory, {times}, last for {}", size(id)),
-        Fault::Lost => format!("{} records of {who} were lost", tally.count),
+        Fault::Lost => format!("{who}: {count} records lost; its figures are incomplete"),
         Fault::Reclaimed => {
+            let plural = if count == 1 { "" } else { "s" };
             format!(
-                "{who} ended holding {} in {} allocations; they were taken back",
-                size(bytes),
-                tally.count
+                "{who} exited with {} in {count} allocation{plural} still allocated; reclaimed",
+                size(bytes)
             )
         }
-        refusal => format!("{who} was refused {times}: {refusal}"),
+        rejection if count == 1 => format!("{who}: report rejected: {rejection}"),
+        rejection => format!("{who}: {count} reports rejected: {rejection}"),
+    };
+    let finding = match label {
+        Some(label) => label.finding(fault.finding(), fault.severity(), text, count),
+        None => finding(fault.finding(), fault.severity(), text, count),
     };
     Finding {
         device: subject.chip.map(|chip| chip.to_string()),
-        pid: subject.process.and_then(visible),
         space: subject.space,
         bytes: (bytes > 0).then_some(bytes),
         first: Some(clock.wall(tally.first)),
         last: Some(clock.wall(tally.last)),
-        ..finding(fault.finding(), fault.severity(), text, tally.count)
+        ..finding
     }
 }

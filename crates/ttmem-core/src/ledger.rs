@@ -304,7 +304,7 @@ impl Pool {
     pub(crate) fn used(&self) -> u64 {
         match (self.level, self.key.basis) {
             (Some(level), _) => level,
-            (None, Basis::Events) => self.totals.allocated,
+            (None, Basis::Exact) => self.totals.allocated,
             (None, _) => self.totals.requested,
         }
     }

@@ -22,6 +22,7 @@ mod footprint;
 mod happenings;
 mod history;
 mod judgement;
+mod label;
 mod ledger;
 pub mod machine;
 mod peaks;

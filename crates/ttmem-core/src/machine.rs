@@ -104,20 +104,20 @@ impl Chip {
     }
 }
 
-/// How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and arguments pass
-/// through, then what programs and buffers share.
+/// How a runtime divides the L1 of each core: from 0 its own memory, then the kernel config buffer, then the memory that
+/// programs and buffers share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreLayout {
-    /// Columns of cores that programs can use.
+    /// Columns of worker cores.
     pub columns: u8,
-    /// Rows of them.
+    /// Rows of worker cores.
     pub rows: u8,
-    /// Where the ring of kernels begins.
-    pub kernel_ring: u64,
-    /// Where it ends, and what can be used freely begins.
+    /// Start of the kernel config buffer.
+    pub kernel_config: u64,
+    /// End of the kernel config buffer, and start of the memory that programs and buffers share.
     pub unreserved: u64,
-    /// Where a core's L1 ends.
+    /// End of a core's L1.
     pub end: u64,
 }
 
@@ -131,39 +131,39 @@ impl CoreLayout {
     }
 }
 
-/// Versions of what runs on a chip.
+/// Firmware versions of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Firmware {
-    /// The bundle that all of it came in.
+    /// Firmware bundle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bundle: Option<String>,
-    /// The ARC's.
+    /// ARC firmware.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arc: Option<String>,
-    /// The Ethernet cores'.
+    /// Ethernet firmware.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ethernet: Option<String>,
-    /// The board manager's.
+    /// Board manager firmware.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub manager: Option<String>,
-    /// What starts that.
+    /// Boot loader of the board manager.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub manager_boot: Option<String>,
-    /// What it was written with.
+    /// Tool that flashed it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub flasher: Option<String>,
 }
 
-/// Memory of one chip. Cores are those left after harvesting, never the grid.
+/// Memory capacity of one device. Harvested cores are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
-    /// All of DRAM.
+    /// Total DRAM.
     pub dram_bytes: u64,
     /// DRAM channels.
     pub dram_channels: u32,
-    /// The part of a channel the runtime uses.
+    /// DRAM per channel that the runtime uses.
     pub dram_bytes_per_channel: u64,
     /// L1 of all cores.
     pub l1_bytes: u64,
@@ -171,9 +171,9 @@ pub struct Capacity {
     pub cores: u32,
     /// L1 of one core.
     pub l1_bytes_per_core: u64,
-    /// What tt-metal can hand out of DRAM with default settings; assumed, since it differs by release.
+    /// DRAM that tt-metal can allocate with default settings; assumed, since it differs by release.
     pub dram_allocatable_bytes: Option<u64>,
-    /// What tt-metal can hand out of L1 with default settings; assumed likewise.
+    /// L1 that tt-metal can allocate with default settings; assumed, since it differs by release.
     pub l1_allocatable_bytes: Option<u64>,
     /// Where these figures come from.
     pub origin: CapacityOrigin,
@@ -186,21 +186,21 @@ pub struct Capacity {
 pub enum CapacityOrigin {
     /// A table by board type: assumed.
     Board,
-    /// A description of the cluster, with what is harvested of each chip.
+    /// A cluster descriptor, which has the harvested cores of each device.
     Descriptor,
-    /// A client's runtime said so.
+    /// The runtime of a client.
     Runtime,
-    /// There is no such chip: it is simulated.
+    /// The device is simulated.
     Simulated,
 }
 
-/// What a chip's sensors said. What is not there has its reason in `absent`.
+/// Sensor readings of a device. `absent` has the reason for each that is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sensors {
     /// Temperature.
     pub asic_celsius: Option<f64>,
-    /// Power of the core, not of the board.
+    /// Core power, without the rest of the board.
     pub power_watts: Option<f64>,
     /// Current of the core.
     pub current_amperes: Option<f64>,
@@ -214,23 +214,23 @@ pub struct Sensors {
     pub arcclk_mhz: Option<f64>,
     /// Fan.
     pub fan_rpm: Option<f64>,
-    /// A counter that changes while the firmware lives.
+    /// Firmware heartbeat counter.
     pub heartbeat: Option<u64>,
-    /// Whether it changed since it was last read.
+    /// Whether the heartbeat changed since the previous reading.
     pub heartbeat_beats: Option<bool>,
-    /// Shutdowns for heat since the last power cycle.
+    /// Thermal shutdowns since the last power cycle.
     pub thermal_trips: Option<u64>,
-    /// What must not be exceeded.
+    /// Limits.
     pub limits: SensorLimits,
-    /// Traffic on the bus.
+    /// PCIe traffic.
     pub pcie: Option<PcieRates>,
-    /// How old the oldest of these is.
+    /// Age of the oldest reading.
     #[serde(default)]
     pub age_ms: u64,
-    /// Whether they are older than they should be, because the driver does not answer.
+    /// Whether readings are outdated because the driver does not answer.
     #[serde(default)]
     pub stale: bool,
-    /// What is not there, by name, and why.
+    /// Missing readings, by name, and the reason for each.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub absent: BTreeMap<String, String>,
 }
@@ -239,28 +239,28 @@ pub struct Sensors {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SensorLimits {
-    /// At this temperature the chip slows down.
+    /// Temperature at which the device throttles.
     pub asic_celsius: Option<f64>,
-    /// Most power.
+    /// Maximum power.
     pub power_watts: Option<f64>,
-    /// Most current.
+    /// Maximum current.
     pub current_amperes: Option<f64>,
-    /// Highest voltage.
+    /// Maximum voltage.
     pub vcore_volts: Option<f64>,
 }
 
-/// Traffic between a chip and its host.
+/// PCIe traffic between a device and its host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PcieRates {
-    /// The host reads the chip.
+    /// Host reads from the device.
     pub host_reads_bytes_per_second: Option<f64>,
-    /// The host writes to the chip.
+    /// Host writes to the device.
     pub host_writes_bytes_per_second: Option<f64>,
-    /// The chip reads the host's memory.
-    pub chip_reads_bytes_per_second: Option<f64>,
-    /// The chip writes to the host's memory.
-    pub chip_writes_bytes_per_second: Option<f64>,
+    /// Device reads from host memory.
+    pub device_reads_bytes_per_second: Option<f64>,
+    /// Device writes to host memory.
+    pub device_writes_bytes_per_second: Option<f64>,
 }
 
 /// What is odd about one of tt-metal's own files of counters. What is right in it is told by its processes.

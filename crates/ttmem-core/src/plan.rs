@@ -157,7 +157,7 @@ impl State {
         let mut all: BTreeMap<ChipId, BTreeSet<Tenant>> = BTreeMap::new();
         for (&id, process) in &self.processes {
             let defined = process.allocators.keys().map(|&number| Scope::Allocator(number));
-            let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
+            let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Exact);
             let scopes: BTreeSet<Scope> = defined.chain(told.map(|&(scope, ..)| scope)).collect();
             for scope in scopes {
                 for &chip in chips_in(&process.allocators, &scope) {

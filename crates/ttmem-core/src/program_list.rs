@@ -27,6 +27,7 @@ impl State {
             reported_pid: row.process.info.reported_pid,
             start: row.process.info.start,
             process_name: row.process.info.name.clone(),
+            hidden: false,
             program: self.describe_program(row.id, row.process, &row.it, &mut names, clock, full),
         };
         let mut list = ProgramList::default();

@@ -249,7 +249,7 @@ impl State {
     /// A tenant's pools of some spaces.
     pub(crate) fn pools_of(&self, tenant: Tenant, spaces: &[Space]) -> impl Iterator<Item = (Space, PoolId)> {
         let process = self.processes.get(&tenant.process);
-        let pool = move |space| process?.pools.get(&(tenant.scope, space, Basis::Events)).copied();
+        let pool = move |space| process?.pools.get(&(tenant.scope, space, Basis::Exact)).copied();
         spaces.iter().filter_map(move |&space| Some((space, pool(space)?)))
     }
 
@@ -319,13 +319,13 @@ impl State {
         pools: &[PoolId],
     ) -> ProgramUsage {
         let all = || pools.iter().map(|&pool| self.ledger.pool(pool));
-        let basis = all().map(|pool| pool.key.basis).max().unwrap_or(Basis::Legacy);
+        let basis = all().map(|pool| pool.key.basis).max().unwrap_or(Basis::Reported);
         // How large a kernel of an old client is on each core, nobody knows.
         let sized = space != Space::Kernel || all().all(|pool| pool.totals.uncharged == 0);
         // Of some nobody knows whether they are resident, and perhaps of all.
         let unfollowed = all().map(|pool| pool.totals.unfollowed).sum::<u64>();
         let followed = unfollowed == 0 || all().any(|pool| pool.totals.own_count() > pool.totals.unfollowed);
-        let known = basis == Basis::Events && sized && followed;
+        let known = basis == Basis::Exact && sized && followed;
         let resident = if known { self.resident_parts(space, residents, pools) } else { Vec::new() };
         let resident_bytes = taken(borrowed(&resident));
         // What kernels were loaded says nothing of what is there.
@@ -333,7 +333,7 @@ impl State {
         ProgramUsage {
             registered_bytes: self.registered(space, pools),
             resident_bytes: known.then_some(resident_bytes),
-            unfollowed_bytes: if may_be_there {
+            residency_unknown_bytes: if may_be_there {
                 let all = self.parts_in(space, pools);
                 let besides =
                     all.iter().filter(|(_, part)| part.unfollowed).map(|(whose, part)| (*whose, part));
@@ -423,7 +423,7 @@ impl State {
     pub(crate) fn summed_programs<'a>(&self, id: ProcessId, process: &'a ProcessState) -> Vec<Summed<'a>> {
         let plan = self.plan();
         let mut found = Vec::new();
-        let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Events);
+        let told = process.pools.keys().filter(|(.., basis)| *basis == Basis::Exact);
         let scopes: BTreeSet<Scope> =
             process.programs.keys().map(|&(scope, _)| scope).chain(told.map(|&(scope, ..)| scope)).collect();
         for scope in scopes {
@@ -482,7 +482,7 @@ impl State {
             core_count: cores.count(),
             resident_cores: it.resident_cores,
             dispatches: it.state.map_or(0, |it| it.dispatches),
-            unfollowed: it.state.is_none_or(|it| it.dispatches == 0)
+            residency_unknown: it.state.is_none_or(|it| it.dispatches == 0)
                 && parts.iter().any(|part| part.unfollowed),
             estimated: parts.iter().any(|part| part.estimated),
             dispatched: it.state.and_then(|it| it.last).map(|(at, _)| clock.wall(at)),

@@ -32,19 +32,19 @@ pub struct Snapshot {
     pub schema: u32,
     /// When it was taken.
     pub at: Timestamp,
-    /// Whether any chip in it is simulated.
+    /// Whether any device is simulated.
     pub simulated: bool,
     /// The machine.
     pub host: Host,
-    /// Chips, by index.
+    /// Devices, by index.
     pub devices: Vec<Device>,
     /// Tracked processes, by pid.
     pub processes: Vec<Process>,
-    /// Oddities, worst first.
+    /// Problems that hold now or occurred in the last 10 minutes, worst first.
     pub findings: Vec<Finding>,
-    /// What happened of late, oldest first, on request.
+    /// Recent events, oldest first, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub events: Option<Vec<Happening>>,
+    pub events: Option<Vec<Event>>,
     /// A page of the list of live allocations, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub buffers: Option<Buffers>,
@@ -54,60 +54,60 @@ pub struct Snapshot {
     /// The allocations on one core, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_allocations: Option<CoreAllocations>,
-    /// How the snapshot came about.
+    /// How the snapshot was made.
     pub health: Health,
 }
 
-/// A chip.
+/// A device: one Tenstorrent chip.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Device {
-    /// Its key: `0x` and 16 digits of its unique id, else `pci-` and its place, else `ordinal-N`.
+    /// Unique key: `0x` and 16 digits of its unique id, else `pci-` and its bus address, else `ordinal-N`.
     pub id: String,
-    /// The number clients call it by.
+    /// Device number, as used by runtimes.
     pub index: u32,
     /// Architecture.
     pub arch: Option<Arch>,
     /// Board name.
     pub board: Option<String>,
-    /// Reached through another chip.
+    /// Whether it is reached through another device.
     pub remote: bool,
-    /// Where it is on the bus, as `0000:01:00.0`.
+    /// PCI bus address, as `0000:01:00.0`.
     #[serde(default)]
     pub pci: Option<String>,
     /// The N of `/dev/tenstorrent/N`.
     #[serde(default)]
     pub node: Option<u32>,
-    /// Number of its board, 16 digits.
+    /// Serial number of the board, 16 digits.
     #[serde(default)]
     pub serial: Option<String>,
-    /// Other ids that it is known by, as to tt-metal.
+    /// Other ids of the device, such as tt-metal's.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub names: Vec<String>,
-    /// Versions of what runs on it.
+    /// Firmware versions.
     #[serde(default)]
     pub firmware: Firmware,
-    /// Memory it has.
+    /// Memory capacity.
     pub capacity: Option<Capacity>,
     /// Memory in use.
     pub usage: Usage,
-    /// What its sensors say.
+    /// Sensor readings.
     #[serde(default)]
     pub sensors: Option<Sensors>,
-    /// Why they say nothing, or nothing new.
+    /// Why there are no readings, or no new ones.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sensors_absent: Option<String>,
-    /// The highest use seen of each space, and whose that was.
+    /// Peak use of each space, and the processes that held it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub peaks: Vec<Peak>,
-    /// The core with the least room between what programs keep at the bottom of its L1 and the lowest buffer; `null` where
-    /// it is not known how cores are laid out.
+    /// The core with the smallest free gap between program memory and the lowest L1 buffer; `null` where the layout of
+    /// cores is not known.
     #[serde(default)]
     pub tightest_core: Option<CoreRoom>,
-    /// How its runtime divides a core's L1, where that was said.
+    /// How the runtime divides the L1 of a core, where it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_layout: Option<CoreLayout>,
-    /// The L1 of each core that programs can use, by row and column, on request.
+    /// The L1 of each worker core, by row and column, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Cores>,
     /// Usage over time, on request.
@@ -115,35 +115,35 @@ pub struct Device {
     pub history: Option<History>,
 }
 
-/// The highest use of one space of a chip. Of buffers it is exact where one process holds the space through one allocator;
-/// where several do, what they hold together is looked at with every tick and whenever one of them shrinks after it had grown
-/// by some percent. What programs hold is looked at with ticks only.
+/// Peak use of one space of a device. The peak of buffers is exact where one process uses the space through one allocator.
+/// Where several do, their sum is sampled at every tick, and whenever one of them shrinks after it grew by some percent. The
+/// peak of program memory is sampled at ticks only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Peak {
-    /// Which.
+    /// Memory space.
     pub space: Space,
-    /// How much.
+    /// Bytes in use at the peak.
     pub bytes: u64,
-    /// When it was seen.
+    /// When it was reached.
     pub at: Timestamp,
-    /// Who held how much of it then, most first.
+    /// The processes that held it, largest first.
     pub holders: Vec<Holder>,
 }
 
-/// Who held something.
+/// A process that held memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
     /// As [`Process::pid`].
     pub pid: Option<u32>,
-    /// Short name.
+    /// Process name.
     pub name: Option<String>,
-    /// How much.
+    /// Bytes held.
     pub bytes: u64,
 }
 
-/// Memory in use on one chip, of all processes or of one.
+/// Memory in use on one device, by all processes or by one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
@@ -156,13 +156,13 @@ pub struct Usage {
     /// `L1_SMALL` buffers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l1_small: Option<BufferUsage>,
-    /// L1 buffers that lie on some cores only.
+    /// L1 buffers allocated on some cores only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l1_core: Option<BufferUsage>,
     /// Trace buffers, in DRAM.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace: Option<BufferUsage>,
-    /// Host memory mapped for the device; not the device's.
+    /// Host memory mapped for the device.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<BufferUsage>,
     /// Circular buffers, in L1.
@@ -177,10 +177,10 @@ pub struct Usage {
     /// Kernel code.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel: Option<ProgramUsage>,
-    /// DRAM in all: buffers and trace.
+    /// Total DRAM: buffers and trace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dram_total: Option<Total>,
-    /// L1 in all: buffers, `L1_SMALL` and what programs hold there.
+    /// Total L1: buffers, `L1_SMALL` and program memory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l1_total: Option<Total>,
 }
@@ -189,22 +189,22 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferUsage {
-    /// The figure to show if there is room for one: of each holder what the allocator charges, else what it asked for.
+    /// Bytes in use: allocated bytes where they are known, else requested bytes.
     #[serde(default)]
     pub used_bytes: u64,
-    /// What programs asked for.
+    /// Bytes that programs requested.
     pub requested_bytes: u64,
-    /// What lies in the banks that really hold it.
+    /// Bytes in the banks and cores that hold data.
     pub occupied_bytes: Option<u64>,
-    /// What the runtime's allocator charges.
+    /// Bytes that the runtime's allocator accounts for, over all banks it moves in lock-step.
     pub allocated_bytes: Option<u64>,
-    /// What that allocator has in all.
+    /// Bytes that the allocator manages.
     pub allocatable_bytes: Option<u64>,
-    /// What it has left.
+    /// Bytes that are free.
     pub free_bytes: Option<u64>,
-    /// The largest block left in a bank: no larger buffer fits.
+    /// Largest free block per bank: no larger allocation can succeed.
     pub largest_free_bytes_per_bank: Option<u64>,
-    /// The highest use seen.
+    /// Peak of the bytes in use.
     pub peak_bytes: u64,
     /// Live buffers; `null` where only their sum is known.
     pub count: Option<u64>,
@@ -222,18 +222,18 @@ fn is_false(it: &bool) -> bool {
     !*it
 }
 
-/// What programs hold in one space.
+/// Program memory of one space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramUsage {
-    /// Held by programs that are loaded or cached; overlapping ranges counted once.
+    /// Bytes of programs that are loaded or cached; overlapping address ranges count once.
     pub registered_bytes: u64,
-    /// Held by programs dispatched last on their cores; unknown where the source does not say what was dispatched.
+    /// Bytes of the programs dispatched last on their cores; `null` where dispatches are not reported.
     pub resident_bytes: Option<u64>,
-    /// Registered besides, where `resident_bytes` is known of others only: whether it is resident, nobody says.
+    /// Registered bytes of which it is not known whether they are resident; `resident_bytes` does not include them.
     #[serde(skip_serializing_if = "is_zero", default)]
-    pub unfollowed_bytes: u64,
-    /// How much of what is registered is an estimate.
+    pub residency_unknown_bytes: u64,
+    /// Registered bytes that are estimated.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub estimated_bytes: u64,
     /// Live records; `null` where only their sum is known.
@@ -243,18 +243,18 @@ pub struct ProgramUsage {
 }
 
 impl ProgramUsage {
-    /// Whether it is known of all of it when it is resident. Otherwise it may lie in what looks free.
+    /// Whether residency is known for all of it. Otherwise it may occupy what appears to be free.
     pub fn is_followed(&self) -> bool {
         match self.resident_bytes {
-            Some(_) => self.unfollowed_bytes == 0,
+            Some(_) => self.residency_unknown_bytes == 0,
             None => self.registered_bytes == 0,
         }
     }
 
-    /// The figure to show if there is room for one: what is resident or may be, else what is registered.
+    /// The figure to show if there is room for one: resident or possibly resident bytes, else registered bytes.
     pub fn used_bytes(&self) -> u64 {
         self.resident_bytes
-            .map_or(self.registered_bytes, |resident| resident.saturating_add(self.unfollowed_bytes))
+            .map_or(self.registered_bytes, |resident| resident.saturating_add(self.residency_unknown_bytes))
     }
 }
 
@@ -264,7 +264,7 @@ impl ProgramUsage {
 pub struct Total {
     /// In use.
     pub used_bytes: u64,
-    /// What the chip has; unknown where the chip is.
+    /// Capacity of the device; `null` if unknown.
     pub capacity_bytes: Option<u64>,
     /// The weakest basis of its parts.
     pub basis: Basis,
@@ -307,7 +307,7 @@ pub struct SensorSample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
-    /// When it begins.
+    /// Start of the interval.
     pub at: Timestamp,
     /// Lowest.
     pub min_bytes: u64,
@@ -321,45 +321,51 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Process {
-    /// As the reader sees it; `null` if it cannot.
+    /// Process id in the reader's PID namespace; `null` if it is not visible there.
     pub pid: Option<u32>,
-    /// What the process calls itself, where that differs.
+    /// Process id that the process itself reported, where it differs.
     pub reported_pid: Option<i64>,
     /// When it started.
     pub start: Option<Timestamp>,
-    /// Short name.
+    /// Process name.
     pub name: Option<String>,
     /// Command line.
     pub command: Option<String>,
     /// Owner.
     pub user: Option<String>,
-    /// Container, where it runs in one.
+    /// Container id, where it runs in one.
     pub container: Option<String>,
-    /// The pod that is part of, where that can be told.
+    /// Pod of the container, where it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pod: Option<String>,
-    /// [`Device::id`]s that it has open, as far as the kernel says.
+    /// Whether names, command and call sites are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
+    /// [`Device::id`]s that it has open, according to the kernel.
     #[serde(default)]
-    pub opened: Vec<String>,
-    /// How it is tracked: the best basis it has.
-    pub tracking: Basis,
-    /// Whether every allocation and free is known and accounted for.
-    pub exact: bool,
-    /// The last event, by the process's own count, that these figures include; `null` where it does not count them.
+    pub open_devices: Vec<String>,
+    /// How well its memory is known, in one word.
+    #[serde(default)]
+    pub tracking: Tracking,
+    /// The best basis of its figures.
+    pub basis: Basis,
+    /// Whether every allocation and free of the process is included.
+    pub complete: bool,
+    /// Sequence number of the last allocation event that these figures include; `null` where the process does not number them.
     #[serde(default)]
     pub sequence: Option<u64>,
-    /// Who tracks it and how well, where that is known.
+    /// What tracks the process, where it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tracker: Option<Tracker>,
-    /// What it holds on all its devices, and how well that is known.
+    /// Totals over all its devices.
     #[serde(default)]
     pub summary: Summary,
-    /// What it holds, by device.
+    /// Memory in use, by device.
     pub usage: Vec<ProcessUsage>,
-    /// What each of its open allocators holds, where there are such.
+    /// Memory in use, by open allocator.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub allocators: Vec<AllocatorUsage>,
-    /// The runtime's own figures, compared.
+    /// Comparisons with the runtime's own allocator statistics.
     pub audit: Vec<AuditResult>,
     /// Traces that can be replayed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -386,13 +392,13 @@ pub struct HostUsage {
     pub ancestor_pid: Option<u32>,
 }
 
-/// A process in a line.
+/// Totals of a process over all its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// [`Device::index`]es of those that it holds something on, or has open.
+    /// [`Device::index`]es of the devices that it uses or has open.
     pub indexes: Vec<u32>,
-    /// DRAM and trace buffers; `null` where nothing is known of them, as in the others.
+    /// DRAM and trace buffers; `null` if unknown.
     pub dram_bytes: Option<u64>,
     /// L1 buffers of all kinds.
     pub l1_bytes: Option<u64>,
@@ -400,70 +406,68 @@ pub struct Summary {
     pub program_bytes: Option<u64>,
     /// Kernel code.
     pub kernel_bytes: Option<u64>,
-    /// How well all this is known.
-    pub quality: Quality,
 }
 
-/// How well a process is tracked, in a word.
+/// How well the memory of a process is known, best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Quality {
-    /// Every event is known, and the runtime's own allocators say the same.
+pub enum Tracking {
+    /// Tracked by the agent; drift against the runtime's own allocators is 0.
     Audited,
-    /// The agent is in it; its allocators were not judged just now.
+    /// Tracked by the agent; not audited yet, or its allocators are busy.
     Agent,
-    /// It reports its events itself.
-    Events,
-    /// tt-metal's own counters.
+    /// Self-reporting through the ttmem library.
+    Library,
+    /// Known from tt-metal's own counters only.
     Counters,
-    /// Messages of the old socket protocol.
-    Legacy,
-    /// The agent is in it, but something was missed.
+    /// Reported through the old socket protocol: requested bytes only.
+    Reported,
+    /// Tracked by the agent, but something was missed.
     Partial,
-    /// The runtime's own allocators say something else.
+    /// Tracked by the agent; the runtime's own allocators disagree.
     Drift,
-    /// It has a device open, and nothing more is known. Or what a later version has.
+    /// It has a device open and publishes nothing. Or what a later version has.
     #[default]
     #[serde(other)]
     Untracked,
 }
 
-impl Quality {
-    /// For people.
+impl Tracking {
+    /// Name as shown on screens.
     pub fn name(self) -> &'static str {
         match self {
             Self::Audited => "audited",
             Self::Agent => "agent",
-            Self::Events => "events",
+            Self::Library => "library",
             Self::Counters => "counters",
-            Self::Legacy => "legacy",
+            Self::Reported => "reported",
             Self::Partial => "partial",
-            Self::Drift => "DRIFT",
+            Self::Drift => "drift",
             Self::Untracked => "untracked",
         }
     }
 }
 
-/// Dispatches that were captured, to be replayed at once.
+/// A captured trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trace {
-    /// The runtime's number of it.
+    /// Trace number in the runtime.
     pub id: u32,
-    /// The allocator it belongs to.
+    /// Number of its allocator.
     pub allocator: u32,
-    /// [`Device::id`]s it is for.
+    /// [`Device::id`]s of its devices.
     pub devices: Vec<String>,
     /// Dispatches it holds.
     pub dispatches: u64,
-    /// How often it was replayed.
+    /// Number of replays.
     pub replays: u64,
-    /// When its capture ended.
+    /// End of the capture.
     pub captured: Timestamp,
-    /// Buffers that were allocated since and are still held: a replay may write over them.
+    /// Buffers allocated since the capture and still live: a replay may overwrite them.
     pub endangered_count: u64,
-    /// What they asked for.
+    /// Requested bytes of those buffers.
     pub endangered_bytes: u64,
 }
 
@@ -471,100 +475,100 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Program {
-    /// Its number within the process.
+    /// Program number, as in the runtime.
     pub id: u32,
-    /// The allocator, or set of chips, it belongs to.
+    /// Number of its allocator.
     pub allocator: Option<u32>,
-    /// [`Device::id`]s it is for.
+    /// [`Device::id`]s of its devices.
     pub devices: Vec<String>,
-    /// [`Device::index`]es it is for.
+    /// [`Device::index`]es of its devices.
     pub indexes: Vec<u32>,
-    /// What it is called, or made of.
+    /// Program name, or the names of its kernels.
     pub name: Option<String>,
-    /// What kind of program.
+    /// Class of the program.
     pub class: KernelClass,
-    /// The cores it runs on: rectangles, each from column, row to column, row.
+    /// Cores it runs on: rectangles, each from column, row to column, row.
     pub cores: Vec<[u8; 4]>,
-    /// How many those are.
+    /// Number of those cores.
     pub core_count: u32,
-    /// On how many cores of how many it is for, over all its devices, it is what was dispatched last.
+    /// Number of cores, over all its devices, on which it was dispatched last.
     pub resident_cores: u32,
-    /// How often it was dispatched.
+    /// Number of dispatches.
     pub dispatches: u64,
-    /// Nobody tells of dispatches: neither those nor whether it is resident are known.
+    /// Whether dispatches are not reported, so that neither their number nor residency is known.
     #[serde(skip_serializing_if = "is_false", default)]
-    pub unfollowed: bool,
-    /// Some of what it keeps is as large as somebody estimates.
+    pub residency_unknown: bool,
+    /// Whether some of its sizes are estimates.
     #[serde(skip_serializing_if = "is_false", default)]
     pub estimated: bool,
-    /// When that last happened.
+    /// Time of the last dispatch.
     pub dispatched: Option<Timestamp>,
-    /// Code, arguments and semaphores, on each core.
+    /// Kernel code, arguments and semaphores, per core.
     pub kernel_bytes: u64,
-    /// Circular buffers on each device, overlapping ranges counted once.
+    /// Circular buffers per device; overlapping address ranges count once.
     pub cb_bytes: u64,
-    /// Dataflow buffers likewise.
+    /// Dataflow buffers per device.
     pub dfb_bytes: u64,
-    /// Scratchpads likewise.
+    /// Scratchpads per device.
     pub scratch_bytes: u64,
-    /// Of its circular and dataflow buffers, those that are only views of buffers, which are counted as such.
+    /// Circular and dataflow buffers that are views of L1 buffers, which are counted as L1.
     pub view_count: u64,
-    /// Where what it keeps ends, on the core where that is highest; `null` if it keeps nothing.
+    /// Highest end address of its memory on any core; `null` if it has none.
     pub end: Option<u64>,
-    /// Everything it keeps, by address.
+    /// Its memory, by address.
     pub placements: Vec<Placement>,
 }
 
-/// Something a program keeps on its cores.
+/// Memory of a program on its cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Placement {
-    /// Which space.
+    /// Memory space.
     pub space: Space,
-    /// Address on each core; unknown where its source does not say it.
+    /// Address on each core; `null` if unknown.
     pub address: Option<u64>,
-    /// Bytes on each core.
+    /// Bytes per core.
     pub bytes: u64,
-    /// The cores: rectangles, each from column, row to column, row.
+    /// Its cores: rectangles, each from column, row to column, row.
     pub cores: Vec<[u8; 4]>,
-    /// It is only a view of a buffer, which is counted as such.
+    /// Whether it is a view of an L1 buffer, which is counted as L1.
     pub view: bool,
 }
 
-/// What one process holds on one device.
+/// Memory in use by one process on one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("allOf" = [{"$ref": "#/$defs/Usage"}])))]
 pub struct ProcessUsage {
     /// [`Device::id`].
     pub device: String,
-    /// How much.
+    /// Memory in use.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(!flatten, skip))]
     pub usage: Usage,
 }
 
-/// Who tracks a process, and how well.
+/// What tracks a process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Tracker {
-    /// As `ttmem-agent 0.1.0`.
+    /// Name and version, as `ttmem-agent 0.1.0`.
     pub writer: String,
-    /// The runtime that is tracked, as `ttnn 0.81.1`.
+    /// The tracked runtime, as `ttnn 0.81.1`.
     pub runtime: Option<String>,
-    /// How many hooks into it were wanted.
+    /// Number of functions of the runtime to hook.
     pub hooks: u32,
-    /// Those that did not take.
+    /// Hooks that could not be installed.
     pub missing_hooks: Vec<String>,
-    /// Processor time that tracking cost the process so far.
+    /// CPU time that tracking has cost the process.
     pub cost_seconds: Option<f64>,
 }
 
-/// What one allocator holds, on each of its devices.
+/// Memory in use by one allocator, on each of its devices.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AllocatorUsage {
-    /// Its number within the process.
+    /// Allocator number within the process.
     pub id: u32,
     /// [`Device::id`]s it covers.
     pub devices: Vec<String>,
@@ -577,107 +581,116 @@ pub struct AllocatorUsage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("allOf" = [{"$ref": "#/$defs/BufferUsage"}])))]
 pub struct AllocatorSpace {
-    /// Which.
+    /// Memory space.
     pub space: Space,
-    /// Banks it moves in lock-step.
+    /// Banks that allocate in lock-step.
     pub banks: u16,
-    /// First address in a bank.
+    /// First address of a bank.
     pub base: u64,
     /// Bytes of a bank.
     pub bytes_per_bank: u64,
-    /// What it holds.
+    /// Memory in use.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(!flatten, skip))]
     pub usage: BufferUsage,
 }
 
-/// One comparison with the runtime's allocator.
+/// A comparison with the runtime's own allocator statistics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditResult {
     /// Number of the allocator.
     pub allocator: u32,
     /// [`Device::id`]s it covers.
-    pub chips: Vec<String>,
-    /// Which space.
+    pub devices: Vec<String>,
+    /// Memory space.
     pub space: Space,
-    /// Allocated bytes: ours minus the allocator's.
+    /// Allocated bytes: ttmem's figure minus the runtime's.
     pub drift_bytes: i64,
-    /// The same of free bytes, where the bank layout is known.
+    /// Free bytes: ttmem's figure minus the runtime's; `null` where the bank layout is not known.
     pub free_drift_bytes: Option<i64>,
-    /// The same of the largest free block in a bank.
+    /// Largest free block per bank: ttmem's figure minus the runtime's; `null` where the bank layout is not known.
     pub largest_free_drift_bytes: Option<i64>,
-    /// Whether nothing happened meanwhile, so that the difference means something.
-    pub judged: bool,
-    /// What the allocator itself said is allocated, over all banks.
+    /// Whether the comparison is valid: no allocation or free happened during the audit.
+    pub compared: bool,
+    /// Allocated bytes according to the runtime, over all banks.
     pub allocated_bytes: u64,
-    /// What it said is free.
+    /// Free bytes according to the runtime.
     pub free_bytes: u64,
-    /// The largest free block of a bank, as it said.
+    /// Largest free block per bank according to the runtime.
     pub largest_free_bytes_per_bank: u64,
-    /// The event it was asked at, by the process's own count.
+    /// Sequence number of the process's last allocation event before the audit.
     pub sequence: u64,
 }
 
 impl AuditResult {
-    /// Whether we and the allocator say the same in everything that could be compared.
+    /// Whether every drift that is known is 0.
     pub fn is_zero(&self) -> bool {
         let none = |drift: Option<i64>| drift.unwrap_or(0) == 0;
         self.drift_bytes == 0 && none(self.free_drift_bytes) && none(self.largest_free_drift_bytes)
     }
 }
 
-/// Something odd, stated as data.
+/// A problem, with severity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
-    /// What it is.
+    /// Kind of problem.
     pub kind: FindingKind,
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
-    /// [`Device::id`], if it concerns one.
+    /// [`Device::id`], if it concerns one device.
     pub device: Option<String>,
-    /// Process, if it concerns one.
+    /// Process id, if it concerns a process that is or was visible.
     pub pid: Option<u32>,
-    /// Space, if it concerns one.
+    /// Name of that process.
+    #[serde(default)]
+    pub process_name: Option<String>,
+    /// Command line of that process.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// Whether name and command are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
+    /// Memory space, if it concerns one.
     pub space: Option<Space>,
-    /// How many bytes.
+    /// Bytes concerned.
     pub bytes: Option<u64>,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
-    /// First seen, if it is something that happened.
+    /// First occurrence; `null` for a state that holds now.
     pub first: Option<Timestamp>,
-    /// Last seen, likewise.
+    /// Last occurrence; `null` for a state that holds now.
     pub last: Option<Timestamp>,
-    /// For people.
+    /// The finding in one sentence.
     pub text: String,
 }
 
-/// How the snapshot came about.
+/// How the snapshot was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Health {
     /// `daemon` or `local`.
     pub source: String,
-    /// Open connections of old clients.
+    /// Open connections of legacy clients.
     pub connections: u64,
-    /// Segments of living processes that are read.
+    /// Segments of running processes that are read.
     #[serde(default)]
     pub segments: u64,
-    /// Segments that dead processes left behind.
+    /// Crash segments: segments whose process is gone.
     #[serde(default)]
-    pub black_boxes: u64,
-    /// Files of tt-metal's own counters that are read.
+    pub crash_segments: u64,
+    /// Files of tt-metal counters that are read.
     #[serde(default)]
-    pub regions: u64,
-    /// Files that look like segments or counters and cannot be read as such.
+    pub counter_files: u64,
+    /// Files named like segments or counters that cannot be read.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
     /// Live records behind the figures.
     pub live_records: u64,
     /// Records lost before they could be read.
     pub lost_records: u64,
-    /// Lines the event log had to drop because nobody took them.
+    /// Event log lines dropped because their reader was too slow.
     pub dropped_log_lines: u64,
 }
 
@@ -685,7 +698,7 @@ pub struct Health {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
-    /// Where it is.
+    /// Path of the file.
     pub path: String,
     /// Why it was not read.
     pub reason: String,
@@ -704,56 +717,59 @@ pub struct Allocation {
     pub devices: Vec<String>,
     /// [`Device::index`]es that hold it.
     pub indexes: Vec<u32>,
-    /// The allocator it came from, where the source knows.
+    /// Number of its allocator.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allocator: Option<u32>,
-    /// Which space.
+    /// Memory space.
     pub space: Space,
     /// Device address or kernel id, in hexadecimal.
     pub id: String,
-    /// What was asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// What lies in the banks that really hold it.
+    /// Bytes in the banks and cores that hold data.
     pub occupied_bytes: Option<u64>,
-    /// What the runtime's allocator charges.
+    /// Bytes that the runtime's allocator accounts for, over all banks it moves in lock-step.
     pub allocated_bytes: Option<u64>,
-    /// What it takes in each of its banks, or on each of its cores.
+    /// Bytes per bank or core.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bytes_per_bank: Option<u64>,
-    /// On how many banks or cores it is charged.
+    /// Number of banks or cores that allocate it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub banks: Option<u16>,
-    /// How it lies there.
+    /// Layout over banks or cores.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub layout: Option<Layout>,
-    /// The cores it lies on, if it lies on some only: rectangles, each from column, row to column, row.
+    /// Cores that hold it, if not all do: rectangles, each from column, row to column, row.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Vec<[u8; 4]>>,
-    /// Its size is an estimate.
+    /// Whether its size is an estimate.
     #[serde(skip_serializing_if = "is_false", default)]
     pub estimated: bool,
-    /// Where it lies is not known: its id only tells it from others.
+    /// Whether its address is unknown; then the id is only a unique number.
     #[serde(skip_serializing_if = "is_false", default)]
     pub unplaced: bool,
-    /// How many times it is held.
+    /// Reference count.
     pub references: u32,
-    /// How long it has lived.
+    /// Time since it was allocated.
     pub age_seconds: f64,
-    /// For kernels.
+    /// Class of a kernel.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel: Option<KernelClass>,
-    /// The program it belongs to, where the source knows.
+    /// Number of the program it belongs to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program: Option<u32>,
-    /// The call site it came from, where the source knows.
+    /// Number of the call site that allocated it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub site: Option<u32>,
-    /// What that site is called.
+    /// Call site that allocated it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub site_name: Option<String>,
-    /// What the program is called.
+    /// Name of the program.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program_name: Option<String>,
+    /// Whether names and call sites are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// Where the figures come from.
     pub basis: Basis,
 }
@@ -765,29 +781,29 @@ pub struct Dump {
     /// As [`Snapshot::schema`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA)))]
     pub schema: u32,
-    /// When it was made.
+    /// When it was taken.
     pub at: Timestamp,
-    /// Whether any chip in it is simulated.
+    /// Whether any device is simulated.
     pub simulated: bool,
     /// The allocations; a daemon lists them in no order.
     pub allocations: Vec<Allocation>,
 }
 
-/// Some of the live allocations: those that were asked for.
+/// A page of the list of live allocations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Buffers {
-    /// How many fit the question; the list has a part of them.
+    /// Number of allocations that match; the list is a part of them.
     pub count: u64,
-    /// What those asked for.
+    /// Requested bytes of all that match.
     pub requested_bytes: u64,
-    /// What the allocator charges for them, else what they asked for.
+    /// Allocated bytes of all that match, else requested bytes.
     pub used_bytes: u64,
-    /// How many of the list come before this part.
+    /// Number of allocations before this part.
     pub offset: u64,
-    /// The allocations, unless they were to be put together.
+    /// The allocations, unless they were grouped.
     pub list: Vec<Allocation>,
-    /// How many groups there are, if they were; `groups` has a part of them.
+    /// Number of groups, if they were grouped; `groups` is a part of them.
     #[serde(default)]
     pub group_count: u64,
     /// The groups.
@@ -795,7 +811,7 @@ pub struct Buffers {
     pub groups: Vec<BufferGroup>,
 }
 
-/// Allocations that have something in common.
+/// A group of allocations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferGroup {
@@ -803,46 +819,46 @@ pub struct BufferGroup {
     pub pid: Option<u32>,
     /// As [`Process::name`].
     pub process_name: Option<String>,
-    /// Which space, if they were put together by process; else the one they are all of.
+    /// Memory space, if all of them are in one.
     pub space: Option<Space>,
-    /// The program they belong to, if they were put together by that.
+    /// Number of their program, if they were grouped by program.
     pub program: Option<u32>,
-    /// What it is called.
+    /// Name of that program.
     pub program_name: Option<String>,
-    /// The call site they came from, if they were put together by that.
+    /// Number of their call site, if they were grouped by call site.
     pub site: Option<u32>,
-    /// What it is called.
+    /// That call site.
     pub site_name: Option<String>,
-    /// How many.
+    /// Number of allocations.
     pub count: u64,
-    /// What they asked for.
+    /// Requested bytes.
     pub requested_bytes: u64,
-    /// What the allocator charges for them, else what they asked for.
+    /// Allocated bytes, else requested bytes.
     pub used_bytes: u64,
 }
 
-/// Some of the programs: those that were asked for.
+/// A page of the list of programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramList {
-    /// How many fit the question; the list has a part of them.
+    /// Number of programs that match; the list is a part of them.
     pub count: u64,
-    /// How many of those are resident anywhere.
+    /// Number of those that are resident on any core.
     pub resident_count: u64,
-    /// Whether any of them keeps dataflow buffers.
+    /// Whether any of them has dataflow buffers.
     pub has_dfbs: bool,
-    /// Whether any of them keeps scratchpads.
+    /// Whether any of them has scratchpads.
     pub has_scratch: bool,
-    /// How many of the list come before this part.
+    /// Number of programs before this part.
     pub offset: u64,
-    /// The programs, without what they keep where.
+    /// The programs, without their placements.
     pub list: Vec<ProgramRow>,
-    /// The one that was asked for with everything.
+    /// The program that was requested with its placements.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub open: Option<ProgramRow>,
 }
 
-/// A program, and whose it is.
+/// A program and its process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramRow {
@@ -855,63 +871,68 @@ pub struct ProgramRow {
     pub start: Option<Timestamp>,
     /// As [`Process::name`].
     pub process_name: Option<String>,
+    /// Whether names are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
     /// The program.
     pub program: Program,
 }
 
-/// Something that happened, worth telling. Single allocations are not.
+/// Something that happened at a time. Single allocations are not events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Happening {
-    /// Counts them; without a gap, unless some were dropped for newer ones.
+pub struct Event {
+    /// Number of the event; numbers are consecutive unless older events were dropped.
     pub sequence: u64,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
-    pub kind: HappeningKind,
-    /// How bad.
+    /// Kind of event.
+    pub kind: EventKind,
+    /// Severity.
     pub severity: Severity,
-    /// Process, if it concerns one.
+    /// Process id, if it concerns one.
     pub pid: Option<u32>,
-    /// [`Device::id`], if it concerns one.
+    /// [`Device::id`], if it concerns one device.
     pub device: Option<String>,
-    /// How many bytes.
+    /// Bytes concerned.
     pub bytes: Option<u64>,
-    /// For people.
+    /// The event in one sentence.
     pub text: String,
 }
 
-/// Kinds of what happens.
+/// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum HappeningKind {
-    /// A process was heard of.
-    ProcessCame,
-    /// It ended.
-    ProcessEnded,
+pub enum EventKind {
+    /// A process was first seen.
+    ProcessStarted,
+    /// A process exited.
+    ProcessExited,
     /// A process opened an allocator: a mesh, or a device.
     AllocatorOpened,
-    /// It closed it.
+    /// A process closed an allocator.
     AllocatorClosed,
-    /// A chip appeared.
-    ChipCame,
-    /// It left the bus.
-    ChipGone,
+    /// A device was added.
+    DeviceAdded,
+    /// A device was removed from the bus.
+    DeviceRemoved,
     /// A trace was captured.
     TraceCaptured,
     /// A trace was released.
     TraceReleased,
-    /// A chip's memory rose above, or fell below, three quarters or nine tenths.
-    Filled,
-    /// Something odd was first seen; its finding has more.
-    Odd,
+    /// Memory use of a device rose above, or fell below, 75 or 90 percent.
+    UsageThreshold,
+    /// An allocation failed.
+    OutOfMemory,
+    /// A finding was first made.
+    Finding,
     /// One that a later version has.
     #[serde(other)]
     Other,
 }
 
-/// What is held on one chip in one space, for reports.
+/// Live allocations on one device in one space, for reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// [`Device::index`].
@@ -920,7 +941,7 @@ pub struct Group {
     pub space: Space,
     /// Live allocations.
     pub count: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
     /// Single allocations, if they were few enough to list.
     pub listed: Vec<Allocation>,

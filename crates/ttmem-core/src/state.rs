@@ -11,6 +11,7 @@ use crate::findings::{Findings, Subject, Tally};
 use crate::footprint::CoreSet;
 use crate::happenings::{Happenings, Level};
 use crate::history::{SensorSeries, Series};
+use crate::label::Label;
 use crate::ledger::{self, Entry, Ledger, Nature, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
 use crate::peaks::{CorePeaks, High, has_grown};
@@ -606,6 +607,7 @@ impl State {
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
         if count > 0 {
             let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
+            self.findings.name(id, &process.info);
             self.note(Fault::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }
         Outcome::Reclaimed(gone)
@@ -682,6 +684,15 @@ impl State {
         Outcome::Refused(fault)
     }
 
+    /// How findings and events name a process, also after it exited.
+    pub(crate) fn label_of(&self, id: ProcessId) -> Label {
+        match (self.processes.get(&id), self.findings.label(id)) {
+            (Some(process), _) => Label::new(id, &process.info),
+            (None, Some(label)) => label.clone(),
+            (None, None) => Label::unknown(id),
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "one call a field of the finding, and private")]
     fn note(
         &mut self,
@@ -696,17 +707,17 @@ impl State {
         // A finding names no chip that is not listed.
         let chip = chip.filter(|chip| self.chips.contains_key(chip));
         let subject = Subject { fault, process: Some(by.id), chip, space };
+        if let Some(process) = self.processes.get(&by.id) {
+            self.findings.name(by.id, &process.info);
+        }
         let first = self.findings.add(self.now, subject, bytes, count, id);
-        // That a process ended is told with what it held; every allocation that failed is told.
+        // The event of a process's exit has what it held; every failed allocation is an event.
         if first && fault != Fault::Reclaimed || fault == Fault::OutOfMemory {
             let now = self.now;
             let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
-            self.happenings.odd(
-                now,
-                subject,
-                index,
-                Tally { count, bytes, last_id: id, first: now, last: now },
-            );
+            let label = self.label_of(by.id);
+            let tally = Tally { count, bytes, last_id: id, first: now, last: now };
+            self.happenings.fault(now, subject, label, index, tally);
         }
     }
 

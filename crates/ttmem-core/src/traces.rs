@@ -2,11 +2,10 @@
 //! lie where a replay writes.
 
 use crate::event;
-use crate::judgement::finding;
 use crate::programs::Tenant;
 use crate::snapshot::{Finding, FindingKind, Severity, Trace};
 use crate::state::{ProcessState, State, chips_in};
-use crate::view::{Clock, visible};
+use crate::view::Clock;
 use crate::words::{ProcessId, Scope, Space, size};
 use std::collections::BTreeSet;
 
@@ -39,23 +38,14 @@ impl State {
             if count == 0 {
                 continue;
             }
-            let (were, them) = if count == 1 {
-                ("1 buffer".to_owned(), "was allocated since trace")
-            } else {
-                (format!("{count} buffers"), "were allocated since trace")
-            };
-            let (are, over) = if count == 1 { ("is", "it") } else { ("are", "them") };
+            let label = self.label_of(id);
             let text = format!(
-                "pid {}: {were} ({}) {them} {number} was captured and {are} still held: \
-                 replaying it may write over {over}",
-                id.pid,
+                "{label}: replaying trace {number} may overwrite {count} buffer{} ({}) allocated after its capture",
+                if count == 1 { "" } else { "s" },
                 size(bytes)
             );
-            findings.push(Finding {
-                pid: visible(id),
-                bytes: Some(bytes),
-                ..finding(FindingKind::TraceOverwrite, Severity::Warning, text, count)
-            });
+            let finding = label.finding(FindingKind::TraceOverwrite, Severity::Warning, text, count);
+            findings.push(Finding { bytes: Some(bytes), ..finding });
         }
     }
 

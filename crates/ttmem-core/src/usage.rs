@@ -74,7 +74,7 @@ impl State {
             highest: self.highest(*space, pools),
             aliased: pools
                 .iter()
-                .all(|&pool| self.ledger.pool(pool).key.basis == Basis::Events)
+                .all(|&pool| self.ledger.pool(pool).key.basis == Basis::Exact)
                 .then(|| self.aliased_bytes(self.layout(*space, pools), pools)),
             holders: OnceLock::new(),
         });
@@ -144,7 +144,7 @@ impl State {
             largest_free_bytes_per_bank: None,
             peak_bytes: 0,
             count: None,
-            basis: Basis::Events,
+            basis: Basis::Exact,
         };
         let mut count = 0;
         let (mut occupied, mut allocated, mut largest) = (0, 0, 0);
@@ -163,7 +163,7 @@ impl State {
             sum.peak_bytes = sum.peak_bytes.max(pool.peak);
             sum.basis = sum.basis.max(pool.key.basis);
         }
-        if sum.basis == Basis::Events {
+        if sum.basis == Basis::Exact {
             let layout = self.layout(space, pools);
             sum.occupied_bytes = (vague == 0).then_some(occupied);
             // However much they overlap, together they are no less than the largest of them.
@@ -311,7 +311,7 @@ fn requested(pool: &Pool) -> u64 {
 
 /// What a pool is charged with, else what it asked for.
 fn used_by_one(pool: &Pool) -> u64 {
-    let charged = pool.key.basis == Basis::Events && pool.totals.uncharged == 0;
+    let charged = pool.key.basis == Basis::Exact && pool.totals.uncharged == 0;
     if charged { pool.totals.allocated } else { requested(pool) }
 }
 
@@ -358,7 +358,7 @@ impl Usage {
         // Kernels that are only registered are not in L1: adding up what was loaded says nothing of what is there.
         let registered_only = |space: Space| {
             let kernels = self.kernel.as_ref().filter(|_| space == Space::Kernel);
-            kernels.is_some_and(|it| it.basis == Basis::Events && it.resident_bytes.is_none())
+            kernels.is_some_and(|it| it.basis == Basis::Exact && it.resident_bytes.is_none())
         };
         let parts = spaces.iter().filter(|&&space| !registered_only(space));
         let mut parts = parts.filter_map(|&space| self.used(space));

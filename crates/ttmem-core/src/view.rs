@@ -10,8 +10,8 @@ use crate::plan::{Kind, Share};
 use crate::programs::Resident;
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Group,
-    Health, History, Peak, Process, ProcessUsage, Quality, SCHEMA, Sample, SensorSample, Severity, Snapshot,
-    Summary, Tracker, Usage,
+    Health, History, Peak, Process, ProcessUsage, SCHEMA, Sample, SensorSample, Severity, Snapshot, Summary,
+    Tracker, Tracking, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
 use crate::usage::KindUsage;
@@ -83,9 +83,12 @@ impl State {
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
         self.judge_regions(&mut findings);
-        findings.extend(self.findings.iter().map(|(subject, tally)| describe_fault(subject, tally, clock)));
+        findings.extend(self.findings.iter().map(|(subject, tally)| {
+            let label = subject.process.map(|id| self.label_of(id));
+            describe_fault(subject, tally, label.as_ref(), clock)
+        }));
         if self.findings.dropped > 0 {
-            let text = format!("more findings than fit: {} made room for others", self.findings.dropped);
+            let text = format!("{} older findings dropped: too many at once", self.findings.dropped);
             findings.push(finding(FindingKind::Truncated, Severity::Info, text, self.findings.dropped));
         }
         findings.sort_by(|a, b| rank(a).cmp(&rank(b)));
@@ -213,7 +216,7 @@ impl State {
         let chips = chips_in(&process.allocators, &key.scope);
         let (devices, indexes) =
             if full { self.names_of(chips) } else { (Vec::new(), self.indexes_of(chips)) };
-        let known = (key.basis == Basis::Events).then_some(());
+        let known = (key.basis == Basis::Exact).then_some(());
         Some(Allocation {
             pid: visible(key.process),
             reported_pid: process.info.reported_pid,
@@ -243,6 +246,7 @@ impl State {
             program_name: (entry.program != 0)
                 .then(|| process.program_name(key.scope, entry.program).cloned())
                 .flatten(),
+            hidden: false,
             basis: key.basis,
         })
     }
@@ -279,11 +283,11 @@ impl State {
         let why = reading.why.clone();
         let Some(at) = reading.at else {
             let unknown = if state.chip.remote {
-                "remote: only the chip it is reached through has sensors that can be read"
+                "remote device: its sensors cannot be read by the host"
             } else if state.chip.capacity.is_some_and(|it| it.origin == CapacityOrigin::Simulated) {
                 "simulated"
             } else {
-                "the driver does not show this chip"
+                "the driver does not list this device"
             };
             return (None, why.or_else(|| Some(unknown.to_owned())));
         };
@@ -295,7 +299,7 @@ impl State {
     /// What each allocator of a process holds, by itself.
     fn allocators_of(&self, process: &ProcessState) -> Vec<AllocatorUsage> {
         let space_of = |number: u32, banks: &Banks| {
-            let pool = process.pools.get(&(Scope::Allocator(number), banks.space, Basis::Events));
+            let pool = process.pools.get(&(Scope::Allocator(number), banks.space, Basis::Exact));
             AllocatorSpace {
                 space: banks.space,
                 banks: banks.banks,
@@ -318,15 +322,9 @@ impl State {
         all.filter(|(number, it)| !it.spaces.is_empty() || has_buffers(**number)).map(of).collect()
     }
 
-    /// What a process holds on all its devices, and how well that is known.
-    fn summary_of(
-        &self,
-        process: &ProcessState,
-        shares: &[Share],
-        kinds: &[KindView],
-        quality: Quality,
-    ) -> Summary {
-        let mut summary = Summary { quality, ..Summary::default() };
+    /// Totals of a process over all its devices.
+    fn summary_of(&self, process: &ProcessState, shares: &[Share], kinds: &[KindView]) -> Summary {
+        let mut summary = Summary::default();
         for share in shares {
             let view = &kinds[share.kind];
             for cell in &share.cells {
@@ -363,9 +361,9 @@ impl State {
         full: bool,
     ) -> Process {
         let info = &process.info;
-        let tracking = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
-        let exact =
-            tracking == Basis::Events && process.lost == 0 && process.refused == 0 && process.seen_exactly;
+        let basis = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
+        let complete =
+            basis == Basis::Exact && process.lost == 0 && process.refused == 0 && process.seen_exactly;
         let tracker = process.tracked.as_ref().map(|it| Tracker {
             writer: it.writer.clone(),
             runtime: it.runtime.clone(),
@@ -373,8 +371,8 @@ impl State {
             missing_hooks: it.missing.clone(),
             cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
         });
-        let judged = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
-        let quality = Quality::of(tracking, exact, tracker.as_ref(), judged);
+        let audits = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
+        let tracking = Tracking::of(basis, complete, tracker.as_ref(), audits);
         Process {
             pid: visible(id),
             reported_pid: info.reported_pid,
@@ -384,12 +382,14 @@ impl State {
             user: info.user.clone(),
             container: info.container.clone(),
             pod: info.pod.clone(),
-            opened: process.opened.iter().map(ToString::to_string).collect(),
+            hidden: false,
+            open_devices: process.opened.iter().map(ToString::to_string).collect(),
             tracking,
-            exact,
+            basis,
+            complete,
             sequence: process.sequence,
             tracker,
-            summary: self.summary_of(process, shares, kinds, quality),
+            summary: self.summary_of(process, shares, kinds),
             usage: if full { self.usage_of_process(shares, kinds) } else { Vec::new() },
             allocators: if full { self.allocators_of(process) } else { Vec::new() },
             audit: if full { audits_of(process) } else { Vec::new() },
@@ -462,11 +462,11 @@ impl Clock {
     }
 }
 
-/// The runtime's own figures of a process, compared.
+/// Comparisons with the runtime's own statistics.
 fn audits_of(process: &ProcessState) -> Vec<AuditResult> {
     let audits = process.audits.iter().map(|(&(allocator, space), audit)| AuditResult {
         allocator,
-        chips: chips_in(&process.allocators, &Scope::Allocator(allocator))
+        devices: chips_in(&process.allocators, &Scope::Allocator(allocator))
             .iter()
             .map(ToString::to_string)
             .collect(),
@@ -474,7 +474,7 @@ fn audits_of(process: &ProcessState) -> Vec<AuditResult> {
         drift_bytes: audit.drift.allocated,
         free_drift_bytes: audit.drift.free,
         largest_free_drift_bytes: audit.drift.largest_free,
-        judged: audit.theirs.quiet,
+        compared: audit.theirs.quiet,
         allocated_bytes: audit.theirs.allocated_bytes,
         free_bytes: audit.theirs.free_bytes,
         largest_free_bytes_per_bank: audit.theirs.largest_free_bytes_per_bank,

@@ -90,12 +90,12 @@ pub struct ProcessId {
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Every allocation and free, from the process's own segment.
-    Events,
-    /// Levels that tt-metal keeps.
+    Exact,
+    /// tt-metal's own counters.
     Counters,
-    /// Messages of the old socket protocol.
-    Legacy,
-    /// None: it is only known that there is something to know. Or one that a later version has.
+    /// Messages of the old socket protocol: what programs requested.
+    Reported,
+    /// None, or one that a later version has.
     #[serde(other)]
     Unknown,
 }
@@ -104,9 +104,9 @@ impl Basis {
     /// The name used in snapshots.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Events => "events",
+            Self::Exact => "exact",
             Self::Counters => "counters",
-            Self::Legacy => "legacy",
+            Self::Reported => "reported",
             Self::Unknown => "unknown",
         }
     }

@@ -293,7 +293,7 @@ impl Daemon {
     /// Makes a finding about who sent something, if it is tracked: a stray connection makes no process.
     fn blame(&mut self, connection: &Connection, sender: Peer, why: Fault) {
         if let Some(author) = connection.author(sender) {
-            self.session.apply(author, Basis::Legacy, Event::Fault(why.into()));
+            self.session.apply(author, Basis::Reported, Event::Fault(why.into()));
         }
     }
 
@@ -361,8 +361,8 @@ impl Daemon {
         }
         let author = self.author(connection, sender, message);
         let outcome = match self.translate(kind, message) {
-            Ok(event) => self.session.apply(author, Basis::Legacy, event),
-            Err(why) => self.session.apply(author, Basis::Legacy, Event::Fault(why.into())),
+            Ok(event) => self.session.apply(author, Basis::Reported, event),
+            Err(why) => self.session.apply(author, Basis::Reported, Event::Fault(why.into())),
         };
         if let Outcome::Refused(why) = outcome {
             self.output.warn(

@@ -56,7 +56,7 @@ impl Stream {
     /// Queues lines. `text` ends with a newline.
     pub(crate) fn write(&mut self, text: &str) {
         if self.dropped_now > 0 && self.waiting.is_empty() {
-            let note = format!("ttmem: {} lines could not be written here and are lost\n", self.dropped_now);
+            let note = format!("ttmem: {} lines dropped: output blocked\n", self.dropped_now);
             self.dropped_now = 0;
             self.noted = true;
             self.waiting.extend_from_slice(note.as_bytes());

@@ -473,7 +473,7 @@ impl Daemon {
             let (state, tracked) = (self.session.state(), self.session.processes().count());
             let (chips, simulated) = (state.chips().count(), state.is_simulated());
             let simulated = if simulated { " (simulated)" } else { "" };
-            let status = format!("chips: {chips}{simulated}, tracked processes: {tracked}");
+            let status = format!("devices: {chips}{simulated}, tracked processes: {tracked}");
             self.manager.tell(self.session.now(), &status);
         }
     }

@@ -110,7 +110,7 @@ impl Daemon {
         let (name, start) = Default::default();
         let owner = Owner { pid: sender.pid, own_pid, uid: sender.uid, name, start };
         let watch = watch.unwrap_or(Watch::Gone);
-        let author = self.session.register_process(&owner, label, watch, Basis::Legacy);
+        let author = self.session.register_process(&owner, label, watch, Basis::Reported);
         self.follow_changes();
         author
     }

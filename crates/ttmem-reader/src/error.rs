@@ -15,10 +15,10 @@ pub enum Error {
     #[error("no daemon answers at {}", .0.display())]
     NoDaemon(PathBuf),
     /// A daemon answered before, and does not now.
-    #[error("the daemon does not answer any more")]
+    #[error("the daemon stopped answering")]
     Silent,
     /// A daemon is there and could not be asked.
-    #[error("cannot ask the daemon at {}", path.display())]
+    #[error("cannot query the daemon at {}", path.display())]
     Ask {
         /// Its socket.
         path: PathBuf,
@@ -56,10 +56,10 @@ pub enum Error {
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
     /// There is nothing that could be looked at again.
-    #[error("there is nothing to look at")]
+    #[error("no sources to read")]
     Nothing,
     /// A folder for a socket could not be made.
-    #[error("cannot make {}", path.display())]
+    #[error("cannot create {}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -67,6 +67,6 @@ pub enum Error {
         source: io::Error,
     },
     /// A folder for a socket is not ours.
-    #[error("{} belongs to somebody else", .0.display())]
+    #[error("{} belongs to another user", .0.display())]
     NotOurs(PathBuf),
 }

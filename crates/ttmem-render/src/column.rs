@@ -299,7 +299,7 @@ impl<K: Kind> Column<K> {
             }
             (Value::Text(text), _) => return text,
             (Value::Name(name), _) => return Cow::Borrowed(name),
-            (Value::Quality(it), _) => return Cow::Borrowed(it.name()),
+            (Value::Tracking(it), _) => return Cow::Borrowed(it.name()),
             (Value::Severity(it), _) => return Cow::Borrowed(label::severity(it)),
             (Value::Space(it), _) => return Cow::Borrowed(it.name()),
             (Value::Bytes(n), Form::In(unit, places)) => bytes(n, unit, places),

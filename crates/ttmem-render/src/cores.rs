@@ -44,8 +44,8 @@ pub static FIELDS: &[Field<Cores>] = &[
     bytes("free", "free", |it| of(it, CoreClass::Free)),
     text("program_end", "where what that program keeps ends", |it| Value::Address(it.room.program_end)),
     text("lowest_buffer", "where the lowest buffer begins", |it| Value::Address(it.room.lowest_buffer)),
-    bytes("gap_bytes", "free between program memory and the lowest buffer", |it| {
-        Value::Bytes(it.room.gap_bytes)
+    bytes("free_gap_bytes", "free between program memory and the lowest buffer", |it| {
+        Value::Bytes(it.room.free_gap_bytes)
     }),
     bytes("peak_bytes", "the most that lay there at once", |it| {
         it.peak.as_ref().map_or(Value::Nothing, |it| Value::Bytes(it.bytes))
@@ -71,7 +71,7 @@ pub static DUMP: &[Column<Cores>] = &[
     page("free", "FREE", 10).right().form(Form::Some),
     page("program_end", "END", 9).right(),
     page("lowest_buffer", "LOWEST", 9).right(),
-    page("gap_bytes", "GAP", 10).right(),
+    page("free_gap_bytes", "GAP", 10).right(),
     page("peak_bytes", "PEAK", 10).right(),
     page("program", "PROGRAM", 0).apart(),
 ];

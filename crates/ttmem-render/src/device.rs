@@ -7,7 +7,7 @@ use crate::value::{Reading, Tone, Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};
-use ttmem_core::snapshot::{Device, Quality, Total};
+use ttmem_core::snapshot::{Device, Total, Tracking};
 use ttmem_core::words::{Arch, Space};
 
 /// Rows of devices.
@@ -130,8 +130,8 @@ pub static FIELDS: &[DeviceField] = &[
     bytes("cb_used_bytes", "circular buffers", |r| space(r, Space::Cb)).queried(),
     bytes("dfb_used_bytes", "dataflow buffers", |r| space(r, Space::Dfb)).queried(),
     bytes("scratch_used_bytes", "scratchpads", |r| space(r, Space::Scratch)).queried(),
-    bytes("l1_gap_bytes", "between programs and buffers, on the core with the least", |r| {
-        Value::bytes(r.device.tightest_core.map(|it| it.gap_bytes))
+    bytes("l1_free_gap_bytes", "between programs and buffers, on the core with the least", |r| {
+        Value::bytes(r.device.tightest_core.map(|it| it.free_gap_bytes))
     })
     .queried(),
     bytes("kernel_used_bytes", "kernels", |r| space(r, Space::Kernel)).queried(),
@@ -154,7 +154,7 @@ pub static FIELDS: &[DeviceField] = &[
         used_share(r.device.usage.l1_total.as_ref(), l1_capacity(r.device))
     }),
     text("tracking", "how its memory is tracked: the weakest of its processes", |r| {
-        tracking(r).map_or(Value::Nothing, Value::Quality)
+        tracking(r).map_or(Value::Nothing, Value::Tracking)
     }),
     field("asic_celsius_limit", Unit::Celsius, "temperature at which the device slows down", |r| {
         limit(r, |it| it.asic_celsius)
@@ -173,10 +173,10 @@ pub static FIELDS: &[DeviceField] = &[
         Value::count(r.device.sensors.as_ref().and_then(|it| it.thermal_trips))
     }),
     field("pcie_to_device", Unit::BytesPerSecond, "PCIe traffic to the device", |r| {
-        traffic(r, |it| [it.host_writes_bytes_per_second, it.chip_reads_bytes_per_second])
+        traffic(r, |it| [it.host_writes_bytes_per_second, it.device_reads_bytes_per_second])
     }),
     field("pcie_to_host", Unit::BytesPerSecond, "PCIe traffic to the host", |r| {
-        traffic(r, |it| [it.host_reads_bytes_per_second, it.chip_writes_bytes_per_second])
+        traffic(r, |it| [it.host_reads_bytes_per_second, it.device_writes_bytes_per_second])
     }),
     field("sensors_age", Unit::Seconds, "age of the readings", |r| {
         r.device.sensors.as_ref().map_or(Value::Unknown, |it| Value::Seconds(it.age_ms as f64 / 1e3))
@@ -352,9 +352,9 @@ fn origin(origin: CapacityOrigin) -> &'static str {
     }
 }
 
-fn tracking(row: &Row<'_>) -> Option<Quality> {
+fn tracking(row: &Row<'_>) -> Option<Tracking> {
     let here = row.snapshot.processes.iter().filter(|it| it.summary.indexes.contains(&row.device.index));
-    here.map(|process| process.summary.quality).max()
+    here.map(|process| process.tracking).max()
 }
 
 /// `1.2 GiB of 12.0 GiB  10.3 %`.

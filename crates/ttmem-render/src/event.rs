@@ -6,7 +6,7 @@ use crate::value::{Tone, Unit, Value};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Finding, Happening, Severity};
+use ttmem_core::snapshot::{Event, Finding, Severity};
 
 /// Rows of findings.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Kind for Events {
 #[derive(Clone, Copy, Debug)]
 pub struct EventRow<'a> {
     /// The event.
-    pub event: &'a Happening,
+    pub event: &'a Event,
     /// Where its time is shown.
     pub zone: &'a TimeZone,
 }

@@ -50,7 +50,7 @@ pub fn part_within(space: Space) -> &'static str {
 pub fn core_class(class: CoreClass) -> &'static str {
     match class {
         CoreClass::Reserved => "reserved",
-        CoreClass::KernelRing => "kernel ring",
+        CoreClass::KernelConfig => "kernel ring",
         CoreClass::Buffer => "buffers",
         CoreClass::L1Small => "L1_SMALL buffers",
         CoreClass::Cb => "circular buffers",

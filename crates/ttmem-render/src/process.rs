@@ -3,7 +3,7 @@
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Device, Process, Quality, Total, Usage};
+use ttmem_core::snapshot::{Device, Process, Total, Tracking, Usage};
 use ttmem_core::words::{Basis, Space};
 
 /// Rows of processes.
@@ -39,8 +39,10 @@ pub static FIELDS: &[Field<Processes>] = &[
     text("container", "container", |it| Value::text(it.container.as_deref())).queried(),
     text("pod", "pod", |it| Value::text(it.pod.as_deref())).queried(),
     text("start", "when it started", |it| it.start.map_or(Value::Unknown, Value::Time)).queried(),
-    text("tracking", "how it is tracked", |it| {
-        Value::Name(if it.tracking == Basis::Unknown { "untracked" } else { it.tracking.name() })
+    text("tracking", "how well its memory is known", |it| Value::Tracking(it.tracking)).queried(),
+    text("basis", "best basis of its figures", |it| match it.basis {
+        Basis::Unknown => Value::Unknown,
+        basis => Value::Name(basis.name()),
     })
     .queried(),
     text("devices", "devices it has open or holds memory of", |it| Value::indexes(&it.summary.indexes)),
@@ -50,7 +52,6 @@ pub static FIELDS: &[Field<Processes>] = &[
         sum(it, it.summary.program_bytes)
     }),
     bytes("kernel_bytes", "its kernels, on all devices", |it| sum(it, it.summary.kernel_bytes)),
-    text("quality", "how well its memory is known", |it| Value::Quality(it.summary.quality)),
     Field::<Processes>::new("cpu_percent", Unit::Percent, "host CPU time, in percent of one CPU", |it| {
         Value::number(it.host.as_ref().and_then(|host| host.cpu_percent))
     }),
@@ -89,7 +90,7 @@ pub static TABLE: &[Column<Processes>] = &[
     page("l1_bytes", "L1", 10).right().unknown("-"),
     page("program_bytes", "Programs", 10).right().unknown("-"),
     page("kernel_bytes", "Kernels", 10).right().unknown("-"),
-    page("quality", "Tracking", 0).apart(),
+    page("tracking", "Tracking", 0).apart(),
 ];
 
 /// The processes of the dashboard's first view.
@@ -105,7 +106,7 @@ pub static SCREEN: &[Column<Processes>] = &[
     bytes_held("kernel_bytes", "Kernels").drop(6).sorted("kernels"),
     screen("cpu_percent", "CPU %", 6).drop(1).right().form(Form::Places(0)).sorted("cpu"),
     screen("rss_bytes", "Host mem", 10).drop(4).right().sorted("host"),
-    screen("quality", "Tracking", 9).grows(2).sorted("tracking"),
+    screen("tracking", "Tracking", 9).grows(2).sorted("tracking"),
     screen("short_command", "Command", 28).grows(80).drop(3).faint().sorted("command"),
 ];
 
@@ -113,7 +114,7 @@ pub static SCREEN: &[Column<Processes>] = &[
 fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
     match bytes {
         Some(bytes) => Value::Bytes(bytes),
-        None if process.summary.quality == Quality::Untracked => Value::Unknown,
+        None if process.tracking == Tracking::Untracked => Value::Unknown,
         None => Value::Nothing,
     }
 }
@@ -138,7 +139,7 @@ pub fn pid(pid: Option<u32>, reported: Option<i64>, unknown: &'static str) -> Co
 
 /// Whether a process has a device open or holds memory of it.
 pub fn uses(process: &Process, device: &Device) -> bool {
-    process.usage.iter().any(|it| it.device == device.id) || process.opened.contains(&device.id)
+    process.usage.iter().any(|it| it.device == device.id) || process.open_devices.contains(&device.id)
 }
 
 /// Rows of what a process holds on a device.

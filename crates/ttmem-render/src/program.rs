@@ -96,24 +96,24 @@ pub static FIELDS: &[Field<Programs>] = &[
         r.program.end.map_or(Value::Nothing, Value::Address)
     }),
     text("dispatches", "how many times it was dispatched", |r| {
-        if r.program.unfollowed { Value::Unknown } else { Value::Count(r.program.dispatches) }
+        if r.program.residency_unknown { Value::Unknown } else { Value::Count(r.program.dispatches) }
     }),
     Field::new("dispatched", Unit::Seconds, "time since it was last dispatched", |r| {
         match r.program.dispatched {
             Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
-            None if r.program.unfollowed => Value::Unknown,
+            None if r.program.residency_unknown => Value::Unknown,
             None => Value::Nothing,
         }
     }),
     text("resident_cores", "on how many of its cores, of all devices, it was dispatched last", |r| {
         match r.program {
-            it if it.unfollowed => Value::Unknown,
+            it if it.residency_unknown => Value::Unknown,
             it => Value::Part(it.resident_cores.into(), all_cores(it)),
         }
     }),
     text("state", "whether it is resident, and on how many of its cores", |r| {
         match r.program.resident_cores {
-            _ if r.program.unfollowed => Value::Name("unknown"),
+            _ if r.program.residency_unknown => Value::Name("unknown"),
             0 => Value::Name("registered"),
             n => Value::Text(Cow::Owned(format!("resident {n}/{}", all_cores(r.program)))),
         }

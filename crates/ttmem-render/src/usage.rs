@@ -68,7 +68,7 @@ impl BufferNotes {
 /// The notes on what programs hold in a space: how much of it is resident, and how much is estimated.
 pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
     let registered = size(it.registered_bytes);
-    let residence = match (it.resident_bytes, it.unfollowed_bytes) {
+    let residence = match (it.resident_bytes, it.residency_unknown_bytes) {
         (None, _) => "registered".to_owned(),
         (Some(_), 0) => format!("resident of {registered} registered"),
         // The figure before this is all that is or may be.
@@ -83,7 +83,7 @@ pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
 
 /// Where a figure comes from.
 pub fn by(basis: Basis) -> String {
-    format!("by {}", basis.name())
+    basis.name().to_owned()
 }
 
 /// What programs keep on cores beside buffers. Kernels have a place of their own.
@@ -100,19 +100,19 @@ pub fn is_followed(usage: &Usage) -> bool {
 
 /// Whether the gap of a core is certain. Otherwise memory whose place or time is not known may lie in it.
 pub fn is_gap_certain(room: &CoreRoom, usage: &Usage) -> bool {
-    room.basis == Basis::Events && is_followed(usage)
+    room.basis == Basis::Exact && is_followed(usage)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cb(resident_bytes: Option<u64>, unfollowed_bytes: u64, registered_bytes: u64) -> Usage {
-        let (estimated_bytes, count, basis) = (0, None, Basis::Events);
+    fn cb(resident_bytes: Option<u64>, residency_unknown_bytes: u64, registered_bytes: u64) -> Usage {
+        let (estimated_bytes, count, basis) = (0, None, Basis::Exact);
         let cb = ProgramUsage {
             registered_bytes,
             resident_bytes,
-            unfollowed_bytes,
+            residency_unknown_bytes,
             estimated_bytes,
             count,
             basis,
@@ -126,12 +126,12 @@ mod tests {
             let it = programs(usage, Space::Cb).unwrap();
             [program_notes(it), vec![by(it.basis)]].concat().join(", ")
         };
-        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, by events");
+        assert_eq!(notes(&cb(Some(1024), 0, 4096)), "resident of 4.0 KiB registered, exact");
         assert_eq!(
             notes(&cb(Some(1024), 2048, 4096)),
-            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, by events"
+            "1.0 KiB resident, 2.0 KiB of unknown residence, of 4.0 KiB registered, exact"
         );
-        assert_eq!(notes(&cb(None, 0, 4096)), "registered, by events");
+        assert_eq!(notes(&cb(None, 0, 4096)), "registered, exact");
     }
 
     #[test]
@@ -142,14 +142,14 @@ mod tests {
             program_end: 0,
             registered_end: 0,
             lowest_buffer: 0,
-            gap_bytes: 0,
+            free_gap_bytes: 0,
             basis,
         };
-        let certain = |usage: &Usage| is_gap_certain(&room(Basis::Events), usage);
+        let certain = |usage: &Usage| is_gap_certain(&room(Basis::Exact), usage);
         assert!(certain(&Usage::default()) && certain(&cb(Some(1), 0, 2)) && certain(&cb(None, 0, 0)));
         assert!(!certain(&cb(Some(1), 1, 2)), "some of unknown residence");
         assert!(!certain(&cb(None, 0, 2)), "all of it");
-        assert!(!is_gap_certain(&room(Basis::Legacy), &Usage::default()), "its place is not known");
+        assert!(!is_gap_certain(&room(Basis::Reported), &Usage::default()), "its place is not known");
         let kernels = Usage { kernel: cb(None, 0, 2).cb, ..Usage::default() };
         assert!(certain(&kernels), "they have a place of their own");
     }

@@ -4,7 +4,7 @@ use crate::figure::ranges;
 use crate::label;
 use jiff::Timestamp;
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Quality, Severity};
+use ttmem_core::snapshot::{Severity, Tracking};
 use ttmem_core::words::Space;
 
 /// What a value is measured in.
@@ -114,7 +114,7 @@ pub enum Value<'a> {
     /// Numbers of devices.
     Indexes(&'a [u32]),
     /// How well something is known.
-    Quality(Quality),
+    Tracking(Tracking),
     /// How bad something is.
     Severity(Severity),
     /// A kind of memory.
@@ -165,7 +165,7 @@ impl<'a> Value<'a> {
             Self::Part(..) => Tone::Good,
             Self::Reading(it) => Tone::Against(it.value, it.limit),
             Self::Share(share) => Tone::Level(*share),
-            Self::Quality(quality) => Tone::Quality(*quality),
+            Self::Tracking(quality) => Tone::Tracking(*quality),
             Self::Severity(severity) => Tone::Severity(*severity),
             Self::Space(space) => Tone::Space(*space),
             _ => Tone::Plain,
@@ -178,7 +178,7 @@ impl<'a> Value<'a> {
             Self::Unknown | Self::Nothing | Self::Reported(_) => return None,
             Self::Text(text) => text,
             Self::Name(name) => Cow::Owned(name.to_lowercase()),
-            Self::Quality(it) => Cow::Owned(it.name().to_lowercase()),
+            Self::Tracking(it) => Cow::Owned(it.name().to_lowercase()),
             Self::Severity(it) => Cow::Borrowed(label::severity(it)),
             Self::Space(it) => Cow::Borrowed(it.name()),
             Self::Count(n) | Self::Bytes(n) | Self::Estimate(n) => Cow::Owned(n.to_string()),
@@ -211,7 +211,7 @@ pub enum Tone {
     /// A reading and its limit.
     Against(f64, Option<f64>),
     /// How well something is known.
-    Quality(Quality),
+    Tracking(Tracking),
     /// How bad something is.
     Severity(Severity),
     /// Of a kind of memory.
@@ -235,7 +235,7 @@ mod tests {
         let script = |value: Value<'static>| value.script().map(Cow::into_owned);
         assert_eq!(script(Value::Bytes(1_048_577)).as_deref(), Some("1048577"));
         assert_eq!(script(Value::Name("Wormhole")).as_deref(), Some("wormhole"));
-        assert_eq!(script(Value::Quality(Quality::Drift)).as_deref(), Some("drift"));
+        assert_eq!(script(Value::Tracking(Tracking::Drift)).as_deref(), Some("drift"));
         assert_eq!(script(Value::Number(45.25)).as_deref(), Some("45.25"));
         assert_eq!(script(Value::Unknown), None);
         assert_eq!(script(Value::pid(None, Some(7))), None, "a pid of another namespace");

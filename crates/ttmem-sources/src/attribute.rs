@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 256;
 /// The reason that is none: this driver or this board has no such file.
 pub const NOT_SHOWN: &str = "the driver does not show it";
 /// The reason that goes away by itself.
-pub const RESETTING: &str = "the chip is being reset";
+pub const RESETTING: &str = "the device is being reset";
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Absent {
         match self {
             Self::NotShown => NOT_SHOWN.to_owned(),
             Self::Resetting => RESETTING.to_owned(),
-            Self::Gone => "the chip left the bus".to_owned(),
+            Self::Gone => "the device was removed".to_owned(),
             Self::Because(why) => why.clone(),
         }
     }

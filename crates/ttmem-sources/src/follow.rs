@@ -481,12 +481,12 @@ fn core_layout(it: &segment::definition::Chip) -> Option<CoreLayout> {
     let layout = CoreLayout {
         columns: it.columns,
         rows: it.rows,
-        kernel_ring: u64::from(it.kernel_ring.get()),
+        kernel_config: u64::from(it.kernel_config.get()),
         unreserved: u64::from(it.unreserved.get()),
         end: it.l1_bytes_per_core.get(),
     };
     let fits = (1..=16).contains(&layout.columns) && (1..=16).contains(&layout.rows);
-    let ordered = layout.kernel_ring <= layout.unreserved && layout.unreserved <= layout.end;
+    let ordered = layout.kernel_config <= layout.unreserved && layout.unreserved <= layout.end;
     (fits && ordered && layout.end > 0).then_some(layout)
 }
 
@@ -500,7 +500,7 @@ mod tests {
             core_layout(&segment::definition::Chip {
                 columns,
                 rows,
-                kernel_ring: ring.into(),
+                kernel_config: ring.into(),
                 unreserved: unreserved.into(),
                 l1_bytes_per_core: end.into(),
                 ..Default::default()

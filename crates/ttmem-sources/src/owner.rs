@@ -54,7 +54,7 @@ pub(crate) fn writer(segment: &SegmentFile, census: &Census, processes: &Process
         Holder::Process(pid) => {
             // A file named for somebody else is nobody's.
             if processes.status(pid).is_some_and(|it| it.own_pid != own_pid) {
-                return Err(Skip::Foreign(format!("claims to be of pid {own_pid}, but pid {pid} writes it")));
+                return Err(Skip::Foreign(format!("claims pid {own_pid}, but is written by pid {pid}")));
             }
             return Ok(living(pid));
         }

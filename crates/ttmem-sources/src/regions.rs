@@ -298,7 +298,7 @@ fn remedy(place: &Place, file: &str, why: &Skip, processes: &mut Processes) -> O
     let (_, found) = look_at(place.folder.as_fd(), file).ok()?;
     let user = processes.user(found.st_uid);
     Some(format!(
-        "belongs to {user}, who alone may read it: run ttmem as {user} or root, or `ttmem serve` as root, which shows it to all"
+        "belongs to {user} and is readable only by that user: run ttmem as {user} or root, or run `ttmem serve` as root"
     ))
 }
 
@@ -437,8 +437,8 @@ impl Known {
                 Fate::Lives(pid, _) => {
                     let possible = |&(space, bytes): &(Space, u64)| {
                         if bytes > MOST_HELD {
-                            let what = format!("say that pid {pid} holds {} of {space}", size(bytes));
-                            troubles.push(format!("{what}, which no chip has; that is left out"));
+                            let what = format!("report {} of {space} for pid {pid}", size(bytes));
+                            troubles.push(format!("{what}, more than any device has; ignored"));
                         }
                         bytes <= MOST_HELD
                     };
@@ -481,18 +481,19 @@ impl Known {
                 unattributed.push((space, total - sum));
             } else if total < sum && ghosts.is_empty() {
                 let (total, sum) = (size(total), size(sum));
-                troubles.push(format!("say {total} of {space} in all, but {sum} of their processes"));
+                troubles.push(format!("have a total of {total} of {space}, but {sum} for their processes"));
             }
         }
         if region.full() {
             let slots = region::PROCESS_SLOTS;
-            troubles.push(format!("have all their {slots} places taken: further processes are in no figure"));
+            troubles
+                .push(format!("are full: all {slots} entries are in use, further processes are not counted"));
         }
         if region.broken_slots > 0 {
             troubles.push(format!("have {} entries with impossible pids", region.broken_slots));
         }
         if region.chips.iter().filter(|it| it.held != Levels::default()).count() > 1 {
-            troubles.push("are of several chips, and do not say which process uses which".to_owned());
+            troubles.push("cover several devices without saying which process uses which".to_owned());
         }
         let odd = !ghosts.is_empty() || !unattributed.is_empty() || !troubles.is_empty();
         odd.then(|| RegionReport {

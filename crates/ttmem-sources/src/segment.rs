@@ -37,7 +37,7 @@ impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAFile(what) => write!(f, "is {what}, not a file"),
-            Self::NotInMemory => f.write_str("does not lie in memory"),
+            Self::NotInMemory => f.write_str("is not in shared memory"),
             Self::Sparse => f.write_str("has holes"),
             Self::Malformed(e) => e.fmt(f),
             Self::Misnamed => f.write_str("is named for another segment"),
@@ -237,7 +237,7 @@ impl SegmentFile {
         let (offset, blocks) = self.layout.definitions;
         let used = self.vitals()?.blocks_used.get().min(u64::from(blocks)) as u32;
         if used < from {
-            return Err(SegmentError::Contradiction("definitions were taken back").into());
+            return Err(SegmentError::Contradiction("definitions were removed").into());
         }
         let mut bytes = vec![0; (used - from) as usize * BLOCK];
         self.read(&mut bytes, offset + u64::from(from) * BLOCK as u64, "definitions")?;

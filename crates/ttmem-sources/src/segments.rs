@@ -197,7 +197,9 @@ impl Segments {
             Writer::Living(owner) => owner,
             Writer::Gone => {
                 if self.black_boxes.len() >= MOST_BLACK_BOXES {
-                    return Err(Skip::Foreign("is one black box too many".to_owned()));
+                    return Err(Skip::Foreign(
+                        "exceeds the number of crash segments that are kept".to_owned(),
+                    ));
                 }
                 let it = BlackBox {
                     last_event: last_event(&file),
@@ -210,7 +212,7 @@ impl Segments {
                 return Ok(());
             }
         };
-        let process = sink.register(&owner, Basis::Events);
+        let process = sink.register(&owner, Basis::Exact);
         let Some(index) = self.index_for(process) else {
             return Err(Skip::Foreign("is one segment too many of its process".to_owned()));
         };
@@ -247,13 +249,13 @@ impl Segments {
         }
         let process = known.process;
         let followed =
-            known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Events, event));
+            known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Exact, event));
         known.broken = followed.as_ref().err().map(ToString::to_string);
         let busy = match followed {
             Ok(ahead) => ahead > known.file.ring_records() / 4,
             Err(_) => {
                 // What it said before stays, marked as not exact; perhaps it can be read again later.
-                known.follower.see(false, &mut |event| sink.emit(process, Basis::Events, event));
+                known.follower.see(false, &mut |event| sink.emit(process, Basis::Exact, event));
                 false
             }
         };
@@ -265,13 +267,13 @@ impl Segments {
     fn retire(&mut self, mut known: Known, lives: bool, sink: &mut impl EventSink) {
         let process = known.process;
         // Its last events may be odd, too.
-        let _ = known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Events, event));
+        let _ = known.follower.follow(&known.file, &mut |event| sink.emit(process, Basis::Exact, event));
         if lives {
-            known.follower.retire(&mut |event| sink.emit(process, Basis::Events, event));
+            known.follower.retire(&mut |event| sink.emit(process, Basis::Exact, event));
         }
         if process.pid == 0 {
             // Nobody else can tell its end.
-            sink.emit(process, Basis::Events, Event::Exited);
+            sink.emit(process, Basis::Exact, Event::Exited);
         }
         let name = known.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let it = BlackBox {
@@ -380,7 +382,7 @@ impl Segments {
 
 /// Tells what is in one segment, whoever wrote it and whether that lives or not.
 pub fn tell_of(file: &SegmentFile, process: ProcessId, sink: &mut impl EventSink) -> Result<(), Skip> {
-    Follower::new(0).follow(file, &mut |event| sink.emit(process, Basis::Events, event))?;
+    Follower::new(0).follow(file, &mut |event| sink.emit(process, Basis::Exact, event))?;
     Ok(())
 }
 

@@ -301,7 +301,7 @@ impl Files {
     fn value(&self, name: &str, hanging: &mut usize) -> Result<String, Absent> {
         let Some(file) = self.files.get(name) else { return Err(Absent::NotShown) };
         if *hanging >= HANGING {
-            return Err(Absent::because("the chip does not answer"));
+            return Err(Absent::because("the device does not answer"));
         }
         let mut file = match file.try_lock() {
             Ok(file) => file,
@@ -438,8 +438,8 @@ fn rates(before: &[Option<u32>; 12], after: &[Option<u32>; 12], since: Duration)
     PcieRates {
         host_reads_bytes_per_second: host_reads,
         host_writes_bytes_per_second: host_writes,
-        chip_reads_bytes_per_second: chip_reads,
-        chip_writes_bytes_per_second: chip_writes,
+        device_reads_bytes_per_second: chip_reads,
+        device_writes_bytes_per_second: chip_writes,
     }
 }
 

@@ -310,8 +310,8 @@ impl Sources {
     /// Says in a snapshot what was read, and what was not.
     pub fn report(&self, health: &mut Health) {
         health.segments = self.segments.living() as u64;
-        health.black_boxes = self.segments.black_boxes().count() as u64;
-        health.regions = self.regions.len() as u64;
+        health.crash_segments = self.segments.black_boxes().count() as u64;
+        health.counter_files = self.regions.len() as u64;
         health.skipped = self.segments.skipped();
         health.skipped.extend(self.regions.skipped().cloned());
         health.skipped.extend(self.bus.trouble.clone());

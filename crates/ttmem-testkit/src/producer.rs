@@ -23,7 +23,7 @@ use ttmem_client::{
 /// Banks of its DRAM.
 pub const BANKS: u64 = 12;
 /// Where the kernel config buffer begins in each of its cores, if those are laid out.
-pub const KERNEL_RING: u64 = 0x8000;
+pub const KERNEL_CONFIG: u64 = 0x8000;
 /// Where it ends, and L1 can be used.
 pub const UNRESERVED: u64 = 0x1_8000;
 /// Where the reserved top begins.
@@ -258,7 +258,7 @@ impl Process {
             dram_bytes: 12 << 30,
             cores,
             l1_bytes_per_core: L1_END,
-            kernel_ring: KERNEL_RING as u32,
+            kernel_config: KERNEL_CONFIG as u32,
             unreserved: UNRESERVED as u32,
             grid: (columns, rows),
             ..Chip::default()

@@ -103,19 +103,18 @@ mod tests {
     #[test]
     fn flattened_keys_are_checked() {
         let usage = |more: Value| {
-            let mut usage = json!({"device": "0x1", "dram_total": {"used_bytes": 1, "capacity_bytes": null, "basis": "events"}});
+            let mut usage = json!({"device": "0x1", "dram_total": {"used_bytes": 1, "capacity_bytes": null, "basis": "exact"}});
             usage.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             let process = json!({"pid": 1, "reported_pid": null, "start": null, "name": null, "command": null, "user": null,
-                "container": null, "opened": [], "tracking": "events", "exact": true, "sequence": null, "audit": [], "usage": [usage],
-                "summary": {"indexes": [], "dram_bytes": 1, "l1_bytes": null, "program_bytes": null, "kernel_bytes": null,
-                    "quality": "agent"}});
+                "container": null, "open_devices": [], "tracking": "agent", "basis": "exact", "complete": true, "sequence": null, "audit": [], "usage": [usage],
+                "summary": {"indexes": [], "dram_bytes": 1, "l1_bytes": null, "program_bytes": null, "kernel_bytes": null}});
             let mut snapshot = valid();
             snapshot["processes"] = json!([process]);
             validate(&snapshot, "")
         };
         assert_eq!(usage(json!({})), Ok(()));
         assert!(
-            usage(json!({"dram_total": {"used_bytes": -1, "capacity_bytes": null, "basis": "events"}}))
+            usage(json!({"dram_total": {"used_bytes": -1, "capacity_bytes": null, "basis": "exact"}}))
                 .is_err()
         );
         assert!(usage(json!({"device": 0})).is_err());

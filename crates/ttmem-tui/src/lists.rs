@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::Snapshot;
 use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
-    Allocation, BufferGroup, Buffers, Device, Finding, Happening, Process, ProgramList, ProgramRow,
+    Allocation, BufferGroup, Buffers, Device, Event, Finding, Process, ProgramList, ProgramRow,
 };
 use ttmem_render::figure::DASH;
 use ttmem_render::{Column, Head, Kind, allocation, device, event, process, program};
@@ -125,7 +125,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
                         name(&it.container),
                         name(&it.command),
                         name(&it.pod),
-                        it.summary.quality.name(),
+                        it.tracking.name(),
                     ],
                 )
         })
@@ -148,7 +148,7 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
             "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
             "programs" => sb.program_bytes.cmp(&sa.program_bytes),
             "kernels" => sb.kernel_bytes.cmp(&sa.kernel_bytes),
-            "tracking" => sa.quality.cmp(&sb.quality),
+            "tracking" => a.tracking.cmp(&b.tracking),
             _ => sb.dram_bytes.cmp(&sa.dram_bytes),
         }
     };
@@ -259,7 +259,7 @@ pub(crate) fn findings<'a>(snapshot: &'a Snapshot, ui: &Ui) -> Vec<&'a Finding> 
 }
 
 /// What happened, newest first.
-pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Happening> {
+pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Event> {
     let all = snapshot.events.iter().flatten().rev();
     all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
         .collect()
@@ -270,7 +270,7 @@ enum Rows<'a> {
     Devices(&'a [Device]),
     Processes(Vec<&'a Process>),
     Findings(Vec<&'a Finding>),
-    Events(Vec<&'a Happening>),
+    Events(Vec<&'a Event>),
     /// Of these only a part is there.
     Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),

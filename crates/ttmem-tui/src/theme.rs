@@ -4,7 +4,7 @@
 use crate::shown::Series;
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
-use ttmem_core::snapshot::{CoreClass, Quality, Severity};
+use ttmem_core::snapshot::{CoreClass, Severity, Tracking};
 use ttmem_core::words::Space;
 use ttmem_render::Tone;
 use ttmem_render::figure::Level;
@@ -348,12 +348,12 @@ impl Theme {
         }
     }
 
-    pub(crate) fn quality(&self, quality: Quality) -> Style {
+    pub(crate) fn quality(&self, quality: Tracking) -> Style {
         match quality {
-            Quality::Audited | Quality::Agent | Quality::Events => self.good,
-            Quality::Counters | Quality::Legacy | Quality::Partial => self.warn,
-            Quality::Drift => self.bad,
-            Quality::Untracked => self.faint,
+            Tracking::Audited | Tracking::Agent | Tracking::Library => self.good,
+            Tracking::Counters | Tracking::Reported | Tracking::Partial => self.warn,
+            Tracking::Drift => self.bad,
+            Tracking::Untracked => self.faint,
         }
     }
 
@@ -367,7 +367,7 @@ impl Theme {
             Tone::Bad => self.bad,
             Tone::Level(share) => self.level(share),
             Tone::Against(value, limit) => self.against(Some(value), limit),
-            Tone::Quality(quality) => self.quality(quality),
+            Tone::Tracking(quality) => self.quality(quality),
             Tone::Severity(severity) => self.severity(severity),
             Tone::Space(space) => Part::of(space).map_or(self.faint, |part| self.part(part)),
         }
@@ -393,7 +393,7 @@ impl Theme {
             CoreClass::Cb => self.cb,
             CoreClass::Dfb => self.dfb,
             CoreClass::Scratch => self.scratch,
-            CoreClass::KernelRing => self.kernel,
+            CoreClass::KernelConfig => self.kernel,
             CoreClass::Reserved | CoreClass::Lockstep | CoreClass::Other => self.reserved,
             CoreClass::L1SmallFree | CoreClass::Free => self.empty,
         }

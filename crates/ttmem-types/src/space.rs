@@ -7,14 +7,14 @@ vocabulary! {
     pub enum Space: u8 {
         Dram = 1, "dram": "Device DRAM.",
         L1 = 2, "l1": "L1 buffers.",
-        L1Small = 3, "l1_small": "The reserved top of L1.",
+        L1Small = 3, "l1_small": "`L1_SMALL` buffers, at the top of L1.",
         Trace = 4, "trace": "The trace region, in DRAM.",
         Cb = 5, "cb": "Circular buffers, in L1, outside its allocator.",
         Dfb = 6, "dfb": "Dataflow buffers, in L1, outside its allocator.",
         Scratch = 7, "scratch": "Scratchpads, in L1, outside its allocator.",
         Kernel = 8, "kernel": "Kernel code.",
-        Host = 9, "host": "Host memory mapped for the device: tracked so that its frees match, never counted as the device's.",
-        L1Core = 10, "l1_core": "L1 buffers that lie on some cores only, at any free address of each, and are charged there only.",
+        Host = 9, "host": "Host memory mapped for the device. It is tracked so that frees match, and never counted as device memory.",
+        L1Core = 10, "l1_core": "L1 buffers allocated on some cores only, at an address of its own on each.",
     }
 }
 
@@ -28,6 +28,21 @@ impl Space {
 
     /// Spaces that programs register and only a dispatched program occupies.
     pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
+
+    /// Name as shown on screens and in messages.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Dram => "DRAM",
+            Self::L1 | Self::L1Core => "L1",
+            Self::L1Small => "L1_SMALL",
+            Self::Trace => "TRACE",
+            Self::Cb => "circular buffers",
+            Self::Dfb => "dataflow buffers",
+            Self::Scratch => "scratchpads",
+            Self::Kernel => "kernels",
+            Self::Host => "host memory",
+        }
+    }
 
     /// Whether memory of this space belongs to a program.
     #[inline]

@@ -66,7 +66,7 @@ impl core::fmt::Display for FrameError {
             ),
             Self::LateTail { offset } => write!(
                 f,
-                "stream went on inside a message after a pause: its size cannot be told (at byte {offset} of the stream)"
+                "message incomplete after a pause: its size is not known (at byte {offset} of the stream)"
             ),
             Self::Half { offset, left } => {
                 write!(f, "stream ended inside a message ({left} bytes after byte {offset})")

@@ -261,7 +261,7 @@ impl core::fmt::Display for RegionError {
             Self::UnknownLayout { bytes, version } => {
                 write!(f, "has {bytes} bytes and version {version}, a layout this ttmem does not know")
             }
-            Self::Readiness(word) => write!(f, "does not say whether it is ready, but {word:#010x}"),
+            Self::Readiness(word) => write!(f, "has an invalid ready word {word:#010x}"),
         }
     }
 }

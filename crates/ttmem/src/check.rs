@@ -31,8 +31,8 @@ struct Verdict {
 #[derive(Serialize)]
 struct Report {
     schema: u32,
-    judged: usize,
-    not_judged: usize,
+    compared: usize,
+    not_compared: usize,
     drifting: usize,
     spaces: Vec<Verdict>,
 }
@@ -88,7 +88,7 @@ fn take_verdicts(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, verdicts: &mut
     for process in &snapshot.processes {
         let pid = process.pid.unwrap_or(0);
         let fresh = |audit: &&AuditResult| since.get(&pid).is_none_or(|&before| audit.sequence > before);
-        for audit in process.audit.iter().filter(fresh).filter(|audit| audit.judged) {
+        for audit in process.audit.iter().filter(fresh).filter(|audit| audit.compared) {
             verdicts.insert((pid, audit.allocator, audit.space), audit.clone());
         }
     }
@@ -110,9 +110,9 @@ fn report(
             }
         }
     }
-    let judged = spaces.iter().filter(|it| it.audit.is_some()).count();
+    let compared = spaces.iter().filter(|it| it.audit.is_some()).count();
     let drifting = spaces.iter().filter(|it| it.audit.as_ref().is_some_and(|it| !it.is_zero())).count();
-    let report = Report { schema: 1, judged, not_judged: spaces.len() - judged, drifting, spaces };
+    let report = Report { schema: 1, compared, not_compared: spaces.len() - compared, drifting, spaces };
     if args.json {
         let mut line = serde_json::to_vec(&report)?;
         line.push(b'\n');
@@ -184,8 +184,8 @@ fn tell(snapshot: &Snapshot, report: &Report) -> String {
         0 => "drift 0".to_owned(),
         n => format!("{n} drift"),
     };
-    let _ = write!(page, "{} judged: {what}", report.judged);
-    let _ = match report.not_judged {
+    let _ = write!(page, "{} judged: {what}", report.compared);
+    let _ = match report.not_compared {
         0 => writeln!(page),
         n => writeln!(page, "; {n} not judged"),
     };

@@ -146,8 +146,8 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
         layout.columns,
         layout.rows,
         of_all.map(|all| format!(" of {all}")).unwrap_or_default(),
-        size(layout.kernel_ring),
-        size(layout.unreserved - layout.kernel_ring.min(layout.unreserved)),
+        size(layout.kernel_config),
+        size(layout.unreserved - layout.kernel_config.min(layout.unreserved)),
         layout.unreserved,
         layout.end
     );
@@ -176,13 +176,13 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
     for ((core, _), name) in groups.iter().zip(names) {
         let _ = writeln!(page, "{name:<width$} {}", line(DUMP, core));
     }
-    may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Events));
+    may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Exact));
 }
 
 /// Why nothing is known of a device's cores, and what to do about it.
 fn why_unknown(device: &Device) -> &'static str {
     let mut programs = Space::PROGRAM.iter().filter_map(|space| usage::programs(&device.usage, *space));
-    let told = programs.any(|it| it.basis == Basis::Events);
+    let told = programs.any(|it| it.basis == Basis::Exact);
     let sized = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
     match (told, sized) {
         (false, _) => "no process there publishes programs; run it with `ttmem run`",
@@ -199,7 +199,8 @@ fn why_unknown(device: &Device) -> &'static str {
 /// Says so if there may be less room than is shown.
 fn may_be_less(page: &mut String, device: &Device, placed: bool) {
     for (space, it) in usage::on_cores(&device.usage) {
-        let bytes = if it.resident_bytes.is_some() { it.unfollowed_bytes } else { it.registered_bytes };
+        let bytes =
+            if it.resident_bytes.is_some() { it.residency_unknown_bytes } else { it.registered_bytes };
         if bytes > 0 {
             let what = label::space(space).to_lowercase();
             let _ = writeln!(page, "{} of {what} of unknown residence on the device", size(bytes));
@@ -220,7 +221,7 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
         ", core {},{}: {} between programs and buffers, {:#x} to {:#x}",
         room.x,
         room.y,
-        size(room.gap_bytes),
+        size(room.free_gap_bytes),
         room.program_end,
         room.lowest_buffer
     );
@@ -250,7 +251,7 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
         let of = held.iter().filter(|(it, of)| it.unplaced && *of == class);
         of.map(|(it, _)| bytes_here(it)).fold(0, u64::saturating_add)
     };
-    let mut placed = room.basis == Basis::Events;
+    let mut placed = room.basis == Basis::Exact;
     for class in [CoreClass::Cb, CoreClass::Dfb, CoreClass::Scratch] {
         let bytes = unplaced(class);
         if bytes > 0 {
@@ -311,7 +312,7 @@ fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a 
     let (x, y) = (core.room.x, core.room.y);
     let within = |&[x0, y0, x1, y1]: &[u8; 4]| (x0..=x1).contains(&x) && (y0..=y1).contains(&y);
     let class = |it: &Allocation| {
-        if it.basis != Basis::Events || !it.devices.contains(&device.id) {
+        if it.basis != Basis::Exact || !it.devices.contains(&device.id) {
             return None;
         }
         let on = it.cores.as_ref().map(|cores| cores.iter().any(within));

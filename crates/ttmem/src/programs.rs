@@ -69,7 +69,7 @@ fn render(dump: &Dump<'_>) -> String {
     }
     let resident = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
     let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
-    let unknown = match dump.programs.iter().filter(|it| it.program.unfollowed).count() {
+    let unknown = match dump.programs.iter().filter(|it| it.program.residency_unknown).count() {
         0 => String::new(),
         n => format!(", {n} of unknown residence"),
     };

@@ -102,13 +102,13 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
         snapshot.processes.retain_mut(|process| {
             process.usage.retain(|usage| chosen.contains(&usage.device));
-            process.opened.retain(|device| chosen.contains(device));
+            process.open_devices.retain(|device| chosen.contains(device));
             process.traces.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
             if let Some(programs) = &mut process.programs {
                 programs.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
             }
             process.summarise(index_of);
-            !process.usage.is_empty() || !process.opened.is_empty()
+            !process.usage.is_empty() || !process.open_devices.is_empty()
         });
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));
         events.retain(|it| it.device.as_ref().is_none_or(|id| chosen.contains(id)));

@@ -59,7 +59,7 @@ const BOARDS: [Board; 8] = [
 ];
 
 /// The ring that kernels pass through, below what can be used freely.
-const KERNEL_RING: u64 = 69 << 10;
+const KERNEL_CONFIG: u64 = 69 << 10;
 
 /// The part of each core's L1 that is set aside for small buffers, in the demo.
 const L1_SMALL: u64 = 32 << 10;
@@ -156,7 +156,7 @@ impl Machine {
                 l1_bytes_per_core: capacity.l1_bytes_per_core,
                 dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
                 l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
-                kernel_ring: (memory.l1_reserved_bytes - KERNEL_RING) as u32,
+                kernel_config: (memory.l1_reserved_bytes - KERNEL_CONFIG) as u32,
                 unreserved: memory.l1_reserved_bytes as u32,
                 grid: self.board.grid(),
             })
@@ -259,7 +259,7 @@ mod tests {
                 assert_eq!(u16::from(columns) * u16::from(rows), l1.banks.get(), "{}", board.name);
                 assert!(columns <= 16 && rows <= 16, "{}", board.name);
                 assert!(u64::from(chip.unreserved) <= l1.base.get(), "{}", board.name);
-                assert_eq!(u64::from(chip.unreserved - chip.kernel_ring), KERNEL_RING, "{}", board.name);
+                assert_eq!(u64::from(chip.unreserved - chip.kernel_config), KERNEL_CONFIG, "{}", board.name);
             }
         }
     }

@@ -175,7 +175,7 @@ fn room_line(page: &mut String, room: &CoreRoom, usage: &Usage) {
         page,
         "    {:<11}{:>11}   {how}, core {x},{y}: {program_end:#x} to {lowest_buffer:#x}",
         "Gap",
-        size(room.gap_bytes)
+        size(room.free_gap_bytes)
     );
 }
 
@@ -229,7 +229,7 @@ fn part(page: &mut String, usage: &Usage, space: Space) {
             return;
         }
         notes.extend(program_notes(program));
-        if space == Space::Cb && basis == Basis::Legacy {
+        if space == Space::Cb && basis == Basis::Reported {
             notes.push("per core".to_owned());
         }
     }
@@ -252,7 +252,7 @@ fn processes(page: &mut String, snapshot: &Snapshot) {
         row(page, " No process uses a device or reports device memory.");
     }
     rule(page, '└', '┘');
-    if snapshot.processes.iter().any(|it| it.tracking == Basis::Unknown) {
+    if snapshot.processes.iter().any(|it| it.basis == Basis::Unknown) {
         page.push_str(
             "\"untracked\": has a device open and publishes nothing; `ttmem run` shows what it holds.\n",
         );
@@ -274,9 +274,9 @@ fn tracking(page: &mut String, snapshot: &Snapshot) {
             0 => notes.push(format!("all {} hooks", tracker.hooks)),
             n => notes.push(format!("{} of {} hooks", tracker.hooks - n.min(tracker.hooks), tracker.hooks)),
         }
-        let judged = process.audit.iter().filter(|audit| audit.judged).count();
+        let judged = process.audit.iter().filter(|audit| audit.compared).count();
         let drift: u64 =
-            process.audit.iter().filter(|it| it.judged).map(|it| it.drift_bytes.unsigned_abs()).sum();
+            process.audit.iter().filter(|it| it.compared).map(|it| it.drift_bytes.unsigned_abs()).sum();
         match (judged, drift) {
             (0, _) => notes.push("no audit to judge by just now".to_owned()),
             (n, 0) => notes.push(format!("drift 0 in {}", counted(n as u64, "space"))),

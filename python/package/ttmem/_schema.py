@@ -23,7 +23,7 @@ class Space(Word):
     L1 = "l1"
     """L1 buffers."""
     L1_SMALL = "l1_small"
-    """The reserved top of L1."""
+    """``L1_SMALL`` buffers, at the top of L1."""
     TRACE = "trace"
     """The trace region, in DRAM."""
     CB = "cb"
@@ -35,9 +35,11 @@ class Space(Word):
     KERNEL = "kernel"
     """Kernel code."""
     HOST = "host"
-    """Host memory mapped for the device: tracked so that its frees match, never counted as the device's."""
+    """Host memory mapped for the device. It is tracked so that frees match, and never counted as device
+    memory.
+    """
     L1_CORE = "l1_core"
-    """L1 buffers that lie on some cores only, at any free address of each, and are charged there only."""
+    """L1 buffers allocated on some cores only, at an address of its own on each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,32 +56,32 @@ class Host(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Firmware(Record):
-    """Versions of what runs on a chip."""
+    """Firmware versions of a device."""
 
     bundle: str | None
-    """The bundle that all of it came in."""
+    """Firmware bundle."""
     arc: str | None
-    """The ARC's."""
+    """ARC firmware."""
     ethernet: str | None
-    """The Ethernet cores'."""
+    """Ethernet firmware."""
     manager: str | None
-    """The board manager's."""
+    """Board manager firmware."""
     manager_boot: str | None
-    """What starts that."""
+    """Boot loader of the board manager."""
     flasher: str | None
-    """What it was written with."""
+    """Tool that flashed it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity(Record):
-    """Memory of one chip. Cores are those left after harvesting, never the grid."""
+    """Memory capacity of one device. Harvested cores are not counted."""
 
     dram_bytes: int
-    """All of DRAM."""
+    """Total DRAM."""
     dram_channels: int
     """DRAM channels."""
     dram_bytes_per_channel: int
-    """The part of a channel the runtime uses."""
+    """DRAM per channel that the runtime uses."""
     l1_bytes: int
     """L1 of all cores."""
     cores: int
@@ -87,9 +89,9 @@ class Capacity(Record):
     l1_bytes_per_core: int
     """L1 of one core."""
     dram_allocatable_bytes: int | None
-    """What tt-metal can hand out of DRAM with default settings; assumed, since it differs by release."""
+    """DRAM that tt-metal can allocate with default settings; assumed, since it differs by release."""
     l1_allocatable_bytes: int | None
-    """What tt-metal can hand out of L1 with default settings; assumed likewise."""
+    """L1 that tt-metal can allocate with default settings; assumed, since it differs by release."""
     origin: str
     """Where these figures come from."""
 
@@ -99,23 +101,21 @@ class BufferUsage(Record):
     """Buffers of one space."""
 
     used_bytes: int
-    """The figure to show if there is room for one: of each holder what the allocator charges, else what it
-    asked for.
-    """
+    """Bytes in use: allocated bytes where they are known, else requested bytes."""
     requested_bytes: int
-    """What programs asked for."""
+    """Bytes that programs requested."""
     occupied_bytes: int | None
-    """What lies in the banks that really hold it."""
+    """Bytes in the banks and cores that hold data."""
     allocated_bytes: int | None
-    """What the runtime's allocator charges."""
+    """Bytes that the runtime's allocator accounts for, over all banks it moves in lock-step."""
     allocatable_bytes: int | None
-    """What that allocator has in all."""
+    """Bytes that the allocator manages."""
     free_bytes: int | None
-    """What it has left."""
+    """Bytes that are free."""
     largest_free_bytes_per_bank: int | None
-    """The largest block left in a bank: no larger buffer fits."""
+    """Largest free block per bank: no larger allocation can succeed."""
     peak_bytes: int
-    """The highest use seen."""
+    """Peak of the bytes in use."""
     count: int | None
     """Live buffers; ``None`` where only their sum is known."""
     basis: str
@@ -124,20 +124,18 @@ class BufferUsage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramUsage(Record):
-    """What programs hold in one space."""
+    """Program memory of one space."""
 
     registered_bytes: int
-    """Held by programs that are loaded or cached; overlapping ranges counted once."""
+    """Bytes of programs that are loaded or cached; overlapping address ranges count once."""
     resident_bytes: int | None
-    """Held by programs dispatched last on their cores; unknown where the source does not say what was
-    dispatched.
-    """
-    unfollowed_bytes: int
-    """Registered besides, where ``resident_bytes`` is known of others only: whether it is resident, nobody
-    says.
+    """Bytes of the programs dispatched last on their cores; ``None`` where dispatches are not reported."""
+    residency_unknown_bytes: int
+    """Registered bytes of which it is not known whether they are resident; ``resident_bytes`` does not
+    include them.
     """
     estimated_bytes: int
-    """How much of what is registered is an estimate."""
+    """Registered bytes that are estimated."""
     count: int | None
     """Live records; ``None`` where only their sum is known."""
     basis: str
@@ -151,14 +149,14 @@ class Total(Record):
     used_bytes: int
     """In use."""
     capacity_bytes: int | None
-    """What the chip has; unknown where the chip is."""
+    """Capacity of the device; ``None`` if unknown."""
     basis: str
     """The weakest basis of its parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Usage(Record):
-    """Memory in use on one chip, of all processes or of one."""
+    """Memory in use on one device, by all processes or by one."""
 
     dram: BufferUsage | None
     """DRAM buffers."""
@@ -167,11 +165,11 @@ class Usage(Record):
     l1_small: BufferUsage | None
     """``L1_SMALL`` buffers."""
     l1_core: BufferUsage | None
-    """L1 buffers that lie on some cores only."""
+    """L1 buffers allocated on some cores only."""
     trace: BufferUsage | None
     """Trace buffers, in DRAM."""
     host: BufferUsage | None
-    """Host memory mapped for the device; not the device's."""
+    """Host memory mapped for the device."""
     cb: ProgramUsage | None
     """Circular buffers, in L1."""
     dfb: ProgramUsage | None
@@ -181,9 +179,9 @@ class Usage(Record):
     kernel: ProgramUsage | None
     """Kernel code."""
     dram_total: Total | None
-    """DRAM in all: buffers and trace."""
+    """Total DRAM: buffers and trace."""
     l1_total: Total | None
-    """L1 in all: buffers, ``L1_SMALL`` and what programs hold there."""
+    """Total L1: buffers, ``L1_SMALL`` and program memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,37 +189,37 @@ class SensorLimits(Record):
     """Limits of sensors."""
 
     asic_celsius: float | None
-    """At this temperature the chip slows down."""
+    """Temperature at which the device throttles."""
     power_watts: float | None
-    """Most power."""
+    """Maximum power."""
     current_amperes: float | None
-    """Most current."""
+    """Maximum current."""
     vcore_volts: float | None
-    """Highest voltage."""
+    """Maximum voltage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PcieRates(Record):
-    """Traffic between a chip and its host."""
+    """PCIe traffic between a device and its host."""
 
     host_reads_bytes_per_second: float | None
-    """The host reads the chip."""
+    """Host reads from the device."""
     host_writes_bytes_per_second: float | None
-    """The host writes to the chip."""
-    chip_reads_bytes_per_second: float | None
-    """The chip reads the host's memory."""
-    chip_writes_bytes_per_second: float | None
-    """The chip writes to the host's memory."""
+    """Host writes to the device."""
+    device_reads_bytes_per_second: float | None
+    """Device reads from host memory."""
+    device_writes_bytes_per_second: float | None
+    """Device writes to host memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensors(Record):
-    """What a chip's sensors said. What is not there has its reason in ``absent``."""
+    """Sensor readings of a device. ``absent`` has the reason for each that is missing."""
 
     asic_celsius: float | None
     """Temperature."""
     power_watts: float | None
-    """Power of the core, not of the board."""
+    """Core power, without the rest of the board."""
     current_amperes: float | None
     """Current of the core."""
     vcore_volts: float | None
@@ -235,101 +233,100 @@ class Sensors(Record):
     fan_rpm: float | None
     """Fan."""
     heartbeat: int | None
-    """A counter that changes while the firmware lives."""
+    """Firmware heartbeat counter."""
     heartbeat_beats: bool | None
-    """Whether it changed since it was last read."""
+    """Whether the heartbeat changed since the previous reading."""
     thermal_trips: int | None
-    """Shutdowns for heat since the last power cycle."""
+    """Thermal shutdowns since the last power cycle."""
     limits: SensorLimits
-    """What must not be exceeded."""
+    """Limits."""
     pcie: PcieRates | None
-    """Traffic on the bus."""
+    """PCIe traffic."""
     age_ms: int
-    """How old the oldest of these is."""
+    """Age of the oldest reading."""
     stale: bool
-    """Whether they are older than they should be, because the driver does not answer."""
+    """Whether readings are outdated because the driver does not answer."""
     absent: dict[str, str]
-    """What is not there, by name, and why."""
+    """Missing readings, by name, and the reason for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holder(Record):
-    """Who held something."""
+    """A process that held memory."""
 
     pid: int | None
     """As ``Process.pid``."""
     name: str | None
-    """Short name."""
+    """Process name."""
     bytes: int
-    """How much."""
+    """Bytes held."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peak(Record):
-    """The highest use of one space of a chip. Of buffers it is exact where one process holds the space
-    through one allocator; where several do, what they hold together is looked at with every tick and
-    whenever one of them shrinks after it had grown by some percent. What programs hold is looked at with
-    ticks only.
+    """Peak use of one space of a device. The peak of buffers is exact where one process uses the space
+    through one allocator. Where several do, their sum is sampled at every tick, and whenever one of them
+    shrinks after it grew by some percent. The peak of program memory is sampled at ticks only.
     """
 
     space: str
-    """Which."""
+    """Memory space."""
     bytes: int
-    """How much."""
+    """Bytes in use at the peak."""
     at: datetime
-    """When it was seen."""
+    """When it was reached."""
     holders: tuple[Holder, ...]
-    """Who held how much of it then, most first."""
+    """The processes that held it, largest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreRoom(Record):
-    """Where programs and buffers meet on a core."""
+    """The free gap of a core, between program memory and the lowest L1 buffer."""
 
     x: int
     """Column."""
     y: int
     """Row."""
     program_end: int
-    """Where what the program that was dispatched last keeps there ends."""
+    """End of the memory of the program dispatched last."""
     registered_end: int
-    """Where what all programs that are loaded or cached keep there ends."""
+    """End of the memory of all programs that are loaded or cached."""
     lowest_buffer: int
-    """Where the lowest buffer begins; without one, where buffers end."""
-    gap_bytes: int
-    """From ``program_end`` to ``lowest_buffer``: what a program could keep more, or a buffer take."""
+    """Start of the lowest buffer; without one, the end of the memory for buffers."""
+    free_gap_bytes: int
+    """Bytes from ``program_end`` to ``lowest_buffer``."""
     basis: str
-    """Where the figures come from: the weakest of those who hold L1 of the chip."""
+    """The weakest basis of all that use L1 of the device."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreLayout(Record):
-    """How a runtime divides the L1 of each core: from 0 its own, then the ring that programs' code and
-    arguments pass through, then what programs and buffers share.
+    """How a runtime divides the L1 of each core: from 0 its own memory, then the kernel config buffer, then
+    the memory that programs and buffers share.
     """
 
     columns: int
-    """Columns of cores that programs can use."""
+    """Columns of worker cores."""
     rows: int
-    """Rows of them."""
-    kernel_ring: int
-    """Where the ring of kernels begins."""
+    """Rows of worker cores."""
+    kernel_config: int
+    """Start of the kernel config buffer."""
     unreserved: int
-    """Where it ends, and what can be used freely begins."""
+    """End of the kernel config buffer, and start of the memory that programs and buffers share."""
     end: int
-    """Where a core's L1 ends."""
+    """End of a core's L1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval(Record):
-    """A stretch of a core's L1."""
+    """An address range of a core's L1."""
 
     class_: str
-    """What it is."""
+    """What it is used for."""
     start: int
     """First address."""
     bytes: int
-    """How long it is."""
+    """Length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,45 +345,44 @@ class CoreProgram(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CorePeak(Record):
-    """The most that lay on a core at once, in what programs and buffers share: what the program there keeps,
-    and buffers, those included that are there in lock-step only. Looked at with every dispatch and with
-    every tick.
+    """Peak use of a core, in the memory that programs and buffers share. Ranges reserved by lock-step are
+    included. Sampled at every dispatch and every tick.
     """
 
     bytes: int
-    """All of it."""
+    """Bytes in use."""
     buffer_bytes: int
-    """Of these, buffers."""
+    """The part of them that is buffers."""
     at: datetime
-    """When it was seen."""
+    """When it was sampled."""
     pid: int | None
-    """Whose program was there then."""
+    """Process of the program dispatched last at that time."""
     program: int | None
     """That program; as ``Program.id``."""
     program_name: str | None
-    """Its name."""
+    """Name of that program."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Core(CoreRoom):
-    """One core's L1."""
+    """The L1 of one core."""
 
     program: CoreProgram | None
     """The program that was dispatched last there."""
     peak: CorePeak | None
-    """The most that lay there at once, of what was seen."""
+    """Peak use of the core."""
     map: int | None
-    """Its place in ``Cores.maps``; ``None`` where there is too much to tell."""
+    """Index of its map in ``Cores.maps``; ``None`` if there are too many intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cores(Record):
-    """A chip's cores. Many of them are alike, so each map is written once: ``maps`` has them, and each core
-    of the ``list`` names its own by its place there.
+    """The cores of a device. Many of them are alike, so each map is written once: each core of ``list`` has
+    the index of its map in ``maps``.
     """
 
     maps: tuple[tuple[Interval, ...], ...]
-    """What lies where, from address 0 to the end of L1 without a gap."""
+    """Use of the addresses from 0 to the end of L1, in order and without holes."""
     list: tuple[Core, ...]
     """The cores, by row and column."""
 
@@ -396,7 +392,7 @@ class Sample(Record):
     """The usage of one memory in one stretch of time."""
 
     at: datetime
-    """When it begins."""
+    """Start of the interval."""
     min_bytes: int
     """Lowest."""
     mean_bytes: int
@@ -437,87 +433,87 @@ class History(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Device(Record):
-    """A chip."""
+    """A device: one Tenstorrent chip."""
 
     id: str
-    """Its key: ``0x`` and 16 digits of its unique id, else ``pci-`` and its place, else ``ordinal-N``."""
+    """Unique key: ``0x`` and 16 digits of its unique id, else ``pci-`` and its bus address, else
+    ``ordinal-N``.
+    """
     index: int
-    """The number clients call it by."""
+    """Device number, as used by runtimes."""
     arch: str | None
     """Architecture."""
     board: str | None
     """Board name."""
     remote: bool
-    """Reached through another chip."""
+    """Whether it is reached through another device."""
     pci: str | None
-    """Where it is on the bus, as ``0000:01:00.0``."""
+    """PCI bus address, as ``0000:01:00.0``."""
     node: int | None
     """The N of ``/dev/tenstorrent/N``."""
     serial: str | None
-    """Number of its board, 16 digits."""
+    """Serial number of the board, 16 digits."""
     names: tuple[str, ...]
-    """Other ids that it is known by, as to tt-metal."""
+    """Other ids of the device, such as tt-metal's."""
     firmware: Firmware
-    """Versions of what runs on it."""
+    """Firmware versions."""
     capacity: Capacity | None
-    """Memory it has."""
+    """Memory capacity."""
     usage: Usage
     """Memory in use."""
     sensors: Sensors | None
-    """What its sensors say."""
+    """Sensor readings."""
     sensors_absent: str | None
-    """Why they say nothing, or nothing new."""
+    """Why there are no readings, or no new ones."""
     peaks: tuple[Peak, ...]
-    """The highest use seen of each space, and whose that was."""
+    """Peak use of each space, and the processes that held it."""
     tightest_core: CoreRoom | None
-    """The core with the least room between what programs keep at the bottom of its L1 and the lowest buffer;
-    ``None`` where it is not known how cores are laid out.
+    """The core with the smallest free gap between program memory and the lowest L1 buffer; ``None`` where
+    the layout of cores is not known.
     """
     core_layout: CoreLayout | None
-    """How its runtime divides a core's L1, where that was said."""
+    """How the runtime divides the L1 of a core, where it is known."""
     cores: Cores | None
-    """The L1 of each core that programs can use, by row and column, on request."""
+    """The L1 of each worker core, by row and column, on request."""
     history: History | None
     """Usage over time, on request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tracker(Record):
-    """Who tracks a process, and how well."""
+    """What tracks a process."""
 
     writer: str
-    """As ``ttmem-agent 0.1.0``."""
+    """Name and version, as ``ttmem-agent 0.1.0``."""
     runtime: str | None
-    """The runtime that is tracked, as ``ttnn 0.81.1``."""
+    """The tracked runtime, as ``ttnn 0.81.1``."""
     hooks: int
-    """How many hooks into it were wanted."""
+    """Number of functions of the runtime to hook."""
     missing_hooks: tuple[str, ...]
-    """Those that did not take."""
+    """Hooks that could not be installed."""
     cost_seconds: float | None
-    """Processor time that tracking cost the process so far."""
+    """CPU time that tracking has cost the process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Record):
-    """A process in a line."""
+    """Totals of a process over all its devices."""
 
     indexes: tuple[int, ...]
-    """``Device.index``es of those that it holds something on, or has open."""
+    """``Device.index``es of the devices that it uses or has open."""
     dram_bytes: int | None
-    """DRAM and trace buffers; ``None`` where nothing is known of them, as in the others."""
+    """DRAM and trace buffers; ``None`` if unknown."""
     l1_bytes: int | None
     """L1 buffers of all kinds."""
     program_bytes: int | None
     """Circular and dataflow buffers and scratchpads."""
     kernel_bytes: int | None
     """Kernel code."""
-    quality: str
-    """How well all this is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessUsage(Usage):
-    """What one process holds on one device."""
+    """Memory in use by one process on one device."""
 
     device: str
     """``Device.id``."""
@@ -528,21 +524,21 @@ class AllocatorSpace(BufferUsage):
     """One space of an allocator."""
 
     space: str
-    """Which."""
+    """Memory space."""
     banks: int
-    """Banks it moves in lock-step."""
+    """Banks that allocate in lock-step."""
     base: int
-    """First address in a bank."""
+    """First address of a bank."""
     bytes_per_bank: int
     """Bytes of a bank."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllocatorUsage(Record):
-    """What one allocator holds, on each of its devices."""
+    """Memory in use by one allocator, on each of its devices."""
 
     id: int
-    """Its number within the process."""
+    """Allocator number within the process."""
     devices: tuple[str, ...]
     """``Device.id``s it covers."""
     spaces: tuple[AllocatorSpace, ...]
@@ -551,68 +547,70 @@ class AllocatorUsage(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResult(Record):
-    """One comparison with the runtime's allocator."""
+    """A comparison with the runtime's own allocator statistics."""
 
     allocator: int
     """Number of the allocator."""
-    chips: tuple[str, ...]
+    devices: tuple[str, ...]
     """``Device.id``s it covers."""
     space: str
-    """Which space."""
+    """Memory space."""
     drift_bytes: int
-    """Allocated bytes: ours minus the allocator's."""
+    """Allocated bytes: ttmem's figure minus the runtime's."""
     free_drift_bytes: int | None
-    """The same of free bytes, where the bank layout is known."""
+    """Free bytes: ttmem's figure minus the runtime's; ``None`` where the bank layout is not known."""
     largest_free_drift_bytes: int | None
-    """The same of the largest free block in a bank."""
-    judged: bool
-    """Whether nothing happened meanwhile, so that the difference means something."""
+    """Largest free block per bank: ttmem's figure minus the runtime's; ``None`` where the bank layout is not
+    known.
+    """
+    compared: bool
+    """Whether the comparison is valid: no allocation or free happened during the audit."""
     allocated_bytes: int
-    """What the allocator itself said is allocated, over all banks."""
+    """Allocated bytes according to the runtime, over all banks."""
     free_bytes: int
-    """What it said is free."""
+    """Free bytes according to the runtime."""
     largest_free_bytes_per_bank: int
-    """The largest free block of a bank, as it said."""
+    """Largest free block per bank according to the runtime."""
     sequence: int
-    """The event it was asked at, by the process's own count."""
+    """Sequence number of the process's last allocation event before the audit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Record):
-    """Dispatches that were captured, to be replayed at once."""
+    """A captured trace."""
 
     id: int
-    """The runtime's number of it."""
+    """Trace number in the runtime."""
     allocator: int
-    """The allocator it belongs to."""
+    """Number of its allocator."""
     devices: tuple[str, ...]
-    """``Device.id``s it is for."""
+    """``Device.id``s of its devices."""
     dispatches: int
     """Dispatches it holds."""
     replays: int
-    """How often it was replayed."""
+    """Number of replays."""
     captured: datetime
-    """When its capture ended."""
+    """End of the capture."""
     endangered_count: int
-    """Buffers that were allocated since and are still held: a replay may write over them."""
+    """Buffers allocated since the capture and still live: a replay may overwrite them."""
     endangered_bytes: int
-    """What they asked for."""
+    """Requested bytes of those buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement(Record):
-    """Something a program keeps on its cores."""
+    """Memory of a program on its cores."""
 
     space: str
-    """Which space."""
+    """Memory space."""
     address: int | None
-    """Address on each core; unknown where its source does not say it."""
+    """Address on each core; ``None`` if unknown."""
     bytes: int
-    """Bytes on each core."""
+    """Bytes per core."""
     cores: tuple[tuple[int, int, int, int], ...]
-    """The cores: rectangles, each from column, row to column, row."""
+    """Its cores: rectangles, each from column, row to column, row."""
     view: bool
-    """It is only a view of a buffer, which is counted as such."""
+    """Whether it is a view of an L1 buffer, which is counted as L1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -620,46 +618,45 @@ class Program(Record):
     """A program that is loaded or cached."""
 
     id: int
-    """Its number within the process."""
+    """Program number, as in the runtime."""
     allocator: int | None
-    """The allocator, or set of chips, it belongs to."""
+    """Number of its allocator."""
     devices: tuple[str, ...]
-    """``Device.id``s it is for."""
+    """``Device.id``s of its devices."""
     indexes: tuple[int, ...]
-    """``Device.index``es it is for."""
+    """``Device.index``es of its devices."""
     name: str | None
-    """What it is called, or made of."""
+    """Program name, or the names of its kernels."""
     class_: str
-    """What kind of program."""
+    """Class of the program."""
     cores: tuple[tuple[int, int, int, int], ...]
-    """The cores it runs on: rectangles, each from column, row to column, row."""
+    """Cores it runs on: rectangles, each from column, row to column, row."""
     core_count: int
-    """How many those are."""
+    """Number of those cores."""
     resident_cores: int
-    """On how many cores of how many it is for, over all its devices, it is what was dispatched last."""
+    """Number of cores, over all its devices, on which it was dispatched last."""
     dispatches: int
-    """How often it was dispatched."""
-    unfollowed: bool
-    """Nobody tells of dispatches: neither those nor whether it is resident are known."""
+    """Number of dispatches."""
+    residency_unknown: bool
+    """Whether dispatches are not reported, so that neither their number nor residency is known."""
     estimated: bool
-    """Some of what it keeps is as large as somebody estimates."""
+    """Whether some of its sizes are estimates."""
     dispatched: datetime | None
-    """When that last happened."""
+    """Time of the last dispatch."""
     kernel_bytes: int
-    """Code, arguments and semaphores, on each core."""
+    """Kernel code, arguments and semaphores, per core."""
     cb_bytes: int
-    """Circular buffers on each device, overlapping ranges counted once."""
+    """Circular buffers per device; overlapping address ranges count once."""
     dfb_bytes: int
-    """Dataflow buffers likewise."""
+    """Dataflow buffers per device."""
     scratch_bytes: int
-    """Scratchpads likewise."""
+    """Scratchpads per device."""
     view_count: int
-    """Of its circular and dataflow buffers, those that are only views of buffers, which are counted as such.
-    """
+    """Circular and dataflow buffers that are views of L1 buffers, which are counted as L1."""
     end: int | None
-    """Where what it keeps ends, on the core where that is highest; ``None`` if it keeps nothing."""
+    """Highest end address of its memory on any core; ``None`` if it has none."""
     placements: tuple[Placement, ...]
-    """Everything it keeps, by address."""
+    """Its memory, by address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -681,41 +678,45 @@ class Process(Record):
     """A tracked process."""
 
     pid: int | None
-    """As the reader sees it; ``None`` if it cannot."""
+    """Process id in the reader's PID namespace; ``None`` if it is not visible there."""
     reported_pid: int | None
-    """What the process calls itself, where that differs."""
+    """Process id that the process itself reported, where it differs."""
     start: datetime | None
     """When it started."""
     name: str | None
-    """Short name."""
+    """Process name."""
     command: str | None
     """Command line."""
     user: str | None
     """Owner."""
     container: str | None
-    """Container, where it runs in one."""
+    """Container id, where it runs in one."""
     pod: str | None
-    """The pod that is part of, where that can be told."""
-    opened: tuple[str, ...]
-    """``Device.id``s that it has open, as far as the kernel says."""
+    """Pod of the container, where it is known."""
+    hidden: bool
+    """Whether names, command and call sites are withheld from this user."""
+    open_devices: tuple[str, ...]
+    """``Device.id``s that it has open, according to the kernel."""
     tracking: str
-    """How it is tracked: the best basis it has."""
-    exact: bool
-    """Whether every allocation and free is known and accounted for."""
+    """How well its memory is known, in one word."""
+    basis: str
+    """The best basis of its figures."""
+    complete: bool
+    """Whether every allocation and free of the process is included."""
     sequence: int | None
-    """The last event, by the process's own count, that these figures include; ``None`` where it does not
-    count them.
+    """Sequence number of the last allocation event that these figures include; ``None`` where the process
+    does not number them.
     """
     tracker: Tracker | None
-    """Who tracks it and how well, where that is known."""
+    """What tracks the process, where it is known."""
     summary: Summary
-    """What it holds on all its devices, and how well that is known."""
+    """Totals over all its devices."""
     usage: tuple[ProcessUsage, ...]
-    """What it holds, by device."""
+    """Memory in use, by device."""
     allocators: tuple[AllocatorUsage, ...]
-    """What each of its open allocators holds, where there are such."""
+    """Memory in use, by open allocator."""
     audit: tuple[AuditResult, ...]
-    """The runtime's own figures, compared."""
+    """Comparisons with the runtime's own allocator statistics."""
     traces: tuple[Trace, ...]
     """Traces that can be replayed."""
     programs: tuple[Program, ...] | None
@@ -726,50 +727,56 @@ class Process(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding(Record):
-    """Something odd, stated as data."""
+    """A problem, with severity."""
 
     kind: str
-    """What it is."""
+    """Kind of problem."""
     severity: str
-    """How bad."""
+    """Severity."""
     device: str | None
-    """``Device.id``, if it concerns one."""
+    """``Device.id``, if it concerns one device."""
     pid: int | None
-    """Process, if it concerns one."""
+    """Process id, if it concerns a process that is or was visible."""
+    process_name: str | None
+    """Name of that process."""
+    command: str | None
+    """Command line of that process."""
+    hidden: bool
+    """Whether name and command are withheld from this user."""
     space: str | None
-    """Space, if it concerns one."""
+    """Memory space, if it concerns one."""
     bytes: int | None
-    """How many bytes."""
+    """Bytes concerned."""
     count: int
-    """How often."""
+    """Number of occurrences."""
     first: datetime | None
-    """First seen, if it is something that happened."""
+    """First occurrence; ``None`` for a state that holds now."""
     last: datetime | None
-    """Last seen, likewise."""
+    """Last occurrence; ``None`` for a state that holds now."""
     text: str
-    """For people."""
+    """The finding in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Happening(Record):
-    """Something that happened, worth telling. Single allocations are not."""
+class Event(Record):
+    """Something that happened at a time. Single allocations are not events."""
 
     sequence: int
-    """Counts them; without a gap, unless some were dropped for newer ones."""
+    """Number of the event; numbers are consecutive unless older events were dropped."""
     at: datetime
-    """When."""
+    """When it happened."""
     kind: str
-    """What."""
+    """Kind of event."""
     severity: str
-    """How bad."""
+    """Severity."""
     pid: int | None
-    """Process, if it concerns one."""
+    """Process id, if it concerns one."""
     device: str | None
-    """``Device.id``, if it concerns one."""
+    """``Device.id``, if it concerns one device."""
     bytes: int | None
-    """How many bytes."""
+    """Bytes concerned."""
     text: str
-    """For people."""
+    """The event in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -785,96 +792,98 @@ class Allocation(Record):
     indexes: tuple[int, ...]
     """``Device.index``es that hold it."""
     allocator: int | None
-    """The allocator it came from, where the source knows."""
+    """Number of its allocator."""
     space: str
-    """Which space."""
+    """Memory space."""
     id: str
     """Device address or kernel id, in hexadecimal."""
     requested_bytes: int
-    """What was asked for."""
+    """Requested bytes."""
     occupied_bytes: int | None
-    """What lies in the banks that really hold it."""
+    """Bytes in the banks and cores that hold data."""
     allocated_bytes: int | None
-    """What the runtime's allocator charges."""
+    """Bytes that the runtime's allocator accounts for, over all banks it moves in lock-step."""
     bytes_per_bank: int | None
-    """What it takes in each of its banks, or on each of its cores."""
+    """Bytes per bank or core."""
     banks: int | None
-    """On how many banks or cores it is charged."""
+    """Number of banks or cores that allocate it."""
     layout: str | None
-    """How it lies there."""
+    """Layout over banks or cores."""
     cores: tuple[tuple[int, int, int, int], ...] | None
-    """The cores it lies on, if it lies on some only: rectangles, each from column, row to column, row."""
+    """Cores that hold it, if not all do: rectangles, each from column, row to column, row."""
     estimated: bool
-    """Its size is an estimate."""
+    """Whether its size is an estimate."""
     unplaced: bool
-    """Where it lies is not known: its id only tells it from others."""
+    """Whether its address is unknown; then the id is only a unique number."""
     references: int
-    """How many times it is held."""
+    """Reference count."""
     age_seconds: float
-    """How long it has lived."""
+    """Time since it was allocated."""
     kernel: str | None
-    """For kernels."""
+    """Class of a kernel."""
     program: int | None
-    """The program it belongs to, where the source knows."""
+    """Number of the program it belongs to."""
     site: int | None
-    """The call site it came from, where the source knows."""
+    """Number of the call site that allocated it."""
     site_name: str | None
-    """What that site is called."""
+    """Call site that allocated it."""
     program_name: str | None
-    """What the program is called."""
+    """Name of the program."""
+    hidden: bool
+    """Whether names and call sites are withheld from this user."""
     basis: str
     """Where the figures come from."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BufferGroup(Record):
-    """Allocations that have something in common."""
+    """A group of allocations."""
 
     pid: int | None
     """As ``Process.pid``."""
     process_name: str | None
     """As ``Process.name``."""
     space: str | None
-    """Which space, if they were put together by process; else the one they are all of."""
+    """Memory space, if all of them are in one."""
     program: int | None
-    """The program they belong to, if they were put together by that."""
+    """Number of their program, if they were grouped by program."""
     program_name: str | None
-    """What it is called."""
+    """Name of that program."""
     site: int | None
-    """The call site they came from, if they were put together by that."""
+    """Number of their call site, if they were grouped by call site."""
     site_name: str | None
-    """What it is called."""
+    """That call site."""
     count: int
-    """How many."""
+    """Number of allocations."""
     requested_bytes: int
-    """What they asked for."""
+    """Requested bytes."""
     used_bytes: int
-    """What the allocator charges for them, else what they asked for."""
+    """Allocated bytes, else requested bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Buffers(Record):
-    """Some of the live allocations: those that were asked for."""
+    """A page of the list of live allocations."""
 
     count: int
-    """How many fit the question; the list has a part of them."""
+    """Number of allocations that match; the list is a part of them."""
     requested_bytes: int
-    """What those asked for."""
+    """Requested bytes of all that match."""
     used_bytes: int
-    """What the allocator charges for them, else what they asked for."""
+    """Allocated bytes of all that match, else requested bytes."""
     offset: int
-    """How many of the list come before this part."""
+    """Number of allocations before this part."""
     list: tuple[Allocation, ...]
-    """The allocations, unless they were to be put together."""
+    """The allocations, unless they were grouped."""
     group_count: int
-    """How many groups there are, if they were; ``groups`` has a part of them."""
+    """Number of groups, if they were grouped; ``groups`` is a part of them."""
     groups: tuple[BufferGroup, ...]
     """The groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRow(Record):
-    """A program, and whose it is."""
+    """A program and its process."""
 
     pid: int | None
     """As ``Process.pid``."""
@@ -884,28 +893,30 @@ class ProgramRow(Record):
     """As ``Process.start``."""
     process_name: str | None
     """As ``Process.name``."""
+    hidden: bool
+    """Whether names are withheld from this user."""
     program: Program
     """The program."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramList(Record):
-    """Some of the programs: those that were asked for."""
+    """A page of the list of programs."""
 
     count: int
-    """How many fit the question; the list has a part of them."""
+    """Number of programs that match; the list is a part of them."""
     resident_count: int
-    """How many of those are resident anywhere."""
+    """Number of those that are resident on any core."""
     has_dfbs: bool
-    """Whether any of them keeps dataflow buffers."""
+    """Whether any of them has dataflow buffers."""
     has_scratch: bool
-    """Whether any of them keeps scratchpads."""
+    """Whether any of them has scratchpads."""
     offset: int
-    """How many of the list come before this part."""
+    """Number of programs before this part."""
     list: tuple[ProgramRow, ...]
-    """The programs, without what they keep where."""
+    """The programs, without their placements."""
     open: ProgramRow | None
-    """The one that was asked for with everything."""
+    """The program that was requested with its placements."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -953,33 +964,33 @@ class Skipped(Record):
     """A file that was not read, and why."""
 
     path: str
-    """Where it is."""
+    """Path of the file."""
     reason: str
     """Why it was not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health(Record):
-    """How the snapshot came about."""
+    """How the snapshot was made."""
 
     source: str
     """``daemon`` or ``local``."""
     connections: int
-    """Open connections of old clients."""
+    """Open connections of legacy clients."""
     segments: int
-    """Segments of living processes that are read."""
-    black_boxes: int
-    """Segments that dead processes left behind."""
-    regions: int
-    """Files of tt-metal's own counters that are read."""
+    """Segments of running processes that are read."""
+    crash_segments: int
+    """Crash segments: segments whose process is gone."""
+    counter_files: int
+    """Files of tt-metal counters that are read."""
     skipped: tuple[Skipped, ...]
-    """Files that look like segments or counters and cannot be read as such."""
+    """Files named like segments or counters that cannot be read."""
     live_records: int
     """Live records behind the figures."""
     lost_records: int
     """Records lost before they could be read."""
     dropped_log_lines: int
-    """Lines the event log had to drop because nobody took them."""
+    """Event log lines dropped because their reader was too slow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -991,17 +1002,17 @@ class Snapshot(Record):
     at: datetime
     """When it was taken."""
     simulated: bool
-    """Whether any chip in it is simulated."""
+    """Whether any device is simulated."""
     host: Host
     """The machine."""
     devices: tuple[Device, ...]
-    """Chips, by index."""
+    """Devices, by index."""
     processes: tuple[Process, ...]
     """Tracked processes, by pid."""
     findings: tuple[Finding, ...]
-    """Oddities, worst first."""
-    events: tuple[Happening, ...] | None
-    """What happened of late, oldest first, on request."""
+    """Problems that hold now or occurred in the last 10 minutes, worst first."""
+    events: tuple[Event, ...] | None
+    """Recent events, oldest first, on request."""
     buffers: Buffers | None
     """A page of the list of live allocations, on request."""
     programs: ProgramList | None
@@ -1009,4 +1020,4 @@ class Snapshot(Record):
     core_allocations: CoreAllocations | None
     """The allocations on one core, on request."""
     health: Health
-    """How the snapshot came about."""
+    """How the snapshot was made."""

@@ -49,7 +49,7 @@ class Chip:
     l1_bytes_per_core: int = 0
     dram_allocatable: int = 0
     l1_allocatable: int = 0
-    kernel_ring: int = 0
+    kernel_config: int = 0
     """Where the ring of kernels begins in a core's L1."""
     unreserved: int = 0
     """Where it ends, and what programs and buffers share begins."""

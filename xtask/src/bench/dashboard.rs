@@ -76,7 +76,7 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
             dram_bytes_per_channel: 2 << 30,
             cores: 80,
             l1_bytes_per_core: 1_499_136,
-            kernel_ring: 35_008,
+            kernel_config: 35_008,
             unreserved: 105_664,
             grid: (8, 9),
             ..Chip::default()

@@ -24,7 +24,7 @@ struct Load {
 }
 
 fn origin(pid: u32) -> Origin {
-    Origin::Process(ProcessId { pid, start: 1 }, Basis::Events)
+    Origin::Process(ProcessId { pid, start: 1 }, Basis::Exact)
 }
 
 fn chip(index: u32) -> Chip {
@@ -39,7 +39,8 @@ fn chip(index: u32) -> Chip {
         l1_allocatable_bytes: None,
         origin: CapacityOrigin::Runtime,
     };
-    let layout = CoreLayout { columns: 8, rows: 8, kernel_ring: 0x1000, unreserved: 0x20000, end: 1_499_136 };
+    let layout =
+        CoreLayout { columns: 8, rows: 8, kernel_config: 0x1000, unreserved: 0x20000, end: 1_499_136 };
     Chip { capacity: Some(capacity), core_layout: Some(layout), ..Chip::unknown(index) }
 }
 

@@ -55,7 +55,7 @@ fn framer() -> Figure {
 }
 
 fn process(pid: u32) -> Origin {
-    Origin::Process(ProcessId { pid, start: 1 }, Basis::Legacy)
+    Origin::Process(ProcessId { pid, start: 1 }, Basis::Reported)
 }
 
 fn alloc(chip: u32, space: Space, id: u64) -> Event {

@@ -200,7 +200,7 @@ impl EventSink for Reader {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.state.apply(
             Mono(1),
-            Origin::Process(id, Basis::Events),
+            Origin::Process(id, Basis::Exact),
             Event::Born(ttmem_core::event::Process::default()),
         );
         id

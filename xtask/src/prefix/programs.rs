@@ -56,19 +56,19 @@ enum Kind {
 /// What the program in C holds, as `holds.c` says.
 fn held_in_c() -> Value {
     json!([{ "device": "0x0000000000c0ffee",
-        "dram": { "requested_bytes": 1_048_576, "allocated_bytes": 12 * 90_112, "count": 1, "basis": "events" },
-        "l1": { "requested_bytes": 65_536, "allocated_bytes": 64 * 2048, "count": 1, "basis": "events" },
-        "cb": { "registered_bytes": 8192, "resident_bytes": 8192, "basis": "events" } }])
+        "dram": { "requested_bytes": 1_048_576, "allocated_bytes": 12 * 90_112, "count": 1, "basis": "exact" },
+        "l1": { "requested_bytes": 65_536, "allocated_bytes": 64 * 2048, "count": 1, "basis": "exact" },
+        "cb": { "registered_bytes": 8192, "resident_bytes": 8192, "basis": "exact" } }])
 }
 
 /// What the program in C++ holds: by device number, so what an allocator charges is not known.
 fn held_in_cpp() -> Value {
     let weights =
-        json!({ "requested_bytes": 2 << 20, "allocated_bytes": null, "count": 1, "basis": "events" });
+        json!({ "requested_bytes": 2 << 20, "allocated_bytes": null, "count": 1, "basis": "exact" });
     json!([{ "device": "ordinal-0", "dram": weights.clone() },
         { "device": "ordinal-1", "dram": weights,
-          "l1": { "requested_bytes": 8192, "peak_bytes": 9216, "count": 1, "basis": "events" },
-          "cb": { "registered_bytes": 4096, "resident_bytes": null, "basis": "events" } }])
+          "l1": { "requested_bytes": 8192, "peak_bytes": 9216, "count": 1, "basis": "exact" },
+          "cb": { "registered_bytes": 4096, "resident_bytes": null, "basis": "exact" } }])
 }
 
 /// The examples of the documentation that are whole programs, as files. Each language must have one.
@@ -260,7 +260,7 @@ fn usage(prefix: &Path, folder: &TempDir, pid: u32) -> anyhow::Result<Value> {
     ttmem.args(["--json", "--local", "--pid", &pid.to_string(), "--shm-dir"]).arg(folder.path());
     let mut all: Value = serde_json::from_str(&text(&ttmem.output()?)?)?;
     let process = &all["processes"][0];
-    ensure!(process["pid"] == pid && process["exact"] == true, "it is not seen, or not exactly: {all}");
+    ensure!(process["pid"] == pid && process["complete"] == true, "it is not seen, or not exactly: {all}");
     ensure!(all["findings"] == json!([]), "something is odd: {}", all["findings"]);
     Ok(all["processes"][0]["usage"].take())
 }

@@ -25,7 +25,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
     let chips =
         [vec![5, 3], vec![1], vec![3]].map(|all| all.into_iter().map(ChipId::Ordinal).collect::<Vec<_>>());
     for pid in 0..4 {
-        for basis in [Basis::Events, Basis::Legacy] {
+        for basis in [Basis::Exact, Basis::Reported] {
             let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
             let name = (pid != 3).then(|| format!("Worker-{pid}"));
             let reported_pid = (pid == 0).then_some(4711);
@@ -36,7 +36,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         }
     }
     for &(pid, number, name, site) in names {
-        let from = Origin::Process(ProcessId { pid, start: 1 }, Basis::Events);
+        let from = Origin::Process(ProcessId { pid, start: 1 }, Basis::Exact);
         let what = if site { Name::Site(number) } else { Name::Program(number) };
         state.apply(Mono(0), from, Event::Named(what, NAMES[name].to_owned()));
         let program = Program {
@@ -51,7 +51,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         state.apply(Mono(0), from, Event::Program(program));
     }
     for (n, &(pid, number, space, id, size, program, site, layout, by_events)) in held.iter().enumerate() {
-        let basis = if by_events { Basis::Events } else { Basis::Legacy };
+        let basis = if by_events { Basis::Exact } else { Basis::Reported };
         let scope = Scope::Allocator(number);
         let extent = (size % 3 != 0).then_some(Extent { occupied: size, bytes_per_bank: size % 5, banks: 4 });
         let (space, layout) = (SPACES[space], LAYOUTS[layout]);

@@ -1,4 +1,4 @@
-//! The L1 of a chip's cores, as it is shown.
+//! The L1 of a device's cores, as it is shown.
 
 use crate::words::Basis;
 use jiff::Timestamp;
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A chip's cores. Many of them are alike, so each map is written once: `maps` has them, and each core of the `list` names its
-/// own by its place there.
+/// The cores of a device. Many of them are alike, so each map is written once: each core of `list` has the index of its map in
+/// `maps`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(into = "Written", from = "Written")]
@@ -33,13 +33,13 @@ impl<'a> IntoIterator for &'a Cores {
 /// A core's L1, from address 0 to its end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Core {
-    /// Column and row, and the room there is.
+    /// Column, row and free gap.
     pub room: CoreRoom,
     /// The program that was dispatched last there.
     pub program: Option<CoreProgram>,
-    /// What lies where, in order; without a gap from 0 to the end of L1. Empty where there is too much to tell.
+    /// Use of the addresses from 0 to the end of L1, in order and without holes. Empty if there are too many intervals.
     pub intervals: Arc<[Interval]>,
-    /// The most that lay there at once, of what was seen.
+    /// Peak use of the core.
     pub peak: Option<CorePeak>,
 }
 
@@ -47,13 +47,13 @@ pub struct Core {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Written {
-    /// What lies where, from address 0 to the end of L1 without a gap.
+    /// Use of the addresses from 0 to the end of L1, in order and without holes.
     maps: Vec<Vec<Interval>>,
     /// The cores, by row and column.
     list: Vec<WrittenCore>,
 }
 
-/// One core's L1.
+/// The L1 of one core.
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Core", extend("allOf" = [{"$ref": "#/$defs/CoreRoom"}])))]
@@ -63,10 +63,10 @@ struct WrittenCore {
     room: CoreRoom,
     /// The program that was dispatched last there.
     program: Option<CoreProgram>,
-    /// The most that lay there at once, of what was seen.
+    /// Peak use of the core.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     peak: Option<CorePeak>,
-    /// Its place in `Cores.maps`; `null` where there is too much to tell.
+    /// Index of its map in `Cores.maps`; `null` if there are too many intervals.
     map: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ impl From<Written> for Cores {
     }
 }
 
-/// Where programs and buffers meet on a core.
+/// The free gap of a core, between program memory and the lowest L1 buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CoreRoom {
@@ -107,15 +107,15 @@ pub struct CoreRoom {
     pub x: u8,
     /// Row.
     pub y: u8,
-    /// Where what the program that was dispatched last keeps there ends.
+    /// End of the memory of the program dispatched last.
     pub program_end: u64,
-    /// Where what all programs that are loaded or cached keep there ends.
+    /// End of the memory of all programs that are loaded or cached.
     pub registered_end: u64,
-    /// Where the lowest buffer begins; without one, where buffers end.
+    /// Start of the lowest buffer; without one, the end of the memory for buffers.
     pub lowest_buffer: u64,
-    /// From `program_end` to `lowest_buffer`: what a program could keep more, or a buffer take.
-    pub gap_bytes: u64,
-    /// Where the figures come from: the weakest of those who hold L1 of the chip.
+    /// Bytes from `program_end` to `lowest_buffer`.
+    pub free_gap_bytes: u64,
+    /// The weakest basis of all that use L1 of the device.
     pub basis: Basis,
 }
 
@@ -171,63 +171,63 @@ pub struct CoreAllocation {
     pub site_name: Option<String>,
 }
 
-/// A stretch of a core's L1.
+/// An address range of a core's L1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
-    /// What it is.
+    /// What it is used for.
     pub class: CoreClass,
     /// First address.
     pub start: u64,
-    /// How long it is.
+    /// Length.
     pub bytes: u64,
 }
 
-/// What a stretch of a core's L1 is used for. Where several things lie over each other, the first of these counts.
+/// Use of an address range of a core's L1. Where several uses overlap, the first of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CoreClass {
-    /// Firmware, mailboxes, and whatever else the runtime keeps for itself.
+    /// Firmware, mailboxes and other memory of the runtime.
     Reserved,
-    /// The ring that kernels, their arguments and semaphores pass through.
-    KernelRing,
-    /// Buffers that lie on this core, or of which it is not known where they lie.
+    /// Kernel config buffer: code, arguments and semaphores of dispatched programs.
+    KernelConfig,
+    /// Buffers on this core, or buffers whose cores are not known.
     Buffer,
-    /// Buffers of the reserved top.
+    /// `L1_SMALL` buffers.
     L1Small,
-    /// Circular buffers of the program that was dispatched last.
+    /// Circular buffers of the program dispatched last.
     Cb,
-    /// Dataflow buffers of it.
+    /// Dataflow buffers of the program dispatched last.
     Dfb,
-    /// Scratchpads of it.
+    /// Scratchpads of the program dispatched last.
     Scratch,
-    /// Nothing, but taken all the same: on other cores a buffer lies there, and the allocator moves them in lock-step.
+    /// Reserved by lock-step: other cores hold a buffer at these addresses.
     Lockstep,
-    /// Nothing, in the reserved top.
+    /// Free, in `L1_SMALL`.
     L1SmallFree,
-    /// Nothing.
+    /// Free.
     Free,
     /// What a later version has.
     #[serde(other)]
     Other,
 }
 
-/// The most that lay on a core at once, in what programs and buffers share: what the program there keeps, and buffers, those
-/// included that are there in lock-step only. Looked at with every dispatch and with every tick.
+/// Peak use of a core, in the memory that programs and buffers share. Ranges reserved by lock-step are included. Sampled at
+/// every dispatch and every tick.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CorePeak {
-    /// All of it.
+    /// Bytes in use.
     pub bytes: u64,
-    /// Of these, buffers.
+    /// The part of them that is buffers.
     pub buffer_bytes: u64,
-    /// When it was seen.
+    /// When it was sampled.
     pub at: Timestamp,
-    /// Whose program was there then.
+    /// Process of the program dispatched last at that time.
     pub pid: Option<u32>,
     /// That program; as [`super::Program::id`].
     pub program: Option<u32>,
-    /// Its name.
+    /// Name of that program.
     pub program_name: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! A process in a line: what it holds in all, and how well that is known.
+//! Totals of a process over its devices, and how well its memory is known.
 
-use super::{Process, Quality, Summary, Tracker, Usage};
+use super::{Process, Summary, Tracker, Tracking, Usage};
 use crate::words::{Basis, Space};
 
 /// The sums of a summary, and what is in each.
@@ -23,10 +23,10 @@ impl Summary {
 }
 
 impl Process {
-    /// Works the summary out anew from all else, as after some of that was left out. `index_of` is the index of a device by
-    /// its id.
+    /// Recomputes summary and tracking from the other fields, after some of those were filtered out. `index_of` is the index
+    /// of a device by its id.
     pub fn summarise(&mut self, index_of: impl Fn(&str) -> Option<u32>) {
-        let mut summary = Summary { quality: self.quality(), ..Summary::default() };
+        let mut summary = Summary::default();
         for usage in self.usage.iter().map(|it| &it.usage) {
             for &space in SUMS.into_iter().flatten() {
                 if let Some((bytes, _)) = usage.used(space) {
@@ -35,38 +35,35 @@ impl Process {
             }
         }
         let used = self.usage.iter().filter(|it| it.usage != Usage::default()).map(|it| &it.device);
-        summary.indexes = used.chain(&self.opened).filter_map(|id| index_of(id)).collect();
+        summary.indexes = used.chain(&self.open_devices).filter_map(|id| index_of(id)).collect();
         summary.indexes.sort_unstable();
         summary.indexes.dedup();
         self.summary = summary;
-    }
-
-    fn quality(&self) -> Quality {
-        let judged = self.audit.iter().filter(|audit| audit.judged).map(|audit| !audit.is_zero());
-        Quality::of(self.tracking, self.exact, self.tracker.as_ref(), judged)
+        let audits = self.audit.iter().filter(|audit| audit.compared).map(|audit| !audit.is_zero());
+        self.tracking = Tracking::of(self.basis, self.complete, self.tracker.as_ref(), audits);
     }
 }
 
-impl Quality {
-    /// `judged`: of each audit that means something, whether it differs.
+impl Tracking {
+    /// `audits`: whether each valid audit found a drift.
     pub(crate) fn of(
-        tracking: Basis,
-        exact: bool,
+        basis: Basis,
+        complete: bool,
         tracker: Option<&Tracker>,
-        judged: impl Iterator<Item = bool>,
+        audits: impl Iterator<Item = bool>,
     ) -> Self {
         let Some(tracker) = tracker.filter(|it| it.hooks > 0) else {
-            return match tracking {
-                Basis::Events => Self::Events,
+            return match basis {
+                Basis::Exact => Self::Library,
                 Basis::Counters => Self::Counters,
-                Basis::Legacy => Self::Legacy,
+                Basis::Reported => Self::Reported,
                 Basis::Unknown => Self::Untracked,
             };
         };
-        let differs = judged.reduce(|any, differs| any || differs);
+        let differs = audits.reduce(|any, differs| any || differs);
         if differs == Some(true) {
             Self::Drift
-        } else if !exact || !tracker.missing_hooks.is_empty() {
+        } else if !complete || !tracker.missing_hooks.is_empty() {
             Self::Partial
         } else if differs.is_some() {
             Self::Audited

@@ -164,10 +164,10 @@ impl State {
         }
         let ours = process
             .pools
-            .get(&(scope, audit.space, Basis::Events))
+            .get(&(scope, audit.space, Basis::Exact))
             .map_or(0, |&pool| self.ledger.pool(pool).totals.held());
         let layout = process.banks(scope, audit.space);
-        let pool = process.pools.get(&(scope, audit.space, Basis::Events)).copied();
+        let pool = process.pools.get(&(scope, audit.space, Basis::Exact)).copied();
         // What is not listed lies somewhere, too.
         let listed = pool.is_none_or(|pool| self.ledger.pool(pool).unlisted.count == 0);
         let free = layout.filter(|_| listed).map(|layout| self.free_space(layout, pool.as_slice()));

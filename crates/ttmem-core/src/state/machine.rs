@@ -119,7 +119,7 @@ impl State {
                 self.happenings.chip_went(self.now, state.chip.index, id);
             }
             (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
-            let why = Some("the chip left the bus".to_owned());
+            let why = Some("the device was removed".to_owned());
             state.sensors = SensorReading { why, ..SensorReading::default() };
         }
         for process in self.processes.values_mut() {

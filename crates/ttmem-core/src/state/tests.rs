@@ -54,11 +54,11 @@ fn id(pid: u32) -> ProcessId {
 }
 
 fn legacy(pid: u32) -> Origin {
-    Origin::Process(id(pid), Basis::Legacy)
+    Origin::Process(id(pid), Basis::Reported)
 }
 
 fn events(pid: u32) -> Origin {
-    Origin::Process(id(pid), Basis::Events)
+    Origin::Process(id(pid), Basis::Exact)
 }
 
 fn born(state: &mut State, from: Origin) {
@@ -312,7 +312,7 @@ fn only_the_best_basis_of_a_process_is_shown() {
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let dram = state.usage_of(chip(0)).dram.unwrap();
-    assert_eq!((dram.basis, dram.count, dram.used_bytes), (Basis::Events, Some(1), 2048 * 12));
+    assert_eq!((dram.basis, dram.count, dram.used_bytes), (Basis::Exact, Some(1), 2048 * 12));
     let counters = Origin::Process(id(2), Basis::Counters);
     born(&mut state, counters);
     state.apply(Mono(4), counters, Event::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
@@ -371,7 +371,7 @@ fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
     };
     state.apply(Mono(4), events(1), audit(0, 0, false));
     assert!(found(&state, FindingKind::Drift).is_none());
-    assert!(!shot(&state).processes[0].audit[0].judged);
+    assert!(!shot(&state).processes[0].audit[0].compared);
     state.apply(Mono(4), events(1), audit(2048 * 12, 97_952, true));
     let result = shot(&state).processes[0].audit[0].clone();
     assert_eq!((result.drift_bytes, result.free_drift_bytes), (0, Some(0)));

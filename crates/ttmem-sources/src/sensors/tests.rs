@@ -14,8 +14,8 @@ fn all(rates: &PcieRates) -> [Option<f64>; 4] {
     [
         rates.host_reads_bytes_per_second,
         rates.host_writes_bytes_per_second,
-        rates.chip_reads_bytes_per_second,
-        rates.chip_writes_bytes_per_second,
+        rates.device_reads_bytes_per_second,
+        rates.device_writes_bytes_per_second,
     ]
 }
 

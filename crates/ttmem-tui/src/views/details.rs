@@ -5,7 +5,7 @@ use super::main_view::notes;
 use crate::lists;
 use crate::ui::Subject;
 use ttmem_core::snapshot::{
-    Allocation, AuditResult, Core, Device, Finding, Happening, Process, ProgramRow, Quality, Total, Usage,
+    Allocation, AuditResult, Core, Device, Event, Finding, Process, ProgramRow, Total, Tracking, Usage,
 };
 use ttmem_core::words::Space;
 use ttmem_render::figure::{DASH, about, age, counted, percent, ranges, rate, rectangle, share, since, size};
@@ -132,7 +132,7 @@ impl Scene<'_> {
         if let Some(room) = device.tightest_core {
             let text = format!(
                 "{}{} at core {},{}: {:#x} to {:#x} ({})",
-                size(room.gap_bytes),
+                size(room.free_gap_bytes),
                 if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
                 room.x,
                 room.y,
@@ -186,7 +186,13 @@ impl Scene<'_> {
         );
         let mut facts = vec![
             fact("Name", known(process.name.as_ref())),
-            fact("Command", known(process.command.as_ref())),
+            fact(
+                "Command",
+                match (&process.command, process.hidden) {
+                    (None, true) => format!("{DASH} not visible to this user"),
+                    (command, _) => known(command.as_ref()),
+                },
+            ),
             fact("User", known(process.user.as_ref())),
             fact("Started", start),
         ];
@@ -202,19 +208,19 @@ impl Scene<'_> {
         }
         facts.extend(process.container.as_ref().map(|it| fact("Container", it.as_str())));
         facts.extend(process.pod.as_ref().map(|it| fact("Pod", it.as_str())));
-        let opened: Vec<String> = process.opened.iter().map(|id| self.index(id)).collect();
+        let opened: Vec<String> = process.open_devices.iter().map(|id| self.index(id)).collect();
         if !opened.is_empty() {
             facts.push(fact("Open devices", opened.join(", ")));
         }
         facts.push(heading("Tracking"));
-        let quality = process.summary.quality;
+        let quality = process.tracking;
         let how = match quality {
-            Quality::Untracked => {
+            Tracking::Untracked => {
                 "untracked: has a device open and publishes nothing; start it with `ttmem run` to see its memory"
             }
             it => it.name(),
         };
-        let bad = matches!(quality, Quality::Drift | Quality::Partial);
+        let bad = matches!(quality, Tracking::Drift | Tracking::Partial);
         facts.push(Fact { tone: bad_if(bad), ..fact("Tracking", how) });
         if let Some(it) = &process.tracker {
             facts.push(fact("Tracked by", it.writer.as_str()));
@@ -297,7 +303,7 @@ impl Scene<'_> {
             cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
         });
         let all = program::all_cores(it);
-        let (resident, dispatched) = if it.unfollowed {
+        let (resident, dispatched) = if it.residency_unknown {
             (unreported.clone(), unreported)
         } else {
             (format!("{} of {all} cores", it.resident_cores), counted(it.dispatches, "time"))
@@ -349,7 +355,11 @@ impl Scene<'_> {
             fact("Text", it.text.as_str()),
         ];
         facts.extend(it.device.as_ref().map(|id| fact("Device", self.index(id))));
-        facts.extend(it.pid.map(|pid| fact("Process", format!("pid {pid}"))));
+        facts.extend(it.pid.map(|pid| match &it.process_name {
+            Some(name) => fact("Process", format!("{name} (pid {pid})")),
+            None => fact("Process", format!("pid {pid}")),
+        }));
+        facts.extend(it.command.as_ref().map(|it| fact("Command", it.as_str())));
         facts.extend(it.space.map(|it| fact("Space", it.name())));
         facts.extend(it.bytes.map(|it| fact("Bytes", format!("{} ({it} B)", size(it)))));
         facts.push(fact("Count", it.count.to_string()));
@@ -358,7 +368,7 @@ impl Scene<'_> {
         facts
     }
 
-    fn event(&self, it: &Happening) -> Vec<Fact> {
+    fn event(&self, it: &Event) -> Vec<Fact> {
         let mut facts = vec![
             fact("Time", self.shown.clock(it.at)),
             fact("Kind", label::kind(it.kind)),
@@ -376,7 +386,7 @@ impl Scene<'_> {
         let or_less = if is_certain { "" } else { " or less" };
         let mut facts = vec![
             fact("In use", percent(super::map::fill(core))),
-            fact("Free gap", format!("{}{or_less} ({})", size(room.gap_bytes), room.basis.name())),
+            fact("Free gap", format!("{}{or_less} ({})", size(room.free_gap_bytes), room.basis.name())),
             fact(
                 "Program ends",
                 format!("{:#x}; of all cached programs {:#x}", room.program_end, room.registered_end),
@@ -474,7 +484,7 @@ fn spaces(usage: &Usage) -> impl Iterator<Item = Fact> {
 
 fn audit(it: &AuditResult) -> Fact {
     let label = format!("Drift {} {}", it.allocator, it.space);
-    if !it.judged {
+    if !it.compared {
         return fact(label, "not audited: allocator busy, or no statistics");
     }
     if it.is_zero() {
@@ -552,8 +562,8 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
             Some(pcie) => facts.extend([
                 fact("Host reads device", rate(pcie.host_reads_bytes_per_second)),
                 fact("Host writes device", rate(pcie.host_writes_bytes_per_second)),
-                fact("Device reads host", rate(pcie.chip_reads_bytes_per_second)),
-                fact("Device writes host", rate(pcie.chip_writes_bytes_per_second)),
+                fact("Device reads host", rate(pcie.device_reads_bytes_per_second)),
+                fact("Device writes host", rate(pcie.device_writes_bytes_per_second)),
             ]),
         }
         let old = age(it.age_ms as f64 / 1e3);

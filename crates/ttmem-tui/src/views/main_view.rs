@@ -214,9 +214,9 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         canvas.right(area, 5 + bar, y, 32, &figures, style);
         // The gap and the largest block are what decides whether the next allocation fits.
         let note = match title {
-            "L1" => {
-                device.tightest_core.map(|room| (format!("free gap {}", size(room.gap_bytes)), theme.accent))
-            }
+            "L1" => device
+                .tightest_core
+                .map(|room| (format!("free gap {}", size(room.free_gap_bytes)), theme.accent)),
             _ => usage.dram.as_ref().and_then(|it| {
                 let largest = it.largest_free_bytes_per_bank?;
                 Some((format!("largest free block {} per bank", size(largest)), theme.faint))
@@ -272,7 +272,7 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     if let Some(room) = device.tightest_core {
         let text = format!(
             "smallest free gap {}{}, core {},{}",
-            size(room.gap_bytes),
+            size(room.free_gap_bytes),
             if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
             room.x,
             room.y

@@ -26,7 +26,7 @@ const CLASSES: [CoreClass; 10] = [
     CoreClass::Cb,
     CoreClass::Dfb,
     CoreClass::Scratch,
-    CoreClass::KernelRing,
+    CoreClass::KernelConfig,
     CoreClass::Lockstep,
     CoreClass::Reserved,
     CoreClass::L1SmallFree,
@@ -38,7 +38,7 @@ fn glyph(class: CoreClass) -> char {
     match class {
         CoreClass::Buffer | CoreClass::Cb => '█',
         CoreClass::L1Small | CoreClass::Dfb | CoreClass::Scratch => '▓',
-        CoreClass::KernelRing | CoreClass::Reserved | CoreClass::Other => '▒',
+        CoreClass::KernelConfig | CoreClass::Reserved | CoreClass::Other => '▒',
         CoreClass::Lockstep => '░',
         CoreClass::L1SmallFree | CoreClass::Free => '·',
     }
@@ -48,7 +48,7 @@ fn glyph(class: CoreClass) -> char {
 fn letter(class: CoreClass) -> char {
     match class {
         CoreClass::Reserved | CoreClass::Other => 'R',
-        CoreClass::KernelRing => 'K',
+        CoreClass::KernelConfig => 'K',
         CoreClass::Buffer => 'B',
         CoreClass::L1Small => 'S',
         CoreClass::Cb => 'C',
@@ -61,7 +61,7 @@ fn letter(class: CoreClass) -> char {
 
 /// How much of what programs and buffers can use is taken, by either or in lock-step.
 pub(super) fn fill(core: &Core) -> Option<f64> {
-    let is_ours = |it: &&Interval| !matches!(it.class, CoreClass::Reserved | CoreClass::KernelRing);
+    let is_ours = |it: &&Interval| !matches!(it.class, CoreClass::Reserved | CoreClass::KernelConfig);
     let usable = core.intervals.iter().filter(is_ours);
     let all: u64 = usable.clone().fold(0, |sum, it| sum.saturating_add(it.bytes));
     let free = usable.filter(|it| matches!(it.class, CoreClass::Free | CoreClass::L1SmallFree));
@@ -246,7 +246,8 @@ impl Scene<'_> {
         }
         if let Some(room) = device.tightest_core {
             let how = if is_gap_certain(&room, &device.usage) { "" } else { " or less" };
-            let text = format!("min free gap {}{how} at {},{} (t)", size(room.gap_bytes), room.x, room.y);
+            let text =
+                format!("min free gap {}{how} at {},{} (t)", size(room.free_gap_bytes), room.x, room.y);
             canvas.cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
         }
     }
@@ -267,8 +268,12 @@ impl Scene<'_> {
         canvas.cut(inside, 0, 0, inside.width, &program, theme.text);
         let room = &core.room;
         let how = if is_gap_certain(room, &device.usage) { "free gap" } else { "free gap at most" };
-        let gap =
-            format!("{how} {}: {:#x} to {:#x}", size(room.gap_bytes), room.program_end, room.lowest_buffer);
+        let gap = format!(
+            "{how} {}: {:#x} to {:#x}",
+            size(room.free_gap_bytes),
+            room.program_end,
+            room.lowest_buffer
+        );
         canvas.cut(inside, 0, 1, inside.width, &gap, theme.accent);
         let end = core.intervals.last().map_or(0, |it| it.start.saturating_add(it.bytes));
         if end == 0 {
@@ -305,7 +310,7 @@ impl Scene<'_> {
             }
             canvas.cut(below, 3, y, 21, label::core_class(class), theme.faint);
             canvas.right(below, 24, y, 11, &size(bytes), theme.text);
-            if class == CoreClass::KernelRing && below.width > 50 {
+            if class == CoreClass::KernelConfig && below.width > 50 {
                 let bytes = device.usage.kernel.as_ref().map(ttmem_core::snapshot::ProgramUsage::used_bytes);
                 if let Some(bytes) = bytes {
                     canvas.cut(
@@ -381,7 +386,7 @@ impl Scene<'_> {
                     CoreClass::Dfb => 7,
                     CoreClass::Scratch => 6,
                     CoreClass::L1Small => 5,
-                    CoreClass::KernelRing => 4,
+                    CoreClass::KernelConfig => 4,
                     CoreClass::Reserved | CoreClass::Other => 3,
                     CoreClass::Lockstep => 2,
                     CoreClass::L1SmallFree => 1,

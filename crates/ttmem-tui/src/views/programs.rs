@@ -32,7 +32,8 @@ impl Scene<'_> {
             hidden.push("scratch");
         }
         // Programs whose dispatches are not reported may be active as well.
-        let known = if programs.list.iter().any(|it| it.program.unfollowed) { "known to be " } else { "" };
+        let known =
+            if programs.list.iter().any(|it| it.program.residency_unknown) { "known to be " } else { "" };
         let title = format!("Programs: {} cached, {} {known}active", programs.count, programs.resident_count);
         let table = Table {
             list: List::Programs,

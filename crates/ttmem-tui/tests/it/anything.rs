@@ -17,10 +17,10 @@ use ttmem_core::machine::{
 };
 use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
-    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Finding,
-    FindingKind, Happening, HappeningKind, Health, History, Holder, HostUsage, Interval, Peak, Placement,
-    Process, ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Quality, Sample, SensorSample,
-    Severity, Summary, Total, Trace, Tracker, Usage,
+    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
+    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample, Severity, Summary,
+    Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 use ttmem_tui::{Depth, Msg, Now, Settings, Terms, ThemeName, View, view};
@@ -168,7 +168,7 @@ impl<'a> Source<'a> {
     }
 
     fn basis(&mut self) -> Basis {
-        self.one(&[Basis::Events, Basis::Counters, Basis::Legacy, Basis::Unknown])
+        self.one(&[Basis::Exact, Basis::Counters, Basis::Reported, Basis::Unknown])
     }
 
     fn severity(&mut self) -> Severity {
@@ -212,7 +212,7 @@ impl<'a> Source<'a> {
         ProgramUsage {
             registered_bytes: self.number(),
             resident_bytes: self.maybe(Self::number),
-            unfollowed_bytes: self.number(),
+            residency_unknown_bytes: self.number(),
             estimated_bytes: self.number(),
             count: self.maybe(Self::number),
             basis: self.basis(),
@@ -262,8 +262,8 @@ impl<'a> Source<'a> {
             pcie: self.maybe(|it| PcieRates {
                 host_reads_bytes_per_second: it.maybe(Self::real),
                 host_writes_bytes_per_second: it.maybe(Self::real),
-                chip_reads_bytes_per_second: it.maybe(Self::real),
-                chip_writes_bytes_per_second: it.maybe(Self::real),
+                device_reads_bytes_per_second: it.maybe(Self::real),
+                device_writes_bytes_per_second: it.maybe(Self::real),
             }),
             age_ms: self.number(),
             stale: self.yes(),
@@ -281,7 +281,7 @@ impl<'a> Source<'a> {
             program_end: self.number(),
             registered_end: self.number(),
             lowest_buffer: self.number(),
-            gap_bytes: self.number(),
+            free_gap_bytes: self.number(),
             basis: self.basis(),
         }
     }
@@ -290,7 +290,7 @@ impl<'a> Source<'a> {
         let interval = |it: &mut Self| Interval {
             class: it.one(&[
                 CoreClass::Reserved,
-                CoreClass::KernelRing,
+                CoreClass::KernelConfig,
                 CoreClass::Buffer,
                 CoreClass::L1Small,
                 CoreClass::Cb,
@@ -413,7 +413,7 @@ impl<'a> Source<'a> {
             core_layout: self.maybe(|it| CoreLayout {
                 columns: it.one(&[0, 1, 8, 255]),
                 rows: it.one(&[0, 1, 8, 255]),
-                kernel_ring: it.number(),
+                kernel_config: it.number(),
                 unreserved: it.number(),
                 end: it.number(),
             }),
@@ -440,7 +440,7 @@ impl<'a> Source<'a> {
             core_count: self.small(),
             resident_cores: self.small(),
             dispatches: self.number(),
-            unfollowed: self.yes(),
+            residency_unknown: self.yes(),
             estimated: self.yes(),
             dispatched: self.maybe(Self::time),
             kernel_bytes: self.number(),
@@ -469,9 +469,11 @@ impl<'a> Source<'a> {
             user: self.maybe(Self::text),
             container: self.maybe(Self::text),
             pod: self.maybe(Self::text),
-            opened: self.some(2, Self::id),
-            tracking: self.basis(),
-            exact: self.yes(),
+            hidden: self.yes(),
+            open_devices: self.some(2, Self::id),
+            tracking: self.one(&[Tracking::Audited, Tracking::Drift, Tracking::Partial, Tracking::Untracked]),
+            basis: self.basis(),
+            complete: self.yes(),
             sequence: self.maybe(Self::number),
             tracker: self.maybe(|it| Tracker {
                 writer: it.text(),
@@ -486,7 +488,6 @@ impl<'a> Source<'a> {
                 l1_bytes: self.maybe(Self::number),
                 program_bytes: self.maybe(Self::number),
                 kernel_bytes: self.maybe(Self::number),
-                quality: self.one(&[Quality::Audited, Quality::Drift, Quality::Partial, Quality::Untracked]),
             },
             usage: self.some(2, |it| ProcessUsage { device: it.id(), usage: it.usage() }),
             allocators: self.some(2, |it| AllocatorUsage {
@@ -502,12 +503,12 @@ impl<'a> Source<'a> {
             }),
             audit: self.some(2, |it| AuditResult {
                 allocator: it.small(),
-                chips: it.some(2, Self::id),
+                devices: it.some(2, Self::id),
                 space: it.space(),
                 drift_bytes: it.signed(),
                 free_drift_bytes: it.maybe(Self::signed),
                 largest_free_drift_bytes: it.maybe(Self::signed),
-                judged: it.yes(),
+                compared: it.yes(),
                 allocated_bytes: it.number(),
                 free_bytes: it.number(),
                 largest_free_bytes_per_bank: it.number(),
@@ -558,6 +559,7 @@ impl<'a> Source<'a> {
             site: self.maybe(Self::small),
             site_name: self.maybe(Self::text),
             program_name: self.maybe(Self::text),
+            hidden: self.yes(),
             basis: self.basis(),
         }
     }
@@ -591,6 +593,9 @@ impl<'a> Source<'a> {
             severity: self.severity(),
             device: self.maybe(Self::id),
             pid: self.pid(),
+            process_name: self.maybe(Self::text),
+            command: self.maybe(Self::text),
+            hidden: self.yes(),
             space: self.maybe(Self::space),
             bytes: self.maybe(Self::number),
             count: self.number(),
@@ -606,6 +611,7 @@ impl<'a> Source<'a> {
             reported_pid: it.maybe(|it| it.number() as i64),
             start: it.maybe(Self::time),
             process_name: it.maybe(Self::text),
+            hidden: it.yes(),
             program: it.program(),
         };
         ProgramList {
@@ -619,11 +625,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn happening(&mut self) -> Happening {
-        Happening {
+    fn happening(&mut self) -> Event {
+        Event {
             sequence: self.number(),
             at: self.time(),
-            kind: self.one(&[HappeningKind::Filled, HappeningKind::Odd, HappeningKind::Other]),
+            kind: self.one(&[EventKind::UsageThreshold, EventKind::Finding, EventKind::Other]),
             severity: self.severity(),
             pid: self.pid(),
             device: self.maybe(Self::id),

@@ -712,7 +712,7 @@ fn details_of_everything_open_and_close() {
         (View::Map, vec![Enter], "Lowest buffer"),
         (View::Buffers, vec![Enter], "Allocation 0x20000"),
         (View::Programs, vec![Enter], "Program 11"),
-        (View::Events, vec![Enter], "something that a later version tells"),
+        (View::Events, vec![Enter], "an event of a later version"),
         (View::Events, vec![Left, Enter], "Severity           error"),
     ] {
         let mut desk = in_view(view, states::findings());

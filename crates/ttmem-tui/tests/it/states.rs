@@ -9,10 +9,10 @@ use ttmem_core::machine::{
 };
 use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
-    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Finding,
-    FindingKind, Happening, HappeningKind, Health, History, Holder, HostUsage, Interval, Peak, Placement,
-    Process, ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Quality, SCHEMA, Sample,
-    SensorSample, Severity, Skipped, Summary, Total, Trace, Tracker, Usage,
+    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
+    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, SCHEMA, Sample, SensorSample, Severity,
+    Skipped, Summary, Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 
@@ -122,8 +122,8 @@ fn sensors(index: u32) -> Sensors {
         pcie: Some(PcieRates {
             host_reads_bytes_per_second: Some(3.5e6 + 1e6 * step),
             host_writes_bytes_per_second: Some(812e6),
-            chip_reads_bytes_per_second: Some(64e3),
-            chip_writes_bytes_per_second: Some(17e6),
+            device_reads_bytes_per_second: Some(64e3),
+            device_writes_bytes_per_second: Some(17e6),
         }),
         age_ms: 420,
         stale: false,
@@ -143,7 +143,7 @@ fn buffers(used_bytes: u64, count: u64, room: Option<u64>) -> BufferUsage {
         largest_free_bytes_per_bank: free.map(|free| free / 20),
         peak_bytes: used_bytes + used_bytes / 8,
         count: Some(count),
-        basis: Basis::Events,
+        basis: Basis::Exact,
     }
 }
 
@@ -152,10 +152,10 @@ fn programs_hold(registered_bytes: u64, resident_bytes: u64, count: u64) -> Opti
     Some(ProgramUsage {
         registered_bytes,
         resident_bytes: Some(resident_bytes),
-        unfollowed_bytes: 0,
+        residency_unknown_bytes: 0,
         estimated_bytes: 0,
         count: Some(count),
-        basis: Basis::Events,
+        basis: Basis::Exact,
     })
 }
 
@@ -179,12 +179,12 @@ fn usage(dram: u64, l1: u64, capacity: Option<Capacity>) -> Usage {
         dram_total: Some(Total {
             used_bytes: dram + trace,
             capacity_bytes: capacity.map(|it| it.dram_bytes),
-            basis: Basis::Events,
+            basis: Basis::Exact,
         }),
         l1_total: Some(Total {
             used_bytes: l1_total,
             capacity_bytes: capacity.map(|it| it.l1_bytes),
-            basis: Basis::Events,
+            basis: Basis::Exact,
         }),
     }
 }
@@ -195,10 +195,10 @@ fn busy(index: u32, board: &str, (columns, rows): (u8, u8), dram: u64, l1: u64) 
     let mut device = chip(index, board, cores);
     let capacity = device.capacity.unwrap();
     device.usage = usage(capacity.dram_bytes / 100 * dram, capacity.l1_bytes / 100 * l1, device.capacity);
-    let layout = CoreLayout { columns, rows, kernel_ring: 0x8240, unreserved: 0x1_9900, end: 1464 * KIB };
+    let layout = CoreLayout { columns, rows, kernel_config: 0x8240, unreserved: 0x1_9900, end: 1464 * KIB };
     device.core_layout = Some(layout);
     let cores = core_maps(index, &layout);
-    device.tightest_core = cores.iter().map(|it| it.room).min_by_key(|it| it.gap_bytes);
+    device.tightest_core = cores.iter().map(|it| it.room).min_by_key(|it| it.free_gap_bytes);
     device.cores = Some(cores);
     let (dram, l1) = (device.usage.dram_total.clone().unwrap(), device.usage.l1_total.clone().unwrap());
     device.history = Some(History {
@@ -292,8 +292,8 @@ fn core(x: u8, y: u8, layout: &CoreLayout, cb: Option<u64>, taken: u64) -> Core 
             at = until;
         }
     };
-    put(CoreClass::Reserved, layout.kernel_ring);
-    put(CoreClass::KernelRing, layout.unreserved);
+    put(CoreClass::Reserved, layout.kernel_config);
+    put(CoreClass::KernelConfig, layout.unreserved);
     let mut program_end = layout.unreserved;
     if let Some(cb) = cb {
         put(CoreClass::Cb, program_end + cb);
@@ -318,8 +318,8 @@ fn core(x: u8, y: u8, layout: &CoreLayout, cb: Option<u64>, taken: u64) -> Core 
             program_end,
             registered_end: program_end + 64 * KIB,
             lowest_buffer,
-            gap_bytes: lowest_buffer - program_end,
-            basis: Basis::Events,
+            free_gap_bytes: lowest_buffer - program_end,
+            basis: Basis::Exact,
         },
         program: cb.map(program),
         intervals: Arc::from(intervals),
@@ -379,9 +379,11 @@ pub(crate) fn process(pid: u32, name: &str, chips: &[&Device]) -> Process {
         user: text("mia"),
         container: None,
         pod: None,
-        opened: chips.iter().map(|it| it.id.clone()).collect(),
-        tracking: Basis::Unknown,
-        exact: false,
+        hidden: false,
+        open_devices: chips.iter().map(|it| it.id.clone()).collect(),
+        tracking: Tracking::Untracked,
+        basis: Basis::Unknown,
+        complete: false,
         sequence: None,
         tracker: None,
         summary: Summary { indexes: chips.iter().map(|it| it.index).collect(), ..Summary::default() },
@@ -397,7 +399,7 @@ pub(crate) fn process(pid: u32, name: &str, chips: &[&Device]) -> Process {
 /// One that the agent follows: it holds a share of what is on its chips.
 fn tracked(pid: u32, name: &str, chips: &[&Device], share: u64) -> Process {
     let mut it = process(pid, name, chips);
-    (it.tracking, it.exact, it.sequence) = (Basis::Events, true, Some(48_211));
+    (it.basis, it.complete, it.sequence) = (Basis::Exact, true, Some(48_211));
     it.tracker = Some(Tracker {
         writer: "ttmem-agent 0.1.0".to_owned(),
         runtime: text("ttnn 0.65.1"),
@@ -421,19 +423,19 @@ fn tracked(pid: u32, name: &str, chips: &[&Device], share: u64) -> Process {
         .iter()
         .map(|it| AuditResult {
             allocator: 1,
-            chips: Vec::new(),
+            devices: Vec::new(),
             space: it.space,
             drift_bytes: 0,
             free_drift_bytes: Some(0),
             largest_free_drift_bytes: Some(0),
-            judged: true,
+            compared: true,
             allocated_bytes: it.usage.used_bytes,
             free_bytes: it.usage.free_bytes.unwrap_or(0),
             largest_free_bytes_per_bank: it.usage.largest_free_bytes_per_bank.unwrap_or(0),
             sequence: 48_000,
         })
         .collect();
-    let devices: Vec<String> = it.opened.clone();
+    let devices: Vec<String> = it.open_devices.clone();
     it.allocators = vec![AllocatorUsage { id: 1, devices: devices.clone(), spaces }];
     it.traces = vec![Trace {
         id: 0,
@@ -487,7 +489,7 @@ fn program(id: u32, name: &str, of: &Process) -> Program {
     Program {
         id: id + 11,
         allocator: Some(1),
-        devices: of.opened.clone(),
+        devices: of.open_devices.clone(),
         indexes: of.summary.indexes.clone(),
         name: (id != 9).then(|| name.to_owned()),
         class: if id == 9 { KernelClass::Dispatch } else { KernelClass::Application },
@@ -499,7 +501,7 @@ fn program(id: u32, name: &str, of: &Process) -> Program {
             _ => 0,
         },
         dispatches: n.pow(4) * 733 + 1,
-        unfollowed: false,
+        residency_unknown: false,
         estimated: false,
         dispatched: (id != 11).then(|| ago(i64::from(id).pow(3))),
         kernel_bytes: (6 + n) * 1000,
@@ -555,7 +557,8 @@ fn allocation(n: u64, pid: u32, chips: &[u32]) -> Allocation {
         site: (n % 3 != 1).then_some(n as u32 % 9),
         site_name: (n % 3 != 1).then(|| format!("layers.{}.attention.wqkv", n % 9)),
         program_name: (space == Space::Cb).then(|| "ttnn.matmul".to_owned()),
-        basis: Basis::Events,
+        hidden: false,
+        basis: Basis::Exact,
     }
 }
 
@@ -588,8 +591,8 @@ fn page(count: u64, pid: u32, chips: &[u32]) -> Buffers {
 
 // ---- what happened, what is odd
 
-fn happening(sequence: u64, kind: HappeningKind, severity: Severity, text: &str) -> Happening {
-    Happening {
+fn happening(sequence: u64, kind: EventKind, severity: Severity, text: &str) -> Event {
+    Event {
         sequence,
         at: ago(600 - sequence as i64 * 13),
         kind,
@@ -601,21 +604,30 @@ fn happening(sequence: u64, kind: HappeningKind, severity: Severity, text: &str)
     }
 }
 
-fn happenings() -> Vec<Happening> {
-    use HappeningKind::{
-        AllocatorOpened, ChipCame, Filled, Odd, Other, ProcessCame, ProcessEnded, TraceCaptured,
+fn happenings() -> Vec<Event> {
+    use EventKind::{
+        AllocatorOpened, DeviceAdded, Finding as Found, Other, ProcessExited, ProcessStarted, TraceCaptured,
+        UsageThreshold,
     };
     let all = [
-        (ChipCame, Severity::Info, "device 0 appeared"),
-        (ProcessCame, Severity::Info, "python3 (pid 48213) was heard of"),
-        (AllocatorOpened, Severity::Info, "python3 (pid 48213) opened a mesh of 8 devices"),
-        (ProcessCame, Severity::Info, "llama-serve (pid 48977) was heard of"),
-        (TraceCaptured, Severity::Info, "python3 (pid 48213) captured a trace of 312 dispatches"),
-        (Filled, Severity::Warning, "device 0: DRAM rose above 75 %"),
-        (Filled, Severity::Error, "device 0: DRAM rose above 90 %"),
-        (Odd, Severity::Warning, "pid 48213 freed what was never seen allocated, once, last 0x1f4000"),
-        (ProcessEnded, Severity::Info, "train.py (pid 47001) ended, holding 3.2 GiB in 612 allocations"),
-        (Other, Severity::Info, "something that a later version tells"),
+        (DeviceAdded, Severity::Info, "device 0 added"),
+        (ProcessStarted, Severity::Info, "pid 48213 (python3) started"),
+        (AllocatorOpened, Severity::Info, "pid 48213 (python3) opened a mesh of 8 devices"),
+        (ProcessStarted, Severity::Info, "pid 48977 (llama-serve) started"),
+        (TraceCaptured, Severity::Info, "pid 48213 (python3) captured a trace of 312 dispatches"),
+        (UsageThreshold, Severity::Warning, "device 0: DRAM rose above 75 %"),
+        (UsageThreshold, Severity::Error, "device 0: DRAM rose above 90 %"),
+        (
+            Found,
+            Severity::Warning,
+            "pid 48213 (python3): freed unknown buffers (last 0x1f4000); they may predate tracking",
+        ),
+        (
+            ProcessExited,
+            Severity::Info,
+            "pid 47001 (train.py) exited with 3.2 GiB in 612 allocations still allocated",
+        ),
+        (Other, Severity::Info, "an event of a later version"),
     ];
     let tell = |(n, (kind, severity, text)): (usize, (_, _, &str))| happening(n as u64, kind, severity, text);
     all.into_iter().enumerate().map(tell).collect()
@@ -627,6 +639,9 @@ fn finding(kind: FindingKind, severity: Severity, text: &str) -> Finding {
         severity,
         device: None,
         pid: None,
+        process_name: None,
+        command: None,
+        hidden: false,
         space: None,
         bytes: None,
         count: 1,
@@ -642,6 +657,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
     let mut list: Vec<ProgramRow> = Vec::new();
     for process in &mut processes {
         let rows = process.programs.take().into_iter().flatten().map(|program| ProgramRow {
+            hidden: false,
             pid: process.pid,
             reported_pid: process.reported_pid,
             start: process.start,
@@ -736,8 +752,8 @@ pub(crate) fn eight() -> Snapshot {
     half.audit.clear();
     half.summarise_here(&all(&devices));
     let mut counted = process(51_002, "train.py", &all(&devices)[4..]);
-    counted.tracking = Basis::Counters;
-    counted.summary.quality = Quality::Counters;
+    counted.basis = Basis::Counters;
+    counted.tracking = Tracking::Counters;
     counted.summary.dram_bytes = Some(512 * MIB);
     counted.summary.l1_bytes = Some(0);
     let bare = process(51_440, "tt-smi", &[&devices[0]]);
@@ -822,26 +838,26 @@ pub(crate) fn unknown() -> Snapshot {
     };
     let mut held = bare(1);
     held.sensors = Some(Sensors::default());
-    let sum = |used_bytes| Total { used_bytes, capacity_bytes: None, basis: Basis::Legacy };
+    let sum = |used_bytes| Total { used_bytes, capacity_bytes: None, basis: Basis::Reported };
     held.usage = Usage {
         dram: Some(BufferUsage {
             occupied_bytes: None,
             allocated_bytes: None,
             count: None,
-            basis: Basis::Legacy,
+            basis: Basis::Reported,
             ..buffers(700 * MIB, 0, None)
         }),
         cb: Some(ProgramUsage {
             registered_bytes: 3 * MIB,
             resident_bytes: None,
-            unfollowed_bytes: 0,
+            residency_unknown_bytes: 0,
             estimated_bytes: 0,
             count: None,
-            basis: Basis::Legacy,
+            basis: Basis::Reported,
         }),
         // Of some it is known that it is resident, of most it is not.
         dfb: programs_hold(5 * MIB, 256 * KIB, 9).map(|it| ProgramUsage {
-            unfollowed_bytes: 4 * MIB,
+            residency_unknown_bytes: 4 * MIB,
             estimated_bytes: MIB,
             ..it
         }),
@@ -855,7 +871,7 @@ pub(crate) fn unknown() -> Snapshot {
         program_end: 0,
         registered_end: 0,
         lowest_buffer: 0,
-        gap_bytes: 0,
+        free_gap_bytes: 0,
         basis: Basis::Unknown,
     };
     held.cores = Some(Cores(vec![Core { room, program: None, intervals: Arc::default(), peak: None }]));
@@ -868,7 +884,7 @@ pub(crate) fn unknown() -> Snapshot {
     // As of those who only tell how much they hold.
     let nameless = Program {
         id: 0x8000_0000 + 41,
-        unfollowed: true,
+        residency_unknown: true,
         estimated: true,
         dispatches: 0,
         name: None,
@@ -887,7 +903,7 @@ pub(crate) fn unknown() -> Snapshot {
     it.host = Host::default();
     let mut lone = allocation(1, 0, &[]);
     (lone.pid, lone.occupied_bytes, lone.allocated_bytes, lone.bytes_per_bank) = (None, None, None, None);
-    (lone.layout, lone.allocator, lone.banks, lone.basis) = (None, None, None, Basis::Legacy);
+    (lone.layout, lone.allocator, lone.banks, lone.basis) = (None, None, None, Basis::Reported);
     (lone.space, lone.unplaced, lone.estimated, lone.program) =
         (Space::Cb, true, true, Some(0x8000_0000 + 41));
     let group = BufferGroup {
@@ -933,17 +949,17 @@ pub(crate) fn findings() -> Snapshot {
     let mut drifts = tracked(48_213, "python3", &all(&devices), 70);
     drifts.audit[0].drift_bytes = -4096;
     drifts.audit[0].free_drift_bytes = Some(4096);
-    drifts.audit[1].judged = false;
+    drifts.audit[1].compared = false;
     drifts.traces[0].endangered_count = 12;
     drifts.traces[0].endangered_bytes = 96 * MIB;
     let mut partial = tracked(48_977, "llama-serve", &all(&devices)[1..], 20);
-    partial.exact = false;
+    partial.complete = false;
     partial.tracker.as_mut().unwrap().missing_hooks =
         vec!["Buffer::deallocate".to_owned(), "MeshBuffer::create".to_owned()];
     let legacy = {
         let mut it = process(47_001, "old_client", &all(&devices)[2..]);
-        it.tracking = Basis::Legacy;
-        it.summary.quality = Quality::Legacy;
+        it.basis = Basis::Reported;
+        it.tracking = Tracking::Reported;
         it.summary.dram_bytes = Some(0);
         it.summary.program_bytes = Some(1000);
         it

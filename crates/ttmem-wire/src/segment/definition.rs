@@ -65,7 +65,7 @@ pub struct Chip {
     /// PCI address.
     pub pci: [u8; 16],
     /// Where the ring of kernels begins in a core's L1.
-    pub kernel_ring: U32,
+    pub kernel_config: U32,
     /// Where it ends, and what programs and buffers share begins.
     pub unreserved: U32,
     /// Columns of cores that programs can use.

@@ -3,13 +3,17 @@ use super::*;
 use crate::record::{PADDING_UNKNOWN, Space, flags};
 use proptest::prelude::*;
 
-/// The bytes of a vector in PROTOCOL.md: a block that begins with "```hex" and its name. Each line is an offset and the
-/// bytes from there on; what is left out is zero.
+/// The bytes of a vector in docs/protocol: a block that begins with "```hex" and its name. Each line is an offset and the
+/// bytes at that offset; bytes left out are zero.
 fn vector(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../../PROTOCOL.md");
+    let pages = [
+        include_str!("../../../../docs/protocol/segment.md"),
+        include_str!("../../../../docs/protocol/records.md"),
+    ];
     let begin = format!("```hex {name}\n");
-    let start = text.find(&begin).unwrap_or_else(|| panic!("PROTOCOL.md has no vector {name}")) + begin.len();
-    let block = text[start..].split("```").next().unwrap();
+    let rest = pages.iter().find_map(|page| page.split_once(&begin));
+    let (_, rest) = rest.unwrap_or_else(|| panic!("docs/protocol has no vector {name}"));
+    let block = rest.split("```").next().unwrap();
     let mut bytes: Vec<u8> = Vec::new();
     for line in block.lines() {
         let (offset, hex) = line.split_once(':').unwrap();

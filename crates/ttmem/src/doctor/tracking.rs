@@ -58,7 +58,7 @@ const RUN: &str = "start such programs with `ttmem run -- PROGRAM`";
 /// Processes by how well they are tracked, as the table calls it; what that is to people; and what to do about it.
 const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
     (&["audited", "agent"], Verdict::Ok, "with the agent, all its hooks and no drift", None),
-    (&["events", "legacy"], Verdict::Ok, "that tell themselves what they hold", None),
+    (&["library", "reported"], Verdict::Ok, "self-reporting", None),
     (&["counters"], Verdict::Note, "known by tt-metal's counters only, which miss much", Some(RUN)),
     (
         &["partial"],
@@ -80,8 +80,8 @@ fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     let mut checks = Vec::new();
     for (words, verdict, what, remedy) in KINDS {
         let is_hidden =
-            |it: &Process| it.tracking == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
-        let fits = |it: &&Process| words.contains(&it.summary.quality.name()) && !is_hidden(it);
+            |it: &Process| it.basis == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
+        let fits = |it: &&Process| words.contains(&it.tracking.name()) && !is_hidden(it);
         let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
         let many = if all.len() == 1 { "process" } else { "processes" };
         if !all.is_empty() {
@@ -107,10 +107,10 @@ fn called(process: &Process) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmem_core::snapshot::{AuditResult, Tracker};
+    use ttmem_core::snapshot::{AuditResult, Tracker, Tracking};
     use ttmem_core::words::Space;
 
-    fn process(pid: u32, tracking: Basis) -> Process {
+    fn process(pid: u32, basis: Basis) -> Process {
         Process {
             pid: Some(pid),
             reported_pid: None,
@@ -120,9 +120,11 @@ mod tests {
             user: Some("ada".to_owned()),
             container: None,
             pod: None,
-            opened: Vec::new(),
-            tracking,
-            exact: true,
+            hidden: false,
+            open_devices: Vec::new(),
+            tracking: Tracking::Untracked,
+            basis,
+            complete: true,
             sequence: None,
             tracker: None,
             summary: ttmem_core::snapshot::Summary::default(),
@@ -145,18 +147,18 @@ mod tests {
         };
         let audit = AuditResult {
             allocator: 1,
-            chips: Vec::new(),
+            devices: Vec::new(),
             space: Space::Dram,
             drift_bytes,
             free_drift_bytes: None,
             largest_free_drift_bytes: None,
-            judged: true,
+            compared: true,
             allocated_bytes: 0,
             free_bytes: 0,
             largest_free_bytes_per_bank: 0,
             sequence: 1,
         };
-        Process { tracker: Some(tracker), audit: vec![audit], ..process(pid, Basis::Events) }
+        Process { tracker: Some(tracker), audit: vec![audit], ..process(pid, Basis::Exact) }
     }
 
     #[test]
@@ -168,7 +170,7 @@ mod tests {
             process(4, Basis::Counters),
             process(5, Basis::Unknown),
             process(6, Basis::Unknown),
-            process(7, Basis::Legacy),
+            process(7, Basis::Reported),
         ];
         for it in &mut processes {
             it.summarise(|_| None);

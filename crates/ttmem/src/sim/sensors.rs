@@ -105,8 +105,8 @@ fn sensors(chip: &Chip, arch: Arch, load: f64, now: Mono) -> Sensors {
         pcie: Some(PcieRates {
             host_reads_bytes_per_second: rate(120e6),
             host_writes_bytes_per_second: rate(900e6),
-            chip_reads_bytes_per_second: rate(2.4e9),
-            chip_writes_bytes_per_second: rate(600e6),
+            device_reads_bytes_per_second: rate(2.4e9),
+            device_writes_bytes_per_second: rate(600e6),
         }),
         ..Sensors::default()
     };
@@ -140,7 +140,7 @@ mod tests {
     use ttmem_core::words::Basis;
 
     fn usage(dram: u64, l1: u64) -> Usage {
-        let total = |used_bytes| Total { used_bytes, capacity_bytes: Some(100), basis: Basis::Events };
+        let total = |used_bytes| Total { used_bytes, capacity_bytes: Some(100), basis: Basis::Exact };
         Usage { dram_total: Some(total(dram)), l1_total: Some(total(l1)), ..Usage::default() }
     }
 

@@ -203,7 +203,7 @@ fn a_chip_of_which_nothing_is_known_has_every_key() {
 
 #[test]
 fn memory_is_what_the_snapshot_says() {
-    let total = |bytes: u64| json!({ "used_bytes": bytes, "capacity_bytes": null, "basis": "events" });
+    let total = |bytes: u64| json!({ "used_bytes": bytes, "capacity_bytes": null, "basis": "exact" });
     let device = with(
         wormhole(),
         &json!({
@@ -218,7 +218,7 @@ fn memory_is_what_the_snapshot_says() {
     let mut snapshot = snapshot(&[device, blackhole()]);
     snapshot.processes = serde_json::from_value(json!([{
         "pid": 4711, "reported_pid": null, "start": null, "name": "python", "command": "python model.py",
-        "user": "ada", "container": null, "tracking": "events", "exact": true, "audit": [],
+        "user": "ada", "container": null, "basis": "exact", "complete": true, "audit": [],
         "usage": [{ "device": "0x89e991bdb13e022e", "dram_total": total(3 << 30) }],
     }]))
     .unwrap();
@@ -227,7 +227,7 @@ fn memory_is_what_the_snapshot_says() {
         &page["device_info"][0]["memory"],
         &json!({
             "device_id": "0x89e991bdb13e022e", "device_index": 0, "dram_used_bytes": 3u64 << 30,
-            "dram_total_bytes": 12u64 << 30, "dram_basis": "events", "l1_used_bytes": null,
+            "dram_total_bytes": 12u64 << 30, "dram_basis": "exact", "l1_used_bytes": null,
             "l1_total_bytes": 95_944_704, "l1_basis": null, "capacity_origin": "board",
             "processes": [
                 { "pid": 4711, "name": "python", "dram_used_bytes": 3u64 << 30, "l1_used_bytes": null },
@@ -244,7 +244,7 @@ fn processes_are_listed_by_node() {
     let process = |pid: Value, name: Value, opened: &[&str]| {
         json!({
             "pid": pid, "reported_pid": null, "start": null, "name": name, "command": null, "user": null,
-            "container": null, "opened": opened, "tracking": "unknown", "exact": false, "usage": [], "audit": [],
+            "container": null, "open_devices": opened, "basis": "unknown", "complete": false, "usage": [], "audit": [],
         })
     };
     let (wh, bh) = ("0x89e991bdb13e022e", "0x30da68d3319cdf5f");

@@ -108,7 +108,7 @@ fn our_own_server_hears_them_too() {
         ("trace", 2, "0x123456789abc", 8192),
     ];
     assert_eq!(held, expected.map(|it| (it.0.to_owned(), it.1, it.2.to_owned(), it.3)));
-    assert_eq!(server.process(program.pid()).unwrap().tracking, Basis::Legacy);
+    assert_eq!(server.process(program.pid()).unwrap().basis, Basis::Reported);
     for line in
         ["Allocated 4096 bytes of DRAM on device 1", "[CB_ALLOC] Device 3", "Dispatch kernel on Device 4"]
     {

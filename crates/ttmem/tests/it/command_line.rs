@@ -43,11 +43,11 @@ fn the_table_shows_devices_breakdown_and_processes() {
         "     3.0 GiB/12.0 GiB    40.6 MiB/91.5 MiB ",
         "│ 1    Wormhole   n300 (remote)      N/A   N/A    N/A   untracked/12.0 GiB   untracked/91.5 MiB ",
         "  DRAM             3.0 GiB / 12.0 GiB   [██████░░░░░░░░░░░░░░░░░░░]  25.2 %",
-        "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as asked for, by legacy",
+        "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as asked for, reported",
         "    TRACE         24.0 MiB   1 buffer,",
         "  L1              40.6 MiB / 91.5 MiB   [███████████░░░░░░░░░░░░░░]  44.4 %",
-        "    CBs           64.0 KiB   registered, per core, by legacy",
-        "    Kernels       56.0 KiB   registered, by legacy",
+        "    CBs           64.0 KiB   registered, per core, reported",
+        "    Kernels       56.0 KiB   registered, reported",
         "    L1_SMALL     512.0 KiB",
         "64 cores x 1.4 MiB",
         "No process reports memory on device 1.",
@@ -78,7 +78,7 @@ fn json_is_one_line_of_the_schema() {
     let dram = &json["devices"][0]["usage"]["dram"];
     assert_eq!(
         (&dram["requested_bytes"], &dram["basis"]),
-        (&serde_json::json!(3u64 << 30), &serde_json::json!("legacy"))
+        (&serde_json::json!(3u64 << 30), &serde_json::json!("reported"))
     );
     assert!(dram["allocated_bytes"].is_null(), "not known is null");
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
@@ -133,7 +133,7 @@ fn dump_lists_every_live_allocation() {
     assert_eq!(lines.len(), 1 + 6 + 1);
     assert!(lines[0].starts_with("DEVICE   SPACE "));
     assert!(lines[1].starts_with("0        dram                0x100000   3221225472"), "{page}");
-    assert!(page.contains("fabric, legacy"));
+    assert!(page.contains("fabric, reported"));
     assert!(lines[7].starts_with("6 live allocations, 3.1 GiB asked for"), "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
     assert!(on_one.contains("0 live allocations"));

@@ -104,11 +104,16 @@ fn every_layout_is_read_and_says_what_its_processes_hold() {
         let snapshot = seen(&machine);
         let process = one(&snapshot, 700);
         assert_eq!(held(process), wanted, "{layout:?}");
-        assert_eq!((process.tracking, process.exact), (Basis::Counters, false), "{layout:?}");
+        assert_eq!((process.basis, process.complete), (Basis::Counters, false), "{layout:?}");
         assert_eq!(snapshot.devices.len(), 1, "the same chip, by another name: {layout:?}");
         assert_eq!(snapshot.devices[0].names, [format!("0x{id:016x}")]);
         assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 3 << 20);
-        assert_eq!((snapshot.findings.len(), snapshot.health.regions), (0, 1), "{:?}", snapshot.findings);
+        assert_eq!(
+            (snapshot.findings.len(), snapshot.health.counter_files),
+            (0, 1),
+            "{:?}",
+            snapshot.findings
+        );
     }
 }
 
@@ -234,7 +239,9 @@ fn bytes_that_nobody_accounts_for_are_told_of_and_not_given_to_anybody() {
     it.totals.l1 = 0;
     put(&machine, id, &it);
     let snapshot = seen(&machine);
-    assert!(found(&snapshot, FindingKind::Counters)[0].text.contains("say 0 B of l1 in all, but 1.0 KiB"));
+    assert!(
+        found(&snapshot, FindingKind::Counters)[0].text.contains("have a total of 0 B of l1, but 1.0 KiB")
+    );
 }
 
 #[test]
@@ -271,8 +278,11 @@ fn numbers_that_cannot_be_are_findings_and_never_a_share_above_all() {
     assert!(usage.l1.is_none(), "what no chip has is not");
     assert_eq!(found(&snapshot, FindingKind::OverCapacity).len(), 1);
     let odd: Vec<&str> = found(&snapshot, FindingKind::Counters).iter().map(|it| it.text.as_str()).collect();
-    assert!(odd.iter().any(|it| it.contains("16.0 EiB of l1, which no chip has")), "{odd:?}");
-    assert!(odd.iter().any(|it| it.contains("all their 64 places taken")), "{odd:?}");
+    assert!(
+        odd.iter().any(|it| it.contains("16.0 EiB of l1 for pid 700, more than any device has")),
+        "{odd:?}"
+    );
+    assert!(odd.iter().any(|it| it.contains("all 64 entries are in use")), "{odd:?}");
     assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 63);
     let output = ttmem(&machine, &[]);
     let page = String::from_utf8(output.stdout).unwrap();
@@ -360,7 +370,7 @@ fn whoever_leaves_many_files_about_hides_nobody_elses() {
     for _ in 0..3 {
         let snapshot = server.snapshot();
         assert_eq!(held(one(&snapshot, 700)), expected(5));
-        assert_eq!(snapshot.health.regions, 1025, "no more of them are open, however often one looks");
+        assert_eq!(snapshot.health.counter_files, 1025, "no more of them are open, however often one looks");
     }
 }
 
@@ -390,7 +400,7 @@ fn another_users_counters_are_listed_with_what_to_do() {
         skipped.reason.contains("belongs to ada") && skipped.reason.contains("ttmem serve"),
         "{skipped:?}"
     );
-    assert_eq!(one(&snapshot, 700).tracking, Basis::Unknown, "that it has the chip open, everybody may know");
+    assert_eq!(one(&snapshot, 700).basis, Basis::Unknown, "that it has the chip open, everybody may know");
     let page = String::from_utf8(nobody(&[]).stdout).unwrap();
     assert!(page.contains("Not read:") && page.contains("belongs to ada"), "{page}");
     // Root sees it, and so does whoever asks root's daemon.
@@ -426,10 +436,10 @@ fn one_that_took_another_name_is_not_dead_to_those_who_may_not_look_closer() {
         };
         ghost.text.clone()
     };
-    assert!(fate().contains("is not to be seen from here"), "{}", fate());
+    assert!(fate().contains("exited or is not visible"), "{}", fate());
     living.kill().unwrap();
     living.wait().unwrap();
-    assert!(fate().contains("is dead"), "{}", fate());
+    assert!(fate().contains("exited, but"), "{}", fate());
 }
 
 #[test]
@@ -458,11 +468,11 @@ fn a_process_that_is_hidden_is_neither_dead_nor_absent() {
     };
     let snapshot = parsed(&run(&["--local", "--json"]));
     let [ghost] = &found(&snapshot, FindingKind::GhostBytes)[..] else { panic!("{:?}", snapshot.findings) };
-    assert!(ghost.text.contains("is not to be seen from here"), "{}", ghost.text);
+    assert!(ghost.text.contains("exited or is not visible"), "{}", ghost.text);
     assert_eq!(found(&snapshot, FindingKind::Untracked).len(), 1, "{:?}", snapshot.findings);
     let report = String::from_utf8(run(&["doctor"]).stdout).unwrap();
     assert!(report.contains("hidepid") && !report.contains("can be removed"), "{report}");
-    assert!(!report.contains("first pid namespace") && !report.contains("is dead"), "{report}");
+    assert!(!report.contains("first pid namespace") && !report.contains("exited, but"), "{report}");
     living.kill().unwrap();
     living.wait().unwrap();
 }
@@ -502,7 +512,7 @@ fn a_pid_within_a_container_is_not_that_pid_outside() {
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 900, "python", 2, 100)]));
     let snapshot = seen(&machine);
     assert_eq!(held(one(&snapshot, 901)), expected(2));
-    assert_eq!(one(&snapshot, 900).tracking, Basis::Unknown);
+    assert_eq!(one(&snapshot, 900).basis, Basis::Unknown);
     assert_eq!(snapshot.findings, []);
 }
 
@@ -519,7 +529,7 @@ fn a_container_with_memory_of_its_own_is_in_no_other_file() {
     symlink("../../container", machine.proc(901, "root")).unwrap();
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 1, "python", 2, 100)]));
     let snapshot = seen(&machine);
-    assert_eq!(one(&snapshot, 901).tracking, Basis::Unknown);
+    assert_eq!(one(&snapshot, 901).basis, Basis::Unknown);
     assert_eq!(found(&snapshot, FindingKind::GhostBytes)[0].pid, Some(1));
 }
 
@@ -552,7 +562,7 @@ fn where_not_everybody_can_be_seen_a_pid_and_a_name_are_nobodys() {
     let snapshot = parsed(&command.output().unwrap());
     assert!(snapshot.processes.iter().all(|it| it.pid != Some(1)), "{:#?}", snapshot.processes);
     let ghosts = found(&snapshot, FindingKind::GhostBytes);
-    assert!(ghosts.len() == 1 && ghosts[0].text.contains("is not to be seen from here"), "{ghosts:#?}");
+    assert!(ghosts.len() == 1 && ghosts[0].text.contains("exited or is not visible"), "{ghosts:#?}");
 }
 
 #[test]

@@ -504,7 +504,7 @@ fn defect_30_processes_are_shown_with_their_devices_and_how_they_are_tracked() {
     let mut expected = [server.device(3).id, server.device(6).id];
     expected.sort();
     assert_eq!(devices, expected);
-    assert_eq!((process.tracking, process.exact), (Basis::Legacy, false));
+    assert_eq!((process.basis, process.complete), (Basis::Reported, false));
     assert_eq!(process.user.as_deref(), Some("root"));
     let program = std::env::current_exe().unwrap();
     assert!(process.command.unwrap().contains(program.file_name().unwrap().to_str().unwrap()));

@@ -55,7 +55,7 @@ fn defect_43_each_file_is_read_by_its_own_name() {
     let snapshot = seen(&machine);
     let used = snapshot.devices.iter().map(|it| it.usage.dram.as_ref().map(|it| it.requested_bytes));
     assert_eq!(used.collect::<Vec<_>>(), [Some(1 << 20), Some(2 << 20), Some(3 << 20)]);
-    assert_eq!((snapshot.health.regions, snapshot.findings.len()), (3, 0));
+    assert_eq!((snapshot.health.counter_files, snapshot.findings.len()), (3, 0));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn defect_46_chip_0_is_a_chip() {
         put(&machine, id, &it);
         let snapshot = seen(&machine);
         let odd = found(&snapshot, FindingKind::Counters);
-        assert!(odd.len() == 1 && odd[0].text.contains("are of several chips"), "{layout:?}: {odd:?}");
+        assert!(odd.len() == 1 && odd[0].text.contains("cover several devices"), "{layout:?}: {odd:?}");
         assert_eq!(held(one(&snapshot, 700))[..5], expected(3), "{layout:?}");
     }
 }
@@ -127,7 +127,7 @@ fn defect_51_an_older_region_in_use_is_not_one_being_made() {
         let before = fs::read(&path).unwrap();
         let snapshot = seen(&machine);
         let process = one(&snapshot, 700);
-        assert_eq!((held(process), process.tracking), (expected(1), Basis::Counters), "{layout:?}");
+        assert_eq!((held(process), process.basis), (expected(1), Basis::Counters), "{layout:?}");
         let [skipped] = &snapshot.health.skipped[..] else { panic!("{:?}", snapshot.health.skipped) };
         assert!(skipped.path.contains("_77_") && skipped.reason.contains("being made"), "{skipped:?}");
         assert_eq!(snapshot.findings, [], "that is nothing odd");

@@ -311,7 +311,7 @@ fn counters_are_of_the_living_or_of_the_dead() {
     let report = of(&machine);
     assert_eq!((report.exit, report.complaints()), (1, vec!["counters"]), "{}", report.page);
     let (_, found, remedy) = report.one("counters", "warning");
-    assert!(found.contains("pid 77 (python) is dead") && found.contains("4.0 KiB"), "{found}");
+    assert!(found.contains("pid 77 (python) exited") && found.contains("4.0 KiB"), "{found}");
     assert!(remedy.contains("remove the file"));
     let (_, found, remedy) = report.one("stale counters", "note");
     assert!(found.starts_with("1 file of tt-metal's counters that nobody uses"), "{found}");
@@ -377,7 +377,7 @@ fn what_the_dead_left_is_counted() {
     let mut producer = Producer::new(&shm);
     producer.alloc(4096, 64);
     let living = of(&machine);
-    assert!(living.one("tracking", "ok").1.starts_with("1 process that tell themselves"), "{}", living.page);
+    assert!(living.one("tracking", "ok").1.starts_with("1 process self-reporting"), "{}", living.page);
     producer.kill();
     fs::write(shm.join("ttmem.nonsense"), "").unwrap();
     let report = of(&machine);
@@ -436,7 +436,7 @@ fn what_cannot_be_seen_from_inside_is_said() {
     let report = of(&machine);
     let (_, found, remedy) = report.one("processes", "warning");
     assert!(
-        found.contains("open 2 times by processes that cannot be seen") && remedy.contains("--pid=host"),
+        found.contains("opened 2 times by processes not visible") && remedy.contains("--pid=host"),
         "{found}"
     );
 }

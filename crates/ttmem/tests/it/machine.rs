@@ -419,7 +419,7 @@ fn a_copy_of_a_machine_does_not_lead_into_this_one() {
     fs::write(&ours, "not for them").unwrap();
     let snapshot = seen(&machine);
     fs::remove_file(&ours).unwrap();
-    assert_eq!((snapshot.health.regions, snapshot.health.skipped), (0, Vec::new()));
+    assert_eq!((snapshot.health.counter_files, snapshot.health.skipped), (0, Vec::new()));
 }
 
 /// What a real driver showed, as files below a folder.
@@ -516,13 +516,13 @@ fn who_has_a_chip_open_is_known_with_all_that_people_ask() {
     let [first, second] = &snapshot.processes[..] else { panic!("{:?}", snapshot.processes) };
     assert_eq!((first.pid, first.name.as_deref()), (Some(4242), Some("py (odd) name")));
     assert_eq!(first.command.as_deref(), Some("python -m model --name a b"));
-    assert_eq!((first.user.as_deref(), first.tracking), (Some("grace"), Basis::Unknown));
+    assert_eq!((first.user.as_deref(), first.basis), (Some("grace"), Basis::Unknown));
     let start = jiff::Timestamp::from_millisecond((machine::BOOT * 1000 + 123_450) as i64).unwrap();
     assert_eq!(first.start, Some(start));
     let id = |n: usize| snapshot.devices[n].id.clone();
-    assert_eq!(first.opened, [id(0), id(2)], "once each, however many descriptors");
+    assert_eq!(first.open_devices, [id(0), id(2)], "once each, however many descriptors");
     assert_eq!((second.container.as_deref(), second.reported_pid), (Some(&*format!("{:064x}", 7)), Some(1)));
-    assert_eq!(second.opened, [id(1)]);
+    assert_eq!(second.open_devices, [id(1)]);
     assert!(snapshot.devices[0].usage.dram_total.is_none(), "what it holds is not known, and not 0");
     let page = String::from_utf8(ttmem(&machine, &[]).stdout).unwrap();
     assert!(page.contains("untracked/12.0 GiB") && page.contains("4242 grace"), "{page}");
@@ -546,7 +546,7 @@ fn old_drivers_do_not_say_who_has_a_chip_open_but_processes_do() {
     machine.process(FakeProcess::new(78, "bystander", &[]));
     let snapshot = seen(&machine);
     assert_eq!(snapshot.processes.len(), 1);
-    assert_eq!((snapshot.processes[0].pid, snapshot.processes[0].opened.len()), (Some(77), 1));
+    assert_eq!((snapshot.processes[0].pid, snapshot.processes[0].open_devices.len()), (Some(77), 1));
     // With a new driver, a child that inherited the descriptor of a dead opener is found in the same way.
     let mut machine = machine::p150a("2.10.0");
     machine.process(FakeProcess::new(80, "child", &[0]));
@@ -557,7 +557,7 @@ fn old_drivers_do_not_say_who_has_a_chip_open_but_processes_do() {
     machine.set(machine.pids(0), "0\n80\n0\n");
     let snapshot = seen(&machine);
     let unseen = snapshot.findings.iter().find(|it| it.kind == FindingKind::Untracked).unwrap();
-    assert!(unseen.text.contains("open 2 times by processes that cannot be seen"), "{}", unseen.text);
+    assert!(unseen.text.contains("opened 2 times by processes not visible"), "{}", unseen.text);
     let server = follow(&machine);
     machine.set(machine.pids(0), "80\n");
     eventually("they closed it", || server.snapshot().findings.is_empty().then_some(()));
@@ -680,10 +680,13 @@ fn scripts_get_the_columns_they_ask_for() {
     assert_eq!(lines.len(), 5);
     let page = csv(&["--format=csv,noheader,nounits", "--query=index,power_watts", "-d", "3"]);
     assert_eq!(page, "3,39\n");
-    let page = csv(&["--format=csv,nounits", "--query=index,process.pid,process.command,process.tracking"]);
+    let page = csv(&[
+        "--format=csv,nounits",
+        "--query=index,process.pid,process.command,process.tracking,process.basis",
+    ]);
     assert_eq!(
         page,
-        "index,process.pid,process.command,process.tracking\n1,10,\"a,b \"\"c\"\"\",untracked\n"
+        "index,process.pid,process.command,process.tracking,process.basis\n1,10,\"a,b \"\"c\"\"\",untracked,N/A\n"
     );
     assert_eq!(csv(&["--format", "csv"]).lines().count(), 5, "without a choice there are the usual columns");
     let unknown = ttmem(&machine, &["--format", "csv", "--query", "colour"]);

@@ -168,7 +168,7 @@ fn a_pid_used_again_is_another_process() {
     assert_eq!(held(0), [(pid, 51)]);
     assert_eq!(held(1), [], "a stranger with the same pid holds nothing");
     assert_eq!(held(2), [(pid, 52)], "and the next one only its own");
-    assert_eq!((looks[1].health.black_boxes, looks[2].health.black_boxes), (1, 1));
+    assert_eq!((looks[1].health.crash_segments, looks[2].health.crash_segments), (1, 1));
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     sources.look(Mono(1), &mut Deaf);
     let mut health = Health::default();
     sources.report(&mut health);
-    assert_eq!((health.segments, health.black_boxes), (1, 3));
+    assert_eq!((health.segments, health.crash_segments), (1, 3));
     let left = || names.iter().map(|name| folder.path().join(name).exists()).collect::<Vec<_>>();
     let now = |seconds: i64| {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -372,7 +372,7 @@ fn files_that_are_no_segments_are_skipped_with_a_reason() {
         assert_eq!(snapshot.health.skipped.len(), expected.len(), "{:?}", snapshot.health.skipped);
         assert_eq!(dram(process(&snapshot, producer.pid).unwrap()), 64, "what is real is still seen");
         assert_eq!(snapshot.processes.len(), 1);
-        assert_eq!(snapshot.health.black_boxes, 2);
+        assert_eq!(snapshot.health.crash_segments, 2);
     }
     assert!(server.resident_bytes() < 64 << 20);
     let table = Command::new(exe()).args(["--local", "--shm-dir"]).arg(folder).output().unwrap();
@@ -442,7 +442,7 @@ fn a_segment_that_shrinks_or_lies_while_it_is_read_loses_nothing_that_was_known(
     for _ in 0..3 {
         let snapshot = server.snapshot();
         let it = process(&snapshot, producer.pid).expect("it lives");
-        assert_eq!((dram(it), it.exact), (300_000, false));
+        assert_eq!((dram(it), it.complete), (300_000, false));
         assert!(snapshot.health.skipped[0].reason.contains("is shorter than its"), "{snapshot:?}");
     }
     assert!(local(server.segments.path()).health.skipped[0].reason.contains("is shorter than its"));

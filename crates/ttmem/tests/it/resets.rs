@@ -50,12 +50,16 @@ fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
     let server = Server::start_by(command, &args);
     let first = &server.first.devices;
     assert_eq!((first.len(), first[1].id.as_str()), (4, "pci-0000:02:00.0"));
-    assert_eq!(server.first.processes[0].opened, ["pci-0000:02:00.0"]);
+    assert_eq!(server.first.processes[0].open_devices, ["pci-0000:02:00.0"]);
     let id = |it: &str| it.starts_with("0x").then_some(());
     eventually("it says who it is", || id(&server.device(1).id));
     let after = server.snapshot().devices;
     assert_eq!(after.iter().map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2, 3], "{after:#?}");
     assert!(after.iter().all(|it| it.id.starts_with("0x")));
-    assert_eq!(server.process(4242).unwrap().opened, [after[1].id.clone()], "who has it open has it open");
+    assert_eq!(
+        server.process(4242).unwrap().open_devices,
+        [after[1].id.clone()],
+        "who has it open has it open"
+    );
     eventually("its sensors are its own", || server.device(1).sensors.filter(|it| it.asic_celsius.is_some()));
 }

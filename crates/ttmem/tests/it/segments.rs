@@ -42,7 +42,7 @@ fn a_process_is_seen_at_once_with_and_without_a_daemon() {
     producer.place(7, 109_920, 2048);
     for snapshot in [server.snapshot(), local(server.segments.path())] {
         let it = process(&snapshot, producer.pid).expect("the process is listed");
-        assert!(it.exact && it.tracking == Basis::Events && it.sequence == Some(5), "{it:?}");
+        assert!(it.complete && it.basis == Basis::Exact && it.sequence == Some(5), "{it:?}");
         assert_eq!(it.usage.len(), 2, "both chips of the mesh hold it");
         for usage in &it.usage {
             let dram = usage.usage.dram.as_ref().unwrap();
@@ -91,7 +91,7 @@ fn a_killed_process_is_gone_at_once_and_leaves_a_black_box() {
     for snapshot in [server.snapshot(), local(folder)] {
         assert!(process(&snapshot, victim.pid).is_none());
         assert_eq!(dram(process(&snapshot, other.pid).unwrap()), 77);
-        assert_eq!((snapshot.health.segments, snapshot.health.black_boxes), (1, 1));
+        assert_eq!((snapshot.health.segments, snapshot.health.crash_segments), (1, 1));
     }
     let dump = Command::new(exe()).args(["dump", "--segment"]).arg(folder.join(&segment)).output().unwrap();
     let dump = String::from_utf8_lossy(&dump.stdout).into_owned();
@@ -120,7 +120,7 @@ fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
     );
     let it = process(&server.first, producer.pid).expect("the first answer knows it");
     assert_eq!(dram(it), 3_000_005);
-    assert!(it.exact);
+    assert!(it.complete);
     // And goes on from there, by records and, when those are too many, by the table again.
     producer.free(4096);
     assert_eq!(dram(&server.process(producer.pid).unwrap()), 3_000_000);
@@ -131,7 +131,7 @@ fn a_segment_that_was_there_before_the_daemon_is_read_whole() {
     }
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 1_000_000);
-    assert!(it.exact);
+    assert!(it.complete);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn what_the_library_refuses_is_an_error_and_a_finding() {
     producer.out_of_memory(2_097_152);
     let it = server.process(producer.pid).unwrap();
     assert_eq!(dram(&it), 0, "what is refused changes nothing");
-    assert!(!it.exact, "and the process is not said to be exact");
+    assert!(!it.complete, "and the process is not said to be exact");
     for (kind, count) in [
         (FindingKind::DoubleFree, 1),
         (FindingKind::UnknownFree, 1),
@@ -247,7 +247,7 @@ fn a_process_that_goes_on_as_another_program_holds_nothing() {
     eventually("the new program holds nothing", || {
         let snapshot = server.snapshot();
         let held = process(&snapshot, producer.pid).map_or(0, dram);
-        (held == 0 && snapshot.health.black_boxes == 1).then_some(())
+        (held == 0 && snapshot.health.crash_segments == 1).then_some(())
     });
     assert!(local(server.segments.path()).processes.is_empty());
     assert!(Path::new(&format!("/proc/{}", producer.pid)).exists(), "it lives");
@@ -281,7 +281,7 @@ fn a_signal_handler_that_tracks_never_waits_for_itself() {
     assert!(calls > 0);
     assert_eq!(live + lost, calls, "each call of the handler was recorded or counted as lost");
     let snapshot = local(folder.path());
-    assert_eq!(snapshot.processes[0].exact, lost == 0);
+    assert_eq!(snapshot.processes[0].complete, lost == 0);
     assert_eq!(snapshot.health.lost_records, lost);
 }
 
@@ -333,7 +333,7 @@ fn a_device_that_is_opened_again_and_again_stays_tracked() {
         producer.alloc(4096, 64);
         if round % 500 == 0 {
             assert_eq!(
-                server.process(producer.pid).map(|it| (dram(&it), it.exact)),
+                server.process(producer.pid).map(|it| (dram(&it), it.complete)),
                 Some((64, true)),
                 "{round}"
             );
@@ -362,7 +362,7 @@ fn program_memory_that_is_not_listed_goes_with_its_program() {
     let cb = || {
         server
             .process(pid)
-            .map(|it| (it.usage[0].usage.cb.as_ref().map_or(0, |cb| cb.count.unwrap()), it.exact))
+            .map(|it| (it.usage[0].usage.cb.as_ref().map_or(0, |cb| cb.count.unwrap()), it.complete))
     };
     assert_eq!(cb(), Some((2, false)), "it is counted, but where it lies is not known");
     producer.end_program(7);
@@ -489,7 +489,7 @@ fn black_boxes_are_few() {
     });
     assert_eq!(left.iter().filter(|&&it| it).count(), 32);
     assert!(left[4..].iter().all(|&it| it), "the newest stay");
-    assert_eq!(server.snapshot().health.black_boxes, 32);
+    assert_eq!(server.snapshot().health.crash_segments, 32);
 }
 
 #[test]

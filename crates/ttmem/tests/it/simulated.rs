@@ -95,7 +95,7 @@ fn texts(page: &Value) -> Vec<String> {
 fn what_happens_is_listed_for_those_who_ask() {
     let server = Server::start(exe(), &["--sim", "n300"]);
     assert!(json(&server, &[]).get("events").is_none());
-    assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 appeared"]);
+    assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 added"]);
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
     producer.define(2);
     producer.alloc(4096, 24000);
@@ -104,14 +104,17 @@ fn what_happens_is_listed_for_those_who_ask() {
     eventually("it is told", || {
         let all = texts(&json(&server, &["--events"]));
         let told = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
-        (told("came") && told("opened a mesh of 2 devices") && told("once, last for 1.0 MiB")).then_some(())
+        (told("started") && told("opened a mesh of 2 devices") && told("requested 1.0 MiB")).then_some(())
     });
     producer.kill();
     let page = eventually("its end is told", || {
         let page = json(&server, &["--events"]);
-        let ended = |it: &&Value| it["kind"] == "process_ended" && it["pid"] == pid;
+        let ended = |it: &&Value| it["kind"] == "process_exited" && it["pid"] == pid;
         let ended = page["events"].as_array().unwrap().iter().find(ended).cloned()?;
-        assert!(ended["text"].as_str().unwrap().ends_with("holding 23.4 KiB in one allocation"), "{ended}");
+        assert!(
+            ended["text"].as_str().unwrap().ends_with("with 23.4 KiB in 1 allocation still allocated"),
+            "{ended}"
+        );
         assert_eq!((&ended["bytes"], &ended["severity"]), (&24_000.into(), &"info".into()));
         Some(page)
     });
@@ -126,7 +129,7 @@ fn what_happens_is_listed_for_those_who_ask() {
         let page = json(&server, &["--events", "-d", "0"]);
         texts(&page).contains(&"device 0: DRAM rose above 90 %".to_owned()).then_some(page)
     });
-    assert_eq!(page["events"].as_array().unwrap().last().unwrap()["kind"], "filled");
+    assert_eq!(page["events"].as_array().unwrap().last().unwrap()["kind"], "usage_threshold");
     let other = texts(&json(&server, &["--events", "-d", "1"]));
     assert!(!other.iter().any(|text| text.starts_with("device 0:")), "{other:?}");
     let snapshot: ttmem_core::Snapshot = serde_json::from_value(page).unwrap();

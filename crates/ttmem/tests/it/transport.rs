@@ -34,7 +34,7 @@ fn an_old_server_hears_everything_in_its_own_words() {
     producer.place(3, 105_824, 64);
     eventually("all of it", || (held(&server, producer.pid) == 100).then_some(()));
     let it = server.process(producer.pid).unwrap();
-    assert_eq!((it.usage.len(), it.tracking), (2, Basis::Legacy), "each chip of the mesh is told");
+    assert_eq!((it.usage.len(), it.basis), (2, Basis::Reported), "each chip of the mesh is told");
     assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
     producer.load_kernel(3, 77, 1000, [(0, 0), (3, 1)]);
     eventually("the kernel, on all of its cores together", || {

@@ -7,7 +7,7 @@ use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker, Uncertainty,
 };
 use ttmem_testkit::memory_folder;
-use ttmem_testkit::producer::{KERNEL_RING, L1_END, L1_SMALL, UNRESERVED};
+use ttmem_testkit::producer::{KERNEL_CONFIG, L1_END, L1_SMALL, UNRESERVED};
 
 const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
 const ESTIMATED: Uncertainty = Uncertainty { unplaced: false, estimated: true, unfollowed: true };
@@ -25,7 +25,7 @@ fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> Allocato
         dram_bytes: 12 << 30,
         cores: 8,
         l1_bytes_per_core,
-        kernel_ring: KERNEL_RING as u32,
+        kernel_config: KERNEL_CONFIG as u32,
         unreserved: UNRESERVED as u32,
         grid,
         ..Chip::default()
@@ -72,7 +72,7 @@ fn the_table_tells_what_is_resident_from_what_may_be() {
     half_known(&tracker);
     let page = page(folder.path(), &[]);
     for line in [
-        "    CBs            1.0 MiB   32.0 KiB resident, 1.0 MiB of unknown residence, of 1.0 MiB registered, by events\n",
+        "    CBs            1.0 MiB   32.0 KiB resident, 1.0 MiB of unknown residence, of 1.0 MiB registered, exact\n",
         "    Gap            1.2 MiB   at most, core 0,0: 0x19000 to 0x150000\n",
     ] {
         assert!(page.contains(line), "{line:?}: {page}");

@@ -155,7 +155,7 @@ fn the_counters_of_every_machine_are_told_as_they_are() {
         let pid = puppet.pid();
         let snapshot = machine.look(&[], &[]);
         assert_eq!(compare(&machine, &snapshot, &[pid]), chips, "{board} {version}");
-        assert_eq!(snapshot.health.regions as usize, chips);
+        assert_eq!(snapshot.health.counter_files as usize, chips);
         let sum = figures(&snapshot.devices[0].usage);
         assert!(sum[0] >= 2 << 20 && sum[1] >= 96 * 2048, "{board} {version}: {sum:?}");
         // With the cluster's description there are its boards, its remote chips and its capacities.
@@ -273,10 +273,10 @@ fn with_the_agent_and_without_it_nobody_is_counted_twice() {
     let of = |pid: u32| {
         let it = process(&snapshot, pid);
         let dram = it.usage[0].usage.dram.as_ref().unwrap();
-        (it.tracking, dram.basis, dram.used_bytes)
+        (it.basis, dram.basis, dram.used_bytes)
     };
     // The one by events, with what the allocator takes; the other by counters, with what it asked for.
-    assert_eq!(of(tracked.pid()), (Basis::Events, Basis::Events, 24_576));
+    assert_eq!(of(tracked.pid()), (Basis::Exact, Basis::Exact, 24_576));
     assert_eq!(of(plain.pid()), (Basis::Counters, Basis::Counters, 2048));
     let dram = snapshot.devices[0].usage.dram.as_ref().unwrap();
     assert_eq!((dram.used_bytes, dram.requested_bytes, dram.basis), (24_576 + 2048, 4096, Basis::Counters));

@@ -3,7 +3,7 @@
 use crate::{Puppet, exe, process, snapshot};
 use std::path::Path;
 use std::process::Command;
-use ttmem_core::snapshot::Quality;
+use ttmem_core::snapshot::Tracking;
 use ttmem_core::words::size;
 use ttmem_testkit::memory_folder;
 use ttmem_testkit::terminal::Terminal;
@@ -33,7 +33,7 @@ fn eight_chips_at_work_are_shown_live() {
     });
     let seen = snapshot(folder.path());
     let summary = &process(&seen, pid).summary;
-    assert_eq!(summary.quality, Quality::Audited);
+    assert_eq!(tracking, Tracking::Audited);
     for expected in ["0-7".to_owned(), size(summary.dram_bytes.unwrap()), size(summary.l1_bytes.unwrap())] {
         assert!(row.contains(&expected), "{expected} in {row}");
     }

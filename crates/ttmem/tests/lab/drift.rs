@@ -162,7 +162,7 @@ fn compare(line: &Value, snapshot: &Snapshot, done: &mut Done) -> anyhow::Result
     }
     let mut ours = Figures::new();
     for process in &snapshot.processes {
-        ensure!(process.exact, "the reader is not exact");
+        ensure!(process.complete, "the reader is not exact");
         for allocator in &process.allocators {
             for it in &allocator.spaces {
                 let free = it.usage.free_bytes.context("free is known")?;

@@ -149,7 +149,7 @@ fn a_process_killed_in_the_middle_leaves_nothing_but_its_black_box() {
     let pid = puppet.pid();
     puppet.killed();
     let seen = snapshot(folder.path());
-    assert!(seen.processes.is_empty() && seen.health.black_boxes == 1);
+    assert!(seen.processes.is_empty() && seen.health.crash_segments == 1);
     let name = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
     let output = Command::new(exe()).args(["dump", "--json", "--segment"]).arg(&name).output().unwrap();
     let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);

@@ -302,7 +302,7 @@ fn the_map_of_every_core_adds_up() {
                 let lowest = taken_lowest(core);
                 assert_eq!(lowest, Some(core.room.lowest_buffer), "{what}: {:?}", core.intervals);
                 let gap = core.room.lowest_buffer - core.room.program_end;
-                assert_eq!(core.room.gap_bytes, gap, "{what}");
+                assert_eq!(core.room.free_gap_bytes, gap, "{what}");
             }
         }
         let (_, charged) = held(stage.process(&seen));

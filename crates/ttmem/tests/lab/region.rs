@@ -102,5 +102,5 @@ fn a_killed_process_leaves_a_ghost_in_the_region_and_nothing_with_us() {
     assert!(seen.processes.iter().all(|it| it.pid != Some(child)), "we do not");
     assert_eq!(seen.devices[0].usage.dram.as_ref().unwrap().allocated_bytes, Some(0));
     // What it held when it died can still be read.
-    assert_eq!(seen.health.black_boxes, 1);
+    assert_eq!(seen.health.crash_segments, 1);
 }

@@ -84,7 +84,7 @@ fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
     let said = puppet.does("greedy()");
     assert!(said.as_str().unwrap().contains("Out of Memory: Not enough space to allocate"), "{said}");
     let seen = snapshot(folder.path());
-    let vain = seen.findings.iter().find(|it| it.text.contains("asked in vain")).expect("a finding");
+    let vain = seen.findings.iter().find(|it| it.text.contains("out of memory")).expect("a finding");
     assert!(vain.text.contains("8.0 MiB"), "{}", vain.text);
     checked(folder.path());
 }

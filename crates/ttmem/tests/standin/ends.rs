@@ -49,7 +49,7 @@ fn more_allocators_than_there_are_places_for() {
     program.number(&format!("alloc {mesh} dram 2048 24"));
     assert_eq!(program.does("compare"), "equal");
     let (code, report) = program.checked();
-    assert_eq!((code, &report["judged"]), (0, &3.into()), "{report}");
+    assert_eq!((code, &report["compared"]), (0, &3.into()), "{report}");
     program.quits();
 }
 

@@ -132,7 +132,7 @@ fn statistics_that_cannot_be_end_audits_and_nothing_else() {
         assert_eq!(program.listed().len(), 2);
         program.does(&format!("free {first}"));
         let process = program.process();
-        assert!(process.exact);
+        assert!(process.complete);
         let l1 = process.usage[0].usage.l1.as_ref().unwrap();
         assert_eq!((l1.allocated_bytes, l1.count), (Some(2048 * 64), Some(1)));
         assert!(program.finding(FindingKind::Drift).is_none());

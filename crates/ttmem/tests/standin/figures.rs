@@ -30,7 +30,7 @@ fn every_space_is_right_and_every_chip_is_known() {
         assert!(snapshot.devices.iter().all(|it| it.arch == Some(Arch::WormholeB0)));
         assert_eq!(snapshot.devices[0].board.as_deref(), Some("n300"));
         let process = program.process();
-        assert!(process.exact && process.tracking == Basis::Events, "{process:?}");
+        assert!(process.complete && process.basis == Basis::Exact, "{process:?}");
         let tracker = process.tracker.unwrap();
         assert!(tracker.missing_hooks.is_empty() && tracker.hooks == 26, "{tracker:?}");
         program.quits();
@@ -186,7 +186,7 @@ fn an_allocator_is_audited_once_the_others_are_at_rest() {
     assert_eq!(program.hear("park"), "fatal 5 was parked");
     ttmem_testkit::eventually("an audit that counts", || {
         let process = program.process();
-        let counts = |it: &&ttmem_core::snapshot::AuditResult| it.judged && it.allocated_bytes == 12 * 2048;
+        let counts = |it: &&ttmem_core::snapshot::AuditResult| it.compared && it.allocated_bytes == 12 * 2048;
         process.audit.iter().find(counts).map(|it| assert_eq!(it.drift_bytes, 0))
     });
     program.quits();

@@ -30,12 +30,12 @@ fn a_child_has_its_own_segment_and_the_parents_stays_as_it_is() {
         assert_eq!((finding.pid, finding.count), (Some(child), 1));
         let after = process(&snapshot, parent).unwrap();
         assert_eq!((after.usage, after.sequence >= before.sequence), (before.usage, true));
-        assert!(after.exact);
+        assert!(after.complete);
         // Of the child, only the allocator that is its own can be judged.
         let output =
             program.ttmem(&["check", "--fresh", "--json", "--pid", &child.to_string(), "--wait", "2"]);
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert!(output.status.success() && report["judged"] == 3, "{report}");
+        assert!(output.status.success() && report["compared"] == 3, "{report}");
         assert_eq!(segments(program.folder()).len(), 2);
         program.tell("exit 17 _exit");
         assert_eq!(program.hear("the parent"), "17");

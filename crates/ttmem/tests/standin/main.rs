@@ -163,7 +163,7 @@ impl Program {
 
     /// Nothing was missed, nothing refused.
     fn is_exact(&self) {
-        assert!(self.process().exact, "{:#?}", self.snapshot().findings);
+        assert!(self.process().complete, "{:#?}", self.snapshot().findings);
     }
 
     fn finding(&self, kind: FindingKind) -> Option<Finding> {
@@ -201,8 +201,12 @@ impl Program {
         shown.sort_unstable();
         assert_eq!(shown, truth);
         let (code, report) = self.checked();
-        assert_eq!((code, &report["drifting"], &report["not_judged"]), (0, &0.into(), &0.into()), "{report}");
-        assert_eq!(report["judged"], truth.len(), "{report}");
+        assert_eq!(
+            (code, &report["drifting"], &report["not_compared"]),
+            (0, &0.into(), &0.into()),
+            "{report}"
+        );
+        assert_eq!(report["compared"], truth.len(), "{report}");
     }
 
     /// Processor time it has used.

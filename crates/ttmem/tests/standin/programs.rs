@@ -70,7 +70,7 @@ impl Program {
 
     /// It has nothing to say against how it was told things.
     pub(crate) fn is_faultless(&self) {
-        assert!(self.process().exact, "{:#?}", self.snapshot().findings);
+        assert!(self.process().complete, "{:#?}", self.snapshot().findings);
         assert!(self.snapshot().findings.is_empty(), "{:#?}", self.snapshot().findings);
     }
 }
@@ -515,7 +515,7 @@ fn a_childs_programs_are_not_its_parents() {
         program.enqueue(1, own);
         let snapshot = program.snapshot();
         let its = process(&snapshot, child).expect("it has something of its own");
-        assert!(its.exact, "{:#?}", snapshot.findings);
+        assert!(its.complete, "{:#?}", snapshot.findings);
         let cbs: Vec<_> = its.usage.iter().filter_map(|it| it.usage.cb.as_ref()).collect();
         assert!(
             cbs.len() == 1 && cbs[0].registered_bytes == 512 && cbs[0].resident_bytes == Some(512),
@@ -528,7 +528,7 @@ fn a_childs_programs_are_not_its_parents() {
             "the parent's are as they were"
         );
         program.does("close 1");
-        assert!(process(&program.snapshot(), parent).unwrap().exact);
+        assert!(process(&program.snapshot(), parent).unwrap().complete);
         program.tell("exit 0 _exit");
         assert_eq!(program.hear("the parent"), "0");
         assert_eq!(program.kept(), before);
@@ -649,7 +649,7 @@ fn more_programs_than_there_are_places_for() {
     assert_eq!(held[1].1, 64, "{held:?}");
     assert_eq!(program.kept().len(), 2 * 49_152);
     // What could not be followed is not kept quiet.
-    assert!(!program.process().exact);
+    assert!(!program.process().complete);
     let lost = program.finding(FindingKind::LostRecords).unwrap();
     assert_eq!(lost.count, 70_000 - 49_152);
     program.does("many 1 10 0 1");

@@ -209,7 +209,7 @@ impl Script {
     /// Compares what a reader says of the process with the model, at the event it says it has come to.
     pub(crate) fn check(&mut self, process: &Process, when: &str) -> anyhow::Result<()> {
         let sequence = process.sequence.context("no sequence number")?;
-        ensure!(process.exact, "{when}: not exact at event {sequence}");
+        ensure!(process.complete, "{when}: not exact at event {sequence}");
         ensure!(sequence >= self.sequence, "{when}: event {sequence} after {}", self.sequence);
         self.run_to(sequence);
         let usage = process.usage.first().context("no usage")?;

@@ -148,7 +148,7 @@ fn apply(state: &mut State, now: Mono, change: &Change) {
             let layout = CoreLayout {
                 columns: 4,
                 rows,
-                kernel_ring: 100,
+                kernel_config: 100,
                 unreserved: 500 + u64::from(rows),
                 end: 6000,
             };

@@ -1,13 +1,13 @@
-//! What happened of late.
+//! Recent events.
 
 use super::*;
 use crate::event::FaultReport;
-use crate::snapshot::{Happening, HappeningKind as Kind, Severity};
+use crate::snapshot::{self, EventKind as Kind, Severity};
 use crate::words::Fault;
 
 const SECOND: u64 = Mono::SECOND;
 
-fn list(state: &State) -> Vec<Happening> {
+fn list(state: &State) -> Vec<snapshot::Event> {
     let detail = Detail { events: true, ..Detail::NONE };
     state.snapshot(Timestamp::UNIX_EPOCH, &detail).events.unwrap()
 }
@@ -27,10 +27,10 @@ fn mesh(number: u32, chips: &[u32]) -> Event {
 }
 
 #[test]
-fn nobody_is_told_who_does_not_ask() {
+fn events_are_listed_on_request_only() {
     let state = machine();
     assert!(state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE).events.is_none());
-    assert_eq!(of(&state, Kind::ChipCame), ["devices 0-2 appeared"], "all at once");
+    assert_eq!(of(&state, Kind::DeviceAdded), ["devices 0-2 added"], "all at once");
 }
 
 #[test]
@@ -38,20 +38,20 @@ fn processes_come_and_end() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("py\nthon"));
     state.apply(Mono(2), events(7), named("python"));
-    assert_eq!(of(&state, Kind::ProcessCame), ["py?thon (pid 7) came"], "once, and in one line");
+    assert_eq!(of(&state, Kind::ProcessStarted), ["pid 7 (py?thon) started"], "once, and in one line");
     state.apply(Mono(3), legacy(8), Event::Born(Process::default()));
     state.apply(Mono(4), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, 1, 3 << 20)));
     state.apply(Mono(5), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, 2, 1 << 20)));
     state.apply(Mono(6), legacy(8), Event::Exited);
     state.apply(Mono(7), events(7), Event::Exited);
-    let ended: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::ProcessEnded).collect();
-    assert_eq!(ended[0].text, "pid 8 ended, holding 4.0 MiB in 2 allocations");
+    let ended: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::ProcessExited).collect();
+    assert_eq!(ended[0].text, "pid 8 exited with 4.0 MiB in 2 allocations still allocated");
     assert_eq!((ended[0].pid, ended[0].bytes), (Some(8), Some(4 << 20)));
-    assert_eq!(ended[1].text, "python (pid 7) ended, holding nothing");
-    assert!(of(&state, Kind::Odd).is_empty(), "what it held is told with its end");
-    let unseen = Origin::Process(ProcessId { pid: 0, start: 1 }, Basis::Legacy);
+    assert_eq!(ended[1].text, "pid 7 (python) exited");
+    assert!(of(&state, Kind::Finding).is_empty(), "the exit has what it held");
+    let unseen = Origin::Process(ProcessId { pid: 0, start: 1 }, Basis::Reported);
     state.apply(Mono(8), unseen, Event::Born(Process::default()));
-    assert_eq!(list(&state).last().unwrap().text, "a process outside this namespace came");
+    assert_eq!(list(&state).last().unwrap().text, "a process outside this PID namespace started");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn allocators_open_and_close() {
     state.apply(Mono(2), events(7), Event::Allocator(set));
     assert_eq!(
         of(&state, Kind::AllocatorOpened),
-        ["python (pid 7) opened a mesh of 3 devices", "python (pid 7) opened device 1"]
+        ["pid 7 (python) opened a mesh of 3 devices", "pid 7 (python) opened device 1"]
     );
     let held = alloc(Scope::Allocator(2), Space::Dram, 1, 1 << 20);
     state.apply(Mono(3), events(7), Event::Alloc(held));
@@ -76,8 +76,8 @@ fn allocators_open_and_close() {
     }
     let closed: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::AllocatorClosed).collect();
     assert_eq!(closed.len(), 2);
-    assert_eq!((&*closed[0].text, &closed[0].device), ("python (pid 7) closed a mesh of 3 devices", &None));
-    assert_eq!(closed[1].text, "python (pid 7) closed device 1 with 1.0 MiB in use");
+    assert_eq!((&*closed[0].text, &closed[0].device), ("pid 7 (python) closed a mesh of 3 devices", &None));
+    assert_eq!(closed[1].text, "pid 7 (python) closed device 1 with 1.0 MiB still allocated");
     assert_eq!((closed[1].device.as_deref(), closed[1].bytes), (Some("ordinal-1"), Some(1 << 20)));
 }
 
@@ -91,12 +91,12 @@ fn chips_leave_and_come_back() {
             state.apply(Mono(3 * SECOND), Origin::Machine, Event::ChipGone(chip(index)));
         }
     }
-    let gone: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::ChipGone).collect();
+    let gone: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::DeviceRemoved).collect();
     assert_eq!(gone.len(), 1, "both at once, and each once: {gone:?}");
-    assert_eq!((&*gone[0].text, gone[0].severity), ("devices 0-1 left the bus", Severity::Warning));
+    assert_eq!((&*gone[0].text, gone[0].severity), ("devices 0-1 removed", Severity::Warning));
     state.apply(Mono(5 * SECOND), Origin::Machine, Event::Chip(Chip::unknown(1)));
     state.apply(Mono(5 * SECOND), Origin::Machine, Event::Chip(Chip::unknown(1)));
-    assert_eq!(of(&state, Kind::ChipCame), ["devices 0-2 appeared", "device 1 appeared"]);
+    assert_eq!(of(&state, Kind::DeviceAdded), ["devices 0-2 added", "device 1 added"]);
 }
 
 #[test]
@@ -110,23 +110,23 @@ fn traces_are_captured_and_released() {
     };
     state.apply(Mono(2), events(7), trace(1, 0, 2));
     state.apply(Mono(3), events(7), trace(1, 1, 2));
-    assert_eq!(of(&state, Kind::TraceCaptured), ["python (pid 7) captured a trace of 12 dispatches"]);
+    assert_eq!(of(&state, Kind::TraceCaptured), ["pid 7 (python) captured a trace of 12 dispatches"]);
     // Everything is listed anew.
     state.apply(Mono(4), events(7), Event::Relisted(1));
     state.apply(Mono(4), events(7), trace(1, 5, 2));
     assert_eq!(of(&state, Kind::TraceCaptured).len(), 1);
     state.apply(Mono(5), events(7), Event::TraceEnded(scope, 1));
     state.apply(Mono(5), events(7), Event::TraceEnded(scope, 1));
-    assert_eq!(of(&state, Kind::TraceReleased), ["python (pid 7) released a trace"]);
+    assert_eq!(of(&state, Kind::TraceReleased), ["pid 7 (python) released a trace"]);
     for n in 6..8 {
         state.apply(Mono(n), events(7), trace(1, 0, n));
         state.apply(Mono(n), events(7), Event::TraceEnded(scope, 1));
     }
     assert_eq!(
         of(&state, Kind::TraceCaptured),
-        ["python (pid 7) captured a trace, 3 times, last of 12 dispatches"]
+        ["pid 7 (python) captured a trace x3, last of 12 dispatches"]
     );
-    assert_eq!(of(&state, Kind::TraceReleased), ["python (pid 7) released a trace, 3 times"]);
+    assert_eq!(of(&state, Kind::TraceReleased), ["pid 7 (python) released a trace x3"]);
 }
 
 #[test]
@@ -155,12 +155,12 @@ fn chips_fill_up_and_empty_without_trembling() {
         (80, says("fell below 90 %", false)),
         (71, None),
         (69, says("fell below 75 %", false)),
-        (95, says("rose above 90 %, 2 times", true)),
-        (0, says("fell below 75 %, 2 times", false)),
+        (95, says("rose above 90 % x2", true)),
+        (0, says("fell below 75 % x2", false)),
     ] {
         assert_eq!(fill(&mut state, percent), said, "{percent} %");
     }
-    let it = list(&state).into_iter().find(|it| it.kind == Kind::Filled).unwrap();
+    let it = list(&state).into_iter().find(|it| it.kind == Kind::UsageThreshold).unwrap();
     assert!(it.device.is_some() && it.pid.is_none() && it.bytes.is_some());
 }
 
@@ -172,31 +172,34 @@ fn chips_that_fill_up_together_are_told_of_together() {
     let half = alloc(Scope::Allocator(1), Space::Dram, 0, 10 << 30);
     state.apply(Mono(2), events(7), Event::Alloc(half));
     state.tick(Mono(SECOND));
-    let filled: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::Filled).collect();
+    let filled: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::UsageThreshold).collect();
     assert_eq!(filled.len(), 1);
     assert_eq!((&*filled[0].text, &filled[0].device), ("devices 0-2: DRAM rose above 75 %", &None));
 }
 
 #[test]
-fn what_is_odd_is_told_once_and_what_failed_always() {
+fn findings_are_one_event_and_failures_are_always_events() {
     let mut state = machine();
     born(&mut state, legacy(8));
     let free = |id| Event::Free(Free { scope: on(0), space: None, id, program: 0, size: None, cores: 0 });
     for n in 0..5 {
         state.apply(Mono(n * SECOND), legacy(8), free(n));
     }
-    assert_eq!(of(&state, Kind::Odd), ["pid 8 freed what was never seen allocated, once, last 0x0"]);
+    assert_eq!(
+        of(&state, Kind::Finding),
+        ["pid 8: freed unknown buffers (last 0x0); they may predate tracking"]
+    );
     let failed = |bytes| Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
     state.apply(Mono(5 * SECOND), legacy(8), failed(1 << 30));
     state.apply(Mono(6 * SECOND), legacy(8), failed(2 << 30));
-    assert_eq!(of(&state, Kind::Odd)[1..], ["pid 8 asked in vain for memory, 2 times, last for 2.0 GiB"]);
+    assert_eq!(of(&state, Kind::OutOfMemory), ["out of memory x2: pid 8 requested 2.0 GiB"]);
     // Later it is another time.
     state.apply(Mono(300 * SECOND), legacy(8), failed(3 << 30));
-    let odd: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::Odd).collect();
-    assert_eq!(odd.len(), 3);
-    assert_eq!(odd[2].text, "pid 8 asked in vain for memory, once, last for 3.0 GiB");
-    assert_eq!((odd[2].severity, odd[2].pid), (Severity::Warning, Some(8)));
-    assert_eq!(odd[2].at.as_second() - odd[1].at.as_second(), 294);
+    let failures: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::OutOfMemory).collect();
+    assert_eq!(failures.len(), 2);
+    assert_eq!(failures[1].text, "out of memory: pid 8 requested 3.0 GiB");
+    assert_eq!((failures[1].severity, failures[1].pid), (Severity::Warning, Some(8)));
+    assert_eq!(failures[1].at.as_second() - failures[0].at.as_second(), 294);
 }
 
 #[test]
@@ -211,7 +214,8 @@ fn ordinary_allocations_are_not_told() {
         let free = Free { scope: on(0), space: None, id: n * 64, program: 0, size: None, cores: 0 };
         state.apply(Mono(3), legacy(8), Event::Free(free));
     }
-    let texts = |all: Vec<Happening>| all.into_iter().map(|it| (it.sequence, it.text)).collect::<Vec<_>>();
+    let texts =
+        |all: Vec<snapshot::Event>| all.into_iter().map(|it| (it.sequence, it.text)).collect::<Vec<_>>();
     assert_eq!(texts(list(&state)), texts(before));
 }
 
@@ -231,16 +235,16 @@ fn a_flood_of_one_kind_pushes_nothing_else_out() {
     let all = list(&state);
     assert_eq!(all.len(), 256);
     assert!(all.windows(2).all(|it| it[0].sequence < it[1].sequence && it[0].at <= it[1].at));
-    assert_eq!(all.last().unwrap().text, "pid 2099 ended, holding nothing");
+    assert_eq!(all.last().unwrap().text, "pid 2099 exited");
     for text in [
-        "devices 0-2 appeared",
-        "python (pid 7) opened a mesh of 2 devices",
-        "python (pid 7) opened device 2, 2000 times",
-        "python (pid 7) closed device 2, 2000 times",
-        "pid 7 asked in vain for memory, once, last for 1 B",
+        "devices 0-2 added",
+        "pid 7 (python) opened a mesh of 2 devices",
+        "pid 7 (python) opened device 2 x2000",
+        "pid 7 (python) closed device 2 x2000",
+        "out of memory: pid 7 (python) requested 1 B",
     ] {
         assert!(all.iter().any(|it| it.text == text), "{text}");
     }
     let count = |kind| all.iter().filter(|it| it.kind == kind).count();
-    assert!(count(Kind::ProcessCame).abs_diff(count(Kind::ProcessEnded)) <= 1, "none before the other");
+    assert!(count(Kind::ProcessStarted).abs_diff(count(Kind::ProcessExited)) <= 1, "none before the other");
 }

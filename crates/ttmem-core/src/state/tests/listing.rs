@@ -96,20 +96,20 @@ fn peaks_come_from_whoever_knows_better() {
 }
 
 #[test]
-fn oddities_that_others_met_are_findings_too() {
+fn faults_that_writers_counted_are_findings() {
     let mut state = tracked();
     let odd = |fault, count, id| Event::Fault(FaultReport { fault, count, id });
     state.apply(Mono(3), events(1), odd(Fault::DoubleFree, 3, 0x10));
     state.apply(Mono(3), events(1), odd(Fault::OutOfMemory, 1, 2 << 20));
-    assert!(shot(&state).processes[0].exact, "nothing is missing");
+    assert!(shot(&state).processes[0].complete, "nothing is missing");
     state.apply(Mono(3), events(1), odd(Fault::ZeroSize, 2, 0));
     let shot = shot(&state);
-    assert!(!shot.processes[0].exact);
+    assert!(!shot.processes[0].complete);
     let text =
         |kind| shot.findings.iter().find(|f| f.kind == kind).map(|f| (f.count, f.text.clone())).unwrap();
     assert_eq!(text(FindingKind::DoubleFree).0, 3);
-    assert_eq!(text(FindingKind::OutOfMemory).1, "pid 1 asked in vain for memory, once, last for 2.0 MiB");
-    assert_eq!(text(FindingKind::Refused), (2, "pid 1 was refused 2 times: size is zero".to_owned()));
+    assert_eq!(text(FindingKind::OutOfMemory).1, "out of memory: pid 1 requested 2.0 MiB");
+    assert_eq!(text(FindingKind::Refused), (2, "pid 1: 2 reports rejected: size is zero".to_owned()));
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn names_and_progress_are_shown() {
     assert_eq!(listed[0].site_name.as_deref(), Some("model.py:7"));
     assert!((listed[0].age_seconds - 3.0).abs() < 0.01, "by the writer's own clock");
     let it = &shot(&state).processes[0];
-    assert_eq!((it.sequence, it.exact), (Some(9), false));
+    assert_eq!((it.sequence, it.complete), (Some(9), false));
 }
 
 #[test]

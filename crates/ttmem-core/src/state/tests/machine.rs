@@ -145,7 +145,7 @@ fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
     assert_eq!(devices.len(), 1, "nobody used the second");
     assert_eq!(
         (devices[0].pci.as_deref(), devices[0].sensors_absent.as_deref()),
-        (None, Some("the chip left the bus"))
+        (None, Some("the device was removed"))
     );
     state.apply(Mono(2), counters(1), Event::Exited);
     state.tick(Mono(3));
@@ -170,7 +170,7 @@ fn a_chip_that_comes_back_while_it_is_used_is_there_again() {
         say(&mut state, Event::ChipGone(chip));
         let devices = shot(&state).devices;
         assert_eq!(devices.len(), 2, "an allocator is use, too");
-        let opened = shot(&state).processes.iter().map(|it| it.opened.len()).sum::<usize>();
+        let opened = shot(&state).processes.iter().map(|it| it.open_devices.len()).sum::<usize>();
         assert_eq!(opened, 1, "what is gone is not open");
         say(&mut state, Event::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
     }
@@ -188,14 +188,18 @@ fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it()
     born(&mut state, opener(1));
     state.apply(Mono(1), opener(1), Event::Opened(vec![ChipId::Unique(0x100), ChipId::Unique(0x999)]));
     let seen = shot(&state);
-    assert_eq!(seen.processes[0].opened, ["0x00000000000000a0"], "by any name, and only chips there are");
-    assert_eq!((seen.processes[0].tracking, seen.processes[0].exact), (Basis::Unknown, false));
+    assert_eq!(
+        seen.processes[0].open_devices,
+        ["0x00000000000000a0"],
+        "by any name, and only chips there are"
+    );
+    assert_eq!((seen.processes[0].basis, seen.processes[0].complete), (Basis::Unknown, false));
     assert!(seen.devices[0].usage.dram_total.is_none(), "nothing is not 0");
     state.apply(Mono(2), opener(1), Event::Opened(Vec::new()));
     assert!(shot(&state).processes.is_empty());
     // It comes back with a segment: now it is tracked, open or not.
     state.apply(Mono(3), events(1), Event::Seen { sequence: 1, exactly: true });
-    assert_eq!(shot(&state).processes[0].tracking, Basis::Events);
+    assert_eq!(shot(&state).processes[0].basis, Basis::Exact);
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
     let alloc = Alloc { extent, ..alloc(Scope::Allocator(1), Space::Dram, 0, 2048) };
     state.apply(Mono(3), events(1), Event::Alloc(alloc));
     let dram = state.usage_of(chip).dram.unwrap();
-    assert_eq!((dram.basis, dram.used_bytes), (Basis::Events, 24_576));
+    assert_eq!((dram.basis, dram.used_bytes), (Basis::Exact, 24_576));
     // And another process, by counters alone, beside it.
     born(&mut state, counters(2));
     state.apply(Mono(4), counters(2), Event::Levels(chip, vec![(Space::Dram, 1000)]));
@@ -254,7 +258,7 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
     };
     let all = vec![
         report(0x100, vec![ghost(100)], &[(Space::L1, 9)], ""),
-        report(0x101, vec![ghost(200)], &[], "have odd numbers"),
+        report(0x101, vec![ghost(200)], &[], "have bad numbers"),
         report(0x999, vec![Ghost { pid: 42, ..ghost(1) }], &[], ""),
     ];
     say(&mut state, Event::Regions(all));
@@ -266,7 +270,7 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
     assert_eq!(ghosts[1].severity, Severity::Info, "a chip that is not here");
     let lost = of(FindingKind::Unattributed);
     assert_eq!((lost[0].device.as_deref(), lost[0].bytes), (Some("0x00000000000000a0"), Some(9)));
-    assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal's counters have odd numbers"));
+    assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal counters have bad numbers"));
     assert!(seen.devices.iter().all(|it| it.usage.dram.is_none()));
     say(&mut state, Event::Regions(Vec::new()));
     assert!(shot(&state).findings.is_empty(), "they hold only as long as they are told");
@@ -276,7 +280,12 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
 fn openers_that_cannot_be_seen_are_told_of() {
     let mut state = two();
     say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 3));
-    assert!(found(&state, FindingKind::Untracked).unwrap().text.contains("open 3 times"));
+    assert!(
+        found(&state, FindingKind::Untracked)
+            .unwrap()
+            .text
+            .contains("opened 3 times by processes not visible")
+    );
     say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
     assert!(found(&state, FindingKind::Untracked).is_none());
 }

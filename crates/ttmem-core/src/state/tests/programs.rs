@@ -7,7 +7,7 @@ use crate::machine::CoreLayout;
 use crate::snapshot::{Core, CoreAllocation, CoreAllocations, CoreClass, Severity};
 use crate::words::{Layout, Uncertainty};
 
-const LAYOUT: CoreLayout = CoreLayout { columns: 4, rows: 2, kernel_ring: 16, unreserved: 32, end: 256 };
+const LAYOUT: CoreLayout = CoreLayout { columns: 4, rows: 2, kernel_config: 16, unreserved: 32, end: 256 };
 const L1: Banks = Banks { space: Space::L1, banks: 8, base: 32, bytes_per_bank: 192 };
 const SMALL: Banks = Banks { space: Space::L1Small, banks: 8, base: 224, bytes_per_bank: 24 };
 
@@ -163,7 +163,7 @@ fn what_nobody_follows_is_neither_resident_nor_not() {
     let mut state = laid_out(1, 1);
     let usage = |state: &State| {
         let cb = state.usage_of(chip(0)).cb.unwrap();
-        (cb.registered_bytes, cb.resident_bytes, cb.unfollowed_bytes, cb.used_bytes())
+        (cb.registered_bytes, cb.resident_bytes, cb.residency_unknown_bytes, cb.used_bytes())
     };
     // On cores 1,0 to 2,1, where also the others may lie.
     state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 0, 3, 40, 10), UNFOLLOWED));
@@ -188,7 +188,7 @@ fn what_lies_somewhere_counts_beside_all_else() {
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 25, None, Some(3)));
     let program = full(&state).processes[0].programs.as_ref().unwrap()[0].clone();
-    assert_eq!((program.cb_bytes, program.end, program.unfollowed), (200, None, true));
+    assert_eq!((program.cb_bytes, program.end, program.residency_unknown), (200, None, true));
     assert!(program.placements.iter().all(|it| it.address.is_none()));
     let (listed, _) = state.allocations(0, usize::MAX);
     assert!(listed.iter().all(|it| it.unplaced && !it.estimated));
@@ -287,7 +287,7 @@ fn who_does_not_say_where_things_lie_makes_nothing_resident() {
     born(&mut state, events(1));
     state.apply(Mono(3), events(1), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
     let cb = state.usage_of(chip(0)).cb.unwrap();
-    assert_eq!((cb.basis, cb.resident_bytes), (Basis::Legacy, None), "no better than the vaguest");
+    assert_eq!((cb.basis, cb.resident_bytes), (Basis::Reported, None), "no better than the vaguest");
 }
 
 #[test]
@@ -312,23 +312,23 @@ fn the_tightest_core_is_where_a_program_and_a_buffer_are_closest() {
     let mut state = laid_out(1, 1);
     let room = |state: &State| shot(state).devices[0].tightest_core.unwrap();
     assert_eq!(
-        (room(&state).x, room(&state).y, room(&state).gap_bytes),
+        (room(&state).x, room(&state).y, room(&state).free_gap_bytes),
         (0, 0, 224 - 32),
         "nothing is there"
     );
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 3, 32, 50));
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
-    assert_eq!((room(&state).x, room(&state).y, room(&state).gap_bytes), (1, 0, 224 - 82));
+    assert_eq!((room(&state).x, room(&state).y, room(&state).free_gap_bytes), (1, 0, 224 - 82));
     let on_one = Extent { occupied: 64, bytes_per_bank: 64, banks: 1 };
     let buffer = Alloc { cores: 4, extent: Some(on_one), ..alloc(MESH, Space::L1Core, 80, 64) };
     state.apply(Mono(4), events(1), Event::Alloc(buffer));
-    assert_eq!((room(&state).x, room(&state).y, room(&state).gap_bytes), (3, 1, 80 - 32));
+    assert_eq!((room(&state).x, room(&state).y, room(&state).free_gap_bytes), (3, 1, 80 - 32));
     state.apply(Mono(5), events(1), keep(Space::L1, 0, 2, 70, 10));
-    assert_eq!((room(&state).x, room(&state).gap_bytes), (1, 0), "in lock-step it is everywhere");
-    assert_eq!(room(&state).basis, Basis::Events);
+    assert_eq!((room(&state).x, room(&state).free_gap_bytes), (1, 0), "in lock-step it is everywhere");
+    assert_eq!(room(&state).basis, Basis::Exact);
     born(&mut state, legacy(9));
     state.apply(Mono(6), legacy(9), Event::Alloc(alloc(on(0), Space::L1, 1, 1)));
-    assert_eq!(room(&state).basis, Basis::Legacy, "it does not say where its buffers lie");
+    assert_eq!(room(&state).basis, Basis::Reported, "it does not say where its buffers lie");
 }
 
 #[test]
@@ -363,7 +363,7 @@ fn what_was_allocated_since_a_trace_is_in_danger() {
         (Severity::Warning, Some(1), 2, Some(16))
     );
     assert!(
-        found.text.contains("2 buffers (16 B) were allocated since trace 4 was captured"),
+        found.text.contains("replaying trace 4 may overwrite 2 buffers (16 B) allocated after its capture"),
         "{}",
         found.text
     );
@@ -640,7 +640,7 @@ fn cores_that_are_alike_are_written_once() {
 #[test]
 fn maps_without_end_are_left_out() {
     let mut state = laid_out(1, 1);
-    let wide = CoreLayout { columns: 16, rows: 16, kernel_ring: 0, unreserved: 0, end: 1 << 40 };
+    let wide = CoreLayout { columns: 16, rows: 16, kernel_config: 0, unreserved: 0, end: 1 << 40 };
     let known = Chip { core_layout: Some(wide), ..Chip::unknown(0) };
     state.apply(Mono(1), Origin::Machine, Event::Chip(known));
     let banks = Banks { bytes_per_bank: 1 << 40, base: 0, ..L1 };
@@ -737,7 +737,7 @@ fn naive(all: &[Lies], x: u8, y: u8) -> Vec<CoreClass> {
         }
     };
     put(CoreClass::Reserved, 0, 16);
-    put(CoreClass::KernelRing, 16, 32);
+    put(CoreClass::KernelConfig, 16, 32);
     put(CoreClass::L1SmallFree, 224, 248);
     put(CoreClass::Reserved, 248, 256);
     for (n, it) in all.iter().enumerate() {
@@ -824,23 +824,23 @@ proptest! {
                 prop_assert_eq!(&map, &naive(&kept, core.room.x, core.room.y), "core {},{}", core.room.x, core.room.y);
                 let ends = core.room;
                 prop_assert!(ends.program_end <= ends.registered_end && ends.registered_end <= LAYOUT.end);
-                prop_assert_eq!(ends.gap_bytes, ends.lowest_buffer.saturating_sub(ends.program_end));
+                prop_assert_eq!(ends.free_gap_bytes, ends.lowest_buffer.saturating_sub(ends.program_end));
                 // Every byte of an allocation is of its class, or of one that counts before it; and has an owner.
                 let owned = on_core(&state, index, Some([ends.x, ends.y]), 1000);
                 prop_assert!(owned.list.windows(2).all(|it| it[0].start <= it[1].start));
                 for (at, &class) in map.iter().enumerate() {
                     let here = |it: &&CoreAllocation| (it.start..it.start + it.bytes).contains(&(at as u64));
                     let first = owned.list.iter().filter(here).map(|it| it.class).min();
-                    let owner = first.filter(|it| !matches!(class, CoreClass::Reserved | CoreClass::KernelRing) && *it < CoreClass::Free);
+                    let owner = first.filter(|it| !matches!(class, CoreClass::Reserved | CoreClass::KernelConfig) && *it < CoreClass::Free);
                     let is_owned = !matches!(
                         class,
-                        CoreClass::Reserved | CoreClass::KernelRing | CoreClass::Free | CoreClass::L1SmallFree
+                        CoreClass::Reserved | CoreClass::KernelConfig | CoreClass::Free | CoreClass::L1SmallFree
                     );
                     prop_assert_eq!(owner, is_owned.then_some(class), "address {} of core {},{}", at, ends.x, ends.y);
                 }
             }
             let tightest = shot(&state).devices[index].tightest_core.unwrap();
-            prop_assert!(cores.iter().all(|core| core.room.gap_bytes >= tightest.gap_bytes));
+            prop_assert!(cores.iter().all(|core| core.room.free_gap_bytes >= tightest.free_gap_bytes));
         }
     }
 }

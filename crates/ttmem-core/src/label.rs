@@ -1,0 +1,83 @@
+//! How a process is named in findings and events.
+
+use crate::event::Process;
+use crate::view::visible;
+use crate::words::ProcessId;
+use std::fmt;
+
+/// A process as findings and events name it, also after it exited.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    pub(crate) pid: Option<u32>,
+    pub(crate) name: Option<String>,
+    pub(crate) command: Option<String>,
+}
+
+impl Label {
+    pub(crate) fn new(id: ProcessId, info: &Process) -> Self {
+        Self { pid: visible(id), name: info.name.clone(), command: info.command.clone() }
+    }
+
+    /// A process of which only the id is known.
+    pub(crate) fn unknown(id: ProcessId) -> Self {
+        Self { pid: visible(id), name: None, command: None }
+    }
+
+    /// `python model.py` of `/usr/bin/python -u ./model.py --layers 3`, else the process name. A command says more than
+    /// `python`, but paths and options are too long for a sentence.
+    fn title(&self) -> Option<String> {
+        let name = self.name.as_deref()?;
+        let script = self.command.as_deref().filter(|_| name.starts_with("python")).and_then(|command| {
+            let mut words = command.split_whitespace().skip(1);
+            let script = words.find(|word| !word.starts_with('-'))?;
+            let file = script.rsplit('/').next()?;
+            file.strip_suffix(".py").map(|_| file)
+        });
+        // Any process may have any name; this is one line.
+        let clean =
+            |text: &str| text.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>();
+        Some(match script {
+            Some(script) => format!("{} {}", clean(name), clean(script)),
+            None => clean(name),
+        })
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pid, self.title()) {
+            (Some(pid), Some(title)) => write!(f, "pid {pid} ({title})"),
+            (Some(pid), None) => write!(f, "pid {pid}"),
+            (None, Some(title)) => write!(f, "{title} (outside this PID namespace)"),
+            (None, None) => f.write_str("a process outside this PID namespace"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_has_pid_name_and_script() {
+        let label = |pid: u32, name: Option<&str>, command: Option<&str>| {
+            let info = Process {
+                name: name.map(str::to_owned),
+                command: command.map(str::to_owned),
+                ..Process::default()
+            };
+            Label::new(ProcessId { pid, start: 1 }, &info).to_string()
+        };
+        let python = Some("python3");
+        assert_eq!(
+            label(7, python, Some("/usr/bin/python3 -u ./src/model.py -n 3")),
+            "pid 7 (python3 model.py)"
+        );
+        assert_eq!(label(7, python, Some("python3 -m pytest")), "pid 7 (python3)");
+        assert_eq!(label(7, python, None), "pid 7 (python3)");
+        assert_eq!(label(7, Some("a\x1bb"), Some("a b.py")), "pid 7 (a?b)");
+        assert_eq!(label(7, None, Some("x")), "pid 7");
+        assert_eq!(label(0, Some("server"), None), "server (outside this PID namespace)");
+        assert_eq!(label(0, None, None), "a process outside this PID namespace");
+    }
+}
