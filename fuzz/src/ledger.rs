@@ -289,7 +289,7 @@ fn check(state: &State) {
     let json = serde_json::to_string(&snapshot).expect("a snapshot is JSON");
     let back: ttmem_core::Snapshot = serde_json::from_str(&json).expect("and comes back");
     assert_eq!(back, snapshot);
-    let (all, next) = state.allocations(0, usize::MAX);
+    let (all, next) = state.allocations(0, usize::MAX, state.now());
     assert_eq!(next, None);
     assert!(all.len() <= state.live_records(), "mirrors are not listed");
     let pages = Detail {

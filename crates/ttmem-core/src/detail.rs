@@ -40,6 +40,12 @@ pub struct Detail {
     /// A page of the list of programs.
     #[serde(skip_serializing_if = "is_default")]
     pub program_list: Option<ProgramQuery>,
+    /// The allocations on one core.
+    #[serde(skip_serializing_if = "is_default")]
+    pub core: Option<CoreQuery>,
+    /// Each process's use of the host's CPU and memory, and its parent.
+    #[serde(skip_serializing_if = "is_default")]
+    pub host: bool,
 }
 
 impl Detail {
@@ -55,7 +61,27 @@ impl Detail {
         events: false,
         buffers: None,
         program_list: None,
+        core: None,
+        host: false,
     };
+}
+
+/// One core, and how much of it is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreQuery {
+    /// The device, by its index.
+    pub device: u32,
+    /// Column and row; none: of the core with the smallest free gap.
+    #[serde(skip_serializing_if = "is_default", default)]
+    pub core: Option<[u8; 2]>,
+    /// How many allocations to list at most; see [`CoreQuery::MOST`].
+    pub limit: u32,
+}
+
+impl CoreQuery {
+    /// No list is longer.
+    pub const MOST: u32 = 1000;
 }
 
 /// Which live allocations, in which order.

@@ -1,46 +1,52 @@
-//! What a chip's usage was: every sample of the last minute, then coarser, never more than a bounded number.
+//! A figure of a device over time: every sample of the last minute, then coarser, never more than a bounded number.
 
+use crate::machine::Sensors;
 use crate::words::Mono;
 use std::collections::VecDeque;
 
+/// A figure that is kept over time.
+pub(crate) trait Figure: Copy + Ord + Into<u64> + TryFrom<u64> {}
+
+impl<V: Copy + Ord + Into<u64> + TryFrom<u64>> Figure for V {}
+
 /// One stretch of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub(crate) struct Sample<V> {
     /// When it begins.
     pub(crate) at: Mono,
-    pub(crate) min: u64,
-    pub(crate) mean: u64,
-    pub(crate) max: u64,
+    pub(crate) min: V,
+    pub(crate) mean: V,
+    pub(crate) max: V,
 }
 
 /// A tier of equal stretches; the newest one is still being filled.
 #[derive(Debug)]
-struct Tier {
+struct Tier<V> {
     stretch_ns: u64,
     room: usize,
-    done: VecDeque<Sample>,
-    open: Option<(Sample, u128, u64)>,
+    done: VecDeque<Sample<V>>,
+    open: Option<(Sample<V>, u128, u64)>,
 }
 
-impl Tier {
+impl<V: Figure> Tier<V> {
     fn new(stretch_seconds: u64, room: usize) -> Self {
         Self { stretch_ns: stretch_seconds * Mono::SECOND, room, done: VecDeque::new(), open: None }
     }
 
     /// What ended before then.
-    fn before(&self, then: Mono) -> impl DoubleEndedIterator<Item = &Sample> {
+    fn before(&self, then: Mono) -> impl DoubleEndedIterator<Item = &Sample<V>> {
         self.done.iter().filter(move |it| it.at.0 + self.stretch_ns <= then.0)
     }
 
-    fn push(&mut self, now: Mono, value: u64) {
+    fn push(&mut self, now: Mono, value: V) {
         let begin = Mono(now.0 - now.0 % self.stretch_ns);
         if let Some((sample, sum, count)) = &mut self.open {
             if sample.at == begin {
                 sample.min = sample.min.min(value);
                 sample.max = sample.max.max(value);
-                *sum += u128::from(value);
+                *sum += u128::from(value.into());
                 *count += 1;
-                sample.mean = (*sum / u128::from(*count)) as u64;
+                sample.mean = V::try_from((*sum / u128::from(*count)) as u64).unwrap_or(value);
                 return;
             }
             if self.done.len() == self.room {
@@ -48,15 +54,16 @@ impl Tier {
             }
             self.done.push_back(*sample);
         }
-        self.open = Some((Sample { at: begin, min: value, mean: value, max: value }, u128::from(value), 1));
+        let sum = u128::from(value.into());
+        self.open = Some((Sample { at: begin, min: value, mean: value, max: value }, sum, 1));
     }
 }
 
 /// One figure over time.
 #[derive(Debug)]
-pub(crate) struct Series {
-    recent: VecDeque<(Mono, u64)>,
-    tiers: [Tier; 2],
+pub(crate) struct Series<V> {
+    recent: VecDeque<(Mono, V)>,
+    tiers: [Tier<V>; 2],
 }
 
 /// Recent samples are kept for this long...
@@ -64,15 +71,15 @@ const RECENT_NS: u64 = 60 * Mono::SECOND;
 /// ...but never more of them: ten a second.
 const RECENT_ROOM: usize = 600;
 
-impl Default for Series {
+impl<V: Figure> Default for Series<V> {
     fn default() -> Self {
         // 10 s for an hour, 60 s for a day.
         Self { recent: VecDeque::new(), tiers: [Tier::new(10, 360), Tier::new(60, 1440)] }
     }
 }
 
-impl Series {
-    pub(crate) fn push(&mut self, now: Mono, value: u64) {
+impl<V: Figure> Series<V> {
+    pub(crate) fn push(&mut self, now: Mono, value: V) {
         if self.recent.back().is_some_and(|&(at, _)| now <= at) {
             return;
         }
@@ -95,7 +102,7 @@ impl Series {
     }
 
     /// Everything kept, oldest first: the coarse tiers up to where the finer ones begin.
-    pub(crate) fn samples(&self) -> impl DoubleEndedIterator<Item = Sample> {
+    pub(crate) fn samples(&self) -> impl DoubleEndedIterator<Item = Sample<V>> {
         let recent = self.recent.iter().map(|&(at, v)| Sample { at, min: v, mean: v, max: v });
         let recent_from = self.recent.front().map_or(Mono(u64::MAX), |&(at, _)| at);
         let fine_from = self.tiers[0].done.front().map_or(recent_from, |s| s.at.min(recent_from));
@@ -105,18 +112,64 @@ impl Series {
     }
 }
 
+/// A device's sensors over time, in thousandths of their units: half the size of bytes, and a new sample only with a new reading.
+#[derive(Debug, Default)]
+pub(crate) struct SensorSeries {
+    pub(crate) asic_celsius: Series<u32>,
+    pub(crate) power_watts: Series<u32>,
+    pub(crate) aiclk_mhz: Series<u32>,
+    /// When the reading was taken that was added last.
+    added: Option<Mono>,
+}
+
+/// Parts of a sensor's unit that are kept.
+pub(crate) const SENSOR_PARTS: f64 = 1000.0;
+
+impl SensorSeries {
+    /// Adds a reading, unless it is there already.
+    pub(crate) fn push(&mut self, now: Mono, read: Option<Mono>, sensors: &Sensors) {
+        if read.is_none() || read == self.added {
+            return;
+        }
+        self.added = read;
+        let Sensors { asic_celsius, power_watts, aiclk_mhz, .. } = sensors;
+        let series = [&mut self.asic_celsius, &mut self.power_watts, &mut self.aiclk_mhz];
+        for (series, value) in series.into_iter().zip([asic_celsius, power_watts, aiclk_mhz]) {
+            if let Some(value) = value.filter(|it| it.is_finite()) {
+                // Below zero and beyond the range is the nearest that can be kept.
+                series.push(now, (value * SENSOR_PARTS).round() as u32);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn sensors_are_sampled_once_for_each_reading() {
+        let mut series = SensorSeries::default();
+        let sensors = Sensors { asic_celsius: Some(51.5), power_watts: Some(-1.0), ..Sensors::default() };
+        series.push(Mono(5), None, &sensors);
+        for now in 10..20 {
+            series.push(Mono(now), Some(Mono(9)), &sensors);
+        }
+        series.push(Mono(20), Some(Mono(19)), &Sensors { asic_celsius: Some(52.25), ..sensors });
+        let values = |series: &Series<u32>| series.samples().map(|it| (it.at.0, it.mean)).collect::<Vec<_>>();
+        assert_eq!(values(&series.asic_celsius), [(10, 51_500), (20, 52_250)]);
+        assert_eq!(values(&series.power_watts), [(10, 0), (20, 0)]);
+        assert_eq!(values(&series.aiclk_mhz), [], "a sensor that is absent has no samples");
+    }
+
+    #[test]
     fn a_minute_in_full_then_coarser_and_bounded() {
-        let mut series = Series::default();
+        let mut series = Series::<u64>::default();
         let half = Mono::SECOND / 2;
         for i in 0..2 * 86_400 * 2 {
             series.push(Mono(i * half), i);
         }
-        let samples: Vec<Sample> = series.samples().collect();
+        let samples: Vec<Sample<u64>> = series.samples().collect();
         assert!(samples.windows(2).all(|w| w[0].at < w[1].at), "oldest first, nothing twice");
         let end = samples.last().unwrap().at;
         let recent = samples.iter().filter(|s| end.since(s.at) <= RECENT_NS).count();
@@ -129,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_fast_ticker_stays_bounded_and_a_stuck_clock_adds_nothing() {
-        let mut series = Series::default();
+        let mut series = Series::<u64>::default();
         for i in 0..100_000 {
             series.push(Mono(i * 1_000_000), i);
         }

@@ -13,6 +13,7 @@
 //! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it may be asked for.
 
 mod buffers;
+mod core_allocations;
 mod cores;
 pub mod detail;
 pub mod event;

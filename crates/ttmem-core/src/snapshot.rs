@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 
 pub use ttmem_types::{FindingKind, Severity};
 
-pub use cores::{Core, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval};
+pub use cores::{
+    Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,
+};
 
 /// The number of the schema. It changes only if a key is taken away or changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -49,6 +51,9 @@ pub struct Snapshot {
     /// A page of the list of programs, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs: Option<ProgramList>,
+    /// The allocations on one core, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub core_allocations: Option<CoreAllocations>,
     /// How the snapshot was made.
     pub health: Health,
 }
@@ -265,17 +270,40 @@ pub struct Total {
     pub basis: Basis,
 }
 
-/// Usage of a device over time, oldest first; older samples cover longer intervals.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Usage and sensors of a device over time, oldest first; older stretches are longer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct History {
-    /// Total DRAM.
+    /// DRAM in use: buffers and trace.
     pub dram_total: Vec<Sample>,
-    /// Total L1.
+    /// L1 in use: buffers, `L1_SMALL` and what programs hold there.
     pub l1_total: Vec<Sample>,
+    /// Temperature in degrees Celsius.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub asic_celsius: Vec<SensorSample>,
+    /// Power of the core in watts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub power_watts: Vec<SensorSample>,
+    /// Clock of the Tensix cores in megahertz.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub aiclk_mhz: Vec<SensorSample>,
 }
 
-/// One interval of time.
+/// The readings of one sensor in one stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SensorSample {
+    /// When it begins.
+    pub at: Timestamp,
+    /// Lowest.
+    pub min: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Highest.
+    pub max: f64,
+}
+
+/// The usage of one memory in one stretch of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sample {
@@ -345,6 +373,23 @@ pub struct Process {
     /// Programs that are loaded or cached, by number, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub programs: Option<Vec<Program>>,
+    /// What it uses of the host, on request; absent where the reader cannot see it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<HostUsage>,
+}
+
+/// What a process uses of the host, and its place in the process tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostUsage {
+    /// CPU time since the reading before, in percent of one CPU; `null` in the first reading.
+    pub cpu_percent: Option<f64>,
+    /// Host memory that is resident (RSS).
+    pub rss_bytes: u64,
+    /// Pid of its parent process; `null` if it has none.
+    pub parent_pid: Option<u32>,
+    /// Pid of its nearest ancestor among the processes of the snapshot; `null` if there is none.
+    pub ancestor_pid: Option<u32>,
 }
 
 /// Totals of a process over all its devices.

@@ -10,7 +10,7 @@ use crate::event::{
 use crate::findings::{Findings, Request, Subject, Tally};
 use crate::footprint::CoreSet;
 use crate::happenings::{Happenings, Level};
-use crate::history::Series;
+use crate::history::{SensorSeries, Series};
 use crate::label::Label;
 use crate::ledger::{self, Entry, Ledger, Nature, PoolId, PoolKey, Slot};
 use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
@@ -105,9 +105,10 @@ pub(crate) struct ChipState {
     pub(crate) chip: Chip,
     pub(crate) peaks: BTreeMap<Space, High>,
     pub(crate) core_peaks: CorePeaks,
-    pub(crate) dram: Series,
-    pub(crate) l1: Series,
+    pub(crate) dram: Series<u64>,
+    pub(crate) l1: Series<u64>,
     pub(crate) sensors: SensorReading,
+    pub(crate) sensed: SensorSeries,
     /// What it was really called besides its key.
     pub(crate) called: BTreeSet<ChipId>,
     /// How full its DRAM and its L1 were said to be.
@@ -120,8 +121,9 @@ pub(crate) struct ChipState {
 
 impl ChipState {
     fn new(chip: Chip) -> Self {
-        let (peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen) = Default::default();
-        Self { chip, peaks, core_peaks, dram, l1, sensors, called, filled, gone, open_unseen }
+        let (peaks, core_peaks, dram, l1, sensors, sensed, called, filled, gone, open_unseen) =
+            Default::default();
+        Self { chip, peaks, core_peaks, dram, l1, sensors, sensed, called, filled, gone, open_unseen }
     }
 }
 
@@ -786,6 +788,9 @@ impl State {
 
     fn sample(&mut self) {
         let now = self.now;
+        for state in self.chips.values_mut() {
+            state.sensed.push(now, state.sensors.at, &state.sensors.sensors);
+        }
         if !std::mem::take(&mut self.unsampled) {
             for state in self.chips.values_mut() {
                 state.dram.repeat(now);

@@ -2,6 +2,7 @@
 
 use crate::detail::Detail;
 use crate::event::{Banks, Name};
+use crate::history::{SENSOR_PARTS, Series};
 use crate::judgement::{describe_fault, finding};
 use crate::ledger::{Entry, PoolId};
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
@@ -9,8 +10,8 @@ use crate::plan::{Kind, Share};
 use crate::programs::Resident;
 use crate::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Group,
-    Health, History, Peak, Process, ProcessUsage, SCHEMA, Sample, Severity, Snapshot, Summary, Tracker,
-    Tracking, Usage,
+    Health, History, Peak, Process, ProcessUsage, SCHEMA, Sample, SensorSample, Severity, Snapshot, Summary,
+    Tracker, Tracking, Usage,
 };
 use crate::state::{ChipState, ProcessState, State, chips_in};
 use crate::usage::KindUsage;
@@ -102,6 +103,7 @@ impl State {
             events: detail.events.then(|| self.happenings.list(clock)),
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query, !detail.brief)),
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
+            core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),
             health: Health {
                 source: "local".into(),
                 live_records: self.ledger.live() as u64,
@@ -393,6 +395,7 @@ impl State {
             audit: if full { audits_of(process) } else { Vec::new() },
             traces: Vec::new(),
             programs: None,
+            host: None,
         }
     }
 }
@@ -408,19 +411,37 @@ fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> 
     if !detail.history && since.is_none() {
         return None;
     }
-    let samples = |series: &crate::history::Series| {
+    let is_wanted = |at: Timestamp| since.is_none_or(|since| at > since);
+    let bytes = |series: &Series<u64>| {
         let samples = series.samples().rev().map(|it| Sample {
             at: clock.wall(it.at),
             min_bytes: it.min,
             mean_bytes: it.mean,
             max_bytes: it.max,
         });
-        let mut samples: Vec<Sample> =
-            samples.take_while(|it| since.is_none_or(|since| it.at > since)).collect();
+        let mut samples: Vec<Sample> = samples.take_while(|it| is_wanted(it.at)).collect();
         samples.reverse();
         samples
     };
-    Some(History { dram_total: samples(&state.dram), l1_total: samples(&state.l1) })
+    let readings = |series: &Series<u32>| {
+        let value = |parts: u32| f64::from(parts) / SENSOR_PARTS;
+        let samples = series.samples().rev().map(|it| SensorSample {
+            at: clock.wall(it.at),
+            min: value(it.min),
+            mean: value(it.mean),
+            max: value(it.max),
+        });
+        let mut samples: Vec<SensorSample> = samples.take_while(|it| is_wanted(it.at)).collect();
+        samples.reverse();
+        samples
+    };
+    Some(History {
+        dram_total: bytes(&state.dram),
+        l1_total: bytes(&state.l1),
+        asic_celsius: readings(&state.sensed.asic_celsius),
+        power_watts: readings(&state.sensed.power_watts),
+        aiclk_mhz: readings(&state.sensed.aiclk_mhz),
+    })
 }
 
 pub(crate) fn visible(id: ProcessId) -> Option<u32> {

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use ttmem_core::event::Process;
-use ttmem_core::words::ProcessId;
-use ttmem_sources::process::{Processes, Watch};
+use ttmem_core::snapshot::HostUsage;
+use ttmem_core::words::{Mono, ProcessId};
+use ttmem_sources::process::{HostReading, Processes, Watch};
 use ttmem_sources::{Owner, Root};
 
 /// An entry of the process table. Unlike a pid it is never used again.
@@ -17,7 +18,15 @@ pub struct TrackedProcess {
     pub id: ProcessId,
     /// How its exit is noticed.
     pub watch: Watch,
+    /// Its last reading, when that was taken, and what followed from it.
+    host: Option<(Mono, HostReading, HostUsage)>,
 }
+
+/// Two readings of a process are at least this far apart: the kernel counts CPU time in hundredths of a second, and a reading
+/// of many threads takes it tens of microseconds.
+const HOST_READING_NS: u64 = Mono::SECOND;
+/// No process tree is deeper; a loop in it would be an error of the kernel's.
+const DEEPEST: usize = 64;
 
 /// All tracked processes.
 #[derive(Debug)]
@@ -115,8 +124,38 @@ impl ProcessTable {
         if pid != 0 {
             self.by_pid.insert(pid, process);
         }
-        self.entries.insert(process, TrackedProcess { id, watch });
+        self.entries.insert(process, TrackedProcess { id, watch, host: None });
         (process, id, info)
+    }
+
+    /// What each visible process uses of the host, by pid. CPU time is that since the reading before.
+    pub(crate) fn host_usage(&mut self, now: Mono) -> BTreeMap<u32, HostUsage> {
+        let mut parents = BTreeMap::new();
+        for it in self.entries.values_mut().filter(|it| it.id.pid != 0) {
+            if it.host.as_ref().is_some_and(|(at, ..)| now.since(*at) < HOST_READING_NS) {
+                continue;
+            }
+            let reading = self.procfs.host_reading(it.id.pid);
+            // Of a process whose start was not readable, the number in its id is none.
+            let is_same = |reading: &HostReading| it.id.start > u64::MAX / 2 || reading.start == it.id.start;
+            it.host = reading.filter(is_same).map(|reading| {
+                let before = it.host.as_ref().filter(|(_, before, _)| before.start == reading.start);
+                let cpu_percent = before.map(|(at, before, _)| {
+                    let spent = reading.cpu_ns.saturating_sub(before.cpu_ns);
+                    100.0 * spent as f64 / now.since(*at) as f64
+                });
+                let parent_pid = Some(reading.parent).filter(|&pid| pid != 0);
+                let usage = HostUsage {
+                    cpu_percent,
+                    rss_bytes: reading.rss_bytes,
+                    parent_pid,
+                    ancestor_pid: ancestor(&self.procfs, &self.by_pid, reading.parent, &mut parents),
+                };
+                (now, reading, usage)
+            });
+        }
+        let known = self.entries.values().filter_map(|it| Some((it.id.pid, it.host.as_ref()?.2.clone())));
+        known.collect()
     }
 
     pub(crate) fn remove(&mut self, process: ProcessKey) -> Option<TrackedProcess> {
@@ -126,6 +165,26 @@ impl ProcessTable {
         }
         Some(removed)
     }
+}
+
+/// The nearest ancestor that is in the table, from this one up. Processes between are read once: `parents` has them.
+fn ancestor(
+    procfs: &Processes,
+    by_pid: &BTreeMap<u32, ProcessKey>,
+    mut pid: u32,
+    parents: &mut BTreeMap<u32, u32>,
+) -> Option<u32> {
+    for _ in 0..DEEPEST {
+        if pid <= 1 {
+            return None;
+        }
+        if by_pid.contains_key(&pid) {
+            return Some(pid);
+        }
+        let parent = || procfs.host_reading(pid).map_or(0, |it| it.parent);
+        pid = *parents.entry(pid).or_insert_with(parent);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -161,6 +220,40 @@ mod tests {
         assert_eq!((table.find_pid(pid), table.count()), (Some(new), 1));
         table.remove(new).unwrap();
         assert_eq!((table.find_pid(pid), table.count()), (None, 0));
+    }
+
+    #[test]
+    fn host_usage_has_cpu_and_the_nearest_known_ancestor() {
+        let mut table = ProcessTable::new(&Root::default());
+        // The shell between is not in the table.
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let mut line = String::new();
+        let output = std::io::BufReader::new(shell.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut { output }, &mut line).unwrap();
+        let (own, sleeper) = (std::process::id(), line.trim().parse::<u32>().unwrap());
+        for pid in [own, sleeper] {
+            let found = owner(pid);
+            let watch = table.watch(&found);
+            table.add(&found, i64::from(pid), watch);
+        }
+        let first = table.host_usage(Mono(Mono::SECOND));
+        assert_eq!(first[&sleeper].ancestor_pid, Some(own));
+        assert_eq!(first[&sleeper].parent_pid, Some(shell.id()));
+        assert_eq!(first[&sleeper].cpu_percent, None, "one reading says nothing of CPU time");
+        assert!(first[&own].rss_bytes > 0);
+        let soon = table.host_usage(Mono(Mono::SECOND + 1));
+        assert_eq!(soon, first, "not read again so soon");
+        let later = table.host_usage(Mono(2 * Mono::SECOND));
+        assert!(later[&sleeper].cpu_percent.is_some_and(|it| it < 5.0));
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(sleeper as i32).unwrap(),
+            rustix::process::Signal::KILL,
+        )
+        .unwrap();
+        shell.wait().unwrap();
+        assert!(!table.host_usage(Mono(3 * Mono::SECOND)).contains_key(&sleeper));
     }
 
     #[test]

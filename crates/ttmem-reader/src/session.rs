@@ -231,6 +231,12 @@ impl Session {
         if let Some(sources) = &self.sources {
             sources.report(&mut snapshot.health);
         }
+        if detail.host {
+            let mut usage = self.model.processes.host_usage(self.model.now);
+            for process in &mut snapshot.processes {
+                process.host = process.pid.and_then(|pid| usage.remove(&pid));
+            }
+        }
         snapshot
     }
 

@@ -69,10 +69,10 @@ impl Source {
         match self.ask_daemon(&Request::Snapshot(detail.clone()))? {
             Some(answer) => {
                 self.answered = Some(Instant::now());
-                Ok((parse_snapshot(&answer)?, "by the daemon"))
+                Ok((parse_snapshot(&answer)?, "via daemon"))
             }
             None if self.answered.is_some_and(|at| at.elapsed() < FALLBACK_GRACE) => Err(Error::Silent),
-            None => Ok((self.refresh()?.snapshot(detail), "read here")),
+            None => Ok((self.refresh()?.snapshot(detail), "local")),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Allocations, and groups of them.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{KIB, core_count, counted, plain, program_number, rectangle};
+use crate::figure::{core_count, counted, plain, program_number, rectangle};
 use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
@@ -90,22 +90,17 @@ pub static DUMP: &[Column<Allocations>] = &[
 
 /// The buffers of the dashboard.
 pub static SCREEN: &[Column<Allocations>] = &[
-    screen("used_bytes", "KiB", 10).right().form(Form::In(KIB, 1)).sorted("size"),
-    screen("requested_bytes", "Asked KiB", 10)
-        .drop(5)
-        .right()
-        .form(Form::In(KIB, 1))
-        .faint()
-        .sorted("requested"),
+    screen("used_bytes", "Size", 11).right().sorted("size"),
+    screen("requested_bytes", "Requested", 11).drop(5).right().faint().sorted("requested"),
     screen("space", "Space", 8).sorted("space"),
     screen("address", "Address", 12).right().sorted("address"),
-    screen("devices", "Chips", 6).grows(5).sorted("device"),
+    screen("devices", "Device", 7).grows(4).sorted("device"),
     screen("pid", "PID", 7).right().sorted("process"),
-    screen("bytes_per_bank", "KiB a bank", 10).drop(7).right().form(Form::In(KIB, 1)).faint(),
+    screen("bytes_per_bank", "Per bank", 10).drop(7).right().faint(),
     screen("layout", "Layout", 14).drop(4).faint(),
     screen("age_seconds", "Age", 5).right().form(Form::Short).faint().sorted("age"),
     screen("program", "Prog", 5).drop(6).right().faint().sorted("program"),
-    screen("site", "Program or call site", 21).grows(84).sorted("site"),
+    screen("site", "Program, call site", 20).grows(85).sorted("site"),
 ];
 
 /// Rows of groups of allocations.
@@ -153,18 +148,13 @@ const fn group_screen(name: &str, title: &'static str, width: u16) -> Column<Gro
 
 /// The groups of buffers of the dashboard. Where single buffers are sorted by age, groups are by their count.
 pub static GROUP_SCREEN: &[Column<Groups>] = &[
-    group_screen("used_bytes", "KiB", 12).right().form(Form::In(KIB, 1)).sorted("size"),
-    group_screen("requested_bytes", "Asked KiB", 12)
-        .drop(1)
-        .right()
-        .form(Form::In(KIB, 1))
-        .faint()
-        .sorted("requested"),
+    group_screen("used_bytes", "Size", 11).right().sorted("size"),
+    group_screen("requested_bytes", "Requested", 11).drop(1).right().faint().sorted("requested"),
     group_screen("count", "Count", 8).right().sorted("age"),
     group_screen("pid", "PID", 8).right().sorted("process"),
     group_screen("process_name", "Process", 14).grows(10),
     group_screen("space", "Space", 8),
-    group_screen("site", "Program or call site", 21).grows(80),
+    group_screen("site", "Program, call site", 20).grows(80),
 ];
 
 /// Rows of what holds the memory.

@@ -1,6 +1,8 @@
 //! Fields, and the columns that show them.
 
-use crate::figure::{DASH, NOT_KNOWN, about, age, bytes, count, cut, percent, ranges, short_size, size};
+use crate::figure::{
+    DASH, NOT_KNOWN, about, age, bytes, count, cut, percent, ranges, rate, short_size, size,
+};
 use crate::label;
 use crate::value::{Reading, Tone, Unit, Value};
 use std::borrow::Cow;
@@ -330,6 +332,7 @@ impl<K: Kind> Column<K> {
                 format!("{value:.0}{unit}{}", if stale { "*" } else { "" })
             }
             (Value::Reading(it), _) => format!("{:.*}", self.field.unit.places(), it.value),
+            (Value::Number(n), Form::Full) if self.field.unit == Unit::BytesPerSecond => rate(Some(n)),
             (Value::Number(n), _) => n.to_string(),
             // More than all of it is no share of anything: such a figure is wrong, and a finding says so.
             (Value::Share(share), Form::Places(_)) if share > 1.0 => ">100".to_owned(),

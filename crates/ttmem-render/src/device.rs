@@ -1,7 +1,7 @@
 //! Devices.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{DASH, GIB, MIB, share, size};
+use crate::figure::{DASH, share, size};
 use crate::label;
 use crate::process::uses;
 use crate::value::{Reading, Tone, Unit, Value};
@@ -166,15 +166,15 @@ pub static FIELDS: &[DeviceField] = &[
     field("vcore_volts_limit", Unit::Volts, "voltage limit", |r| limit(r, |it| it.vcore_volts)),
     text("heartbeat_beats", "whether the firmware heartbeat changes", |r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
-            Some(true) => Value::Name("beats"),
-            Some(false) => Value::Name("STOPS"),
+            Some(true) => Value::Name("ok"),
+            Some(false) => Value::Name("STOPPED"),
             None => Value::Unknown,
         }
     }),
     text("thermal_trips", "thermal shutdowns since power-on", |r| {
         Value::count(r.device.sensors.as_ref().and_then(|it| it.thermal_trips))
     }),
-    field("pcie_to_chip", Unit::BytesPerSecond, "PCIe traffic to the device", |r| {
+    field("pcie_to_device", Unit::BytesPerSecond, "PCIe traffic to the device", |r| {
         traffic(r, |it| [it.host_writes_bytes_per_second, it.device_reads_bytes_per_second])
     }),
     field("pcie_to_host", Unit::BytesPerSecond, "PCIe traffic to the host", |r| {
@@ -223,19 +223,19 @@ pub static OLD_TABLE: &[Column<Devices>] = &[
 pub static SCREEN: &[Column<Devices>] = &[
     screen("index", "#", 2).right(),
     screen("board", "Board", 8).grows(7).marked(remote).toned(|_| Tone::Plain),
-    screen("arch", "Chip", 9).drop(3).faint(),
+    screen("arch", "Arch", 9).drop(5).faint(),
     screen("asic_celsius", "°C", 5).right(),
     screen("power_watts", "W", 5).right(),
     screen("aiclk_mhz", "MHz", 5).right(),
     screen("dram_share", "DRAM", 6).grows(30).form(Form::Meter),
-    screen("dram_used_bytes", "GiB", 5).right().form(Form::In(GIB, 2)),
-    screen("dram_total_bytes", "of", 5).right().form(Form::In(GIB, 2)).faint(),
+    screen("dram_used_bytes", "used", 10).right(),
+    screen("dram_total_bytes", "of", 9).drop(3).right().faint(),
     screen("dram_share", "%", 5).drop(2).right().form(Form::Places(1)),
     screen("l1_share", "L1", 5).grows(31).form(Form::Meter),
-    screen("l1_used_bytes", "MiB", 5).right().form(Form::In(MIB, 1)),
-    screen("l1_total_bytes", "of", 5).right().form(Form::In(MIB, 1)).faint(),
+    screen("l1_used_bytes", "used", 10).right(),
+    screen("l1_total_bytes", "of", 9).drop(4).right().faint(),
     screen("l1_share", "%", 5).drop(1).right().form(Form::Places(1)),
-    screen("tracking", "Tracking", 9).grows(4).nothing("nobody"),
+    screen("tracking", "Tracking", 9).grows(4).nothing("idle"),
 ];
 
 /// The sensors of the dashboard's third view.
@@ -254,7 +254,7 @@ pub static TELEMETRY: &[Column<Devices>] = &[
     screen("axiclk_mhz", "AXI MHz", 7).drop(8).right(),
     screen("arcclk_mhz", "ARC MHz", 7).drop(9).right(),
     screen("fan_rpm", "Fan rpm", 7).drop(6).right(),
-    screen("heartbeat_beats", "Heart", 6).drop(2).toned(|r| {
+    screen("heartbeat_beats", "Heartbeat", 9).drop(2).toned(|r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
             Some(true) => Tone::Good,
             Some(false) => Tone::Bad,
@@ -268,8 +268,8 @@ pub static TELEMETRY: &[Column<Devices>] = &[
             Some(_) => Tone::Bad,
         }
     }),
-    screen("pcie_to_chip", "▸chip MiB/s", 11).drop(11).right().form(Form::In(MIB, 1)),
-    screen("pcie_to_host", "▸host MiB/s", 11).drop(12).right().form(Form::In(MIB, 1)),
+    screen("pcie_to_device", "to device", 12).drop(11).right(),
+    screen("pcie_to_host", "to host", 12).drop(12).right(),
     screen("sensors_age", "Age", 5).right().form(Form::Short).toned(|r| {
         if r.device.sensors.as_ref().is_some_and(|it| it.stale) { Tone::Warn } else { Tone::Faint }
     }),

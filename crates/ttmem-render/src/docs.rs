@@ -92,6 +92,6 @@ mod tests {
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
         check(event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
         let page = page();
-        assert!(page.contains("| `dram_used_bytes` | DRAM in use | B | query | `GiB` |"), "{page}");
+        assert!(page.contains("| `dram_used_bytes` | DRAM in use | B | query | `used` |"), "{page}");
     }
 }

@@ -22,8 +22,10 @@ impl Kind for Findings {
 pub struct FindingRow<'a> {
     /// The finding.
     pub finding: &'a Finding,
-    /// The moment of looking.
+    /// The time that its age is shown at.
     pub now: Timestamp,
+    /// Whether the user acknowledged it.
+    pub is_acknowledged: bool,
 }
 
 /// All that tables show of a finding.
@@ -33,7 +35,13 @@ pub static FINDING_FIELDS: &[Field<Findings>] = &[
     Field::new("kind", Unit::None, "kind of finding", |r| {
         Value::Text(Cow::Owned(label::kind(r.finding.kind)))
     }),
-    Field::new("text", Unit::None, "description", |r| Value::text(Some(&r.finding.text))),
+    Field::new("text", Unit::None, "description", |r| {
+        if r.is_acknowledged {
+            Value::Text(Cow::Owned(format!("(acknowledged) {}", r.finding.text)))
+        } else {
+            Value::text(Some(&r.finding.text))
+        }
+    }),
     Field::new("last", Unit::Seconds, "time since it last happened; none if it holds now", |r| {
         let ago = |at| r.now.duration_since(at).as_secs_f64().max(0.0);
         r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
@@ -77,9 +85,11 @@ const fn finding(name: &str, title: &'static str, width: u16) -> Column<Findings
 /// The findings of the dashboard.
 pub static FINDING_SCREEN: &[Column<Findings>] = &[
     finding("severity", "Severity", 8),
-    finding("count", "Times", 6).drop(1).right().form(Form::Short).faint(),
+    finding("count", "Count", 6).drop(1).right().form(Form::Short).faint(),
     finding("kind", "Kind", 15).drop(2).faint(),
-    finding("text", "What", 30).grows(300),
+    finding("text", "Finding", 30)
+        .grows(300)
+        .toned(|r| if r.is_acknowledged { Tone::Faint } else { Tone::Plain }),
     finding("last", "Last", 5).right().form(Form::Short).nothing("now").faint(),
 ];
 
@@ -118,7 +128,7 @@ const fn event(name: &str, title: &'static str, width: u16) -> Column<Events> {
 pub static EVENT_SCREEN: &[Column<Events>] = &[
     event("at", "Time", 8).faint(),
     event("kind", "Kind", 18).drop(1).faint(),
-    event("text", "What", 40).grows(300).toned(|r| match r.event.severity {
+    event("text", "Event", 40).grows(300).toned(|r| match r.event.severity {
         Severity::Info => Tone::Plain,
         severity => Tone::Severity(severity),
     }),

@@ -171,7 +171,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
 pub fn ascii(c: char) -> char {
     match c {
         '│' | '┃' => '|',
-        '─' | '—' | '–' => '-',
+        '─' | '—' | '–' | '−' => '-',
         '┌' | '┐' | '└' | '┘' | '├' | '┤' | '┬' | '┴' | '┼' | '╭' | '╮' | '╰' | '╯' => {
             '+'
         }
@@ -238,6 +238,11 @@ mod tests {
     fn text_that_is_not_cut_is_harmless_as_well() {
         assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
         assert_eq!(plain("Größe 漢"), "Größe 漢");
+    }
+
+    #[test]
+    fn dashes_and_minus_signs_are_readable_in_ascii() {
+        assert_eq!("—–−±".chars().map(ascii).collect::<String>(), "---~");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Processes, and what they hold on a device.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::MIB;
 use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
@@ -56,6 +55,12 @@ pub static FIELDS: &[Field<Processes>] = &[
         sum(it, it.summary.program_bytes)
     }),
     bytes("kernel_bytes", "kernels on all devices", |it| sum(it, it.summary.kernel_bytes)),
+    Field::<Processes>::new("cpu_percent", Unit::Percent, "host CPU time, in percent of one CPU", |it| {
+        Value::number(it.host.as_ref().and_then(|host| host.cpu_percent))
+    }),
+    bytes("rss_bytes", "resident host memory", |it| {
+        Value::bytes(it.host.as_ref().map(|host| host.rss_bytes))
+    }),
     text("place", "container or pod", |it| match (&it.container, &it.pod) {
         (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
         (None, None) => Value::Nothing,
@@ -76,9 +81,9 @@ const fn screen(name: &str, title: &'static str, width: u16) -> Column<Processes
     Column::screen(find(FIELDS, name), title, width)
 }
 
-/// A sum, in MiB; what a tracked process was never seen to hold is no more than a dot.
-const fn mib(name: &str, title: &'static str, width: u16) -> Column<Processes> {
-    screen(name, title, width).right().form(Form::In(MIB, 1)).nothing("·").faint_zero()
+/// A size; a dot if the process never held any.
+const fn bytes_held(name: &str, title: &'static str) -> Column<Processes> {
+    screen(name, title, 10).right().nothing("·").faint_zero()
 }
 
 /// The table of `ttmem`.
@@ -110,15 +115,17 @@ pub static OLD_TABLE: &[Column<Processes>] = &[
 pub static SCREEN: &[Column<Processes>] = &[
     screen("pid", "PID", 7).right().sorted("pid"),
     screen("user", "User", 8).grows(2).faint().sorted("user"),
-    screen("name", "Process", 14).grows(4).sorted("name"),
-    screen("place", "Container", 12).drop(3).faint().sorted("container"),
-    screen("devices", "Chips", 6).grows(4).sorted("chips"),
-    mib("dram_bytes", "DRAM MiB", 9).sorted("dram"),
-    mib("l1_bytes", "L1 MiB", 8).sorted("l1"),
-    mib("program_bytes", "CB MiB", 8).sorted("cb"),
-    mib("kernel_bytes", "Kern MiB", 9).drop(2).sorted("kernels"),
-    screen("tracking", "State", 9).grows(2).sorted("state"),
-    screen("short_command", "Command", 10).grows(90).drop(4).faint().sorted("command"),
+    screen("name", "Process", 12).grows(8).sorted("name"),
+    screen("place", "Container", 12).drop(7).faint().sorted("container"),
+    screen("devices", "Device", 7).grows(3).sorted("devices"),
+    bytes_held("dram_bytes", "DRAM").sorted("dram"),
+    bytes_held("l1_bytes", "L1").sorted("l1"),
+    bytes_held("program_bytes", "Programs").drop(5).sorted("programs"),
+    bytes_held("kernel_bytes", "Kernels").drop(6).sorted("kernels"),
+    screen("cpu_percent", "CPU %", 6).drop(1).right().form(Form::Places(0)).sorted("cpu"),
+    screen("rss_bytes", "Host mem", 10).drop(4).right().sorted("host"),
+    screen("tracking", "Tracking", 9).grows(2).sorted("tracking"),
+    screen("short_command", "Command", 28).grows(80).drop(3).faint().sorted("command"),
 ];
 
 /// A sum that has nothing in it is known to be nothing only of a process that is tracked.

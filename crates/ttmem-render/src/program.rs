@@ -1,7 +1,7 @@
 //! Programs.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{KIB, cut, program_number};
+use crate::figure::{cut, program_number};
 use crate::value::{Unit, Value};
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -124,9 +124,9 @@ const fn screen(name: &str, title: &'static str, width: u16) -> Column<Programs>
     Column::screen(find(FIELDS, name), title, width)
 }
 
-/// A size in KiB. Most programs keep nothing of most kinds.
-const fn kib(name: &str, title: &'static str, width: u16) -> Column<Programs> {
-    screen(name, title, width).right().form(Form::In(KIB, 1)).faint_zero()
+/// A size. Most programs have nothing of most kinds.
+const fn size(name: &str, title: &'static str) -> Column<Programs> {
+    screen(name, title, 10).right().faint_zero()
 }
 
 /// `ttmem dump --programs`.
@@ -153,15 +153,15 @@ pub static SCREEN: &[Column<Programs>] = &[
     screen("process_name", "Process", 10).grows(6).drop(5).faint().sorted("process"),
     screen("short_id", "Prog", 5).right().sorted("id"),
     screen("name", "Name", 15).grows(61).sorted("name"),
-    screen("devices", "Chips", 6).grows(3).sorted("chips"),
+    screen("devices", "Device", 7).grows(3).sorted("devices"),
     screen("core_count", "Cores", 6).right().unknown("?").sorted("cores"),
-    screen("resident_cores", "Resident", 9).sorted("resident"),
+    screen("resident_cores", "Active", 9).sorted("active"),
     screen("dispatches", "Runs", 6).right().form(Form::Short).sorted("dispatches"),
     screen("dispatched", "Last", 5).drop(2).right().form(Form::Short).nothing("never").faint().sorted("last"),
-    kib("cb_bytes", "CB KiB", 9).sorted("cb"),
-    kib("dfb_bytes", "DFB KiB", 8).drop(4).sorted("dfb"),
-    kib("scratch_bytes", "Scr KiB", 8).drop(6).sorted("scratch"),
-    kib("kernel_bytes", "Kern KiB", 9).drop(1).sorted("kernel"),
+    size("cb_bytes", "CBs").sorted("cb"),
+    size("dfb_bytes", "DFBs").drop(4).sorted("dfb"),
+    size("scratch_bytes", "Scratch").drop(6).sorted("scratch"),
+    size("kernel_bytes", "Kernels").drop(1).sorted("kernel"),
     screen("end", "Ends at", 8).drop(3).right().nothing("·").faint().sorted("end"),
 ];
 

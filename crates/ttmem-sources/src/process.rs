@@ -96,6 +96,20 @@ struct Stat {
     start: u64,
     /// It ended and holds nothing any more; its parent just has not asked for its fate yet.
     over: bool,
+    host: HostReading,
+}
+
+/// What the kernel counts of a process's use of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostReading {
+    /// When the process started, in clock ticks since boot.
+    pub start: u64,
+    /// Pid of its parent; 0: it has none.
+    pub parent: u32,
+    /// CPU time of all its threads so far.
+    pub cpu_ns: u64,
+    /// Host memory that is resident.
+    pub rss_bytes: u64,
 }
 
 fn stat(root: &Root, pid: u32) -> Option<Stat> {
@@ -103,12 +117,19 @@ fn stat(root: &Root, pid: u32) -> Option<Stat> {
     let stat = String::from_utf8_lossy(&stat);
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (before, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().take(20).collect();
+    let fields: Vec<&str> = rest.split_ascii_whitespace().take(22).collect();
     let ended = matches!(fields.first(), Some(&("Z" | "X" | "x")));
     // The first thread may end before the others: that is not yet the end of them.
     let threads: u64 = fields.get(17)?.parse().unwrap_or(0);
     let start = fields.get(19)?.parse().ok()?;
-    Some(Stat { name: before.split_once('(')?.1.to_owned(), start, over: ended && threads <= 1 })
+    let number = |at: usize| fields.get(at).and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
+    let host = HostReading {
+        start,
+        parent: number(1) as u32,
+        cpu_ns: Processes::nanoseconds(number(11).saturating_add(number(12))),
+        rss_bytes: number(21).saturating_mul(rustix::param::page_size() as u64),
+    };
+    Some(Stat { name: before.split_once('(')?.1.to_owned(), start, over: ended && threads <= 1, host })
 }
 
 fn start_ticks(root: &Root, pid: u32) -> Option<u64> {
@@ -196,6 +217,11 @@ impl Processes {
     /// When a process started, in clock ticks since boot. `None`: there is none.
     pub fn start_ticks(&self, pid: u32) -> Option<u64> {
         start_ticks(&self.root, pid)
+    }
+
+    /// What a process uses of the host. `None`: there is no such process, or it is hidden from us.
+    pub fn host_reading(&self, pid: u32) -> Option<HostReading> {
+        stat(&self.root, pid).map(|it| it.host)
     }
 
     /// Whether every process there is can be seen here. From inside a container, others cannot, nor can those of other
@@ -354,6 +380,16 @@ mod tests {
         assert!(Watch::by_pid(pid).is_none());
         // Not ours to signal for anybody but root, yet alive.
         assert!(!Watch::Look { pid: 1, start: start_ticks(&root, 1), root }.ended());
+    }
+
+    #[test]
+    fn host_reading_has_parent_cpu_and_memory() {
+        let processes = Processes::default();
+        let own = processes.host_reading(std::process::id()).unwrap();
+        assert_eq!(own.parent, std::os::unix::process::parent_id());
+        assert!(own.rss_bytes > 1 << 20, "{} bytes", own.rss_bytes);
+        assert!(Some(own.start) == processes.start_ticks(std::process::id()));
+        assert_eq!(processes.host_reading(u32::MAX), None);
     }
 
     #[test]

@@ -136,12 +136,12 @@ impl<'a> Canvas<'a> {
         inner(area)
     }
 
-    /// A word in the upper right corner of a frame.
+    /// Text in the upper right corner of a frame.
     pub(crate) fn corner(&mut self, area: Rect, text: &str, style: Style) {
         self.on_edge(area, 0, text, style);
     }
 
-    /// A word in the lower right corner of a frame.
+    /// Text in the lower right corner of a frame.
     pub(crate) fn foot(&mut self, area: Rect, text: &str, style: Style) {
         self.on_edge(area, area.height.saturating_sub(1), text, style);
     }
@@ -180,7 +180,7 @@ impl<'a> Canvas<'a> {
         (if plain { part.letter() } else { '█' }, self.theme.part(part))
     }
 
-    /// A bar of several parts of `total`, or of nobody knows how much. What is there but too little to see takes a column if
+    /// A bar of several parts of `total`, which may be unknown. A part that is too small to see takes a column if
     /// nothing else does.
     pub(crate) fn stack(
         &mut self,
@@ -259,8 +259,12 @@ const MOST_LINES: usize = 200;
 
 /// Breaks text into lines, between words where that is possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let (mut lines, mut line, mut used) = (Vec::new(), String::new(), 0);
-    for word in text.split(' ') {
+    // What is indented stays so.
+    let indent = text.chars().take_while(|&c| c == ' ').count();
+    let indent = if indent < width { indent } else { 0 };
+    let (mut lines, mut line, mut used) = (Vec::new(), " ".repeat(indent), 0);
+    let width = width - indent;
+    for word in text.trim_start_matches(' ').split(' ') {
         let len = word.chars().count();
         if used > 0 && used + 1 + len <= width {
             line.push(' ');
@@ -344,6 +348,8 @@ mod tests {
     fn lines_break_between_words() {
         assert_eq!(wrap("", 5), [""]);
         assert_eq!(wrap("ab cd ef", 5), ["ab cd", "ef"]);
+        assert_eq!(wrap("  ab cd", 7), ["  ab cd"]);
+        assert_eq!(wrap("       ", 5), [""]);
         assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         for endless in ["x".repeat(100_000), "x ".repeat(100_000)] {
             let lines = wrap(&endless, 10);

@@ -1,5 +1,5 @@
-//! Charts: a figure over time, the newest at the right. Each column has the lowest and the highest of its stretch of time,
-//! so that no peak is lost, and stays empty where nobody looked.
+//! Charts: a figure over time, the newest at the right, filled from zero. Each column reaches up to the highest of its stretch
+//! of time, so that no peak is lost, and is empty where there is no sample.
 
 use crate::canvas::Canvas;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ pub(crate) struct Line<'a> {
     /// What is at the top.
     pub(crate) top: u64,
     pub(crate) style: Style,
-    /// What it is drawn with where there is nothing but ASCII.
+    /// What its upper edge is drawn with in ASCII.
     pub(crate) mark: char,
 }
 
@@ -24,11 +24,16 @@ pub(crate) struct Span {
     pub(crate) seconds: u64,
 }
 
-/// A sample counts as what was so until the next one, unless that is later than this many times the usual: then nobody
-/// looked in between.
-const LOOKED_AWAY: i64 = 15_000;
+/// A sample holds until the next one, but no longer than this: then there are no samples between.
+const HOLDS_MS: i64 = 15_000;
 
 impl Span {
+    /// The oldest moment that is shown.
+    pub(crate) fn begin(self) -> Timestamp {
+        let ago = jiff::SignedDuration::from_secs(self.seconds as i64);
+        self.end.checked_sub(ago).unwrap_or(Timestamp::MIN)
+    }
+
     /// The lowest and highest value of each of `columns` equal stretches, oldest first. The borders lie at round times, so
     /// that a column does not change any more once it is full.
     fn columns(self, samples: &[Sample], columns: usize) -> Vec<Option<(u64, u64)>> {
@@ -53,9 +58,8 @@ impl Span {
         };
         for (n, sample) in samples.iter().enumerate().skip(first) {
             let next = samples.get(n + 1).map_or(self.end, |next| next.at);
-            let until = next
-                .as_millisecond()
-                .min(sample.at.as_millisecond().saturating_add(LOOKED_AWAY.max(2 * step)));
+            let until =
+                next.as_millisecond().min(sample.at.as_millisecond().saturating_add(HOLDS_MS.max(2 * step)));
             let until = Timestamp::from_millisecond(until).unwrap_or(next);
             let (from, to) = (at(sample.at), at(until));
             if let Some(from) = from {
@@ -73,43 +77,44 @@ impl Span {
 /// Dots of a braille character, by column and row.
 const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
-/// Draws lines over each other, the last one on top.
-pub(crate) fn draw(canvas: &mut Canvas, area: Rect, span: Span, lines: &[Line]) {
+/// What is below a line is filled with, in ASCII.
+const FILL: char = ':';
+
+/// Draws a line, and fills what is below it.
+pub(crate) fn draw(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
     if area.width == 0 || area.height == 0 {
         return;
     }
-    if canvas.ascii {
-        return draw_plain(canvas, area, span, lines);
-    }
-    let (wide, high) = (usize::from(area.width) * 2, usize::from(area.height) * 4);
-    let mut dots: Vec<(u32, Style)> =
-        vec![(0, Style::new()); usize::from(area.width) * usize::from(area.height)];
-    for line in lines {
-        for_each_run(line, span, wide, high, |x, low, high_row| {
-            for row in low..=high_row {
-                let y = high - 1 - row;
-                let cell = &mut dots[y / 4 * usize::from(area.width) + x / 2];
-                cell.0 |= DOTS[x % 2][y % 4];
-                cell.1 = line.style;
-            }
-        });
-    }
-    for (n, (bits, style)) in dots.into_iter().enumerate() {
-        if let Some(c) = char::from_u32(0x2800 + bits).filter(|_| bits > 0) {
-            let (x, y) = (n % usize::from(area.width), n / usize::from(area.width));
-            canvas.put(area, x as u16, y as u16, c, style);
-        }
-    }
-}
-
-fn draw_plain(canvas: &mut Canvas, area: Rect, span: Span, lines: &[Line]) {
     let (wide, high) = (usize::from(area.width), usize::from(area.height));
-    for line in lines {
-        for_each_run(line, span, wide, high, |x, low, high_row| {
-            for row in low..=high_row {
-                canvas.put(area, x as u16, (high - 1 - row) as u16, line.mark, line.style);
-            }
-        });
+    let per_cell = if canvas.ascii { (1, 1) } else { (2, 4) };
+    let rows = high * per_cell.1;
+    let row = |bytes: u64| {
+        let share = bytes as f64 / line.top.max(1) as f64;
+        ((share * (rows - 1) as f64).round() as usize).min(rows - 1)
+    };
+    let columns = span.columns(line.samples, wide * per_cell.0);
+    for (x, cell) in columns.chunks(per_cell.0).enumerate() {
+        let tops: Vec<Option<(usize, usize)>> =
+            cell.iter().map(|it| it.map(|(low, high)| (row(low), row(high)))).collect();
+        for y in 0..high {
+            // Rows count from below.
+            let base = (high - 1 - y) * per_cell.1;
+            let glyph = if canvas.ascii {
+                let Some((low, top)) = tops.first().copied().flatten().filter(|(_, top)| base <= *top) else {
+                    continue;
+                };
+                if base >= low || base == top { line.mark } else { FILL }
+            } else {
+                let mut bits = 0;
+                for (column, (_, top)) in tops.iter().enumerate().filter_map(|(n, it)| Some((n, (*it)?))) {
+                    let filled = (top + 1).saturating_sub(base).min(4);
+                    bits |= (4 - filled..4).fold(0, |bits, dot| bits | DOTS[column][dot]);
+                }
+                let Some(glyph) = char::from_u32(0x2800 + bits).filter(|_| bits > 0) else { continue };
+                glyph
+            };
+            canvas.put(area, x as u16, y as u16, glyph, line.style);
+        }
     }
 }
 
@@ -127,28 +132,6 @@ pub(crate) fn spark(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
     }
 }
 
-/// Tells for each column which rows it fills, from below: those of its own values, joined to the column before.
-fn for_each_run(line: &Line, span: Span, wide: usize, high: usize, mut run: impl FnMut(usize, usize, usize)) {
-    let row = |bytes: u64| {
-        let share = bytes as f64 / line.top.max(1) as f64;
-        ((share * (high - 1) as f64).round() as usize).min(high - 1)
-    };
-    let mut before: Option<(usize, usize)> = None;
-    for (x, column) in span.columns(line.samples, wide).into_iter().enumerate() {
-        let rows = column.map(|(low, high)| (row(low), row(high)));
-        if let Some((low, high)) = rows {
-            // Up to the next row of the column before, so that steps are lines and not dots.
-            let (from, to) = match before {
-                Some((_, top)) if top < low => (top + 1, high),
-                Some((bottom, _)) if bottom > high => (low, bottom - 1),
-                _ => (low, high),
-            };
-            run(x, from, to);
-        }
-        before = rows;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,14 +146,31 @@ mod tests {
     }
 
     #[test]
-    fn columns_hold_extremes_and_what_stays_so() {
+    fn columns_hold_extremes_and_repeat_the_last_value() {
         let samples = [sample(1000, 5), sample(2100, 50), sample(2200, 1), sample(2900, 7)];
         let found = span(5999, 6).columns(&samples, 6);
         assert_eq!(found, [None, Some((5, 5)), Some((1, 50)), Some((7, 7)), Some((7, 7)), Some((7, 7))]);
     }
 
     #[test]
-    fn nothing_is_drawn_where_nobody_looked() {
+    fn lines_are_filled_from_zero() {
+        use crate::theme::{Depth, Theme, ThemeName};
+        use ratatui::buffer::Buffer;
+        let samples = [sample(0, 0), sample(1000, 4), sample(2000, 8)];
+        let drawn = |ascii: bool, width: u16| {
+            let area = Rect::new(0, 0, width, 2);
+            let (mut buffer, theme) = (Buffer::empty(area), Theme::new(ThemeName::Dark, Depth::Full));
+            let line = Line { samples: &samples, top: 8, style: Style::new(), mark: '#' };
+            draw(&mut Canvas::new(&mut buffer, &theme, ascii), area, span(3999, 4), &line);
+            let row = |y| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
+            [row(0), row(1)]
+        };
+        assert_eq!(drawn(true, 4), [" ###", "##::"], "the upper row begins at a half");
+        assert_eq!(drawn(false, 2), ["⢀⣿", "⣸⣿"]);
+    }
+
+    #[test]
+    fn nothing_is_drawn_without_samples() {
         let samples = [sample(1000, 5), sample(50_000, 6)];
         let found = span(59_999, 60).columns(&samples, 60);
         assert_eq!(found[1], Some((5, 5)));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_column_stays_as_it_is_while_time_goes_on() {
+    fn full_columns_do_not_change() {
         let samples: Vec<Sample> = (0..100).map(|n| sample(n * 500, n as u64)).collect();
         let early = span(40_100, 20).columns(&samples[..81], 20);
         let later = span(40_900, 20).columns(&samples[..82], 20);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_times_draw_nothing_and_break_nothing() {
+    fn times_out_of_order_are_harmless() {
         let samples = [sample(i64::from(i32::MAX), 5), sample(10, 3)];
         assert_eq!(span(100, 60).columns(&samples, 0), []);
         let _ = span(100, 60).columns(&samples, 7);

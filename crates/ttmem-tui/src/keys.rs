@@ -24,6 +24,9 @@ pub(crate) enum Action {
     Sort,
     Reverse,
     Group,
+    Tree,
+    Acknowledge,
+    ShowAcknowledged,
     Signal,
     Pause,
     Faster,
@@ -32,6 +35,7 @@ pub(crate) enum Action {
     Longer,
     Shorter,
     Scale,
+    Sensors,
     NextChip,
     PreviousChip,
     Tightest,
@@ -125,90 +129,109 @@ const SORTED: &[View] = &[View::Main, View::Buffers, View::Programs];
 
 /// All keys, in the order of the help.
 pub(crate) const BINDINGS: &[Binding] = &[
-    bind(&[key('1')], Action::View(View::Main), "1", "devices, their memory, processes", ""),
-    bind(&[key('2')], Action::View(View::Charts), "2", "usage over time", ""),
-    bind(&[key('3')], Action::View(View::Telemetry), "3", "sensors, clocks, firmware, PCIe", ""),
-    bind(&[key('4')], Action::View(View::Map), "4", "the L1 of a chip, core by core", ""),
-    bind(&[key('5')], Action::View(View::Buffers), "5", "every live allocation", ""),
-    bind(
-        &[key('6')],
-        Action::View(View::Programs),
-        "6",
-        "programs, what they keep, where they are resident",
-        "",
-    ),
-    bind(&[key('7')], Action::View(View::Events), "7", "what is odd, and what happened", ""),
-    bind(&[code(KeyCode::Tab)], Action::NextView, "Tab", "next view (Shift-Tab: the one before)", ""),
+    bind(&[key('1')], Action::View(View::Main), "1", "devices, memory, processes", ""),
+    bind(&[key('2')], Action::View(View::Charts), "2", "charts: memory and sensors over time", ""),
+    bind(&[key('3')], Action::View(View::Telemetry), "3", "sensors, clocks, PCIe, firmware", ""),
+    bind(&[key('4')], Action::View(View::Map), "4", "L1 of a device, core by core", ""),
+    bind(&[key('5')], Action::View(View::Buffers), "5", "live allocations", ""),
+    bind(&[key('6')], Action::View(View::Programs), "6", "programs and traces", ""),
+    bind(&[key('7')], Action::View(View::Events), "7", "findings and events", ""),
+    bind(&[code(KeyCode::Tab)], Action::NextView, "Tab", "next view (Shift-Tab: previous view)", ""),
     bind(&[code(KeyCode::BackTab)], Action::PreviousView, "", "", ""),
     bind(
         &[code(KeyCode::Up)],
         Action::Up,
         "arrows",
-        "move; left and right change between lists, or move on the map",
+        "move; left and right: other list, other device, or on the map other core",
         "",
     ),
     bind(&[code(KeyCode::Down)], Action::Down, "", "", ""),
     bind(&[code(KeyCode::Left)], Action::Left, "", "", ""),
     bind(&[code(KeyCode::Right)], Action::Right, "", "", ""),
-    bind(&[key('k')], Action::Up, "h j k l", "the same", "").with_vim(true),
+    bind(&[key('k')], Action::Up, "h j k l", "same as the arrows", "").with_vim(true),
     bind(&[key('j')], Action::Down, "", "", "").with_vim(true),
     bind(&[key('h')], Action::Left, "", "", "").with_vim(true),
     bind(&[key('l')], Action::Right, "", "", "").with_vim(true),
-    bind(&[code(KeyCode::PageUp), ctrl('b')], Action::PageUp, "PgUp PgDn", "a screen up, down", ""),
+    bind(&[code(KeyCode::PageUp), ctrl('b')], Action::PageUp, "PgUp PgDn", "one page up, one page down", ""),
     bind(&[code(KeyCode::PageDown), ctrl('f')], Action::PageDown, "", "", ""),
-    bind(&[code(KeyCode::Home)], Action::First, "Home End", "to the first, the last", ""),
+    bind(&[code(KeyCode::Home)], Action::First, "Home End", "first row, last row", ""),
     bind(&[code(KeyCode::End), key('G')], Action::Last, "", "", ""),
     bind(
         &[code(KeyCode::Enter)],
         Action::Open,
         "Enter",
-        "details; charts: one chip alone; groups: what is in it",
+        "details; charts: one device only; grouped buffers: open the group",
         "details",
     )
     .only_in(&[View::Main, View::Telemetry, View::Map, View::Buffers, View::Programs, View::Events]),
-    bind(&[code(KeyCode::Enter)], Action::Open, "", "", "alone").only_in(&[View::Charts]),
+    bind(&[code(KeyCode::Enter)], Action::Open, "", "", "one device").only_in(&[View::Charts]),
     bind(
         &[code(KeyCode::Esc), code(KeyCode::Backspace)],
         Action::Back,
         "Esc",
-        "back; else takes the filter away",
+        "back, or clear the filter",
         "",
     ),
     bind(
         &[key('/'), function(4)],
         Action::Filter,
         "/ F4",
-        "filter: rows that have each of these words",
+        "filter: show rows that contain every word",
         "filter",
     )
     .only_in(LISTS),
-    bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click on a column)", "sort")
+    bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click a column header)", "sort")
         .only_in(SORTED),
-    bind(&[key('I')], Action::Reverse, "I", "turn the order round", "").only_in(SORTED),
-    bind(&[key('g')], Action::Group, "g", "buffers: put together by process, program, call site", "group")
+    bind(&[key('I')], Action::Reverse, "I", "reverse the sort order", "").only_in(SORTED),
+    bind(&[key('t')], Action::Tree, "t", "main: process tree on or off", "tree").only_in(&[View::Main]),
+    bind(&[key('g')], Action::Group, "g", "buffers: group by process, program, call site", "group")
         .only_in(&[View::Buffers]),
-    bind(&[key('t'), key('>')], Action::Longer, "t >", "charts: a longer time axis, up to a day", "time")
+    bind(&[key('t'), key('>')], Action::Longer, "t >", "charts: longer time axis, up to a day", "time")
         .only_in(&[View::Charts]),
-    bind(&[key('<')], Action::Shorter, "<", "charts: a shorter one, down to a minute", "")
+    bind(&[key('<')], Action::Shorter, "<", "charts: shorter time axis, down to a minute", "")
         .only_in(&[View::Charts]),
-    bind(&[key('z')], Action::Scale, "z", "charts: up to what there was, or to all there is", "scale")
+    bind(&[key('z')], Action::Scale, "z", "charts: scale to the capacity or limit, or to the peak", "scale")
         .only_in(&[View::Charts]),
-    bind(&[key('t')], Action::Tightest, "t", "map: to the core with the least room", "tightest")
-        .only_in(&[View::Map]),
-    bind(&[key(']')], Action::NextChip, "[ ]", "the chip before, the next one", "chip").only_in(CHIPS),
+    bind(
+        &[key('m')],
+        Action::Sensors,
+        "m",
+        "charts: memory or sensors, where there is no room for both",
+        "memory/sensors",
+    )
+    .only_in(&[View::Charts]),
+    bind(
+        &[key('t')],
+        Action::Tightest,
+        "t",
+        "map: select the core with the smallest free gap",
+        "smallest gap",
+    )
+    .only_in(&[View::Map]),
+    bind(&[key(']')], Action::NextChip, "[ ]", "previous device, next device", "device").only_in(CHIPS),
     bind(&[key('[')], Action::PreviousChip, "", "", "").only_in(CHIPS),
+    bind(
+        &[key('a')],
+        Action::Acknowledge,
+        "a",
+        "events: acknowledge the finding: hide it until it happens again",
+        "acknowledge",
+    )
+    .only_in(&[View::Events]),
+    bind(&[key('A')], Action::ShowAcknowledged, "A", "events: show or hide acknowledged findings", "all")
+        .only_in(&[View::Events]),
     bind(&[function(9), key('K')], Action::Signal, "F9 K", "main: send a signal to the process", "signal")
         .only_in(&[View::Main]),
-    bind(&[key('k')], Action::Signal, "k", "the same", "").only_in(&[View::Main]).with_vim(false),
-    bind(&[key('p'), key(' ')], Action::Pause, "p Space", "hold the picture; history goes on", "pause"),
-    bind(&[key('+'), key('=')], Action::Faster, "+ -", "look more often, less often", ""),
+    bind(&[key('k')], Action::Signal, "k", "same as F9", "").only_in(&[View::Main]).with_vim(false),
+    bind(&[key('p'), key(' ')], Action::Pause, "p Space", "pause display", "pause"),
+    bind(&[key('+'), key('=')], Action::Faster, "+ -", "refresh more often, less often", ""),
     bind(&[key('-')], Action::Slower, "", "", ""),
-    bind(&[key('r'), function(5)], Action::Refresh, "r F5", "look now", ""),
+    bind(&[key('r'), function(5)], Action::Refresh, "r F5", "refresh now", ""),
     bind(&[key('T')], Action::Theme, "T", "next theme", ""),
     bind(&[function(2)], Action::Setup, "F2", "settings", ""),
-    bind(&[function(12)], Action::Save, "F12", "keep the settings as they are", ""),
-    bind(&[ctrl('l')], Action::Redraw, "Ctrl-L", "draw everything anew", ""),
-    bind(&[ctrl('z')], Action::Suspend, "Ctrl-Z", "to the shell; `fg` comes back", ""),
+    bind(&[function(12)], Action::Save, "F12", "save the settings", ""),
+    bind(&[ctrl('l')], Action::Redraw, "Ctrl-L", "redraw the screen", ""),
+    bind(&[ctrl('z')], Action::Suspend, "Ctrl-Z", "suspend; `fg` resumes", ""),
     bind(&[key('?'), function(1)], Action::Help, "? F1", "this help", "help"),
     bind(&[key('q'), key('Q'), ctrl('c'), function(10)], Action::Quit, "q F10", "quit", "quit"),
 ];

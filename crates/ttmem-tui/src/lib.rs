@@ -7,8 +7,8 @@
 //!                 view(Shown, Ui) ──► screen, and where one can click
 //! ```
 //!
-//! [`Ui`] is what the person chose, [`Shown`] what there is to show. [`update()`] changes them, [`view()`] draws them and changes
-//! nothing. [`run()`] is the only part that touches the terminal; it gets its snapshots from whoever can make them.
+//! [`Ui`] is the state of the user interface, [`Shown`] the data to show. [`update()`] changes them, [`view()`] draws them and
+//! changes nothing. [`run()`] is the only part that touches the terminal; its caller provides the snapshots.
 
 mod canvas;
 mod chart;

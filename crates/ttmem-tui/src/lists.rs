@@ -1,8 +1,9 @@
-//! What is in each list, in which order: one answer for those who draw it and those who move in it.
+//! The rows of each list and their order, for drawing and for moving the cursor.
 
 use crate::ui::{List, Place, Ui};
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::Snapshot;
 use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
@@ -40,7 +41,7 @@ pub(crate) fn sortable_now(ui: &Ui, list: List) -> Vec<(&'static str, &'static s
     sortable(list).collect()
 }
 
-/// The daemon's word for a column of buffers.
+/// The sort order of a query for a column of the buffer list.
 pub(crate) fn buffer_sort(column: Option<&str>) -> BufferSort {
     match column.unwrap_or_default() {
         "requested" => BufferSort::Requested,
@@ -102,7 +103,7 @@ pub(crate) fn group_key(group: &BufferGroup) -> String {
 
 pub(crate) fn finding_key(finding: &Finding) -> String {
     let Finding { kind, pid, device, space, .. } = finding;
-    // Texts hold counts; where nothing else tells two apart, they do.
+    // Texts hold counts, so they are part of the key only where nothing else distinguishes two findings.
     let text = if pid.is_none() && device.is_none() { finding.text.as_str() } else { "" };
     format!("{kind:?}:{pid:?}:{device:?}:{space:?}:{text}")
 }
@@ -130,7 +131,10 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
         })
         .collect();
     let column = place.sort.column.unwrap_or_default();
-    let order = |a: &Process, b: &Process| -> Ordering {
+    let host = |it: &'a Process| it.host.as_ref();
+    let cpu = |it: &'a Process| host(it).and_then(|it| it.cpu_percent).unwrap_or(-1.0);
+    let rss = |it: &'a Process| host(it).map(|it| it.rss_bytes);
+    let order = |a: &'a Process, b: &'a Process| -> Ordering {
         let (sa, sb) = (&a.summary, &b.summary);
         match column {
             "pid" => Ordering::Equal,
@@ -138,17 +142,76 @@ pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Pr
             "name" => name_order(a.name.as_ref(), b.name.as_ref()),
             "container" => name_order(a.container.as_ref(), b.container.as_ref()),
             "command" => name_order(a.command.as_ref(), b.command.as_ref()),
-            "chips" => sa.indexes.cmp(&sb.indexes),
+            "devices" => sa.indexes.cmp(&sb.indexes),
+            "cpu" => cpu(b).total_cmp(&cpu(a)),
+            "host" => rss(b).cmp(&rss(a)),
             "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
-            "cb" => sb.program_bytes.cmp(&sa.program_bytes),
+            "programs" => sb.program_bytes.cmp(&sa.program_bytes),
             "kernels" => sb.kernel_bytes.cmp(&sa.kernel_bytes),
-            "state" => a.tracking.cmp(&b.tracking),
+            "tracking" => a.tracking.cmp(&b.tracking),
             _ => sb.dram_bytes.cmp(&sa.dram_bytes),
         }
     };
-    let ids = |a: &Process, b: &Process| (a.pid, a.reported_pid).cmp(&(b.pid, b.reported_pid));
+    let ids = |a: &'a Process, b: &'a Process| (a.pid, a.reported_pid).cmp(&(b.pid, b.reported_pid));
     sort(&mut all, place, |a, b| if column == "pid" { ids(a, b) } else { order(a, b) }, ids);
     all
+}
+
+/// Processes as the list shows them, and what is drawn before their names: the branches of the tree, if there is one.
+pub(crate) fn process_rows<'a>(snapshot: &'a Snapshot, ui: &Ui) -> (Vec<&'a Process>, Vec<String>) {
+    let all = processes(snapshot, ui.place(List::Processes));
+    if !ui.tree {
+        return (all, Vec::new());
+    }
+    let ancestors: BTreeMap<u32, u32> =
+        snapshot.processes.iter().filter_map(|it| Some((it.pid?, it.host.as_ref()?.ancestor_pid?))).collect();
+    let shown: BTreeSet<u32> = all.iter().filter_map(|it| it.pid).collect();
+    // Above a process that the filter hides is the next one.
+    let parent = |it: &Process| {
+        let mut above = it.pid;
+        for _ in 0..=ancestors.len() {
+            above = above.and_then(|pid| ancestors.get(&pid).copied());
+            if above.is_none_or(|pid| shown.contains(&pid)) {
+                return above.filter(|_| above != it.pid);
+            }
+        }
+        None
+    };
+    let mut children: BTreeMap<Option<u32>, Vec<&Process>> = BTreeMap::new();
+    for process in all {
+        children.entry(parent(process)).or_default().push(process);
+    }
+    let (mut rows, mut branches) = (Vec::new(), Vec::new());
+    grow(None, "", &mut children, &mut rows, &mut branches);
+    // Two that are each other's ancestors, which only a wrong snapshot has, are shown all the same.
+    for left in children.into_values().flatten() {
+        rows.push(left);
+        branches.push(String::new());
+    }
+    (rows, branches)
+}
+
+fn grow<'a>(
+    parent: Option<u32>,
+    before: &str,
+    children: &mut BTreeMap<Option<u32>, Vec<&'a Process>>,
+    rows: &mut Vec<&'a Process>,
+    branches: &mut Vec<String>,
+) {
+    let here = children.remove(&parent).unwrap_or_default();
+    let last = here.len().saturating_sub(1);
+    for (n, process) in here.into_iter().enumerate() {
+        let (branch, below) = match (parent, n == last) {
+            (None, _) => ("", ""),
+            (Some(_), true) => ("└ ", "  "),
+            (Some(_), false) => ("├ ", "│ "),
+        };
+        rows.push(process);
+        branches.push(format!("{before}{branch}"));
+        if process.pid.is_some() {
+            grow(process.pid, &format!("{before}{below}"), children, rows, branches);
+        }
+    }
 }
 
 fn name_order(a: Option<&String>, b: Option<&String>) -> Ordering {
@@ -167,16 +230,16 @@ fn sort<T: Copy>(
     all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
 
-/// The daemon's word for a column of programs.
+/// The sort order of a query for a column of the program list.
 pub(crate) fn program_sort(column: Option<&str>) -> ProgramSort {
     match column.unwrap_or_default() {
         "pid" => ProgramSort::Process,
         "process" => ProgramSort::ProcessName,
         "id" => ProgramSort::Id,
         "name" => ProgramSort::Name,
-        "chips" => ProgramSort::Device,
+        "devices" => ProgramSort::Device,
         "cores" => ProgramSort::Cores,
-        "resident" => ProgramSort::Resident,
+        "active" => ProgramSort::Resident,
         "dispatches" => ProgramSort::Dispatches,
         "cb" => ProgramSort::Cb,
         "dfb" => ProgramSort::Dfb,
@@ -187,9 +250,10 @@ pub(crate) fn program_sort(column: Option<&str>) -> ProgramSort {
     }
 }
 
-/// Findings that the filter leaves, worst first.
-pub(crate) fn findings<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Finding> {
-    let all = snapshot.findings.iter();
+/// Findings that the filter leaves, worst first; without those that were acknowledged, unless they are to be shown.
+pub(crate) fn findings<'a>(snapshot: &'a Snapshot, ui: &Ui) -> Vec<&'a Finding> {
+    let place = ui.place(List::Findings);
+    let all = snapshot.findings.iter().filter(|it| ui.shows_acknowledged || !ui.is_acknowledged(it));
     all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
         .collect()
 }
@@ -218,9 +282,9 @@ impl<'a> Rows<'a> {
         let place = ui.place(list);
         match list {
             List::Devices => Self::Devices(&snapshot.devices),
-            List::Processes => Self::Processes(processes(snapshot, place)),
+            List::Processes => Self::Processes(process_rows(snapshot, ui).0),
             List::Programs => Self::Programs(snapshot.programs.as_ref()),
-            List::Findings => Self::Findings(findings(snapshot, place)),
+            List::Findings => Self::Findings(findings(snapshot, ui)),
             List::Events => Self::Events(events(snapshot, place)),
             List::Buffers if ui.group.is_some() => Self::Groups(snapshot.buffers.as_ref()),
             List::Buffers => Self::Buffers(snapshot.buffers.as_ref()),
@@ -239,7 +303,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What tells a row from all others.
+    /// The key that identifies a row.
     fn key(&self, row: usize) -> Option<String> {
         let within = |offset: u64| row.checked_sub(offset as usize);
         match self {
@@ -278,8 +342,8 @@ pub(crate) fn chosen(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String>
     place.key.clone().or_else(|| Rows::of(snapshot, ui, list).key(place.cursor))
 }
 
-/// Moves each list's cursor along with what somebody put it on; what is gone leaves it where it was. Until then it stays at
-/// the top, whatever comes there.
+/// Moves each list's cursor along with the row the user put it on; if that is gone, it stays where it was. A cursor at the top
+/// stays there.
 pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
     for &list in [List::Devices].iter().chain(ui.lists()) {
         let place = ui.place(list);
@@ -306,7 +370,7 @@ pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
     (place.cursor, place.key) = (row, key);
 }
 
-/// The column a list is sorted by where nobody chose one.
+/// The column a list is sorted by until the user chooses one.
 pub(crate) fn own_order(list: List) -> Option<&'static str> {
     match list {
         List::Processes => Some("dram"),

@@ -1,5 +1,5 @@
-//! The loop: one thread owns the terminal and all that is chosen and shown. Others only send it messages: one reads keys,
-//! one hears signals, one fetches.
+//! The loop: one thread owns the terminal and all state. Others only send it messages: one reads keys, one waits for signals,
+//! one fetches.
 
 use crate::settings::Settings;
 use crate::shown::Shown;
@@ -29,26 +29,26 @@ pub struct Start {
     pub until: Option<Instant>,
 }
 
-/// What came, and whose word it is.
+/// A snapshot and its source, or why there is none.
 pub type Fetched = Result<(Snapshot, String), String>;
 
-/// What came of something, in a word.
+/// The outcome of an action, as a message.
 pub type Done = Result<String, String>;
 
-/// Sends a signal; says what came of it.
+/// Sends a signal; returns the outcome.
 pub type Sender = dyn FnMut(&Recipient, &Signal) -> Done;
 
 /// What the dashboard cannot do itself.
 pub struct Hands {
     /// Makes a snapshot, or says why not. Runs on a thread of its own.
     pub fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
-    /// Sends a signal; returns a word on it either way.
+    /// Sends a signal; returns the outcome.
     pub signal: Box<Sender>,
     /// Keeps settings; likewise.
     pub save: Box<dyn FnMut(&Settings) -> Done>,
 }
 
-/// Messages that may wait. Whoever sends more waits himself.
+/// Messages that may wait; further senders block.
 const WAITING: usize = 1024;
 /// A terminal that takes nothing holds the loop up; those who want it to end do not wait longer than this.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -80,11 +80,11 @@ struct Order {
 type Orders = Arc<(Mutex<Order>, Condvar)>;
 
 fn order(orders: &Orders) -> MutexGuard<'_, Order> {
-    // Whoever panicked while he held it left it whole: it is plain data.
+    // Poisoning is harmless: the data is plain.
     orders.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows the dashboard until the person or a signal ends it.
+/// Shows the dashboard until the user or a signal ends it.
 pub fn run(start: Start, hands: Hands) -> io::Result<()> {
     let Hands { fetch, mut signal, mut save } = hands;
     let mut ui = Ui::new(start.settings, start.terms);
@@ -102,7 +102,7 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
         }),
         Condvar::new(),
     ));
-    hear_signals(send.clone())?;
+    wait_for_signals(send.clone())?;
     read_keys(send.clone());
     fetch_forever(fetch, Arc::clone(&orders), send)?;
 
@@ -134,7 +134,7 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                     Input::Fetched(fetched) => {
                         let (fetched, detail, since) = *fetched;
                         order(&orders).untaken = false;
-                        // Whoever fetches may wait for just that, and would wait longer than it should.
+                        // The fetching thread may wait for this.
                         orders.1.notify_all();
                         match fetched {
                             Ok((snapshot, by)) => {
@@ -178,7 +178,7 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
     orders.1.notify_all();
     drop(screen);
     match ended {
-        // Nobody is there to be told.
+        // The terminal is gone: there is nowhere to report it.
         Err(e) if e.raw_os_error() == Some(5) || e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
@@ -218,7 +218,7 @@ fn ask_for_what_is_seen(ui: &Ui, shown: &Shown, orders: &Orders) {
 }
 
 fn read_keys(send: SyncSender<Input>) {
-    /// However reading ends, without keys nobody could end the program.
+    /// However reading ends: without keys, nothing could end the program.
     struct Reader(SyncSender<Input>);
     impl Drop for Reader {
         fn drop(&mut self) {
@@ -235,7 +235,7 @@ fn read_keys(send: SyncSender<Input>) {
     });
 }
 
-fn hear_signals(send: SyncSender<Input>) -> io::Result<()> {
+fn wait_for_signals(send: SyncSender<Input>) -> io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT])?;
     thread::spawn(move || {
         for signal in signals.forever() {
@@ -259,7 +259,7 @@ fn fetch_forever(
     let work = move || {
         let mut failures = 0;
         let mut last: Option<Instant> = None;
-        // History is told once, and then only what is new of it.
+        // History is fetched once, then only what is new of it.
         let (mut newest, mut told_seconds) = (None, 0);
         loop {
             let mut now = order(&orders);
@@ -287,13 +287,12 @@ fn fetch_forever(
             let since = newest
                 .or_else(|| Timestamp::now().checked_sub(SignedDuration::from_secs(window as i64)).ok());
             let asked = Detail { history_since: since, ..detail.clone() };
-            // A panic in there must not be the end of the screen's figures without a word.
+            // A panic in there is reported on the screen.
             let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch(&asked)));
             let fetched = fetched.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text =
-                    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("for no known reason");
-                Err(format!("looking failed: {text}"))
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
+                Err(format!("refresh failed: {text}"))
             });
             match &fetched {
                 Ok((snapshot, _)) => {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub struct Settings {
     /// Colours.
     pub theme: ThemeName,
-    /// Milliseconds between two looks.
+    /// Refresh interval in milliseconds.
     pub refresh_ms: u64,
     /// ASCII characters only.
     pub ascii: bool,
@@ -30,7 +30,7 @@ pub struct Settings {
     pub sort: BTreeMap<String, String>,
 }
 
-/// The shortest and the longest time between two looks.
+/// The shortest and the longest refresh interval.
 pub(crate) const REFRESH: std::ops::RangeInclusive<u64> = 50..=60_000;
 
 impl Default for Settings {
@@ -54,21 +54,21 @@ impl Settings {
         let views = || View::ALL.map(View::name).join(", ");
         if !REFRESH.contains(&self.refresh_ms) {
             let (least, most) = (REFRESH.start(), REFRESH.end());
-            return Some(format!("refresh_ms is {}; it takes {least} to {most}", self.refresh_ms));
+            return Some(format!("refresh_ms is {}; the range is {least} to {most}", self.refresh_ms));
         }
         if !View::ALL.iter().any(|view| view.name() == self.view) {
-            return Some(format!("view is {:?}; there are {}", self.view, views()));
+            return Some(format!("view is {:?}; known views: {}", self.view, views()));
         }
         for (list, column) in &self.sort {
             let Some(list) = List::ALL.into_iter().find(|it| it.name() == list) else {
                 let known = List::ALL.map(List::name).join(", ");
-                return Some(format!("sort has no list {list:?}; there are {known}"));
+                return Some(format!("sort has no list {list:?}; known lists: {known}"));
             };
             let name = column.trim_start_matches('-');
             let columns: Vec<&str> = lists::sortable(list).map(|it| it.0).collect();
             if !columns.contains(&name) {
                 let (list, known) = (list.name(), columns.join(", "));
-                return Some(format!("sort.{list} has no column {name:?}; there are {known}"));
+                return Some(format!("sort.{list} has no column {name:?}; known columns: {known}"));
             }
         }
         None
@@ -120,7 +120,7 @@ mod tests {
             settings.fault().unwrap()
         };
         assert!(wrong(|it| it.refresh_ms = 0).starts_with("refresh_ms is 0"));
-        assert!(wrong(|it| it.view = "x".into()).contains("view is \"x\"; there are main, charts"));
+        assert!(wrong(|it| it.view = "x".into()).contains("view is \"x\"; known views: main, charts"));
         assert!(wrong(|it| _ = it.sort.insert("p".into(), "x".into())).contains("no list \"p\""));
         assert!(wrong(|it| _ = it.sort.insert("processes".into(), "-x".into())).contains("no column \"x\""));
     }

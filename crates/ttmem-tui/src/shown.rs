@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use ttmem_core::snapshot::{History, Sample};
+use ttmem_core::snapshot::{Core, CoreAllocation, Device, History, Sample, SensorSample};
 use ttmem_core::{Detail, Snapshot};
 
 /// What was fetched, and when.
@@ -14,15 +14,15 @@ pub struct Shown {
     pub snapshot: Arc<Snapshot>,
     /// What was asked for.
     pub detail: Detail,
-    /// When it came, on the clock of messages; `None`: nothing came yet.
+    /// When it arrived, on the clock of messages; `None`: nothing arrived yet.
     pub received_ms: Option<u64>,
     /// Since when nothing comes, and why.
     pub lost: Option<Lost>,
-    /// Usage of chips over time.
+    /// Usage and sensors of devices over time.
     pub history: Histories,
-    /// Where we are, for times of day.
+    /// The time zone of times of day.
     pub zone: TimeZone,
-    /// What is shown: a daemon's word, or our own look, or something else; for the title.
+    /// Where the snapshot comes from, for the title: `via daemon`, `local`.
     pub by: String,
 }
 
@@ -49,19 +49,43 @@ impl Shown {
         }
     }
 
-    /// As `14:02:11`, where we are.
+    /// The allocations on a core, if they were fetched.
+    pub(crate) fn allocations_on(&self, device: &Device, core: &Core) -> &[CoreAllocation] {
+        let wanted = (device.index, core.room.x, core.room.y);
+        let fetched = self.snapshot.core_allocations.as_ref();
+        fetched.filter(|it| (it.device, it.x, it.y) == wanted).map(|it| &it.list[..]).unwrap_or_default()
+    }
+
+    /// As `14:02:11`, in the local time zone.
     pub(crate) fn clock(&self, at: Timestamp) -> String {
         ttmem_render::event::clock(at, &self.zone)
     }
 }
 
-/// Usage of each chip over time: what snapshots told, put together. What is older is kept more coarsely.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Histories {
-    devices: BTreeMap<String, History>,
+/// What is kept of a device over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Series {
+    Dram,
+    L1,
+    Temperature,
+    Power,
+    Clock,
 }
 
-/// So much of the past is kept as it came...
+impl Series {
+    pub(crate) const ALL: [Self; 5] = [Self::Dram, Self::L1, Self::Temperature, Self::Power, Self::Clock];
+}
+
+/// Sensors are kept as whole numbers: thousandths of their units.
+pub(crate) const SENSOR_PARTS: f64 = 1000.0;
+
+/// Usage and sensors of each device over time, put together from the parts in snapshots. Older stretches are coarser.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histories {
+    devices: BTreeMap<String, [Vec<Sample>; Series::ALL.len()]>,
+}
+
+/// So much of the past is kept in full...
 const FINE_S: i64 = 120;
 /// ...so much in stretches of so many seconds, and the rest, up to a day, in these.
 const MIDDLE: (i64, i64) = (3600, 10);
@@ -70,16 +94,16 @@ const COARSE: (i64, i64) = (86_400, 60);
 const SLACK: usize = 600;
 
 impl Histories {
-    /// Takes in what a snapshot told. `since`: all of that time is told anew.
+    /// Takes the history out of a snapshot. `since`: it replaces everything after that time.
     pub(crate) fn take(&mut self, snapshot: &mut Snapshot, since: Option<Timestamp>) {
         for device in &mut snapshot.devices {
             let Some(history) = device.history.take() else { continue };
-            let known = self
-                .devices
-                .entry(device.id.clone())
-                .or_insert_with(|| History { dram_total: Vec::new(), l1_total: Vec::new() });
-            append(&mut known.dram_total, history.dram_total, since);
-            append(&mut known.l1_total, history.l1_total, since);
+            let known = self.devices.entry(device.id.clone()).or_default();
+            let History { dram_total, l1_total, asic_celsius, power_watts, aiclk_mhz } = history;
+            let sensors = [asic_celsius, power_watts, aiclk_mhz].map(in_parts);
+            for (known, new) in known.iter_mut().zip([dram_total, l1_total].into_iter().chain(sensors)) {
+                append(known, new, since);
+            }
         }
         if self.devices.len() > snapshot.devices.len() {
             let here = |id: &String| snapshot.devices.iter().any(|device| device.id == *id);
@@ -87,9 +111,21 @@ impl Histories {
         }
     }
 
-    pub(crate) fn of(&self, device: &str) -> Option<&History> {
-        self.devices.get(device)
+    /// One figure of a device, oldest first.
+    pub(crate) fn of(&self, device: &str, series: Series) -> &[Sample] {
+        self.devices.get(device).map(|all| &all[series as usize][..]).unwrap_or_default()
     }
+}
+
+fn in_parts(samples: Vec<SensorSample>) -> Vec<Sample> {
+    let parts = |value: f64| (value * SENSOR_PARTS).round() as u64;
+    let sample = |SensorSample { at, min, mean, max }: SensorSample| Sample {
+        at,
+        min_bytes: parts(min),
+        mean_bytes: parts(mean),
+        max_bytes: parts(max),
+    };
+    samples.into_iter().map(sample).collect()
 }
 
 fn append(known: &mut Vec<Sample>, new: Vec<Sample>, since: Option<Timestamp>) {
@@ -138,7 +174,6 @@ fn coarsen(samples: &[Sample]) -> Vec<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmem_core::snapshot::Device;
 
     fn sample(second: f64, bytes: u64) -> Sample {
         let at = Timestamp::from_millisecond((second * 1000.0) as i64).unwrap();
@@ -175,15 +210,18 @@ mod tests {
         let device = |id: &str| -> Device {
             let text = format!(
                 r#"{{"id":"{id}","index":0,"arch":null,"board":null,"remote":false,"capacity":null,"usage":{{}},
-                "history":{{"dram_total":[],"l1_total":[]}}}}"#
+                "history":{{"dram_total":[{{"at":"2026-03-14T14:02:11Z","min_bytes":1,"mean_bytes":2,"max_bytes":3}}],
+                "l1_total":[],"asic_celsius":[{{"at":"2026-03-14T14:02:11Z","min":50,"mean":51.5,"max":52}}]}}}}"#
             );
             serde_json::from_str(&text).unwrap()
         };
         let mut histories = Histories::default();
         let mut both = Snapshot { devices: vec![device("a"), device("b")], ..Snapshot::default() };
         histories.take(&mut both, None);
-        assert!(both.devices[0].history.is_none() && histories.of("b").is_some());
+        assert!(both.devices[0].history.is_none() && histories.of("b", Series::Dram).len() == 1);
+        assert_eq!(histories.of("b", Series::Temperature)[0].mean_bytes, 51_500);
+        assert_eq!(histories.of("b", Series::Power), []);
         histories.take(&mut Snapshot { devices: vec![device("a")], ..Snapshot::default() }, None);
-        assert!(histories.of("a").is_some() && histories.of("b").is_none());
+        assert_eq!((histories.of("a", Series::Dram).len(), histories.of("b", Series::Dram).len()), (1, 0));
     }
 }

@@ -1,6 +1,6 @@
 //! Tables: columns of fixed width, dropped whole where there is no room for them; a row that is chosen; an order.
 
-use crate::canvas::Canvas;
+use crate::canvas::{Canvas, wrap};
 use crate::ui::{List, Place, Target};
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -25,6 +25,10 @@ pub(crate) struct Table<'a, K: Kind> {
     pub(crate) focused: bool,
     /// Keys of columns that would be empty.
     pub(crate) hidden: &'a [&'static str],
+    /// The column whose texts take as many lines as they need.
+    pub(crate) wrapped: Option<&'static str>,
+    /// A column, and what is drawn before its text in each row.
+    pub(crate) branches: Option<(&'static str, &'a [String])>,
 }
 
 /// Columns that fit: their number and width.
@@ -89,19 +93,48 @@ impl<K: Kind> Table<'_, K> {
             }
             x = x.saturating_add(width + 1);
         }
-        let page = usize::from(area.height.saturating_sub(1));
-        let offset = first_row(self.place, self.count, page);
-        for (line, at) in (offset..self.count).take(page).enumerate() {
-            let y = line as u16 + 1;
-            let whole = Rect { y: area.y.saturating_add(y), height: 1, ..area };
-            if let Some(row) = row(at) {
+        let room = usize::from(area.height.saturating_sub(1));
+        let wrapped = fitting.iter().find(|(at, _)| Some(heads[*at].key) == self.wrapped).copied();
+        let lines = |row: &K::Row<'_>| -> Vec<String> {
+            let Some((at, width)) = wrapped else { return vec![String::new()] };
+            match self.columns[at].cell(row).0 {
+                Cell::Text(text) => wrap(&text, usize::from(width).max(1)),
+                Cell::Meter(_) => vec![String::new()],
+            }
+        };
+        let offset = match wrapped {
+            None => first_row(self.place, self.count, room),
+            Some(_) => {
+                first_wrapped(self.place, self.count, room, |at| row(at).map_or(1, |it| lines(&it).len()))
+            }
+        };
+        let (mut y, mut at) = (1, offset);
+        while at < self.count && usize::from(y) <= room {
+            let row = row(at);
+            let texts = row.as_ref().map(&lines).unwrap_or_default();
+            let height = (texts.len().max(1) as u16).min(area.height - y);
+            let whole = Rect { y: area.y.saturating_add(y), height, ..area };
+            if let Some(row) = row {
                 let mut x = 0;
-                for &(at, width) in &fitting {
-                    let (cell, tone) = self.columns[at].cell(&row);
+                for &(column, width) in &fitting {
+                    let (cell, tone) = self.columns[column].cell(&row);
                     let style = theme.tone(tone);
+                    let mut inset = 0;
+                    if let Some((_, all)) = self.branches.filter(|(key, _)| *key == heads[column].key) {
+                        let branch = all.get(at).map_or("", String::as_str);
+                        inset = (branch.chars().count() as u16).min(width);
+                        canvas.cut(area, x, y, width, branch, theme.faint);
+                    }
                     match cell {
-                        Cell::Text(text) if heads[at].right => canvas.right(area, x, y, width, &text, style),
-                        Cell::Text(text) => canvas.cut(area, x, y, width, &text, style),
+                        Cell::Text(_) if wrapped.is_some_and(|it| it.0 == column) => {
+                            for (n, line) in texts.iter().enumerate().take(usize::from(height)) {
+                                canvas.cut(area, x, y + n as u16, width, line, style);
+                            }
+                        }
+                        Cell::Text(text) if heads[column].right => {
+                            canvas.right(area, x, y, width, &text, style);
+                        }
+                        Cell::Text(text) => canvas.cut(area, x + inset, y, width - inset, &text, style),
                         Cell::Meter(share) => canvas.meter(area, x, y, width, share, style),
                     }
                     x = x.saturating_add(width + 1);
@@ -112,9 +145,35 @@ impl<K: Kind> Table<'_, K> {
                 canvas.tint(whole, style);
             }
             canvas.target(whole, Target::Row(self.list, at));
+            (y, at) = (y + height, at + 1);
         }
-        (offset, page)
+        // Where rows differ in height, a page is what is on the screen.
+        (offset, if wrapped.is_some() { at - offset } else { room })
     }
+}
+
+/// As [`first_row`], where rows take several lines.
+fn first_wrapped(place: &Place, count: usize, room: usize, height: impl Fn(usize) -> usize) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    let cursor = place.cursor.min(count - 1);
+    let wanted = place.offset.min(cursor);
+    let (mut first, mut used) = (cursor, height(cursor));
+    while first > wanted && used + height(first - 1) <= room {
+        first -= 1;
+        used += height(first);
+    }
+    // Nothing is blank below the last row while there are rows above.
+    let mut rest = cursor + 1..count;
+    while used <= room && !rest.is_empty() {
+        used += rest.next().map_or(0, &height);
+    }
+    while first > 0 && used + height(first - 1) <= room {
+        first -= 1;
+        used += height(first);
+    }
+    first
 }
 
 /// Where the screen begins: where it began, unless the cursor is not on it then.
@@ -155,6 +214,18 @@ mod tests {
         );
         assert_eq!(fit(&columns, &["b"], None, 21), [(0, 5), (2, 10), (3, 4)]);
         assert_eq!(fit(&columns, &[], None, 100), [(0, 5), (1, 15), (2, 10), (3, 4)]);
+    }
+
+    #[test]
+    fn rows_of_several_lines_keep_the_cursor_on_the_screen() {
+        let place = |cursor, offset| Place { cursor, offset, ..Place::default() };
+        let height = |row: usize| 1 + row % 2 * 2;
+        assert_eq!(first_wrapped(&place(0, 0), 0, 10, height), 0);
+        assert_eq!(first_wrapped(&place(2, 0), 10, 5, height), 0, "1, 3 and 1 lines");
+        assert_eq!(first_wrapped(&place(3, 0), 10, 5, height), 2, "3 lines more");
+        assert_eq!(first_wrapped(&place(1, 3), 10, 5, height), 1);
+        assert_eq!(first_wrapped(&place(9, 9), 10, 10, height), 6, "the last rows fill the screen");
+        assert_eq!(first_wrapped(&place(3, 3), 10, 1, height), 3, "a row that does not fit");
     }
 
     #[test]

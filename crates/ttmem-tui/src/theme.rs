@@ -1,6 +1,7 @@
 //! Colours, by what they mean. A theme is a table of inks; how many colours the terminal has decides what becomes of
 //! them. Without colours the same differences are made with bold, faint and reversed text.
 
+use crate::shown::Series;
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Severity, Tracking};
@@ -43,7 +44,7 @@ impl ThemeName {
 pub enum Depth {
     /// None.
     None,
-    /// The 16 that every terminal has; which those are is the person's own choice.
+    /// The 16 that every terminal has; which those are is the user's choice.
     Sixteen,
     /// 256.
     Indexed,
@@ -155,7 +156,7 @@ const LIGHT: Inks = Inks {
     ],
 };
 
-/// From blue over white to orange: told apart by all who see colours, whichever they see.
+/// From blue over white to orange, which people with any colour blindness can distinguish.
 const BLIND: Inks = Inks {
     good: Ink(86, 160, 233, Color::LightBlue),
     warn: Ink(240, 228, 66, Color::Yellow),
@@ -296,7 +297,18 @@ impl Theme {
         }
     }
 
-    /// How full something is: from 75 % on worth a look, from 90 % on alarming.
+    /// The colour of a figure over time.
+    pub(crate) fn series(&self, series: Series) -> Style {
+        match series {
+            Series::Dram => self.dram,
+            Series::L1 => self.l1,
+            Series::Temperature => self.cb,
+            Series::Power => self.dfb,
+            Series::Clock => self.trace,
+        }
+    }
+
+    /// How full something is: from 75 % on a warning, from 90 % on an alarm.
     pub(crate) fn level(&self, share: f64) -> Style {
         match Level::of(share) {
             Level::Full => self.bad,
@@ -417,7 +429,7 @@ impl Part {
         })
     }
 
-    /// Where colours cannot tell parts apart.
+    /// The letter of a part, where there are no colours.
     pub(crate) fn letter(self) -> char {
         match self {
             Self::Dram | Self::L1 => 'B',

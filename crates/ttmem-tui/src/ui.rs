@@ -1,11 +1,13 @@
-//! What the person chose. Plain data: [`crate::update()`] changes it, and views are drawn from it.
+//! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
 use crate::settings::Settings;
 use crate::shown::Shown;
 use crate::table::Sorting;
 use crate::theme::{Depth, Theme};
 use jiff::Timestamp;
-use ttmem_core::detail::{BufferGrouping, BufferQuery, ProgramQuery};
+use std::collections::BTreeMap;
+use ttmem_core::detail::{BufferGrouping, BufferQuery, CoreQuery, ProgramQuery};
+use ttmem_core::snapshot::Finding;
 use ttmem_core::{Detail, Snapshot};
 
 /// The views, in the order of their digits.
@@ -18,13 +20,13 @@ pub enum View {
     Charts,
     /// Sensors.
     Telemetry,
-    /// The L1 of a chip's cores.
+    /// The L1 of a device's cores.
     Map,
     /// Every live allocation.
     Buffers,
-    /// Programs and what they keep.
+    /// Programs and their L1.
     Programs,
-    /// What is odd, and what happened.
+    /// Findings and events.
     Events,
 }
 
@@ -65,10 +67,10 @@ impl View {
     }
 }
 
-/// Lists one can move in. Chips are one list, wherever they are shown.
+/// Lists with a cursor. Devices are one list, wherever they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
-    /// Chips.
+    /// Devices.
     Devices,
     /// Processes.
     Processes,
@@ -76,9 +78,9 @@ pub(crate) enum List {
     Buffers,
     /// Programs.
     Programs,
-    /// What is odd.
+    /// Findings.
     Findings,
-    /// What happened.
+    /// Events.
     Events,
 }
 
@@ -100,11 +102,11 @@ impl List {
     }
 }
 
-/// Where one is in a list.
+/// The cursor, order and filter of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) cursor: usize,
-    /// What that is, if somebody put it there: where the list is in another order, the cursor goes along.
+    /// The key of that row, if the user put the cursor there: it moves along when the order changes.
     pub(crate) key: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,
@@ -122,7 +124,7 @@ impl Place {
     }
 }
 
-/// What one can click on.
+/// The target of a click.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     View(View),
@@ -145,7 +147,7 @@ pub struct Laid {
     pub(crate) popup_rows: usize,
 }
 
-/// Something that can be looked at more closely.
+/// The subject of a details popup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Device(String),
@@ -157,7 +159,7 @@ pub(crate) enum Subject {
     Core(String, u8, u8),
 }
 
-/// A process to send a signal to. The start tells it from a later one with the same pid.
+/// A process to send a signal to. Its start distinguishes it from a later one with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
     /// Its pid.
@@ -194,18 +196,18 @@ pub struct Signal {
 
 /// What the menu has, below Cancel.
 pub(crate) const SIGNALS: [Signal; 6] = [
-    Signal { number: 15, name: "TERM", help: "asks it to end" },
-    Signal { number: 2, name: "INT", help: "as Ctrl-C does" },
-    Signal { number: 1, name: "HUP", help: "its terminal is gone" },
-    Signal { number: 9, name: "KILL", help: "ends it at once, nothing is cleaned up" },
-    Signal { number: 19, name: "STOP", help: "holds it, as it is" },
-    Signal { number: 18, name: "CONT", help: "lets it go on" },
+    Signal { number: 15, name: "TERM", help: "ask the process to exit" },
+    Signal { number: 2, name: "INT", help: "interrupt, as Ctrl-C" },
+    Signal { number: 1, name: "HUP", help: "hang up" },
+    Signal { number: 9, name: "KILL", help: "exit at once, without cleanup" },
+    Signal { number: 19, name: "STOP", help: "stop the process" },
+    Signal { number: 18, name: "CONT", help: "continue a stopped process" },
 ];
 
 /// Lengths of the time axis, in seconds.
 pub(crate) const WINDOWS: [u64; 7] = [60, 300, 900, 3600, 10_800, 21_600, 86_400];
 
-/// A word in the lowest line, for a while.
+/// A message in the lowest line, for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) text: String,
@@ -214,7 +216,7 @@ pub(crate) struct Status {
     pub(crate) until_ms: u64,
 }
 
-/// What the person chose.
+/// The state of the user interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ui {
     pub(crate) view: View,
@@ -227,16 +229,25 @@ pub struct Ui {
     pub(crate) readonly: bool,
     pub(crate) own_pid: u32,
     places: [Place; List::ALL.len()],
-    /// Of the lists of a view, the one that keys move in.
+    /// Whether keys move in the second list of the view.
     pub(crate) second: bool,
-    /// Column and row of the core that is looked at; `None`: the one with the least room.
+    /// Processes below their parents.
+    pub(crate) tree: bool,
+    /// Column and row of the selected core; `None`: the one with the smallest free gap.
     pub(crate) core: Option<(u8, u8)>,
     pub(crate) window: usize,
-    /// Charts reach up to the highest value instead of to all there is.
+    /// Charts are scaled to the highest value instead of to the capacity or limit.
     pub(crate) scaled: bool,
-    /// One chart instead of all.
+    /// Charts of sensors instead of memory, where there is no room for both.
+    pub(crate) sensors: bool,
+    /// One device's charts instead of those of all devices.
     pub(crate) single: bool,
     pub(crate) group: Option<BufferGrouping>,
+    /// The list of groups that a group was opened from.
+    pub(crate) opened_from: Option<(BufferGrouping, Place)>,
+    /// Findings that the user acknowledged, and how often each had occurred then.
+    acknowledged: BTreeMap<String, u64>,
+    pub(crate) shows_acknowledged: bool,
     pub(crate) popup: Option<Popup>,
     pub(crate) popup_offset: usize,
     /// The filter as it is being typed.
@@ -257,7 +268,7 @@ pub struct Terms {
     pub ascii: bool,
     /// No signals may be sent.
     pub readonly: bool,
-    /// Our own pid: nobody signals himself by accident.
+    /// The dashboard's own pid, which gets no signals.
     pub own_pid: u32,
     /// Snapshots are narrowed down to some devices, so all that processes hold must be asked for by device.
     pub narrowed: bool,
@@ -281,11 +292,16 @@ impl Ui {
             own_pid: terms.own_pid,
             places,
             second: false,
+            tree: false,
             core: None,
             window,
             scaled: false,
+            sensors: false,
             single: false,
             group: None,
+            opened_from: None,
+            acknowledged: BTreeMap::new(),
+            shows_acknowledged: false,
             popup: None,
             popup_offset: 0,
             editing: None,
@@ -327,7 +343,7 @@ impl Ui {
         WINDOWS[self.window.min(WINDOWS.len() - 1)]
     }
 
-    /// The chosen chip.
+    /// The selected device.
     pub(crate) fn chip<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ttmem_core::snapshot::Device> {
         let place = self.place(List::Devices);
         let named = snapshot.devices.iter().find(|device| Some(&device.id) == place.key.as_ref());
@@ -338,16 +354,32 @@ impl Ui {
     pub fn wanted(&self, shown: &Shown) -> Detail {
         let mut detail = Detail { brief: !self.narrowed, ..Detail::NONE };
         match self.view {
-            View::Map => detail.cores_of = self.chip(&shown.snapshot).map(|device| device.index),
+            View::Map => {
+                detail.cores_of = self.chip(&shown.snapshot).map(|device| device.index);
+                detail.core = detail.cores_of.map(|device| self.core_query(device));
+            }
+            View::Main => detail.host = true,
             View::Buffers => detail.buffers = Some(self.buffer_query()),
             View::Programs => detail.program_list = Some(self.program_query()),
             View::Events => detail.events = true,
-            View::Main | View::Charts | View::Telemetry => {}
+            View::Charts | View::Telemetry => {}
         }
         if let Some(Popup::Details(Subject::Process(key))) = &self.popup {
             detail.pid = crate::lists::pid_of(key);
         }
         detail
+    }
+
+    fn core_query(&self, device: u32) -> CoreQuery {
+        /// More than fit beside the map.
+        const BESIDE: u32 = 80;
+        match &self.popup {
+            Some(Popup::Details(Subject::Core(_, x, y))) => {
+                CoreQuery { device, core: Some([*x, *y]), limit: CoreQuery::MOST }
+            }
+            // The core with the smallest free gap is chosen where the list is made: it may be another one by then.
+            _ => CoreQuery { device, core: self.core.map(|(x, y)| [x, y]), limit: BESIDE },
+        }
     }
 
     fn program_query(&self) -> ProgramQuery {
@@ -380,6 +412,32 @@ impl Ui {
             offset,
             limit,
             ..BufferQuery::default()
+        }
+    }
+
+    /// Hides a finding until it occurs again; of one that is hidden already, shows it again.
+    pub(crate) fn acknowledge(&mut self, finding: &Finding) {
+        let key = crate::lists::finding_key(finding);
+        if self.acknowledged.remove(&key).is_none() {
+            self.acknowledged.insert(key, finding.count);
+        }
+    }
+
+    /// Whether a finding was acknowledged and has not occurred since.
+    pub(crate) fn is_acknowledged(&self, finding: &Finding) -> bool {
+        let known = || self.acknowledged.get(&crate::lists::finding_key(finding));
+        !self.acknowledged.is_empty() && known().is_some_and(|&count| finding.count <= count)
+    }
+
+    /// Forgets acknowledgements of what is gone or occurred again.
+    pub(crate) fn forget_acknowledged(&mut self, findings: &[Finding]) {
+        if !self.acknowledged.is_empty() {
+            let kept: Vec<String> = findings
+                .iter()
+                .filter(|it| self.is_acknowledged(it))
+                .map(crate::lists::finding_key)
+                .collect();
+            self.acknowledged.retain(|key, _| kept.contains(key));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What messages make of what the person chose.
+//! What messages change.
 
 use crate::keys::{self, Action};
 use crate::lists;
@@ -25,20 +25,20 @@ pub enum Msg {
     Mouse(MouseEvent),
     /// Text was pasted.
     Paste(String),
-    /// A snapshot came.
+    /// A snapshot arrived.
     Fresh {
         /// What it is.
         snapshot: Box<Snapshot>,
         /// What was asked for, but for its history.
         detail: Detail,
-        /// Its history tells all since then anew.
+        /// Its history replaces everything after that time.
         since: Option<Timestamp>,
-        /// Whose word it is, for the title.
+        /// Where it comes from, for the title.
         by: String,
     },
-    /// None came.
+    /// None arrived: why.
     Lost(String),
-    /// What came of something that was asked for.
+    /// The outcome of an effect.
     Done(Result<String, String>),
     /// Time passed.
     Tick,
@@ -77,11 +77,12 @@ pub fn update(ui: &mut Ui, shown: &mut Shown, now_ms: u64, msg: Msg) -> Vec<Effe
         Msg::Fresh { mut snapshot, detail, since, by } => {
             shown.history.take(&mut snapshot, since);
             (shown.received_ms, shown.lost, shown.by) = (Some(now_ms), None, by);
-            // Where something else is looked at while the picture is held, that must come from somewhere.
+            // Another view needs other data, even while the display is paused.
             let other = shown.detail != detail;
             if ui.paused.is_none() || other {
                 ui.paused = ui.paused.map(|_| snapshot.at);
                 (shown.snapshot, shown.detail) = (Arc::new(*snapshot), detail);
+                ui.forget_acknowledged(&shown.snapshot.findings);
                 lists::follow(&shown.snapshot, ui);
             }
         }
@@ -190,7 +191,7 @@ fn press_in_popup(
         if matches!(key.code, KeyCode::Char('y' | 'Y')) {
             effects.push(Effect::Signal(to.clone(), signal));
         } else {
-            ui.say(now_ms, "nothing was sent");
+            ui.say(now_ms, "no signal sent");
         }
         ui.popup = None;
         return;
@@ -264,11 +265,11 @@ impl Setting {
         let yes = |yes: bool| (if yes { "yes" } else { "no" }).to_owned();
         match self {
             Self::Theme => ("Theme", ui.settings.theme.name().to_owned()),
-            Self::Refresh => ("Milliseconds between looks", ui.settings.refresh_ms.to_string()),
-            Self::Window => ("Seconds on the time axis", ui.window_seconds().to_string()),
+            Self::Refresh => ("Refresh interval (ms)", ui.settings.refresh_ms.to_string()),
+            Self::Window => ("Time axis (s)", ui.window_seconds().to_string()),
             Self::Ascii => ("ASCII characters only", yes(ui.ascii)),
             Self::Mouse => ("Mouse", yes(ui.settings.mouse)),
-            Self::VimKeys => ("h j k l move (no: k sends signals)", yes(ui.settings.vim_keys)),
+            Self::VimKeys => ("Move with h j k l (no: k sends signals)", yes(ui.settings.vim_keys)),
         }
     }
 }
@@ -288,7 +289,7 @@ fn choose(ui: &mut Ui, shown: &Shown, now_ms: u64, effects: &mut Vec<Effect>) {
                 .and_then(|at| SIGNALS.get(at))
                 .map(|signal| Popup::Confirm { to, signal });
             if ui.popup.is_none() {
-                ui.say(now_ms, "nothing was sent");
+                ui.say(now_ms, "no signal sent");
             }
         }
         Some(Popup::Setup { choice }) => match Setting::ALL.get(choice) {
@@ -330,7 +331,7 @@ fn sort_by(ui: &mut Ui, snapshot: &Snapshot, list: List, column: &'static str) {
         Sorting { column: Some(column), reversed: false }
     };
     if matches!(list, List::Buffers | List::Programs) {
-        // What is on the screen is somewhere else then; one wants to see what comes first.
+        // The rows of the screen are elsewhere then: the first ones are shown.
         (place.cursor, place.offset, place.key) = (0, 0, None);
     }
     lists::follow(snapshot, ui);
@@ -422,8 +423,31 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
                 Some(BufferGrouping::Program) => Some(BufferGrouping::Site),
                 Some(BufferGrouping::Site) => None,
             };
+            ui.opened_from = None;
             let place = ui.place_mut(List::Buffers);
             (place.cursor, place.offset, place.key) = (0, 0, None);
+        }
+        Action::Tree => {
+            ui.tree = !ui.tree;
+            lists::follow(snapshot, ui);
+        }
+        Action::Acknowledge => {
+            let key = lists::chosen(snapshot, ui, List::Findings);
+            match snapshot.findings.iter().find(|it| Some(lists::finding_key(it)) == key) {
+                Some(finding) => {
+                    ui.acknowledge(finding);
+                    let done =
+                        if ui.is_acknowledged(finding) { "acknowledged; A: show" } else { "shown again" };
+                    ui.say(now_ms, format!("finding {done}"));
+                    ui.place_mut(List::Findings).key = None;
+                    lists::follow(snapshot, ui);
+                }
+                None => ui.say(now_ms, "no finding is selected"),
+            }
+        }
+        Action::ShowAcknowledged => {
+            ui.shows_acknowledged = !ui.shows_acknowledged;
+            lists::follow(snapshot, ui);
         }
         Action::Signal => choose_signal(ui, shown, now_ms),
         Action::Pause => {
@@ -438,19 +462,20 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
         Action::Faster | Action::Slower => {
             let ms = ui.settings.refresh_ms;
             let next = if action == Action::Faster { ms / 2 } else { ms.saturating_mul(2) };
-            // A tenth of a second is as often as anybody can read.
+            // More often than ten times a second is not readable.
             ui.settings.refresh_ms = next.clamp((*REFRESH.start()).max(100).min(ms), *REFRESH.end());
             let ms = ui.settings.refresh_ms;
-            ui.say(now_ms, format!("looks every {ms} ms"));
+            ui.say(now_ms, format!("refresh interval: {ms} ms"));
         }
         Action::Longer => ui.window = (ui.window + 1) % WINDOWS.len(),
         Action::Shorter => ui.window = ui.window.saturating_sub(1),
         Action::Scale => ui.scaled = !ui.scaled,
+        Action::Sensors => ui.sensors = !ui.sensors,
         Action::Tightest => ui.core = None,
         Action::Theme => {
             next_theme(ui);
             let name = ui.settings.theme.name();
-            ui.say(now_ms, format!("theme {name}; F12 keeps it"));
+            ui.say(now_ms, format!("theme {name}; F12: save"));
         }
         Action::Help => (ui.popup, ui.popup_offset) = (Some(Popup::Help), 0),
         Action::Setup => ui.popup = Some(Popup::Setup { choice: 0 }),
@@ -460,7 +485,12 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
 
 fn back(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     let filtered = filtered(ui).filter(|&list| !ui.place(list).filter.is_empty());
-    if filtered.is_some() {
+    if ui.view == View::Buffers && ui.opened_from.is_some() {
+        if let Some((group, place)) = ui.opened_from.take() {
+            ui.group = Some(group);
+            *ui.place_mut(List::Buffers) = place;
+        }
+    } else if filtered.is_some() {
         ui.editing = Some(String::new());
         filter_as_typed(ui, &shown.snapshot);
         ui.editing = None;
@@ -469,7 +499,7 @@ fn back(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     } else if ui.group.is_some() && ui.view == View::Buffers {
         ui.group = None;
     } else {
-        ui.say(now_ms, "q quits");
+        ui.say(now_ms, "q: quit");
     }
 }
 
@@ -488,12 +518,13 @@ fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     let filter: String = words.join(" ").chars().take(FILTER_ROOM).collect();
-    ui.group = None;
+    let groups = place.clone();
+    ui.opened_from = ui.group.take().map(|group| (group, groups));
     let place = ui.place_mut(List::Buffers);
     (place.filter, place.cursor, place.offset, place.key) = (filter, 0, 0, None);
 }
 
-/// Looks more closely at what the cursor is on.
+/// Opens the details of the row under the cursor.
 fn open(ui: &mut Ui, shown: &Shown) {
     let snapshot = &shown.snapshot;
     if ui.view == View::Buffers && ui.group.is_some() {
@@ -526,7 +557,7 @@ fn open(ui: &mut Ui, shown: &Shown) {
     }
 }
 
-/// The core that is looked at: the chosen one, else the one with the least room.
+/// The selected core, else the one with the smallest free gap.
 pub(crate) fn core_at(ui: &Ui, shown: &Shown) -> Option<(u8, u8)> {
     let device = ui.chip(&shown.snapshot)?;
     let cores = device.cores.as_ref();
@@ -566,19 +597,19 @@ fn move_core(ui: &mut Ui, shown: &Shown, action: Action) {
 /// Asks which signal to send, if one may be sent.
 fn choose_signal(ui: &mut Ui, shown: &Shown, now_ms: u64) {
     if ui.readonly {
-        return ui.warn(now_ms, "no signals with --readonly");
+        return ui.warn(now_ms, "--readonly: signals are disabled");
     }
     let key = lists::chosen(&shown.snapshot, ui, List::Processes);
-    let all = lists::processes(&shown.snapshot, ui.place(List::Processes));
+    let all = shown.snapshot.processes.iter();
     let Some(process) = all.into_iter().find(|it| Some(lists::process_key(it)) == key) else {
-        return ui.warn(now_ms, "no process is chosen");
+        return ui.warn(now_ms, "no process is selected");
     };
     let Some(pid) = process.pid else {
-        return ui.warn(now_ms, "this process is in a namespace that cannot be reached from here");
+        return ui.warn(now_ms, "this process is in another PID namespace and cannot be signalled");
     };
     if pid <= 1 || pid == ui.own_pid {
-        let whose = if pid == ui.own_pid { "this dashboard itself" } else { "the first process of all" };
-        return ui.warn(now_ms, format!("pid {pid} is {whose}: no signal for it"));
+        let whose = if pid == ui.own_pid { "this dashboard" } else { "the init process" };
+        return ui.warn(now_ms, format!("pid {pid} is {whose}: not signalled"));
     }
     let text = |it: &Option<String>| it.clone().unwrap_or_else(|| "unknown".to_owned());
     let to = Recipient { pid, start: process.start, name: text(&process.name), user: text(&process.user) };
@@ -612,7 +643,7 @@ fn click(ui: &mut Ui, shown: &Shown, now_ms: u64, mouse: MouseEvent, effects: &m
             Some(Target::View(view)) => go(ui, view),
             Some(Target::Header(list, column)) => sort_by(ui, &shown.snapshot, list, column),
             Some(Target::Row(list, row)) => {
-                // On what somebody chose before, not on what merely was at the top.
+                // A second click on a row opens it, but not on one that merely was at the top.
                 let place = ui.place(list);
                 let again = ui.list() == Some(list) && place.cursor == row && place.key.is_some();
                 ui.second = ui.lists().get(1) == Some(&list);

@@ -23,7 +23,12 @@ use ttmem_core::snapshot::Severity;
 use ttmem_render::Kind;
 use ttmem_render::figure::{age, counted};
 
-/// The least there must be.
+/// What to do without a device.
+const NO_DEVICE: &str = "No device found. Try `ttmem demo` (no hardware needed) or `ttmem doctor`.";
+/// Until the first data of a view is there.
+const LOADING: &str = "Loading …";
+
+/// The smallest terminal.
 pub(crate) const LEAST: (u16, u16) = (80, 24);
 
 /// The moment of drawing.
@@ -88,9 +93,9 @@ fn too_small(canvas: &mut Canvas, area: Rect) {
     let (width, height) = LEAST;
     let lines = [
         "ttmem".to_owned(),
-        format!("This terminal is {} x {}.", area.width, area.height),
-        format!("It takes {width} x {height} or more."),
-        "q quits".to_owned(),
+        format!("This terminal has {} x {} characters.", area.width, area.height),
+        format!("The dashboard needs {width} x {height}."),
+        "q: quit".to_owned(),
     ];
     let top = area.height.saturating_sub(lines.len() as u16) / 2;
     for (n, line) in lines.iter().enumerate() {
@@ -101,7 +106,7 @@ fn too_small(canvas: &mut Canvas, area: Rect) {
 }
 
 impl Scene<'_> {
-    /// Nothing new came for longer than it should take.
+    /// Whether the data is out of date.
     fn is_stale(&self) -> bool {
         self.shown.lost.is_some() || self.silent_ms() > (3 * self.ui.settings.refresh_ms).max(3000)
     }
@@ -132,12 +137,12 @@ impl Scene<'_> {
             canvas.cut(area, x + 1, 0, area.width.saturating_sub(x + 12), &lost.why, theme.bad);
         } else if self.is_stale() && self.shown.received_ms.is_some() {
             let silent = age(self.silent_ms() as f64 / 1e3);
-            canvas.text(area, x + 1, 0, &format!(" waiting for {silent} "), theme.badge);
+            canvas.text(area, x + 1, 0, &format!(" no data for {silent} "), theme.badge);
         }
         let mut right: Vec<(String, Style)> = Vec::new();
         if lost.is_none() {
-            let count =
-                |severity| snapshot.findings.iter().filter(|it| it.severity == severity).count() as u64;
+            let open = || snapshot.findings.iter().filter(|it| !self.ui.is_acknowledged(it));
+            let count = |severity| open().filter(|it| it.severity == severity).count() as u64;
             let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
             if errors > 0 {
                 right.push((format!(" {} ", counted(errors, "error")), theme.alarm));
@@ -148,8 +153,8 @@ impl Scene<'_> {
             right.push((self.shown.by.clone(), theme.faint));
             right.push((format!("{} ms", self.ui.settings.refresh_ms), theme.faint));
         }
-        let came = self.shown.received_ms.is_some();
-        right.push((if came { self.shown.clock(snapshot.at) } else { String::new() }, theme.text));
+        let has_data = self.shown.received_ms.is_some();
+        right.push((if has_data { self.shown.clock(snapshot.at) } else { String::new() }, theme.text));
         // What does not fit goes, the least important first.
         let wide = |right: &[(String, Style)]| right.iter().map(|it| it.0.chars().count() + 2).sum::<usize>();
         while right.len() > 1 && wide(&right) > usize::from(area.width.saturating_sub(x + 2)) {
@@ -174,9 +179,9 @@ impl Scene<'_> {
             let tab = Rect { x: area.x + begin, width: x - begin, ..area };
             canvas.target(tab, Target::View(view));
         }
-        // Which chip views that show one are about.
+        // The device that the map shows.
         if let Some(device) = self.ui.chip(&self.shown.snapshot).filter(|_| self.ui.view == View::Map) {
-            let text = format!("chip {}  [ ]", device.index);
+            let text = format!("device {}  [ ]", device.index);
             if usize::from(area.width.saturating_sub(x + 1)) < text.len() {
                 return;
             }
@@ -184,19 +189,30 @@ impl Scene<'_> {
         }
     }
 
+    /// Before the first snapshot: what is being done, or why there is none and what to do.
     fn waiting(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
-        let lines = match &self.shown.lost {
-            None => vec!["Looking …".to_owned()],
-            Some(lost) => vec![lost.why.clone(), "Trying again; q quits.".to_owned()],
+        let Some(lost) = &self.shown.lost else {
+            return canvas.cut(area, 2, 1, area.width.saturating_sub(3), LOADING, theme.faint);
         };
-        for (n, line) in lines.iter().enumerate() {
-            let x = area.width.saturating_sub(line.chars().count() as u16) / 2;
-            canvas.cut(area, x, area.height / 2 + n as u16, area.width, line, theme.faint);
+        let inside = canvas.frame(area, "No data", true);
+        let mut y = 1;
+        let lines = [
+            (lost.why.as_str(), theme.bad),
+            ("", theme.text),
+            ("Start a daemon: `ttmem serve`, or as a service: `systemctl start ttmem`", theme.text),
+            ("Read the devices without a daemon: `ttmem top --local`", theme.text),
+            ("Try it without hardware: `ttmem demo`", theme.text),
+            ("Check the setup: `ttmem doctor`", theme.text),
+            ("", theme.text),
+            ("Retrying. q: quit", theme.faint),
+        ];
+        for (text, style) in lines {
+            y += canvas.paragraph(inside, 2, y, text, style);
         }
     }
 
-    /// The filter as it is typed, a word on something that was done, or what can be pressed.
+    /// The filter being typed, a message, or hints about keys.
     fn lowest_line(&self, canvas: &mut Canvas, area: Rect) {
         let theme = &self.ui.theme;
         if let Some(line) = &self.ui.editing {
@@ -206,7 +222,7 @@ impl Scene<'_> {
             let hidden = line.chars().count().saturating_sub(room);
             let x = canvas.text(area, x, 0, &line.chars().skip(hidden).collect::<String>(), theme.text);
             canvas.put(area, x, 0, '█', theme.accent);
-            let hint = "Enter keeps it, Esc takes it away";
+            let hint = "Enter: apply, Esc: clear";
             canvas.right(area, 0, 0, area.width.saturating_sub(1), hint, theme.faint);
             return;
         }
@@ -216,12 +232,12 @@ impl Scene<'_> {
             return;
         }
         let popup: &[(&str, &str)] = match &self.ui.popup {
-            Some(Popup::Confirm { .. }) => &[("y", "send it"), ("any other key", "leave it")],
+            Some(Popup::Confirm { .. }) => &[("y", "send"), ("any other key", "cancel")],
             Some(Popup::Help | Popup::Details(_)) => &[("arrows PgUp PgDn", "move"), ("Esc", "back")],
             Some(Popup::Setup { .. }) => {
-                &[("arrows", "move"), ("Enter", "change"), ("F12", "keep"), ("Esc", "back")]
+                &[("arrows", "move"), ("Enter", "change"), ("F12", "save"), ("Esc", "back")]
             }
-            Some(_) => &[("arrows", "move"), ("Enter", "choose"), ("Esc", "back")],
+            Some(_) => &[("arrows", "move"), ("Enter", "select"), ("Esc", "back")],
             None => &[],
         };
         let own = BINDINGS.iter().filter(|it| {
@@ -231,10 +247,10 @@ impl Scene<'_> {
                 && !readonly
                 && it.holds(self.ui.view, self.ui.settings.vim_keys)
         });
-        // Whoever knows these two finds the rest.
+        // With these two, the others are found.
         let first = |it: &&Binding| matches!(it.action, Action::Help | Action::Quit);
         let own = own.clone().filter(first).chain(own.filter(|it| !first(it)));
-        let paused = (self.ui.paused.is_some() && popup.is_empty()).then_some(("p", "go on"));
+        let paused = (self.ui.paused.is_some() && popup.is_empty()).then_some(("p", "resume"));
         let own = own.filter(|it| paused.is_none() || it.action != Action::Pause);
         let name = |it: &Binding| if it.shown.is_empty() { "Enter" } else { it.shown };
         let hints = paused.into_iter().chain(popup.iter().copied()).chain(own.map(|it| (name(it), it.hint)));
@@ -269,7 +285,8 @@ impl Scene<'_> {
         let inside = Rect { x: inside.x.saturating_add(1), width: inside.width.saturating_sub(2), ..inside };
         let (offset, page) = table.draw(canvas, inside, row);
         if table.count == 0 {
-            canvas.cut(inside, 0, 1, inside.width, empty, theme.faint);
+            let below = Rect { width: inside.width + 1, ..inside };
+            canvas.paragraph(below, 0, 1, empty, theme.faint);
         } else {
             canvas.foot(
                 area,

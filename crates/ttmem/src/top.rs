@@ -104,7 +104,7 @@ pub(crate) fn show(
             Ok(format!("saved to {}", path.display()))
         }),
     };
-    ttmem_tui::run(Start { settings: chosen, terms, until }, hands).context("the terminal failed")?;
+    ttmem_tui::run(Start { settings: chosen, terms, until }, hands).context("cannot use the terminal")?;
     Ok(Exit::Done)
 }
 

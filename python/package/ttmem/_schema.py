@@ -389,7 +389,7 @@ class Cores(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Sample(Record):
-    """One interval of time."""
+    """The usage of one memory in one stretch of time."""
 
     at: datetime
     """Start of the interval."""
@@ -402,13 +402,33 @@ class Sample(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SensorSample(Record):
+    """The readings of one sensor in one stretch of time."""
+
+    at: datetime
+    """When it begins."""
+    min: float
+    """Lowest."""
+    mean: float
+    """Mean."""
+    max: float
+    """Highest."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class History(Record):
-    """Usage of a device over time, oldest first; older samples cover longer intervals."""
+    """Usage and sensors of a device over time, oldest first; older stretches are longer."""
 
     dram_total: tuple[Sample, ...]
-    """Total DRAM."""
+    """DRAM in use: buffers and trace."""
     l1_total: tuple[Sample, ...]
-    """Total L1."""
+    """L1 in use: buffers, ``L1_SMALL`` and what programs hold there."""
+    asic_celsius: tuple[SensorSample, ...]
+    """Temperature in degrees Celsius."""
+    power_watts: tuple[SensorSample, ...]
+    """Power of the core in watts."""
+    aiclk_mhz: tuple[SensorSample, ...]
+    """Clock of the Tensix cores in megahertz."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -640,6 +660,20 @@ class Program(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostUsage(Record):
+    """What a process uses of the host, and its place in the process tree."""
+
+    cpu_percent: float | None
+    """CPU time since the reading before, in percent of one CPU; ``None`` in the first reading."""
+    rss_bytes: int
+    """Host memory that is resident (RSS)."""
+    parent_pid: int | None
+    """Pid of its parent process; ``None`` if it has none."""
+    ancestor_pid: int | None
+    """Pid of its nearest ancestor among the processes of the snapshot; ``None`` if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Process(Record):
     """A tracked process."""
 
@@ -687,6 +721,8 @@ class Process(Record):
     """Traces that can be replayed."""
     programs: tuple[Program, ...] | None
     """Programs that are loaded or cached, by number, on request."""
+    host: HostUsage | None
+    """What it uses of the host, on request; absent where the reader cannot see it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -884,6 +920,46 @@ class ProgramList(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CoreAllocation(Record):
+    """One allocation on a core, and its owner."""
+
+    class_: str
+    """What it is on this core."""
+    start: int
+    """First address."""
+    bytes: int
+    """Bytes on this core."""
+    pid: int | None
+    """As ``Process.pid``."""
+    process_name: str | None
+    """As ``Process.name``."""
+    program: int | None
+    """As ``Program.id``, if it belongs to a program."""
+    program_name: str | None
+    """As ``Program.name``."""
+    site_name: str | None
+    """The call site that allocated it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreAllocations(Record):
+    """The allocations on one core of a device, by address: those of buffers, and of the program that was
+    dispatched last there.
+    """
+
+    device: int
+    """``Device.index``."""
+    x: int
+    """Column."""
+    y: int
+    """Row."""
+    count: int
+    """How many there are; the list has the first of them."""
+    list: tuple[CoreAllocation, ...]
+    """The allocations, by address."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -941,5 +1017,7 @@ class Snapshot(Record):
     """A page of the list of live allocations, on request."""
     programs: ProgramList | None
     """A page of the list of programs, on request."""
+    core_allocations: CoreAllocations | None
+    """The allocations on one core, on request."""
     health: Health
     """How the snapshot was made."""

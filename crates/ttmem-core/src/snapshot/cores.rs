@@ -133,6 +133,44 @@ pub struct CoreProgram {
     pub name: Option<String>,
 }
 
+/// The allocations on one core of a device, by address: those of buffers, and of the program that was dispatched last there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CoreAllocations {
+    /// [`super::Device::index`].
+    pub device: u32,
+    /// Column.
+    pub x: u8,
+    /// Row.
+    pub y: u8,
+    /// How many there are; the list has the first of them.
+    pub count: u64,
+    /// The allocations, by address.
+    pub list: Vec<CoreAllocation>,
+}
+
+/// One allocation on a core, and its owner.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CoreAllocation {
+    /// What it is on this core.
+    pub class: CoreClass,
+    /// First address.
+    pub start: u64,
+    /// Bytes on this core.
+    pub bytes: u64,
+    /// As [`super::Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`super::Process::name`].
+    pub process_name: Option<String>,
+    /// As [`super::Program::id`], if it belongs to a program.
+    pub program: Option<u32>,
+    /// As [`super::Program::name`].
+    pub program_name: Option<String>,
+    /// The call site that allocated it.
+    pub site_name: Option<String>,
+}
+
 /// An address range of a core's L1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -7,7 +7,7 @@ mod programs;
 use super::*;
 use crate::Detail;
 use crate::event::{Audit, Process, Program};
-use crate::machine::{Capacity, CapacityOrigin, Chip};
+use crate::machine::{Capacity, CapacityOrigin, Chip, Sensors};
 use crate::snapshot::{FindingKind, Snapshot};
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -502,6 +502,25 @@ fn findings_expire_and_peaks_outlive_their_process() {
 }
 
 #[test]
+fn findings_of_an_exited_process_expire_with_its_exit() {
+    let mut state = machine();
+    born(&mut state, legacy(1));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
+    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 2, 800)));
+    for _ in 0..2 {
+        state.apply(Mono(3), legacy(1), free(on(0), None, 1));
+    }
+    let exit = 700 * Mono::SECOND;
+    state.apply(Mono(exit - 1), legacy(1), free(on(0), None, 1));
+    state.apply(Mono(exit), legacy(1), Event::Exited);
+    state.tick(Mono(exit + 599 * Mono::SECOND));
+    let kinds: Vec<FindingKind> = shot(&state).findings.iter().map(|it| it.kind).collect();
+    assert!(kinds.contains(&FindingKind::Reclaimed) && kinds.contains(&FindingKind::DoubleFree), "{kinds:?}");
+    state.tick(Mono(exit + 601 * Mono::SECOND));
+    assert_eq!(shot(&state).findings, []);
+}
+
+#[test]
 fn many_ends_of_processes_do_not_hide_what_is_worse() {
     let mut state = machine();
     for pid in 1..=3000 {
@@ -560,6 +579,30 @@ fn history_is_taken_at_ticks() {
     let bytes: Vec<u64> = history.dram_total.iter().map(|s| s.mean_bytes).collect();
     assert_eq!(bytes, [100, 200, 300, 400, 500, 500]);
     assert_eq!(history.dram_total[0].at, Timestamp::from_second(995).unwrap());
+    assert_eq!(history.asic_celsius, [], "no sensor was read");
+}
+
+#[test]
+fn sensors_have_a_history_of_their_readings() {
+    let mut state = machine();
+    for second in 1..=4u64 {
+        let sensors = Sensors { asic_celsius: Some(40.25 + second as f64), ..Sensors::default() };
+        let reading = SensorReading { at: Some(Mono(second / 2 * Mono::SECOND)), sensors, why: None };
+        state.apply(Mono(second), Origin::Machine, Event::Sensors(chip(0), Box::new(reading)));
+        state.tick(Mono(second * Mono::SECOND));
+    }
+    let at = Timestamp::from_second(1_000).unwrap();
+    let history = |since: Option<i64>| {
+        let history_since = since.map(|it| Timestamp::from_second(it).unwrap());
+        let detail = Detail { history: since.is_none(), history_since, ..Detail::default() };
+        state.snapshot(at, &detail).devices[0].history.clone().unwrap()
+    };
+    // Read at the seconds 0, 1, 1 and 2: three readings.
+    let all: Vec<(i64, f64)> =
+        history(None).asic_celsius.iter().map(|it| (it.at.as_second(), it.mean)).collect();
+    assert_eq!(all, [(997, 41.25), (998, 42.25), (1000, 44.25)]);
+    assert_eq!(history(None).power_watts, []);
+    assert_eq!(history(Some(998)).asic_celsius.len(), 1);
 }
 
 /// The simplest thing that can be right: a list, searched from end to end.

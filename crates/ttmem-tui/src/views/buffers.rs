@@ -1,4 +1,4 @@
-//! View 5: every live allocation; or all of a process, a program, a call site together.
+//! View 5: live allocations, one by one or grouped by process, program or call site.
 
 use super::Scene;
 use crate::canvas::Canvas;
@@ -23,27 +23,37 @@ impl Scene<'_> {
             Some(BufferGrouping::Site) => " by call site".to_owned(),
         };
         let title = format!(
-            "Buffers{by}: {}, {} on one chip each, {} asked for",
+            "Buffers{by}: {}, {} allocated, {} requested per device",
             counted(buffers.count, "allocation"),
             size(buffers.used_bytes),
             size(buffers.requested_bytes)
         );
         let (place, count) = (ui.place(List::Buffers), lists::count(&snapshot, ui, List::Buffers));
         let empty = if snapshot.buffers.is_none() {
-            "Looking …"
+            super::LOADING
         } else if place.filter.is_empty() {
-            "Nothing is allocated by any process that is followed buffer by buffer."
+            "No allocations. Start a process: `ttmem run -- python model.py`"
         } else {
-            "No allocation fits the filter."
+            "No allocation matches the filter."
         };
         let first = buffers.offset as usize;
-        let (list, focused, hidden) = (List::Buffers, true, &[][..]);
+        let (list, focused, hidden, wrapped, branches) = (List::Buffers, true, &[][..], None, None);
         if ui.group.is_some() {
-            let table = Table { list, columns: allocation::GROUP_SCREEN, place, count, focused, hidden };
+            let table = Table {
+                list,
+                columns: allocation::GROUP_SCREEN,
+                place,
+                count,
+                focused,
+                hidden,
+                wrapped,
+                branches,
+            };
             let row = |at: usize| buffers.groups.get(at.checked_sub(first)?);
             self.framed(canvas, area, &title, &table, empty, row);
         } else {
-            let table = Table { list, columns: allocation::SCREEN, place, count, focused, hidden };
+            let table =
+                Table { list, columns: allocation::SCREEN, place, count, focused, hidden, wrapped, branches };
             let row = |at: usize| buffers.list.get(at.checked_sub(first)?);
             self.framed(canvas, area, &title, &table, empty, row);
         }

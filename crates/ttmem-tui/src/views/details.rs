@@ -1,4 +1,4 @@
-//! Everything that is known of one thing, in words: figures with their units, and the reason where there is none.
+//! Everything known about one thing, in words: figures with their units, or the reason why there is none.
 
 use super::Scene;
 use super::main_view::notes;
@@ -55,10 +55,10 @@ const SPACES: [Space; 10] = [
 ];
 
 impl Scene<'_> {
-    /// A subject's title, and what is known of it.
+    /// The title of a subject, and its facts.
     pub(super) fn facts(&self, subject: &Subject) -> (String, Vec<Fact>) {
         let snapshot = &self.shown.snapshot;
-        let gone = |title: &str| (title.to_owned(), vec![fact("", "It is not there any more.")]);
+        let gone = |title: &str| (title.to_owned(), vec![fact("", "It no longer exists.")]);
         let process =
             |key: &str| snapshot.processes.iter().find(|it| key.starts_with(&lists::process_key(it)));
         match subject {
@@ -78,7 +78,7 @@ impl Scene<'_> {
                     Some(it) => (format!("Program {}", it.program.id), self.program(it)),
                     // It is asked for when it is opened.
                     None if self.shown.detail != self.ui.wanted(self.shown) => {
-                        ("Program".to_owned(), vec![fact("", "Looking …")])
+                        ("Program".to_owned(), vec![fact("", super::LOADING)])
                     }
                     None => gone("Program"),
                 }
@@ -126,12 +126,12 @@ impl Scene<'_> {
         facts.extend(total("DRAM", device.usage.dram_total.as_ref()));
         facts.extend(total("L1", device.usage.l1_total.as_ref()));
         if device.usage.dram_total.is_none() && device.usage.l1_total.is_none() {
-            facts.push(fact("In use", format!("{DASH} no process reports memory of this chip")));
+            facts.push(fact("In use", format!("{DASH} no process reports memory of this device")));
         }
         facts.extend(spaces(&device.usage));
         if let Some(room) = device.tightest_core {
             let text = format!(
-                "{}{} at core {},{}: {:#x} to {:#x}, by {}",
+                "{}{} at core {},{}: {:#x} to {:#x} ({})",
                 size(room.free_gap_bytes),
                 if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
                 room.x,
@@ -140,10 +140,10 @@ impl Scene<'_> {
                 room.lowest_buffer,
                 room.basis.name()
             );
-            facts.push(fact("Least gap", text));
+            facts.push(fact("Smallest free gap", text));
         }
         facts.push(match device.capacity {
-            None => fact("Capacity", format!("{DASH} neither the board nor a runtime told it")),
+            None => fact("Capacity", format!("{DASH} unknown board, and no runtime reported it")),
             Some(it) => {
                 let origin = label::capacity_origin(it.origin);
                 let text = format!(
@@ -186,29 +186,42 @@ impl Scene<'_> {
         );
         let mut facts = vec![
             fact("Name", known(process.name.as_ref())),
-            fact("Command", known(process.command.as_ref())),
+            fact(
+                "Command",
+                match (&process.command, process.hidden) {
+                    (None, true) => format!("{DASH} not visible to this user"),
+                    (command, _) => known(command.as_ref()),
+                },
+            ),
             fact("User", known(process.user.as_ref())),
             fact("Started", start),
         ];
         if let Some(pid) = process.reported_pid {
-            facts.push(fact("Calls itself", format!("pid {pid}")));
+            facts.push(fact("Own pid", format!("{pid} (in its PID namespace)")));
+        }
+        if let Some(host) = &process.host {
+            let parent = host.parent_pid.map_or_else(|| DASH.to_owned(), |pid| format!("pid {pid}"));
+            let cpu = host.cpu_percent.map_or_else(|| DASH.to_owned(), |it| format!("{it:.0} %"));
+            facts.push(fact("Parent", parent));
+            facts.push(fact("Host CPU", cpu));
+            facts.push(fact("Host memory", format!("{} resident", size(host.rss_bytes))));
         }
         facts.extend(process.container.as_ref().map(|it| fact("Container", it.as_str())));
         facts.extend(process.pod.as_ref().map(|it| fact("Pod", it.as_str())));
         let opened: Vec<String> = process.open_devices.iter().map(|id| self.index(id)).collect();
         if !opened.is_empty() {
-            facts.push(fact("Has open", format!("chips {}", opened.join(", "))));
+            facts.push(fact("Open devices", opened.join(", ")));
         }
         facts.push(heading("Tracking"));
         let quality = process.tracking;
         let how = match quality {
             Tracking::Untracked => {
-                "untracked: has a device open and publishes nothing; `ttmem run` shows what it holds"
+                "untracked: has a device open and publishes nothing; start it with `ttmem run` to see its memory"
             }
             it => it.name(),
         };
         let bad = matches!(quality, Tracking::Drift | Tracking::Partial);
-        facts.push(Fact { tone: bad_if(bad), ..fact("State", how) });
+        facts.push(Fact { tone: bad_if(bad), ..fact("Tracking", how) });
         if let Some(it) = &process.tracker {
             facts.push(fact("Tracked by", it.writer.as_str()));
             facts.extend(it.runtime.as_ref().map(|it| fact("Runtime", it.as_str())));
@@ -217,12 +230,13 @@ impl Scene<'_> {
                 facts.push(if missing == 0 {
                     Fact { tone: Tone::Good, ..fact("Hooks", format!("all {}", it.hooks)) }
                 } else {
-                    let text =
-                        format!("{missing} of {} are missing: {}", it.hooks, it.missing_hooks.join(", "));
+                    let text = format!("{missing} of {} missing: {}", it.hooks, it.missing_hooks.join(", "));
                     Fact { tone: Tone::Bad, ..fact("Hooks", text) }
                 });
             }
-            facts.extend(it.cost_seconds.map(|it| fact("Cost so far", format!("{:.1} ms", it * 1e3))));
+            facts.extend(
+                it.cost_seconds.map(|it| fact("CPU time of tracking", format!("{:.1} ms", it * 1e3))),
+            );
         }
         facts.extend(process.audit.iter().map(audit));
         if !process.allocators.is_empty() {
@@ -237,11 +251,11 @@ impl Scene<'_> {
                 .filter(|it| allocator.devices.contains(&it.id))
                 .map(|it| it.index)
                 .collect();
-            facts.push(fact(format!("Allocator {}", allocator.id), format!("chips {}", ranges(&chips))));
+            facts.push(fact(format!("Allocator {}", allocator.id), format!("devices {}", ranges(&chips))));
             for space in &allocator.spaces {
                 let it = &space.usage;
                 let largest = it.largest_free_bytes_per_bank.map_or_else(String::new, |largest| {
-                    format!(", largest free block {} a bank", size(largest))
+                    format!(", largest free block {} per bank", size(largest))
                 });
                 let text = format!(
                     "{} of {} in {}; {} x {}{largest}",
@@ -254,7 +268,7 @@ impl Scene<'_> {
                 facts.push(fact(format!("  {}", space.space), text));
             }
         }
-        // A mesh holds the same on each of its chips, and that is told once.
+        // A mesh holds the same on each of its devices, which is shown once.
         let mut alike: Vec<(&Usage, Vec<&str>)> = Vec::new();
         for it in &process.usage {
             match alike.iter_mut().find(|(usage, _)| **usage == it.usage) {
@@ -267,7 +281,7 @@ impl Scene<'_> {
             let indexes: Vec<u32> =
                 all.filter(|it| chips.contains(&it.id.as_str())).map(|it| it.index).collect();
             let (each, s) = if indexes.len() > 1 { (" each", "s") } else { ("", "") };
-            facts.push(heading(format!("On chip{s} {}{each}", ranges(&indexes))));
+            facts.push(heading(format!("On device{s} {}{each}", ranges(&indexes))));
             facts.extend(spaces(usage));
         }
         facts
@@ -281,20 +295,20 @@ impl Scene<'_> {
             fact("Name", known(it.name.as_ref())),
             fact("Process", of),
             fact("Kind", it.class.title()),
-            fact("Chips", ranges(&it.indexes)),
+            fact("Devices", ranges(&it.indexes)),
         ];
-        let (nobody, unsaid) = (format!("{DASH} nobody tells of dispatches"), "the source does not say");
+        let (unreported, unsaid) = (format!("{DASH} dispatches are not reported"), "not reported");
         facts.push(match &it.cores[..] {
             [] => fact("Cores", format!("{DASH} {unsaid}")),
             cores => fact("Cores", format!("{}: {}", it.core_count, rectangles(cores))),
         });
         let all = program::all_cores(it);
         let (resident, dispatched) = if it.residency_unknown {
-            (nobody.clone(), nobody)
+            (unreported.clone(), unreported)
         } else {
             (format!("{} of {all} cores", it.resident_cores), counted(it.dispatches, "time"))
         };
-        facts.extend([fact("Resident on", resident), fact("Dispatched", dispatched)]);
+        facts.extend([fact("Active on", resident), fact("Dispatched", dispatched)]);
         facts.extend(it.dispatched.map(|at| {
             fact("Last", format!("{}, {} ago", self.shown.clock(at), since(at, self.now.wall.max(at))))
         }));
@@ -303,25 +317,26 @@ impl Scene<'_> {
             [(Space::Cb, it.cb_bytes), (Space::Dfb, it.dfb_bytes), (Space::Scratch, it.scratch_bytes)]
         {
             let bytes = about(others && bytes > 0, size(bytes));
-            facts.push(fact(label::space(space), format!("{bytes} on each chip")));
+            facts.push(fact(label::space(space), format!("{bytes} on each device")));
         }
         let kernels = match it.kernel_bytes {
-            0 if it.cores.is_empty() => format!("{DASH} it is not known on which cores"),
+            0 if it.cores.is_empty() => format!("{DASH} cores unknown"),
             bytes => format!("{} on each core", about(it.estimated, size(bytes))),
         };
         facts.push(fact(label::space(Space::Kernel), kernels));
         if it.estimated {
-            facts.push(fact("Estimated", "the size of some of what it keeps"));
+            facts.push(fact("Estimated", "some of its sizes"));
         }
-        facts.extend(it.end.map(|end| fact("Ends at", format!("{end:#x} where that is highest"))));
+        facts.extend(it.end.map(|end| fact("Ends at", format!("{end:#x} on the core where it is highest"))));
         if it.view_count > 0 {
-            facts.push(fact("Views", format!("{} of buffers, counted as those", it.view_count)));
+            facts.push(fact("Views", format!("{} of buffers (counted as buffers)", it.view_count)));
         }
         if !it.placements.is_empty() {
-            facts.push(heading("Keeps"));
+            facts.push(heading("L1 of the program"));
         }
         for place in &it.placements {
-            let address = place.address.map_or_else(|| "somewhere".to_owned(), |it| format!("{it:#09x}"));
+            let address =
+                place.address.map_or_else(|| "unknown address".to_owned(), |it| format!("{it:#09x}"));
             let text = format!(
                 "{address}, {} on {}{}",
                 size(place.bytes),
@@ -337,13 +352,17 @@ impl Scene<'_> {
         let mut facts = vec![
             fact("Severity", label::severity(it.severity)),
             fact("Kind", label::kind(it.kind)),
-            fact("What", it.text.as_str()),
+            fact("Text", it.text.as_str()),
         ];
-        facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
-        facts.extend(it.pid.map(|pid| fact("Process", format!("pid {pid}"))));
+        facts.extend(it.device.as_ref().map(|id| fact("Device", self.index(id))));
+        facts.extend(it.pid.map(|pid| match &it.process_name {
+            Some(name) => fact("Process", format!("{name} (pid {pid})")),
+            None => fact("Process", format!("pid {pid}")),
+        }));
+        facts.extend(it.command.as_ref().map(|it| fact("Command", it.as_str())));
         facts.extend(it.space.map(|it| fact("Space", it.name())));
         facts.extend(it.bytes.map(|it| fact("Bytes", format!("{} ({it} B)", size(it)))));
-        facts.push(fact("Times", it.count.to_string()));
+        facts.push(fact("Count", it.count.to_string()));
         facts.extend(it.first.map(|at| fact("First", self.shown.clock(at))));
         facts.extend(it.last.map(|at| fact("Last", self.shown.clock(at))));
         facts
@@ -353,9 +372,9 @@ impl Scene<'_> {
         let mut facts = vec![
             fact("Time", self.shown.clock(it.at)),
             fact("Kind", label::kind(it.kind)),
-            fact("What", it.text.as_str()),
+            fact("Text", it.text.as_str()),
         ];
-        facts.extend(it.device.as_ref().map(|id| fact("Chip", self.index(id))));
+        facts.extend(it.device.as_ref().map(|id| fact("Device", self.index(id))));
         facts.extend(it.pid.map(|pid| fact("Process", format!("pid {pid}"))));
         facts.extend(it.bytes.map(|it| fact("Bytes", format!("{} ({it} B)", size(it)))));
         facts
@@ -363,14 +382,14 @@ impl Scene<'_> {
 
     fn one_core(&self, core: &Core, device: Option<&Device>) -> Vec<Fact> {
         let room = &core.room;
-        let told = device.is_some_and(|it| is_gap_certain(room, &it.usage));
-        let or_less = if told { "" } else { " or less" };
+        let is_certain = device.is_some_and(|it| is_gap_certain(room, &it.usage));
+        let or_less = if is_certain { "" } else { " or less" };
         let mut facts = vec![
-            fact("Taken", percent(super::map::fill(core))),
-            fact("Gap", format!("{}{or_less}, by {}", size(room.free_gap_bytes), room.basis.name())),
+            fact("In use", percent(super::map::fill(core))),
+            fact("Free gap", format!("{}{or_less} ({})", size(room.free_gap_bytes), room.basis.name())),
             fact(
                 "Program ends",
-                format!("{:#x}; of all that are cached {:#x}", room.program_end, room.registered_end),
+                format!("{:#x}; of all cached programs {:#x}", room.program_end, room.registered_end),
             ),
             fact("Lowest buffer", format!("{:#x}", room.lowest_buffer)),
         ];
@@ -386,20 +405,24 @@ impl Scene<'_> {
                 (None, None) => String::new(),
             };
             let text = format!(
-                "{} at {}, {} of them buffers{program}",
+                "{} at {}, of that buffers {}{program}",
                 size(peak.bytes),
                 self.shown.clock(peak.at),
                 size(peak.buffer_bytes)
             );
             facts.push(fact("Peak", text));
         }
-        facts.push(heading("From address 0 up"));
-        for it in core.intervals.iter() {
-            let end = it.start.saturating_add(it.bytes);
-            facts.push(fact(
-                label::core_class(it.class),
-                format!("{:#09x} to {end:#09x}  {:>10}", it.start, size(it.bytes)),
-            ));
+        facts.push(heading("Address ranges"));
+        let fetched = self.shown.snapshot.core_allocations.as_ref();
+        let allocations = device.map(|it| self.shown.allocations_on(it, core)).unwrap_or_default();
+        for it in super::map::ranges(core, allocations) {
+            facts.push(fact(it.place(), format!("{:>10}  {}", size(it.bytes), it.describe())));
+        }
+        let more = fetched.map_or(0, |it| it.count.saturating_sub(it.list.len() as u64));
+        if more > 0 && !allocations.is_empty() {
+            let (x, y) = (room.x, room.y);
+            let text = format!("{} more: `ttmem dump --cores {x},{y}`", counted(more, "allocation"));
+            facts.push(fact("", text));
         }
         facts
     }
@@ -409,29 +432,29 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
     let bytes = |value: Option<u64>, why: &str| {
         value.map_or_else(|| format!("{DASH} {why}"), |it| format!("{} ({it} B)", size(it)))
     };
-    let why = "the source does not say";
+    let why = "not reported";
     let mut facts = vec![
         fact("Space", it.space.name()),
-        fact("Chips", ranges(&it.indexes)),
+        fact("Devices", ranges(&it.indexes)),
         fact("Process", it.pid.map_or_else(|| DASH.to_owned(), |pid| format!("pid {pid}"))),
-        fact("Asked for", about(it.estimated, bytes(Some(it.requested_bytes), ""))),
+        fact("Requested", about(it.estimated, bytes(Some(it.requested_bytes), ""))),
         fact("Occupied", bytes(it.occupied_bytes, why)),
         fact("Allocated", bytes(it.allocated_bytes, why)),
     ];
     if it.estimated {
-        facts.push(fact("Estimated", "its size"));
+        facts.push(fact("Estimated", "the size"));
     }
     if it.unplaced {
         facts.push(fact("Address", format!("{DASH} {why}")));
     }
     if let (Some(bytes), Some(banks)) = (it.bytes_per_bank, it.banks) {
-        facts.push(fact("In each bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
+        facts.push(fact("Per bank", format!("{} in {}", size(bytes), counted(u64::from(banks), "bank"))));
     }
     facts.extend(it.layout.and_then(ttmem_core::words::Layout::title).map(|it| fact("Layout", it)));
     facts.extend(it.cores.as_ref().map(|it| fact("Cores", rectangles(it))));
-    facts.push(fact("Held for", age(it.age_seconds)));
+    facts.push(fact("Age", age(it.age_seconds)));
     if it.references != 1 {
-        facts.push(fact("Held", counted(u64::from(it.references), "time")));
+        facts.push(fact("References", it.references.to_string()));
     }
     facts.extend(it.allocator.map(|it| fact("Allocator", it.to_string())));
     facts.extend(
@@ -439,9 +462,9 @@ fn buffer(it: &Allocation) -> Vec<Fact> {
     );
     facts.extend(it.site.map(|id| match &it.site_name {
         Some(name) => fact("Call site", name.as_str()),
-        None => fact("Call site", format!("number {id}")),
+        None => fact("Call site", format!("number {id}, name unknown")),
     }));
-    facts.push(fact("Known by", it.basis.name()));
+    facts.push(fact("Basis", it.basis.name()));
     facts
 }
 
@@ -449,23 +472,23 @@ fn total(label: &str, total: Option<&Total>) -> Option<Fact> {
     let it = total?;
     let of = it.capacity_bytes.map_or_else(|| DASH.to_owned(), size);
     let share = percent(share(it.used_bytes, it.capacity_bytes));
-    Some(fact(label, format!("{} of {of}, {share}, by {}", size(it.used_bytes), it.basis.name())))
+    Some(fact(label, format!("{} of {of}, {share} ({})", size(it.used_bytes), it.basis.name())))
 }
 
 fn spaces(usage: &Usage) -> impl Iterator<Item = Fact> {
     SPACES.into_iter().filter_map(|space| {
         let (used, _) = usage.used(space)?;
-        Some(fact(label::space(space), format!("{}: {}", size(used), notes(usage, space))))
+        Some(fact(label::space(space), format!("{}: {}", size(used), notes(usage, space).join(", "))))
     })
 }
 
 fn audit(it: &AuditResult) -> Fact {
     let label = format!("Drift {} {}", it.allocator, it.space);
     if !it.compared {
-        return fact(label, "not judged: something happened while the allocator was asked");
+        return fact(label, "not audited: allocator busy, or no statistics");
     }
     if it.is_zero() {
-        let text = format!("0, the allocator itself says {}", size(it.allocated_bytes));
+        let text = format!("0: the allocator reports {}", size(it.allocated_bytes));
         return Fact { tone: Tone::Good, ..fact(label, text) };
     }
     let known = |drift: Option<i64>| drift.map_or_else(|| DASH.to_owned(), |it| format!("{it:+}"));
@@ -497,11 +520,12 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
     if let Some(why) = &device.sensors_absent {
         facts.push(fact("Sensors", format!("{DASH} {why}")));
     } else if sensors.is_none() {
-        facts.push(fact("Sensors", format!("{DASH} nobody says why")));
+        facts.push(fact("Sensors", format!("{DASH} not read")));
     }
     if let Some(it) = sensors {
-        let absent =
-            |name: &str| it.absent.get(name).cloned().unwrap_or_else(|| "the driver does not say".to_owned());
+        let absent = |name: &str| {
+            it.absent.get(name).cloned().unwrap_or_else(|| "not reported by the driver".to_owned())
+        };
         facts.extend(device::SENSORS.into_iter().map(|(label, field)| {
             let Value::Reading(Reading { value, limit, .. }) = (field.value)(&row) else {
                 return fact(label, format!("{DASH} {}", absent(field.name)));
@@ -518,8 +542,8 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
                     "Heartbeat",
                     match (it.heartbeat, it.heartbeat_beats) {
                         (None, _) => format!("{DASH} {}", absent("heartbeat")),
-                        (Some(n), Some(true)) => format!("{n}, beats"),
-                        (Some(n), Some(false)) => format!("{n}, does NOT change: the firmware may hang"),
+                        (Some(n), Some(true)) => format!("{n}, changing"),
+                        (Some(n), Some(false)) => format!("{n}, not changing: the firmware may have stopped"),
                         (Some(n), None) => format!("{n}, read once so far"),
                     },
                 )
@@ -536,14 +560,14 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
         match &it.pcie {
             None => facts.push(fact("PCIe", format!("{DASH} {}", absent("pcie")))),
             Some(pcie) => facts.extend([
-                fact("Host reads chip", rate(pcie.host_reads_bytes_per_second)),
-                fact("Host writes chip", rate(pcie.host_writes_bytes_per_second)),
-                fact("Chip reads host", rate(pcie.device_reads_bytes_per_second)),
-                fact("Chip writes host", rate(pcie.device_writes_bytes_per_second)),
+                fact("Host reads device", rate(pcie.host_reads_bytes_per_second)),
+                fact("Host writes device", rate(pcie.host_writes_bytes_per_second)),
+                fact("Device reads host", rate(pcie.device_reads_bytes_per_second)),
+                fact("Device writes host", rate(pcie.device_writes_bytes_per_second)),
             ]),
         }
         let old = age(it.age_ms as f64 / 1e3);
-        facts.push(fact("Read", format!("{old} ago{}", if it.stale { ", which is too old" } else { "" })));
+        facts.push(fact("Read", format!("{old} ago{}", if it.stale { ", out of date" } else { "" })));
     }
     let firmware = &device.firmware;
     let versions: [(&str, &Option<String>); 6] = [
@@ -551,23 +575,23 @@ pub(super) fn sensors(row: device::Row<'_>) -> Vec<Fact> {
         ("ARC firmware", &firmware.arc),
         ("Ethernet firmware", &firmware.ethernet),
         ("Manager firmware", &firmware.manager),
-        ("Manager's boot", &firmware.manager_boot),
+        ("Manager bootloader", &firmware.manager_boot),
         ("Flasher", &firmware.flasher),
     ];
     facts.extend(versions.into_iter().filter_map(|(label, it)| Some(fact(label, it.as_deref()?))));
-    facts.push(fact("Id", device.id.as_str()));
+    facts.push(fact("Unique id", device.id.as_str()));
     if !device.names.is_empty() {
-        facts.push(fact("Also called", device.names.join(", ")));
+        facts.push(fact("Other ids", device.names.join(", ")));
     }
     facts.push(fact("PCI", known(device.pci.as_ref())));
     facts.extend(device.node.map(|n| fact("Node", format!("/dev/tenstorrent/{n}"))));
     facts.extend(device.serial.as_ref().map(|it| fact("Serial", it.as_str())));
     facts.push(fact(
-        "Chip",
+        "Architecture",
         format!(
             "{}{}",
             device.arch.map_or(DASH, ttmem_core::words::Arch::title),
-            if device.remote { ", reached through another" } else { "" }
+            if device.remote { ", reached through another device" } else { "" }
         ),
     ));
     facts

@@ -1,7 +1,7 @@
-//! View 1: devices, what is in the chosen one's memory, and who holds it.
+//! View 1: devices, the memory of the selected one, and processes.
 
 use super::Scene;
-use crate::canvas::{Canvas, split_columns, split_rows};
+use crate::canvas::{Canvas, split_columns, split_rows, wrap};
 use crate::chart::Span;
 use crate::lists;
 use crate::table::Table;
@@ -12,11 +12,11 @@ use ratatui::style::Style;
 use ttmem_core::snapshot::{Device, Total, Usage};
 use ttmem_core::words::Space;
 use ttmem_render::device::number_and_board as name;
-use ttmem_render::figure::{DASH, age, percent, share, since, size};
+use ttmem_render::figure::{DASH, age, share, since, size};
 use ttmem_render::usage::{BufferNotes, by, is_gap_certain, program_notes};
 use ttmem_render::{device, label, process, usage};
 
-/// From this width on the chosen chip has a column of its own.
+/// From this width on the selected device has a column of its own.
 const WIDE: u16 = 150;
 const SIDE: u16 = 66;
 
@@ -50,7 +50,7 @@ impl Scene<'_> {
         self.processes_and_past(canvas, below);
     }
 
-    /// What processes do not need is for the chosen chip's past. Returns whether that was enough for it.
+    /// Rows that processes do not need show the selected device over time. Returns whether there were enough.
     fn processes_and_past(&mut self, canvas: &mut Canvas, area: Rect) -> bool {
         let wanted = (self.shown.snapshot.processes.len() as u16).saturating_add(3);
         let left = area.height.saturating_sub(wanted.max(8));
@@ -73,9 +73,10 @@ impl Scene<'_> {
             count: snapshot.devices.len(),
             focused: ui.list() == Some(List::Devices),
             hidden: &[],
+            wrapped: None,
+            branches: None,
         };
-        let empty = "No Tenstorrent device here: try `ttmem demo`, or see `ttmem doctor`.";
-        self.framed(canvas, area, "Devices", &table, empty, |at| {
+        self.framed(canvas, area, "Devices", &table, super::NO_DEVICE, |at| {
             Some(device::Row { snapshot: &snapshot, device: snapshot.devices.get(at)? })
         });
     }
@@ -83,7 +84,7 @@ impl Scene<'_> {
     fn processes(&mut self, canvas: &mut Canvas, area: Rect) {
         let (snapshot, ui) = (self.shown.snapshot.clone(), self.ui);
         let place = ui.place(List::Processes);
-        let rows = lists::processes(&snapshot, place);
+        let (rows, branches) = lists::process_rows(&snapshot, ui);
         let contained = rows.iter().any(|it| it.container.is_some() || it.pod.is_some());
         let table = Table {
             list: List::Processes,
@@ -92,16 +93,19 @@ impl Scene<'_> {
             count: rows.len(),
             focused: ui.list() == Some(List::Processes),
             hidden: if contained { &[] } else { &["container"] },
+            wrapped: None,
+            branches: Some(("name", &branches)),
         };
         let empty = if place.filter.is_empty() {
-            "No process uses a device or reports device memory."
+            "No process uses a device. Start one: `ttmem run -- python model.py`"
         } else {
-            "No process fits the filter."
+            "No process matches the filter."
         };
-        self.framed(canvas, area, "Processes", &table, empty, |at| rows.get(at).copied());
+        let title = if ui.tree { "Process tree" } else { "Processes" };
+        self.framed(canvas, area, title, &table, empty, |at| rows.get(at).copied());
     }
 
-    /// What is in the chosen chip's memory.
+    /// The memory of the selected device.
     fn memory(&self, canvas: &mut Canvas, area: Rect, full: bool) {
         let Some(device) = self.ui.chip(&self.shown.snapshot) else {
             canvas.frame(area, "Memory", false);
@@ -116,7 +120,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Beside the tables: the chosen chip's memory, its last minute, its peaks, and what is odd.
+    /// Beside the tables: the selected device's memory, its last minute, its peaks, and findings.
     fn side(&self, canvas: &mut Canvas, area: Rect, with_past: bool) {
         let Some(device) = self.ui.chip(&self.shown.snapshot) else {
             canvas.frame(area, "Memory", false);
@@ -131,55 +135,65 @@ impl Scene<'_> {
         self.peaks(canvas, below, device);
     }
 
-    /// The chosen chip's usage over time.
+    /// The selected device over time.
     fn past(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
         let title = format!("Last {} of {}", age(self.ui.window_seconds() as f64), name(device));
         let inside = canvas.frame(area, &title, false);
         let span = Span { end: self.shown.snapshot.at, seconds: self.ui.window_seconds() };
-        let series = self.series(canvas, device);
-        self.plot(canvas, inside, span, &series);
-        let mut x = area.width.saturating_sub(28);
-        for it in &series {
-            x = canvas.text(area, x, 0, &format!(" {} {} ", it.title, percent(it.share())), it.style);
-        }
+        self.lanes(canvas, inside, device, span);
     }
 
     fn peaks(&self, canvas: &mut Canvas, area: Rect, device: &Device) {
         let rows = device.peaks.len() as u16 + 2;
         let (above, below) = split_rows(area, rows.clamp(3, area.height.saturating_sub(4).max(3)));
         let theme = canvas.theme;
-        let inside = canvas.frame(above, "Peaks, and who held them", false);
+        let inside = canvas.frame(above, "Peaks", false);
         for (y, peak) in device.peaks.iter().enumerate() {
             let y = y as u16;
             canvas.text(inside, 1, y, peak.space.name(), theme.faint);
             canvas.right(inside, 10, y, 11, &size(peak.bytes), theme.text);
             let ago = format!("{} ago", since(peak.at, self.now.wall.max(peak.at)));
             canvas.right(inside, 22, y, 8, &ago, theme.faint);
-            let holders: Vec<String> = peak
+            let holders = peak
                 .holders
                 .iter()
-                .take(3)
                 .map(|it| format!("{} {}", it.name.as_deref().unwrap_or(DASH), size(it.bytes)))
                 .collect();
-            canvas.cut(inside, 32, y, inside.width.saturating_sub(33), &holders.join(", "), theme.faint);
+            let room = inside.width.saturating_sub(33);
+            let text = match joined(holders, usize::from(room).saturating_sub(4)) {
+                (text, 0) => text,
+                (text, more) => format!("{text} +{more}"),
+            };
+            canvas.cut(inside, 32, y, room, &text, theme.faint);
         }
         if device.peaks.is_empty() {
-            canvas.text(inside, 1, 0, "none yet", theme.faint);
+            canvas.text(inside, 1, 0, "No peaks yet.", theme.faint);
         }
-        let inside = canvas.frame(below, "Findings", false);
-        let findings = &self.shown.snapshot.findings;
-        for (y, finding) in findings.iter().enumerate() {
-            let y = y as u16;
-            if y + 1 == inside.height && findings.len() > usize::from(inside.height) {
-                let more = findings.len() - usize::from(y);
-                canvas.text(inside, 1, y, &format!("and {more} more: 7"), theme.faint);
+        self.findings(canvas, below);
+    }
+
+    /// Findings in full, worst first, as far as there is room.
+    fn findings(&self, canvas: &mut Canvas, area: Rect) {
+        let theme = canvas.theme;
+        let inside = canvas.frame(area, "Findings", false);
+        let open = self.shown.snapshot.findings.iter().filter(|it| !self.ui.is_acknowledged(it));
+        let (count, mut y) = (open.clone().count(), 0);
+        for (n, finding) in open.enumerate() {
+            let lines = wrap(&finding.text, usize::from(inside.width.saturating_sub(4)).max(1));
+            let is_last = n + 1 == count;
+            // The last line is for the number of those that do not fit.
+            if y + lines.len() as u16 > inside.height.saturating_sub(u16::from(!is_last)) {
+                canvas.text(inside, 1, y, &format!("{} more: press 7", count - n), theme.faint);
                 break;
             }
             canvas.put(inside, 1, y, '●', theme.severity(finding.severity));
-            canvas.cut(inside, 3, y, inside.width.saturating_sub(4), &finding.text, theme.text);
+            for line in lines {
+                canvas.text(inside, 3, y, &line, theme.text);
+                y += 1;
+            }
         }
-        if findings.is_empty() {
-            canvas.text(inside, 1, 0, "nothing odd", theme.faint);
+        if count == 0 {
+            canvas.text(inside, 1, 0, "No problems found.", theme.faint);
         }
     }
 }
@@ -200,12 +214,12 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         canvas.right(area, 5 + bar, y, 32, &figures, style);
         // The gap and the largest block are what decides whether the next allocation fits.
         let note = match title {
-            "L1" => {
-                device.tightest_core.map(|room| (format!("gap {}", size(room.free_gap_bytes)), theme.accent))
-            }
+            "L1" => device
+                .tightest_core
+                .map(|room| (format!("free gap {}", size(room.free_gap_bytes)), theme.accent)),
             _ => usage.dram.as_ref().and_then(|it| {
                 let largest = it.largest_free_bytes_per_bank?;
-                Some((format!("largest free block {} a bank", size(largest)), theme.faint))
+                Some((format!("largest free block {} per bank", size(largest)), theme.faint))
             }),
         };
         let mut end = area.width;
@@ -234,7 +248,7 @@ fn stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
 fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     let (usage, theme) = (&device.usage, canvas.theme);
     let mut y = 0;
-    // The notes behind the figures get what is left, but a bar must be worth looking at.
+    // Notes behind the figures get what is left, but a bar has a minimum width.
     let bar = (area.width.saturating_sub(90)).clamp(12, 40);
     for Memory { title, total, capacity, spaces } in memories(device) {
         let (figures, style) = totals(total, capacity, theme);
@@ -248,15 +262,16 @@ fn spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
             canvas.cut(area, 1, y, 9, label::part_within(space), theme.faint);
             canvas.meter(area, 10, y, bar, share(used, capacity), theme.part(part));
             canvas.right(area, 11 + bar, y, 10, &size(used), theme.text);
-            let notes = notes(usage, space);
             let x = 23 + bar;
-            canvas.cut(area, x, y, area.width.saturating_sub(x), &notes, theme.faint);
+            let room = area.width.saturating_sub(x);
+            let (notes, _) = joined(notes(usage, space), usize::from(room));
+            canvas.cut(area, x, y, room, &notes, theme.faint);
             y += 1;
         }
     }
     if let Some(room) = device.tightest_core {
         let text = format!(
-            "least gap {}{} between programs and buffers, core {},{}",
+            "smallest free gap {}{}, core {},{}",
             size(room.free_gap_bytes),
             if is_gap_certain(&room, &device.usage) { "" } else { " or less" },
             room.x,
@@ -309,8 +324,24 @@ fn peak_of(usage: &Usage, space: Space) -> u64 {
     usage::buffers(usage, space).map_or(program, |it| it.peak_bytes)
 }
 
+/// The first of some notes that fit, at least one; and how many are left out.
+fn joined(notes: Vec<String>, room: usize) -> (String, usize) {
+    let (mut text, mut left) = (String::new(), notes.len());
+    for note in notes {
+        if text.is_empty() {
+            text = note;
+        } else if text.chars().count() + 2 + note.chars().count() <= room {
+            text = format!("{text}, {note}");
+        } else {
+            break;
+        }
+        left -= 1;
+    }
+    (text, left)
+}
+
 /// What else is known of a space, the most useful first.
-pub(super) fn notes(usage: &Usage, space: Space) -> String {
+pub(super) fn notes(usage: &Usage, space: Space) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(it) = usage::buffers(usage, space) {
         let BufferNotes { count, peak, requested, occupied, free, basis } = BufferNotes::new(it);
@@ -325,5 +356,5 @@ pub(super) fn notes(usage: &Usage, space: Space) -> String {
         notes.extend(program_notes(it));
         notes.push(by(it.basis));
     }
-    notes.join(", ")
+    notes
 }

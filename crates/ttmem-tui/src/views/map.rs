@@ -1,4 +1,4 @@
-//! View 4: the cores of a chip, coloured by how full their L1 is, and one of them opened from its first address to its last.
+//! View 4: the cores of a device, coloured by how full their L1 is, and one core with the owner of each address range.
 
 use super::Scene;
 use crate::canvas::{Canvas, split_columns, split_rows};
@@ -7,7 +7,7 @@ use crate::ui::Target;
 use crate::update::core_at;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use ttmem_core::snapshot::{Core, CoreClass, Cores, Device, Interval};
+use ttmem_core::snapshot::{Core, CoreAllocation, CoreClass, Cores, Device, Interval};
 use ttmem_render::device::number_and_board;
 use ttmem_render::figure::{DASH, size};
 use ttmem_render::label;
@@ -33,7 +33,7 @@ const CLASSES: [CoreClass; 10] = [
     CoreClass::Free,
 ];
 
-/// What a class is drawn with: the pattern tells them apart where colours do not.
+/// The character of a class: patterns distinguish classes where colours do not.
 fn glyph(class: CoreClass) -> char {
     match class {
         CoreClass::Buffer | CoreClass::Cb => '█',
@@ -69,13 +69,67 @@ pub(super) fn fill(core: &Core) -> Option<f64> {
     (all > 0).then(|| (all - free) as f64 / all as f64)
 }
 
+/// A range of addresses of a core, and its owner.
+pub(super) struct OwnedRange<'a> {
+    start: u64,
+    pub(super) bytes: u64,
+    pub(super) class: CoreClass,
+    owner: Option<&'a CoreAllocation>,
+}
+
+impl OwnedRange<'_> {
+    /// `0x01f980-0x020000`.
+    pub(super) fn place(&self) -> String {
+        format!("{:#08x}-{:#08x}", self.start, self.start.saturating_add(self.bytes))
+    }
+
+    /// The class of the range; if it has an owner: the program, the call site and the process.
+    pub(super) fn describe(&self) -> String {
+        let class = label::core_class(self.class);
+        let Some(it) = self.owner else { return class.to_owned() };
+        let program = it.program.map(|id| match &it.program_name {
+            Some(name) => format!("program {id} {name}"),
+            None => format!("program {id}"),
+        });
+        let name = it.process_name.as_deref().unwrap_or("unknown process");
+        let process = it.pid.map_or_else(|| name.to_owned(), |pid| format!("{name} (pid {pid})"));
+        let parts = [Some(class.to_owned()), program, it.site_name.clone(), Some(process)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The intervals of a core in order; in place of one with known allocations, these.
+pub(super) fn ranges<'a>(
+    core: &'a Core,
+    allocations: &'a [CoreAllocation],
+) -> impl Iterator<Item = OwnedRange<'a>> {
+    core.intervals.iter().flat_map(move |it| {
+        let end = it.start.saturating_add(it.bytes);
+        // The list is by address, and what begins behind the interval is not in it.
+        let until = allocations.partition_point(|of| of.start < end);
+        let inside = allocations[..until]
+            .iter()
+            .filter(move |of| of.class == it.class && of.start.saturating_add(of.bytes) > it.start);
+        let owned = inside.map(|of| OwnedRange {
+            start: of.start,
+            bytes: of.bytes,
+            class: of.class,
+            owner: Some(of),
+        });
+        let mut owned = owned.peekable();
+        let alone = OwnedRange { start: it.start, bytes: it.bytes, class: it.class, owner: None };
+        let alone = owned.peek().is_none().then_some(alone);
+        alone.into_iter().chain(owned)
+    })
+}
+
 impl Scene<'_> {
     pub(super) fn map(&self, canvas: &mut Canvas, area: Rect) {
         let snapshot = &self.shown.snapshot;
         let theme = &self.ui.theme;
         let Some(device) = self.ui.chip(snapshot) else {
             canvas.frame(area, "L1 map", false);
-            canvas.text(area, 2, 1, "No device is here.", theme.faint);
+            canvas.text(area, 2, 1, super::NO_DEVICE, theme.faint);
             return;
         };
         let name = number_and_board(device);
@@ -83,9 +137,10 @@ impl Scene<'_> {
         let Some(cores) = cores else {
             let inside = canvas.frame(area, &format!("L1 of {name}"), true);
             let why = if device.core_layout.is_none() {
-                "It is not known how this chip's cores are laid out: a process tracked by the agent says so."
+                "The core layout of this device is unknown: the agent reports it. Start a process with tracking: \
+                 `ttmem run -- python model.py`"
             } else {
-                "Looking …"
+                super::LOADING
             };
             canvas.paragraph(inside, 1, 0, why, theme.faint);
             return;
@@ -181,7 +236,7 @@ impl Scene<'_> {
         let y = inside.height.saturating_sub(3);
         let percent =
             |it: Option<f64>| it.map_or_else(|| DASH.to_owned(), |it| format!("{:.0} %", it * 100.0));
-        let text = format!("% taken of usable L1: {} to {}", percent(least), percent(most));
+        let text = format!("usable L1 in use: {} to {}", percent(least), percent(most));
         canvas.cut(inside, 1, y, inside.width.saturating_sub(2), &text, theme.faint);
         let mut x = 1;
         for (share, label) in
@@ -191,7 +246,8 @@ impl Scene<'_> {
         }
         if let Some(room) = device.tightest_core {
             let how = if is_gap_certain(&room, &device.usage) { "" } else { " or less" };
-            let text = format!("least gap {}{how} at {},{} (t)", size(room.free_gap_bytes), room.x, room.y);
+            let text =
+                format!("min free gap {}{how} at {},{} (t)", size(room.free_gap_bytes), room.x, room.y);
             canvas.cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
         }
     }
@@ -203,15 +259,15 @@ impl Scene<'_> {
         let inside = Rect { x: inside.x + 1, width: inside.width.saturating_sub(2), ..inside };
         let program = match &core.program {
             Some(it) => {
-                let name = it.name.as_deref().unwrap_or("a program without a name");
+                let name = it.name.as_deref().unwrap_or("unnamed program");
                 let pid = it.pid.map_or_else(String::new, |pid| format!(" of pid {pid}"));
                 format!("{name} (program {}{pid})", it.id)
             }
-            None => "no program is resident".to_owned(),
+            None => "no active program".to_owned(),
         };
         canvas.cut(inside, 0, 0, inside.width, &program, theme.text);
         let room = &core.room;
-        let how = if is_gap_certain(room, &device.usage) { "gap" } else { "gap or less" };
+        let how = if is_gap_certain(room, &device.usage) { "free gap" } else { "free gap at most" };
         let gap = format!(
             "{how} {}: {:#x} to {:#x}",
             size(room.free_gap_bytes),
@@ -225,7 +281,7 @@ impl Scene<'_> {
                 inside,
                 0,
                 3,
-                "It is not told what lies where: there is too much, or nothing is known.",
+                "Address ranges unknown: too many, or none reported.",
                 theme.faint,
             );
             return;
@@ -233,12 +289,17 @@ impl Scene<'_> {
         let present: Vec<CoreClass> =
             CLASSES.into_iter().filter(|class| core.intervals.iter().any(|it| it.class == *class)).collect();
         let legend = present.len() as u16;
-        let (map, below) = split_rows(
-            Rect { y: inside.y + 3, height: inside.height.saturating_sub(3), ..inside },
-            inside.height.saturating_sub(4 + legend).max(3),
-        );
+        let inside = Rect { y: inside.y + 3, height: inside.height.saturating_sub(3), ..inside };
+        // Owners get what the map does not need.
+        let owners = inside.height.saturating_sub(legend + 2) / 2;
+        let owners = if owners < 8 { 0 } else { owners };
+        let (map, below) = split_rows(inside, inside.height.saturating_sub(1 + legend + owners).max(3));
         self.addresses(canvas, map, core, end);
         let below = Rect { y: below.y.saturating_add(1), height: below.height.saturating_sub(1), ..below };
+        if owners > 0 {
+            let (_, list) = split_rows(below, legend + 1);
+            self.owners(canvas, list, device, core);
+        }
         for (y, class) in present.into_iter().enumerate() {
             let y = y as u16;
             let here = core.intervals.iter().filter(|it| it.class == class);
@@ -262,6 +323,24 @@ impl Scene<'_> {
                     );
                 }
             }
+        }
+    }
+
+    /// The address ranges of a core, with the owner of each.
+    fn owners(&self, canvas: &mut Canvas, area: Rect, device: &Device, core: &Core) {
+        let theme = &self.ui.theme;
+        let allocations = self.shown.allocations_on(device, core);
+        let mut ranges = ranges(core, allocations);
+        for y in 0..area.height {
+            let Some(range) = ranges.next() else { return };
+            if y + 1 == area.height && ranges.next().is_some() {
+                canvas.text(area, 0, y, "more: Enter", theme.faint);
+                return;
+            }
+            let x = canvas.text(area, 0, y, &range.place(), theme.faint);
+            canvas.right(area, x, y, 11, &size(range.bytes), theme.text);
+            let style = if range.owner.is_some() { theme.text } else { theme.faint };
+            canvas.cut(area, x + 13, y, area.width.saturating_sub(x + 13), &range.describe(), style);
         }
     }
 

@@ -26,8 +26,8 @@ impl Scene<'_> {
                     .map(|(name, title)| {
                         let order = match (sorted.column == Some(name), sorted.reversed) {
                             (false, _) => "",
-                            (true, false) => "now",
-                            (true, true) => "now, turned round",
+                            (true, false) => "current",
+                            (true, true) => "current, reversed",
                         };
                         (format!("{title:<22}"), order.to_owned())
                     })
@@ -47,10 +47,10 @@ impl Scene<'_> {
                 let rows = [
                     text,
                     format!("{}: {}", signal.name, signal.help),
-                    "y sends it, any other key does not".to_owned(),
+                    "y: send, any other key: cancel".to_owned(),
                 ];
                 let width = rows.iter().map(|it| it.chars().count()).max().unwrap_or(0) as u16 + 4;
-                let inside = over(canvas, area, width, 5, "Are you sure?");
+                let inside = over(canvas, area, width, 5, "Send signal?");
                 for (y, row) in rows.iter().enumerate() {
                     let style = if y == 0 { self.ui.theme.bad } else { self.ui.theme.faint };
                     canvas.cut(inside, 1, y as u16, inside.width.saturating_sub(2), row, style);
@@ -64,7 +64,7 @@ impl Scene<'_> {
                         (format!("{name:<36}"), value)
                     })
                     .collect();
-                self.menu(canvas, area, "Settings (F12 keeps them)", &rows, *choice);
+                self.menu(canvas, area, "Settings (F12: save)", &rows, *choice);
             }
         }
     }
@@ -101,11 +101,19 @@ impl Scene<'_> {
         let theme = &self.ui.theme;
         let notes = [
             "",
-            "Sizes are in KiB, MiB and GiB: powers of 1024. — is what is not known; Enter says why.",
-            "Bars are yellow from 75 %, red from 90 %. Grey figures are old, or nothing.",
-            "State: audited = the runtime's own allocators say the same; agent, events = every event;",
-            "counters = tt-metal's own; legacy = old socket; partial, DRIFT = not to be relied on;",
-            "untracked = has a device open and publishes nothing.",
+            "Sizes: KiB, MiB and GiB are powers of 1024.  — unknown; Enter: reason.  ~ estimate.",
+            "Bars: yellow from 75 %, red from 90 %.  Grey: out of date, or zero.",
+            "CPU %: host CPU time, 100 is one CPU.  Host mem: resident host memory (RSS).",
+            "Tracking of a process; of a device, the weakest of its processes:",
+            "  audited    every event, checked against the runtime's own allocators",
+            "  agent      every event, from the agent (`ttmem run`)",
+            "  library    every event, reported by the process itself",
+            "  counters   tt-metal counters: sums per device",
+            "  reported   old socket protocol",
+            "  partial    some events were missed",
+            "  DRIFT      the runtime's allocators report other figures",
+            "  untracked  has a device open and publishes nothing: start it with `ttmem run`",
+            "  idle       no process has the device open",
         ];
         let height = (rows.len() + notes.len() + 2).min(usize::from(area.height)) as u16;
         let inside = over(canvas, area, 94, height, "Keys");

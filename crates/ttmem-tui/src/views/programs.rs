@@ -1,4 +1,4 @@
-//! View 6: programs that are loaded or cached, what they keep in L1, and where they are resident; and traces.
+//! View 6: programs, active and cached, with their L1; and traces.
 
 use super::Scene;
 use crate::canvas::{Canvas, split_rows};
@@ -31,11 +31,10 @@ impl Scene<'_> {
         if !programs.has_scratch {
             hidden.push("scratch");
         }
-        // Of those that nobody tells the dispatches of, others may be.
+        // Programs whose dispatches are not reported may be active as well.
         let known =
             if programs.list.iter().any(|it| it.program.residency_unknown) { "known to be " } else { "" };
-        let title =
-            format!("Programs: {} cached, {} {known}resident", programs.count, programs.resident_count);
+        let title = format!("Programs: {} cached, {} {known}active", programs.count, programs.resident_count);
         let table = Table {
             list: List::Programs,
             columns: program::SCREEN,
@@ -43,11 +42,13 @@ impl Scene<'_> {
             count: programs.count as usize,
             focused: true,
             hidden: &hidden,
+            wrapped: None,
+            branches: None,
         };
         let empty = match (snapshot.programs.is_some(), place.filter.is_empty()) {
-            (false, _) => "Looking …",
-            (true, true) => "No program is loaded or cached by any process that is followed.",
-            (true, false) => "No program fits the filter.",
+            (false, _) => super::LOADING,
+            (true, true) => "No programs. Start a process: `ttmem run -- python model.py`",
+            (true, false) => "No program matches the filter.",
         };
         let first = programs.offset as usize;
         self.framed(canvas, above, &title, &table, empty, |at| {
@@ -64,19 +65,19 @@ impl Scene<'_> {
             let mut x = 1;
             if trace.endangered_count > 0 {
                 let text = format!(
-                    "! a replay may write over {} ({})  ",
-                    counted(trace.endangered_count, "younger buffer"),
+                    "! a replay may overwrite {} ({})  ",
+                    counted(trace.endangered_count, "newer buffer"),
                     size(trace.endangered_bytes)
                 );
                 x = canvas.text(inside, x, y, &text, theme.warn);
             }
             let text = format!(
-                "trace {} of {} ({}): {}, {} dispatched in it, captured {}",
+                "trace {} of {} (pid {}): {}, {}, captured {}",
                 trace.id,
-                process.name.as_deref().unwrap_or("a process"),
+                process.name.as_deref().unwrap_or("unknown process"),
                 lists::pid_text(process.pid, process.reported_pid),
                 counted(trace.replays, "replay"),
-                trace.dispatches,
+                counted(trace.dispatches, "dispatched program"),
                 self.shown.clock(trace.captured),
             );
             canvas.cut(inside, x, y, inside.width.saturating_sub(x + 1), &text, theme.text);

@@ -1,4 +1,4 @@
-//! View 3: all sensors of all chips, with their limits, and everything else that is known of the chosen one.
+//! View 3: the sensors of all devices with their limits, and the details of the selected one.
 
 use super::Scene;
 use super::details::{self, Fact};
@@ -21,8 +21,10 @@ impl Scene<'_> {
             count: snapshot.devices.len(),
             focused: true,
             hidden: &[],
+            wrapped: None,
+            branches: None,
         };
-        self.framed(canvas, above, "Sensors", &table, "No device is here.", |at| {
+        self.framed(canvas, above, "Sensors", &table, super::NO_DEVICE, |at| {
             Some(device::Row { snapshot: &snapshot, device: snapshot.devices.get(at)? })
         });
         let Some(device) = ui.chip(&snapshot) else { return };

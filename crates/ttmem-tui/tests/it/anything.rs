@@ -17,9 +17,10 @@ use ttmem_core::machine::{
 };
 use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
-    CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind,
-    Health, History, Holder, Interval, Peak, Placement, Process, ProcessUsage, Program, ProgramList,
-    ProgramRow, ProgramUsage, Sample, Severity, Summary, Total, Trace, Tracker, Tracking, Usage,
+    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
+    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample, Severity, Summary,
+    Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 use ttmem_tui::{Depth, Msg, Now, Settings, Terms, ThemeName, View, view};
@@ -348,6 +349,30 @@ impl<'a> Source<'a> {
         })
     }
 
+    fn readings(&mut self) -> Vec<SensorSample> {
+        self.some(12, |it| SensorSample { at: it.time(), min: it.real(), mean: it.real(), max: it.real() })
+    }
+
+    fn core_allocations(&mut self) -> CoreAllocations {
+        let one = |it: &mut Self| CoreAllocation {
+            class: it.one(&[CoreClass::Buffer, CoreClass::Cb, CoreClass::Lockstep, CoreClass::Free]),
+            start: it.number(),
+            bytes: it.number(),
+            pid: it.pid(),
+            process_name: it.maybe(Self::text),
+            program: it.maybe(Self::small),
+            program_name: it.maybe(Self::text),
+            site_name: it.maybe(Self::text),
+        };
+        CoreAllocations {
+            device: self.small(),
+            x: self.one(&[0, 1, 255]),
+            y: self.one(&[0, 1, 255]),
+            count: self.number(),
+            list: self.some(6, one),
+        }
+    }
+
     fn device(&mut self) -> Device {
         Device {
             id: self.id(),
@@ -393,7 +418,13 @@ impl<'a> Source<'a> {
                 end: it.number(),
             }),
             cores: self.maybe(Self::cores),
-            history: self.maybe(|it| History { dram_total: it.samples(), l1_total: it.samples() }),
+            history: self.maybe(|it| History {
+                dram_total: it.samples(),
+                l1_total: it.samples(),
+                asic_celsius: it.readings(),
+                power_watts: it.readings(),
+                aiclk_mhz: it.readings(),
+            }),
         }
     }
 
@@ -494,6 +525,12 @@ impl<'a> Source<'a> {
                 endangered_bytes: it.number(),
             }),
             programs: self.maybe(|it| it.some(3, Self::program)),
+            host: self.maybe(|it| HostUsage {
+                cpu_percent: it.maybe(Self::real),
+                rss_bytes: it.number(),
+                parent_pid: it.pid(),
+                ancestor_pid: it.pid(),
+            }),
         }
     }
 
@@ -623,6 +660,7 @@ impl<'a> Source<'a> {
             events: self.maybe(|it| it.some(6, Self::happening)),
             buffers: self.maybe(Self::buffers),
             programs: self.maybe(Self::program_list),
+            core_allocations: self.maybe(Self::core_allocations),
             health: Health::default(),
         }
     }

@@ -240,7 +240,7 @@ fn a_filter_holds_as_it_is_typed() {
     assert!(!desk.says("filter:") && desk.says("/100 "));
     desk.press(&[F(4)]);
     desk.keys("zzz");
-    assert!(desk.says("No process fits the filter."));
+    assert!(desk.says("No process matches the filter."));
     desk.ctrl('u');
     assert!(desk.says("/100 "));
     desk.keys("q");
@@ -254,7 +254,7 @@ fn each_word_of_a_filter_must_be_somewhere() {
     desk.keys("/LLAMA vllm 10006");
     assert!(desk.says("1/1 ") && desk.chosen_row().contains("48977"));
     desk.keys(" x9");
-    assert!(desk.says("No process fits the filter."));
+    assert!(desk.says("No process matches the filter."));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_newline_in_what_is_pasted_does_not_end_the_filter() {
     assert!(desk.says("filter: p9 q 7 x"), "it is still being typed");
     desk.send(Msg::Paste("y".repeat(100_000)));
     desk.press(&[Enter]);
-    assert!(desk.says("No process fits the filter."));
+    assert!(desk.says("No process matches the filter."));
 }
 
 // ---- order
@@ -288,16 +288,16 @@ fn lists_are_sorted_by_menu_and_by_click() {
     assert!(desk.kept().sort.is_empty(), "nobody chose an order");
     desk.press(&[Down, Up]);
     desk.keys("s");
-    assert!(desk.says("Sort processes by") && desk.is_chosen("DRAM MiB        "));
+    assert!(desk.says("Sort processes by") && desk.is_chosen("DRAM                   current"));
     desk.press(&[Down, Enter]);
     assert_eq!(desk.kept().sort["processes"], "l1");
-    assert!(desk.row("Process ").contains("L1 MiB▾"));
+    assert!(desk.row("Process ").contains("L1▾"));
     assert!(chosen_name(&mut desk) == "p0" && desk.says("100/100"), "what is chosen went along");
     desk.press(&[Home]);
     assert_eq!(chosen_name(&mut desk), "p99");
     desk.keys("I");
     assert_eq!(desk.kept().sort["processes"], "-l1");
-    assert!(desk.row("Process ").contains("L1 MiB▴"));
+    assert!(desk.row("Process ").contains("L1▴"));
     let header = desk.find("PID");
     desk.click(header);
     assert_eq!(desk.kept().sort["processes"], "pid");
@@ -354,6 +354,102 @@ fn g_puts_buffers_together() {
     assert_eq!(desk.ui.wanted(&desk.shown).buffers, None, "nowhere else");
 }
 
+#[test]
+fn esc_in_an_opened_group_returns_to_the_groups() {
+    let mut desk = in_view(View::Buffers, states::two());
+    desk.keys("ggg");
+    desk.press(&[Down, Enter]);
+    let opened = desk.ui.wanted(&desk.shown).buffers.unwrap();
+    assert!(opened.group.is_none() && !opened.text.is_empty(), "{opened:?}");
+    desk.press(&[Esc]);
+    let back = desk.ui.wanted(&desk.shown).buffers.unwrap();
+    assert_eq!((back.group, back.text.as_str()), (Some(BufferGrouping::Site), ""));
+    assert!(desk.says("Buffers by call site:") && desk.says("2/8 "), "the cursor is on the same group");
+    desk.press(&[Esc]);
+    assert!(desk.says("Buffers:"), "and from the groups to the list");
+}
+
+#[test]
+fn t_shows_children_below_their_parents() {
+    let mut desk = Desk::new(states::galaxy()).sized(120, 90);
+    let names = |desk: &mut Desk| -> Vec<String> {
+        let rows = desk.rows();
+        let of = |row: &String| {
+            let name = row.split_once(" mia ")?.1.trim_start_matches(' ');
+            Some(name[..name.find("  ").unwrap_or(name.len())].to_owned())
+        };
+        rows.iter().filter_map(of).collect()
+    };
+    let list = names(&mut desk);
+    assert!(list.len() == 9 && list.iter().all(|it| !it.contains(['├', '└'])), "{list:?}");
+    desk.keys("t");
+    assert!(desk.says("─ Process tree ─"));
+    let tree = names(&mut desk);
+    assert_eq!(tree.len(), 9);
+    assert_eq!(tree[0], "python3");
+    let first = tree.iter().position(|it| it.ends_with("─ worker-0") || it.ends_with(" worker-0")).unwrap();
+    // Two of the workers were started by the first one.
+    let children: Vec<&str> = tree[first + 1..first + 3].iter().map(String::as_str).collect();
+    assert!(children.iter().all(|it| it.contains("worker-3") || it.contains("worker-7")), "{tree:?}");
+    assert!(children.iter().all(|it| it.contains("├ ") || it.contains("└ ")), "{tree:?}");
+    assert!(tree.last().unwrap().contains('└'), "{tree:?}");
+    // Where the filter hides a parent, its children are below the next one.
+    desk.keys("/python3");
+    desk.press(&[Enter]);
+    assert_eq!(names(&mut desk), ["python3"]);
+    desk.press(&[Esc]);
+    desk.keys("/worker-3");
+    desk.press(&[Enter]);
+    assert_eq!(names(&mut desk), ["worker-3"]);
+    desk.press(&[Esc]);
+    desk.keys("t");
+    assert_eq!(names(&mut desk), list);
+}
+
+// ---- findings
+
+#[test]
+fn acknowledged_findings_are_hidden_until_they_happen_again() {
+    let mut desk = in_view(View::Events, states::findings()).sized(200, 60);
+    let text = "double free x2";
+    let counts = |desk: &mut Desk| desk.row("ttmem lab1").contains("5 warnings");
+    assert!(desk.says(text) && counts(&mut desk));
+    desk.press(&[Left, Down, Down, Down, Down, Down]);
+    assert!(desk.chosen_row().contains(text));
+    desk.keys("a");
+    assert!(!desk.says(text) && desk.says("Findings, 1 acknowledged (A: show)"));
+    assert!(desk.row("ttmem lab1").contains("4 warnings"), "neither is it counted");
+    desk.keys("A");
+    assert!(desk.says("(acknowledged) double free x2") && desk.says("1 of them acknowledged"));
+    desk.keys("A");
+    desk.fresh(states::findings());
+    assert!(!desk.says(text), "it did not happen again");
+    let mut again = states::findings();
+    again.findings.iter_mut().find(|it| it.text.contains(text)).unwrap().count += 1;
+    desk.fresh(again);
+    assert!(desk.says(text) && counts(&mut desk));
+    // What was acknowledged and is gone is new when it returns.
+    desk.keys("a");
+    desk.fresh(states::one());
+    desk.fresh(states::findings());
+    assert!(desk.says("15/15 ") || desk.says("/15 "), "{}", desk.rows().join("\n"));
+}
+
+#[test]
+fn findings_are_shown_in_full() {
+    let whole = "requested 2.0 GiB of DRAM on device 1; largest free block 38.0 MiB per bank";
+    for (view, size) in [(View::Main, (200, 60)), (View::Events, (200, 60)), (View::Events, (120, 40))] {
+        let mut desk = in_view(view, states::findings()).sized(size.0, size.1);
+        let words =
+            desk.rows().iter().map(|row| row.replace(['│', '╭', '╮'], " ")).collect::<Vec<_>>().join(" ");
+        let words: Vec<&str> = words.split_whitespace().collect();
+        for word in whole.split(' ') {
+            assert!(words.contains(&word), "{word} in {view:?} at {size:?}");
+        }
+        assert!(!desk.row("out of memory").contains('…'));
+    }
+}
+
 // ---- time
 
 #[test]
@@ -391,6 +487,14 @@ fn pause_holds_the_picture_while_history_goes_on() {
 }
 
 #[test]
+fn no_daemon_is_named_with_what_to_do() {
+    let mut desk = Desk::before_anything(Settings::default(), terms()).sized(80, 24);
+    desk.send(Msg::Lost("no daemon answers at /run/ttmem/query.sock".to_owned()));
+    assert!(desk.rows()[2..].iter().any(|row| row.contains("no daemon answers at /run/ttmem/query.sock")));
+    assert!(desk.says("Start a daemon: `ttmem serve`") && desk.says("`ttmem top --local`"));
+}
+
+#[test]
 fn another_view_is_shown_even_while_paused() {
     let mut desk = Desk::new(states::two());
     desk.keys("p6");
@@ -402,7 +506,7 @@ fn plus_and_minus_look_more_and_less_often() {
     let mut desk = Desk::new(states::one());
     desk.keys("+");
     assert_eq!(desk.ui.settings.refresh_ms, 250);
-    assert!(desk.says("looks every 250 ms"));
+    assert!(desk.says("refresh interval: 250 ms"));
     desk.keys("-");
     desk.keys("-");
     assert_eq!(desk.ui.settings.refresh_ms, 1000);
@@ -445,7 +549,7 @@ fn a_signal_takes_a_choice_and_a_yes() {
     assert!(desk.says("Signal to python3 (pid 48213, mia)"));
     assert!(desk.is_chosen("Cancel  "), "the harmless one is chosen");
     assert!(desk.press(&[Enter]).is_empty());
-    assert!(desk.says("nothing was sent") && !desk.says("Signal to"));
+    assert!(desk.says("no signal sent") && !desk.says("Signal to"));
 
     assert!(desk.press(&[F(9), Down, Enter]).is_empty(), "TERM asks");
     assert!(desk.says("Send TERM to python3 (pid 48213, mia)?"));
@@ -465,7 +569,7 @@ fn nothing_but_y_sends() {
         let mut desk = Desk::new(states::eight());
         let effects = desk.press(&[F(9), Down, Enter, key]);
         assert!(effects.is_empty(), "{key:?}: {effects:?}");
-        assert!(!desk.says("Are you sure?") && desk.says("nothing was sent"), "{key:?}");
+        assert!(!desk.says("Send signal?") && desk.says("no signal sent"), "{key:?}");
         assert!(desk.keys("y").is_empty());
     }
     // Neither does the mouse, wherever it clicks, nor what is pasted.
@@ -520,12 +624,15 @@ fn some_get_no_signal() {
         snapshot
     };
     let readonly = Terms { readonly: true, ..terms() };
-    refused(&mut Desk::with(states::eight(), Settings::default(), readonly), "no signals with --readonly");
-    refused(&mut Desk::new(only(Some(OWN_PID))), "this dashboard itself");
-    refused(&mut Desk::new(only(Some(1))), "the first process of all");
-    refused(&mut Desk::new(only(Some(0))), "no signal for it");
-    refused(&mut Desk::new(only(None)), "cannot be reached from here");
-    refused(&mut Desk::new(states::empty()), "no process is chosen");
+    refused(
+        &mut Desk::with(states::eight(), Settings::default(), readonly),
+        "--readonly: signals are disabled",
+    );
+    refused(&mut Desk::new(only(Some(OWN_PID))), "this dashboard");
+    refused(&mut Desk::new(only(Some(1))), "the init process");
+    refused(&mut Desk::new(only(Some(0))), "not signalled");
+    refused(&mut Desk::new(only(None)), "another PID namespace");
+    refused(&mut Desk::new(states::empty()), "no process is selected");
     let mut elsewhere = in_view(View::Buffers, states::eight());
     elsewhere.press(&[F(9)]);
     assert!(!elsewhere.says("Signal to"), "only where processes are seen");
@@ -539,8 +646,8 @@ fn f12_keeps_what_was_changed() {
     assert_eq!(desk.kept(), Settings::default());
     desk.keys("+T");
     desk.click((3, 3));
-    let header = desk.find("L1 MiB");
-    desk.click(header);
+    let (x, y) = desk.find("L1  CPU %");
+    desk.click((x, y));
     desk.keys("2t");
     let kept = desk.kept();
     let wanted = Settings {
@@ -587,7 +694,7 @@ fn help_opens_moves_and_closes() {
         desk.press(&[End]);
         assert!(desk.says("▲ more") && desk.says("publishes nothing"));
         desk.press(&[Home]);
-        assert!(desk.says("devices, their memory, processes"));
+        assert!(desk.says("devices, memory, processes"));
         desk.press(&[Esc]);
         assert!(!desk.says("─ Keys ─"));
     }
@@ -622,7 +729,7 @@ fn what_is_looked_at_may_go() {
     let mut desk = Desk::new(states::eight());
     desk.press(&[Enter]);
     desk.fresh(states::empty());
-    assert!(desk.says("It is not there any more."));
+    assert!(desk.says("It no longer exists."));
 }
 
 #[test]
@@ -640,5 +747,5 @@ fn keys_that_end_and_renew() {
     assert!(desk.press(&[F(9)]).is_empty());
     assert_eq!(desk.ctrl('c'), [Effect::Quit]);
     assert!(desk.press(&[Esc, Esc]).is_empty());
-    assert!(desk.says("q quits"), "Esc does not end it, and says what does");
+    assert!(desk.says("q: quit"), "Esc does not end it, and says what does");
 }

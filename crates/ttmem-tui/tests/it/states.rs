@@ -9,10 +9,10 @@ use ttmem_core::machine::{
 };
 use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
-    CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind,
-    Health, History, Holder, Interval, Peak, Placement, Process, ProcessUsage, Program, ProgramList,
-    ProgramRow, ProgramUsage, SCHEMA, Sample, Severity, Skipped, Summary, Total, Trace, Tracker, Tracking,
-    Usage,
+    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
+    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, SCHEMA, Sample, SensorSample, Severity,
+    Skipped, Summary, Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, Basis, KernelClass, Layout, Space};
 
@@ -204,6 +204,9 @@ fn busy(index: u32, board: &str, (columns, rows): (u8, u8), dram: u64, l1: u64) 
     device.history = Some(History {
         dram_total: wave(dram.used_bytes, index, false),
         l1_total: wave(l1.used_bytes, index + 3, index % 4 == 1),
+        asic_celsius: readings(51_500 + 2_500 * u64::from(index % 8), index),
+        power_watts: readings(38_000 + 7_500 * u64::from(index % 8), index + 5),
+        aiclk_mhz: readings(1_000_000, 0),
     });
     let holder = |pid, name: &str, bytes| Holder { pid: Some(pid), name: text(name), bytes };
     device.peaks = vec![
@@ -232,7 +235,25 @@ fn busy(index: u32, board: &str, (columns, rows): (u8, u8), dram: u64, l1: u64) 
     device
 }
 
-/// Up and down, the newest at `bytes`; with or without a time in which nobody looked.
+fn without_sensors(device: &mut Device) {
+    let history = device.history.take().unwrap();
+    device.history =
+        Some(History { asic_celsius: Vec::new(), power_watts: Vec::new(), aiclk_mhz: Vec::new(), ..history });
+}
+
+/// Readings of a sensor once a second, the newest at so many thousandths of its unit.
+fn readings(thousandths: u64, phase: u32) -> Vec<SensorSample> {
+    let value = |parts: u64| parts as f64 / 1000.0;
+    let sample = |Sample { at, min_bytes, mean_bytes, max_bytes }| SensorSample {
+        at,
+        min: value(min_bytes),
+        mean: value(mean_bytes),
+        max: value(max_bytes),
+    };
+    wave(thousandths, phase, false).into_iter().step_by(2).map(sample).collect()
+}
+
+/// Up and down, the newest at `bytes`; with or without a time without samples.
 fn wave(bytes: u64, phase: u32, gap: bool) -> Vec<Sample> {
     const STEPS: i64 = 240;
     (0..STEPS)
@@ -313,6 +334,38 @@ fn core(x: u8, y: u8, layout: &CoreLayout, cb: Option<u64>, taken: u64) -> Core 
     }
 }
 
+/// Owners of what lies on the core with the smallest free gap.
+fn owners(device: &Device) -> Option<CoreAllocations> {
+    let CoreRoom { x, y, .. } = device.tightest_core?;
+    let core = device.cores.as_ref()?.iter().find(|it| (it.room.x, it.room.y) == (x, y))?;
+    let of = |it: &Interval, start: u64, bytes: u64, site: Option<&str>| CoreAllocation {
+        class: it.class,
+        start,
+        bytes,
+        pid: Some(48_213),
+        process_name: text("python3"),
+        program: site.is_none().then_some(17),
+        program_name: site.is_none().then(|| "ttnn.matmul".to_owned()),
+        site_name: site.map(str::to_owned),
+    };
+    let mut list = Vec::new();
+    for it in core.intervals.iter() {
+        match it.class {
+            CoreClass::Cb | CoreClass::Dfb | CoreClass::Scratch => {
+                list.push(of(it, it.start, it.bytes, None));
+            }
+            CoreClass::Buffer => {
+                let half = it.bytes / 2;
+                list.push(of(it, it.start, half, Some("models/llama/attention.py:118 (forward)")));
+                list.push(of(it, it.start + half, it.bytes - half, Some("models/llama/mlp.py:64 (forward)")));
+            }
+            CoreClass::Lockstep => list.push(of(it, it.start, it.bytes, Some("models/llama/mlp.py:71"))),
+            _ => {}
+        }
+    }
+    Some(CoreAllocations { device: device.index, x, y, count: list.len() as u64, list })
+}
+
 // ---- processes
 
 /// Who has a device open, and no more.
@@ -339,6 +392,7 @@ pub(crate) fn process(pid: u32, name: &str, chips: &[&Device]) -> Process {
         audit: Vec::new(),
         traces: Vec::new(),
         programs: None,
+        host: None,
     }
 }
 
@@ -401,6 +455,12 @@ fn tracked(pid: u32, name: &str, chips: &[&Device], share: u64) -> Process {
         "ttnn.add",
         "ttnn.to_layout",
     ];
+    it.host = Some(HostUsage {
+        cpu_percent: Some(f64::from(pid % 7) * 37.5),
+        rss_bytes: u64::from(pid % 90) * 100 * MIB,
+        parent_pid: Some(1200),
+        ancestor_pid: None,
+    });
     it.programs = Some((0..12).map(|n| program(n, names[n as usize % names.len()], &it)).collect());
     it.summarise_here(chips);
     it
@@ -616,7 +676,9 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
         list,
         open: None,
     };
+    let core_allocations = devices.first().and_then(owners);
     Snapshot {
+        core_allocations,
         programs: Some(programs),
         schema: SCHEMA,
         at: now(),
@@ -655,7 +717,8 @@ pub(crate) fn two() -> Snapshot {
     left.board = text("n300 L");
     (right.remote, right.pci, right.node) = (true, None, None);
     right.sensors = None;
-    right.sensors_absent = text("a chip behind another one has no sensors that the driver shows");
+    without_sensors(&mut right);
+    right.sensors_absent = text("remote device: sensors are read through the device that it is connected to");
     right.firmware = Firmware::default();
     let devices = vec![left, right];
     let both = tracked(48_213, "python3", &all(&devices), 90);
@@ -671,7 +734,9 @@ pub(crate) fn eight() -> Snapshot {
         (0..8).map(|n| busy(n, "n300", (8, 8), 9 + 12 * u64::from(n), 6 + u64::from(n) * 9)).collect();
     for right in devices.iter_mut().skip(4) {
         (right.remote, right.pci, right.node, right.sensors) = (true, None, None, None);
-        right.sensors_absent = text("a chip behind another one has no sensors that the driver shows");
+        without_sensors(right);
+        right.sensors_absent =
+            text("remote device: sensors are read through the device that it is connected to");
     }
     let mesh = tracked(48_213, "python3", &all(&devices), 70);
     let mut half = tracked(48_977, "llama-serve", &all(&devices)[..4], 25);
@@ -698,7 +763,7 @@ pub(crate) fn eight() -> Snapshot {
     it.findings = vec![finding(
         FindingKind::TraceOverwrite,
         Severity::Warning,
-        "3 buffers (18.0 MiB) of pid 48977 were allocated while trace 1 is live: a replay may write over them",
+        "pid 48977 (llama-serve): 3 buffers (18.0 MiB) were allocated after trace 1 was captured; a replay may overwrite them",
     )];
     it
 }
@@ -714,7 +779,9 @@ pub(crate) fn galaxy() -> Snapshot {
     let mut processes = vec![tracked(48_213, "python3", &all(&devices), 60)];
     for n in 0..8u32 {
         let rank = format!("worker-{n}");
-        processes.push(tracked(50_000 + n, &rank, &all(&devices)[n as usize * 4..][..4], 5));
+        let mut worker = tracked(50_000 + n, &rank, &all(&devices)[n as usize * 4..][..4], 5);
+        worker.host.as_mut().unwrap().ancestor_pid = Some(if n % 4 == 3 { 50_000 } else { 48_213 });
+        processes.push(worker);
     }
     let mut it = snapshot(devices, processes);
     it.simulated = true;
@@ -750,7 +817,7 @@ pub(crate) fn untracked() -> Snapshot {
     it.findings = vec![finding(
         FindingKind::Untracked,
         Severity::Info,
-        "pid 48213 uses devices 0-1 and publishes nothing; start it with `ttmem run`",
+        "pid 48213 (python3) has devices 0-1 open and publishes nothing; start it with `ttmem run`",
     )];
     it
 }
@@ -808,7 +875,7 @@ pub(crate) fn unknown() -> Snapshot {
         basis: Basis::Unknown,
     };
     held.cores = Some(Cores(vec![Core { room, program: None, intervals: Arc::default(), peak: None }]));
-    held.history = Some(History { dram_total: wave(700 * MIB, 0, true), l1_total: Vec::new() });
+    held.history = Some(History { dram_total: wave(700 * MIB, 0, true), ..History::default() });
     let devices = vec![bare(0), held];
     let mut someone = process(0, "", &all(&devices));
     (someone.pid, someone.start, someone.name, someone.command, someone.user) =
@@ -914,45 +981,51 @@ pub(crate) fn findings() -> Snapshot {
     };
     let (error, warning, info) = (Severity::Error, Severity::Warning, Severity::Info);
     it.findings = vec![
-        odd(OverCapacity, error, None, 1, "device 0: 13.8 GiB of DRAM in use, and it has 12.0 GiB"),
+        odd(OverCapacity, error, None, 1, "device 0: 13.8 GiB of DRAM in use, capacity 12.0 GiB"),
         odd(
             Drift,
             error,
             Some(48_213),
             1,
-            "pid 48213: its allocator 1 says 4.0 KiB more of dram than was seen",
+            "drift on allocator 1, DRAM: ttmem − runtime = −4,096 bytes; pid 48213 (python3)",
         ),
         odd(
             Aliased,
             error,
             Some(48_977),
             1,
-            "devices 1-2: two allocators of pid 48977 hold the same 2.1 MiB of l1",
+            "devices 1-2: two allocators of pid 48977 (llama-serve) hold the same 2.1 MiB of L1",
         ),
         odd(
             LostRecords,
             error,
             Some(48_977),
             7,
-            "pid 48977 (llama-serve): 7 records lost; its figures are incomplete",
+            "pid 48977 (llama-serve): 7 records were overwritten before they were read",
         ),
         odd(
             TraceOverwrite,
             warning,
             Some(48_213),
             1,
-            "pid 48213: 12 buffers (96.0 MiB) are younger than trace 0",
+            "pid 48213 (python3): 12 buffers (96.0 MiB) were allocated after trace 0 was captured; a replay may overwrite them",
         ),
-        odd(DoubleFree, warning, Some(48_213), 2, "pid 48213 (python3): double free x2 (last 0x1f4000)"),
+        odd(DoubleFree, warning, Some(48_213), 2, "double free x2 (last 0x1f4000): pid 48213 (python3)"),
         odd(
             OutOfMemory,
             warning,
             Some(48_977),
             123_456,
-            "pid 48977 could not allocate 2.0 GiB of dram, 123456 times",
+            "out of memory x123456: pid 48977 (llama-serve --model /models/llama-3.1-70b --tensor-parallel 8) requested 2.0 GiB of DRAM on device 1; largest free block 38.0 MiB per bank",
         ),
-        odd(Leak, warning, Some(47_001), 1, "pid 47001: dram only grew for 10 minutes"),
-        odd(Counters, warning, None, 1, "device 2: tt-metal's counters cannot be read: permission denied"),
+        odd(
+            Leak,
+            warning,
+            Some(47_001),
+            1,
+            "pid 47001 (old_client): DRAM has grown for 10 minutes without a free",
+        ),
+        odd(Counters, warning, None, 1, "device 2: tt-metal counters not readable: permission denied"),
         odd(
             Reclaimed,
             info,
@@ -965,18 +1038,12 @@ pub(crate) fn findings() -> Snapshot {
             info,
             Some(48_213),
             31,
-            "pid 48213 (python3): freed unknown buffers x31 (last 0x2000); they may predate tracking",
+            "pid 48213 (python3) freed unknown buffers x31; they may predate tracking",
         ),
-        odd(
-            InheritedFree,
-            info,
-            Some(48_214),
-            4,
-            "pid 48214: forked process freed buffers of its parent x4 (last 0x3000)",
-        ),
-        odd(GhostBytes, info, None, 1, "device 2: dead processes left 77.0 MiB in tt-metal's counters"),
-        odd(Untracked, info, Some(51_440), 1, "pid 51440 uses device 0 and publishes nothing"),
-        odd(Truncated, info, None, 1, "more findings than fit: 3 made room for others"),
+        odd(InheritedFree, info, Some(48_214), 4, "pid 48214 was forked and freed buffers of its parent x4"),
+        odd(GhostBytes, info, None, 1, "device 2: exited processes left 77.0 MiB in the tt-metal counters"),
+        odd(Untracked, info, Some(51_440), 1, "pid 51440 (tt-smi) has device 0 open and publishes nothing"),
+        odd(Truncated, info, None, 1, "too many findings: 3 were dropped"),
     ];
     it.health.lost_records = 7;
     it.health.skipped =

@@ -69,8 +69,8 @@ fn a_list_without_the_focus_keeps_its_row_but_not_its_colour() {
 
 #[test]
 fn fuller_is_redder() {
-    let buffer = Desk::new(states::eight()).draw();
-    // DRAM and L1 of the first chip, the seventh and the last.
+    let buffer = Desk::new(states::eight()).sized(146, 40).draw();
+    // DRAM and L1 of the first device, the seventh and the last.
     for (dram, l1, colour) in [(" 9.6 ", " 9.5 ", GREEN), ("86.1", "81.5", YELLOW), ("98.8", "93.5", RED)] {
         assert_fore(&buffer, dram.trim(), colour);
         assert_fore(&buffer, l1.trim(), colour);
@@ -96,8 +96,8 @@ fn readings_are_judged_by_their_limits_and_old_ones_are_not() {
         assert_fore(&buffer, "56.5", Color::Reset);
     }
     let buffer = in_view(View::Telemetry, states::findings).draw();
-    assert_fore(&buffer, "STOPS", RED);
-    assert_fore(&buffer, "beats", GREEN);
+    assert_fore(&buffer, "STOPPED", RED);
+    assert_fore(&buffer, " ok ", GREEN);
     assert_fore(&buffer, "73s", YELLOW);
 }
 
@@ -153,7 +153,7 @@ fn figures_that_are_old_look_old() {
     desk.ms += 200;
     let buffer = desk.draw();
     assert!(body(&buffer, &is_dim));
-    assert!(find(&buffer, "waiting for 3.1s").is_some());
+    assert!(find(&buffer, "no data for 3.1s").is_some());
 
     // And as new again.
     desk.fresh(states::two());

@@ -133,6 +133,7 @@ mod tests {
             audit: Vec::new(),
             traces: Vec::new(),
             programs: None,
+            host: None,
         }
     }
 

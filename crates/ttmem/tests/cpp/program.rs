@@ -89,7 +89,7 @@ impl Program {
     pub(crate) fn look(&self) -> Vec<Held> {
         let mut reader = Reader::new(self.folder.path());
         reader.look();
-        let (list, rest) = reader.state.allocations(0, usize::MAX);
+        let (list, rest) = reader.state.allocations(0, usize::MAX, reader.state.now());
         assert_eq!(rest, None);
         let mut held: Vec<Held> = list.into_iter().map(held).collect();
         held.sort();

@@ -73,7 +73,7 @@ fn it_starts_with_all_there_is_and_gives_the_terminal_back() {
     let terminal = watching(&server, &[]);
     terminal.wait_until_taken();
     let text = terminal.text();
-    assert!(text.contains(" SIMULATED ") && text.contains("by the daemon"), "{text}");
+    assert!(text.contains(" SIMULATED ") && text.contains("via daemon"), "{text}");
     assert!(TABS.iter().all(|tab| text.contains(tab)), "{text}");
     let chips = text.lines().filter(|line| line.contains("n300") && line.contains("Wormhole")).count();
     assert_eq!(chips, 8, "{text}");
@@ -96,7 +96,7 @@ fn it_starts_with_all_there_is_and_gives_the_terminal_back() {
 fn every_view_has_its_key() {
     let server = server();
     let terminal = watching(&server, &[]);
-    let shows = ["Processes", "15s", "Sensors", "L1 of", "Buffers: 0", "Programs: 0", "Events, newest first"];
+    let shows = ["Processes", "30s", "Sensors", "L1 of", "Buffers: 0", "Programs: 0", "Events, newest first"];
     for view in [1, 2, 3, 4, 5, 6, 0] {
         terminal.send(&(view + 1).to_string());
         wait_for_view(&terminal, view);
@@ -114,17 +114,17 @@ fn help_comes_and_goes() {
     let server = server();
     let terminal = watching(&server, &[]);
     terminal.send("?");
-    terminal.wait_for_text("devices, their memory, processes");
+    terminal.wait_for_text("devices, memory, processes");
     // There is more than fits, and keys get there.
     terminal.send("\x1b[F");
-    terminal.wait_for_text("untracked = has a device open");
+    terminal.wait_for_text("has a device open and publishes nothing");
     terminal.send(ESC);
-    terminal.wait_without("untracked = has a device open");
+    terminal.wait_without("has a device open and publishes nothing");
     // Here q goes back, too: nobody loses the dashboard for having read the help.
     terminal.send("?");
-    terminal.wait_for_text("devices, their memory, processes");
+    terminal.wait_for_text("devices, memory, processes");
     terminal.send("q");
-    terminal.wait_without("devices, their memory, processes");
+    terminal.wait_without("devices, memory, processes");
     quit(terminal);
 }
 
@@ -136,25 +136,25 @@ fn rows_are_filtered_by_what_is_typed_or_pasted() {
     wait_for_pid(&terminal, one.pid);
     wait_for_pid(&terminal, other.pid);
     terminal.send("/");
-    terminal.wait_for_text("Enter keeps it");
+    terminal.wait_for_text("Enter: apply");
     terminal.send(&one.pid.to_string());
     terminal.wait_without(&format!(" {} ", other.pid));
     wait_for_pid(&terminal, one.pid);
     terminal.send("\r");
-    terminal.wait_without("Enter keeps it");
+    terminal.wait_without("Enter: apply");
     terminal.wait_for_text(&format!("filter: {}", one.pid));
     terminal.send(ESC);
     wait_for_pid(&terminal, other.pid);
     // A newline in what is pasted is no Enter, and a q in it does not quit.
     terminal.send("/");
-    terminal.wait_for_text("Enter keeps it");
+    terminal.wait_for_text("Enter: apply");
     terminal.paste("quite\nnothing");
-    terminal.wait_for_text("No process fits the filter.");
+    terminal.wait_for_text("No process matches the filter.");
     let text = terminal.text();
-    assert!(text.contains("Enter keeps it") && text.contains("filter: quite nothing"), "{text}");
+    assert!(text.contains("Enter: apply") && text.contains("filter: quite nothing"), "{text}");
     terminal.send(ESC);
     wait_for_pid(&terminal, one.pid);
-    terminal.wait_without("Enter keeps it");
+    terminal.wait_without("Enter: apply");
     // Where nobody types, what is pasted is nothing.
     terminal.paste("q3\n");
     terminal.send("2");
@@ -221,8 +221,8 @@ fn any_size_is_drawn_or_refused_in_words() {
     };
     lowest(40);
     terminal.resize((40, 10));
-    terminal.wait_for_text("This terminal is 40 x 10.");
-    terminal.wait_for_text("It takes 80 x 24 or more.");
+    terminal.wait_for_text("This terminal has 40 x 10 characters.");
+    terminal.wait_for_text("The dashboard needs 80 x 24.");
     terminal.wait_without("Processes");
     terminal.resize((1, 1));
     terminal.wait_for_frames(3);
@@ -242,11 +242,11 @@ fn the_picture_is_taken_more_or_less_often_or_held() {
     let terminal = Terminal::start(&top(&server.query, &["-r", "400"]), USUAL);
     terminal.wait_for_text("400 ms");
     terminal.send("+");
-    terminal.wait_for_text("looks every 200 ms");
+    terminal.wait_for_text("refresh interval: 200 ms");
     terminal.send("---");
-    terminal.wait_for_text("looks every 1600 ms");
+    terminal.wait_for_text("refresh interval: 1600 ms");
     terminal.send("++++");
-    terminal.wait_for_text("looks every 100 ms");
+    terminal.wait_for_text("refresh interval: 100 ms");
     terminal.wait_for_text(" 100.0 ");
     terminal.send("p");
     terminal.wait_for_text(" PAUSED ");
@@ -340,7 +340,7 @@ fn a_process_is_sent_a_signal_and_no_other() {
     // The first choice is to do nothing.
     choose();
     terminal.send("\r");
-    terminal.wait_for_text("nothing was sent");
+    terminal.wait_for_text("no signal sent");
     // A question that is not answered by yes is answered by no.
     choose();
     terminal.send(DOWN);
@@ -368,7 +368,7 @@ fn who_only_looks_sends_no_signal() {
     let terminal = watching(&server, &["--readonly"]);
     wait_for_pid(&terminal, producer.pid);
     terminal.send("K");
-    terminal.wait_for_text("no signals with --readonly");
+    terminal.wait_for_text("--readonly: signals are disabled");
     assert!(!terminal.text().contains("Signal to "));
     quit(terminal);
     producer.ping();
@@ -413,8 +413,27 @@ fn a_daemon_that_died_is_missed_and_found_again() {
         .spawn();
     let _again = Owned(again.unwrap());
     terminal.wait_without("no answer for ");
-    terminal.wait_for_text("by the daemon");
+    terminal.wait_for_text("via daemon");
     terminal.wait_for_text(" 77.0 ");
+    quit(terminal);
+}
+
+#[test]
+fn a_dead_socket_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("query.sock");
+    // The socket of a daemon that is gone: the file is left, and nothing listens.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let terminal = Terminal::start(&top(&path, &[]), USUAL);
+    terminal.wait_for_text("ttmem top --local");
+    let text = terminal.text();
+    let body: Vec<&str> = text.lines().skip(2).collect();
+    assert!(
+        body.iter().any(|line| line.contains("no daemon answers at") && line.contains("query.sock")),
+        "{text}"
+    );
+    assert!(body.iter().any(|line| line.contains("`ttmem serve`")), "{text}");
+    assert!(body.iter().any(|line| line.contains("Retrying")), "{text}");
     quit(terminal);
 }
 
@@ -425,7 +444,7 @@ fn a_daemon_that_hangs_holds_nothing_up() {
     server.signal(Signal::STOP);
     terminal.wait_for("it is said", |screen| {
         let text = screen.contents();
-        (text.contains("no answer for ") || text.contains("waiting for ")).then_some(())
+        (text.contains("no answer for ") || text.contains("no data for ")).then_some(())
     });
     for view in [1, 4, 0] {
         terminal.send(&(view + 1).to_string());
@@ -497,7 +516,7 @@ fn dashboard_that_panics() {
     let hands = ttmem_tui::Hands {
         fetch: Box::new(|detail: &Detail| {
             assert!(detail.buffers.is_none(), "no list today");
-            Ok((ttmem_core::Snapshot::default(), "by nobody".to_owned()))
+            Ok((ttmem_core::Snapshot::default(), "via test".to_owned()))
         }),
         signal: Box::new(|_, _| Ok(String::new())),
         save: Box::new(|_| panic!("the drawer is stuck")),
@@ -512,7 +531,7 @@ fn a_panic_is_read_on_a_terminal_that_works() {
     command.args(["--exact", "terminal::dashboard_that_panics", "--nocapture", "--test-threads=1"]);
     command.env(PANICS, "1");
     let mut terminal = Terminal::start(&command, USUAL);
-    terminal.wait_for_text("by nobody");
+    terminal.wait_for_text("via test");
     terminal.wait_until_taken();
     // One while looking is told on the dashboard, which lives on.
     terminal.send("5");

@@ -1,9 +1,10 @@
 //! Which programs are resident, what lies on each core, and the most there was.
 
 use super::*;
+use crate::detail::CoreQuery;
 use crate::event::{Program, Trace};
 use crate::machine::CoreLayout;
-use crate::snapshot::{Core, CoreClass, Severity};
+use crate::snapshot::{Core, CoreAllocation, CoreAllocations, CoreClass, Severity};
 use crate::words::{Layout, Uncertainty};
 
 const LAYOUT: CoreLayout = CoreLayout { columns: 4, rows: 2, kernel_config: 16, unreserved: 32, end: 256 };
@@ -58,8 +59,42 @@ fn cores(state: &State, index: usize) -> Vec<Core> {
     full(state).devices[index].cores.clone().unwrap().0
 }
 
+fn on_core(state: &State, index: usize, core: Option<[u8; 2]>, limit: u32) -> CoreAllocations {
+    let query = CoreQuery { device: index as u32, core, limit };
+    let detail = Detail { core: Some(query), ..Detail::NONE };
+    state.snapshot(Timestamp::UNIX_EPOCH, &detail).core_allocations.unwrap()
+}
+
 fn bytes(core: &Core, class: CoreClass) -> u64 {
     core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum()
+}
+
+#[test]
+fn allocations_on_a_core_name_their_owners() {
+    let mut state = laid_out(1, 1);
+    let name = |what, name: &str| Event::Named(what, name.to_owned());
+    state.apply(Mono(2), events(1), name(Name::Site(7), "model.py:12"));
+    state.apply(Mono(2), events(1), name(Name::Program(3), "matmul"));
+    state.apply(Mono(2), events(1), keep(Space::Cb, 3, 1, 32, 8));
+    state.apply(Mono(3), events(1), dispatch(3, 0, 3));
+    let Event::Alloc(buffer) = keep(Space::L1, 0, 2, 200, 16) else { unreachable!() };
+    state.apply(Mono(4), events(1), Event::Alloc(Alloc { site: 7, ..buffer }));
+    let (there, beside) = (on_core(&state, 0, Some([1, 0]), 9), on_core(&state, 0, Some([3, 0]), 9));
+    let owners = |it: &CoreAllocations| -> Vec<(CoreClass, u64, u64, Option<u32>)> {
+        it.list.iter().map(|it| (it.class, it.start, it.bytes, it.program)).collect()
+    };
+    let cb = (CoreClass::Cb, 32, 8, Some(3));
+    assert_eq!(owners(&there), [cb, (CoreClass::Buffer, 200, 16, None)]);
+    assert_eq!(owners(&beside), [cb, (CoreClass::Lockstep, 200, 16, None)]);
+    assert_eq!(there.list[0].program_name.as_deref(), Some("matmul"));
+    assert_eq!((there.list[1].site_name.as_deref(), there.list[1].pid), (Some("model.py:12"), Some(1)));
+    // Without a core, the one with the smallest free gap is meant; a list that is cut says how much there is.
+    let first = on_core(&state, 0, None, 1);
+    let tightest = shot(&state).devices[0].tightest_core.unwrap();
+    assert_eq!((first.x, first.y, first.count), (tightest.x, tightest.y, 2));
+    assert_eq!(owners(&first), [cb]);
+    let none = Detail { core: Some(CoreQuery { device: 5, core: None, limit: 1 }), ..Detail::NONE };
+    assert_eq!(state.snapshot(Timestamp::UNIX_EPOCH, &none).core_allocations, None);
 }
 
 #[test]
@@ -790,6 +825,19 @@ proptest! {
                 let ends = core.room;
                 prop_assert!(ends.program_end <= ends.registered_end && ends.registered_end <= LAYOUT.end);
                 prop_assert_eq!(ends.free_gap_bytes, ends.lowest_buffer.saturating_sub(ends.program_end));
+                // Every byte of an allocation is of its class, or of one that counts before it; and has an owner.
+                let owned = on_core(&state, index, Some([ends.x, ends.y]), 1000);
+                prop_assert!(owned.list.windows(2).all(|it| it[0].start <= it[1].start));
+                for (at, &class) in map.iter().enumerate() {
+                    let here = |it: &&CoreAllocation| (it.start..it.start + it.bytes).contains(&(at as u64));
+                    let first = owned.list.iter().filter(here).map(|it| it.class).min();
+                    let owner = first.filter(|it| !matches!(class, CoreClass::Reserved | CoreClass::KernelConfig) && *it < CoreClass::Free);
+                    let is_owned = !matches!(
+                        class,
+                        CoreClass::Reserved | CoreClass::KernelConfig | CoreClass::Free | CoreClass::L1SmallFree
+                    );
+                    prop_assert_eq!(owner, is_owned.then_some(class), "address {} of core {},{}", at, ends.x, ends.y);
+                }
             }
             let tightest = shot(&state).devices[index].tightest_core.unwrap();
             prop_assert!(cores.iter().all(|core| core.room.free_gap_bytes >= tightest.free_gap_bytes));
