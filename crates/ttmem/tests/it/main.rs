@@ -10,6 +10,7 @@ mod defects;
 mod defects_machine;
 mod doctor;
 mod machine;
+mod pages;
 mod places;
 mod processes;
 mod resets;
