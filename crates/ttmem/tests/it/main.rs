@@ -22,6 +22,7 @@ mod streams;
 mod terminal;
 mod transport;
 mod unknown;
+mod words;
 
 use std::path::Path;
 use ttmem_core::snapshot::{Finding, FindingKind};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use ttmem_reader::protocol::{Request, ask};
 use ttmem_testkit::terminal::Terminal;
@@ -18,12 +18,12 @@ const NOT_RUN: usize = 17;
 /// The pid that pages use for a tracked process.
 const PAGE_PID: &str = "4242";
 
-fn repository() -> PathBuf {
+pub(crate) fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// Files below a folder with one of these extensions, sorted.
-fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
         let path = entry.unwrap().path();
@@ -117,14 +117,14 @@ impl Block {
 }
 
 /// A machine with simulated devices, a daemon and tracked processes.
-struct Fixture {
+pub(crate) struct Fixture {
     server: Server,
     clients: Vec<Child>,
     bin: TempDir,
 }
 
 impl Fixture {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let server = Server::start(exe(), &["--sim", "t3k"]);
         let client = |role| {
             let parent = std::process::id().to_string();
@@ -180,6 +180,14 @@ impl Fixture {
             .replace("/tmp/tt_allocation_server.sock", &self.server.legacy.display().to_string())
             .replace("/run/ttmem/query.sock", &self.server.query.display().to_string())
             .replace(PAGE_PID, &self.clients[0].id().to_string())
+    }
+
+    /// Runs `ttmem` with arguments to its end.
+    pub(crate) fn ttmem(&self, args: &[&str]) -> Output {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(exe());
+        command.args(args);
+        self.environment(command, folder.path()).output().unwrap()
     }
 }
 
