@@ -369,7 +369,7 @@ fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
     for process in &mut snapshot.processes {
         process.audit.clear();
     }
-    let mut listed = reader.state.allocations(0, usize::MAX).0;
+    let mut listed = reader.state.allocations(0, usize::MAX, reader.state.now()).0;
     for it in &mut listed {
         it.age_seconds = 0.0;
     }

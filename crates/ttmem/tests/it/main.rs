@@ -11,6 +11,7 @@ mod defects_machine;
 mod doctor;
 mod dump;
 mod machine;
+mod pages;
 mod places;
 mod processes;
 mod resets;
@@ -23,6 +24,7 @@ mod table;
 mod terminal;
 mod transport;
 mod unknown;
+mod words;
 
 use std::path::Path;
 use ttmem_core::snapshot::{Finding, FindingKind};
