@@ -94,7 +94,7 @@ pub struct Record {
     pub bytes_per_bank: U64,
     /// Bytes beyond `requested` in the banks that really hold it; [`PADDING_UNKNOWN`]: not said.
     pub padding: U32,
-    /// Number of the program, or 0.
+    /// Key of the program ([`ttmem_types::program_key`]), or 0.
     pub program: U32,
     /// Number of the call site's definition, or 0.
     pub site: U32,
