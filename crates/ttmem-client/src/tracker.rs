@@ -418,6 +418,11 @@ impl Tracker {
         self.event(0, |writer| writer.close_allocator(allocator.0))
     }
 
+    /// Everything that the allocator handed out is free; the allocator goes on.
+    pub fn clear_allocator(&self, allocator: AllocatorNumber) -> Result {
+        self.event(0, |writer| writer.clear_allocator(allocator.0))
+    }
+
     /// The allocator that stands for a device, or the devices of a mesh, of which only the numbers are known: the same ones
     /// again are the same allocator. What it hands out is held by all of them; what it charges for it is not known.
     pub fn devices(&self, devices: &[u32]) -> Result<AllocatorNumber> {
