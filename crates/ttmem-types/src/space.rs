@@ -7,14 +7,14 @@ vocabulary! {
     pub enum Space: u8 {
         Dram = 1, "dram": "Device DRAM.",
         L1 = 2, "l1": "L1 buffers.",
-        L1Small = 3, "l1_small": "The reserved top of L1.",
+        L1Small = 3, "l1_small": "L1_SMALL: the reserved top of L1.",
         Trace = 4, "trace": "The trace region, in DRAM.",
         Cb = 5, "cb": "Circular buffers, in L1, outside its allocator.",
         Dfb = 6, "dfb": "Dataflow buffers, in L1, outside its allocator.",
         Scratch = 7, "scratch": "Scratchpads, in L1, outside its allocator.",
         Kernel = 8, "kernel": "Kernel code.",
-        Host = 9, "host": "Host memory mapped for the device: tracked so that its frees match, never counted as the device's.",
-        L1Core = 10, "l1_core": "L1 buffers that lie on some cores only, at any free address of each, and are charged there only.",
+        Host = 9, "host": "Host memory mapped for the device: tracked so that its frees match, never counted as device memory.",
+        L1Core = 10, "l1_core": "L1 buffers on some cores only, at any free address of each; only those cores are charged.",
     }
 }
 

@@ -23,7 +23,7 @@ class Space(Word):
     L1 = "l1"
     """L1 buffers."""
     L1_SMALL = "l1_small"
-    """The reserved top of L1."""
+    """L1_SMALL: the reserved top of L1."""
     TRACE = "trace"
     """The trace region, in DRAM."""
     CB = "cb"
@@ -35,9 +35,9 @@ class Space(Word):
     KERNEL = "kernel"
     """Kernel code."""
     HOST = "host"
-    """Host memory mapped for the device: tracked so that its frees match, never counted as the device's."""
+    """Host memory mapped for the device: tracked so that its frees match, never counted as device memory."""
     L1_CORE = "l1_core"
-    """L1 buffers that lie on some cores only, at any free address of each, and are charged there only."""
+    """L1 buffers on some cores only, at any free address of each; only those cores are charged."""
 
 
 @dataclass(frozen=True, kw_only=True)
