@@ -1,11 +1,11 @@
-/* ttmem: publishes what device memory a process holds, for `ttmem` to show.
+/* ttmem: publishes the device memory that a process uses, for the program `ttmem` to show.
  *
- * Made from crates/ttmem-c by `cargo xtask gen`; changes belong there.
+ * Generated from crates/ttmem-c by `cargo xtask gen`; edit it there.
  *
- * There is one tracker, the process's own, and nothing to hold a pointer to: chips, allocators, sets of cores and call
- * sites are numbers. Every function may be called at any time, from any thread, in any forked child. Results are 0 or a
- * number; what is negative is a ttmem_error. While tracking is off everything gives 0, and numbers of 0 or errors may be
- * passed on. Structs may be set to zero as a whole: zero means "not said". Nothing is printed, and nothing waits.
+ * There is one tracker per process and no handle: devices, allocators, core sets and call sites are numbers. Every
+ * function may be called at any time, from any thread, in any forked child. A negative result is a ttmem_error; other
+ * results are 0 or a number. While tracking is off, every function returns 0, and numbers that are 0 or errors may be
+ * passed on. Structs may be zero-initialised: zero means unknown. No function prints or blocks.
  *
  * Tracking is on with TTMEM=1 (or TT_ALLOC_TRACKING_ENABLED=1) in the environment, or after ttmem_enable.
  */
@@ -21,47 +21,47 @@
 #define TTMEM_VERSION_MINOR 1
 #define TTMEM_VERSION_PATCH 0
 
-// What a negative result means. The names say what was wrong; `ttmem_error_text` says it in words.
+// Errors: the negative results. `ttmem_error_text` returns their texts.
 typedef enum ttmem_error {
-  // A chip or device that does not exist, or was never defined. Nothing changes.
+  // The device does not exist or was never defined. Nothing changes.
   TTMEM_ERROR_UNKNOWN_CHIP = -1,
-  // An allocator that was never defined, or is closed. Nothing changes.
+  // The allocator was never defined or is closed. Nothing changes.
   TTMEM_ERROR_UNKNOWN_ALLOCATOR = -2,
-  // A program that was never begun, or has ended. Nothing changes.
+  // The program was never begun or has ended. Nothing changes.
   TTMEM_ERROR_UNKNOWN_PROGRAM = -3,
-  // A size of zero. Nothing changes.
+  // The size is zero. Nothing changes.
   TTMEM_ERROR_ZERO_SIZE = -4,
-  // A size larger than any device. Nothing changes.
+  // The size exceeds any device. Nothing changes.
   TTMEM_ERROR_TOO_LARGE = -5,
-  // An address and a size that together exceed 64 bits. Nothing changes.
+  // Address plus size exceeds 64 bits. Nothing changes.
   TTMEM_ERROR_BEYOND_ADDRESSES = -6,
-  // Freed twice. Nothing changes.
+  // Double free: the buffer was freed before. Nothing changes.
   TTMEM_ERROR_DOUBLE_FREE = -7,
-  // A free of an unknown buffer, which may predate tracking. Nothing changes.
+  // The freed buffer is unknown; it may predate tracking. Nothing changes.
   TTMEM_ERROR_UNKNOWN_FREE = -8,
-  // The address was still allocated, with the same size: its free was missed. It counts once.
+  // The address was already allocated with the same size: its free was missed. The buffer counts once.
   TTMEM_ERROR_STILL_HELD = -9,
-  // The address was still allocated, with another size. That one counts as freed, this one as allocated.
+  // The address was already allocated with another size. The old buffer counts as freed, the new one as allocated.
   TTMEM_ERROR_REPLACED = -10,
-  // A free in a forked child of what its parent allocated. Nothing changes.
+  // A forked child freed a buffer that its parent allocated. Nothing changes.
   TTMEM_ERROR_INHERITED_FREE = -11,
-  // Not recorded: a signal handler interrupted its own thread in another event, or there is no memory for it.
+  // Not recorded: a signal handler interrupted another report of its own thread, or the host is out of memory.
   TTMEM_ERROR_LOST = -13,
-  // No room for a definition. What refers to it is not described.
+  // No room for another definition. Records that refer to it are not described.
   TTMEM_ERROR_DEFINITIONS_FULL = -14,
-  // A space or buffer type that does not exist, or does not fit the call. Nothing changes.
+  // The memory space or buffer type is unknown or not valid for this call. Nothing changes.
   TTMEM_ERROR_WRONG_SPACE = -15,
-  // A null pointer where a value must be. Nothing changes.
+  // A required pointer is null. Nothing changes.
   TTMEM_ERROR_NULL = -17,
-  // Text that is not UTF-8. Nothing changes.
+  // The text is not UTF-8. Nothing changes.
   TTMEM_ERROR_NOT_UTF8 = -18,
-  // A number without a meaning here, or an invalid pointer. Nothing changes.
+  // A value or pointer is invalid. Nothing changes.
   TTMEM_ERROR_BAD_VALUE = -19,
-  // An error inside the library. Whether the report was recorded is not known.
+  // Internal error. The report may or may not have been recorded.
   TTMEM_ERROR_INTERNAL = -20,
 } ttmem_error;
 
-// Kinds of memory.
+// Memory spaces.
 typedef enum ttmem_space {
   // Device DRAM.
   TTMEM_SPACE_DRAM = 1,
@@ -85,7 +85,7 @@ typedef enum ttmem_space {
   TTMEM_SPACE_L1_CORE = 10,
 } ttmem_space;
 
-// Chip architectures; 0: not reported.
+// Device architectures; 0: unknown.
 typedef enum ttmem_arch {
   // Wormhole B0.
   TTMEM_ARCH_WORMHOLE_B0 = 1,
@@ -93,23 +93,23 @@ typedef enum ttmem_arch {
   TTMEM_ARCH_BLACKHOLE = 2,
 } ttmem_arch;
 
-// How a buffer lies in its banks or on its cores.
+// Memory layout of a buffer in its banks or on its cores.
 typedef enum ttmem_layout {
   // Not reported.
   TTMEM_LAYOUT_UNKNOWN = 0,
-  // Page by page over all banks.
+  // Pages are distributed over all banks.
   TTMEM_LAYOUT_INTERLEAVED = 1,
-  // In pieces of some rows, one to a core.
+  // Sharded by rows, one shard per core.
   TTMEM_LAYOUT_HEIGHT_SHARDED = 2,
-  // In pieces of some columns, one to a core.
+  // Sharded by columns, one shard per core.
   TTMEM_LAYOUT_WIDTH_SHARDED = 3,
-  // In rectangles, one to a core.
+  // Sharded in blocks, one shard per core.
   TTMEM_LAYOUT_BLOCK_SHARDED = 4,
-  // In pieces of as many dimensions as it has.
+  // Sharded in N dimensions.
   TTMEM_LAYOUT_ND_SHARDED = 5,
 } ttmem_layout;
 
-// What kind of kernel.
+// Classes of kernels.
 typedef enum ttmem_kernel_class {
   // Part of a user's program.
   TTMEM_KERNEL_CLASS_APPLICATION = 0,
@@ -121,7 +121,7 @@ typedef enum ttmem_kernel_class {
   TTMEM_KERNEL_CLASS_UNKNOWN = 3,
 } ttmem_kernel_class;
 
-// tt-metal's and the old client's number for what a buffer lies in.
+// Buffer types, numbered as by tt-metal and the old client.
 typedef enum ttmem_buffer_type {
   // Device DRAM.
   TTMEM_BUFFER_TYPE_DRAM = 0,
@@ -135,97 +135,97 @@ typedef enum ttmem_buffer_type {
   TTMEM_BUFFER_TYPE_TRACE = 4,
 } ttmem_buffer_type;
 
-// What is special about something: bits of a `flags` field.
+// Bits of a `flags` field.
 typedef enum ttmem_flag {
-  // Of what a program keeps: it is a buffer, counted as such; this is only another way to look at it.
+  // Program memory that is a view of a buffer; the buffer is counted.
   TTMEM_FLAG_VIEW = 1,
-  // Of what a program keeps: where it lies is not known. `address` only tells it from others.
+  // Program memory at an unknown address; `address` only distinguishes it from others.
   TTMEM_FLAG_UNPLACED = 2,
-  // Its size is an estimate.
+  // The size is an estimate.
   TTMEM_FLAG_ESTIMATED = 4,
-  // Of what a program keeps: nobody will tell when the program is dispatched, so whether it is resident is not known.
+  // Program memory whose dispatches are not reported: whether it is resident is unknown.
   TTMEM_FLAG_UNFOLLOWED = 8,
-  // Of a buffer: another allocator's, which this one only keeps clear of.
+  // A buffer of another allocator: it reduces free space here but is counted there.
   TTMEM_FLAG_MIRROR = 16,
 } ttmem_flag;
 
-// How to track, where that differs from what the environment says; null: as it says.
+// Settings that override the environment; null: as in the environment.
 typedef struct ttmem_options {
-  // Where segments go instead of `/dev/shm`.
+  // Folder for segments instead of `/dev/shm`.
   const char *folder;
-  // What is tracked, for people: `mymodel 1.2`.
+  // Name of what is tracked, for display: `mymodel 1.2`.
   const char *runtime;
-  // Where to say what goes wrong: `stderr` or a file. Nothing is printed otherwise.
+  // Where to log problems: `stderr` or a file. Nothing is logged otherwise.
   const char *log;
-  // For later; zero.
+  // Reserved; zero.
   uint64_t reserved[5];
 } ttmem_options;
 
-// How tracking is going.
+// Status of tracking.
 typedef struct ttmem_status {
   // Live allocations.
   uint64_t live;
-  // Of these, how many did not fit the table; they are counted, but readers cannot list them.
+  // Live allocations that do not fit the segment's table: counted, but not listed.
   uint64_t unlisted;
-  // Events that could not be recorded.
+  // Reports that were not recorded.
   uint64_t lost;
-  // Messages that wait for an old server to take them.
+  // Messages queued for an old server.
   uint64_t queued;
-  // 1: events are recorded.
+  // 1 if reports are recorded.
   uint32_t on;
-  // For later; zero.
+  // Reserved; zero.
   uint32_t reserved;
-  // The segment's file name, or empty.
+  // File name of the segment, or empty.
   char segment[64];
-  // Why there is none, or a smaller one, or why tracking is off; or empty.
+  // Why there is no segment or a smaller one, or why tracking is off; or empty.
   char reason[128];
 } ttmem_status;
 
-// A chip, as far as the process knows it.
+// A device; zero or null fields are unknown.
 typedef struct ttmem_chip {
-  // Its 64-bit unique id.
+  // 64-bit unique id.
   uint64_t unique_id;
-  // All of DRAM.
+  // DRAM in bytes.
   uint64_t dram_bytes;
-  // The part of a channel the runtime uses.
+  // Bytes of a DRAM channel that the runtime uses.
   uint64_t dram_bytes_per_channel;
-  // L1 of one core.
+  // L1 of one core in bytes.
   uint64_t l1_bytes_per_core;
-  // What the runtime can hand out of DRAM.
+  // DRAM that the runtime can allocate, in bytes.
   uint64_t dram_allocatable;
-  // What the runtime can hand out of L1.
+  // L1 that the runtime can allocate, in bytes.
   uint64_t l1_allocatable;
-  // Board name, as `n300`.
+  // Board name, such as `n300`.
   const char *board;
   // PCI address.
   const char *pci;
-  // The number the process calls it by.
+  // Device number in this process.
   uint32_t index;
   // A `ttmem_arch`.
   uint32_t arch;
-  // 1: reached through another chip.
+  // 1 if it is reached through another device.
   uint32_t remote;
   // DRAM channels.
   uint32_t dram_channels;
-  // Tensix cores, harvested ones left out.
+  // Tensix cores, without harvested ones.
   uint32_t cores;
-  // Where the ring of kernels begins in a core's L1.
+  // Start address of the kernel config buffer in a core's L1.
   uint32_t kernel_config;
-  // Where it ends, and what programs and buffers share begins.
+  // End of the kernel config buffer, where memory of programs and buffers begins.
   uint32_t unreserved;
   // Columns of cores that programs can use.
   uint32_t columns;
-  // Rows of them.
+  // Rows of cores that programs can use.
   uint32_t rows;
-  // For later; zero.
+  // Reserved; zero.
   uint32_t reserved[7];
 } ttmem_chip;
 
-// How one space of an allocator is laid out.
+// Layout of one memory space of an allocator.
 typedef struct ttmem_banks {
   // A `ttmem_space`.
   uint32_t space;
-  // Banks that the allocator moves in lock-step.
+  // Banks that allocate in lock-step.
   uint32_t banks;
   // First allocatable address in a bank.
   uint64_t base;
@@ -247,33 +247,33 @@ typedef struct ttmem_core_range {
 
 // A buffer.
 typedef struct ttmem_buffer {
-  // Who handed it out. All chips of the allocator hold it.
+  // Its allocator. The buffer is on all devices of the allocator.
   int32_t allocator;
-  // A `ttmem_space`, of buffers.
+  // A `ttmem_space` for buffers.
   uint32_t space;
-  // Its address in each bank.
+  // Address in each bank.
   uint64_t address;
-  // What the program asked for, on each chip.
+  // Requested bytes on each device.
   uint64_t requested;
-  // What it takes in each bank; 0: not known, and then neither is what the allocator charges.
+  // Bytes in each bank; 0: unknown, and so are the allocated bytes.
   uint64_t bytes_per_bank;
-  // What it takes in the banks that really hold it; 0: not known.
+  // Occupied bytes, in the banks that hold it; 0: unknown.
   uint64_t occupied;
-  // The cores it lies on, if it lies on some only.
+  // Core set, if the buffer is on some cores only.
   int32_t cores;
-  // Where in the program it was asked for.
+  // Call site of the allocation.
   int32_t site;
   // A `ttmem_layout`.
   uint32_t layout;
   // `TTMEM_FLAG_MIRROR`.
   uint32_t flags;
-  // For later; zero.
+  // Reserved; zero.
   uint64_t reserved[2];
 } ttmem_buffer;
 
-// What a program keeps on each of some cores.
+// Memory of a program on each core of a set.
 typedef struct ttmem_placement {
-  // The allocator of the device or mesh that the program is for.
+  // Allocator of the program's device or mesh.
   int32_t allocator;
   // `TTMEM_SPACE_CB`, `TTMEM_SPACE_DFB` or `TTMEM_SPACE_SCRATCH`.
   uint32_t space;
@@ -281,47 +281,47 @@ typedef struct ttmem_placement {
   uint64_t address;
   // Bytes on each core.
   uint64_t bytes;
-  // The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
+  // Program number chosen by the caller; 0: none, and then residency is unknown.
   uint32_t program;
-  // Which cores.
+  // Core set.
   int32_t cores;
   // `TTMEM_FLAG_VIEW`, `_UNPLACED`, `_ESTIMATED`, `_UNFOLLOWED`.
   uint32_t flags;
-  // For later; zero.
+  // Reserved; zero.
   uint32_t reserved0;
-  // For later; zero.
+  // Reserved; zero.
   uint64_t reserved[2];
 } ttmem_placement;
 
 // A kernel of a program.
 typedef struct ttmem_kernel {
-  // The allocator of the device or mesh that the program is for.
+  // Allocator of the program's device or mesh.
   int32_t allocator;
-  // The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
+  // Program number chosen by the caller; 0: none, and then residency is unknown.
   uint32_t program;
-  // A number that no other kernel of this allocator has.
+  // Id of the kernel, unique in its allocator.
   uint64_t id;
-  // Its size on each of its cores; where those are not said, on all of them together.
+  // Bytes on each of its cores; if `cores` is 0, in total.
   uint64_t bytes;
-  // Which cores it runs on.
+  // Core set it runs on.
   int32_t cores;
   // A `ttmem_kernel_class`.
   uint32_t kind;
   // `TTMEM_FLAG_ESTIMATED`, `_UNFOLLOWED`.
   uint32_t flags;
-  // For later; zero.
+  // Reserved; zero.
   uint32_t reserved0;
-  // For later; zero.
+  // Reserved; zero.
   uint64_t reserved[2];
 } ttmem_kernel;
 
-// An allocator's own statistics of one space.
+// An allocator's own statistics of one memory space.
 typedef struct ttmem_statistics {
   // Allocated bytes, over all banks.
   uint64_t allocated;
   // Free bytes, over all banks.
   uint64_t free;
-  // The largest free block in a bank.
+  // Largest free block in a bank, in bytes.
   uint64_t largest_free_per_bank;
 } ttmem_statistics;
 
@@ -329,133 +329,133 @@ typedef struct ttmem_statistics {
 extern "C" {
 #endif // __cplusplus
 
-// The library's version, as `0.1.0`.
+// Returns the library's version, such as `0.1.0`.
 const char *ttmem_version(void);
 
-// What a negative result means, in words; of anything else, that it is no error. Never null.
+// Returns the text of an error, or `no error` for 0 and positive numbers. Never null.
 const char *ttmem_error_text(int32_t error);
 
-// Switches tracking on, whatever the environment says, if it is not. Without this it is on if `TTMEM` or
-// `TT_ALLOC_TRACKING_ENABLED` is set and not 0. Where the agent tracks the process already it stays off, since what is told by
-// hand would count twice; `ttmem_is_enabled` tells.
+// Enables tracking, whatever the environment says. Without this call, tracking is on if `TTMEM` or
+// `TT_ALLOC_TRACKING_ENABLED` is set and not 0. If the agent already tracks the process, tracking stays off, because reports
+// would be counted twice; see `ttmem_is_enabled`.
 //
-// `options` is null or points to options whose texts are null or end with a zero.
+// `options` is null or points to options whose strings are null or zero-terminated.
 int32_t ttmem_enable(const struct ttmem_options *options);
 
-// Whether events are recorded.
+// Returns whether reports are recorded.
 bool ttmem_is_enabled(void);
 
-// Ends tracking: what was published is taken away, and every number given out is void. `ttmem_enable` begins anew.
+// Disables tracking and removes the segment, unless it holds a failed allocation. All numbers become invalid. A process does
+// this by itself when it exits. `ttmem_enable` starts again.
 int32_t ttmem_close(void);
 
-// Makes good what could not be done before: a segment that found no room, or whose file was removed, is tried again; an old
-// server is told what waits. Shows readers that the process is well.
+// Retries what failed before: creates a segment that had no space or whose file was removed, and sends queued messages to
+// an old server. Updates the segment's heartbeat.
 int32_t ttmem_refresh(void);
 
-// How tracking is going.
+// Reads the status of tracking.
 //
 // `out` is null or points to a status.
 int32_t ttmem_get_status(struct ttmem_status *out);
 
-// Defines a chip. The same one again gets the same number.
+// Defines a device. An identical definition returns the same number.
 //
-// `chip` is null or points to a chip whose texts are null or end with a zero.
+// `chip` is null or points to a chip whose strings are null or zero-terminated.
 int32_t ttmem_define_chip(const struct ttmem_chip *chip);
 
-// Defines an allocator: of a device, a mesh, a submesh. What it hands out is held by all of `chips`, in one record.
+// Defines the allocator of a device, mesh or submesh. Each of its allocations is on all of `chips`, in one record.
 //
-// `chips` and `banks` point to so many of them, or are null where that is 0.
+// `chips` and `banks` point to arrays of the given lengths, or are null if that is 0.
 int32_t ttmem_define_allocator(const int32_t *chips,
                                size_t chip_count,
                                const struct ttmem_banks *banks,
                                size_t bank_count);
 
-// The allocator that stands for a device, or the devices of a mesh, of which only the numbers are known: the same ones again
-// are the same allocator. What it charges for what it hands out is not known.
+// Defines an allocator for one or more devices that are known by number only. The same devices return the same allocator.
+// Its allocated bytes are unknown: requested bytes are counted instead.
 //
-// `devices` points to so many of them.
+// `devices` points to `count` numbers.
 int32_t ttmem_define_devices(const int32_t *devices,
                              size_t count);
 
-// The allocator is closed; everything it handed out is free.
+// Closes an allocator and frees all of its allocations.
 int32_t ttmem_close_allocator(int32_t allocator);
 
-// Defines a set of cores. The same one again gets the same number. A set without any core, or a range whose corners are the wrong way
-// round, is `TTMEM_ERROR_BAD_VALUE`.
+// Defines a set of cores. An identical set returns the same number. An empty set or an inverted range is
+// `TTMEM_ERROR_BAD_VALUE`.
 //
-// `ranges` points to so many of them.
-int32_t ttmem_define_cores(const struct ttmem_core_range *ranges,
-                           size_t count);
+// `ranges` points to `count` ranges.
+int32_t ttmem_define_cores(const struct ttmem_core_range *ranges, size_t count);
 
-// Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
+// Defines a call site, such as `model.py:42 forward`. An identical one returns the same number.
 //
-// `site` is null or ends with a zero.
+// `site` is null or zero-terminated.
 int32_t ttmem_define_site(const char *site);
 
-// A buffer is held from now on.
+// Reports an allocated buffer.
 //
 // `it` is null or points to a buffer.
 int32_t ttmem_alloc(const struct ttmem_buffer *it);
 
-// A buffer is free.
+// Reports a freed buffer.
 int32_t ttmem_free(int32_t allocator, uint32_t space, uint64_t address);
 
-// A buffer is free, and the caller knows its address only: it is looked for in every space.
+// Reports a freed buffer of which only the address is known: every space is searched.
 int32_t ttmem_free_anywhere(int32_t allocator, uint64_t address);
 
-// A buffer in `TTMEM_SPACE_L1_CORE` is free. Others may lie at its address on other cores: all of it must be said.
+// Reports a freed buffer in `TTMEM_SPACE_L1_CORE`. Other cores may have other buffers at its address, so all fields count.
 //
 // `it` is null or points to a buffer.
 int32_t ttmem_free_on_cores(const struct ttmem_buffer *it);
 
-// An allocation failed.
+// Reports an allocation that failed for lack of memory.
 //
-// `it` is null or points to what was asked for.
+// `it` is null or points to the requested buffer.
 int32_t ttmem_out_of_memory(const struct ttmem_buffer *it);
 
-// A program begins, by a number of the caller's that is not 0: what it registers follows. The name may be null. A program
-// begins by itself with the first thing it registers.
+// Begins a program under a number of the caller's choice, not 0; what it registers follows. The name may be null. Without this
+// call, a program begins with the first thing it registers.
 //
-// `name` is null or ends with a zero.
+// `name` is null or zero-terminated.
 int32_t ttmem_begin_program(int32_t allocator,
                             uint32_t program,
                             const char *name);
 
-// A program is built anew on some cores: what it registers follows, and what it had registered before is gone.
+// Reports a program that is built or rebuilt for some cores. What it had registered is removed; what it registers follows.
 int32_t ttmem_build_program(int32_t allocator,
                             uint32_t program,
                             int32_t cores,
                             uint32_t kind);
 
-// A program was dispatched: what it registered is resident from now on, and what was there before is not.
+// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
 int32_t ttmem_dispatch(int32_t allocator, uint32_t program);
 
-// A program ended, and everything it registered with it.
+// Ends a program and removes everything it registered.
 int32_t ttmem_end_program(int32_t allocator, uint32_t program);
 
-// A program keeps something on its cores: a circular buffer, a dataflow buffer, a scratchpad.
+// Registers memory of a program on its cores: a circular buffer, a dataflow buffer or a scratchpad.
 //
 // `it` is null or points to a placement.
 int32_t ttmem_place(const struct ttmem_placement *it);
 
-// It does not any more.
+// Removes memory that a program registered.
 //
 // `it` is null or points to a placement.
 int32_t ttmem_displace(const struct ttmem_placement *it);
 
-// A program has a kernel.
+// Registers a kernel of a program.
 //
 // `it` is null or points to a kernel.
 int32_t ttmem_load_kernel(const struct ttmem_kernel *it);
 
-// It does not any more.
+// Removes a kernel of a program.
 int32_t ttmem_unload_kernel(int32_t allocator, uint64_t id);
 
-// To be called before an allocator's own statistics are taken: the moment, or an error.
+// Marks the moment before an allocator's own statistics are read, for `ttmem_audit`. Returns the mark or an error.
 int64_t ttmem_before_audit(void);
 
-// The allocator's own statistics. If nothing was held or freed since `moment`, a difference means something; if that is
-// negative, it does not: the caller knows that something was on its way.
+// Reports an allocator's own statistics. They are compared with what was reported if nothing was allocated or freed since
+// `moment`; a negative `moment` means that they must not be compared.
 //
 // `it` is null or points to statistics.
 int32_t ttmem_audit(int64_t moment,
@@ -463,28 +463,28 @@ int32_t ttmem_audit(int64_t moment,
                     uint32_t space,
                     const struct ttmem_statistics *it);
 
-// The most bytes that were charged at once, since the beginning or `ttmem_reset_peak`; or an error.
+// Returns the peak of allocated bytes since the beginning or the last `ttmem_reset_peak`, or an error.
 int64_t ttmem_peak(int32_t allocator, uint32_t space);
 
-// Lets the peak begin anew, at what is charged now.
+// Resets the peak to the bytes allocated now.
 int32_t ttmem_reset_peak(int32_t allocator, uint32_t space);
 
-// A buffer of so many bytes is held on a device from now on; `buffer_type` is a `ttmem_buffer_type`.
+// Reports a buffer allocated on a device; `buffer_type` is a `ttmem_buffer_type`.
 int32_t ttmem_report_allocation(int32_t device, uint64_t size, uint32_t buffer_type, uint64_t address);
 
-// It is free.
+// Reports a buffer freed on a device.
 int32_t ttmem_report_deallocation(int32_t device, uint64_t address);
 
-// A circular buffer is registered: so large on each core, whichever those are.
+// Registers a circular buffer; `size` is per core, and the cores are unknown.
 int32_t ttmem_report_cb_allocation(int32_t device, uint64_t size, uint64_t address);
 
-// It is not any more. Several may lie at one address: the size must be said.
+// Removes a circular buffer. Several may share an address, so the size counts.
 int32_t ttmem_report_cb_deallocation(int32_t device, uint64_t size, uint64_t address);
 
-// A kernel is loaded: so large on all of its cores together; `kind` is a `ttmem_kernel_class`.
+// Registers a kernel; `size` is the total over its cores, `kind` a `ttmem_kernel_class`.
 int32_t ttmem_report_kernel_load(int32_t device, uint64_t size, uint64_t id, uint32_t kind);
 
-// It is not any more.
+// Removes a kernel.
 int32_t ttmem_report_kernel_unload(int32_t device, uint64_t id);
 
 #ifdef __cplusplus

@@ -1,15 +1,15 @@
-// ttmem for C++: what a process holds of a Tenstorrent chip's memory, published for `ttmem` to show.
+// ttmem for C++: publishes the device memory that a process uses, for the program `ttmem` to show.
 //
-// C++17, header-only, over the C interface in ttmem.h, which is what has to be linked (pkg-config: ttmem). Nothing here throws, allocates,
-// prints or waits; every call may be made at any time, from any thread and from forked children. While tracking is off, a call is a load and
-// a branch.
+// C++17, header-only, over the C interface in ttmem.h; link with libttmem (pkg-config: ttmem). Nothing here throws, allocates,
+// prints or blocks; every call may be made at any time, from any thread and from forked children. While tracking is off, a
+// call costs a load and a branch.
 //
 //     #include <ttmem.hpp>
 //
 //     ttmem::AllocationClient::report_allocation(0, 4096, ttmem::BufferType::dram, 0x10000);
 //     ttmem::AllocationClient::report_deallocation(0, 0x10000);
 //
-// Code written for the old client finds its own names with `-I<prefix>/include/ttmem/old`; see docs/cpp.md.
+// Code written for the old client compiles unchanged with `-I<prefix>/include/ttmem/old`; see docs/cpp.md.
 #ifndef TTMEM_HPP
 #define TTMEM_HPP
 
@@ -24,7 +24,7 @@
 
 namespace ttmem {
 
-/// Why something was not taken, or not as it was meant. ttmem.h says with each what it did to the figures.
+/// Error codes. ttmem.h documents the effect of each on the figures.
 enum class Error : std::int32_t {
     none = 0,
     unknown_chip = TTMEM_ERROR_UNKNOWN_CHIP,
@@ -50,16 +50,15 @@ enum class Error : std::int32_t {
 /// The error in words.
 inline const char* text(Error error) noexcept { return ttmem_error_text(static_cast<std::int32_t>(error)); }
 
-/// What a call gives: an error, or a number. It may be ignored.
+/// Result of a call: an error or a number. It may be ignored.
 class Result {
 public:
     constexpr Result(std::int32_t value) noexcept : value_(value) {}
 
-    /// Whether it was taken, or tracking is off.
+    /// Whether there was no error. While tracking is off there is none.
     constexpr bool ok() const noexcept { return value_ >= 0; }
     constexpr explicit operator bool() const noexcept { return ok(); }
-    /// The number of what was defined; 0 while tracking is off, and for what is not a definition. An error stays one: to pass it on is
-    /// harmless.
+    /// Number of the definition; 0 for other calls and while tracking is off. An error code may be passed on like a number.
     constexpr std::int32_t number() const noexcept { return value_; }
     constexpr Error error() const noexcept { return ok() ? Error::none : static_cast<Error>(value_); }
     /// The error in words.
@@ -69,7 +68,7 @@ private:
     std::int32_t value_;
 };
 
-/// Where a buffer lies, numbered as TT-Metal numbers its `BufferType`.
+/// Memory of a buffer, numbered as TT-Metal's `BufferType`.
 enum class BufferType : std::uint8_t {
     dram = TTMEM_BUFFER_TYPE_DRAM,
     l1 = TTMEM_BUFFER_TYPE_L1,
@@ -78,19 +77,19 @@ enum class BufferType : std::uint8_t {
     trace = TTMEM_BUFFER_TYPE_TRACE,
 };
 
-/// What a kernel is for.
+/// Class of a kernel.
 enum class KernelType : std::uint8_t {
     application = TTMEM_KERNEL_CLASS_APPLICATION,
     fabric = TTMEM_KERNEL_CLASS_FABRIC,
     dispatch = TTMEM_KERNEL_CLASS_DISPATCH,
 };
 
-/// Device numbers that somebody else keeps: of an array, a vector, or a list in braces. It must not outlive them.
+/// View of device numbers in an array, a vector or a braced list. It must not outlive them.
 class Devices {
 public:
     constexpr Devices(const std::int32_t* data, std::size_t size) noexcept : data_(data), size_(size) {}
     constexpr Devices(std::initializer_list<std::int32_t> list) noexcept : data_(nullptr), size_(list.size()) {
-        // A list in a call's braces lives as long as the call. Compilers warn of the others if this is an initializer.
+        // A braced list lives as long as the call. As an initializer, compilers would warn about other uses.
         data_ = list.begin();
     }
     template <std::size_t N>
@@ -107,18 +106,18 @@ private:
     std::size_t size_;
 };
 
-/// Switches tracking on, as the environment has it otherwise.
+/// Enables tracking with the settings of the environment.
 inline Result enable() noexcept { return ttmem_enable(nullptr); }
-/// Switches tracking on.
+/// Enables tracking.
 inline Result enable(const ttmem_options& options) noexcept { return ttmem_enable(&options); }
 /// Whether calls are recorded.
 inline bool is_enabled() noexcept { return ttmem_is_enabled(); }
-/// Takes everything back and switches tracking off.
+/// Disables tracking and removes the segment, unless it holds a failed allocation.
 inline Result close() noexcept { return ttmem_close(); }
-/// The version of the library that is linked.
+/// Version of the linked library.
 inline const char* version() noexcept { return ttmem_version(); }
-/// The allocator that stands for a set of devices, as of a mesh: what is reported there is one record, however many they are. The same set has
-/// the same number.
+/// Defines an allocator for a set of devices, such as a mesh: each of its allocations is one record for all of them. The same set returns the
+/// same number.
 inline Result define_devices(Devices devices) noexcept { return ttmem_define_devices(devices.data(), devices.size()); }
 
 namespace detail {
@@ -126,14 +125,14 @@ namespace detail {
 template <class T>
 using if_enum = std::enable_if_t<std::is_enum_v<T>, int>;
 
-/// An enumeration's value; one that no type has for what does not fit.
+/// Value of an enumerator; 0xff, which is no type, if it does not fit.
 template <class T>
 constexpr std::uint32_t value_of(T value) noexcept {
     const auto number = static_cast<std::int64_t>(static_cast<std::underlying_type_t<T>>(value));
     return number < 0 || number > 0xff ? 0xff : static_cast<std::uint32_t>(number);
 }
 
-/// TTMEM_SPACE_* of a buffer type; 0, which is none and refused, of what is no type.
+/// TTMEM_SPACE_* of a buffer type; 0, which is refused, for other numbers.
 constexpr std::uint32_t space_of(std::uint32_t buffer_type) noexcept {
     switch (buffer_type) {
         case TTMEM_BUFFER_TYPE_DRAM: return TTMEM_SPACE_DRAM;
@@ -145,7 +144,7 @@ constexpr std::uint32_t space_of(std::uint32_t buffer_type) noexcept {
     }
 }
 
-/// A buffer of which no more is known than the old client was told.
+/// A buffer with what the old client reports.
 constexpr ttmem_buffer buffer(
     std::int32_t allocator, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
     ttmem_buffer it{};
@@ -156,7 +155,7 @@ constexpr ttmem_buffer buffer(
     return it;
 }
 
-/// A circular buffer of which no more is known than the old client was told.
+/// A circular buffer with what the old client reports.
 constexpr ttmem_placement circular_buffer(std::int32_t allocator, std::uint64_t size, std::uint64_t cb_id) noexcept {
     ttmem_placement it{};
     it.allocator = allocator;
@@ -166,13 +165,13 @@ constexpr ttmem_placement circular_buffer(std::int32_t allocator, std::uint64_t 
     return it;
 }
 
-/// Which devices were reported by number: the only one, or that there were several.
+/// Remembers the device that was reported by number, or that there were several.
 class Seen {
 public:
     void note(std::int32_t device) noexcept {
         const std::int32_t before = only_.load(std::memory_order_relaxed);
         if (before != device && before != several) {
-            std::int32_t none = nobody;
+            std::int32_t none = unset;
             if (!only_.compare_exchange_strong(none, device, std::memory_order_relaxed) && none != device) {
                 only_.store(several, std::memory_order_relaxed);
             }
@@ -181,9 +180,9 @@ public:
     std::int32_t only() const noexcept { return only_.load(std::memory_order_relaxed); }
 
 private:
-    static constexpr std::int32_t nobody = -1;
+    static constexpr std::int32_t unset = -1;
     static constexpr std::int32_t several = -2;
-    std::atomic<std::int32_t> only_{nobody};
+    std::atomic<std::int32_t> only_{unset};
 };
 
 inline Seen& seen() noexcept {
@@ -193,10 +192,10 @@ inline Seen& seen() noexcept {
 
 }  // namespace detail
 
-/// The old client's calls, by device number; for a mesh, by a list of devices, as one record that all of them hold.
+/// The old client's calls, by device number or, for a mesh, by a list of devices: one record for all of them.
 ///
-/// `buffer_type` is TT-Metal's `BufferType`, ours, or its number; where it is an enumeration, address and type may come in either order.
-/// A circular buffer's size is that on each core, a kernel's that on all of its cores together.
+/// `buffer_type` is TT-Metal's `BufferType`, `ttmem::BufferType` or its number; as an enumerator it may come before or after the address.
+/// The size of a circular buffer is per core, that of a kernel the total over its cores.
 class AllocationClient {
 public:
     AllocationClient() = delete;
@@ -222,7 +221,7 @@ public:
     static Result report_deallocation(std::int32_t device_id, std::uint64_t address) noexcept {
         return ttmem_report_deallocation(device_id, address);
     }
-    /// On the only device that was reported. Where there were several nobody can tell which one is meant: that is an error.
+    /// Frees on the only device reported so far; an error if there were several.
     static Result report_deallocation(std::uint64_t address) noexcept {
         return ttmem_report_deallocation(detail::seen().only(), address);
     }
@@ -246,12 +245,12 @@ public:
     static Result report_kernel_unload(std::int32_t device_id, std::uint64_t kernel_id) noexcept {
         return ttmem_report_kernel_unload(device_id, kernel_id);
     }
-    /// The old client had to say the size, too. What was loaded is known here.
+    /// The old client's form, with a size; it is ignored.
     static Result report_kernel_unload(std::int32_t device_id, std::uint64_t /*size*/, std::uint64_t kernel_id) noexcept {
         return report_kernel_unload(device_id, kernel_id);
     }
 
-    // The same on each device of a mesh.
+    // Calls for all devices of a mesh.
 
     static Result report_allocation(
         Devices devices, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
@@ -296,27 +295,27 @@ public:
     }
 
 private:
-    /// What was wrong with the devices, or else what a call gives. While tracking is off that is not made.
+    /// Returns the error of the devices, or else the result of a call. While tracking is off, the call is not made.
     template <class Call>
     static Result refusal(std::int32_t allocator, Call call) noexcept {
         return allocator <= 0 ? allocator : call();
     }
 };
 
-/// A buffer that is held for as long as this lives. It goes wherever its owner goes: it can be moved, not copied.
+/// An allocated buffer that is freed when this object is destroyed. It can be moved, not copied.
 class Allocation {
 public:
-    /// Holds nothing.
+    /// Owns no buffer.
     Allocation() noexcept = default;
-    /// Holds a buffer from now on. `result` tells how that went.
+    /// Reports an allocated buffer. `result` has the outcome.
     explicit Allocation(const ttmem_buffer& buffer) noexcept : buffer_(buffer), result_(0) {
-        // What is told while tracking is off must not be freed when it is on.
+        // A buffer that was not reported, because tracking was off, must not be freed.
         if (is_enabled()) {
             result_ = ttmem_alloc(&buffer_);
             held_ = result_.ok() || result_.error() == Error::still_held || result_.error() == Error::replaced;
         }
     }
-    /// The same on each of some devices.
+    /// Reports a buffer on each of some devices.
     template <class Type, detail::if_enum<Type> = 0>
     Allocation(Devices devices, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept
         : Allocation(detail::buffer(define_devices(devices).number(), size, detail::value_of(buffer_type), address)) {}
@@ -336,7 +335,7 @@ public:
     }
     ~Allocation() { reset(); }
 
-    /// Frees it now.
+    /// Frees the buffer now.
     Result reset() noexcept {
         if (!std::exchange(held_, false)) {
             return 0;
@@ -344,11 +343,11 @@ public:
         return buffer_.space == TTMEM_SPACE_L1_CORE ? ttmem_free_on_cores(&buffer_)
                                                     : ttmem_free(buffer_.allocator, buffer_.space, buffer_.address);
     }
-    /// Leaves it held: somebody else will free it.
+    /// Gives up ownership without freeing the buffer.
     void release() noexcept { held_ = false; }
-    /// Whether there is something to free.
+    /// Whether this object owns a buffer.
     bool is_held() const noexcept { return held_; }
-    /// How the allocation went.
+    /// Result of the allocation.
     Result result() const noexcept { return result_; }
 
 private:

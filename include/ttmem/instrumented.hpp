@@ -1,17 +1,17 @@
 // Circular buffers and kernels, tracked where they are made.
 //
-// Two calls that do what TT-Metal's own do, give back what those give back, and publish what came of it:
+// Two functions that call TT-Metal's own, return their result and report what was created:
 //
 //     using namespace ttmem::instrumented;
 //
 //     OnDevice scope(device);                                              // a device, or a mesh device
-//     ProgramScope tracked(program);                                       // its end takes everything back
+//     ProgramScope tracked(program);                                       // its end removes everything
 //     auto cb = CreateCircularBufferWithTracking(program, cores, config);  // as CreateCircularBuffer(program, cores, config)
 //     auto kernel = AddKernelWithTracking(program, "reader.cpp", cores, DataMovementConfig{});  // as CreateKernel(...)
 //
-// No header of TT-Metal is included: its types are known by what they offer, and its functions are found by the types of the arguments.
-// What the wrapped call throws passes through, and then nothing is published; what goes wrong here is swallowed, and the handle is returned.
-// While tracking is off, the call is made and nothing else. docs/cpp.md has the shapes that are known.
+// No header of TT-Metal is included: its types are recognised by their members, its functions by argument-dependent lookup.
+// Exceptions of the wrapped call pass through, and nothing is reported then; errors in here are ignored, and the handle is returned.
+// While tracking is off, only the call is made. docs/cpp.md lists the supported signatures.
 #ifndef TTMEM_INSTRUMENTED_HPP
 #define TTMEM_INSTRUMENTED_HPP
 
@@ -26,32 +26,32 @@
 
 namespace ttmem::instrumented {
 
-/// What a kernel takes on each core where nobody can say: the guess of the old tools. Such sizes are marked as estimates.
+/// Size of a kernel per core where it is unknown: the estimate of the old tools. Such sizes are marked as estimates.
 inline constexpr std::uint64_t kEstimatedKernelBytes = 50 * 1024;
 
-/// How it went so far, in this process.
+/// Counters of wrapped calls in this process.
 struct Counts {
-    /// Calls that were published.
+    /// Calls that were reported.
     std::uint64_t tracked = 0;
-    /// Calls that were made, but not published: no device was known.
+    /// Calls that were not reported because the device is unknown.
     std::uint64_t without_device = 0;
-    /// Calls that were made, but not published: no size was known, something threw while it was asked, or the tracker refused.
+    /// Calls that were not reported because the size is unknown, a query threw, or the tracker refused the report.
     std::uint64_t failed = 0;
 };
 
-/// How it went so far. While tracking is off nothing is counted.
+/// Returns the counters. While tracking is off nothing is counted.
 inline Counts counts() noexcept {
     const auto& tally = detail::tally();
     return {tally.tracked.load(), tally.without_device.load(), tally.failed.load()};
 }
 
-/// Says, for as long as it lives and on this thread, which device what is made is for. The innermost one counts; a device among a call's
-/// own arguments comes first.
+/// Sets the device of wrapped calls on this thread while this object lives. The innermost one counts; a device among a call's own
+/// arguments takes precedence.
 class OnDevice {
 public:
     template <class Device, class = std::enable_if_t<detail::is_device<std::remove_reference_t<Device>>>>
     explicit OnDevice(Device&& device) : outer_(detail::innermost_device()) {
-        // All of a mesh, or nothing.
+        // Either all devices of a mesh, or none.
         const auto keep = [&] {
             detail::DeviceList all;
             detail::read_devices(device, all);
@@ -60,7 +60,7 @@ public:
         detail::swallow(keep, detail::tally().failed);
         detail::innermost_device() = &devices_;
     }
-    /// By numbers: a list in braces, an array, a vector; or one.
+    /// Device numbers in a braced list, an array or a vector.
     explicit OnDevice(Devices devices) : outer_(detail::innermost_device()) {
         const auto keep = [&] { devices_.assign(devices.data(), devices.data() + devices.size()); };
         detail::swallow(keep, detail::tally().failed);
@@ -76,15 +76,15 @@ private:
     const detail::DeviceList* outer_;
 };
 
-/// Takes back everything that was published for a program. One that was moved from is still known by its address.
+/// Removes everything that was reported for a program. A moved-from program is still known by its address.
 template <class Program>
 void ForgetProgram(Program& program) noexcept {
     detail::swallow([&] { detail::registry().forget(detail::identity_of(program)); }, detail::tally().failed);
 }
 
-/// Follows a program to the end of the scope, where everything that was published for it is taken back, wherever it was moved meanwhile.
-/// What was published before, perhaps for another program at the same address, is taken back first. What is made on this thread
-/// without a program belongs to the innermost one.
+/// Removes everything that was reported for a program at the end of the scope, even if the program was moved meanwhile. At its begin, it
+/// removes what was reported before, which may belong to another program at the same address. Calls on this thread that name no program
+/// belong to the innermost scope.
 class ProgramScope {
 public:
     template <class Program, class = std::enable_if_t<!std::is_same_v<std::remove_const_t<Program>, ProgramScope>>>
@@ -133,7 +133,7 @@ struct AddKernelCall {
     }
 };
 
-// ---- what is known of a call ----
+// ---- facts of a call ----
 
 /// Read before the call is made, because arguments may be moved from.
 struct Facts {
@@ -142,18 +142,18 @@ struct Facts {
     CoreList cores;
     /// Whether an argument named cores.
     bool on_cores = false;
-    /// On each core; 0 if nobody says.
+    /// Bytes on each core; 0 if unknown.
     std::uint64_t bytes = 0;
     /// Whether it is a view of a buffer, and that buffer's address.
     bool view = false;
     std::uint64_t address = 0;
-    /// Of all of the program's kernels before this one, where it tells.
+    /// Bytes of all earlier kernels of the program, if known.
     std::uint64_t program_bytes = 0;
-    /// What comes of it: nothing while tracking is off, and nothing more once something threw.
+    /// Whether to report the call: not while tracking is off, and not after an exception.
     enum class State : std::uint8_t { off, on, broken } state = State::off;
 };
 
-/// Every function that gets somebody else's types is called by its full name: their namespaces may have one of the same name.
+/// Functions that take foreign types are called by their qualified names: the types' namespaces may have functions of the same name.
 template <class Argument>
 void read_cores_of(Argument& argument, Facts& facts) {
     if constexpr (is_cores<Argument>) {
@@ -170,7 +170,7 @@ void read_program(Program& program, Facts& facts) {
     }
 }
 
-/// A circular buffer's: a device or a program comes first, cores and configuration behind it.
+/// Facts of a circular buffer: device or program first, then cores and configuration.
 template <class First, class... Rest>
 void read_circular_buffer(Facts& facts, First& first, Rest&... rest) {
     if constexpr (is_device_in_first_place<First>) {
@@ -182,7 +182,7 @@ void read_circular_buffer(Facts& facts, First& first, Rest&... rest) {
     (detail::read_configuration(rest, facts.bytes, facts.view, facts.address), ...);
 }
 
-/// A kernel's: the program comes first.
+/// Facts of a kernel: the program comes first.
 template <class Program, class... Rest>
 void read_kernel(Facts& facts, Program& program, Rest&... rest) {
     detail::read_program(program, facts);
@@ -205,9 +205,9 @@ void gather(Facts& facts, Read read) {
     swallow(work, tally().failed);
 }
 
-// ---- what is published ----
+// ---- reports ----
 
-/// Publishes something on the devices that are known: `tell` gets allocator, program and cores.
+/// Reports something on the known devices: `tell` gets allocator, program and cores.
 template <class Tell>
 void publish(const Facts& facts, Tell tell) {
     const DeviceList none;
@@ -225,10 +225,10 @@ void publish(const Facts& facts, Tell tell) {
         cores = ttmem_define_cores(facts.cores.data(), facts.cores.size());
     }
     const Result done = registry().with_program(owner, allocator, [&](std::uint32_t program) -> Result {
-        // Of what lies on no core nothing is held.
+        // Without cores there is nothing to report.
         return facts.on_cores && facts.cores.count() == 0 ? TTMEM_ERROR_ZERO_SIZE : tell(allocator, program, cores);
     });
-    // The same view twice is one, and held.
+    // An identical view counts once.
     const bool held = done.ok() || done.error() == Error::still_held;
     (held ? tally().tracked : tally().failed).fetch_add(1);
 }
@@ -238,7 +238,7 @@ inline void publish_circular_buffer(const Facts& facts) {
         ttmem_placement it{};
         it.allocator = allocator;
         it.space = TTMEM_SPACE_CB;
-        // Where it will lie is decided when the program is compiled; a view lies where its buffer does.
+        // The address is decided when the program is compiled; a view has the address of its buffer.
         it.address = facts.view ? facts.address : registry().fresh(facts.bytes);
         it.bytes = facts.bytes;
         it.program = program;
@@ -255,7 +255,7 @@ inline void publish_kernel(const Facts& facts, std::uint64_t measured) {
         it.allocator = allocator;
         it.program = program;
         it.id = registry().fresh();
-        // Where its cores cannot be told, it is its size on all of them together.
+        // If the cores are unknown, the size is the total over them.
         it.bytes = cores > 0 || !facts.on_cores ? bytes : bytes * facts.cores.count();
         it.cores = cores;
         it.flags = TTMEM_FLAG_UNFOLLOWED + (measured != 0 ? 0u : TTMEM_FLAG_ESTIMATED + 0u);
@@ -263,10 +263,10 @@ inline void publish_kernel(const Facts& facts, std::uint64_t measured) {
     });
 }
 
-/// What stands for the result of a call that has none.
+/// Stands for the result of a call that returns void.
 struct Nothing {};
 
-/// Makes a call, and has it told. Whatever it returns is returned: a value, a reference, or nothing.
+/// Makes a call and reports it. Returns what the call returns: a value, a reference, or nothing.
 template <class Call, class Tell>
 decltype(auto) call_and_tell(Facts& facts, Call call, Tell tell) {
     using Returned = decltype(call());
@@ -310,7 +310,7 @@ decltype(auto) make_kernel(Facts& facts, Call call, Program&& program, Args&&...
     });
 }
 
-/// With a device in front that the wrapped call does not take.
+/// Handles a leading device that the wrapped call does not take.
 template <class Make, class Device, class... Args>
 decltype(auto) make_on_device(Make make, Device& device, Args&&... args) {
     Facts facts;
@@ -320,8 +320,8 @@ decltype(auto) make_on_device(Make make, Device& device, Args&&... args) {
 
 }  // namespace detail
 
-/// `CreateCircularBuffer` with the same arguments: `(program, cores, config)`, or as it once was `(device, data_formats, config)`. A device may
-/// come in front that the call itself does not take. Returns what that returns.
+/// Calls `CreateCircularBuffer` with the same arguments: `(program, cores, config)`, or the older `(device, data_formats, config)`. A device may
+/// come first that the call itself does not take. Returns the result of the call.
 template <class First, class... Rest>
 decltype(auto) CreateCircularBufferWithTracking(First&& first, Rest&&... rest) {
     const auto make = [](detail::Facts& facts, auto&&... args) -> decltype(auto) {
@@ -337,8 +337,8 @@ decltype(auto) CreateCircularBufferWithTracking(First&& first, Rest&&... rest) {
     }
 }
 
-/// `program.add_kernel` with the other arguments if there is such a one, else `CreateKernel` with all of them. A device may come in front
-/// that the call itself does not take. Returns what that returns.
+/// Calls `program.add_kernel` with the other arguments if it exists, else `CreateKernel` with all of them. A device may come first that the
+/// call itself does not take. Returns the result of the call.
 template <class First, class... Rest>
 decltype(auto) AddKernelWithTracking(First&& first, Rest&&... rest) {
     const auto make = [](detail::Facts& facts, auto&&... args) -> decltype(auto) {

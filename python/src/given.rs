@@ -23,11 +23,11 @@ impl<'a, 'py> FromPyObject<'a, 'py> for InSpace {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
-        let name = given.cast::<PyString>().map_err(|_| PyTypeError::new_err("a space is a string"))?;
+        let name = given.cast::<PyString>().map_err(|_| PyTypeError::new_err("space must be a string"))?;
         let name = name.to_str()?;
         Space::from_name(name).map(Self).ok_or_else(|| {
             let all = Space::ALL.map(Space::name);
-            PyValueError::new_err(format!("no space is called {name:?}; there are {}", all.join(", ")))
+            PyValueError::new_err(format!("unknown space {name:?}; expected one of: {}", all.join(", ")))
         })
     }
 }
@@ -85,7 +85,9 @@ fn several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
         return Ok(Devices::One([id.extract()?]));
     }
     if given.is_instance_of::<PyString>() || given.is_none() {
-        return Err(PyTypeError::new_err("a device is a number, several numbers, or has such as its id()"));
+        return Err(PyTypeError::new_err(
+            "device must be a number, several numbers, or an object with id() or get_device_ids()",
+        ));
     }
     match given.extract() {
         Ok(device) => Ok(Devices::One([device])),
@@ -98,7 +100,7 @@ fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     let numbers = given.try_iter()?.take(MAX_DEVICES + 1).map(|it| it?.extract());
     let numbers: Vec<u32> = numbers.collect::<PyResult<_>>()?;
     if numbers.len() > MAX_DEVICES {
-        return Err(PyValueError::new_err(format!("more than {MAX_DEVICES} devices")));
+        return Err(PyValueError::new_err(format!("too many devices: at most {MAX_DEVICES}")));
     }
     Ok(Devices::Many(numbers))
 }
@@ -109,17 +111,19 @@ pub(crate) fn cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
     let mut set = [0u64; 4];
     for (n, range) in given.try_iter()?.enumerate() {
         if n == MAX_RANGES {
-            return Err(PyValueError::new_err(format!("more than {MAX_RANGES} ranges of cores")));
+            return Err(PyValueError::new_err(format!("too many core ranges: at most {MAX_RANGES}")));
         }
         let range = range?.try_iter()?.take(5).map(|it| it?.extract());
         let range: Vec<u8> = range.collect::<PyResult<_>>()?;
         let (x0, y0, x1, y1) = match range[..] {
             [x, y] => (x, y, x, y),
             [x0, y0, x1, y1] => (x0, y0, x1, y1),
-            _ => return Err(PyValueError::new_err("cores are (x, y) or (x0, y0, x1, y1)")),
+            _ => return Err(PyValueError::new_err("each core range must be (x, y) or (x0, y0, x1, y1)")),
         };
         if x1 > 15 || y1 > 15 || x0 > x1 || y0 > y1 {
-            return Err(PyValueError::new_err(format!("no cores ({x0}, {y0}, {x1}, {y1}): 0 to 15 each")));
+            return Err(PyValueError::new_err(format!(
+                "invalid core range ({x0}, {y0}, {x1}, {y1}): expected 0 to 15, lowest first"
+            )));
         }
         for y in y0..=y1 {
             for x in x0..=x1 {
@@ -128,7 +132,7 @@ pub(crate) fn cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
         }
     }
     if set == [0; 4] {
-        return Err(PyValueError::new_err("a set of cores has at least one"));
+        return Err(PyValueError::new_err("core set is empty"));
     }
     Tracker::global().core_set(set).map_err(|e| refused(given.py(), e))
 }
@@ -160,7 +164,7 @@ impl GivenChip {
         let small = |name: &str| given.getattr(name)?.extract::<u32>();
         let text = |name: &str| PyResult::Ok(self::name(given.getattr(name)?.cast::<PyString>()?));
         let arch: Option<String> = given.getattr("arch")?.extract()?;
-        let unknown = |name: &str| PyValueError::new_err(format!("no architecture is called {name:?}"));
+        let unknown = |name: &str| PyValueError::new_err(format!("unknown architecture {name:?}"));
         let arch = arch.map(|name| Arch::from_name(&name).ok_or_else(|| unknown(&name))).transpose()?;
         let chip = Chip {
             unique_id: number("unique_id")?,

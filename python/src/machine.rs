@@ -11,8 +11,8 @@ use ttmem_reader::{Places, Request, ask_apart};
 /// The answer to a request of the query protocol, one line of JSON. Other threads run meanwhile.
 #[pyfunction]
 pub(crate) fn ask<'py>(py: Python<'py>, local: bool, request: &str) -> PyResult<Bound<'py, PyBytes>> {
-    let request: Request = serde_json::from_str(request)
-        .map_err(|e| PyValueError::new_err(format!("this cannot be asked: {e}")))?;
+    let request: Request =
+        serde_json::from_str(request).map_err(|e| PyValueError::new_err(format!("invalid request: {e}")))?;
     let places = Places { local, ..Places::from_env() };
     match py.detach(|| ask_apart(&places, &request)) {
         Ok(answer) => Ok(PyBytes::new(py, &answer)),

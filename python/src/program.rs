@@ -14,11 +14,11 @@ static NEXT_PROGRAM: AtomicU32 = AtomicU32::new(1 << 31);
 /// Numbers for what has no address, and for kernels.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// A program that is loaded or cached; see Tracker.program. As a context manager it ends with the block.
+/// A program; see Tracker.program. As a context manager, it ends with the block.
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Program {
     tracker: Py<Tracker>,
-    /// Its number.
+    /// Number of the program.
     #[pyo3(get)]
     number: u32,
     dispatches: bool,
@@ -35,7 +35,7 @@ impl Program {
     ) -> PyResult<Self> {
         let py = tracker.py();
         if number == Some(0) {
-            return Err(PyValueError::new_err("no program has the number 0"));
+            return Err(PyValueError::new_err("program number must not be 0"));
         }
         let number = number.unwrap_or_else(|| NEXT_PROGRAM.fetch_add(1, Ordering::Relaxed) | 1 << 31);
         let called = called.map(name).unwrap_or_default();
@@ -74,8 +74,7 @@ impl Program {
 
 #[pymethods]
 impl Program {
-    /// It keeps a circular buffer: so many bytes on each of its cores. Without an address it is not known where, and it counts
-    /// beside all others of the program.
+    /// Registers a circular buffer of `bytes` per core. Without an address, it counts in addition to all others of the program.
     #[pyo3(signature = (bytes, address=None, cores=None, *, view=false, estimated=false))]
     fn cb(
         &self,
@@ -89,7 +88,7 @@ impl Program {
         self.keep(py, Space::Cb, bytes, address, cores, (view, estimated))
     }
 
-    /// It keeps something of space `cb`, `dfb` or `scratch` on its cores, as in cb().
+    /// Registers memory of space `cb`, `dfb` or `scratch`, as in cb().
     #[pyo3(signature = (space, bytes, address=None, cores=None, *, view=false, estimated=false))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
     fn place(
@@ -105,8 +104,7 @@ impl Program {
         self.keep(py, space.0, bytes, address, cores, (view, estimated))
     }
 
-    /// It has a kernel: so many bytes on each of its cores, or in all where those are not said. `kind` is `application`, `fabric` or
-    /// `dispatch`.
+    /// Registers a kernel; `bytes` is per core, or the total if `cores` is omitted. `kind` is `application`, `fabric` or `dispatch`.
     #[pyo3(signature = (bytes, cores=None, *, kind="application", estimated=false))]
     fn kernel(
         &self,
@@ -117,7 +115,7 @@ impl Program {
         estimated: bool,
     ) -> PyResult<Kernel> {
         let class = KernelClass::from_name(kind).filter(|&class| class != KernelClass::Unknown);
-        let unknown = || PyValueError::new_err(format!("no kind of kernel is called {kind:?}"));
+        let unknown = || PyValueError::new_err(format!("unknown kernel kind {kind:?}"));
         let class = class.ok_or_else(unknown)?;
         let kernel = ttmem_client::Kernel {
             allocator: self.tracker.get().allocator(py)?,
@@ -132,7 +130,7 @@ impl Program {
         Ok(Kernel { kernel, generation: generation() })
     }
 
-    /// It was dispatched: what it keeps is resident from now on, and what was there before is not.
+    /// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
     fn dispatch(&self, py: Python<'_>) -> PyResult<()> {
         let mut hint = self.hint.load(Ordering::Relaxed);
         let told = Client::global().dispatch_again(self.tracker.get().allocator(py)?, self.number, &mut hint);
@@ -140,7 +138,7 @@ impl Program {
         told.map(drop).map_err(|e| refused(py, e))
     }
 
-    /// It ended, and everything that it kept with it.
+    /// Ends the program and removes everything it registered.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let ended = Client::global().end_program(self.tracker.get().allocator(py)?, self.number);
         ended.map(drop).map_err(|e| refused(py, e))
@@ -179,7 +177,7 @@ fn taken_back<T>(
     taken.map_err(|e| refused(py, e))
 }
 
-/// Something that a program keeps on its cores.
+/// Memory that a program registered on its cores.
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Placement {
     placement: ttmem_client::Placement,
@@ -188,7 +186,7 @@ pub(crate) struct Placement {
 
 #[pymethods]
 impl Placement {
-    /// It is not kept any more.
+    /// Removes it.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         taken_back(py, self.generation, |tracker| tracker.displace(&self.placement))
     }
@@ -203,7 +201,7 @@ pub(crate) struct Kernel {
 
 #[pymethods]
 impl Kernel {
-    /// It is not loaded any more.
+    /// Removes the kernel.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         let (allocator, id) = (self.kernel.allocator, self.kernel.id);
         taken_back(py, self.generation, |tracker| tracker.unload_kernel(allocator, id))

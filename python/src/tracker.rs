@@ -76,7 +76,7 @@ pub(crate) fn status() -> (bool, Option<String>, Option<String>, u64, u64, u64, 
 /// alloc(device, space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None)
 /// --
 ///
-/// A buffer is held from now on, on a device or on each device of a mesh; see Tracker.alloc.
+/// Reports a buffer allocated on a device or on each device of a mesh; see Tracker.alloc.
 #[pyfunction]
 #[pyo3(signature = (device, space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None))]
 #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
@@ -99,7 +99,7 @@ pub(crate) fn alloc(
 /// free(device, space, address)
 /// --
 ///
-/// A buffer is free; see Tracker.free.
+/// Reports a freed buffer; see Tracker.free.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
 pub(crate) fn free(py: Python<'_>, device: Devices, space: InSpace, address: u64) -> PyResult<()> {
@@ -145,11 +145,11 @@ enum Scope {
 /// Tracker(devices=0, banks=None)
 /// --
 ///
-/// Tells what one device hands out, or a mesh: then every one of its devices holds what is allocated, and it is one record.
+/// Reports the memory of a device or mesh. An allocation of a mesh is one record for all of its devices.
 ///
-/// `devices` is a number, several, an object with such (ttnn's devices and meshes), or a list of `ttmem.Chip`. With `banks`, a list
-/// of `ttmem.Banks`, it is also known what the allocator charges and has left. It is no matter whether tracking is on: while
-/// it is off, nothing happens, and what was told before it was closed is forgotten.
+/// `devices` is a device number, several of them, a ttnn device or mesh, or a list of `ttmem.Chip`. With `banks`, a list of
+/// `ttmem.Banks`, allocated and free bytes are known, too. While tracking is disabled, calls do nothing; reports from before it
+/// was closed are forgotten.
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Tracker {
     scope: Scope,
@@ -215,12 +215,12 @@ impl Tracker {
             Scope::Chips(chips, _) => chips.is_empty(),
         };
         if none {
-            return Err(PyValueError::new_err("a tracker is of at least one device"));
+            return Err(PyValueError::new_err("tracker needs at least one device"));
         }
         Ok(Self { scope, number: AtomicU64::new(0) })
     }
 
-    /// Numbers of the devices.
+    /// Device numbers.
     #[getter]
     fn devices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match &self.scope {
@@ -229,11 +229,10 @@ impl Tracker {
         }
     }
 
-    /// A buffer is held from now on: `size` is what was asked for, on each device.
+    /// Reports an allocated buffer; `size` is the requested bytes on each device.
     ///
-    /// `bytes_per_bank` is what it takes in each bank, `occupied` what it takes in the banks that really hold it, `cores` those that
-    /// it lies on if it lies on some only: `(x, y)` or `(x0, y0, x1, y1)` each. `site` says where in the program it was asked for; without
-    /// it, that is the innermost `ttmem.track`.
+    /// `bytes_per_bank` is its size in each bank, `occupied` its size in the banks that hold it, `cores` its cores if it is on some
+    /// only, each `(x, y)` or `(x0, y0, x1, y1)`. `site` is the call site; the default is the innermost `ttmem.track`.
     #[pyo3(signature = (space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, most of them by name")]
     fn alloc(
@@ -250,19 +249,19 @@ impl Tracker {
         hold(py, self.allocator(py)?, space.0, address, size, bytes_per_bank, occupied, cores, site)
     }
 
-    /// The buffer at this address is free.
+    /// Reports that the buffer at this address was freed.
     fn free(&self, py: Python<'_>, space: InSpace, address: u64) -> PyResult<()> {
         let freed = Client::global().free(self.allocator(py)?, space.0, address);
         freed.map(drop).map_err(|e| refused(py, e))
     }
 
-    /// The buffer at this address is free, in whatever space it is.
+    /// Reports that the buffer at this address was freed; every space is searched.
     fn free_anywhere(&self, py: Python<'_>, address: u64) -> PyResult<()> {
         let freed = Client::global().free_anywhere(self.allocator(py)?, address);
         freed.map(drop).map_err(|e| refused(py, e))
     }
 
-    /// The buffer of space `l1_core` that is so large and lies at this address on these cores is free.
+    /// Reports that a buffer of space `l1_core` was freed, by its address, size and cores.
     fn free_on_cores(
         &self,
         py: Python<'_>,
@@ -275,7 +274,7 @@ impl Tracker {
         Client::global().free_on_cores(&buffer).map(drop).map_err(|e| refused(py, e))
     }
 
-    /// So much was asked for in vain.
+    /// Reports an allocation of `size` bytes that failed for lack of memory.
     #[pyo3(signature = (space, size, site=None))]
     fn out_of_memory(
         &self,
@@ -289,8 +288,8 @@ impl Tracker {
         Client::global().out_of_memory(&buffer, None).map(drop).map_err(|e| refused(py, e))
     }
 
-    /// A program begins: what it keeps on its cores follows. Without a number it gets one that no other has. If `dispatches` is
-    /// false, nobody will tell when it is dispatched, and it is not known whether what it keeps is resident.
+    /// Begins a program; what it registers follows. The default number is unique. If `dispatches` is false, dispatches will not be
+    /// reported, and whether its memory is resident is unknown.
     #[pyo3(signature = (name=None, number=None, *, dispatches=true))]
     fn program(
         slf: Bound<'_, Self>,
@@ -301,7 +300,7 @@ impl Tracker {
         Program::begin(slf, name, number, dispatches)
     }
 
-    /// The device, or mesh, is closed: everything that it handed out is free.
+    /// Closes the device or mesh and frees all of its allocations.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = Client::global().close_allocator(self.allocator(py)?);
         closed.map(drop).map_err(|e| refused(py, e))
@@ -317,8 +316,11 @@ fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
     if given.hasattr("unique_id")? {
         return Ok(vec![GivenChip::of(given)?]);
     }
-    let not_devices =
-        || PyTypeError::new_err("devices are numbers, ttmem.Chip, or have get_device_ids() or id()");
+    let not_devices = || {
+        PyTypeError::new_err(
+            "devices must be numbers, ttmem.Chip objects, or objects with get_device_ids() or id()",
+        )
+    };
     if given.is_instance_of::<PyString>() {
         return Err(not_devices());
     }

@@ -167,7 +167,7 @@ class Memory(TrackedCase):
         )
         done = run_python(code, self.folder)
         self.assertEqual(done.stderr, "")
-        self.assertIn("cannot let its peaks begin anew", done.stdout)
+        self.assertIn("cannot reset peaks", done.stdout)
 
     def test_figures_of_the_dead_are_not_ours(self) -> None:
         # A segment that is named for this process, but that it has not mapped.

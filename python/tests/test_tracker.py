@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import threading
 import unittest
 
@@ -108,10 +109,18 @@ class Telling(TrackedCase):
                 usage = self.usage()
                 self.assertEqual((usage.cb.registered_bytes, usage.cb.resident_bytes), (64, resident))
 
-    def test_what_failed_is_a_finding(self) -> None:
+    def test_failed_allocation_is_a_finding(self) -> None:
         ttmem.Tracker(0).out_of_memory("dram", 1 << 40)
-        kinds = [it.kind for it in ttmem.snapshot(local=True).findings]
-        self.assertIn("out_of_memory", kinds)
+        found = [it for it in ttmem.snapshot(local=True).findings if it.kind == "out_of_memory"]
+        self.assertEqual([(it.space, it.bytes, it.pid) for it in found], [("dram", 1 << 40, os.getpid())])
+        self.assertTrue(found[0].text.endswith(" requested 1.0 TiB of DRAM on device 0"), found[0].text)
+
+    def test_exit_removes_the_segment_unless_an_allocation_failed(self) -> None:
+        for report, left in (("alloc('dram', 64, 64)", 0), ("out_of_memory('dram', 64)", 1)):
+            with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+                done = run_python(f"import ttmem; ttmem.Tracker(0).{report}", folder, TTMEM="1")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(len(os.listdir(folder)), left, report)
 
     def test_a_closed_device_holds_nothing(self) -> None:
         tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 12, 0, 1 << 30)])

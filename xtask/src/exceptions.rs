@@ -2,9 +2,9 @@
 
 use ttmem_types::Fault;
 
-const BEGINNING: &str = r#""""What can go wrong. Every class here is a :class:`Error`, and its ``kind`` is its name in snake case.
+const BEGINNING: &str = r#""""Exceptions. Every class is a subclass of :class:`Error`; its ``kind`` is its name in snake case.
 
-Made from crates/ttmem-types by ``cargo xtask gen``; changes belong there, or in xtask/src/exceptions.rs.
+Generated from crates/ttmem-types by ``cargo xtask gen``; edit it there or in xtask/src/exceptions.rs.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ from typing import ClassVar
 
 
 class Error(Exception):
-    """A report that was refused, or recorded otherwise than meant. Each class says what that did to the figures."""
+    """A report was refused, or recorded differently. Each class documents its effect on the figures."""
 
     kind: ClassVar[str] = "error"
 "#;
 
 /// Errors that have no fault: name, kind, description.
 const OF_THE_PACKAGE: [(&str, &str, &str); 2] = [
-    (
-        "NotTracked",
-        "not_tracked",
-        "Nothing of this process is tracked where it could be read, so what it holds is not known. It is not zero.",
-    ),
-    ("ReadError", "read_error", "The machine could not be read, or the daemon not be asked."),
+    ("NotTracked", "not_tracked", "This process is not tracked, so its memory is unknown, not zero."),
+    ("ReadError", "read_error", "The machine could not be read, or the daemon could not be queried."),
 ];
 
 /// Faults that only C's pointers and numbers can have.

@@ -6,14 +6,14 @@ use cbindgen::{Config, EnumConfig, ExportConfig, Language, RenameRule, Style};
 use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space};
 
 const BEGINNING: &str = "\
-/* ttmem: publishes what device memory a process holds, for `ttmem` to show.
+/* ttmem: publishes the device memory that a process uses, for the program `ttmem` to show.
  *
- * Made from crates/ttmem-c by `cargo xtask gen`; changes belong there.
+ * Generated from crates/ttmem-c by `cargo xtask gen`; edit it there.
  *
- * There is one tracker, the process's own, and nothing to hold a pointer to: chips, allocators, sets of cores and call
- * sites are numbers. Every function may be called at any time, from any thread, in any forked child. Results are 0 or a
- * number; what is negative is a ttmem_error. While tracking is off everything gives 0, and numbers of 0 or errors may be
- * passed on. Structs may be set to zero as a whole: zero means \"not said\". Nothing is printed, and nothing waits.
+ * There is one tracker per process and no handle: devices, allocators, core sets and call sites are numbers. Every
+ * function may be called at any time, from any thread, in any forked child. A negative result is a ttmem_error; other
+ * results are 0 or a number. While tracking is off, every function returns 0, and numbers that are 0 or errors may be
+ * passed on. Structs may be zero-initialised: zero means unknown. No function prints or blocks.
  *
  * Tracking is on with TTMEM=1 (or TT_ALLOC_TRACKING_ENABLED=1) in the environment, or after ttmem_enable.
  */";
@@ -85,24 +85,20 @@ fn enums() -> String {
         c_enum!(
             Fault,
             "ttmem_error",
-            "What a negative result means. The names say what was wrong; `ttmem_error_text` says it in words.",
+            "Errors: the negative results. `ttmem_error_text` returns their texts.",
             |fault| fault.is_returned()
         ),
-        c_enum!(Space, "ttmem_space", "Kinds of memory."),
-        c_enum!(Arch, "ttmem_arch", "Chip architectures; 0: not reported."),
+        c_enum!(Space, "ttmem_space", "Memory spaces."),
+        c_enum!(Arch, "ttmem_arch", "Device architectures; 0: unknown."),
         // Mirrors have a flag, and views are what programs place.
         c_enum!(
             Layout,
             "ttmem_layout",
-            "How a buffer lies in its banks or on its cores.",
+            "Memory layout of a buffer in its banks or on its cores.",
             |layout| !layout.is_alias()
         ),
-        c_enum!(KernelClass, "ttmem_kernel_class", "What kind of kernel."),
-        c_enum!(
-            BufferType,
-            "ttmem_buffer_type",
-            "tt-metal's and the old client's number for what a buffer lies in."
-        ),
+        c_enum!(KernelClass, "ttmem_kernel_class", "Classes of kernels."),
+        c_enum!(BufferType, "ttmem_buffer_type", "Buffer types, numbered as by tt-metal and the old client."),
     ]
     .concat()
 }

@@ -198,11 +198,10 @@ pub(crate) extern "C" fn ttmem_agent_cleared(allocator: usize) {
     settle();
     let Some(it) = find(allocator) else { return };
     let Some(number) = it.number() else { return };
-    // An audit must not be of what is closed meanwhile.
+    // An audit must not be of what is freed meanwhile.
     let _turn = Lock::to_ask();
-    let _ = tracker().close_allocator(number);
-    it.forget_number();
-    define(it);
+    let _ = tracker().clear_allocator(number);
+    it.changed();
 }
 
 #[unsafe(no_mangle)]

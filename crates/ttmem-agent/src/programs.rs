@@ -18,6 +18,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use ttmem_client::{
     AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, SiteNumber, Space,
 };
+use ttmem_types::program_key;
 
 /// Programs that can be known at a time.
 const ROOM: usize = 1 << 16;
@@ -105,9 +106,9 @@ pub(crate) fn with<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
     unsafe { table.as_mut() }.map(work)
 }
 
-/// A program's number for readers.
-fn number_of(id: u64) -> u32 {
-    (id as u32).wrapping_add(1).max(1)
+/// A program's key in records.
+fn key_of(id: u64) -> u32 {
+    program_key(id as u32)
 }
 
 fn mix(sum: u64, value: u64) -> u64 {
@@ -268,7 +269,7 @@ impl Table {
         let first = indexes[0];
         let whose = if place.is_mesh { owner(true, place.mesh) } else { owner(false, first) };
         let Some(scope) = self.scope(whose, &indexes[..chips.min(MOST_CHIPS)]) else { return };
-        let program = number_of(id);
+        let program = key_of(id);
         if old != 0 && old != scope.get() {
             let _ = tracker().end_program(AllocatorNumber::new(old), program);
         }
@@ -287,7 +288,7 @@ impl Table {
         let site = site.unwrap_or(SiteNumber::default());
         let _ = tracker().program(&Program { allocator: scope, program, cores, class, site });
         if facts.kernel_bytes > 0 && cores != CoresNumber::NONE {
-            let (bytes, id) = (u64::from(facts.kernel_bytes), u64::from(program));
+            let bytes = u64::from(facts.kernel_bytes);
             let kernel = Kernel::new(scope, program, id, bytes);
             let _ = tracker().load_kernel(&Kernel { cores, class, ..kernel });
         }
@@ -321,7 +322,7 @@ impl Table {
     pub(crate) fn dispatch(&mut self, id: u64) {
         if let Some(&mut Entry { scope, .. }) = self.find(id).filter(|it| it.scope != 0) {
             let hint = &mut self.hints[first_place(id)];
-            let _ = tracker().dispatch_again(AllocatorNumber::new(scope), number_of(id), hint);
+            let _ = tracker().dispatch_again(AllocatorNumber::new(scope), key_of(id), hint);
         }
     }
 }
@@ -439,7 +440,7 @@ pub(crate) extern "C" fn ttmem_agent_program_gone(id: u64) {
     with(|table| {
         let Some(gone) = table.remove(id) else { return };
         if gone.scope != 0 {
-            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), number_of(id));
+            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), key_of(id));
         }
     });
 }

@@ -1,4 +1,4 @@
-//! What was given, read without trust: pointers may be null or askew, numbers may be anything.
+//! Checks of arguments: pointers may be null or misaligned, numbers may have any value.
 #![allow(unsafe_code)]
 
 use crate::types::{ttmem_core_range, ttmem_flag};
@@ -7,11 +7,11 @@ use ttmem_client::{Arch, CoreRange, Fault, KernelClass, Layout, Space};
 
 pub(crate) type Answer<T> = Result<T, Fault>;
 
-/// What a pointer points to.
+/// Returns what a pointer points to.
 ///
 /// # Safety
 ///
-/// It is null or askew, which is noticed, or points to a `T` that stays as it is for the length of the call.
+/// It is null or misaligned, which is checked, or points to a `T` that does not change during the call.
 #[inline]
 pub(crate) unsafe fn one<'a, T>(pointer: *const T) -> Answer<&'a T> {
     if pointer.is_null() {
@@ -20,11 +20,11 @@ pub(crate) unsafe fn one<'a, T>(pointer: *const T) -> Answer<&'a T> {
     if !pointer.is_aligned() {
         return Err(Fault::BadValue);
     }
-    // SAFETY: checked as far as it can be, and the caller's word for the rest.
+    // SAFETY: checked as far as possible, and the caller's promise for the rest.
     Ok(unsafe { &*pointer })
 }
 
-/// So many of something.
+/// Returns an array of the given length.
 ///
 /// # Safety
 ///
@@ -43,20 +43,20 @@ pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize) -> Answer<&'a
     Ok(unsafe { core::slice::from_raw_parts(pointer, count) })
 }
 
-/// Text up to a zero; null is empty.
+/// Returns zero-terminated text; null is empty.
 ///
 /// # Safety
 ///
-/// It is null or ends with a zero.
+/// It is null or zero-terminated.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char) -> Answer<&'a str> {
     if pointer.is_null() {
         return Ok("");
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(pointer) }.to_str().map_err(|_| Fault::NotUtf8)
 }
 
-/// Text in a field of so many bytes, the last of them zero; what does not fit is cut.
+/// Copies text into a fixed, zero-terminated field; what does not fit is cut.
 pub(crate) fn room<const N: usize>(text: Option<&str>) -> [c_char; N] {
     let mut field = [0; N];
     let text = text.unwrap_or_default();
@@ -70,7 +70,7 @@ pub(crate) fn room<const N: usize>(text: Option<&str>) -> [c_char; N] {
     field
 }
 
-/// The number of a definition. An error that was passed on, or no number at all, is that of none.
+/// Converts the number of a definition. An error code that was passed on means none.
 #[inline]
 pub(crate) fn number(given: i32) -> u16 {
     u16::try_from(given).unwrap_or(0)
@@ -81,7 +81,7 @@ pub(crate) fn device(given: i32) -> Answer<u32> {
     u32::try_from(given).map_err(|_| Fault::UnknownChip)
 }
 
-/// Device numbers, of which none is negative.
+/// Checks that no device number is negative.
 pub(crate) fn devices(given: &[i32]) -> Answer<&[u32]> {
     if given.iter().any(|&it| it < 0) {
         return Err(Fault::UnknownChip);
@@ -121,7 +121,7 @@ pub(crate) fn small(given: u32) -> Option<u8> {
 pub(crate) fn range_of(given: ttmem_core_range) -> Answer<CoreRange> {
     let small = |value: u32| u8::try_from(value).ok().filter(|&it| it < 16).ok_or(Fault::BadValue);
     let (from, to) = ((small(given.x0)?, small(given.y0)?), (small(given.x1)?, small(given.y1)?));
-    // Corners the wrong way round would be no core at all.
+    // An inverted range would have no cores.
     if from.0 > to.0 || from.1 > to.1 {
         return Err(Fault::BadValue);
     }

@@ -1,11 +1,11 @@
-//! The client library for C, and for whatever calls C: `include/ttmem.h` is made from this crate by `cargo xtask gen`.
+//! The client library for C and for languages that call C. `cargo xtask gen` generates `include/ttmem.h` from this crate.
 //!
-//! There is one tracker, the process's own, and nothing to hold a pointer to: chips, allocators, sets of cores and call sites
-//! are numbers. So there is nothing to use after its end, and every function may be called at any time, from any thread, in
-//! any forked child. What cannot be right gives a negative number; nothing is printed, and nothing waits.
+//! There is one tracker per process and no handle: devices, allocators, core sets and call sites are numbers, so nothing can
+//! be used after its end. Every function may be called at any time, from any thread, in any forked child. Errors are negative
+//! numbers; nothing is printed, and no function blocks.
 //!
-//! * `types` is what crosses the border;
-//! * `given` reads what was given, and trusts none of it;
+//! * `types` has the structs and constants of the interface;
+//! * `given` checks arguments;
 //! * this module has the functions.
 #![allow(unsafe_code)]
 
@@ -21,10 +21,10 @@ use ttmem_client::{
 };
 pub use types::*;
 
-/// Chips, ranges and banks that can be told of at once.
+/// Devices, ranges and banks that one call can pass.
 const MOST: usize = 1024;
 
-/// Runs something of which nothing but a number may come out. `T` is what it counts in.
+/// Runs `work` and returns its result or its error as a number; a panic becomes an error, too.
 #[inline]
 fn guarded<T: From<i32>>(work: impl FnOnce() -> Answer<T>) -> T {
     match std::panic::catch_unwind(AssertUnwindSafe(work)) {
@@ -34,20 +34,20 @@ fn guarded<T: From<i32>>(work: impl FnOnce() -> Answer<T>) -> T {
     }
 }
 
-/// The same for an event, whose sequence number is of no use in C.
+/// Runs a report and returns 0 or its error: its sequence number is of no use in C.
 #[inline]
 fn event(work: impl FnOnce(&'static Tracker) -> Answer<u64>) -> i32 {
     guarded(|| work(Tracker::global()).map(|_| 0))
 }
 
-/// The library's version, as `0.1.0`.
+/// Returns the library's version, such as `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// What a negative result means, in words; of anything else, that it is no error. Never null.
+/// Returns the text of an error, or `no error` for 0 and positive numbers. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_error_text(error: i32) -> *const c_char {
     let text = match Fault::from_number(error.into()) {
@@ -58,21 +58,21 @@ pub extern "C" fn ttmem_error_text(error: i32) -> *const c_char {
     text.as_ptr()
 }
 
-/// Switches tracking on, whatever the environment says, if it is not. Without this it is on if `TTMEM` or
-/// `TT_ALLOC_TRACKING_ENABLED` is set and not 0. Where the agent tracks the process already it stays off, since what is told by
-/// hand would count twice; `ttmem_is_enabled` tells.
+/// Enables tracking, whatever the environment says. Without this call, tracking is on if `TTMEM` or
+/// `TT_ALLOC_TRACKING_ENABLED` is set and not 0. If the agent already tracks the process, tracking stays off, because reports
+/// would be counted twice; see `ttmem_is_enabled`.
 ///
 /// # Safety
 ///
-/// `options` is null or points to options whose texts are null or end with a zero.
+/// `options` is null or points to options whose strings are null or zero-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_enable(options: *const ttmem_options) -> i32 {
     guarded(|| {
         let mut all = Options::as_env_says();
         if !options.is_null() {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller's promise.
             let given = unsafe { one(options) }?;
-            // SAFETY: the same.
+            // SAFETY: the caller's promise.
             let texts = unsafe { [text(given.folder)?, text(given.runtime)?, text(given.log)?] };
             if !texts[0].is_empty() {
                 texts[0].clone_into(&mut all.folder);
@@ -87,13 +87,14 @@ pub unsafe extern "C" fn ttmem_enable(options: *const ttmem_options) -> i32 {
     })
 }
 
-/// Whether events are recorded.
+/// Returns whether reports are recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_is_enabled() -> bool {
     guarded(|| Ok(i32::from(Tracker::global().is_on()))) > 0
 }
 
-/// Ends tracking: what was published is taken away, and every number given out is void. `ttmem_enable` begins anew.
+/// Disables tracking and removes the segment, unless it holds a failed allocation. All numbers become invalid. A process does
+/// this by itself when it exits. `ttmem_enable` starts again.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_close() -> i32 {
     guarded(|| {
@@ -102,8 +103,8 @@ pub extern "C" fn ttmem_close() -> i32 {
     })
 }
 
-/// Makes good what could not be done before: a segment that found no room, or whose file was removed, is tried again; an old
-/// server is told what waits. Shows readers that the process is well.
+/// Retries what failed before: creates a segment that had no space or whose file was removed, and sends queued messages to
+/// an old server. Updates the segment's heartbeat.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_refresh() -> i32 {
     guarded(|| {
@@ -112,7 +113,7 @@ pub extern "C" fn ttmem_refresh() -> i32 {
     })
 }
 
-/// How tracking is going.
+/// Reads the status of tracking.
 ///
 /// # Safety
 ///
@@ -120,7 +121,7 @@ pub extern "C" fn ttmem_refresh() -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_get_status(out: *mut ttmem_status) -> i32 {
     guarded(|| {
-        // SAFETY: the caller's word; only checked.
+        // SAFETY: the caller's promise; only checked.
         unsafe { one(out.cast_const()) }?;
         let status = Tracker::global().status();
         let it = ttmem_status {
@@ -133,25 +134,25 @@ pub unsafe extern "C" fn ttmem_get_status(out: *mut ttmem_status) -> i32 {
             segment: given::room(status.segment.as_deref()),
             reason: given::room(status.reason.as_deref()),
         };
-        // SAFETY: not null and aligned, and the caller's word for the rest.
+        // SAFETY: not null and aligned, and the caller's promise for the rest.
         unsafe { out.write(it) };
         Ok(0)
     })
 }
 
-// What there is.
+// Definitions.
 
-/// Defines a chip. The same one again gets the same number.
+/// Defines a device. An identical definition returns the same number.
 ///
 /// # Safety
 ///
-/// `chip` is null or points to a chip whose texts are null or end with a zero.
+/// `chip` is null or points to a chip whose strings are null or zero-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
     guarded(|| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let it = unsafe { one(chip) }?;
-        // SAFETY: the same.
+        // SAFETY: the caller's promise.
         let (board, pci) = unsafe { (text(it.board)?, text(it.pci)?) };
         let byte = |value: u32| u8::try_from(value).map_err(|_| Fault::BadValue);
         let chip = Chip {
@@ -176,11 +177,11 @@ pub unsafe extern "C" fn ttmem_define_chip(chip: *const ttmem_chip) -> i32 {
     })
 }
 
-/// Defines an allocator: of a device, a mesh, a submesh. What it hands out is held by all of `chips`, in one record.
+/// Defines the allocator of a device, mesh or submesh. Each of its allocations is on all of `chips`, in one record.
 ///
 /// # Safety
 ///
-/// `chips` and `banks` point to so many of them, or are null where that is 0.
+/// `chips` and `banks` point to arrays of the given lengths, or are null if that is 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_define_allocator(
     chips: *const i32,
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn ttmem_define_allocator(
     bank_count: usize,
 ) -> i32 {
     guarded(|| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let (chips, banks) = unsafe { (slice(chips, chip_count)?, slice(banks, bank_count)?) };
         let mut numbers = [ChipNumber::default(); MOST];
         let mut layouts = [Banks::new(Space::Dram, 0, 0, 0); 16];
@@ -206,37 +207,37 @@ pub unsafe extern "C" fn ttmem_define_allocator(
     })
 }
 
-/// The allocator that stands for a device, or the devices of a mesh, of which only the numbers are known: the same ones again
-/// are the same allocator. What it charges for what it hands out is not known.
+/// Defines an allocator for one or more devices that are known by number only. The same devices return the same allocator.
+/// Its allocated bytes are unknown: requested bytes are counted instead.
 ///
 /// # Safety
 ///
-/// `devices` points to so many of them.
+/// `devices` points to `count` numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_define_devices(devices: *const i32, count: usize) -> i32 {
     guarded(|| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let devices = given::devices(unsafe { slice(devices, count) }?)?;
         Ok(i32::from(Tracker::global().devices(devices)?.get()))
     })
 }
 
-/// The allocator is closed; everything it handed out is free.
+/// Closes an allocator and frees all of its allocations.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_close_allocator(allocator: i32) -> i32 {
     event(|tracker| tracker.close_allocator(of(allocator)))
 }
 
-/// Defines a set of cores. The same one again gets the same number. A set without any core, or a range whose corners are the wrong way
-/// round, is `TTMEM_ERROR_BAD_VALUE`.
+/// Defines a set of cores. An identical set returns the same number. An empty set or an inverted range is
+/// `TTMEM_ERROR_BAD_VALUE`.
 ///
 /// # Safety
 ///
-/// `ranges` points to so many of them.
+/// `ranges` points to `count` ranges.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_define_cores(ranges: *const ttmem_core_range, count: usize) -> i32 {
     guarded(|| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let ranges = unsafe { slice(ranges, count) }?;
         if ranges.is_empty() {
             return Err(Fault::BadValue);
@@ -250,24 +251,24 @@ pub unsafe extern "C" fn ttmem_define_cores(ranges: *const ttmem_core_range, cou
     })
 }
 
-/// Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
+/// Defines a call site, such as `model.py:42 forward`. An identical one returns the same number.
 ///
 /// # Safety
 ///
-/// `site` is null or ends with a zero.
+/// `site` is null or zero-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_define_site(site: *const c_char) -> i32 {
     guarded(|| {
         if site.is_null() {
             return Err(Fault::Null);
         }
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let site = Tracker::global().site(unsafe { text(site) }?)?;
         i32::try_from(site.get()).map_err(|_| Fault::DefinitionsFull)
     })
 }
 
-// What happens.
+// Events.
 
 #[inline]
 fn of(allocator: i32) -> AllocatorNumber {
@@ -279,7 +280,7 @@ fn of(allocator: i32) -> AllocatorNumber {
 /// As for [`one`].
 #[inline]
 unsafe fn buffer<'a>(buffer: *const ttmem_buffer) -> Answer<(&'a ttmem_buffer, Buffer)> {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     let it = unsafe { one(buffer) }?;
     Ok((
         it,
@@ -294,64 +295,64 @@ unsafe fn buffer<'a>(buffer: *const ttmem_buffer) -> Answer<(&'a ttmem_buffer, B
     ))
 }
 
-/// A buffer is held from now on.
+/// Reports an allocated buffer.
 ///
 /// # Safety
 ///
 /// `it` is null or points to a buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_alloc(it: *const ttmem_buffer) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.alloc(&unsafe { buffer(it) }?.1))
 }
 
-/// A buffer is free.
+/// Reports a freed buffer.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_free(allocator: i32, space: u32, address: u64) -> i32 {
     event(|tracker| tracker.free(of(allocator), space_of(space)?, address))
 }
 
-/// A buffer is free, and the caller knows its address only: it is looked for in every space.
+/// Reports a freed buffer of which only the address is known: every space is searched.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_free_anywhere(allocator: i32, address: u64) -> i32 {
     event(|tracker| tracker.free_anywhere(of(allocator), address))
 }
 
-/// A buffer in `TTMEM_SPACE_L1_CORE` is free. Others may lie at its address on other cores: all of it must be said.
+/// Reports a freed buffer in `TTMEM_SPACE_L1_CORE`. Other cores may have other buffers at its address, so all fields count.
 ///
 /// # Safety
 ///
 /// `it` is null or points to a buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_free_on_cores(it: *const ttmem_buffer) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.free_on_cores(&unsafe { buffer(it) }?.1))
 }
 
-/// An allocation failed.
+/// Reports an allocation that failed for lack of memory.
 ///
 /// # Safety
 ///
-/// `it` is null or points to what was asked for.
+/// `it` is null or points to the requested buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_out_of_memory(it: *const ttmem_buffer) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.out_of_memory(&unsafe { buffer(it) }?.1, None))
 }
 
-/// A program begins, by a number of the caller's that is not 0: what it registers follows. The name may be null. A program
-/// begins by itself with the first thing it registers.
+/// Begins a program under a number of the caller's choice, not 0; what it registers follows. The name may be null. Without this
+/// call, a program begins with the first thing it registers.
 ///
 /// # Safety
 ///
-/// `name` is null or ends with a zero.
+/// `name` is null or zero-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_begin_program(allocator: i32, program: u32, name: *const c_char) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.begin_program(of(allocator), program, unsafe { text(name) }?))
 }
 
-/// A program is built anew on some cores: what it registers follows, and what it had registered before is gone.
+/// Reports a program that is built or rebuilt for some cores. What it had registered is removed; what it registers follows.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_build_program(allocator: i32, program: u32, cores: i32, kind: u32) -> i32 {
     event(|tracker| {
@@ -360,13 +361,13 @@ pub extern "C" fn ttmem_build_program(allocator: i32, program: u32, cores: i32, 
     })
 }
 
-/// A program was dispatched: what it registered is resident from now on, and what was there before is not.
+/// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_dispatch(allocator: i32, program: u32) -> i32 {
     event(|tracker| tracker.dispatch(of(allocator), program))
 }
 
-/// A program ended, and everything it registered with it.
+/// Ends a program and removes everything it registered.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_end_program(allocator: i32, program: u32) -> i32 {
     event(|tracker| tracker.end_program(of(allocator), program))
@@ -384,7 +385,7 @@ fn uncertainty(flags: u32) -> Uncertainty {
 ///
 /// As for [`one`].
 unsafe fn placement(placement: *const ttmem_placement) -> Answer<Placement> {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     let it = unsafe { one(placement) }?;
     Ok(Placement {
         cores: CoresNumber::new(number(it.cores)),
@@ -394,29 +395,29 @@ unsafe fn placement(placement: *const ttmem_placement) -> Answer<Placement> {
     })
 }
 
-/// A program keeps something on its cores: a circular buffer, a dataflow buffer, a scratchpad.
+/// Registers memory of a program on its cores: a circular buffer, a dataflow buffer or a scratchpad.
 ///
 /// # Safety
 ///
 /// `it` is null or points to a placement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_place(it: *const ttmem_placement) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.place(&unsafe { placement(it) }?))
 }
 
-/// It does not any more.
+/// Removes memory that a program registered.
 ///
 /// # Safety
 ///
 /// `it` is null or points to a placement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_displace(it: *const ttmem_placement) -> i32 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     event(|tracker| tracker.displace(&unsafe { placement(it) }?))
 }
 
-/// A program has a kernel.
+/// Registers a kernel of a program.
 ///
 /// # Safety
 ///
@@ -424,7 +425,7 @@ pub unsafe extern "C" fn ttmem_displace(it: *const ttmem_placement) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_load_kernel(it: *const ttmem_kernel) -> i32 {
     event(|tracker| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let it = unsafe { one(it) }?;
         tracker.load_kernel(&Kernel {
             cores: CoresNumber::new(number(it.cores)),
@@ -435,22 +436,22 @@ pub unsafe extern "C" fn ttmem_load_kernel(it: *const ttmem_kernel) -> i32 {
     })
 }
 
-/// It does not any more.
+/// Removes a kernel of a program.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_unload_kernel(allocator: i32, id: u64) -> i32 {
     event(|tracker| tracker.unload_kernel(of(allocator), id))
 }
 
-// How it compares.
+// Audits and peaks.
 
-/// To be called before an allocator's own statistics are taken: the moment, or an error.
+/// Marks the moment before an allocator's own statistics are read, for `ttmem_audit`. Returns the mark or an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_before_audit() -> i64 {
     guarded(|| Ok(i64::try_from(Tracker::global().before_audit()?.get()).unwrap_or(i64::MAX)))
 }
 
-/// The allocator's own statistics. If nothing was held or freed since `moment`, a difference means something; if that is
-/// negative, it does not: the caller knows that something was on its way.
+/// Reports an allocator's own statistics. They are compared with what was reported if nothing was allocated or freed since
+/// `moment`; a negative `moment` means that they must not be compared.
 ///
 /// # Safety
 ///
@@ -463,7 +464,7 @@ pub unsafe extern "C" fn ttmem_audit(
     it: *const ttmem_statistics,
 ) -> i32 {
     event(|tracker| {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let it = unsafe { one(it) }?;
         let mark = u64::try_from(moment).ok().map(Mark::new);
         let statistics = Statistics {
@@ -475,7 +476,7 @@ pub unsafe extern "C" fn ttmem_audit(
     })
 }
 
-/// The most bytes that were charged at once, since the beginning or `ttmem_reset_peak`; or an error.
+/// Returns the peak of allocated bytes since the beginning or the last `ttmem_reset_peak`, or an error.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_peak(allocator: i32, space: u32) -> i64 {
     guarded(|| {
@@ -484,15 +485,15 @@ pub extern "C" fn ttmem_peak(allocator: i32, space: u32) -> i64 {
     })
 }
 
-/// Lets the peak begin anew, at what is charged now.
+/// Resets the peak to the bytes allocated now.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_reset_peak(allocator: i32, space: u32) -> i32 {
     event(|tracker| tracker.reset_peak(of(allocator), space_of(space)?))
 }
 
-// The calls of the old allocation client, which knows devices by their numbers and nothing of banks or programs.
+// The calls of the old allocation client, which knows devices by number and has no banks or programs.
 
-/// A buffer of so many bytes is held on a device from now on; `buffer_type` is a `ttmem_buffer_type`.
+/// Reports a buffer allocated on a device; `buffer_type` is a `ttmem_buffer_type`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_allocation(device: i32, size: u64, buffer_type: u32, address: u64) -> i32 {
     event(|tracker| {
@@ -501,31 +502,31 @@ pub extern "C" fn ttmem_report_allocation(device: i32, size: u64, buffer_type: u
     })
 }
 
-/// It is free.
+/// Reports a buffer freed on a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_deallocation(device: i32, address: u64) -> i32 {
     event(|tracker| tracker.report_deallocation(&[given::device(device)?], address))
 }
 
-/// A circular buffer is registered: so large on each core, whichever those are.
+/// Registers a circular buffer; `size` is per core, and the cores are unknown.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_cb_allocation(device: i32, size: u64, address: u64) -> i32 {
     event(|tracker| tracker.report_cb_allocation(&[given::device(device)?], size, address))
 }
 
-/// It is not any more. Several may lie at one address: the size must be said.
+/// Removes a circular buffer. Several may share an address, so the size counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_cb_deallocation(device: i32, size: u64, address: u64) -> i32 {
     event(|tracker| tracker.report_cb_deallocation(&[given::device(device)?], size, address))
 }
 
-/// A kernel is loaded: so large on all of its cores together; `kind` is a `ttmem_kernel_class`.
+/// Registers a kernel; `size` is the total over its cores, `kind` a `ttmem_kernel_class`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_kernel_load(device: i32, size: u64, id: u64, kind: u32) -> i32 {
     event(|tracker| tracker.report_kernel_load(&[given::device(device)?], size, id, class_of(kind)?))
 }
 
-/// It is not any more.
+/// Removes a kernel.
 #[unsafe(no_mangle)]
 pub extern "C" fn ttmem_report_kernel_unload(device: i32, id: u64) -> i32 {
     event(|tracker| tracker.report_kernel_unload(&[given::device(device)?], id))
@@ -537,13 +538,13 @@ mod tests {
     use core::ffi::CStr;
 
     #[test]
-    fn a_panic_comes_out_as_a_number() {
+    fn panic_becomes_an_error() {
         assert_eq!(guarded::<i32>(|| panic!("on purpose")), Fault::Internal as i32);
         assert_eq!(guarded::<i64>(|| panic!("on purpose")), Fault::Internal as i64);
     }
 
     #[test]
-    fn every_error_has_words_and_the_same_ones_as_in_rust() {
+    fn every_error_has_its_text() {
         let text = |code: i32| {
             // SAFETY: what is returned is a constant that ends with a zero.
             unsafe { CStr::from_ptr(ttmem_error_text(code)) }.to_str().unwrap()

@@ -1,6 +1,6 @@
-//! Publishes what device memory a process holds, for `ttmem` to show.
+//! Publishes the device memory that a process uses, for `ttmem` to show.
 //!
-//! A [`Tracker`] writes a *segment*: a file in `/dev/shm` that any reader may look at, at any time, with or without a
+//! A [`Tracker`] writes a *segment*: a file in `/dev/shm` that any reader may read, at any time, with or without a
 //! daemon, and still after the process was killed. A process that exits by itself removes it, unless an allocation failed.
 //! A tracker never sends anything, never waits for a reader, and costs some tens of nanoseconds an event; switched off,
 //! one load.
@@ -22,22 +22,21 @@
 //! | variable | means |
 //! |---|---|
 //! | `TTMEM=1`, `TT_ALLOC_TRACKING_ENABLED=1` | track |
-//! | `TTMEM_SHM_DIR` | where segments go instead of `/dev/shm` |
-//! | `TTMEM_GROUP` | group, by number, that may read the segment, too |
-//! | `TTMEM_LOG` | `stderr` or a file: say there what goes wrong; nothing is ever printed otherwise |
-//! | `TTMEM_TRANSPORT=legacy` | tell an old server instead, at `TTMEM_LEGACY_SOCKET` |
+//! | `TTMEM_SHM_DIR` | folder for segments instead of `/dev/shm` |
+//! | `TTMEM_GROUP` | group, by number, that may read the segment |
+//! | `TTMEM_LOG` | `stderr` or a file for problems; nothing is logged otherwise |
+//! | `TTMEM_TRANSPORT=legacy` | report to an old server instead, at `TTMEM_LEGACY_SOCKET` |
 //!
-//! # What it cannot help
+//! # Limitations
 //!
-//! * A segment must be removed, never truncated: a file that is cut short under a mapping kills whoever has it mapped.
-//! * After `mlockall(MCL_FUTURE)` everything that is only reserved is taken at once: some 35 MB, or 170 MB where no file can
-//!   be made.
+//! * A segment must be removed, never truncated: truncating a mapped file kills the processes that have it mapped.
+//! * After `mlockall(MCL_FUTURE)` reserved address space is allocated at once: some 35 MB, or 170 MB if no file can be
+//!   created.
 //!
-//! # How it is built
+//! # Modules
 //!
-//! `tracker` lets one thread in at a time and notices forks; `writer` keeps the books; `segment` is the mapped file,
-//! `publish` the order of stores in it; `live` finds slots; `room` keeps to our share of the filesystem; `legacy` is
-//! the old protocol.
+//! `tracker` has the lock and detects forks; `writer` has the private state; `segment` is the mapped file, `publish` the order
+//! of stores in it; `live` finds slots; `room` keeps within ttmem's share of the filesystem; `legacy` is the old protocol.
 
 mod beside;
 mod clock;

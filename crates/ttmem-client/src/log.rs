@@ -1,24 +1,24 @@
-//! A word to whoever asked for it, with `TTMEM_LOG`: the workload's own output is never written to otherwise.
+//! Messages to the log that `TTMEM_LOG` names. Without it, nothing is ever written.
 
 use crate::text::Text;
 use rustix::fs::{Mode, OFlags};
 use std::sync::OnceLock;
 
-/// Where to say it: `stderr`, or a file. Opened for each line: a descriptor that is kept may be the workload's own by the
-/// time it is used.
+/// `stderr`, or the path of a file. The file is opened for each line: the workload may close a descriptor that is kept, and
+/// open its own under the same number.
 static TO: OnceLock<String> = OnceLock::new();
 
-/// Logs from now on: to standard error if `to` is `stderr`, else to the file of that name.
-pub(crate) fn begin(to: &str) {
+/// Starts logging to standard error if `to` is `stderr`, else to the file of that name.
+pub(crate) fn start(to: &str) {
     let _ = TO.set(to.to_owned());
 }
 
+/// Writes one line, if there is a log. Errors are ignored.
 #[cold]
-pub(crate) fn say(what: &str) {
+pub(crate) fn write(what: &str) {
     let Some(to) = TO.get() else { return };
     let mut line = Text::<256>::new();
     line.push(format_args!("ttmem: pid {}: {what}\n", crate::identity::pid()));
-    // What cannot be written is not.
     if to == "stderr" {
         let _ = rustix::io::write(std::io::stderr(), line.as_str().as_bytes());
         return;

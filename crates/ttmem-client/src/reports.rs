@@ -1,13 +1,13 @@
-//! The calls of the old allocation client, which knows devices by their numbers and nothing of banks or programs.
+//! The calls of the old allocation client, which knows devices by number and has no banks or programs.
 //!
-//! What it does not say stays unknown: what an allocator charges, and whether a circular buffer or a kernel is resident.
+//! Allocated bytes, and whether circular buffers and kernels are resident, stay unknown.
 
 use crate::AllocatorNumber;
 use crate::tracker::{BUFFERS, Tracker};
 use crate::types::{Buffer, BufferType, Kernel, KernelClass, Placement, Result, Space, named};
 
 impl Tracker {
-    /// A buffer of so many bytes is held on a device, or on each device of a mesh, from now on.
+    /// Reports a buffer allocated on a device, or on each device of a mesh.
     pub fn report_allocation(&self, devices: &[u32], size: u64, kind: BufferType, address: u64) -> Result {
         self.event(0, |writer| {
             let allocator = AllocatorNumber(writer.devices(devices)?);
@@ -16,7 +16,7 @@ impl Tracker {
         })
     }
 
-    /// It is free.
+    /// Reports a freed buffer.
     pub fn report_deallocation(&self, devices: &[u32], address: u64) -> Result {
         self.event(0, |writer| {
             let allocator = AllocatorNumber(writer.devices(devices)?);
@@ -24,7 +24,7 @@ impl Tracker {
         })
     }
 
-    /// A circular buffer is registered: so large on each core, whichever those are.
+    /// Registers a circular buffer; `size` is per core, and the cores are unknown.
     pub fn report_cb_allocation(&self, devices: &[u32], size: u64, address: u64) -> Result {
         self.event(0, |writer| match circular_buffer(writer.devices(devices)?, size, address).record() {
             Some(record) => writer.allocate(Space::Cb, &record),
@@ -32,7 +32,7 @@ impl Tracker {
         })
     }
 
-    /// It is not any more. Several may lie at one address: the size must be said.
+    /// Removes a circular buffer. Several may share an address, so the size counts.
     pub fn report_cb_deallocation(&self, devices: &[u32], size: u64, address: u64) -> Result {
         self.event(0, |writer| match circular_buffer(writer.devices(devices)?, size, address).record() {
             Some(record) => writer.free(&[Space::Cb], &record),
@@ -40,7 +40,7 @@ impl Tracker {
         })
     }
 
-    /// A kernel is loaded: so large on all of its cores together.
+    /// Registers a kernel; `size` is the total over its cores.
     pub fn report_kernel_load(&self, devices: &[u32], size: u64, id: u64, class: KernelClass) -> Result {
         self.event(0, |writer| {
             let allocator = AllocatorNumber(writer.devices(devices)?);
@@ -49,7 +49,7 @@ impl Tracker {
         })
     }
 
-    /// It is not any more.
+    /// Removes a kernel.
     pub fn report_kernel_unload(&self, devices: &[u32], id: u64) -> Result {
         self.event(0, |writer| {
             let allocator = AllocatorNumber(writer.devices(devices)?);

@@ -34,7 +34,7 @@ const RESERVES: [u32; 3] = [MAX_SLOTS, MAX_SLOTS >> 3, MAX_SLOTS >> 6];
 
 /// Why there is no segment, or a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trouble {
+pub(crate) struct Problem {
     pub(crate) what: &'static str,
     pub(crate) errno: Option<Errno>,
 }
@@ -62,12 +62,12 @@ pub(crate) type Line = [AtomicU64; WORDS];
 
 impl Segment {
     /// A segment in a file, as large as there is room for; nobody reads it before [`Segment::reveal`]. `header` lacks its
-    /// plan and its magic. The trouble is why it is smaller than it should be, or why there is none.
+    /// plan and its magic. The problem is why it is smaller than it should be, or why there is none.
     pub(crate) fn publish(
         folder: &str,
         group: Option<u32>,
         header: &Header,
-    ) -> (Option<Self>, Option<Trouble>) {
+    ) -> (Option<Self>, Option<Problem>) {
         let folder = match rustix::fs::open(
             folder,
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -75,18 +75,21 @@ impl Segment {
         ) {
             Ok(folder) => folder,
             Err(e) => {
-                return (None, Some(Trouble { what: "cannot open the segment folder", errno: Some(e) }));
+                return (
+                    None,
+                    Some(Problem { what: "cannot open segment folder (TTMEM_SHM_DIR)", errno: Some(e) }),
+                );
             }
         };
         room::expire(folder.as_fd());
-        let mut trouble = None;
+        let mut problem = None;
         for plan in PLANS {
             match Self::publish_as(folder.as_fd(), group, header, plan) {
-                Ok(segment) => return (Some(segment), trouble),
-                Err(why) => trouble = Some(why),
+                Ok(segment) => return (Some(segment), problem),
+                Err(why) => problem = Some(why),
             }
         }
-        (None, trouble)
+        (None, problem)
     }
 
     fn publish_as(
@@ -94,10 +97,10 @@ impl Segment {
         group: Option<u32>,
         header: &Header,
         plan: Plan,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, Problem> {
         let bytes = plan.bytes(plan.slots);
         if !room::make(folder, bytes as u64) {
-            return Err(Trouble { what: "ttmem's share of the segment folder is used up", errno: None });
+            return Err(Problem { what: "segment folder is full: ttmem may use 1/8 of it", errno: None });
         }
         let mut name = Text::new();
         name.push(format_args!(
@@ -108,7 +111,7 @@ impl Segment {
         ));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| Trouble { what: "cannot make the segment", errno: Some(e) })?;
+            .map_err(|e| Problem { what: "cannot create segment", errno: Some(e) })?;
         let made = Self::fill(fd, group, header, plan, name);
         if made.is_err() {
             let _ = rustix::fs::unlinkat(folder, name.as_str(), rustix::fs::AtFlags::empty());
@@ -122,29 +125,29 @@ impl Segment {
         header: &Header,
         plan: Plan,
         name: Text<64>,
-    ) -> Result<Self, Trouble> {
-        let failed = |what| move |e| Trouble { what, errno: Some(e) };
-        let held = Descriptor::new(fd).map_err(failed("cannot look at the segment"))?;
+    ) -> Result<Self, Problem> {
+        let failed = |what| move |e| Problem { what, errno: Some(e) };
+        let held = Descriptor::new(fd).map_err(failed("cannot stat segment"))?;
         let Some(fd) = held.ours() else {
-            return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
+            return Err(Problem { what: "segment descriptor was closed by the program", errno: None });
         };
         let bytes = plan.bytes(plan.slots);
         check_limit(bytes)?;
         rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, bytes as u64)
-            .map_err(failed("no room for the segment"))?;
+            .map_err(failed("no space for segment"))?;
         if let Some(group) = group {
             let group = rustix::fs::Gid::from_raw(group);
             rustix::fs::fchown(fd, None, Some(group))
                 .and_then(|()| rustix::fs::fchmod(fd, Mode::RUSR | Mode::WUSR | Mode::RGRP))
-                .map_err(failed("cannot give the segment to its group"))?;
+                .map_err(failed("cannot set group of segment (TTMEM_GROUP)"))?;
         }
         // A lock of this process alone: forked children do not have it, and it goes with the process or its image. So
         // readers know who writes, from the kernel. Last of all descriptors: closing another one would drop it.
         rustix::fs::fcntl_lock(fd, FlockOperation::NonBlockingLockExclusive)
-            .map_err(failed("cannot lock the segment"))?;
+            .map_err(failed("cannot lock segment"))?;
         let file = File { fd: held, name };
         let mut segment =
-            Self::map(plan, Some(file)).ok_or(Trouble { what: "cannot map the segment", errno: None })?;
+            Self::map(plan, Some(file)).ok_or(Problem { what: "cannot map segment", errno: None })?;
         segment.initialise(header);
         Ok(segment)
     }
@@ -273,28 +276,28 @@ impl Segment {
     }
 
     /// Makes room for more slots.
-    pub(crate) fn grow(&mut self, folder: &str) -> Result<(), Trouble> {
+    pub(crate) fn grow(&mut self, folder: &str) -> Result<(), Problem> {
         let slots = (self.slots + self.slots.min(MOST_GROWTH)).min(self.most_slots);
         if slots == self.slots {
-            return Err(Trouble { what: "the table is as large as it gets", errno: None });
+            return Err(Problem { what: "segment table has its maximum size", errno: None });
         }
         if let Some(file) = &self.file {
             let Some(fd) = file.fd.ours() else {
-                return Err(Trouble { what: "the segment's descriptor was closed", errno: None });
+                return Err(Problem { what: "segment descriptor was closed by the program", errno: None });
             };
             check_limit(self.plan.bytes(slots))?;
             let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
                 if !room::make(folder.as_fd(), to - from) {
-                    return Err(Trouble {
-                        what: "ttmem's share of the segment folder is used up",
+                    return Err(Problem {
+                        what: "segment folder is full: ttmem may use 1/8 of it",
                         errno: None,
                     });
                 }
             }
             rustix::fs::fallocate(fd, FallocateFlags::empty(), from, to - from)
-                .map_err(|e| Trouble { what: "no room to enlarge the segment", errno: Some(e) })?;
+                .map_err(|e| Problem { what: "no space to grow segment", errno: Some(e) })?;
         }
         self.slots = slots;
         self.word(word::SLOTS).store(u64::from(slots), core::sync::atomic::Ordering::Release);
@@ -323,10 +326,10 @@ impl Segment {
 }
 
 /// Beyond the limit of file sizes the kernel does not only refuse: it sends a signal that ends the process.
-fn check_limit(bytes: usize) -> Result<(), Trouble> {
+fn check_limit(bytes: usize) -> Result<(), Problem> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit) if limit < bytes as u64 => {
-            Err(Trouble { what: "files may not be that large", errno: None })
+            Err(Problem { what: "file size limit (ulimit -f) is too small for a segment", errno: None })
         }
         _ => Ok(()),
     }

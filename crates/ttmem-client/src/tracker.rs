@@ -1,4 +1,4 @@
-//! The tracker: on or off, one thread at a time, and never another process's.
+//! The tracker: enabled or disabled, locked for one thread at a time, and separate in each forked process.
 #![allow(unsafe_code)]
 
 use crate::beside;
@@ -16,35 +16,35 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence};
 use rustix::time::ClockId;
 
-/// Looks at the lock before the processor is given away.
+/// Attempts to take the lock before the processor is yielded.
 const SPINS: u32 = 200;
-/// A thread that cannot get in for so long gives up: whoever is inside will not come out.
+/// A thread that cannot take the lock for so long gives up: its owner is stuck.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// How events leave the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// In a segment.
+    /// Through a segment.
     #[default]
     Segment,
-    /// By messages to an old server on this socket.
+    /// As messages to an old server on this socket.
     Legacy(String),
 }
 
-/// How a tracker is set up.
+/// Settings of a tracker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where segments go. It must be in memory: a `tmpfs`.
+    /// Folder for segments. It must be in memory: a `tmpfs`.
     pub folder: String,
-    /// A group that may read the segment, too.
+    /// Group that may read the segment.
     pub group: Option<u32>,
-    /// Who writes, for people: `ttmem-agent 0.1.0`.
+    /// Name of the writer, for display: `ttmem-agent 0.1.0`.
     pub writer: String,
-    /// The runtime that is tracked, for people: `ttnn 0.81.1`.
+    /// Name of the tracked runtime, for display: `ttnn 0.81.1`.
     pub runtime: String,
     /// How events leave the process.
     pub transport: Transport,
-    /// Where to say what goes wrong: `stderr` or a file. Nothing is printed otherwise.
+    /// Where to log problems: `stderr` or a file. Nothing is logged otherwise.
     pub log: Option<String>,
 }
 
@@ -62,14 +62,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the environment asks for; `None`: not to track.
+    /// Settings of the environment; `None` if it does not enable tracking.
     pub fn from_env() -> Option<Self> {
         let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let on = |name: &str| get(name).is_some_and(|value| value != "0");
         (on("TTMEM") || on("TT_ALLOC_TRACKING_ENABLED")).then(Self::as_env_says)
     }
 
-    /// How the environment would have it, for those who track whether it asks for that or not.
+    /// Settings of the environment, whether it enables tracking or not.
     pub fn as_env_says() -> Self {
         let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let mut options = Self::default();
@@ -103,7 +103,7 @@ impl Options {
         settings.runtime.push(format_args!("{}", self.runtime));
         if let Transport::Legacy(path) = &self.transport {
             let mut text = Text::new();
-            // As above; nobody answers at an empty one.
+            // As above; an empty path cannot be connected to.
             if path.len() <= 107 {
                 text.push(format_args!("{path}"));
             }
@@ -113,26 +113,26 @@ impl Options {
     }
 }
 
-/// Where a buffer may lie of which only the address is known.
+/// Spaces that are searched for a buffer by its address alone.
 pub(crate) const BUFFERS: [Space; 5] = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Host];
 
-/// What `Tracker::guard` is before anybody asked the environment.
+/// Value of `Tracker::guard` before the environment is read.
 const NOT_ASKED: *mut Guard = ptr::without_provenance_mut(1);
 
-/// Records what a process holds. Methods may be called from any thread; while tracking is off they do nothing.
+/// Records the device memory of a process. Methods may be called from any thread; while tracking is off they do nothing.
 pub struct Tracker {
-    /// Null: off. [`NOT_ASKED`]: the first use asks the environment.
+    /// Null: off. [`NOT_ASKED`]: the first use reads the environment.
     guard: AtomicPtr<Guard>,
     writer: UnsafeCell<Option<Writer>>,
-    /// Events that found the door shut.
+    /// Reports that could not take the lock.
     shut_out: AtomicU64,
-    /// A thread that did not come out in time: nobody waits for it again.
+    /// Thread that kept the lock too long: no other thread waits for it again.
     stuck: AtomicU64,
-    /// Where slots are, or were: only ever to be fetched, never to be read.
+    /// Address of the slots, possibly outdated: only prefetched, never read.
     table: AtomicPtr<crate::segment::Line>,
-    /// The guard of a tracker that was closed, for the next time.
+    /// Guard of a closed tracker, for reuse.
     spare: AtomicPtr<Guard>,
-    /// The agent is at work in this process.
+    /// Whether the agent tracks this process instead.
     yielded: AtomicBool,
 }
 
@@ -152,7 +152,7 @@ extern "C" fn end_global() {
     GLOBAL.end();
 }
 
-/// A number that no other thread of this process has, without a system call.
+/// Returns a number that is unique to this thread, without a system call.
 #[inline]
 fn me() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -181,12 +181,12 @@ impl Default for Tracker {
 }
 
 impl Tracker {
-    /// The process's tracker. It is on if the environment says so; see the crate's documentation.
+    /// Returns the process's tracker. It is on if the environment enables it; see the crate's documentation.
     pub fn global() -> &'static Self {
         &GLOBAL
     }
 
-    /// A tracker that is off.
+    /// Returns a tracker that is off.
     pub const fn off() -> Self {
         Self::behind(ptr::null_mut())
     }
@@ -203,17 +203,17 @@ impl Tracker {
         }
     }
 
-    /// A tracker of its own, which is on.
+    /// Returns a separate tracker, which is on.
     pub fn new(options: &Options) -> Self {
         let tracker = Self::off();
         tracker.enable(options);
         tracker
     }
 
-    /// Switches tracking on, if it is not. Nothing is made before the first event.
+    /// Enables tracking. The segment is created by the first event.
     pub fn enable(&self, options: &Options) {
         if let Some(to) = &options.log {
-            log::begin(to);
+            log::start(to);
         }
         let known = self.guard.load(Ordering::Acquire);
         if !known.is_null() && known != NOT_ASKED {
@@ -223,7 +223,7 @@ impl Tracker {
         // SAFETY: guards are never given back.
         let Some(guard) = (unsafe { spare.as_ref() }).or_else(Guard::new) else { return };
         let me = me();
-        // Nobody comes in before the writer is there. Whoever is still inside, since before it was closed, comes out.
+        // No thread gets the lock before there is a writer. A thread that had it before it was closed releases it.
         while guard.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             rustix::thread::sched_yield();
         }
@@ -236,13 +236,13 @@ impl Tracker {
         }
         // A linker takes from an archive only what is referred to.
         core::hint::black_box(&AT_EXIT);
-        // SAFETY: we are inside, by the guard that everybody uses from now on.
+        // SAFETY: we have the lock of the guard that all threads use from now on.
         unsafe { *self.writer.get() = Writer::new(&options.settings()) };
         guard.owner.store(0, Ordering::Release);
     }
 
-    /// Switches the process's tracker on, if it is not, unless the agent is at work in this process: then what is told by
-    /// hand would count twice. It goes off when the agent begins. Returns whether it is on.
+    /// Enables the process's tracker, unless the agent tracks this process: then reports would be counted twice. It is disabled
+    /// when the agent starts later. Returns whether it is on.
     pub fn enable_beside_agent(options: &Options) -> bool {
         extern "C" fn withdraw() {
             GLOBAL.yielded.store(true, Ordering::SeqCst);
@@ -254,7 +254,7 @@ impl Tracker {
             return false;
         }
         GLOBAL.enable(options);
-        // It may have begun since it was asked, and found nothing to close.
+        // The agent may have started meanwhile, when there was nothing to close.
         if GLOBAL.yielded.load(Ordering::SeqCst) {
             withdraw();
             return false;
@@ -262,7 +262,7 @@ impl Tracker {
         GLOBAL.is_on()
     }
 
-    /// Whether events are recorded.
+    /// Returns whether reports are recorded.
     pub fn is_on(&self) -> bool {
         self.find_guard().is_some()
     }
@@ -284,7 +284,7 @@ impl Tracker {
     #[cold]
     fn ask(&self) -> Option<&'static Guard> {
         match Options::from_env() {
-            // Only the process's own tracker asks.
+            // Only the process's own tracker reads the environment.
             Some(options) => {
                 Self::enable_beside_agent(&options);
             }
@@ -295,13 +295,13 @@ impl Tracker {
         if guard.is_null() || guard == NOT_ASKED { None } else { Some(unsafe { &*guard }) }
     }
 
-    /// Nobody asks the environment any more: what is not on is off.
+    /// Stops the environment from enabling this tracker.
     fn forget_environment(&self) {
         let null = ptr::null_mut();
         let _ = self.guard.compare_exchange(NOT_ASKED, null, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Runs something with the writer, one thread at a time. `off` is what it gives while tracking is off.
+    /// Runs `work` with the writer, under the lock. Returns `off` while tracking is off.
     #[inline]
     fn with<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
         let Some(guard) = self.find_guard() else { return Ok(off) };
@@ -314,7 +314,7 @@ impl Tracker {
             guard.owner.store(0, Ordering::Release);
             return Ok(off);
         }
-        // SAFETY: our number stands in the guard that counts, so nobody else touches the writer until it is taken out.
+        // SAFETY: this thread has the lock, so no other uses the writer until it is released.
         let writer = unsafe { &mut *self.writer.get() };
         if guard.pid.load(Ordering::Relaxed) == 0 || guard.look.load(Ordering::Relaxed) != 0 {
             self.notice_fork(guard, writer);
@@ -372,14 +372,14 @@ impl Tracker {
         guard.pid.store(pid, Ordering::Relaxed);
     }
 
-    /// Whether tracking is off, which is all that an event costs then.
+    /// Whether tracking is off: the only cost of a report then.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost more than the load")]
     fn is_off(&self) -> bool {
         self.guard.load(Ordering::Relaxed).is_null()
     }
 
-    /// The same for events, which count what was shut out before.
+    /// Runs `work` as a report, and counts reports that could not take the lock before.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "so that the way out is short while tracking is off")]
     pub(crate) fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
@@ -399,32 +399,37 @@ impl Tracker {
         })
     }
 
-    // What there is.
+    // Definitions.
 
-    /// Defines a chip. The same one again gets the same number.
+    /// Defines a chip. An identical definition returns the same number.
     pub fn chip(&self, chip: &Chip<'_>) -> Result<ChipNumber> {
         self.event(ChipNumber(0), |writer| writer.define_chip(&chip.wire()).map(ChipNumber))
     }
 
-    /// Defines an allocator: of a device, a mesh, a submesh. What it hands out is held by all of `chips`, in one record.
+    /// Defines the allocator of a device, mesh or submesh. Each of its allocations is on all of `chips`, in one record.
     pub fn allocator(&self, chips: &[ChipNumber], banks: &[Banks]) -> Result<AllocatorNumber> {
         self.event(AllocatorNumber(0), |writer| {
             writer.define_allocator(banks, chips.iter().map(|chip| chip.0)).map(AllocatorNumber)
         })
     }
 
-    /// The allocator is closed; everything it handed out is free.
+    /// Closes an allocator and frees all of its allocations.
     pub fn close_allocator(&self, allocator: AllocatorNumber) -> Result {
         self.event(0, |writer| writer.close_allocator(allocator.0))
     }
 
-    /// The allocator that stands for a device, or the devices of a mesh, of which only the numbers are known: the same ones
-    /// again are the same allocator. What it hands out is held by all of them; what it charges for it is not known.
+    /// Frees all allocations of an allocator, which stays open.
+    pub fn clear_allocator(&self, allocator: AllocatorNumber) -> Result {
+        self.event(0, |writer| writer.clear_allocator(allocator.0))
+    }
+
+    /// Defines an allocator for one or more devices that are known by number only. The same devices return the same
+    /// allocator. Its allocations are on all of them; its allocated bytes are unknown.
     pub fn devices(&self, devices: &[u32]) -> Result<AllocatorNumber> {
         self.event(AllocatorNumber(0), |writer| writer.devices(devices).map(AllocatorNumber))
     }
 
-    /// Defines a set of cores: rectangles of columns and rows up to 15. The same one again gets the same number.
+    /// Defines a set of cores by rectangles of columns and rows up to 15. An identical set returns the same number.
     pub fn cores(&self, ranges: &[CoreRange]) -> Result<CoresNumber> {
         let mut cores = [0u64; 4];
         for range in ranges {
@@ -437,24 +442,24 @@ impl Tracker {
         self.core_set(cores)
     }
 
-    /// The same, by a bit for each core: `x` of row `y` is bit `16 * y + x`, the lowest of the first word being 0.
+    /// Defines a set of cores by a bitmap: core `x` of row `y` is bit `16 * y + x`, counted from the lowest of the first word.
     pub fn core_set(&self, cores: [u64; 4]) -> Result<CoresNumber> {
         self.event(CoresNumber(0), |writer| writer.define_cores(cores).map(CoresNumber))
     }
 
-    /// An open allocator's spaces became larger or smaller. What it holds stays.
+    /// Changes the sizes of an open allocator's spaces. Its allocations stay.
     pub fn resize(&self, allocator: AllocatorNumber, banks: &[Banks]) -> Result<()> {
         self.event((), |writer| writer.resize_allocator(allocator.0, banks))
     }
 
-    /// Defines a call site, as `model.py:42 forward`. The same one again gets the same number.
+    /// Defines a call site, such as `model.py:42 forward`. An identical one returns the same number.
     pub fn site(&self, site: &str) -> Result<SiteNumber> {
         self.event(SiteNumber(0), |writer| writer.define_site(site).map(SiteNumber))
     }
 
-    // What happens.
+    // Events.
 
-    /// A buffer is held from now on.
+    /// Reports an allocated buffer.
     #[inline]
     pub fn alloc(&self, buffer: &Buffer) -> Result {
         self.event(0, |writer| {
@@ -465,50 +470,50 @@ impl Tracker {
         })
     }
 
-    /// A buffer is free.
+    /// Reports a freed buffer.
     #[inline]
     pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
         self.event(0, |writer| writer.free(&[space], &named(allocator, space, address)))
     }
 
-    /// Whether a buffer is held at an address.
+    /// Returns whether a buffer is allocated at an address.
     pub fn is_held(&self, allocator: AllocatorNumber, space: Space, address: u64) -> bool {
         self.event(false, |writer| Ok(writer.is_held(allocator.0, space, address))).unwrap_or(false)
     }
 
-    /// A buffer in [`Space::L1Core`] is free. Others may lie at its address on other cores: all of it must be said.
+    /// Reports a freed buffer in [`Space::L1Core`]. Other cores may have other buffers at its address, so all fields count.
     pub fn free_on_cores(&self, buffer: &Buffer) -> Result {
         self.event(0, |writer| writer.free(&[buffer.space], &buffer.record()))
     }
 
-    /// A buffer is free, and the caller knows its address only: it is looked for in every space.
+    /// Reports a freed buffer of which only the address is known: every space is searched.
     pub fn free_anywhere(&self, allocator: AllocatorNumber, address: u64) -> Result {
         self.event(0, |writer| writer.free(&BUFFERS, &named(allocator, Space::Dram, address)))
     }
 
-    /// An allocation failed for want of memory; `largest_free_per_bank` is the largest free block in a bank, if known.
+    /// Reports an allocation that failed for lack of memory, and the largest free block in a bank if it is known.
     pub fn out_of_memory(&self, buffer: &Buffer, largest_free_per_bank: Option<u64>) -> Result {
         self.event(0, |writer| writer.out_of_memory(buffer, largest_free_per_bank))
     }
 
-    /// A program begins: what it registers follows. Names may be empty. A program begins by itself with the first thing
-    /// it registers.
+    /// Begins a program; what it registers follows. The name may be empty. Without this call, a program begins with the first
+    /// thing it registers.
     pub fn begin_program(&self, allocator: AllocatorNumber, program: u32, name: &str) -> Result {
         self.event(0, |writer| writer.begin_program(allocator.0, program, name))
     }
 
-    /// A program is built, or built anew: what it registers follows, and what it had registered before is gone.
+    /// Reports a program that is built or rebuilt. What it had registered is removed; what it registers follows.
     pub fn program(&self, program: &Program) -> Result {
         self.event(0, |writer| writer.build_program(program))
     }
 
-    /// A program was dispatched: what it registered is resident from now on, and what was there before is not.
+    /// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
     pub fn dispatch(&self, allocator: AllocatorNumber, program: u32) -> Result {
         let mut nowhere = u32::MAX;
         self.dispatch_again(allocator, program, &mut nowhere)
     }
 
-    /// The same, for those who keep what `hint` is set to for the next time: then the program need not be looked for.
+    /// Reports a dispatch, with a hint that the caller keeps for the next one: then the program need not be searched.
     pub fn dispatch_again(&self, allocator: AllocatorNumber, program: u32, hint: &mut u32) -> Result {
         self.event(0, |writer| {
             self.table.store(writer.table().cast_mut(), Ordering::Relaxed);
@@ -516,7 +521,7 @@ impl Tracker {
         })
     }
 
-    /// A dispatch with this hint will follow: what it needs may be fetched meanwhile, and what the caller needs, too.
+    /// Prefetches what a dispatch with this hint needs, and memory of the caller.
     #[inline]
     pub fn expect_dispatch(&self, hint: u32, besides: *const u8) {
         crate::memory::prefetch(besides);
@@ -526,12 +531,12 @@ impl Tracker {
         }
     }
 
-    /// A program ended, and everything it registered with it.
+    /// Ends a program and removes everything it registered.
     pub fn end_program(&self, allocator: AllocatorNumber, program: u32) -> Result {
         self.event(0, |writer| writer.end_program(allocator.0, program))
     }
 
-    /// A program keeps something on its cores.
+    /// Registers memory of a program on its cores.
     pub fn place(&self, placement: &Placement) -> Result {
         self.event(0, |writer| match placement.record() {
             Some(record) => writer.allocate(placement.space, &record),
@@ -539,7 +544,7 @@ impl Tracker {
         })
     }
 
-    /// It does not any more.
+    /// Removes memory that a program registered.
     pub fn displace(&self, placement: &Placement) -> Result {
         self.event(0, |writer| match placement.record() {
             Some(record) => writer.free(&[placement.space], &record),
@@ -547,40 +552,40 @@ impl Tracker {
         })
     }
 
-    /// A program has a kernel.
+    /// Registers a kernel of a program.
     pub fn load_kernel(&self, kernel: &Kernel) -> Result {
         self.event(0, |writer| writer.allocate(Space::Kernel, &kernel.record()))
     }
 
-    /// It does not any more.
+    /// Removes a kernel of a program.
     pub fn unload_kernel(&self, allocator: AllocatorNumber, id: u64) -> Result {
         self.event(0, |writer| writer.free(&[Space::Kernel], &named(allocator, Space::Kernel, id)))
     }
 
-    /// A trace of so many dispatches was captured.
+    /// Reports a captured trace of so many dispatches.
     pub fn trace(&self, allocator: AllocatorNumber, trace: u32, dispatches: u64) -> Result {
         self.event(0, |writer| writer.trace(allocator.0, trace, dispatches))
     }
 
-    /// It was replayed. What is resident after that is the caller's to say, by what it dispatches.
+    /// Reports the replay of a trace. The caller reports as dispatches what is resident after it.
     pub fn replay_trace(&self, allocator: AllocatorNumber, trace: u32) -> Result {
         self.event(0, |writer| writer.trace(allocator.0, trace, 0))
     }
 
-    /// It was released.
+    /// Reports that a trace was released.
     pub fn end_trace(&self, allocator: AllocatorNumber, trace: u32) -> Result {
         self.event(0, |writer| writer.end_trace(allocator.0, trace))
     }
 
     // How it compares.
 
-    /// To be called before the allocator's statistics are taken.
+    /// Marks the moment before an allocator's own statistics are read, for [`Tracker::audit`].
     pub fn before_audit(&self) -> Result<Mark> {
         self.event(Mark(0), |writer| Ok(Mark(writer.changes())))
     }
 
-    /// The allocator's own statistics. If nothing was held or freed since `mark`, a difference means something. Without
-    /// a mark it does not: the caller knows that something was on its way.
+    /// Reports an allocator's own statistics. They are compared with what was reported if nothing was allocated or freed since
+    /// `mark`; without a mark they must not be compared.
     pub fn audit(
         &self,
         mark: Option<Mark>,
@@ -591,19 +596,19 @@ impl Tracker {
         self.event(0, |writer| writer.audit(mark.map(|mark| mark.0), allocator.0, space, it))
     }
 
-    /// The most that was charged at once, since the beginning or [`Tracker::reset_peak`].
+    /// Returns the peak of allocated bytes since the beginning or the last [`Tracker::reset_peak`].
     pub fn peak(&self, allocator: AllocatorNumber, space: Space) -> Result {
         self.event(0, |writer| writer.peak(allocator.0, space))
     }
 
-    /// Lets the peak begin anew, at what is charged now.
+    /// Resets the peak to the bytes allocated now.
     pub fn reset_peak(&self, allocator: AllocatorNumber, space: Space) -> Result {
         self.event(0, |writer| writer.reset_peak(allocator.0, space))
     }
 
-    // How it goes.
+    // Status.
 
-    /// Says which of the hooks that were wanted took, a bit each. What they are is between the writer and its readers.
+    /// Publishes which of the wanted hooks were installed, one bit each. Their meaning is the writer's.
     pub fn hooks(&self, taken: u64, wanted: u64) {
         let _ = self.event((), |writer| {
             writer.set_hooks([taken, wanted]);
@@ -611,7 +616,7 @@ impl Tracker {
         });
     }
 
-    /// Something happened that the caller has no room to follow: figures are not exact from now on.
+    /// Counts an event that the caller could not follow: figures are not exact any more.
     pub fn lost(&self) {
         let _ = self.event((), |writer| {
             writer.count_lost(1);
@@ -619,7 +624,7 @@ impl Tracker {
         });
     }
 
-    /// Says what tracking has cost this process, in nanoseconds of processor time.
+    /// Publishes the processor time that tracking has cost this process, in nanoseconds.
     pub fn cost(&self, ns: u64) {
         let _ = self.event((), |writer| {
             writer.set_cost(ns);
@@ -627,8 +632,8 @@ impl Tracker {
         });
     }
 
-    /// Makes good what could not be done before: a segment that found no room, or whose file was removed, is tried again;
-    /// a table that could not grow may; an old server is told what waits. Shows readers that the process is well.
+    /// Retries what failed before: creates a segment that had no space or whose file was removed, lets the table grow, and
+    /// sends queued messages to an old server. Updates the heartbeat.
     pub fn refresh(&self) {
         let _ = self.event((), |writer| {
             writer.refresh();
@@ -636,17 +641,17 @@ impl Tracker {
         });
     }
 
-    /// Whether a reader has rung since the last time this was asked: it would like to see an audit. Readers ring by setting
-    /// the segment's time of modification.
+    /// Returns whether a reader has requested an audit since the last call. Readers do so by setting the segment's time of
+    /// modification.
     pub fn is_rung(&self) -> bool {
         self.event(false, |writer| Ok(writer.is_rung())).unwrap_or(false)
     }
 
-    /// How tracking is going.
+    /// Returns the status of tracking.
     pub fn status(&self) -> Status {
         let mut status = self.event(Status::default(), |writer| Ok(writer.status())).unwrap_or_default();
         if self.yielded.load(Ordering::Relaxed) {
-            status.reason = Some("the agent tracks this process".to_owned());
+            status.reason = Some("agent already tracks this process".to_owned());
         }
         status
     }

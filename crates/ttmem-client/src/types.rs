@@ -1,4 +1,4 @@
-//! What a program says, and what it hears back.
+//! Arguments and results of the tracker.
 
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, flags};
 use ttmem_wire::segment::definition::Chip as WireChip;
@@ -7,38 +7,38 @@ use ttmem_wire::segment::set_text;
 pub use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space, Uncertainty};
 pub use ttmem_wire::segment::definition::Banks;
 
-/// A chip, as far as its process knows it: what is not known is 0 or empty.
+/// A chip; 0 and empty mean unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chip<'a> {
-    /// Its 64-bit unique id.
+    /// 64-bit unique id.
     pub unique_id: u64,
-    /// The number the process calls it by.
+    /// Device number in this process.
     pub index: u32,
     /// Architecture.
     pub arch: Option<Arch>,
-    /// Reached through another chip rather than over the bus.
+    /// Whether it is reached through another chip.
     pub remote: bool,
-    /// Board name, as `n300`.
+    /// Board name, such as `n300`.
     pub board: &'a str,
     /// PCI address.
     pub pci: &'a str,
-    /// All of DRAM.
+    /// DRAM in bytes.
     pub dram_bytes: u64,
     /// DRAM channels.
     pub dram_channels: u32,
-    /// The part of a channel the runtime uses.
+    /// Bytes of a DRAM channel that the runtime uses.
     pub dram_bytes_per_channel: u64,
-    /// Tensix cores, harvested ones left out.
+    /// Tensix cores, without harvested ones.
     pub cores: u32,
-    /// L1 of one core.
+    /// L1 of one core in bytes.
     pub l1_bytes_per_core: u64,
-    /// What the runtime can hand out of DRAM.
+    /// DRAM that the runtime can allocate, in bytes.
     pub dram_allocatable: u64,
-    /// What the runtime can hand out of L1.
+    /// L1 that the runtime can allocate, in bytes.
     pub l1_allocatable: u64,
-    /// Where the ring of kernels begins in a core's L1.
+    /// Start address of the kernel config buffer in a core's L1.
     pub kernel_config: u32,
-    /// Where it ends, and what programs and buffers share begins.
+    /// End of the kernel config buffer, where memory of programs and buffers begins.
     pub unreserved: u32,
     /// Columns and rows of cores that programs can use.
     pub grid: (u8, u8),
@@ -70,68 +70,68 @@ impl Chip<'_> {
     }
 }
 
-/// A chip that was defined; the default is none.
+/// Number of a defined chip; the default is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChipNumber(pub(crate) u16);
 
 impl ChipNumber {
-    /// Its number, for those who must keep it as a number.
+    /// Returns its number.
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// The chip with this number, which the tracker once gave out.
+    /// Returns the chip with a number that the tracker returned before.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
 }
 
-/// An allocator that was defined.
+/// Number of a defined allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AllocatorNumber(pub(crate) u16);
 
 impl AllocatorNumber {
-    /// Its number, for those who must keep it as a number.
+    /// Returns its number.
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// The allocator with this number, which the tracker once gave out.
+    /// Returns the allocator with a number that the tracker returned before.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
 }
 
-/// A set of cores that was defined; the default is "not said".
+/// Number of a defined core set; the default is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresNumber(pub(crate) u16);
 
 impl CoresNumber {
-    /// Not said.
+    /// Unknown cores.
     pub const NONE: Self = Self(0);
 
-    /// Its number, for those who must keep it as a number.
+    /// Returns its number.
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// The set with this number, which the tracker once gave out.
+    /// Returns the core set with a number that the tracker returned before.
     pub const fn new(number: u16) -> Self {
         Self(number)
     }
 }
 
-/// A call site that was defined; the default is "not said".
+/// Number of a defined call site; the default is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SiteNumber(pub(crate) u32);
 
 impl SiteNumber {
-    /// Its number, for those who must keep it as a number.
+    /// Returns its number.
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// The site with this number, which the tracker once gave out.
+    /// Returns the call site with a number that the tracker returned before.
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
@@ -149,29 +149,29 @@ pub struct CoreRange {
 /// A buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Who handed it out. All chips of the allocator hold it.
+    /// Its allocator. The buffer is on all chips of the allocator.
     pub allocator: AllocatorNumber,
-    /// Where: [`Space::Dram`], [`Space::L1`], [`Space::L1Small`], [`Space::Trace`], [`Space::Host`], or
-    /// [`Space::L1Core`] if it lies on its cores only and is charged there only.
+    /// [`Space::Dram`], [`Space::L1`], [`Space::L1Small`], [`Space::Trace`], [`Space::Host`], or [`Space::L1Core`] if only its
+    /// cores are charged.
     pub space: Space,
-    /// Its address in each bank.
+    /// Address in each bank.
     pub address: u64,
-    /// What the program asked for, on each chip.
+    /// Requested bytes on each chip.
     pub requested: u64,
-    /// What it takes in each bank; 0: not known, and then neither is what the allocator charges.
+    /// Bytes in each bank; 0: unknown, and so are the allocated bytes.
     pub bytes_per_bank: u64,
-    /// What it takes in the banks that really hold it, if that is known.
+    /// Occupied bytes, in the banks that hold it, if known.
     pub occupied: Option<u64>,
-    /// The cores it lies on, if it lies on some only.
+    /// Core set, if the buffer is on some cores only.
     pub cores: CoresNumber,
-    /// How it lies there. [`Layout::Mirror`]: it is another allocator's, which this one only keeps clear of.
+    /// Memory layout. [`Layout::Mirror`]: a buffer of another allocator, which only reduces the free space of this one.
     pub layout: Layout,
-    /// Where in the program it was asked for.
+    /// Call site of the allocation.
     pub site: SiteNumber,
 }
 
 impl Buffer {
-    /// A buffer of which nothing more is known.
+    /// Returns a buffer whose other properties are unknown.
     pub fn new(allocator: AllocatorNumber, space: Space, address: u64, requested: u64) -> Self {
         Self {
             allocator,
@@ -188,7 +188,7 @@ impl Buffer {
 }
 
 impl Buffer {
-    /// The record of its allocation, without sequence, time and slot.
+    /// Returns the record of its allocation, without sequence, time and slot.
     #[inline]
     pub(crate) fn record(&self) -> Record {
         let padding = self.occupied.and_then(|occupied| occupied.checked_sub(self.requested));
@@ -204,7 +204,7 @@ impl Buffer {
     }
 }
 
-/// A record that only names an allocation.
+/// Returns a record that only identifies an allocation.
 #[inline]
 pub(crate) fn named(allocator: AllocatorNumber, space: Space, id: u64) -> Record {
     Record {
@@ -214,58 +214,58 @@ pub(crate) fn named(allocator: AllocatorNumber, space: Space, id: u64) -> Record
     }
 }
 
-/// The flags of program memory. It cannot be followed if it has no address or no program.
+/// Returns the flags of program memory. Without an address or program, its residency is unknown.
 fn program_flags(uncertainty: Uncertainty, program: u32) -> u16 {
     let unfollowed = uncertainty.unfollowed || uncertainty.unplaced || program == 0;
     flags::of_uncertainty(Uncertainty { unfollowed, ..uncertainty })
 }
 
-/// A program: what runs on some cores, with what it keeps there.
+/// A program that runs on some cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The allocator of the device or mesh that it is for.
+    /// Allocator of its device or mesh.
     pub allocator: AllocatorNumber,
-    /// A number of the caller's, not 0.
+    /// Number chosen by the caller, not 0.
     pub program: u32,
-    /// The cores it runs on; not said: those where it keeps something.
+    /// Core set it runs on; unknown: the cores of what it registers.
     pub cores: CoresNumber,
-    /// What kind.
+    /// Class.
     pub class: KernelClass,
-    /// What it is made of, in a few words, as a call site.
+    /// Short description, as a call site.
     pub site: SiteNumber,
 }
 
 impl Program {
-    /// A user's program of which nothing more is known.
+    /// Returns an application program whose other properties are unknown.
     pub fn new(allocator: AllocatorNumber, program: u32) -> Self {
         let class = KernelClass::Application;
         Self { allocator, program, cores: CoresNumber::NONE, class, site: SiteNumber(0) }
     }
 }
 
-/// What a program keeps on each of some cores: a circular buffer, a dataflow buffer, a scratchpad.
+/// Memory of a program on each core of a set: a circular buffer, a dataflow buffer or a scratchpad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The allocator of the device or mesh that the program is for.
+    /// Allocator of the program's device or mesh.
     pub allocator: AllocatorNumber,
-    /// The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
+    /// Program number chosen by the caller; 0: none, and then residency is unknown.
     pub program: u32,
     /// [`Space::Cb`], [`Space::Dfb`] or [`Space::Scratch`].
     pub space: Space,
-    /// Address on each core; if it is unplaced, a number that tells it from others.
+    /// Address on each core; if it is unplaced, a number that distinguishes it from others.
     pub address: u64,
     /// Bytes on each core.
     pub bytes: u64,
-    /// Which cores.
+    /// Core set.
     pub cores: CoresNumber,
-    /// It is a buffer, or a part of one, that is counted as such: this is only another way to look at it.
+    /// Whether it is a view of a buffer; the buffer is counted.
     pub view: bool,
-    /// What is not known of it.
+    /// Unknown properties.
     pub uncertainty: Uncertainty,
 }
 
 impl Placement {
-    /// What a program keeps somewhere, of which nothing more is known.
+    /// Returns memory of a program whose other properties are unknown.
     pub fn new(allocator: AllocatorNumber, program: u32, space: Space, address: u64, bytes: u64) -> Self {
         let (cores, uncertainty) = (CoresNumber::NONE, Uncertainty::default());
         Self { allocator, program, space, address, bytes, cores, view: false, uncertainty }
@@ -273,7 +273,7 @@ impl Placement {
 }
 
 impl Placement {
-    /// The record of its registration; `None` if no program keeps memory of its space.
+    /// Returns the record of its registration; `None` if its space is not one of programs.
     pub(crate) fn record(&self) -> Option<Record> {
         let fits = matches!(self.space, Space::Cb | Space::Dfb | Space::Scratch);
         fits.then(|| Record {
@@ -291,24 +291,24 @@ impl Placement {
 /// A kernel of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The allocator of the device or mesh that the program is for.
+    /// Allocator of the program's device or mesh.
     pub allocator: AllocatorNumber,
-    /// The program, by a number of the caller's; 0: not said, and then it is not known whether it is resident.
+    /// Program number chosen by the caller; 0: none, and then residency is unknown.
     pub program: u32,
-    /// A number that no other kernel of this allocator has.
+    /// Id of the kernel, unique in its allocator.
     pub id: u64,
-    /// Its size on each of its cores; where those are not said, on all of them together.
+    /// Bytes on each of its cores; if the cores are unknown, in total.
     pub bytes: u64,
-    /// Which cores it runs on.
+    /// Core set it runs on.
     pub cores: CoresNumber,
-    /// What kind.
+    /// Class.
     pub class: KernelClass,
-    /// What is not known of it.
+    /// Unknown properties.
     pub uncertainty: Uncertainty,
 }
 
 impl Kernel {
-    /// A kernel of a user's program, of which nothing more is known.
+    /// Returns a kernel of an application program whose other properties are unknown.
     pub fn new(allocator: AllocatorNumber, program: u32, id: u64, bytes: u64) -> Self {
         let (cores, class) = (CoresNumber::NONE, KernelClass::Application);
         Self { allocator, program, id, bytes, cores, class, uncertainty: Uncertainty::default() }
@@ -316,7 +316,7 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// The record of its registration.
+    /// Returns the record of its registration.
     pub(crate) fn record(&self) -> Record {
         // Without cores, its size is that on all of them together.
         let bytes_per_bank = if self.cores == CoresNumber::NONE { 0 } else { self.bytes };
@@ -331,51 +331,51 @@ impl Kernel {
     }
 }
 
-/// The allocator's own statistics of one space.
+/// An allocator's own statistics of one space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// Allocated bytes, over all banks.
     pub allocated: u64,
     /// Free bytes, over all banks.
     pub free: u64,
-    /// The largest free block in a bank.
+    /// Largest free block in a bank, in bytes.
     pub largest_free_per_bank: u64,
 }
 
-/// A moment before statistics are taken; see [`crate::Tracker::before_audit`].
+/// A moment before statistics are read; see [`crate::Tracker::before_audit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub(crate) u64);
 
 impl Mark {
-    /// Its number, for those who must keep it as a number.
+    /// Returns its number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The moment with this number, which the tracker once gave out.
+    /// Returns the moment with a number that the tracker returned before.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// What an event gives: its sequence number, 0 while tracking is off.
+/// Result of a report: its sequence number, 0 while tracking is off.
 pub type Result<T = u64> = core::result::Result<T, Fault>;
 
-/// How tracking is going.
+/// Status of tracking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Whether events are recorded.
+    /// Whether reports are recorded.
     pub on: bool,
-    /// The segment's file name, where readers can see one.
+    /// File name of the segment, if there is one.
     pub segment: Option<String>,
-    /// Why there is none, or a smaller one.
+    /// Why there is no segment or a smaller one, or why tracking is off.
     pub reason: Option<String>,
     /// Live allocations.
     pub live: u64,
-    /// Of these, how many did not fit the table; they are counted, but readers cannot list them.
+    /// Live allocations that do not fit the segment's table: counted, but not listed.
     pub unlisted: u64,
-    /// Events that could not be recorded.
+    /// Reports that were not recorded.
     pub lost: u64,
-    /// Messages that wait for an old server to take them, with the legacy transport.
+    /// Messages queued for an old server, with the legacy transport.
     pub queued: u64,
 }

@@ -15,7 +15,7 @@ use crate::legacy::Legacy;
 use crate::live::{Live, hash};
 use crate::memory::{Array, expect_write};
 use crate::publish::{self, Ordering};
-use crate::segment::{Line, Segment, Trouble};
+use crate::segment::{Line, Problem, Segment};
 use crate::text::Text;
 use crate::types::Result;
 use key::Key;
@@ -120,7 +120,7 @@ pub(crate) struct Writer {
     faults: [u64; Fault::COUNTED],
     /// Events lost before it.
     lost_before: u64,
-    trouble: Option<Trouble>,
+    problem: Option<Problem>,
     legacy: Option<Legacy>,
     /// The segment's time of modification when it was last looked at.
     bell: i128,
@@ -164,7 +164,7 @@ impl Writer {
             lost_before: 0,
             forked: false,
             may_grow: true,
-            trouble: None,
+            problem: None,
             tells: legacy.is_some(),
             legacy,
             bell: 0,
@@ -408,11 +408,11 @@ impl Writer {
                     let slots = segment.slots();
                     return self.shared.take(slots);
                 }
-                Err(trouble) => {
+                Err(problem) => {
                     // Asking again at every event would cost the workload; `refresh` asks again.
                     self.may_grow = false;
-                    self.trouble = Some(trouble);
-                    self.note_trouble();
+                    self.problem = Some(problem);
+                    self.note_problem();
                 }
             }
         }

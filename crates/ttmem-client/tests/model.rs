@@ -83,6 +83,7 @@ enum Step {
     EndTrace(u32),
     Audit(Space),
     ResetPeak(Space),
+    Clear,
     Close,
 }
 
@@ -110,6 +111,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
         2 => program().prop_map(Step::End),
         1 => space().prop_map(Step::Audit),
         1 => space().prop_map(Step::ResetPeak),
+        1 => Just(Step::Clear),
         1 => Just(Step::Close),
     ];
     prop::collection::vec((0..3usize, step), 0..200)
@@ -258,8 +260,8 @@ impl Model {
                 self.peaks.insert((n, space as u8), self.charged(n, space as u8));
                 Ok(())
             }
-            Step::Close => {
-                self.closed[n] = true;
+            Step::Clear | Step::Close => {
+                self.closed[n] = matches!(step, Step::Close);
                 self.buffers.retain(|&(a, ..), _| a != n);
                 self.on_cores.retain(|&(a, ..)| a != n);
                 self.placed.retain(|&(a, ..), _| a != n);
@@ -315,6 +317,7 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
             t.audit(Some(t.before_audit()?), allocator, space, it)
         }
         Step::ResetPeak(space) => t.reset_peak(allocator, space),
+        Step::Clear => t.clear_allocator(allocator),
         Step::Close => t.close_allocator(allocator),
     }
 }

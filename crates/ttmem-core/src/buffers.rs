@@ -13,6 +13,7 @@ use crate::words::{Basis, Layout, ProcessId, Scope};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use text::Words;
+use ttmem_types::program_number;
 
 /// What comes last, however it is sorted: there is nothing to sort it by.
 const NOTHING: u64 = u64::MAX;
@@ -124,7 +125,7 @@ impl State {
                 BufferSort::Device => pool.device,
                 BufferSort::Space => pool.space.into(),
                 BufferSort::Program if entry.program == 0 => NOTHING,
-                BufferSort::Program => entry.program.into(),
+                BufferSort::Program => program_number(entry.program).into(),
                 BufferSort::Site => pool.sites.and_then(|it| it.get(entry.site)).unwrap_or(NOTHING),
             };
             let key = turned(key, query.reversed);

@@ -14,6 +14,7 @@ use crate::view::{Clock, visible};
 use crate::words::{Basis, ChipId, Layout, Scope, Space};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use ttmem_types::program_number;
 
 /// Intervals of one chip that are told, beyond its first map. No runtime makes as many: whoever does, lays out buffers by the
 /// ten thousand on other cores each.
@@ -75,7 +76,7 @@ impl State {
                 Scope::Allocator(number) => Some(number),
                 Scope::Chip(_) => None,
             },
-            id: it.program,
+            id: program_number(it.program),
             name: name.cloned(),
         }
     }

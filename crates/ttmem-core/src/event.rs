@@ -29,6 +29,8 @@ pub enum Event {
     Allocator(Allocator),
     /// The process closed it; everything it had handed out is free.
     AllocatorClosed(u32),
+    /// Everything that an allocator of the process handed out is free; it is still open.
+    AllocatorCleared(u32),
     /// The process gave a number to a set of cores.
     Cores(u32, CoreSet),
     /// The process holds more memory.

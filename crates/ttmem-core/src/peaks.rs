@@ -20,6 +20,7 @@ use crate::words::{ChipId, Mono, ProcessId, Space};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use ttmem_types::program_number;
 
 /// Holders told of one by one.
 const MOST_HOLDERS: usize = 16;
@@ -66,7 +67,7 @@ impl CorePeaks {
             buffer_bytes: most.buffers,
             at: clock.wall(most.at),
             pid: program.and_then(|it| it.0),
-            program: program.map(|it| it.1),
+            program: program.map(|it| program_number(it.1)),
             program_name: program.and_then(|it| it.2.as_deref().map(str::to_owned)),
         })
     }

@@ -41,7 +41,7 @@ impl State {
             let words_of_process = words_of_process(&words, id, process);
             for it in self.summed_programs(id, process) {
                 let row = Row { id, process, it, cores: 0 };
-                if open.is_some_and(|key| (row.it.allocator(), row.it.number) == (key.allocator, key.id)) {
+                if open.is_some_and(|key| (row.it.allocator(), row.it.number()) == (key.allocator, key.id)) {
                     list.open = Some(describe(&row, true));
                 }
                 if wanted && self.is_for(&row, &query.devices) && fits(&words_of_process, &row) {
@@ -56,7 +56,7 @@ impl State {
         list.has_scratch = all.iter().any(|row| row.it.sums.scratch > 0);
         list.offset = query.offset.min(list.count);
         let order = order(query.sort);
-        let ties = |row: &Row| (row.id, row.it.allocator(), row.it.number);
+        let ties = |row: &Row| (row.id, row.it.allocator(), row.it.number());
         all.sort_unstable_by(|a, b| {
             let first = order(self, a, b);
             let first = if query.reversed { first.reverse() } else { first };
@@ -77,7 +77,7 @@ impl State {
 
     fn core_count(&self, row: &Row) -> u32 {
         let kept = self.kept(crate::programs::Tenant { process: row.id, scope: row.it.scope });
-        row.process.cores_of_program(row.it.scope, row.it.number, kept.of(row.it.number)).count()
+        row.process.cores_of_program(row.it.scope, row.it.key, kept.of(row.it.key)).count()
     }
 
     /// The least index of a program's devices.
@@ -109,7 +109,7 @@ fn fits(words: &[&str], row: &Row) -> bool {
     }
     let name = row.it.name.map_or_else(String::new, |name| name.to_lowercase());
     let class = row.it.state.map_or(KernelClass::Unknown, |it| it.class).title().to_lowercase();
-    let number = row.it.number.to_string();
+    let number = row.it.number().to_string();
     words.iter().all(|word| [&name, &class, &number].iter().any(|text| text.contains(word)))
 }
 
@@ -128,7 +128,7 @@ fn order(sort: ProgramSort) -> fn(&State, &Row, &Row) -> Ordering {
         ProgramSort::ProcessName => {
             |_, a, b| by_name(a.process.info.name.as_ref(), b.process.info.name.as_ref())
         }
-        ProgramSort::Id => |_, a, b| a.it.number.cmp(&b.it.number),
+        ProgramSort::Id => |_, a, b| a.it.number().cmp(&b.it.number()),
         ProgramSort::Name => |_, a, b| by_name(a.it.name, b.it.name),
         ProgramSort::Device => |state, a, b| state.device_of(a).cmp(&state.device_of(b)),
         ProgramSort::Cores => |_, a, b| b.cores.cmp(&a.cores),

@@ -17,6 +17,7 @@ use crate::view::Clock;
 use crate::words::{Basis, KernelClass, ProcessId, Scope, Space, Uncertainty};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
+use ttmem_types::program_number;
 
 /// One process in one scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -415,7 +416,7 @@ impl State {
     ) -> Vec<Program> {
         let mut named = ScopeNames::default();
         let mut all = self.summed_programs(id, process);
-        all.sort_by_key(|it| (it.number, it.scope));
+        all.sort_by_key(|it| (it.number(), it.scope));
         all.iter().map(|it| self.describe_program(id, process, it, &mut named, clock, full)).collect()
     }
 
@@ -431,7 +432,7 @@ impl State {
             let kept = self.kept(tenant);
             let begun = process.programs_in(scope).map(|(&(_, program), _)| program);
             let keeping = kept.parts().iter().map(|part| part.program).filter(|&program| program != 0);
-            let numbers: BTreeSet<u32> = begun.chain(keeping).collect();
+            let keys: BTreeSet<u32> = begun.chain(keeping).collect();
             let chips = chips_in(&process.allocators, &scope);
             let mut resident: BTreeMap<u32, u32> = BTreeMap::new();
             let mut times = vec![0; plan.kinds.len()];
@@ -444,13 +445,13 @@ impl State {
                     *resident.entry(it.program).or_default() += it.cores.count() * times;
                 }
             }
-            found.extend(numbers.into_iter().map(|number| Summed {
+            found.extend(keys.into_iter().map(|key| Summed {
                 scope,
-                number,
-                state: process.programs.get(&(scope, number)),
-                name: process.program_name(scope, number),
-                sums: kept.sums_of(number),
-                resident_cores: resident.get(&number).copied().unwrap_or(0),
+                key,
+                state: process.programs.get(&(scope, key)),
+                name: process.program_name(scope, key),
+                sums: kept.sums_of(key),
+                resident_cores: resident.get(&key).copied().unwrap_or(0),
             }));
         }
         found
@@ -467,12 +468,12 @@ impl State {
         full: bool,
     ) -> Program {
         let kept = self.kept(Tenant { process: id, scope: it.scope });
-        let parts = kept.of(it.number);
-        let cores = process.cores_of_program(it.scope, it.number, parts);
+        let parts = kept.of(it.key);
+        let cores = process.cores_of_program(it.scope, it.key, parts);
         let names = || self.names_of(chips_in(&process.allocators, &it.scope));
         let (devices, indexes) = named.0.entry((id, it.scope)).or_insert_with(names);
         Program {
-            id: it.number,
+            id: it.number(),
             allocator: it.allocator(),
             devices: if full { devices.clone() } else { Vec::new() },
             indexes: indexes.clone(),
@@ -500,7 +501,7 @@ impl State {
 /// A program in numbers.
 pub(crate) struct Summed<'a> {
     pub(crate) scope: Scope,
-    pub(crate) number: u32,
+    pub(crate) key: u32,
     pub(crate) state: Option<&'a ProgramState>,
     pub(crate) name: Option<&'a String>,
     pub(crate) sums: Sums,
@@ -508,6 +509,11 @@ pub(crate) struct Summed<'a> {
 }
 
 impl Summed<'_> {
+    /// The runtime's number of it.
+    pub(crate) fn number(&self) -> u32 {
+        program_number(self.key)
+    }
+
     pub(crate) fn allocator(&self) -> Option<u32> {
         match self.scope {
             Scope::Allocator(number) => Some(number),

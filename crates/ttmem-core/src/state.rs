@@ -343,6 +343,7 @@ impl State {
             Event::Exited => self.exit(by.id),
             Event::Allocator(allocator) => self.define_allocator(by, allocator),
             Event::AllocatorClosed(allocator) => self.close_allocator(by, allocator),
+            Event::AllocatorCleared(allocator) => self.clear_allocator(by, allocator),
             Event::Cores(number, cores) => self.define_cores(by, number, cores),
             Event::Program(program) => self.note_program(by, &program),
             Event::ProgramEnded(scope, program) => self.end_program(by, scope, program),

@@ -19,6 +19,7 @@ use crate::words::{Basis, ChipId, Layout, Mono, ProcessId, Scope, Space};
 use jiff::{SignedDuration, Timestamp, TimestampRound, Unit};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use ttmem_types::program_number;
 
 /// Allocations listed one by one in a report, however many groups it has.
 pub const REPORT_ROOM: usize = 10_000;
@@ -240,7 +241,7 @@ impl State {
             references: entry.refs,
             age_seconds: (now.since(Mono(entry.born)) / 1_000_000) as f64 / 1000.0,
             kernel: (key.space == Space::Kernel).then_some(entry.nature.class()),
-            program: (entry.program != 0).then_some(entry.program),
+            program: (entry.program != 0).then(|| program_number(entry.program)),
             site: (entry.site != 0).then_some(entry.site),
             site_name: process.names.get(&Name::Site(entry.site)).cloned(),
             program_name: (entry.program != 0)

@@ -390,6 +390,10 @@ impl Follower {
                     emit(Event::Peak { scope, space: banks.space, bytes: Some(0) });
                 }
             }
+            (Kind::AllocatorEnd, _) if record.flags.get() & flags::CLEARED != 0 => {
+                self.unlisted.retain(|&(of, _), _| of != allocator);
+                emit(Event::AllocatorCleared(self.number(allocator)));
+            }
             (Kind::AllocatorEnd, _) => {
                 self.open.remove(&allocator);
                 self.unlisted.retain(|&(of, _), _| of != allocator);

@@ -1,31 +1,31 @@
-//! What is said of one allocation besides its size and place.
+//! Attributes of an allocation besides size and address.
 
 use crate::Space;
 
 vocabulary! {
-    /// How a buffer lies in its banks or on its cores.
+    /// Memory layout of a buffer in its banks or on its cores.
     #[derive(Default)]
     pub enum Layout: u8 {
         #[default]
         Unknown = 0, "unknown": "Not reported.",
-        Interleaved = 1, "interleaved": "Page by page over all banks.",
-        HeightSharded = 2, "height_sharded": "In pieces of some rows, one to a core.",
-        WidthSharded = 3, "width_sharded": "In pieces of some columns, one to a core.",
-        BlockSharded = 4, "block_sharded": "In rectangles, one to a core.",
-        NdSharded = 5, "nd_sharded": "In pieces of as many dimensions as it has.",
-        Mirror = 6, "mirror": "A buffer of another allocator, which this one only keeps clear of: it takes free space here, and counts there.",
-        View = 7, "view": "Program memory that is a view of a buffer, which counts by itself.",
+        Interleaved = 1, "interleaved": "Pages are distributed over all banks.",
+        HeightSharded = 2, "height_sharded": "Sharded by rows, one shard per core.",
+        WidthSharded = 3, "width_sharded": "Sharded by columns, one shard per core.",
+        BlockSharded = 4, "block_sharded": "Sharded in blocks, one shard per core.",
+        NdSharded = 5, "nd_sharded": "Sharded in N dimensions.",
+        Mirror = 6, "mirror": "A buffer of another allocator: it reduces the free space here and counts as used there.",
+        View = 7, "view": "Program memory that is a view of a buffer; the buffer is counted.",
     }
 }
 
 impl Layout {
-    /// Whether the allocation counts elsewhere, and not as use here.
+    /// Whether the allocation is counted elsewhere and not as used here.
     #[inline]
     pub const fn is_alias(self) -> bool {
         matches!(self, Self::Mirror | Self::View)
     }
 
-    /// The name for people; `None` where nothing was reported.
+    /// Display name; `None` where nothing was reported.
     pub const fn title(self) -> Option<&'static str> {
         Some(match self {
             Self::Unknown => return None,
@@ -34,14 +34,14 @@ impl Layout {
             Self::WidthSharded => "width sharded",
             Self::BlockSharded => "block sharded",
             Self::NdSharded => "ND sharded",
-            Self::Mirror => "kept clear of",
+            Self::Mirror => "mirror of another allocator",
             Self::View => "view of a buffer",
         })
     }
 }
 
 vocabulary! {
-    /// What kind of kernel, or of program.
+    /// Class of a kernel or program.
     #[derive(Default)]
     pub enum KernelClass: u8 {
         Application = 0, "application": "Part of a user's program.",
@@ -64,7 +64,7 @@ impl KernelClass {
     }
 }
 
-/// What is not known of program memory. The default is that all is known.
+/// Unknown properties of program memory. By default everything is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uncertainty {
     /// Its address is not known; its id only distinguishes it from others.
@@ -76,7 +76,7 @@ pub struct Uncertainty {
 }
 
 vocabulary! {
-    /// tt-metal's own number for what a buffer lies in, which the old protocol uses as well.
+    /// tt-metal's buffer type, by its number; the old protocol uses it, too.
     pub enum BufferType: u8 {
         Dram = 0, "dram": "Device DRAM.",
         L1 = 1, "l1": "L1.",
@@ -87,7 +87,7 @@ vocabulary! {
 }
 
 impl BufferType {
-    /// The space that such a buffer lies in.
+    /// The memory space of such a buffer.
     pub const fn space(self) -> Space {
         match self {
             Self::Dram => Space::Dram,

@@ -14,6 +14,7 @@ mod buffer;
 mod charge;
 mod fault;
 pub mod limits;
+mod program;
 mod space;
 
 pub use arch::{Arch, ArchMemory};
@@ -21,4 +22,5 @@ pub use board::Board;
 pub use buffer::{BufferType, KernelClass, Layout, Uncertainty};
 pub use charge::{charge, charged_banks};
 pub use fault::{Fault, FindingKind, Severity};
+pub use program::{program_key, program_number};
 pub use space::Space;

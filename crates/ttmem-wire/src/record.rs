@@ -24,7 +24,7 @@ pub enum Kind {
     Dispatch = 4,
     /// A program was destroyed, and everything it registered with it.
     ProgramEnd = 5,
-    /// An allocator was closed, and everything it handed out with it.
+    /// Everything that an allocator handed out is free. It is closed, too, unless [`flags::CLEARED`] says that it goes on.
     AllocatorEnd = 6,
     /// An allocation failed: `requested` is what was requested, `bytes_per_bank` what it needed in each bank, `id` the
     /// largest free block in a bank if [`flags::MEASURED`] says so.
@@ -94,7 +94,7 @@ pub struct Record {
     pub bytes_per_bank: U64,
     /// Bytes beyond `requested` in the banks that really hold it; [`PADDING_UNKNOWN`]: not said.
     pub padding: U32,
-    /// Number of the program, or 0.
+    /// Key of the program ([`ttmem_types::program_key`]), or 0.
     pub program: U32,
     /// Number of the call site's definition, or 0.
     pub site: U32,
@@ -125,6 +125,8 @@ pub mod flags {
     pub const UNFOLLOWED: u16 = 64;
     /// Of a failed allocation: `id` is the largest free block in a bank.
     pub const MEASURED: u16 = 128;
+    /// Of the end of what an allocator handed out: the allocator itself goes on.
+    pub const CLEARED: u16 = 256;
     /// Where a buffer's [`ttmem_types::Layout`] begins, three bits; mirrors and views have flags instead.
     pub const LAYOUT_SHIFT: u16 = 10;
     /// Where the [`ttmem_types::KernelClass`] of a kernel, or of a program, begins, two bits.

@@ -1,4 +1,4 @@
-// What the wrappers of instrumented.hpp remember: which program has which number, and on which devices.
+// State of the wrappers in instrumented.hpp: numbers and devices of programs.
 //
 // Not to be included by itself.
 #ifndef TTMEM_INSTRUMENTED_REGISTRY_HPP
@@ -18,7 +18,7 @@
 
 #include "../../ttmem.hpp"
 
-// What there must be one of in a process, however its libraries were compiled.
+// State that is shared by all libraries of a process, however they were compiled.
 #define TTMEM_DETAIL_SHARED __attribute__((visibility("default")))
 
 namespace ttmem::instrumented::detail {
@@ -26,7 +26,7 @@ namespace ttmem::instrumented::detail {
 /// Numbers of devices.
 using DeviceList = std::vector<std::int32_t>;
 
-/// Which program: by the number that it gives itself, or by its address.
+/// Identity of a program: its own number, or its address.
 struct Identity {
     enum class By : std::uint8_t { nothing, number, address } by = By::nothing;
     std::uint64_t value = 0;
@@ -60,8 +60,7 @@ TTMEM_DETAIL_SHARED inline const Identity*& innermost_program() noexcept {
     return it;
 }
 
-/// Does something of which nobody is to hear if it fails. A thread that is being cancelled must not be stopped from it, though.
-/// Where a program is compiled without exceptions there is nothing to swallow.
+/// Runs something and ignores its exceptions, except the cancellation of a thread. Without exceptions there is nothing to ignore.
 template <class Work>
 void swallow(Work work, [[maybe_unused]] std::atomic<std::uint64_t>& failures) {
 #ifdef __cpp_exceptions
@@ -79,17 +78,17 @@ void swallow(Work work, [[maybe_unused]] std::atomic<std::uint64_t>& failures) {
 #endif
 }
 
-/// Programs and their numbers. One for the process, and never destroyed: others' destructors may still come here.
+/// Programs and their numbers. One per process, never destroyed: destructors of other objects may still use it.
 class Registry {
 public:
-    /// Calls `tell` with the program's number, 0 for none. Nobody takes the program back meanwhile.
+    /// Calls `tell` with the program's number, 0 for none. The program is not removed meanwhile.
     template <class Tell>
     auto with_program(const Identity& program, std::int32_t allocator, Tell tell) {
         const std::lock_guard<std::mutex> lock(mutex_);
         return tell(program.is_known() ? number(program, allocator) : 0);
     }
 
-    /// Ends a program on all of its devices, if there is such a one.
+    /// Ends a program on all of its devices, if it is known.
     void forget(const Identity& program) {
         if (!program.is_known()) {
             return;
@@ -99,7 +98,7 @@ public:
         if (found == programs_.end()) {
             return;
         }
-        // What a forked child inherited is its parent's.
+        // Entries that a forked child inherited belong to its parent.
         if (found->second.process == getpid()) {
             for (const std::int32_t allocator : found->second.allocators) {
                 ttmem_end_program(allocator, found->second.number);
@@ -108,15 +107,15 @@ public:
         programs_.erase(found);
     }
 
-    /// Does something while nobody else is here.
+    /// Runs something under the lock.
     template <class Work>
     auto alone(Work work) {
         const std::lock_guard<std::mutex> lock(mutex_);
         return work();
     }
 
-    /// A number for what has no address yet, so far from others that nothing seems to overlap. Beyond all addresses and the ids that people
-    /// make up, and still exact in every reader of JSON.
+    /// A number for memory without an address yet, far enough from others that nothing seems to overlap: above all addresses and usual ids,
+    /// and still exact in every JSON parser.
     std::uint64_t fresh(std::uint64_t bytes = 1) noexcept { return (std::uint64_t{1} << 48) + next_.fetch_add(bytes); }
 
 private:
@@ -129,7 +128,7 @@ private:
     };
 
     Registry() {
-        // A child that is forked while another thread is here must not wait for that thread.
+        // A child that is forked while another thread holds the lock must not wait for that thread.
         pthread_atfork([] { the_mutex().lock(); }, [] { the_mutex().unlock(); }, [] { the_mutex().unlock(); });
     }
 

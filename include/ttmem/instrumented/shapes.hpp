@@ -1,4 +1,4 @@
-// What the wrappers of instrumented.hpp know of other people's types: not their names, only what they offer.
+// How the wrappers in instrumented.hpp recognise TT-Metal's types: by their members, not by their names.
 //
 // Not to be included by itself.
 #ifndef TTMEM_INSTRUMENTED_SHAPES_HPP
@@ -17,7 +17,7 @@
 
 namespace ttmem::instrumented::detail {
 
-// ---- asking a type what it offers ----
+// ---- detecting members ----
 
 template <class Void, template <class> class Expression, class T>
 struct offers_of : std::false_type {};
@@ -64,7 +64,7 @@ TTMEM_DETAIL_EXPRESSION(mesh_device_type, get_mesh_device().operator*());
 template <class T>
 using pointed_at = std::void_t<decltype(*std::declval<T&>()), decltype(static_cast<bool>(std::declval<T&>()))>;
 
-/// What is meant by an argument: what a pointer, plain or clever, points to, or the argument itself.
+/// Dereferences a plain or smart pointer; other arguments are returned unchanged.
 template <class T, class = void>
 struct Target {
     using type = T;
@@ -77,7 +77,7 @@ struct Target<T, std::enable_if_t<(std::is_class_v<T> || std::is_pointer_v<std::
     static type* of(T& it) { return it ? std::addressof(*it) : nullptr; }
 };
 
-/// A number of any kind. What is negative is 0.
+/// Converts a number of any type; negative numbers become 0.
 template <class T>
 std::uint64_t natural(const T& number) {
     if constexpr (std::is_unsigned_v<T>) {
@@ -90,20 +90,20 @@ std::uint64_t natural(const T& number) {
 
 // ---- devices ----
 
-/// Whether it is a program rather than a device: an old program has an `id()`, too.
+/// Whether a type is a program rather than a device: an old program has an `id()`, too.
 template <class T>
 inline constexpr bool is_program = offers<device_call, T> || offers<get_runtime_id_call, T> ||
                                    offers<circular_buffers_call, T> || offers<get_id_call, T> ||
                                    offers<get_kernel_bins_size_call, T>;
 
-/// Whether an argument names a device: one, or a mesh of them.
+/// Whether an argument is a device or a mesh of devices.
 template <class T>
 inline constexpr bool is_device =
     (offers<get_device_ids, typename Target<T>::type> || offers<get_devices, typename Target<T>::type> ||
      offers<id_call, typename Target<T>::type>)&&!is_program<typename Target<T>::type>;
 
-/// Whether what a call takes in first place, where a program may be as well, is a device. Something of which no more is known than that
-/// it has an `id()` is one behind a pointer only: as devices were always passed, and programs never.
+/// Whether the first argument of a call, which may be a program as well, is a device. A type that has only an `id()` is a device only behind a
+/// pointer: devices were always passed by pointer, programs never.
 template <class T>
 inline constexpr bool is_device_in_first_place =
     is_device<T> && (!std::is_same_v<typename Target<T>::type, T> || offers<get_device_ids, T> || offers<get_devices, T> ||
@@ -116,7 +116,7 @@ void add_device(Number number, DeviceList& devices) {
     devices.push_back(fits ? static_cast<std::int32_t>(it) : -1);
 }
 
-/// Notes which devices an argument names. A null pointer names none.
+/// Collects the devices of an argument. A null pointer has none.
 template <class Argument>
 void read_devices(Argument& argument, DeviceList& devices) {
     using Device = typename Target<Argument>::type;
@@ -134,7 +134,7 @@ void read_devices(Argument& argument, DeviceList& devices) {
         }
     } else {
         if constexpr (offers<mesh_device_type, std::remove_const_t<Device>>) {
-            // It may be a mesh in disguise, whose own id is no device's.
+            // It may be a mesh, whose own id is no device number.
             using Mesh = std::remove_reference_t<mesh_device_type<std::remove_const_t<Device>>>;
             static_assert(sizeof(Mesh) > 0, "include <tt-metalium/mesh_device.hpp>: a device may be a mesh");
             if (const auto* mesh = dynamic_cast<const Mesh*>(device)) {
@@ -147,7 +147,7 @@ void read_devices(Argument& argument, DeviceList& devices) {
 
 // ---- programs ----
 
-/// Which program it is. A runtime id is no identity: anybody may set it, and until then it is 0.
+/// Identity of a program. A runtime id is none: it can be set, and is 0 until then.
 template <class Argument>
 Identity identity_of(Argument& argument) {
     using Program = typename Target<Argument>::type;
@@ -164,7 +164,7 @@ Identity identity_of(Argument& argument) {
     }
 }
 
-/// Notes the device that a program says it is for, if it says so.
+/// Collects the device of a program, if it has one.
 template <class Argument>
 void read_device_of_program(Argument& argument, DeviceList& devices) {
     using Program = typename Target<Argument>::type;
@@ -176,7 +176,7 @@ void read_device_of_program(Argument& argument, DeviceList& devices) {
     }
 }
 
-/// Bytes of all of a program's kernels on each core, 0 if it does not say.
+/// Bytes of all kernels of a program on each core; 0 if unknown.
 template <class Argument>
 std::uint64_t kernel_bytes_of_program(Argument& argument) {
     using Program = typename Target<Argument>::type;
@@ -196,7 +196,7 @@ std::uint64_t bytes_of(const Binary& binary) {
     return static_cast<std::uint64_t>(binary.size()) * sizeof(Element);
 }
 
-/// The size of a kernel, or of what a handle of one leads to; 0 if it does not say.
+/// Size of a kernel, or of the kernel behind a handle; 0 if unknown.
 template <class Argument>
 std::uint64_t binary_bytes(Argument& argument) {
     using Kernel = typename Target<Argument>::type;
@@ -217,7 +217,7 @@ std::uint64_t binary_bytes(Argument& argument) {
 
 // ---- configurations of circular buffers ----
 
-/// The address that something which may have one has: an optional, or a number that is not 0.
+/// Address in an optional or a number that is not 0.
 template <class Address>
 bool read_address(const Address& address, std::uint64_t& value) {
     if constexpr (offers<has_value_call, const Address>) {
@@ -232,7 +232,7 @@ bool read_address(const Address& address, std::uint64_t& value) {
     }
 }
 
-/// Notes a circular buffer's size on each core, and where it lies if it is a view of a buffer. The last argument that says so counts.
+/// Reads the size of a circular buffer per core, and its address if it is a view of a buffer. The last argument that has them counts.
 template <class Argument>
 void read_configuration(Argument& argument, std::uint64_t& bytes, bool& view, std::uint64_t& address) {
     using Config = typename Target<Argument>::type;
@@ -280,7 +280,7 @@ void read_configuration(Argument& argument, std::uint64_t& bytes, bool& view, st
 class CoreList {
 public:
     void add(std::uint64_t x0, std::uint64_t y0, std::uint64_t x1, std::uint64_t y1) {
-        // Records have room for so many columns and rows. What is beyond is counted, but not told apart.
+        // Records have 16 columns and rows. Cores beyond are counted, but not distinguished.
         constexpr std::uint64_t most = 15;
         if (x0 > x1 || y0 > y1) {
             return;
@@ -294,7 +294,7 @@ public:
         }
     }
 
-    /// Whether every core can be told.
+    /// Whether every core can be represented.
     bool are_known() const noexcept { return !beyond_ && !ranges_.empty(); }
     std::uint64_t count() const noexcept { return count_; }
     const ttmem_core_range* data() const noexcept { return ranges_.data(); }
@@ -346,7 +346,7 @@ constexpr bool names_cores() {
 template <class T>
 inline constexpr bool is_cores = names_cores<std::remove_reference_t<T>>();
 
-/// Notes the cores that something names.
+/// Collects the cores of an argument.
 template <class Cores>
 void read_cores(const Cores& cores, CoreList& list) {
     if constexpr (is_variant<Cores>::value) {

@@ -1,5 +1,5 @@
-// The old wrappers' header, for code that includes it by its old name. The old one included <tt-metalium/host_api.hpp>; this one knows no header
-// of TT-Metal, so include that before.
+// The old wrappers' header, for code that includes it by its old name. The old one included <tt-metalium/host_api.hpp>; this one includes no
+// header of TT-Metal, so include that first.
 #ifndef TTMEM_OLD_INSTRUMENTED_HELPERS_HPP
 #define TTMEM_OLD_INSTRUMENTED_HELPERS_HPP
 
@@ -15,7 +15,7 @@ using ttmem::instrumented::CreateCircularBufferWithTracking;
 /// As the old messages were numbered.
 enum class MemoryEventType : uint8_t { CB_ALLOC = 8, CB_FREE = 9, KERNEL_LOAD = 10, KERNEL_UNLOAD = 11 };
 
-/// Reports one event by hand; whether it was recorded.
+/// Reports one event; returns whether it was recorded.
 inline bool send_memory_event(MemoryEventType type, int device_id, uint64_t size, uint64_t id = 0) noexcept {
     using Client = ttmem::AllocationClient;
     if (!Client::is_enabled()) {

@@ -1,13 +1,13 @@
-"""Device memory of Tenstorrent accelerators: tell what a program holds, and see who holds what.
+"""Device memory of Tenstorrent accelerators: report what a program allocates, and read what all processes use.
 
-Telling: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:`alloc` and :func:`free` by device number), and
-:class:`track` around what is to be named and measured; :class:`L1Tracker` adds up circular buffers and kernels by hand. With the
-agent (``ttmem run -- python model.py``) nothing needs to be told.
+Reporting: :func:`enable`, then :class:`Tracker` for a device or mesh (or :func:`alloc` and :func:`free` by device number), and
+:class:`track` to name and measure a block; :class:`L1Tracker` adds up circular buffers and kernels. With the agent
+(``ttmem run -- python model.py``) no reports are needed.
 
-Asking: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, in the manner of ``torch.cuda``;
-:func:`snapshot` and :func:`allocations` about everything on this machine.
+Reading: :func:`memory_allocated`, :func:`peak` and :func:`reset_peak` are about this process, as in ``torch.cuda``;
+:func:`snapshot` and :func:`allocations` about all processes of this machine.
 
-Everything that goes wrong is an :class:`Error`; its classes are in ``ttmem.errors``.
+Errors are subclasses of :class:`Error`, listed in ``ttmem.errors``.
 """
 
 from __future__ import annotations

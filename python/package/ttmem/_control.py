@@ -1,4 +1,4 @@
-"""Tracking: on, off, and how it goes."""
+"""Enables and disables tracking, and reads its status."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def enable(
     log: str | os.PathLike[str] | None = None,
     legacy_socket: str | os.PathLike[str] | None = None,
 ) -> bool:
-    """Switches tracking on, and returns whether it is on.
+    """Enables tracking and returns whether it is enabled.
 
-    It is on by itself with ``TTMEM=1`` or ``TT_ALLOC_TRACKING_ENABLED=1`` in the environment. What is not said here is as the
-    environment says. It stays off where the agent (``ttmem run``) tracks this process already, since everything would count
-    twice; :func:`status` says so. While it is on already, nothing changes.
+    Without this call, tracking is enabled by ``TTMEM=1`` or ``TT_ALLOC_TRACKING_ENABLED=1`` in the environment. Arguments that
+    are omitted are taken from the environment. Tracking stays disabled if the agent (``ttmem run``) already tracks this
+    process, because reports would be counted twice; see :func:`status`. If tracking is enabled already, nothing changes.
 
-    ``folder`` is where the segment goes, in memory (``TTMEM_SHM_DIR``; ``/dev/shm``); ``group`` may read it, too (``TTMEM_GROUP``);
-    ``runtime`` is what is tracked, for people; ``log`` is ``stderr`` or a file that is told what goes wrong (``TTMEM_LOG``); with
-    ``legacy_socket`` an old server is told everything instead (``TTMEM_TRANSPORT=legacy``).
+    ``folder`` is the folder of the segment, in memory (``TTMEM_SHM_DIR``; default ``/dev/shm``); ``group`` is a group that may
+    read the segment (``TTMEM_GROUP``); ``runtime`` is the name of what is tracked, for display; ``log`` is ``stderr`` or a file for
+    problems (``TTMEM_LOG``); ``legacy_socket`` sends reports to an old server instead (``TTMEM_TRANSPORT=legacy``).
     """
 
     def text(path: str | os.PathLike[str] | None) -> str | None:
@@ -34,20 +34,20 @@ def enable(
 
 
 def is_enabled() -> bool:
-    """Whether what is told is recorded."""
+    """Returns whether reports are recorded."""
     return _ttmem.is_enabled()
 
 
 def close() -> None:
-    """Ends tracking: what this process published is gone. It may be switched on again, and then knows of nothing before."""
+    """Disables tracking and removes the segment, unless it holds a failed allocation. :func:`enable` starts again, empty."""
     _ttmem.close()
 
 
 def refresh() -> None:
-    """Makes good what could not be done before, as a segment that found no room, and shows readers that the process is well."""
+    """Retries what failed before, such as creating a segment, and updates the segment's heartbeat."""
     _ttmem.refresh()
 
 
 def status() -> Status:
-    """How tracking is going."""
+    """Returns the status of tracking."""
     return Status(*_ttmem.status())

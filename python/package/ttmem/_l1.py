@@ -10,17 +10,17 @@ from . import _ttmem
 from ._errors import Error
 from ._types import DeviceLike
 
-#: A kernel on one core, by the guide's estimate.
+#: Size of a kernel on one core, as the guide estimates it.
 KERNEL_BYTES = 50 * 1024
 
 
 class L1Tracker:
-    """Adds up circular buffers and kernels by hand, and prints what they come to.
+    """Adds up circular buffers and kernels, and prints the totals.
 
     ``track_cb``, ``track_kernel`` and ``summary`` are the guide's first interface, ``cb_alloc``, ``kernel_add`` and ``show`` its
-    second; they count the same things. While tracking is on, what is counted is also published, as a program called ``L1Tracker`` on
-    ``device``: circular buffers of which nobody knows where they lie, and kernels whose size is estimated. :meth:`close`, or
-    the end of a ``with`` block, takes that back. Nothing is printed but by the methods that say so.
+    second; both use the same counters. While tracking is enabled, the memory is also reported, as a program called ``L1Tracker``
+    on ``device``: circular buffers without addresses, and kernels with estimated sizes. :meth:`close`, or the end of a ``with``
+    block, removes them. Only methods that are documented to print do so.
     """
 
     cb_total: int
@@ -28,7 +28,7 @@ class L1Tracker:
     kernel_est: int
     """Bytes of kernels, estimated."""
     num_kernels: int
-    """How many kernels."""
+    """Number of kernels."""
 
     def __init__(self, device: DeviceLike = 0) -> None:
         self._program: _ttmem.Program | None = None
@@ -49,14 +49,14 @@ class L1Tracker:
         return self.kernel_est
 
     def track_cb(self, num_tiles: int, tile_size: int) -> int:
-        """Call this when creating circular buffers. Returns the bytes."""
+        """Counts a circular buffer; returns its bytes."""
         size = num_tiles * tile_size
         self.cb_total += size
         self._publish(lambda program: program.cb(size))
         return size
 
     def track_kernel(self, num_cores: int = 1) -> int:
-        """Call this when adding kernels. Returns the bytes on all cores, at 50 KiB each."""
+        """Counts a kernel at 50 KiB per core; returns its bytes on all cores."""
         total = KERNEL_BYTES * num_cores
         self.kernel_est += total
         self.num_kernels += 1
@@ -75,20 +75,20 @@ class L1Tracker:
         print(f"{'=' * 60}\n")
 
     def cb_alloc(self, tiles: int, tile_size: int) -> None:
-        """The same as :meth:`track_cb`; prints how much."""
+        """Counts a circular buffer as :meth:`track_cb`, and prints its size."""
         size = self.track_cb(tiles, tile_size)
         print(f"CB: +{size / 1024 / 1024:.1f}MB")
 
     def kernel_add(self, cores: int = 1) -> None:
-        """The same as :meth:`track_kernel`."""
+        """Counts a kernel as :meth:`track_kernel`."""
         self.track_kernel(cores)
 
     def show(self) -> None:
-        """Prints both sums in a line."""
+        """Prints both totals in one line."""
         print(f"\nL1: CBs={self.cb_total / 1024 / 1024:.1f}MB, Kernels={self.kernel_est / 1024 / 1024:.1f}MB")
 
     def _publish(self, tell: Callable[[_ttmem.Program], object]) -> None:
-        # Counting goes on whatever comes of this: sizes of zero, say, are nothing to publish.
+        # Counting does not depend on the report: a size of zero is refused, for example.
         try:
             if _ttmem.is_enabled():
                 if self._program is None or self._pid != os.getpid():
@@ -99,14 +99,14 @@ class L1Tracker:
             pass
 
     def close(self) -> None:
-        """Takes back what was published. What was counted stays."""
+        """Removes what was reported. The counters stay."""
         program, self._program = self._program, None
-        # A forked child has none of its parent's.
+        # In a forked child, the program is its parent's.
         if program is not None and self._pid == os.getpid():
             try:
                 program.end()
             except Error:
-                # Tracking was closed meanwhile, and it is gone already.
+                # Tracking was closed meanwhile, which removed it.
                 pass
 
     def __enter__(self) -> L1Tracker:
@@ -124,5 +124,5 @@ class L1Tracker:
         try:
             self.close()
         except Exception:
-            # It was never made, or the interpreter is half gone.
+            # Construction failed, or the interpreter is shutting down.
             pass

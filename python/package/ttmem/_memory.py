@@ -1,4 +1,4 @@
-"""What this process holds, in the manner of ``torch.cuda``: by its own segments, whoever writes them."""
+"""Memory of this process, as in ``torch.cuda``, read from its own segments: this package's or the agent's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _ttmem
 from ._errors import Error, NotTracked, UnknownAllocator
 from ._types import DeviceLike
 
-#: Spaces of buffers, which can be added up. What programs keep lies over each other, and a snapshot has it.
+#: Spaces of buffers, which can be added up. Memory of programs overlaps; see :func:`ttmem.snapshot`.
 BUFFERS = ("dram", "l1", "l1_small", "trace", "host", "l1_core")
 
 #: One space of one allocator: segment, allocator, space.
@@ -20,7 +20,7 @@ Key = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Row:
-    """What one allocator of this process holds in one space, on each of its devices."""
+    """Allocated bytes of one allocator of this process in one space, on each of its devices."""
 
     key: Key
     own: bool
@@ -29,18 +29,18 @@ class Row:
     allocated: int
     peak: int
     closed: bool
-    """The allocator is closed: it holds nothing, but its peak was there."""
+    """Whether the allocator is closed: only its peak counts."""
 
 
 def rows() -> list[Row]:
-    """Everything that this process holds in buffers. Raises :class:`NotTracked` where nothing of it can be read."""
+    """Buffers of this process. Raises :class:`NotTracked` if nothing can be read."""
     try:
         segments = _ttmem.figures()
     except OSError as e:
-        raise NotTracked(f"this process's own memory cannot be read: {e}") from e
+        raise NotTracked(f"cannot read the segments of this process: {e}") from e
     if not segments:
         reason = _ttmem.status()[2]
-        raise NotTracked(f"nothing of this process is tracked{f': {reason}' if reason else ''}")
+        raise NotTracked(f"this process is not tracked{f': {reason}' if reason else ''}")
     return [
         Row((segment, allocator, space), own, writer, devices, 0 if closed else allocated, peak, closed)
         for segment, writer, own, spaces in segments
@@ -50,25 +50,25 @@ def rows() -> list[Row]:
 
 
 class Gauge:
-    """The most that was held within one stretch of a program, whatever else lets peaks begin anew meanwhile."""
+    """Peaks of one block, independent of other resets of peaks meanwhile."""
 
     def __init__(self) -> None:
         self.peaks: dict[Key, int] = {}
         self.before: dict[Key, int] = {}
         self.devices: dict[Key, tuple[int, ...]] = {}
         self.is_measured = True
-        # Allocators that were closed before: their peaks stay in the segment.
+        # Allocators that were closed before the block: their peaks stay in the segment.
         self.over: set[Key] = set()
 
     def absorb(self, found: Iterable[Row]) -> None:
-        """Takes in the peaks that segments have now."""
+        """Adds the peaks that segments have now."""
         for row in found:
             if not row.closed or row.key not in self.over:
                 self.peaks[row.key] = max(row.peak, self.peaks.get(row.key, 0))
                 self.devices[row.key] = row.devices
 
     def forget(self, found: Iterable[Row]) -> None:
-        """Begins anew with what these hold now."""
+        """Restarts at what is allocated now."""
         for row in found:
             self.devices[row.key] = row.devices
             self.peaks[row.key] = row.allocated
@@ -76,8 +76,8 @@ class Gauge:
                 self.over.add(row.key)
 
 
-# A segment has one peak for each allocator and space. Before one of those who measure lets it begin anew, all others take it in.
-# `_since_reset` is the gauge of `peak()`: it has what was cut off since `reset_peak`.
+# A segment has one peak for each allocator and space. Before one gauge resets it, all others absorb it.
+# `_since_reset` is the gauge of `peak()`: it has the peaks since `reset_peak`.
 _lock = threading.Lock()
 _gauges: list[Gauge] = []
 _since_reset = Gauge()
@@ -94,7 +94,7 @@ os.register_at_fork(after_in_child=_begin_anew_in_child)
 
 
 def _let_begin_anew(found: Iterable[Row]) -> None:
-    """Lets the peaks of these begin anew at what is held now; those of the agent only all at once."""
+    """Resets peaks to what is allocated now; those of the agent can only be reset together."""
     found = [row for row in found if not row.closed]
     for row in found:
         if row.own:
@@ -105,17 +105,17 @@ def _let_begin_anew(found: Iterable[Row]) -> None:
                 pass
     writers = sorted({row.writer for row in found if not row.own})
     if writers and not _ttmem.reset_agents_peaks():
-        raise Error(f"{', '.join(writers)} in this process cannot let its peaks begin anew: it is too old")
+        raise Error(f"cannot reset peaks: {', '.join(writers)} in this process is too old")
 
 
 def begin() -> Gauge:
-    """Begins to measure."""
+    """Starts a measurement."""
     gauge = Gauge()
     with _lock:
         try:
             found = rows()
         except NotTracked:
-            # It begins within the stretch, at nothing.
+            # Tracking starts within the block, at zero.
             _gauges.append(gauge)
             return gauge
         for other in (_since_reset, *_gauges):
@@ -123,7 +123,7 @@ def begin() -> Gauge:
         try:
             _let_begin_anew(found)
         except Error:
-            # The block goes on all the same; only its peak is not known.
+            # The block continues; its peak is unknown.
             gauge.is_measured = False
         gauge.before = {row.key: row.allocated for row in found}
         gauge.forget(found)
@@ -132,7 +132,7 @@ def begin() -> Gauge:
 
 
 def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], dict[str, int]] | None:
-    """Ends it: the peak and the difference of what is held, by space. ``None`` if nothing is tracked."""
+    """Ends a measurement: peak and difference of allocated bytes, by space. ``None`` if nothing is tracked."""
     with _lock:
         if gauge in _gauges:
             _gauges.remove(gauge)
@@ -162,7 +162,7 @@ def _most(
     open_keys: set[Key],
     wanted: tuple[int, ...],
 ) -> dict[str, int]:
-    """The most by space: of allocators that are open together, or of one that is closed by now."""
+    """Peaks by space: the sum over open allocators, or that of a closed one if it is larger."""
     together: dict[str, int] = {}
     alone: dict[str, int] = {}
     for key, peak in peaks.items():
@@ -181,31 +181,30 @@ def numbers(device: DeviceLike) -> tuple[int, ...]:
 
 
 def _wanted(device: DeviceLike | None, all_devices: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """The devices that are meant: without any, the first that this process used."""
+    """The selected devices; by default, the first that this process used."""
     if device is not None:
         return numbers(device)
     return next((devices[:1] for devices in all_devices if devices), ())
 
 
 def _times(wanted: tuple[int, ...], devices: tuple[int, ...]) -> int:
-    """On how many of the devices that are meant it is held."""
+    """Number of selected devices that have the allocation."""
     return sum(1 for device in wanted if device in devices)
 
 
 def _space(space: str) -> str:
     name = str(space)
     if name not in BUFFERS:
-        raise ValueError(f"{name!r} is no space of buffers: those are {', '.join(BUFFERS)}")
+        raise ValueError(f"unknown buffer space {name!r}; expected one of: {', '.join(BUFFERS)}")
     return name
 
 
 def memory_allocated(device: DeviceLike | None = None, space: str = "dram") -> int:
-    """Bytes of a device that this process holds in buffers, in one space.
+    """Returns the bytes that buffers of this process have allocated on a device, in one space.
 
-    That is what the allocator charges where it is known, else what was asked for. ``device`` is a number as runtimes give them,
-    several numbers, or a device or mesh of ttnn, of which the devices are added up; without it, the first device that this
-    process used. It works with whatever tracks this process: this package, or the agent (``ttmem run``). Raises
-    :class:`ttmem.NotTracked` where neither does.
+    These are allocated bytes if known, else requested bytes. ``device`` is a device number, several numbers, or a device or mesh
+    of ttnn; several devices are added up. The default is the first device that this process used. Works with this package and with
+    the agent (``ttmem run``). Raises :class:`ttmem.NotTracked` if neither tracks this process.
     """
     space = _space(space)
     found = rows()
@@ -214,16 +213,16 @@ def memory_allocated(device: DeviceLike | None = None, space: str = "dram") -> i
 
 
 def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
-    """The most of a device that this process held at once in one space, since it began or since :func:`reset_peak`.
+    """Returns the peak of :func:`memory_allocated` since the process started or since :func:`reset_peak`.
 
-    Arguments are those of :func:`memory_allocated`. Where a process has several allocators over a device, as for a mesh and
-    its parts, their peaks are added up, and it may never have been so much at once.
+    Arguments are those of :func:`memory_allocated`. If a process has several allocators on a device, such as those of a mesh and
+    of its parts, their peaks are added up; the sum may exceed the true peak.
     """
     space = _space(space)
     with _lock:
         found = rows()
         _since_reset.absorb(found)
-        # What was tracked before it was closed altogether is over.
+        # Segments that are gone do not count.
         there = {row.key[0] for row in found}
         peaks = {key: most for key, most in _since_reset.peaks.items() if key[0] in there}
         devices = dict(_since_reset.devices)
@@ -233,7 +232,7 @@ def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
 
 
 def reset_peak(device: DeviceLike | None = None, space: str | None = None) -> None:
-    """Lets peaks begin anew, at what is held now: of a device, or of all; in a space, or in all."""
+    """Resets peaks to what is allocated now, of one device or all, in one space or all."""
     name = None if space is None else _space(space)
     wanted = None if device is None else numbers(device)
     with _lock:

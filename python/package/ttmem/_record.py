@@ -1,4 +1,4 @@
-"""Reads JSON into dataclasses, by their annotations: what the classes of ``_schema.py`` have in common."""
+"""Decodes JSON into the dataclasses of ``_schema.py``, by their annotations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _R = TypeVar("_R", bound="Record")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """Something that was read."""
+    """Base class of decoded objects."""
 
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The object as it was read, with all its keys."""
+    """The JSON object, with all its keys."""
 
 
 class Word(str, Enum):
-    """A word of a vocabulary, which is its name as a plain string, too."""
+    """An enumeration whose values are plain strings."""
 
     def __str__(self) -> str:
         return str(self.value)
@@ -32,7 +32,7 @@ class Word(str, Enum):
 
 def make(record: type[_R], raw: Any) -> _R:
     if not isinstance(raw, dict):
-        raise ReadError(f"a {record.__name__} should be an object, not {raw!r}")
+        raise ReadError(f"expected a {record.__name__} object, got {raw!r}")
     values = {name: decode(raw.get(key)) for name, key, decode in _decoders(record)}
     return record(raw=raw, **values)
 
@@ -42,17 +42,17 @@ _known: dict[str, _Decoders] = {}
 
 
 def _decoders(record: type[Record]) -> _Decoders:
-    """The fields of a class, their keys, and how they are read."""
+    """Fields of a class, their keys and decoders."""
     if record.__name__ not in _known:
         hints = typing.get_type_hints(record)
         names = (it.name for it in fields(record) if it.name != "raw")
-        # A key that is a word of Python's has a line behind it here.
+        # A key that is a Python keyword has a trailing underscore here.
         _known[record.__name__] = tuple((name, name.removesuffix("_"), _decoder(hints[name])) for name in names)
     return _known[record.__name__]
 
 
 def _decoder(hint: Any) -> Callable[[Any], Any]:
-    """How a value is read whose type this is. What is absent is ``None`` where that may be, else empty."""
+    """Decoder for a type. An absent value is ``None`` if that is allowed, else empty."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (inner,) = (_decoder(part) for part in parts if part is not type(None))

@@ -1,4 +1,4 @@
-"""Who holds what on this machine."""
+"""Memory use of all processes of this machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def snapshot(
     programs: bool = False,
     buffers: int = 0,
 ) -> Snapshot:
-    """Everything that is known of this machine's device memory at this moment.
+    """Returns the device memory of this machine as it is now.
 
-    The daemon is asked if there is one, else (or if ``local``) the kernel's files and what processes publish are read here, as
-    ``ttmem`` does, with the same environment (``TTMEM_SHM_DIR``, ``TTMEM_QUERY_SOCKET``, ``TTMEM_TOPOLOGY``). No chip is opened. Other
-    threads run meanwhile. Beyond what everybody wants there are each device's ``history`` and ``cores``, each process's ``programs``,
-    the last ``events``, and the so many largest ``buffers``. Raises :class:`ttmem.ReadError` if nothing can be read.
+    Queries the daemon if it runs. Otherwise, or if ``local``, it reads the kernel's files and the segments of processes, as
+    ``ttmem`` does, with the same environment variables (``TTMEM_SHM_DIR``, ``TTMEM_QUERY_SOCKET``, ``TTMEM_TOPOLOGY``). No device is
+    opened, and other threads run meanwhile. Optional parts are ``history`` and ``cores`` of each device, ``programs`` of each
+    process, recent ``events``, and the given number of largest ``buffers``. Raises :class:`ttmem.ReadError` if nothing can be read.
     """
     request: dict[str, Any] = {"get": "snapshot"}
     wanted = {"history": history, "events": events, "cores": cores, "programs": programs}
@@ -36,7 +36,7 @@ def snapshot(
 
 
 def allocations(local: bool = False) -> tuple[Allocation, ...]:
-    """Every live allocation on this machine, in no order; otherwise as :func:`snapshot`."""
+    """Returns every live allocation on this machine, unordered. ``local`` is that of :func:`snapshot`."""
     answer = _ask(local, {"get": "allocations"})
     return tuple(make(Allocation, it) for it in answer.get("allocations", ()))
 
@@ -44,5 +44,5 @@ def allocations(local: bool = False) -> tuple[Allocation, ...]:
 def _ask(local: bool, request: dict[str, Any]) -> dict[str, Any]:
     answer = json.loads(_ttmem.ask(local, json.dumps(request)))
     if not isinstance(answer, dict) or "error" in answer:
-        raise ReadError(f"the daemon did not understand: {answer!r}")
+        raise ReadError(f"invalid answer from the daemon: {answer!r}")
     return answer

@@ -19,7 +19,7 @@ _ttmem.set_label_variable(_label)
 
 
 class _Named:
-    """Whatever is allocated inside, in this thread and task, has this name. May be entered again and again, not in itself."""
+    """Names allocations of this thread and task. May be entered repeatedly, but not nested."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -36,12 +36,12 @@ class _Named:
             try:
                 _label.reset(token)
             except ValueError:
-                # Left in another context than it was entered in, as a generator that somebody else finishes: it is not set there.
+                # Exited in another context than entered, such as a generator that is finished elsewhere: it is not set there.
                 pass
 
 
 class track:
-    """Names what is allocated in a block or a function, and measures what that holds.
+    """Names the allocations of a block or function, and measures its memory.
 
     As a context manager::
 
@@ -49,36 +49,36 @@ class track:
             ...
         print(block.peak_bytes["dram"], block.allocated_bytes["dram"])
 
-    As a decorator, also of coroutines and generators, ``peak_bytes`` is the most of all calls so far, and the object is the
+    As a decorator of functions, coroutines and generators, ``peak_bytes`` is the maximum over all calls so far; the object is the
     function's attribute ``track``.
 
-    Switches tracking on if it is off. What is allocated through this package inside has the block's name as its call site, within
-    other blocks behind theirs, as ``decode / attention``; that is by thread and task. What is measured is all that this
-    process holds on ``device``, as in :func:`ttmem.memory_allocated`, also by other threads. Exceptions pass through.
+    Enables tracking if it is disabled. Allocations that are reported through this package in the block have its name as call
+    site; nested blocks are joined, as in ``decode / attention``. Names are per thread and task. The measured memory is that of the
+    whole process on ``device``, as in :func:`ttmem.memory_allocated`, including other threads. Exceptions pass through.
     """
 
     name: str
-    """What it is called."""
+    """Name of the block."""
     peak_bytes: dict[str, int]
-    """The most that was held at once, by space. Empty before the end, and where nothing can be measured: what is not known is not 0, so
-    ask with ``.get("dram")`` where that may be."""
+    """Peak of allocated bytes by space. Empty before the end, and if nothing could be measured: unknown is not 0, so use
+    ``.get("dram")`` where that is possible."""
     allocated_bytes: dict[str, int]
-    """How much more was held at the end than at the beginning, by space; less is negative. Empty where ``peak_bytes`` is."""
+    """Allocated bytes at the end minus those at the begin, by space. Empty if ``peak_bytes`` is."""
 
     def __init__(self, name: str, *, device: DeviceLike | None = None) -> None:
         if not isinstance(name, str):
-            raise TypeError("a block's name is a string")
+            raise TypeError("name must be a string")
         self.name = name
         self.peak_bytes = {}
         self.allocated_bytes = {}
-        # Now: at the end of the block it may be closed.
+        # Resolved now: at the end of the block the device may be closed.
         self._device = None if device is None else _memory.numbers(device)
         self._named = _Named(name)
         self._gauge: _memory.Gauge | None = None
 
     def __enter__(self) -> track:
         if self._gauge is not None:
-            raise RuntimeError(f"the block {self.name!r} is open already: it takes one object for each")
+            raise RuntimeError(f"block {self.name!r} is already entered; use one track object per block")
         self._begin()
         self._named.__enter__()
         return self
@@ -106,7 +106,7 @@ class track:
         return track(self.name, device=self._device)
 
     def _take_in(self, call: track) -> None:
-        """What one call of a decorated function measured."""
+        """Adds the measurement of one call of a decorated function."""
         for space, peak in call.peak_bytes.items():
             self.peak_bytes[space] = max(peak, self.peak_bytes.get(space, 0))
         self.allocated_bytes = call.allocated_bytes
@@ -148,7 +148,7 @@ class track:
         return wrapper
 
     def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # Between its steps a generator's context is its caller's: the name is set for each step only.
+        # Between its steps, a generator runs in its caller's context: the name is set for each step only.
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             call = self._again()

@@ -1,4 +1,4 @@
-"""The native half of the package. Everything here is private but what ``ttmem`` re-exports."""
+"""The native module of the package. Everything that ``ttmem`` does not re-export is private."""
 
 from contextvars import ContextVar
 from types import TracebackType

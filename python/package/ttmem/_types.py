@@ -1,4 +1,4 @@
-"""What is said to the tracker, and what it says back."""
+"""Arguments and results of the tracker."""
 
 from __future__ import annotations
 
@@ -18,71 +18,71 @@ class HasId(Protocol):
     """A device of ttnn."""
 
     def id(self) -> int:
-        """Its number."""
+        """Device number."""
 
 
-#: A device's number, several, or an object that knows such.
+#: A device number, several of them, or a device or mesh object.
 DeviceLike = Union[int, Sequence[int], HasDeviceIds, HasId]
 
-#: Cores: each a column and a row, or a rectangle from column and row to column and row, both included.
+#: Cores: each ``(x, y)``, or a rectangle ``(x0, y0, x1, y1)`` with both corners included.
 Cores = Sequence[Union[tuple[int, int], tuple[int, int, int, int]]]
 
 
 @dataclass(frozen=True)
 class Chip:
-    """A chip, as far as its program knows it: what is not known is 0 or empty."""
+    """A device; 0 and empty mean unknown."""
 
     index: int = 0
-    """The number that the program calls it by."""
+    """Device number in this process."""
     unique_id: int = 0
     arch: str | None = None
     """``wormhole_b0`` or ``blackhole``."""
     remote: bool = False
-    """Reached through another chip rather than over the bus."""
+    """Whether it is reached through another device."""
     board: str = ""
     pci: str = ""
     dram_bytes: int = 0
     dram_channels: int = 0
     dram_bytes_per_channel: int = 0
     cores: int = 0
-    """Tensix cores, harvested ones left out."""
+    """Tensix cores, without harvested ones."""
     l1_bytes_per_core: int = 0
     dram_allocatable: int = 0
     l1_allocatable: int = 0
     kernel_config: int = 0
-    """Where the ring of kernels begins in a core's L1."""
+    """Start address of the kernel config buffer in a core's L1."""
     unreserved: int = 0
-    """Where it ends, and what programs and buffers share begins."""
+    """End of the kernel config buffer, where memory of programs and buffers begins."""
     grid: tuple[int, int] = (0, 0)
     """Columns and rows of cores that programs can use."""
 
 
 @dataclass(frozen=True)
 class Banks:
-    """How an allocator lays out one space: so many banks, which move in lock-step."""
+    """Layout of one memory space of an allocator. Its banks allocate in lock-step."""
 
     space: str
     banks: int
     base: int
-    """First address in a bank that is handed out."""
+    """First allocatable address in a bank."""
     bytes_per_bank: int
 
 
 @dataclass(frozen=True)
 class Status:
-    """How tracking is going."""
+    """Status of tracking."""
 
     on: bool
-    """Whether what is told is recorded."""
+    """Whether reports are recorded."""
     segment: str | None
-    """Name of the file that readers see."""
+    """File name of the segment."""
     reason: str | None
-    """Why there is none, or a smaller one, or why tracking is off although it was switched on."""
+    """Why there is no segment or a smaller one, or why tracking is off although it was enabled."""
     live: int
     """Live allocations."""
     unlisted: int
-    """Of these, how many did not fit the file; they are counted, but readers cannot list them."""
+    """Live allocations that do not fit the segment: counted, but not listed."""
     lost: int
-    """Events that could not be recorded."""
+    """Reports that were not recorded."""
     queued: int
-    """Messages that wait for an old server to take them, with the legacy transport."""
+    """Messages queued for an old server, with the legacy transport."""

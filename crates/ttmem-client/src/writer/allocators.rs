@@ -14,6 +14,27 @@ impl Writer {
         if !self.begin(&mut Record::new(Kind::AllocatorEnd, None, allocator)) {
             return Err(Fault::Lost);
         }
+        self.free_all(allocator, true);
+        self.allocators[usize::from(allocator)].open = 0;
+        self.allocators[usize::from(allocator)].rows = [0; Space::NUMBERS];
+        Ok(self.finish())
+    }
+
+    /// Frees everything that an allocator handed out; the allocator goes on, and so do its peaks.
+    pub(crate) fn clear_allocator(&mut self, allocator: u16) -> Result {
+        if self.allocator(allocator).is_none() {
+            return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
+        }
+        let record = Record::new(Kind::AllocatorEnd, None, allocator);
+        if !self.begin(&mut Record { flags: flags::CLEARED.into(), ..record }) {
+            return Err(Fault::Lost);
+        }
+        self.free_all(allocator, false);
+        Ok(self.finish())
+    }
+
+    /// Empties the slots and rows of an allocator. If it closes, its rows are vacant.
+    fn free_all(&mut self, allocator: u16, closes: bool) {
         self.changes += 1;
         // Rare enough to look at every slot, if it is only at one word of most.
         let overflowed = self.overflow.as_ref().map_or(0, |it| it.slots.fresh);
@@ -30,17 +51,15 @@ impl Writer {
         }
         for space in 0..Space::NUMBERS {
             if let Some(row) = self.allocators[usize::from(allocator)].rows[space].checked_sub(1) {
-                let row = usize::from(row);
-                let it = &mut self.rows[row];
+                let it = &mut self.rows[usize::from(row)];
                 (it.requested, it.allocated, it.count, it.unlisted) = (0, 0, 0, 0);
-                it.closed = 1;
-                it.next_vacant = core::mem::replace(&mut self.vacant_rows, row as u32 + 1);
-                self.write_row(row);
+                if closes {
+                    it.closed = 1;
+                    it.next_vacant = core::mem::replace(&mut self.vacant_rows, u32::from(row) + 1);
+                }
+                self.write_row(usize::from(row));
             }
         }
-        self.allocators[usize::from(allocator)].open = 0;
-        self.allocators[usize::from(allocator)].rows = [0; Space::NUMBERS];
-        Ok(self.finish())
     }
 
     /// Records a failed allocation, and the largest free block in a bank if that is known.

@@ -4,7 +4,7 @@ use super::{Live, Slots, Writer};
 use crate::identity;
 use crate::legacy::Legacy;
 use crate::publish::{self, Ordering};
-use crate::segment::{Line, Segment, Trouble};
+use crate::segment::{Line, Problem, Segment};
 use crate::text::Text;
 use crate::types::Status;
 use rustix::time::ClockId;
@@ -25,7 +25,7 @@ impl Writer {
         self.faults = [0; Fault::COUNTED];
         self.lost_before = 0;
         self.may_grow = true;
-        self.trouble = None;
+        self.problem = None;
         // Another thread may have been in the middle of replacing these when the fork came: what they point to may be
         // anybody's by now. Nothing is given back that is not known to be ours.
         core::mem::forget(self.overflow.take());
@@ -48,17 +48,17 @@ impl Writer {
     #[cold]
     pub(super) fn make_segment(&mut self) {
         let header = identity::header(self.settings.writer.as_str(), self.settings.runtime.as_str());
-        let (mut made, mut trouble) = (None, None);
+        let (mut made, mut problem) = (None, None);
         if self.legacy.is_none() {
-            (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
+            (made, problem) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
         }
-        self.trouble = trouble;
+        self.problem = problem;
         self.segment = made.or_else(|| Segment::private(&header));
         if let (Some(segment), Some(from)) = (&self.segment, self.inherited.take()) {
             self.blocks_used = copy_blocks(&from, segment, self.blocks_used);
             core::mem::forget(from);
         }
-        self.note_trouble();
+        self.note_problem();
         self.note_hooks();
         if let Some(segment) = &self.segment {
             segment.reveal();
@@ -93,13 +93,13 @@ impl Writer {
     /// Makes a new segment that readers can see, with everything in it that is known.
     pub(super) fn publish_again(&mut self) {
         let header = identity::header(self.settings.writer.as_str(), self.settings.runtime.as_str());
-        let (made, trouble) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
-        self.trouble = trouble.or(self.trouble.filter(|_| made.is_none()));
+        let (made, problem) = Segment::publish(self.settings.folder.as_str(), self.settings.group, &header);
+        self.problem = problem.or(self.problem.filter(|_| made.is_none()));
         let Some(mut new) = made else { return };
         let Some(old) = self.segment.take() else { return };
         while new.slots() < self.shared.fresh {
-            if let Err(trouble) = new.grow(self.settings.folder.as_str()) {
-                self.trouble = Some(trouble);
+            if let Err(problem) = new.grow(self.settings.folder.as_str()) {
+                self.problem = Some(problem);
                 new.unlink(self.settings.folder.as_str());
                 self.segment = Some(old);
                 return;
@@ -131,19 +131,19 @@ impl Writer {
         new.reveal();
         self.segment = Some(new);
         self.note_hooks();
-        self.note_trouble();
+        self.note_problem();
     }
 
-    pub(super) fn note_trouble(&self) {
-        let (Some(segment), Some(trouble)) = (&self.segment, &self.trouble) else { return };
-        let reason = describe(trouble);
+    pub(super) fn note_problem(&self) {
+        let (Some(segment), Some(problem)) = (&self.segment, &self.problem) else { return };
+        let reason = describe(problem);
         let mut words = [0u64; 16];
         let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut words[..]);
         ttmem_wire::segment::set_text(bytes, reason.as_str());
         for (n, &value) in words.iter().enumerate() {
             segment.word(word::REASON + n * 8).store(value, Ordering::Relaxed);
         }
-        crate::log::say(reason.as_str());
+        crate::log::write(reason.as_str());
     }
 
     // Upkeep.
@@ -204,7 +204,7 @@ impl Writer {
         Status {
             on: true,
             segment: self.segment.as_ref().and_then(|it| it.name()).map(str::to_owned),
-            reason: self.trouble.as_ref().map(|it| describe(it).as_str().to_owned()),
+            reason: self.problem.as_ref().map(|it| describe(it).as_str().to_owned()),
             live: self.rows.iter().take(self.rows_used as usize).map(|row| row.count).sum(),
             unlisted,
             lost: self.lost_before + self.faults[Fault::Lost.index()],
@@ -231,11 +231,11 @@ fn copy_blocks(from: &Segment, to: &Segment, used: u32) -> u32 {
     used
 }
 
-fn describe(trouble: &Trouble) -> Text<128> {
+fn describe(problem: &Problem) -> Text<128> {
     let mut text = Text::new();
-    match trouble.errno {
-        Some(errno) => text.push(format_args!("{}: {errno}", trouble.what)),
-        None => text.push(format_args!("{}", trouble.what)),
+    match problem.errno {
+        Some(errno) => text.push(format_args!("{}: {errno}", problem.what)),
+        None => text.push(format_args!("{}", problem.what)),
     }
     text
 }

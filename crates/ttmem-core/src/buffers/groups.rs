@@ -8,6 +8,7 @@ use crate::state::State;
 use crate::view::visible;
 use crate::words::{Scope, Space};
 use std::cmp::Ordering;
+use ttmem_types::program_number;
 
 /// What is known of a group while it is put together.
 struct Group<'a> {
@@ -119,7 +120,7 @@ fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
         pid: visible(group.of.process_id),
         process_name: process.info.name.clone(),
         space: group.space,
-        program,
+        program: program.map(program_number),
         program_name: program.and_then(|number| process.program_name(group.scope, number).cloned()),
         site,
         site_name: site.and_then(|number| process.names.get(&Name::Site(number)).cloned()),

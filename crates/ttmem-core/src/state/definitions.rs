@@ -1,10 +1,11 @@
 //! What a process defines (allocators, core sets), what its programs do, and how it compares with its runtime.
 
-use super::{Author, Compared, Drift, Outcome, ProgramState, State, difference};
+use super::{Author, Compared, Drift, Outcome, ProcessState, ProgramState, State, difference};
 use crate::event::{Allocator, Audit, Name, Program, Trace};
 use crate::footprint::CoreSet;
 use crate::programs::{Tenant, part};
 use crate::words::{Basis, Fault, Scope, Space};
+use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
@@ -32,8 +33,8 @@ impl State {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         let scope = Scope::Allocator(allocator.id);
-        // One without banks is a set of chips that programs refer to.
-        if !allocator.spaces.is_empty() && !process.allocators.contains_key(&allocator.id) {
+        // One without banks is a set of chips that programs refer to; further ones of the same chips are no further open.
+        if !process.allocators.contains_key(&allocator.id) && opens(process, &allocator) {
             self.happenings.opened(self.now, by.id, &process.info, chips);
         }
         process.allocators.insert(allocator.id, allocator);
@@ -75,7 +76,7 @@ impl State {
         process.pools = pools;
         let closed = process.allocators.remove(&number);
         let known = closed.is_some();
-        if let Some(closed) = closed.filter(|it| !it.spaces.is_empty()) {
+        if let Some(closed) = closed.filter(|it| opens(&process, it)) {
             let chips = self.numbered(&closed.chips);
             self.happenings.closed(self.now, by.id, &process.info, chips, held);
         }
@@ -84,6 +85,25 @@ impl State {
         process.audits.retain(|&(of, _), _| of != number);
         self.processes.insert(by.id, process);
         if known { Outcome::Noted } else { self.refuse(by, Fault::UnknownAllocator, None, None, 0) }
+    }
+
+    /// Frees everything that an open allocator handed out. Its peaks stay.
+    pub(super) fn clear_allocator(&mut self, by: Author, number: u32) -> Outcome {
+        let scope = Scope::Allocator(number);
+        self.settle_programs(Tenant { process: by.id, scope });
+        self.forget_derived();
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        if !process.allocators.contains_key(&number) {
+            return self.refuse(by, Fault::UnknownAllocator, None, None, 0);
+        }
+        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
+            let unlisted = self.ledger.pool(pool).unlisted.count;
+            process.records -= self.ledger.clear(pool).count - unlisted;
+        }
+        process.programs.retain(|(of, _), _| *of != scope);
+        process.traces.retain(|(of, _), _| *of != scope);
+        process.audits.retain(|&(of, _), _| of != number);
+        Outcome::Noted
     }
 
     pub(super) fn note_program(&mut self, by: Author, it: &Program) -> Outcome {
@@ -183,4 +203,12 @@ impl State {
         }
         Outcome::Noted
     }
+}
+
+/// Whether an allocator is the only one that a process has over its chips: then its chips are opened and closed with it.
+/// A mesh and its devices have one each, and a runtime makes others for parts of their cores.
+fn opens(process: &ProcessState, allocator: &Allocator) -> bool {
+    let chips = |it: &Allocator| it.chips.iter().copied().collect::<BTreeSet<_>>();
+    let others = process.allocators.values().filter(|it| it.id != allocator.id && !it.spaces.is_empty());
+    !allocator.spaces.is_empty() && others.map(chips).all(|it| it != chips(allocator))
 }

@@ -67,7 +67,7 @@ void mistakes() {
     CHECK(Client::report_allocation(ttmem::Devices(nullptr, 4), 100, 0, 1).error() == Error::null);
     CHECK(Client::report_allocation({0, -1}, 100, 0, 1).error() == Error::unknown_chip);
     CHECK(!ttmem::define_devices({-5, 2}));
-    CHECK(std::strcmp(Client::report_deallocation(0, 0x1000).text(), "freed twice") == 0);
+    CHECK(std::strcmp(Client::report_deallocation(0, 0x1000).text(), "double free") == 0);
     CHECK(std::strcmp(ttmem::text(Error::none), "no error") == 0);
     // Several devices were reported: which one is meant, nobody can tell.
     CHECK(Client::report_deallocation(0x1000).error() == Error::unknown_chip);

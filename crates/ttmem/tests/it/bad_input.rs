@@ -51,7 +51,7 @@ fn impossible_messages_are_refused_one_by_one() {
         (message(Type::CbAlloc, 0, 0, 1, 0), "Invalid size 0", Fault::ZeroSize),
         (message(Type::Alloc, 0, DRAM, 1, (100 << 30) + 1), "Invalid size 107374182401", Fault::TooLarge),
         (message(Type::KernelLoad, 0, 0, 1, u64::MAX), "Invalid size 18446744073709551615", Fault::TooLarge),
-        (message(Type::CbAlloc, 0, 0, u64::MAX - 9, 64), "leave 64 bits", Fault::BeyondAddresses),
+        (message(Type::CbAlloc, 0, 0, u64::MAX - 9, 64), "exceeds 64 bits", Fault::BeyondAddresses),
         (message(Type::Alloc, -1, DRAM, 1, 64), "Invalid device_id -1", Fault::UnknownChip),
         (message(Type::Alloc, 8, DRAM, 1, 64), "Invalid device_id 8", Fault::UnknownChip),
         (message(Type::Alloc, 2_657_333, DRAM, 1, 64), "Invalid device_id 2657333", Fault::UnknownChip),

@@ -609,7 +609,7 @@ fn a_limit_on_file_sizes_does_not_kill_the_workload() {
         producer.flood(10000, 12);
         assert_eq!(producer.status().live, 10_000);
         assert_eq!(!producer.status().segment.is_empty(), published);
-        assert_eq!(producer.status().reason, "files may not be that large");
+        assert_eq!(producer.status().reason, "file size limit (ulimit -f) is too small for a segment");
         let (status, complaints) = producer.quit();
         assert!(status.success() && complaints.is_empty(), "{status} {complaints}");
     }
@@ -620,7 +620,7 @@ fn it_says_what_goes_wrong_only_if_asked() {
     let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
     producer.define(1);
     let (_, complaints) = producer.quit();
-    assert!(complaints.contains("cannot open the segment folder: No such file"), "{complaints}");
+    assert!(complaints.contains("cannot open segment folder (TTMEM_SHM_DIR): No such file"), "{complaints}");
     // And tracks only if asked.
     let folder = memory_folder();
     let mut off = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0")]);

@@ -3,6 +3,10 @@
 use super::{Puppet, TTNN, checked, exe, held, here, lab, process, python, snapshot, tracked, ttmem};
 use std::path::Path;
 use std::process::{Command, Output};
+use ttmem_core::Detail;
+use ttmem_core::snapshot::HappeningKind;
+use ttmem_reader::Session;
+use ttmem_sources::Reading;
 use ttmem_testkit::{eventually, memory_folder};
 
 const TILE: u64 = 12 * 2048;
@@ -208,4 +212,29 @@ fn a_cpp_program_linked_with_the_runtime_is_followed() {
     assert!(own > 0);
     checked(folder.path());
     assert!(puppet.quits().success());
+}
+
+#[test]
+fn device_opened_and_closed_once_is_reported_once() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::tracked("n150", folder.path());
+    let mut session = Session::local(Reading::segments(folder.path()));
+    puppet.does("import ttnn");
+    for open in
+        ["ttnn.open_mesh_device(ttnn.MeshShape(1, 1))", "ttnn.open_device(device_id=0, l1_small_size=8192)"]
+    {
+        puppet.does(&format!("d = {open}"));
+        puppet.does("a = tiles(d, 1)");
+        session.refresh();
+        puppet.does("del a; ttnn.close_device(d)");
+        session.refresh();
+    }
+    let snapshot = session.snapshot(&Detail { events: true, ..Detail::NONE });
+    let events = snapshot.events.unwrap();
+    let count =
+        |kind| events.iter().filter(|it| it.kind == kind).map(|it| it.text.as_str()).collect::<Vec<_>>();
+    let who = format!("python (pid {})", puppet.pid());
+    // Twice each: once by either way.
+    assert_eq!(count(HappeningKind::AllocatorOpened), [format!("{who} opened device 0, 2 times")]);
+    assert_eq!(count(HappeningKind::AllocatorClosed), [format!("{who} closed device 0, 2 times")]);
 }

@@ -64,7 +64,7 @@ fn kernel_bytes(nops: &str) -> Vec<(String, u64, u64)> {
         let seen = stage.look();
         let found = stage.programs(&seen);
         for known in &told.programs {
-            let it = found.get(&known.number()).unwrap_or_else(|| panic!("{op}: {}", known.number()));
+            let it = found.get(&known.id).unwrap_or_else(|| panic!("{op}: {}", known.id));
             assert_eq!(it.kernel_bytes, known.config_bytes, "{op}, program {}", it.id);
             all.push((format!("{op} {}", it.id), it.kernel_bytes, known.processors));
         }

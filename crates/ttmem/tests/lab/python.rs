@@ -36,7 +36,7 @@ fn what_is_told_by_hand_and_what_the_agent_sees_never_count_twice() {
     puppet.does("import ttnn");
     puppet.does("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))");
     assert_eq!(puppet.does("ttmem.is_enabled()"), false);
-    assert_eq!(puppet.does("ttmem.status().reason"), "the agent tracks this process");
+    assert_eq!(puppet.does("ttmem.status().reason"), "agent already tracks this process");
     puppet.does("x = tiles(d, 100)");
     puppet.does("hand.alloc('dram', 0x999000, 1 << 20)");
     puppet.does("l1.cb_alloc(1024, 2048)");

@@ -47,13 +47,6 @@ pub(crate) struct Known {
     pub(crate) dataflow: Vec<[u64; 6]>,
 }
 
-impl Known {
-    /// As we number it.
-    pub(crate) fn number(&self) -> u32 {
-        self.id + 1
-    }
-}
-
 /// One line of a report of the runtime's graph capture.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Reported {
@@ -274,7 +267,7 @@ impl Stage {
     /// Programs that were dispatched, in that order.
     pub(crate) fn dispatched(&mut self, programs: &[Known]) {
         for it in programs {
-            let number = it.number();
+            let number = it.id;
             for &chip in &it.chips {
                 for core in cores(&it.cores) {
                     self.resident.insert((chip, core), number);
@@ -342,9 +335,9 @@ impl Stage {
             faults.push(format!("{what}: cores: expected {:?}, found {:?}", known.cores, program.cores));
         }
         differs(&format!("{what}: number of cores"), &(expected.len() as u32), &program.core_count, faults);
-        let resident = self.resident.values().filter(|it| **it == known.number()).count() as u32;
+        let resident = self.resident.values().filter(|it| **it == known.id).count() as u32;
         differs(&format!("{what}: resident cores"), &resident, &program.resident_cores, faults);
-        if let Some(dispatches) = self.dispatches.get(&known.number()) {
+        if let Some(dispatches) = self.dispatches.get(&known.id) {
             differs(&format!("{what}: dispatches"), dispatches, &program.dispatches, faults);
         }
         let own = |space: &'static [Space]| {
@@ -371,7 +364,7 @@ impl Stage {
         let chip = device.index;
         let here: Vec<&Known> = self.live.values().filter(|it| it.chips.contains(&chip)).collect();
         let by_program: BTreeMap<u32, [ByCore; 2]> =
-            here.iter().map(|it| (it.number(), [&it.cb, &it.dataflow].map(regions))).collect();
+            here.iter().map(|it| (it.id, [&it.cb, &it.dataflow].map(regions))).collect();
         let at = |number: u32, core: At| {
             by_program[&number].each_ref().map(|it| it.get(&core).cloned().unwrap_or_default())
         };
@@ -390,7 +383,7 @@ impl Stage {
             for (sum, it) in resident.iter_mut().zip(&kept) {
                 *sum += bytes(it);
             }
-            let loaded = here.iter().map(|it| at(it.number(), place));
+            let loaded = here.iter().map(|it| at(it.id, place));
             let all = loaded.fold(<[Vec<Stretch>; 2]>::default(), |[mut a, mut b], [c, d]| {
                 a.extend(c);
                 b.extend(d);

@@ -123,3 +123,26 @@ fn exit_is_read_to_its_end() {
         }
     }
 }
+
+/// When a mesh is closed, the runtime frees all its buffers and clears its allocator before it ends it.
+#[test]
+fn mesh_opened_and_closed_once_is_reported_once() {
+    let mut program = Program::start(Build::Plain, Way::Linked);
+    let mut session = Session::local(Reading::segments(program.folder()));
+    program.does("mesh 0 1 0");
+    // Its device has an allocator of its own.
+    program.does("device 0");
+    program.number("alloc 2 dram 2048 24");
+    program.number("alloc 1 dram 2048 24");
+    session.refresh();
+    program.does("close 2");
+    program.does("close 1");
+    session.refresh();
+    let snapshot = session.snapshot(&Detail { events: true, ..Detail::NONE });
+    let events = snapshot.events.unwrap();
+    let told = |kind| events.iter().filter(|it| it.kind == kind).map(|it| &*it.text).collect::<Vec<_>>();
+    let (opened, closed) = (told(EventKind::AllocatorOpened), told(EventKind::AllocatorClosed));
+    assert!(opened.len() == 1 && opened[0].ends_with("opened device 0"), "{opened:?}");
+    assert!(closed.len() == 1 && closed[0].ends_with("closed device 0"), "{closed:?}");
+    program.quits();
+}

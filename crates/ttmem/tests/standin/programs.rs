@@ -87,14 +87,14 @@ fn everything_a_program_keeps_is_listed() {
         program.does(&format!("compile 1 {workload}"));
         let kept = program.kept();
         let mut expected = [
-            "cb 1 @0 2048 on [[0,0,3,1],[5,5,5,5]] of [0,1]",
-            "cb 1 @2048 100 on [[0,0,0,0]] of [0,1]",
-            "cb 1 @794176 8192 on [[0,0,3,1]] of [0,1] view",
-            "dfb 1 @-105824 64 on [[0,0,0,0]] of [0,1] view",
-            "dfb 1 @2160 512 on [[0,0,1,1]] of [0,1]",
-            "dfb 1 @2672 48 on [[7,7,7,7]] of [0,1]",
-            "kernel 1 4096 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1] application",
-            "scratch 1 @2720 160 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1]",
+            "cb 0 @0 2048 on [[0,0,3,1],[5,5,5,5]] of [0,1]",
+            "cb 0 @2048 100 on [[0,0,0,0]] of [0,1]",
+            "cb 0 @794176 8192 on [[0,0,3,1]] of [0,1] view",
+            "dfb 0 @-105824 64 on [[0,0,0,0]] of [0,1] view",
+            "dfb 0 @2160 512 on [[0,0,1,1]] of [0,1]",
+            "dfb 0 @2672 48 on [[7,7,7,7]] of [0,1]",
+            "kernel 0 4096 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1] application",
+            "scratch 0 @2720 160 on [[0,0,3,1],[5,5,5,5],[7,7,7,7]] of [0,1]",
         ];
         assert_eq!(kept, expected);
         let [cb, dfb, scratch, kernel] = program.held(1);
@@ -103,7 +103,7 @@ fn everything_a_program_keeps_is_listed() {
         program.enqueue(1, workload);
         assert_eq!(program.held(0), figures.map(|it| (it, it)));
         // Whom it borrows from is known then.
-        expected[3] = "dfb 1 @694176 64 on [[0,0,0,0]] of [0,1] view";
+        expected[3] = "dfb 0 @694176 64 on [[0,0,0,0]] of [0,1] view";
         expected.sort_unstable();
         assert_eq!(program.kept(), expected);
         program.is_faultless();
@@ -133,7 +133,7 @@ fn programs_compiled_on_many_threads_keep_what_is_theirs() {
                     "program config 32 data k 0 0 7 7 dfb {bytes} 0 {chip} 7 {chip} dfb 16 0 0 7 7"
                 ));
                 let _ = write!(command, " {chip} {chip} {it}");
-                let id = round * 8 + chip + 1;
+                let id = round * 8 + chip;
                 expected.push(format!("dfb {id} @0 {bytes} on [[0,{chip},7,{chip}]] of [{chip}]"));
                 expected.push(format!("dfb {id} @{bytes} 16 on [[0,0,7,7]] of [{chip}]"));
                 expected.push(format!("kernel {id} 32 on [[0,0,7,7]] of [{chip}] application"));
@@ -170,10 +170,10 @@ fn meshes_and_submeshes_have_their_own() {
         assert_eq!(
             program.kept(),
             [
-                "cb 1 @0 64 on [[0,0,0,0]] of [0,1,2,3]",
-                "cb 2 @0 128 on [[0,0,0,0]] of [2,3]",
-                "cb 3 @0 256 on [[0,0,0,0]] of [1]",
-                "cb 4 @0 512 on [[0,0,0,0]] of [4,5]"
+                "cb 0 @0 64 on [[0,0,0,0]] of [0,1,2,3]",
+                "cb 1 @0 128 on [[0,0,0,0]] of [2,3]",
+                "cb 2 @0 256 on [[0,0,0,0]] of [1]",
+                "cb 3 @0 512 on [[0,0,0,0]] of [4,5]"
             ]
         );
         // What was dispatched last on a chip's core is there, whoever did.
@@ -181,7 +181,7 @@ fn meshes_and_submeshes_have_their_own() {
         program.does("close 2");
         assert_eq!(program.kept().len(), 3);
         program.does("close 1");
-        assert_eq!(program.kept(), ["cb 4 @0 512 on [[0,0,0,0]] of [4,5]"]);
+        assert_eq!(program.kept(), ["cb 3 @0 512 on [[0,0,0,0]] of [4,5]"]);
         program.is_faultless();
         program.quits();
     }
@@ -232,7 +232,7 @@ fn a_program_where_another_was_is_another() {
             let kept = program.kept();
             assert_eq!(kept.len(), 1, "{kept:?}");
             assert!(
-                kept[0].contains(&format!(" {n} ")) && kept[0].contains(&format!(" {} on", n * 16)),
+                kept[0].contains(&format!(" {} ", n - 1)) && kept[0].contains(&format!(" {} on", n * 16)),
                 "{kept:?}"
             );
             program.does(&format!("drop {made} {workload}"));
@@ -245,7 +245,7 @@ fn a_program_where_another_was_is_another() {
         program.does(&format!("drop {made} {workload}"));
         let (_, workload) = program.workload((0, 0), "config 16 data k 0 0 0 0");
         program.enqueue(1, workload);
-        assert_eq!(program.kept(), ["kernel 22 16 on [[0,0,0,0]] of [0] application"]);
+        assert_eq!(program.kept(), ["kernel 21 16 on [[0,0,0,0]] of [0] application"]);
         program.is_faultless();
         program.quits();
     }
@@ -262,7 +262,7 @@ fn what_changes_between_dispatches_is_followed() {
         for address in [500_000_u64, 600_000, 600_000, 700_000] {
             program.does(&format!("move {made} {address}"));
             program.enqueue(1, workload);
-            let view = format!("cb 1 @{} 4096 on [[0,0,1,0]] of [0] view", address - BASE);
+            let view = format!("cb 0 @{} 4096 on [[0,0,1,0]] of [0] view", address - BASE);
             assert!(program.kept().contains(&view), "{:?}", program.kept());
             assert_eq!(program.kept().len(), 4);
             assert_eq!(program.resident(0), [2 * 64, 2 * 32 + 64, 0, 0]);
@@ -303,10 +303,10 @@ fn a_program_that_is_placed_after_it_was_built_is_not_asked_before() {
             assert_eq!(
                 program.kept(),
                 [
-                    "cb 1 @0 64 on [[0,0,1,0]] of [1,2]",
-                    "dfb 1 @64 32 on [[0,0,1,0]] of [1,2]",
-                    "kernel 1 64 on [[0,0,1,0]] of [1,2] application",
-                    "scratch 1 @96 16 on [[0,0,1,0]] of [1,2]"
+                    "cb 0 @0 64 on [[0,0,1,0]] of [1,2]",
+                    "dfb 0 @64 32 on [[0,0,1,0]] of [1,2]",
+                    "kernel 0 64 on [[0,0,1,0]] of [1,2] application",
+                    "scratch 0 @96 16 on [[0,0,1,0]] of [1,2]"
                 ]
             );
             assert_eq!(program.held(0), [(0, 0); 4]);
@@ -360,7 +360,7 @@ fn a_program_is_called_what_its_kernels_are_called() {
     for step in ["compile", "enqueue", "enqueue"] {
         program.does(&format!("{step} 1 {workload}"));
         let programs = program.programs();
-        let [(1, name, _)] = &programs[..] else { panic!("{programs:?}") };
+        let [(0, name, _)] = &programs[..] else { panic!("{programs:?}") };
         let mut parts: Vec<&str> = name.split('+').collect();
         assert_eq!(parts[0], "add", "{step}: {name}");
         parts.sort_unstable();
@@ -593,7 +593,7 @@ fn programs_that_are_none_are_passed_over() {
         let workload = program.number(&format!("workload 0 0 0 1 1 {own}"));
         program.enqueue(1, workload);
         assert_eq!(program.does("finalize 1 0"), "fine");
-        assert_eq!(program.kept(), ["cb 1 @0 64 on [[0,0,0,0]] of [1]"]);
+        assert_eq!(program.kept(), ["cb 0 @0 64 on [[0,0,0,0]] of [1]"]);
         // Nothing to keep, nowhere to keep it.
         for plan in [
             "cb 0 0 0 0 0",

@@ -55,6 +55,36 @@ fn processes_come_and_end() {
 }
 
 #[test]
+fn devices_are_open_while_any_allocator_of_theirs_is() {
+    let mut state = machine();
+    state.apply(Mono(1), events(7), named("python"));
+    for event in [mesh(1, &[0, 1]), mesh(2, &[1, 0]), Event::AllocatorCleared(1), mesh(3, &[0])] {
+        assert_eq!(state.apply(Mono(2), events(7), event), Outcome::Noted);
+    }
+    let opened = ["python (pid 7) opened a mesh of 2 devices", "python (pid 7) opened device 0"];
+    assert_eq!(of(&state, Kind::AllocatorOpened), opened);
+    state.apply(Mono(3), events(7), Event::AllocatorClosed(1));
+    assert!(of(&state, Kind::AllocatorClosed).is_empty(), "another one has them open");
+    state.apply(Mono(4), events(7), Event::AllocatorClosed(2));
+    assert_eq!(of(&state, Kind::AllocatorClosed), ["python (pid 7) closed a mesh of 2 devices"]);
+}
+
+#[test]
+fn cleared_allocator_holds_nothing_and_keeps_its_peak() {
+    let mut state = machine();
+    state.apply(Mono(1), events(7), named("python"));
+    state.apply(Mono(1), events(7), mesh(1, &[0]));
+    state.apply(Mono(2), events(7), Event::Alloc(alloc(Scope::Allocator(1), Space::Dram, 64, 1 << 20)));
+    state.apply(Mono(3), events(7), Event::AllocatorCleared(1));
+    let snapshot = state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE);
+    let dram = snapshot.processes[0].usage[0].usage.dram.as_ref().unwrap();
+    assert_eq!((dram.count, dram.requested_bytes, dram.peak_bytes), (Some(0), 0, 1 << 20));
+    assert_eq!(snapshot.processes[0].allocators.len(), 1);
+    let unknown = state.apply(Mono(4), events(7), Event::AllocatorCleared(9));
+    assert_eq!(unknown, Outcome::Refused(Fault::UnknownAllocator));
+}
+
+#[test]
 fn allocators_open_and_close() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));

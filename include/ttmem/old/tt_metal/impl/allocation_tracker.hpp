@@ -14,7 +14,7 @@ namespace tt::tt_metal::allocation_tracker {
 
 namespace detail {
 
-/// Circular buffers by device, size and index, the last one at the end: who frees one does not say on which cores it lies.
+/// Circular buffers by device, size and index, newest last: a free does not name the cores.
 using Placements = std::map<std::tuple<int, uint64_t, uint64_t>, std::vector<ttmem_placement>>;
 
 inline Placements& placements() {
@@ -28,8 +28,8 @@ inline bool is_tracking_enabled() noexcept { return ttmem::is_enabled(); }
 inline void enable_tracking() noexcept { ttmem::enable(); }
 inline void disable_tracking() noexcept { ttmem::close(); }
 
-/// A kernel is loaded: so large on all of its cores together. What comes last tells no kernel from another: handles begin at 0 in each
-/// program, and some versions pass a core type instead. There is no unloading here, so nobody needs to know it again.
+/// Registers a kernel; `size` is the total over its cores. The last argument does not identify a kernel: handles begin at 0 in each program,
+/// and some versions pass a core type instead. There is no call that unloads a kernel, so no identity is needed.
 template <class Handle>
 void report_kernel_allocation(int device_id, uint64_t size, const Handle&) noexcept {
     namespace tracked = ttmem::instrumented::detail;
@@ -37,7 +37,7 @@ void report_kernel_allocation(int device_id, uint64_t size, const Handle&) noexc
     tracked::swallow(work, tracked::tally().failed);
 }
 
-/// A circular buffer is registered: so large on each of the cores.
+/// Registers a circular buffer; `size` is per core.
 template <class Cores>
 void report_cb_allocation(int device_id, uint64_t size, uint32_t buffer_index, const Cores& cores) noexcept {
     namespace tracked = ttmem::instrumented::detail;
@@ -50,7 +50,7 @@ void report_cb_allocation(int device_id, uint64_t size, uint32_t buffer_index, c
         ttmem_placement it{};
         it.allocator = ttmem::define_devices({device_id}).number();
         it.space = TTMEM_SPACE_CB;
-        // Programs share indices, and nobody says which program.
+        // Programs share indices, and the program is unknown.
         it.address = tracked::registry().fresh(size);
         it.bytes = size;
         it.cores = list.are_known() ? ttmem_define_cores(list.data(), list.size()) : 0;
@@ -64,7 +64,7 @@ void report_cb_allocation(int device_id, uint64_t size, uint32_t buffer_index, c
     tracked::swallow(work, tracked::tally().failed);
 }
 
-/// The last one that was registered like this is not any more.
+/// Removes the circular buffer that was last registered with these arguments.
 inline void report_cb_free(int device_id, uint64_t size, uint32_t buffer_index) noexcept {
     namespace tracked = ttmem::instrumented::detail;
     const auto work = [&] {

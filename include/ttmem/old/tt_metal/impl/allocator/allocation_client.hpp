@@ -11,7 +11,7 @@
 
 namespace tt::tt_metal {
 
-/// As it was: nothing is returned. `ttmem::AllocationClient` tells what went wrong.
+/// As in the old client, nothing is returned. `ttmem::AllocationClient` returns errors.
 class AllocationClient {
 public:
     AllocationClient() = delete;
@@ -34,7 +34,7 @@ public:
     static void report_deallocation(int device_id, uint64_t buffer_id) noexcept {
         ttmem::AllocationClient::report_deallocation(device_id, buffer_id);
     }
-    /// As it was before devices were told apart.
+    /// The form without a device.
     static void report_deallocation(uint64_t buffer_id) noexcept { ttmem::AllocationClient::report_deallocation(buffer_id); }
 
     static void report_cb_allocation(int device_id, uint64_t size, uint64_t cb_id) noexcept {
@@ -50,7 +50,7 @@ public:
     static void report_kernel_unload(int device_id, uint64_t size, uint64_t kernel_id) noexcept {
         ttmem::AllocationClient::report_kernel_unload(device_id, size, kernel_id);
     }
-    /// As it was before sizes were told.
+    /// The form without a size.
     static void report_kernel_unload(int device_id, uint64_t kernel_id) noexcept {
         ttmem::AllocationClient::report_kernel_unload(device_id, kernel_id);
     }
