@@ -141,7 +141,7 @@ fn name_and_command(process: &Process) -> Value<'_> {
     }
 }
 
-/// A command line without the folder of its program: the arguments are what tells processes apart.
+/// A command line without the folder of its program, which leaves more room for the arguments.
 fn without_folder(command: &str) -> Cow<'_, str> {
     let program = command.split(' ').next().unwrap_or(command);
     match program.rfind('/').filter(|at| at + 1 < program.len()) {

@@ -93,12 +93,12 @@ pub fn on_cores(usage: &Usage) -> impl Iterator<Item = (Space, &ProgramUsage)> {
         .filter_map(|space| Some((space, programs(usage, space)?)))
 }
 
-/// Whether it is known of all that programs keep on cores when it is there. Otherwise it may lie in what looks free.
+/// Whether the dispatches of all program memory are known. Otherwise free space may be in use.
 pub fn is_followed(usage: &Usage) -> bool {
     on_cores(usage).all(|(_, it)| it.is_followed())
 }
 
-/// Whether the gap of a core is certain. Otherwise memory whose place or time is not known may lie in it.
+/// Whether the free gap of a core is certain. Otherwise memory with an unknown address or time may be in it.
 pub fn is_gap_certain(room: &CoreRoom, usage: &Usage) -> bool {
     room.basis == Basis::Events && is_followed(usage)
 }

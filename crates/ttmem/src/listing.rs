@@ -18,7 +18,7 @@ use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, origin_of};
 use ttmem_render::figure::{counted, plain};
 use ttmem_render::{heading, line, page, process};
 
-/// Groups that a terminal gets unless it asks for more: with what is around them they fit 24 lines.
+/// Groups on a terminal without `--top`: with titles and totals they fit 24 lines.
 const TOP: usize = 18;
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
@@ -93,7 +93,7 @@ pub(crate) fn all(source: &mut Source) -> anyhow::Result<Option<Dump>> {
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 
-/// By device, space and address, unless something else was asked for.
+/// Sorts by device, space and address, unless an order was chosen.
 fn sort(all: &mut [Allocation], args: &DumpArgs) {
     match args.sort.or(args.top.map(|_| SortBy::Size)) {
         Some(SortBy::Size) => all.sort_by_key(|it| Reverse(total(it))),
