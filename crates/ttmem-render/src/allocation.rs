@@ -254,8 +254,8 @@ pub static HOLDER_DUMP: &[Column<Holders>] = &[
     holder_page("devices", "DEVICE", 11).apart().cut(),
     holder_page("space", "SPACE", 0),
     holder_page("pid", "PID", 0).right(),
-    holder_page("process_name", "PROCESS", 15).cut(),
-    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short),
+    holder_page("process_name", "PROCESS", 15).drop(1).cut(),
+    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short).drop(2),
     holder_page("origin", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
 ];
 

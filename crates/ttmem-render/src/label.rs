@@ -1,7 +1,7 @@
 //! What things are called on screens and pages: spaces, parts of a core, where capacities come from, kinds of events.
 
 use ttmem_core::machine::CapacityOrigin;
-use ttmem_core::snapshot::{CoreClass, Severity};
+use ttmem_core::snapshot::{CoreClass, Quality, Severity};
 use ttmem_core::words::{Basis, Space};
 
 /// What a space is called by itself.
@@ -80,6 +80,20 @@ pub fn basis(basis: Basis) -> &'static str {
         Basis::Counters => "counters",
         Basis::Legacy => "reported",
         Basis::Unknown => "unknown",
+    }
+}
+
+/// How well a process is tracked.
+pub fn tracking(tracking: Quality) -> &'static str {
+    match tracking {
+        Quality::Audited => "audited",
+        Quality::Agent => "agent",
+        Quality::Events => "library",
+        Quality::Counters => "counters",
+        Quality::Legacy => "reported",
+        Quality::Partial => "partial",
+        Quality::Drift => "DRIFT",
+        Quality::Untracked => "untracked",
     }
 }
 

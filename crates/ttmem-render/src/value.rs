@@ -192,7 +192,7 @@ impl<'a> Value<'a> {
             Self::Amount { used: Some(used), .. } => Cow::Owned(used.to_string()),
             Self::Text(text) => text,
             Self::Name(name) => Cow::Owned(name.to_lowercase()),
-            Self::Quality(it) => Cow::Owned(it.name().to_lowercase()),
+            Self::Quality(it) => Cow::Owned(label::tracking(it).to_lowercase()),
             Self::Severity(it) => Cow::Borrowed(label::severity(it)),
             Self::Space(it) => Cow::Borrowed(it.name()),
             Self::Count(n) | Self::Bytes(n) | Self::Estimate(n) => Cow::Owned(n.to_string()),

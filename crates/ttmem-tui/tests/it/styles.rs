@@ -108,7 +108,7 @@ fn how_well_something_is_known_has_a_colour() {
     for (pid, state, colour) in [
         ("48213 mia", "DRIFT", RED),
         ("48977 mia", "partial", YELLOW),
-        ("47001 mia", "legacy", YELLOW),
+        ("47001 mia", "reported", YELLOW),
         ("51440 mia", "untracked", FAINT),
     ] {
         let (_, row) = find(&buffer, pid).unwrap();

@@ -10,6 +10,7 @@ use std::path::Path;
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::Process;
 use ttmem_core::words::Basis;
+use ttmem_render::label;
 use ttmem_wire::segment::parse_name;
 
 /// Whether `ttmem run` would work.
@@ -58,7 +59,7 @@ const RUN: &str = "start them with `ttmem run -- CMD`";
 /// Processes by tracking, as the table shows it: verdict, description and remedy.
 const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
     (&["audited", "agent"], Verdict::Ok, "with the agent, all hooks, no drift", None),
-    (&["events", "library", "legacy", "reported"], Verdict::Ok, "self-reporting", None),
+    (&["library", "reported"], Verdict::Ok, "self-reporting", None),
     (&["counters"], Verdict::Note, "known by tt-metal counters only, which are incomplete", Some(RUN)),
     (
         &["partial"],
@@ -81,7 +82,7 @@ fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     for (words, verdict, what, remedy) in KINDS {
         let is_hidden =
             |it: &Process| it.tracking == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
-        let fits = |it: &&Process| words.contains(&it.summary.quality.name()) && !is_hidden(it);
+        let fits = |it: &&Process| words.contains(&label::tracking(it.summary.quality)) && !is_hidden(it);
         let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
         let many = if all.len() == 1 { "process" } else { "processes" };
         if !all.is_empty() {
