@@ -204,7 +204,7 @@ fn is_called(device: &Device, wanted: &str) -> bool {
 }
 
 /// The names under which a user may be listed: a number is one, too.
-fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
+pub(crate) fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users: Vec<(&str, &str)> = passwd
         .lines()
