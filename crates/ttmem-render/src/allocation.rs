@@ -2,7 +2,6 @@
 
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{core_count, counted, plain, program_number, rectangle};
-use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Allocation, BufferGroup};
@@ -244,8 +243,8 @@ pub static HOLDER_DUMP: &[Column<Holders>] = &[
     holder_page("devices", "DEVICE", 11).apart().cut(),
     holder_page("space", "SPACE", 0),
     holder_page("pid", "PID", 0).right(),
-    holder_page("process_name", "PROCESS", 15).cut(),
-    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short),
+    holder_page("process_name", "PROCESS", 15).drop(1).cut(),
+    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short).drop(2),
     holder_page("origin", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
 ];
 
@@ -291,7 +290,7 @@ fn notes(it: &Allocation) -> String {
     if let Some(site) = &it.site_name {
         notes.push(format!("at {}", plain(site)));
     }
-    notes.push(label::basis(it.basis).to_owned());
+    notes.push(it.basis.name().to_owned());
     notes.join(", ")
 }
 

@@ -353,6 +353,9 @@ impl<K: Kind> Column<K> {
 /// The least width of a meter on a page whose amounts are written in full.
 const FULL_METER: usize = 8;
 
+/// The last column of a page should have this much, if columns can be dropped for it.
+const WANTED: usize = 24;
+
 /// A part of a page: text, already as wide as its column, or a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part<'a> {
@@ -365,7 +368,7 @@ pub enum Part<'a> {
 }
 
 /// The lines of a table, titles first. Each column is as wide as its contents; meters share what is left of `room`, and a
-/// last column that is cut gets all of it. `names`, with their title, come before the first column.
+/// last column that is cut gets all of it; where that is little, columns are dropped. `names`, with their title, come before the first column.
 pub fn page<K: Kind>(
     names: Option<(&str, &[String])>,
     columns: &[Column<K>],
@@ -373,10 +376,18 @@ pub fn page<K: Kind>(
     room: usize,
     paint: impl Fn(Part<'_>) -> String,
 ) -> Vec<String> {
-    let mut layout = Layout::new(names, columns, rows, room, false);
+    let mut columns: Vec<&Column<K>> = columns.iter().collect();
+    let mut layout = Layout::new(names, &columns, rows, room, false);
     if layout.meter.is_some_and(|width| width < FULL_METER) {
-        layout = Layout::new(names, columns, rows, room, true);
+        layout = Layout::new(names, &columns, rows, room, true);
     }
+    while layout.is_tight {
+        let most = columns.iter().map(|it| it.head.drop).max().filter(|&drop| drop > 0);
+        let Some(most) = most else { break };
+        columns.retain(|it| it.head.drop != most);
+        layout = Layout::new(names, &columns, rows, room, false);
+    }
+    let columns = &columns[..];
     let title = names.map(|(title, _)| title);
     let titles = columns.iter().map(|it| (Cow::Borrowed(it.head.title), None));
     let mut lines = vec![layout.line(columns, title, titles, &paint)];
@@ -398,12 +409,14 @@ struct Layout<'r> {
     widths: Vec<usize>,
     /// The width that meters have, if there are any.
     meter: Option<usize>,
+    /// Whether much of the last column is cut off.
+    is_tight: bool,
 }
 
 impl<'r> Layout<'r> {
     fn new<K: Kind>(
         names: Option<(&str, &[String])>,
-        columns: &[Column<K>],
+        columns: &[&Column<K>],
         rows: &'r [K::Row<'_>],
         room: usize,
         compact: bool,
@@ -437,7 +450,7 @@ impl<'r> Layout<'r> {
             .sum();
         let free = room.saturating_sub(name_width + gaps + widths.iter().sum::<usize>());
         let meters = (0..columns.len()).filter(|&at| is_meter(at)).count();
-        let mut meter = None;
+        let (mut meter, mut is_tight) = (None, false);
         for at in (0..columns.len()).filter(|&at| is_meter(at)) {
             let Head { width, grows, .. } = columns[at].head;
             widths[at] = usize::from(width) + (free / meters).min(usize::from(grows));
@@ -447,13 +460,18 @@ impl<'r> Layout<'r> {
             && let Some(width) = widths.last_mut()
         {
             *width += free.min(usize::from(last.head.grows));
+            let texts = cells.iter().filter_map(|row| match row.last() {
+                Some((Cell::Text(text), _)) => Some(text.chars().count()),
+                _ => None,
+            });
+            is_tight = *width < texts.max().unwrap_or(0).min(WANTED);
         }
-        Self { cells, names: name_width, widths, meter }
+        Self { cells, names: name_width, widths, meter, is_tight }
     }
 
     fn line<'t, K: Kind>(
         &self,
-        columns: &[Column<K>],
+        columns: &[&Column<K>],
         name: Option<&str>,
         cells: impl Iterator<Item = (Cow<'t, str>, Option<Part<'t>>)>,
         paint: &impl Fn(Part<'_>) -> String,
@@ -464,7 +482,7 @@ impl<'r> Layout<'r> {
         }
         let last = columns.len().saturating_sub(1);
         for (at, (text, kind)) in cells.enumerate() {
-            let (column, width) = (&columns[at], self.widths[at]);
+            let (column, width) = (columns[at], self.widths[at]);
             let before = usize::from(at > 0 || self.names > 0) + usize::from(column.apart);
             let text = if column.cut.is_some() { Cow::Owned(cut(&text, width)) } else { text };
             let text = match (column.head.right, at == last) {
@@ -544,6 +562,27 @@ mod tests {
         assert_eq!(line(PAGE, &("python", Some(1536))), "pyt…  1.5 KiB  1.5 KiB");
         assert_eq!(line(PAGE, &("a", Some(0))), "a         0 B  -");
         assert_eq!(line(PAGE, &("a\x1b", None)), "a?        N/A  ?");
+    }
+
+    #[test]
+    fn pages_fit_their_room() {
+        static WIDE: &[Column<Sizes>] = &[
+            Column::page(find(FIELDS, "bytes"), "SIZE", 0).right(),
+            Column::page(find(FIELDS, "bytes"), "AGAIN", 0).right().drop(1),
+            Column::page(find(FIELDS, "name"), "NAME", 4).grows(100).cut(),
+        ];
+        let rows = [("a/rather/long/name/of/30/columns", Some(1536))];
+        let plain = |part: Part<'_>| match part {
+            Part::Title(text) | Part::Text(text, _) => text.to_owned(),
+            Part::Meter(_, width) => "#".repeat(width),
+        };
+        let lines = |room: usize| page(None, WIDE, &rows, room, plain);
+        assert_eq!(lines(80)[1], "1.5 KiB 1.5 KiB a/rather/long/name/of/30/columns");
+        assert_eq!(lines(40), ["   SIZE   AGAIN NAME", "1.5 KiB 1.5 KiB a/rather/long/name/of/3…"]);
+        assert_eq!(lines(32), ["   SIZE NAME", "1.5 KiB a/rather/long/name/of/3…"]);
+        let names = ["0-7".to_owned()];
+        let named = page(Some(("Dev", &names)), WIDE, &rows, 80, plain);
+        assert!(named[0].starts_with("Dev    SIZE ") && named[1].starts_with("0-7 1.5 KiB "), "{named:?}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use crate::column::{Column, Field, Form, Kind, find};
 use crate::figure::{DASH, share, size};
-use crate::label;
 use crate::process::uses;
 use crate::value::{Reading, Tone, Unit, Value};
 use ttmem_core::Snapshot;
@@ -340,7 +339,7 @@ fn used(total: Option<&Total>) -> Value<'static> {
 }
 
 fn basis(total: Option<&Total>) -> Value<'static> {
-    total.map_or(Value::Unknown, |it| Value::Name(label::basis(it.basis)))
+    total.map_or(Value::Unknown, |it| Value::Name(it.basis.name()))
 }
 
 fn space(row: &Row<'_>, space: Space) -> Value<'static> {

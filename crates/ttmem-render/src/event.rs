@@ -138,3 +138,38 @@ pub static EVENT_SCREEN: &[Column<Events>] = &[
 pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ttmem_core::snapshot::{FindingKind, Severity};
+
+    fn finding(text: &str, pid: Option<u32>) -> Finding {
+        Finding {
+            kind: FindingKind::DoubleFree,
+            severity: Severity::Warning,
+            device: None,
+            pid,
+            space: None,
+            bytes: None,
+            count: 1,
+            first: None,
+            last: None,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_whole() {
+        assert_eq!(mentioned("pid 123 and pid 12", "pid 12"), Some(18));
+        assert_eq!(mentioned("pid 123", "pid 12"), None);
+    }
+
+    #[test]
+    fn findings_name_their_process() {
+        let text = |text: &str, pid| finding_text(&finding(text, pid), &Snapshot::default());
+        assert_eq!(text("double free x8", Some(7)), "pid 7: double free x8");
+        assert_eq!(text("pid 7 (python): double free", Some(7)), "pid 7 (python): double free");
+        assert_eq!(text("driver missing", None), "driver missing");
+    }
+}

@@ -1,4 +1,4 @@
-//! How numbers and other people's texts are written, for every place that shows them.
+//! Formats of numbers and of foreign text: names and commands of other users.
 
 use jiff::Timestamp;
 pub use ttmem_core::words::{ranges, size};
@@ -101,9 +101,9 @@ pub fn counted(n: u64, what: &str) -> String {
 pub enum Level {
     /// There is room.
     Low,
-    /// Three quarters: worth a look.
+    /// Three quarters: a warning.
     High,
-    /// Nine tenths: alarming.
+    /// Nine tenths: critical.
     Full,
 }
 
@@ -129,18 +129,18 @@ pub fn core_count(rectangles: &[[u8; 4]]) -> u64 {
     rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
 }
 
-/// A character of other people's text as it may be shown where columns must stay in line. A terminal must not act on
-/// it: what has no width (controls, marks that turn the writing direction) or two is not shown as it is.
+/// A character of foreign text, safe for a terminal and one column wide: what has no width (controls, marks that turn the
+/// writing direction) or two becomes `?`.
 pub fn one_column(c: char) -> char {
     if c.width() == Some(1) { c } else { '?' }
 }
 
-/// Text of others, made harmless for a terminal and kept on its line.
+/// Foreign text, safe for a terminal and on one line.
 pub fn plain(text: &str) -> String {
     text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
 }
 
-/// Text of others, cut to `width` columns, which shows.
+/// Foreign text, cut to `width` columns with an ellipsis.
 pub fn cut(text: &str, width: usize) -> String {
     let clean = text.chars().map(one_column);
     if text.chars().nth(width).is_none() {

@@ -2,7 +2,7 @@
 
 use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{CoreClass, Severity};
-use ttmem_core::words::{Basis, Space};
+use ttmem_core::words::Space;
 
 /// What a space is called by itself.
 pub fn space(space: Space) -> &'static str {
@@ -70,16 +70,6 @@ pub fn capacity_origin(origin: CapacityOrigin) -> &'static str {
         CapacityOrigin::Runtime => "reported by the runtime",
         CapacityOrigin::Descriptor => "from the cluster descriptor",
         CapacityOrigin::Board => "assumed from the board",
-    }
-}
-
-/// Where a figure comes from.
-pub fn basis(basis: Basis) -> &'static str {
-    match basis {
-        Basis::Exact => "exact",
-        Basis::Counters => "counters",
-        Basis::Reported => "reported",
-        Basis::Unknown => "unknown",
     }
 }
 

@@ -1,7 +1,6 @@
 //! Processes, and what they hold on a device.
 
 use crate::column::{Column, Field, Form, Kind, find};
-use crate::label;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Device, Process, Total, Tracking, Usage};
@@ -45,7 +44,7 @@ pub static FIELDS: &[Field<Processes>] = &[
     })
     .queried(),
     text("basis", "where its figures come from: exact, counters or reported", |it| {
-        if it.basis == Basis::Unknown { Value::Unknown } else { Value::Name(label::basis(it.basis)) }
+        if it.basis == Basis::Unknown { Value::Unknown } else { Value::Name(it.basis.name()) }
     })
     .queried(),
     text("devices", "devices it has open or holds memory on", |it| Value::indexes(&it.summary.indexes)),
@@ -148,7 +147,7 @@ fn name_and_command(process: &Process) -> Value<'_> {
     }
 }
 
-/// A command line without the folder of its program: the arguments are what tells processes apart.
+/// A command line without the folder of its program, which leaves more room for the arguments.
 fn without_folder(command: &str) -> Cow<'_, str> {
     let program = command.split(' ').next().unwrap_or(command);
     match program.rfind('/').filter(|at| at + 1 < program.len()) {

@@ -1,4 +1,4 @@
-//! What scripts can ask for, one line a device, or one a process and device.
+//! The fields of `--query`: one row per device, or one per process and device.
 
 use crate::column::Field;
 use crate::device::{self, Devices};

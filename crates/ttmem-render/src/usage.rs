@@ -1,7 +1,6 @@
 //! What a space holds, in words: the notes behind its figure.
 
 use crate::figure::{counted, size};
-use crate::label;
 use ttmem_core::snapshot::{BufferUsage, CoreRoom, ProgramUsage, Usage};
 use ttmem_core::words::{Basis, Space};
 
@@ -83,7 +82,7 @@ pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
 
 /// Where a figure comes from.
 pub fn by(basis: Basis) -> String {
-    label::basis(basis).to_owned()
+    basis.name().to_owned()
 }
 
 /// What programs keep on cores beside buffers. Kernels have a place of their own.
@@ -93,12 +92,12 @@ pub fn on_cores(usage: &Usage) -> impl Iterator<Item = (Space, &ProgramUsage)> {
         .filter_map(|space| Some((space, programs(usage, space)?)))
 }
 
-/// Whether it is known of all that programs keep on cores when it is there. Otherwise it may lie in what looks free.
+/// Whether the dispatches of all program memory are known. Otherwise free space may be in use.
 pub fn is_followed(usage: &Usage) -> bool {
     on_cores(usage).all(|(_, it)| it.is_followed())
 }
 
-/// Whether the gap of a core is certain. Otherwise memory whose place or time is not known may lie in it.
+/// Whether the free gap of a core is certain. Otherwise memory with an unknown address or time may be in it.
 pub fn is_gap_certain(room: &CoreRoom, usage: &Usage) -> bool {
     room.basis == Basis::Exact && is_followed(usage)
 }

@@ -179,15 +179,17 @@ fn page(snapshot: &Snapshot, report: &Report) -> String {
             };
         }
     }
-    let what = match report.drifting {
-        _ if report.spaces.is_empty() => return page,
-        0 => "drift 0".to_owned(),
-        n => format!("{n} with drift"),
-    };
-    let _ = write!(page, "{} audited: {what}", report.compared);
-    let _ = match report.not_compared {
-        0 => writeln!(page),
-        n => writeln!(page, "; {n} not audited"),
-    };
+    let mut parts = Vec::new();
+    match (report.compared, report.drifting) {
+        (0, _) => {}
+        (n, 0) => parts.push(format!("{n} audited: drift 0")),
+        (n, drifting) => parts.push(format!("{n} audited: {drifting} with drift")),
+    }
+    if report.not_compared > 0 {
+        parts.push(format!("{} not audited", report.not_compared));
+    }
+    if !parts.is_empty() {
+        let _ = writeln!(page, "{}", parts.join("; "));
+    }
     page
 }

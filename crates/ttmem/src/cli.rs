@@ -351,7 +351,7 @@ pub(crate) struct TopArgs {
     sysfs: bool,
 }
 
-/// How text looks.
+/// The style of text.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Look {
     /// Draw with ASCII characters only.

@@ -31,7 +31,7 @@ impl Drop for Owned {
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let folder = tempfile::tempdir().context("cannot create a folder for the sockets of the demo")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
-    // Segments lie in memory; here they do not meet those of the machine's real processes.
+    // A folder of its own on the tmpfs, so that these segments are apart from those of real processes.
     let prefix = folder_prefix(std::process::id());
     let memory = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
     let memory = memory.context("cannot create a folder for the segments of the demo in /dev/shm")?;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     if sim.chips().len() >= 4 {
         clients.push(spawn(Role::Diffusion)?);
     }
-    // Whoever looks lets it live and die; it ends with us all the same.
+    // Started and killed at snapshots; it ends with the demo.
     let victim = Arc::new(Mutex::new(Some(spawn(Role::Victim)?)));
     let _last = Last(Arc::clone(&victim));
     let begin = Instant::now();
@@ -138,7 +138,7 @@ fn own_pid() -> String {
 /// From now on this process gets SIGTERM when its parent ends, however that ends.
 pub(crate) fn end_with(parent: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-    // It may have ended before we asked.
+    // The parent may have exited before the request.
     let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
     anyhow::ensure!(now == Some(parent as i32), "the demo has exited");
     Ok(())

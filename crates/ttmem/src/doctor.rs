@@ -196,7 +196,7 @@ fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
     for Check { name, verdict, found, remedy } in &report.checks {
         let (mark, colour) = verdict.shown();
         let mark = style.paint(&format!("{mark:<8}"), colour);
-        // Other people's names and files are in it.
+        // It may contain names of other users' processes and files.
         let _ = writeln!(page, "{mark} {name:<14} {}", cut(found, LINE));
         if let Some(remedy) = remedy {
             let _ = writeln!(page, "{:23} -> {}", "", cut(remedy, LINE));
@@ -208,7 +208,7 @@ fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
         (Verdict::Warning, "warning", "warnings"),
         (Verdict::Note, "note", "notes"),
     ];
-    let told: Vec<String> = counts
+    let problems: Vec<String> = counts
         .into_iter()
         .filter_map(|(of, one, more)| match count(of) {
             0 => None,
@@ -216,11 +216,11 @@ fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
             n => Some(format!("{n} {more}")),
         })
         .collect();
-    let told = told.join(", ");
+    let problems = problems.join(", ");
     let summary = match report.verdict {
-        "ok" if told.is_empty() => "No problems found.".to_owned(),
-        "ok" => format!("No problems found; {told}."),
-        _ => format!("{told}; {} ok.", count(Verdict::Ok)),
+        "ok" if problems.is_empty() => "No problems found.".to_owned(),
+        "ok" => format!("No problems found; {problems}."),
+        _ => format!("{problems}; {} ok.", count(Verdict::Ok)),
     };
     let (_, colour) = report.checks.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok).shown();
     let _ = writeln!(page, "{}", style.paint(&summary, colour));

@@ -18,7 +18,7 @@ use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, origin_of};
 use ttmem_render::figure::{counted, plain};
 use ttmem_render::{heading, line, page, process};
 
-/// Groups that a terminal gets unless it asks for more: with what is around them they fit 24 lines.
+/// Groups on a terminal without `--top`: with titles and totals they fit 24 lines.
 const TOP: usize = 18;
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
@@ -37,6 +37,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let snapshot = show::only(snapshot, &args.only)?;
     narrow(&mut dump, &snapshot, args);
     let unlisted = unlisted(&snapshot);
+    let unlisted = unlisted.as_deref();
     let style = Style::new(false);
     let is_list =
         args.all || args.json || args.sort.is_some() || args.top.is_some() || !io::stdout().is_terminal();
@@ -64,7 +65,7 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     print(held(&dump, by, &groups, &more, unlisted, style).as_bytes())
 }
 
-fn as_json(what: &impl Serialize, unlisted: Option<String>) -> anyhow::Result<Exit> {
+fn as_json(what: &impl Serialize, unlisted: Option<&str>) -> anyhow::Result<Exit> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     if let Some(note) = unlisted {
@@ -92,7 +93,7 @@ pub(crate) fn all(source: &mut Source) -> anyhow::Result<Option<Dump>> {
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 
-/// By device, space and address, unless something else was asked for.
+/// Sorts by device, space and address, unless an order was chosen.
 fn sort(all: &mut [Allocation], args: &DumpArgs) {
     match args.sort.or(args.top.map(|_| SortBy::Size)) {
         Some(SortBy::Size) => all.sort_by_key(|it| Reverse(total(it))),
@@ -122,7 +123,7 @@ struct Key {
     space: Option<Space>,
     bytes: Option<u64>,
     program: Option<(Option<u32>, Option<u32>)>,
-    origin: Option<Option<String>>,
+    origin: Option<String>,
     devices: Option<Vec<u32>>,
 }
 
@@ -135,13 +136,13 @@ impl Key {
             GroupBy::Program => {
                 Self { process, program: Some((it.allocator, it.program)), ..Self::default() }
             }
-            GroupBy::Site => Self { origin: Some(origin_of(it)), ..Self::default() },
+            GroupBy::Site => Self { origin: origin_of(it), ..Self::default() },
             GroupBy::Device => Self::default(),
             GroupBy::Size => Self {
                 process,
                 space: Some(it.space),
                 bytes: Some(each(it)),
-                origin: Some(origin_of(it)),
+                origin: origin_of(it),
                 devices: Some(it.indexes.clone()),
                 ..Self::default()
             },
@@ -199,7 +200,9 @@ fn add(group: &mut Holder, it: &Allocation, devices: &[u32]) {
     group.age_seconds = group.age_seconds.max(it.age_seconds);
     note(&mut group.spaces, it.space);
     note(&mut group.processes, (it.pid, it.reported_pid));
-    devices.iter().for_each(|&device| note(&mut group.devices, device));
+    for &device in devices {
+        note(&mut group.devices, device);
+    }
     if let Some(origin) = origin_of(it) {
         note(&mut group.origins, origin);
     }
@@ -253,7 +256,7 @@ fn held(
     by: GroupBy,
     groups: &[Holder],
     more: &[Holder],
-    unlisted: Option<String>,
+    unlisted: Option<&str>,
     style: Style,
 ) -> String {
     let mut text = String::new();
@@ -286,7 +289,7 @@ fn held(
 }
 
 /// Every allocation.
-fn listed(dump: &Dump, more: &[Allocation], unlisted: Option<String>, style: Style) -> String {
+fn listed(dump: &Dump, more: &[Allocation], unlisted: Option<&str>, style: Style) -> String {
     let mut text = heading(DUMP) + "\n";
     for it in &dump.allocations {
         let _ = writeln!(text, "{}", line(DUMP, &it));
@@ -304,8 +307,8 @@ fn listed(dump: &Dump, more: &[Allocation], unlisted: Option<String>, style: Sty
     text
 }
 
-fn note(page: &mut String, note: Option<String>, style: Style) {
-    for line in note.iter().flat_map(|it| wrapped(it, style.width)) {
+fn note(page: &mut String, note: Option<&str>, style: Style) {
+    for line in note.into_iter().flat_map(|it| wrapped(it, style.width)) {
         let _ = writeln!(page, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! `ttmem --format csv --query …`: figures for scripts, one line a device, or one a process and device.
+//! `ttmem --format csv --query …`: one row per device, or one per process and device.
 
 use crate::text::UNKNOWN;
 use std::fmt::Write;

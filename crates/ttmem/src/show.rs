@@ -130,7 +130,7 @@ fn print_answer(mut answer: Vec<u8>) -> anyhow::Result<Exit> {
     Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()))
 }
 
-/// As much of a snapshot as tells whether there is anything in it.
+/// The part of a snapshot that shows whether it is empty.
 #[derive(Deserialize)]
 struct Skeleton {
     devices: Vec<IgnoredAny>,
@@ -141,9 +141,9 @@ fn verdict(empty: bool) -> Exit {
     if empty { Exit::NothingThere } else { Exit::Done }
 }
 
-/// Leaves only what was asked for.
+/// Leaves the chosen devices and processes.
 pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
-    let asked = snapshot.events.is_some();
+    let has_events = snapshot.events.is_some();
     let mut events = snapshot.events.take().unwrap_or_default();
     if !only.device.is_empty() {
         let mut chosen = Vec::new();
@@ -185,7 +185,7 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }
-    snapshot.events = asked.then_some(events);
+    snapshot.events = has_events.then_some(events);
     Ok(snapshot)
 }
 
@@ -204,7 +204,7 @@ fn is_called(device: &Device, wanted: &str) -> bool {
 }
 
 /// The names under which a user may be listed: a number is one, too.
-fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
+pub(crate) fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users: Vec<(&str, &str)> = passwd
         .lines()
@@ -267,7 +267,7 @@ pub(crate) fn watch(
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
         nap(pause.min(left), stop);
     }
-    // What ends by a signal has done what it was asked to.
+    // A loop without a count ends by a signal, which is not a failure.
     Ok(if count.is_some() { exit } else { Exit::Done })
 }
 

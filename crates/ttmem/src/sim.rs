@@ -208,7 +208,10 @@ impl FromStr for Machine {
         })?;
         let chips = u64::from(board.boards) * u64::from(board.chips_per_board) * u64::from(count);
         if chips == 0 || chips > u64::from(Self::MAX_CHIPS) {
-            return Err(format!("{chips} chips; it takes 1 to {}", Self::MAX_CHIPS));
+            return Err(format!(
+                "{chips} devices; at most {} can be simulated, and at least 1",
+                Self::MAX_CHIPS
+            ));
         }
         Ok(Self { board, count })
     }

@@ -2,7 +2,7 @@
 //!
 //! Names and formats are those of tt-smi 3 to 6; where a key was renamed, it is there under each name. What is not known
 //! is `N/A` where tt-smi says so. Where tt-smi would print a number that it does not have (0 degrees, 10000 volts), there
-//! is `null`: its readers take it, and nobody draws it. What is ours is in objects of its own: `ttmem` and each chip's
+//! is `null`: its readers accept that. What tt-smi does not have is in objects of its own: `ttmem` and each device's
 //! `memory`.
 
 mod host;
@@ -23,7 +23,7 @@ pub(crate) fn render(snapshot: &Snapshot) -> Value {
     json!({
         "time": time,
         "host_info": host::info(&snapshot.host),
-        // None of these took part. Who asks for a version of theirs must not get one of ours.
+        // None of these tools was used, and their versions are not ttmem's.
         "host_sw_vers": { "tt_smi": UNKNOWN, "pyluwen": UNKNOWN, "tt_umd": UNKNOWN },
         "device_info": devices.collect::<Vec<_>>(),
         "processes": processes(snapshot),
@@ -43,8 +43,7 @@ fn device(snapshot: &Snapshot, device: &Device) -> Value {
             "bus_id": or_unknown(device.pci.clone().filter(|_| !device.remote)),
             "board_type": keys::board_type(device),
             "board_id": or_unknown(keys::board_id(device).map(|id| format!("{id:016x}"))),
-            // None of these reaches the kernel's files, or the snapshot. That memory was not trained is a thing to worry
-            // about: nobody should be told so who was told nothing.
+            // The kernel shows none of these. Untrained memory is a fault, so an unknown status must not read as false.
             "coords": UNKNOWN,
             "dram_status": null,
             "dram_speed": UNKNOWN,
@@ -68,7 +67,7 @@ fn section(rows: &[keys::Row], device: &Device, unknown: &Value) -> Value {
     rows.iter().map(|row| (row.0.to_owned(), value(row))).collect::<Map<_, _>>().into()
 }
 
-/// What tt-smi does not have: the reason to be here.
+/// Memory in use, which tt-smi does not have.
 fn memory(snapshot: &Snapshot, device: &Device) -> Value {
     let used = |total: &Option<Total>| total.as_ref().map(|it| it.used_bytes);
     let basis = |total: &Option<Total>| total.as_ref().map(|it| it.basis);
@@ -95,21 +94,21 @@ fn memory(snapshot: &Snapshot, device: &Device) -> Value {
     })
 }
 
-/// Who uses which node of the driver. A chip without one is nobody's here, as it is with tt-smi.
+/// Processes by device node. Devices without a node have none here, as in tt-smi.
 fn processes(snapshot: &Snapshot) -> Vec<Value> {
     let pairs = snapshot.devices.iter().filter_map(|device| Some((device.node?, device)));
     let mut rows: Vec<(u32, u32, &Process)> = pairs
         .flat_map(|(node, device)| {
             let users = snapshot.processes.iter().filter(|process| uses(process, device));
-            // The driver's word for a process that cannot be seen from here.
+            // As the driver writes a process that is not visible.
             users.map(move |process| (node, process.pid.unwrap_or(0), process))
         })
         .collect();
     rows.sort_by_key(|&(node, pid, _)| (node, pid));
     let row = |(node, pid, process): (u32, u32, &Process)| {
-        let told = |text: Option<&String>| text.map_or("?", String::as_str).to_owned();
+        let or_unknown = |text: Option<&String>| text.map_or("?", String::as_str).to_owned();
         let command = process.command.as_ref().filter(|it| !it.is_empty()).or(process.name.as_ref());
-        json!({ "pid": pid, "user": told(process.user.as_ref()), "cmdline": told(command), "device": node })
+        json!({ "pid": pid, "user": or_unknown(process.user.as_ref()), "cmdline": or_unknown(command), "device": node })
     };
     rows.into_iter().map(row).collect()
 }

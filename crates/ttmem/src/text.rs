@@ -1,4 +1,4 @@
-//! How pages look: width, bars, colours, characters.
+//! The style of pages: width, bars, colours, characters.
 
 use std::io::IsTerminal;
 use ttmem_core::snapshot::{Severity, Tracking};
@@ -11,7 +11,7 @@ const PIPED: usize = 100;
 /// No page is made narrower than this: a narrower terminal wraps its lines.
 const NARROWEST: usize = 60;
 
-/// So much of its limit makes a reading worth a look.
+/// Readings above this share of their limit are yellow.
 const NEAR: f64 = 0.9;
 
 const RED: &str = "31";

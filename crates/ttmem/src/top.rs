@@ -3,7 +3,7 @@
 use crate::Exit;
 use crate::cli::{Look, Only, Sockets, Watching};
 use crate::settings;
-use crate::show::only;
+use crate::show::{only, users_called};
 use crate::source::source;
 use anyhow::Context;
 use rustix::process::{PidfdFlags, Signal as KernelSignal};
@@ -25,6 +25,13 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
         "the dashboard needs a terminal; `ttmem -w` prints tables, `ttmem -w --json` lines of JSON"
     );
     let mut source = source(sockets, true, true)?;
+    // A wrong name is refused before the terminal is taken; a source that fails is shown by the dashboard.
+    let brief = Detail { brief: true, ..Detail::NONE };
+    if let Some(user) = &filter.user
+        && let Ok((snapshot, _)) = source.watched(&brief)
+    {
+        users_called(user, &snapshot)?;
+    }
     let filter = filter.clone();
     let narrowed = !filter.device.is_empty();
     let (mut chips, mut pids): (Option<Vec<u32>>, Vec<u32>) = (None, Vec::new());

@@ -196,7 +196,7 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
     }]
 }
 
-/// A server, for people.
+/// A server with pid, name and user.
 fn who(peer: Peer) -> String {
     let mut processes = Processes::default();
     let user = processes.user(peer.uid);

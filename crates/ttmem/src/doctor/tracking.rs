@@ -58,7 +58,7 @@ const RUN: &str = "start them with `ttmem run -- CMD`";
 /// Processes by tracking, as the table shows it: verdict, description and remedy.
 const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
     (&["audited", "agent"], Verdict::Ok, "with the agent, all hooks, no drift", None),
-    (&["events", "library", "legacy", "reported"], Verdict::Ok, "self-reporting", None),
+    (&["library", "reported"], Verdict::Ok, "self-reporting", None),
     (&["counters"], Verdict::Note, "known by tt-metal counters only, which are incomplete", Some(RUN)),
     (
         &["partial"],

@@ -361,3 +361,38 @@ fn an_unknown_user_is_a_usage_error() {
         assert_eq!(ttmem(&server, &["--user", user]).status.code(), Some(0), "{user}");
     }
 }
+
+#[test]
+fn texts_use_plain_words() {
+    let run = |args: &[&str]| {
+        let output = Command::new(exe()).args(args).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let mut texts =
+        vec![run(&["--help"]), run(&["man"]), run(&["--query", "help"]), run(&["doctor", "--local"])];
+    for command in ["top", "run", "env", "check", "dump", "serve", "doctor", "demo", "completions", "man"] {
+        texts.push(run(&[command, "--help"]));
+        texts.push(run(&["man", command]));
+    }
+    let banned = [
+        "nobody",
+        "whoever",
+        "somebody",
+        "everybody",
+        "vain",
+        "looks",
+        "look",
+        "tells",
+        "told",
+        "came",
+        "odd",
+        "chip",
+    ];
+    for text in &texts {
+        for word in text.split(|c: char| !c.is_alphanumeric()) {
+            assert!(!banned.contains(&word.to_lowercase().as_str()), "{word}: {text}");
+        }
+        assert!(!text.contains("of late") && !text.contains("to be seen"), "{text}");
+    }
+    assert!(texts[0].contains("docs/glossary.md"));
+}

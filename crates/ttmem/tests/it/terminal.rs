@@ -593,6 +593,9 @@ fn without_colours_there_are_none() {
 #[test]
 fn what_cannot_show_it_is_refused() {
     let server = server();
+    let mut terminal = Terminal::start(&top(&server.query, &["--user", "nosuch"]), USUAL);
+    assert_eq!(terminal.wait().code(), Some(2));
+    assert!(terminal.text().contains("--user nosuch: no such user"), "{}", terminal.text());
     for term in ["dumb", ""] {
         let mut command = top(&server.query, &[]);
         command.env("TERM", term);

@@ -156,3 +156,13 @@ fn names_do_not_reach_a_terminal_as_they_are() {
     let page = page(folder.path(), &["dump"]);
     assert_eq!(page.matches("a?]0;owned?b?2Jc?d?e").count(), 2, "{page}");
 }
+
+#[test]
+fn spaces_without_statistics_have_no_drift_of_zero() {
+    let folder = memory_folder();
+    let tracker = tracker(folder.path());
+    define(&tracker, (4, 2), L1_END);
+    let page = page(folder.path(), &["check", "--wait", "0"]);
+    assert!(page.contains("not audited: allocator busy, or no statistics\n"), "{page}");
+    assert!(page.ends_with(" not audited\n") && !page.contains("drift 0"), "{page}");
+}
