@@ -12,7 +12,8 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         ("python/package/ttmem/_errors.py", exceptions::module()),
         ("python/package/ttmem/_schema.py", dataclasses::module(&schema)?),
         ("docs/snapshot.schema.json", schema),
-        ("docs/fields.md", ttmem_render::docs::page()),
+        ("docs/fields.md", ttmem_render::docs::fields()),
+        ("docs/columns.md", ttmem_render::docs::columns()),
     ];
     let mut differences = Vec::new();
     for (name, now) in files {

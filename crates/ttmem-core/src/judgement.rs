@@ -257,20 +257,20 @@ pub(crate) fn describe_fault(
     subject: &Subject,
     tally: &Tally,
     label: Option<&Label>,
+    device: Option<u32>,
     clock: Clock,
 ) -> Finding {
     let who = label.map_or_else(|| "unknown process".to_owned(), Label::to_string);
+    let on = device.map_or_else(String::new, |index| format!(" on device {index}"));
     let (bytes, id, count) = (tally.bytes, tally.last_id, tally.count);
     let times = if count == 1 { String::new() } else { format!(" x{count}") };
-    let times = format!("{times} (last {id:#x})");
+    let times = format!("{on}{times} (last {id:#x})");
     let fault = subject.fault;
     let text = match fault {
         Fault::DoubleFree => format!("{who}: double free{times}"),
         Fault::UnknownFree => format!("{who}: freed unknown buffers{times}; they may predate tracking"),
         Fault::AmbiguousFree => {
-            format!(
-                "{who}: freed an address that is allocated in several spaces{times}; the newest buffer was freed"
-            )
+            format!("{who}: freed an address allocated in several spaces{times}; the newest buffer was freed")
         }
         Fault::SizeMismatch => {
             format!("{who}: freed with another size than allocated{times}; the allocated size counts")
@@ -289,8 +289,8 @@ pub(crate) fn describe_fault(
                 size(bytes)
             )
         }
-        rejection if count == 1 => format!("{who}: report rejected: {rejection}"),
-        rejection => format!("{who}: {count} reports rejected: {rejection}"),
+        rejection if count == 1 => format!("{who}: report{on} rejected: {rejection}"),
+        rejection => format!("{who}: {count} reports{on} rejected: {rejection}"),
     };
     let finding = match label {
         Some(label) => label.finding(fault.finding(), fault.severity(), text, count),

@@ -7,9 +7,9 @@ use crate::event::{
     Alloc, Allocator, Audit, Banks, Event, Extent, FaultReport, Free, Holding, Name, OutOfMemory, Process,
     SensorReading, Trace, Tracked,
 };
+use crate::event_log::{EventLog, Level};
 use crate::findings::{Findings, Request, Subject, Tally};
 use crate::footprint::CoreSet;
-use crate::happenings::{Happenings, Level};
 use crate::history::{SensorSeries, Series};
 use crate::label::Label;
 use crate::ledger::{self, Entry, Ledger, Nature, PoolId, PoolKey, Slot};
@@ -210,7 +210,7 @@ pub struct State {
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
     pub(crate) ledger: Ledger,
     pub(crate) findings: Findings,
-    pub(crate) happenings: Happenings,
+    pub(crate) event_log: EventLog,
     pub(crate) lost: u64,
     pub(crate) derived: RefCell<Derived>,
     /// Changes of programs so far: dispatches, ends, and what they are.
@@ -235,7 +235,7 @@ impl State {
             processes: BTreeMap::new(),
             ledger: Ledger::new(seed),
             findings: Findings::default(),
-            happenings: Happenings::default(),
+            event_log: EventLog::default(),
             lost: 0,
             derived: RefCell::default(),
             program_changes: 0,
@@ -327,7 +327,7 @@ impl State {
                 known.basis = known.basis.min(by.basis);
             }
             None => {
-                self.happenings.came(self.now, by.id, &info);
+                self.event_log.came(self.now, by.id, &info);
                 self.processes.insert(by.id, ProcessState::new(info, by.basis));
             }
         }
@@ -591,7 +591,7 @@ impl State {
         self.findings.add_failure(self.now, subject, at, failure.count, request.clone());
         let tally =
             Tally { count: failure.count, bytes: request.bytes, request: Some(request), ..Tally::new(at) };
-        self.happenings.out_of_memory(subject, label, chips, tally);
+        self.event_log.out_of_memory(subject, label, chips, tally);
         Outcome::Noted
     }
 
@@ -638,7 +638,7 @@ impl State {
             sum.0 += totals.own_count();
             sum.1 += totals.requested;
         }
-        self.happenings.ended(self.now, id, &process.info, &gone);
+        self.event_log.ended(self.now, id, &process.info, &gone);
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
         if count > 0 {
             let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
@@ -752,7 +752,7 @@ impl State {
             let index = chip.and_then(|chip| self.chips.get(&chip)).map(|it| it.chip.index);
             let label = self.label_of(by.id);
             let tally = Tally { count, bytes, last_id: id, ..Tally::new(now) };
-            self.happenings.fault(now, subject, label, index, tally);
+            self.event_log.fault(now, subject, label, index, tally);
         }
     }
 
@@ -812,7 +812,7 @@ impl State {
             let spaces = [("DRAM", dram, has.dram_bytes), ("L1", l1, has.l1_bytes)];
             for ((name, used, capacity), level) in spaces.into_iter().zip(&mut state.filled) {
                 let chip = (state.chip.index, id);
-                *level = self.happenings.filled(now, chip, name, *level, (used, capacity));
+                *level = self.event_log.filled(now, chip, name, *level, (used, capacity));
             }
         }
     }

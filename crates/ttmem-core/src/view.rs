@@ -86,7 +86,8 @@ impl State {
         self.judge_regions(&mut findings);
         findings.extend(self.findings.iter().map(|(subject, tally)| {
             let label = subject.process.map(|id| self.label_of(id));
-            describe_fault(subject, tally, label.as_ref(), clock)
+            let device = subject.chip.and_then(|id| self.chips.get(&id)).map(|it| it.chip.index);
+            describe_fault(subject, tally, label.as_ref(), device, clock)
         }));
         if self.findings.dropped > 0 {
             let text = format!("{} older findings dropped: too many at once", self.findings.dropped);
@@ -101,7 +102,7 @@ impl State {
             devices,
             processes,
             findings,
-            events: detail.events.then(|| self.happenings.list(clock)),
+            events: detail.events.then(|| self.event_log.list(clock)),
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query, !detail.brief)),
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),

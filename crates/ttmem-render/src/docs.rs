@@ -1,11 +1,11 @@
-//! The field reference in `docs/`, generated from the fields.
+//! The reference of fields and columns in `docs/`, generated from the tables.
 
 use crate::column::{Column, Field, Kind};
 use crate::{allocation, cores, device, event, process, program};
 use std::fmt::Write;
 
-const BEGINNING: &str = "\
-# Fields
+const FIELDS: &str = "\
+# Which fields can scripts use?
 
 <!-- Generated from crates/ttmem-render by `cargo xtask gen`; edit that. -->
 
@@ -13,15 +13,28 @@ const BEGINNING: &str = "\
 ttmem --format csv --query index,asic_celsius,dram_used_bytes
 ```
 
-Every figure that `ttmem` shows in a list has an entry here. Fields marked `query` can be used with
-`--query` (`ttmem --query help` lists them); those of processes begin with `process.`, as in
-`process.pid`. An unknown value is `N/A` in tables and CSV, and a dash on the dashboard. *Shown as* is
-the column header in `ttmem`, `ttmem dump` or the dashboard.
+Fields marked `query` can be used with `--query`; `ttmem --query help` lists them. Those of
+processes begin with `process.`, as in `process.pid`. An unknown value is `N/A` in tables and CSV,
+and a dash on the dashboard. *Shown as* is the column header in `ttmem` or the dashboard. Lists of
+allocations, programs, cores, findings and events: [columns.md](columns.md).
 ";
 
-/// The whole page.
-pub fn page() -> String {
-    let mut page = BEGINNING.to_owned();
+const COLUMNS: &str = "\
+# What do the columns of the lists mean?
+
+<!-- Generated from crates/ttmem-render by `cargo xtask gen`; edit that. -->
+
+```
+ttmem dump --group-by process
+```
+
+Every figure that `ttmem dump` and the dashboard show in a list. *Shown as* is the column header.
+Devices and processes: [fields.md](fields.md).
+";
+
+/// The page of what scripts can use: devices and processes.
+pub fn fields() -> String {
+    let mut page = FIELDS.to_owned();
     section(
         &mut page,
         "Devices",
@@ -30,6 +43,12 @@ pub fn page() -> String {
     );
     section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
     section(&mut page, "Processes on a device", process::HELD, &[]);
+    page
+}
+
+/// The page of all other lists.
+pub fn columns() -> String {
+    let mut page = COLUMNS.to_owned();
     section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
     section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
     section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
@@ -91,7 +110,7 @@ mod tests {
         check(cores::FIELDS, &[cores::DUMP]);
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
         check(event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
-        let page = page();
+        let page = fields();
         assert!(page.contains("| `dram_used_bytes` | DRAM in use | B | query | `used` |"), "{page}");
     }
 }

@@ -6,7 +6,6 @@ use crate::value::{Tone, Unit, Value};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::borrow::Cow;
-use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Event, Finding, Severity};
 
 /// Rows of findings.
@@ -47,36 +46,6 @@ pub static FINDING_FIELDS: &[Field<Findings>] = &[
         r.finding.last.map_or(Value::Nothing, |at| Value::Seconds(ago(at)))
     }),
 ];
-
-/// The problem in words, naming process and device wherever the finding itself does not.
-pub fn finding_text(finding: &Finding, snapshot: &Snapshot) -> String {
-    let mut text = finding.text.clone();
-    let mut missing = Vec::new();
-    if let Some(pid) = finding.pid {
-        let process = snapshot.processes.iter().find(|it| it.pid == Some(pid));
-        let name = process.and_then(|it| it.name.as_deref());
-        let shown = format!("pid {pid}");
-        let named = name.map_or_else(|| shown.clone(), |name| format!("{shown} ({name})"));
-        match mentioned(&text, &shown) {
-            None => missing.push(named),
-            Some(end) if text[end..].starts_with(" (") => {}
-            Some(end) => text.replace_range(end - shown.len()..end, &named),
-        }
-    }
-    let device = finding.device.as_ref().and_then(|id| snapshot.devices.iter().find(|it| it.id == *id));
-    if let Some(shown) = device.map(|it| format!("device {}", it.index))
-        && mentioned(&text, &shown).is_none()
-    {
-        missing.push(shown);
-    }
-    if missing.is_empty() { text } else { format!("{}: {text}", missing.join(", ")) }
-}
-
-/// Where a number is mentioned, as `pid 12`: not as the beginning of a longer one. The end of it.
-fn mentioned(text: &str, words: &str) -> Option<usize> {
-    let ends = text.match_indices(words).map(|(at, _)| at + words.len());
-    ends.into_iter().find(|&end| !text[end..].starts_with(|c: char| c.is_ascii_digit()))
-}
 
 const fn finding(name: &str, title: &'static str, width: u16) -> Column<Findings> {
     Column::screen(find(FINDING_FIELDS, name), title, width)
@@ -137,39 +106,4 @@ pub static EVENT_SCREEN: &[Column<Events>] = &[
 /// A time of day, as `14:02:11`.
 pub fn clock(at: Timestamp, zone: &TimeZone) -> String {
     at.to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ttmem_core::snapshot::{FindingKind, Severity};
-
-    fn finding(text: &str, pid: Option<u32>) -> Finding {
-        Finding {
-            kind: FindingKind::DoubleFree,
-            severity: Severity::Warning,
-            device: None,
-            pid,
-            space: None,
-            bytes: None,
-            count: 1,
-            first: None,
-            last: None,
-            text: text.to_owned(),
-        }
-    }
-
-    #[test]
-    fn numbers_are_found_whole() {
-        assert_eq!(mentioned("pid 123 and pid 12", "pid 12"), Some(18));
-        assert_eq!(mentioned("pid 123", "pid 12"), None);
-    }
-
-    #[test]
-    fn findings_name_their_process() {
-        let text = |text: &str, pid| finding_text(&finding(text, pid), &Snapshot::default());
-        assert_eq!(text("double free x8", Some(7)), "pid 7: double free x8");
-        assert_eq!(text("pid 7 (python): double free", Some(7)), "pid 7 (python): double free");
-        assert_eq!(text("driver missing", None), "driver missing");
-    }
 }

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt::Write;
 use ttmem_core::Snapshot;
-use ttmem_render::event::finding_text;
 use ttmem_render::{device, label, page, process};
 
 /// The title is no wider than a table usually is.
@@ -103,7 +102,7 @@ fn findings(page: &mut String, snapshot: &Snapshot, most: usize, style: Style) {
         .findings
         .iter()
         .take(most)
-        .map(|it| wrapped(&plain(&finding_text(it, snapshot)), style.width.saturating_sub(INDENT)))
+        .map(|it| wrapped(&plain(&it.text), style.width.saturating_sub(INDENT)))
         .collect();
     if lines.is_empty() {
         return;

@@ -35,7 +35,7 @@ impl State {
         let scope = Scope::Allocator(allocator.id);
         // One without banks is a set of chips that programs refer to; further ones of the same chips are no further open.
         if !process.allocators.contains_key(&allocator.id) && opens(process, &allocator) {
-            self.happenings.opened(self.now, by.id, &process.info, chips);
+            self.event_log.opened(self.now, by.id, &process.info, chips);
         }
         process.allocators.insert(allocator.id, allocator);
         for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
@@ -78,7 +78,7 @@ impl State {
         let known = closed.is_some();
         if let Some(closed) = closed.filter(|it| opens(&process, it)) {
             let chips = self.numbered(&closed.chips);
-            self.happenings.closed(self.now, by.id, &process.info, chips, held);
+            self.event_log.closed(self.now, by.id, &process.info, chips, held);
         }
         process.programs.retain(|(of, _), _| *of != scope);
         process.traces.retain(|(of, _), _| *of != scope);
@@ -140,7 +140,7 @@ impl State {
         }
         if process.traces.insert(key, trace).is_none() && process.trace_told < Some(trace.captured) {
             process.trace_told = Some(trace.captured);
-            self.happenings.captured(self.now, by.id, &process.info, trace.dispatches);
+            self.event_log.captured(self.now, by.id, &process.info, trace.dispatches);
         }
         Outcome::Noted
     }
@@ -148,7 +148,7 @@ impl State {
     pub(super) fn end_trace(&mut self, by: Author, scope: Scope, trace: u32) -> Outcome {
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
         if process.traces.remove(&(scope, trace)).is_some() {
-            self.happenings.released(self.now, by.id, &process.info);
+            self.event_log.released(self.now, by.id, &process.info);
         }
         Outcome::Noted
     }

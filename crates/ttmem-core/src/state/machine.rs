@@ -89,7 +89,7 @@ impl State {
         }
         if let Some(state) = self.chips.get_mut(&key) {
             if came {
-                self.happenings.chip_came(self.now, state.chip.index, key);
+                self.event_log.chip_came(self.now, state.chip.index, key);
             }
             let new = called.into_iter().filter(|name| *name != key);
             let room = NAMES_A_CHIP.saturating_sub(state.called.len());
@@ -116,7 +116,7 @@ impl State {
         let id = self.resolve(id);
         if let Some(state) = self.chips.get_mut(&id) {
             if !state.gone {
-                self.happenings.chip_went(self.now, state.chip.index, id);
+                self.event_log.chip_went(self.now, state.chip.index, id);
             }
             (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
             let why = Some("the device was removed".to_owned());

@@ -1,5 +1,5 @@
 mod derived;
-mod happenings;
+mod event_log;
 mod listing;
 mod machine;
 mod programs;

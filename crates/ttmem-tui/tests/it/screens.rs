@@ -86,7 +86,7 @@ fn details() -> Vec<Scene> {
         ("buffer", with(states::two, &[Char('5'), Down, Down, Enter])),
         ("program", with(states::two, &[Char('6'), Enter])),
         ("buffer that lies nowhere known", with(states::unknown, &[Char('5'), Enter])),
-        ("program that nobody follows", with(states::unknown, &[Char('6'), Enter])),
+        ("program of unknown residency", with(states::unknown, &[Char('6'), Enter])),
         ("core", with(states::two, &[Char('4'), Enter])),
     ]
 }
@@ -106,10 +106,10 @@ fn choices() -> Vec<Scene> {
         ("nothing known of a group", with(states::unknown, "5g")),
         ("one chip's charts", alone),
         ("charts up to the highest", with(states::two, "2z")),
-        ("a map that nothing is told of", with(states::unknown, "4]")),
+        ("a map of an unknown device", with(states::unknown, "4]")),
         ("a filter being typed", with(states::one, "/llama")),
         ("a filter", kept),
-        ("a filter that nothing fits", with(states::one, "/nobody")),
+        ("a filter that nothing fits", with(states::one, "/nosuch")),
     ]
 }
 
@@ -123,7 +123,7 @@ fn interruptions() -> Vec<Scene> {
     vec![
         ("lost connection", lost),
         ("paused", paused),
-        ("nothing came yet", waiting),
+        ("no snapshot yet", waiting),
         ("too small", Desk::new(states::two()).sized(60, 12)),
     ]
 }

@@ -591,7 +591,7 @@ fn page(count: u64, pid: u32, chips: &[u32]) -> Buffers {
 
 // ---- what happened, what is odd
 
-fn happening(sequence: u64, kind: EventKind, severity: Severity, text: &str) -> Event {
+fn event(sequence: u64, kind: EventKind, severity: Severity, text: &str) -> Event {
     Event {
         sequence,
         at: ago(600 - sequence as i64 * 13),
@@ -604,7 +604,7 @@ fn happening(sequence: u64, kind: EventKind, severity: Severity, text: &str) -> 
     }
 }
 
-fn happenings() -> Vec<Event> {
+fn events() -> Vec<Event> {
     use EventKind::{
         AllocatorOpened, DeviceAdded, Finding as Found, Other, ProcessExited, ProcessStarted, TraceCaptured,
         UsageThreshold,
@@ -629,7 +629,7 @@ fn happenings() -> Vec<Event> {
         ),
         (Other, Severity::Info, "an event of a later version"),
     ];
-    let tell = |(n, (kind, severity, text)): (usize, (_, _, &str))| happening(n as u64, kind, severity, text);
+    let tell = |(n, (kind, severity, text)): (usize, (_, _, &str))| event(n as u64, kind, severity, text);
     all.into_iter().enumerate().map(tell).collect()
 }
 
@@ -706,7 +706,7 @@ pub(crate) fn one() -> Snapshot {
     second.container = text("vllm-0");
     let mut it = snapshot(devices, vec![first, second]);
     it.buffers = Some(page(87, 48_213, &[0]));
-    it.events = Some(happenings());
+    it.events = Some(events());
     it
 }
 
@@ -724,7 +724,7 @@ pub(crate) fn two() -> Snapshot {
     let both = tracked(48_213, "python3", &all(&devices), 90);
     let mut it = snapshot(devices, vec![both]);
     it.buffers = Some(page(5120, 48_213, &[0, 1]));
-    it.events = Some(happenings());
+    it.events = Some(events());
     it
 }
 
@@ -759,7 +759,7 @@ pub(crate) fn eight() -> Snapshot {
     let bare = process(51_440, "tt-smi", &[&devices[0]]);
     let mut it = snapshot(devices, vec![mesh, half, counted, bare]);
     it.buffers = Some(page(1913, 48_213, &[0, 1, 2, 3, 4, 5, 6, 7]));
-    it.events = Some(happenings());
+    it.events = Some(events());
     it.findings = vec![finding(
         FindingKind::TraceOverwrite,
         Severity::Warning,
@@ -787,7 +787,7 @@ pub(crate) fn galaxy() -> Snapshot {
     it.simulated = true;
     let chips: Vec<u32> = (0..32).collect();
     it.buffers = Some(page(48_231, 48_213, &chips));
-    it.events = Some(happenings());
+    it.events = Some(events());
     it
 }
 
@@ -1049,6 +1049,6 @@ pub(crate) fn findings() -> Snapshot {
     it.health.skipped =
         vec![Skipped { path: "/dev/shm/ttmem-9".to_owned(), reason: "version 9 is too new".to_owned() }];
     it.buffers = Some(page(87, 48_213, &[0, 1, 2]));
-    it.events = Some(happenings());
+    it.events = Some(events());
     it
 }

@@ -61,12 +61,12 @@ fn devices_are_open_while_any_allocator_of_theirs_is() {
     for event in [mesh(1, &[0, 1]), mesh(2, &[1, 0]), Event::AllocatorCleared(1), mesh(3, &[0])] {
         assert_eq!(state.apply(Mono(2), events(7), event), Outcome::Noted);
     }
-    let opened = ["python (pid 7) opened a mesh of 2 devices", "python (pid 7) opened device 0"];
+    let opened = ["pid 7 (python) opened a mesh of 2 devices", "pid 7 (python) opened device 0"];
     assert_eq!(of(&state, Kind::AllocatorOpened), opened);
     state.apply(Mono(3), events(7), Event::AllocatorClosed(1));
     assert!(of(&state, Kind::AllocatorClosed).is_empty(), "another one has them open");
     state.apply(Mono(4), events(7), Event::AllocatorClosed(2));
-    assert_eq!(of(&state, Kind::AllocatorClosed), ["python (pid 7) closed a mesh of 2 devices"]);
+    assert_eq!(of(&state, Kind::AllocatorClosed), ["pid 7 (python) closed a mesh of 2 devices"]);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn findings_are_one_event_and_failures_are_always_events() {
     }
     assert_eq!(
         of(&state, Kind::Finding),
-        ["pid 8: freed unknown buffers (last 0x0); they may predate tracking"]
+        ["pid 8: freed unknown buffers on device 0 (last 0x0); they may predate tracking"]
     );
     let failed = |bytes| Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
     state.apply(Mono(5 * SECOND), legacy(8), failed(1 << 30));

@@ -99,7 +99,8 @@ impl Entry {
             Text::Did { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
             Text::OfChips(what) => format!("{}{what}{times}", devices(&self.chips)),
             Text::Fault(subject, tally, label) => {
-                let finding = describe_fault(subject, tally, Some(label), clock);
+                let finding =
+                    describe_fault(subject, tally, Some(label), self.chips.keys().next().copied(), clock);
                 severity = finding.severity;
                 finding.text
             }
@@ -157,12 +158,12 @@ impl Level {
 }
 
 #[derive(Default)]
-pub(crate) struct Happenings {
+pub(crate) struct EventLog {
     entries: VecDeque<Entry>,
     count: u64,
 }
 
-impl Happenings {
+impl EventLog {
     fn push(&mut self, mut new: Entry) {
         let again = self.entries.iter().rposition(|old| old.is_again(&new));
         if let Some(old) = again.and_then(|at| self.entries.remove(at)) {
@@ -319,7 +320,7 @@ fn mesh(chips: &Chips) -> String {
 
 /// What a process did, while it is put together.
 struct Did<'a> {
-    to: &'a mut Happenings,
+    to: &'a mut EventLog,
     entry: Entry,
 }
 
