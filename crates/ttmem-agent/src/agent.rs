@@ -175,9 +175,10 @@ pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, fac
     if let Some(statistics) = statistics.filter(|_| !it.is_inherited()) {
         let _ = tracker().audit(before.filter(|_| audit::is_calm(1)), number, space, statistics);
     }
-    // It may have failed for another reason.
+    // It may have failed for another reason: there was room, or the runtime has no interleaved buffers in L1_SMALL.
     let largest = statistics.map(|it| it.largest_free_per_bank);
-    let no_room = largest.is_none_or(|largest| block > largest);
+    let unsupported = facts.kind == L1_SMALL && facts.is_interleaved();
+    let no_room = largest.map_or(!unsupported, |largest| block > largest);
     if no_room || facts.is_per_core() || is_hybrid() {
         let failed = Buffer::new(number, space, 0, facts.requested);
         let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed }, largest);

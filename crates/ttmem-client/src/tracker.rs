@@ -134,6 +134,8 @@ pub struct Tracker {
     spare: AtomicPtr<Guard>,
     /// Whether the agent tracks this process instead.
     yielded: AtomicBool,
+    /// Whether the process exits: a segment that is created now would stay.
+    ended: AtomicBool,
 }
 
 // SAFETY: `writer` is touched only by the thread whose number stands in the guard.
@@ -200,6 +202,7 @@ impl Tracker {
             table: AtomicPtr::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
             yielded: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -216,7 +219,7 @@ impl Tracker {
             log::start(to);
         }
         let known = self.guard.load(Ordering::Acquire);
-        if !known.is_null() && known != NOT_ASKED {
+        if !known.is_null() && known != NOT_ASKED || self.ended.load(Ordering::Acquire) {
             return;
         }
         let spare = self.spare.swap(ptr::null_mut(), Ordering::AcqRel);
@@ -669,6 +672,7 @@ impl Tracker {
 
     /// Ends tracking because the process exits, while other threads may still report.
     fn end(&self) {
+        self.ended.store(true, Ordering::Release);
         self.forget_environment();
         // SAFETY: guards are never given back.
         let Some(guard) = (unsafe { self.guard.load(Ordering::Acquire).as_ref() }) else { return };

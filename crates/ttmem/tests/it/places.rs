@@ -485,7 +485,7 @@ fn a_small_filesystem_is_left_to_the_workload() {
         assert_eq!(it.usage[0].usage.dram.as_ref().unwrap().count, Some(count + 1));
         if producer.status().unlisted > 0 {
             assert!(finding(&server, FindingKind::Unlisted).is_some());
-            assert!(producer.status().reason.contains("share"));
+            assert!(producer.status().reason.contains("may use 1/8"));
         } else {
             panic!("{count} buffers fit {size} bytes?");
         }

@@ -573,7 +573,7 @@ fn where_no_segment_can_be_the_workload_works_all_the_same() {
     let missing = home.path().join("missing");
     for (folder, through, reason) in [
         (missing.as_path(), &[][..], "No such file"),
-        (Path::new("/proc"), &[], "cannot make the segment"),
+        (Path::new("/proc"), &[], "cannot create segment"),
         (denied.path(), &NOBODY[..], "ermission denied"),
     ] {
         let mut producer = Producer::by(through, &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);

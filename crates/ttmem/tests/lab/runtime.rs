@@ -96,6 +96,23 @@ fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
     checked(folder.path());
 }
 
+/// The runtime refuses such a request, whatever is free.
+#[test]
+fn interleaved_l1_small_is_not_out_of_memory() {
+    let folder = memory_folder();
+    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
+    puppet.does(
+        "def small():\n    \
+             config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1_SMALL)\n    \
+             try: return tiles(d, 1, config)\n    \
+             except RuntimeError as why: return str(why)\n",
+    );
+    let said = puppet.does("small()");
+    assert!(said.as_str().unwrap().contains("L1_SMALL only supports sharded allocations"), "{said}");
+    let seen = snapshot(folder.path());
+    assert!(seen.findings.iter().all(|it| it.kind != FindingKind::OutOfMemory), "{:?}", seen.findings);
+}
+
 #[test]
 fn a_bulk_free_frees_everything_once() {
     let folder = memory_folder();

@@ -253,6 +253,7 @@ fn failed_allocation_is_dated_when_it_occurred() {
     // Read an hour later.
     let now = Mono(4000 * SECOND);
     state.apply(now, by, Event::OutOfMemory(failure(&[0], 400)));
+    state.tick(now);
     let text = "out of memory: pid 8 (python model.py) requested 512.0 MiB of DRAM on device 0; \
                 largest free block 38.0 MiB per bank";
     let snapshot =
