@@ -111,7 +111,7 @@ impl Scene<'_> {
             "  counters   tt-metal counters: sums per device",
             "  reported   old socket protocol",
             "  partial    some events were missed",
-            "  DRIFT      the runtime's allocators report other figures",
+            "  drift      the runtime's allocators report other figures",
             "  untracked  has a device open and publishes nothing: start it with `ttmem run`",
             "  idle       no process has the device open",
         ];
