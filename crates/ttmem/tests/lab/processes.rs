@@ -4,7 +4,7 @@ use super::{Puppet, TTNN, checked, exe, held, here, lab, process, python, snapsh
 use std::path::Path;
 use std::process::{Command, Output};
 use ttmem_core::Detail;
-use ttmem_core::snapshot::HappeningKind;
+use ttmem_core::snapshot::EventKind;
 use ttmem_reader::Session;
 use ttmem_sources::Reading;
 use ttmem_testkit::{eventually, memory_folder};
@@ -235,6 +235,6 @@ fn device_opened_and_closed_once_is_reported_once() {
         |kind| events.iter().filter(|it| it.kind == kind).map(|it| it.text.as_str()).collect::<Vec<_>>();
     let who = format!("python (pid {})", puppet.pid());
     // Twice each: once by either way.
-    assert_eq!(count(HappeningKind::AllocatorOpened), [format!("{who} opened device 0, 2 times")]);
-    assert_eq!(count(HappeningKind::AllocatorClosed), [format!("{who} closed device 0, 2 times")]);
+    assert_eq!(count(EventKind::AllocatorOpened), [format!("{who} opened device 0, 2 times")]);
+    assert_eq!(count(EventKind::AllocatorClosed), [format!("{who} closed device 0, 2 times")]);
 }
