@@ -144,7 +144,7 @@ fn total_line(page: &mut String, name: &str, total: &Total, style: Style) {
 
 fn part(page: &mut String, usage: &Usage, space: Space) {
     let Some((used, basis)) = usage.used(space) else { return };
-    let (mut notes, mut more) = (Vec::new(), Vec::new());
+    let (mut notes, mut more, mut free_note) = (Vec::new(), Vec::new(), None);
     if let Some(buffers) = usage::buffers(usage, space) {
         // A part that was never used is nothing to read about.
         let part = !matches!(space, Space::Dram | Space::L1);
@@ -158,7 +158,7 @@ fn part(page: &mut String, usage: &Usage, space: Space) {
         let place = if buffers.allocated_bytes.is_some() { &mut more } else { &mut notes };
         place.push(requested);
         more.extend(occupied);
-        more.extend(free);
+        free_note = free;
     }
     if let Some(program) = usage::programs(usage, space) {
         if basis == Basis::Counters && program.registered_bytes == 0 {
@@ -171,8 +171,9 @@ fn part(page: &mut String, usage: &Usage, space: Space) {
     }
     notes.push(by(basis));
     let _ = writeln!(page, "    {:<11}{:>11}   {}", label::part(space), size(used), notes.join(", "));
-    if !more.is_empty() {
-        let _ = writeln!(page, "{:29}{}", "", more.join(", "));
+    let more = (!more.is_empty()).then(|| more.join(", "));
+    for line in more.into_iter().chain(free_note) {
+        let _ = writeln!(page, "{:29}{line}", "");
     }
 }
 
