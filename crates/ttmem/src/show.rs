@@ -149,7 +149,11 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
         let mut chosen = Vec::new();
         for wanted in &only.device {
             let Some(device) = snapshot.devices.iter().find(|device| is_called(device, wanted)) else {
-                anyhow::bail!("no device {wanted}; devices are {}", known_devices(&snapshot));
+                return Err(UsageError(format!(
+                    "--device {wanted}: no such device; devices are {}",
+                    known_devices(&snapshot)
+                ))
+                .into());
             };
             chosen.push(device.id.clone());
         }

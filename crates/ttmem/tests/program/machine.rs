@@ -656,8 +656,8 @@ fn devices_and_processes_can_be_chosen() {
     assert_eq!(pids(&["--json", "--pid", "10"]), [10]);
     assert_eq!(pids(&["--json", "--user", "nobody"]), [0u32; 0]);
     let missing = ttmem(&machine, &["-d", "7"]);
-    assert_eq!(missing.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("no device 7; devices are 0-3"));
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("--device 7: no such device; devices are 0-3"));
 }
 
 #[test]
