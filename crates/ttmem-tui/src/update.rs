@@ -361,9 +361,9 @@ fn act(ui: &mut Ui, shown: &Shown, now_ms: u64, action: Action, effects: &mut Ve
                 let (at, page) = (place.cursor, place.page.max(2) - 1);
                 let row = match action {
                     Action::Up => at.saturating_sub(1),
-                    Action::Down => at + 1,
+                    Action::Down => at.saturating_add(1),
                     Action::PageUp => at.saturating_sub(page),
-                    Action::PageDown => at + page,
+                    Action::PageDown => at.saturating_add(page),
                     Action::First => 0,
                     _ => usize::MAX,
                 };
