@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use ttmem_core::Snapshot;
-use ttmem_core::snapshot::Process;
+use ttmem_core::snapshot::{Process, Tracking};
 use ttmem_core::words::Basis;
 use ttmem_wire::segment::parse_name;
 
@@ -55,20 +55,25 @@ pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
 
 const RUN: &str = "start them with `ttmem run -- CMD`";
 
-/// Processes by tracking, as the table shows it: verdict, description and remedy.
-const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
-    (&["audited", "agent"], Verdict::Ok, "with the agent, all hooks, no drift", None),
-    (&["library", "reported"], Verdict::Ok, "self-reporting", None),
-    (&["counters"], Verdict::Note, "known by tt-metal counters only, which are incomplete", Some(RUN)),
+/// Processes by tracking: verdict, description and remedy.
+const KINDS: [(&[Tracking], Verdict, &str, Option<&str>); 6] = [
+    (&[Tracking::Audited, Tracking::Agent], Verdict::Ok, "with the agent, all hooks, no drift", None),
+    (&[Tracking::Library, Tracking::Reported], Verdict::Ok, "self-reporting", None),
     (
-        &["partial"],
+        &[Tracking::Counters],
+        Verdict::Note,
+        "known by tt-metal counters only, which are incomplete",
+        Some(RUN),
+    ),
+    (
+        &[Tracking::Partial],
         Verdict::Warning,
         "partly tracked",
         Some("`ttmem check` lists what is missing; docs/agent.md lists supported versions of ttnn"),
     ),
-    (&["untracked"], Verdict::Warning, "with a device open, untracked", Some(RUN)),
+    (&[Tracking::Untracked], Verdict::Warning, "with a device open, untracked", Some(RUN)),
     (
-        &["DRIFT"],
+        &[Tracking::Drift],
         Verdict::Broken,
         "with drift: figures differ from the runtime's allocators",
         Some("see `ttmem check`; please report it as a defect of ttmem"),
@@ -78,10 +83,10 @@ const KINDS: [(&[&str], Verdict, &str, Option<&str>); 6] = [
 fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     const NAME: &str = "tracking";
     let mut checks = Vec::new();
-    for (words, verdict, what, remedy) in KINDS {
+    for (kinds, verdict, what, remedy) in KINDS {
         let is_hidden =
             |it: &Process| it.basis == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
-        let fits = |it: &&Process| words.contains(&it.tracking.name()) && !is_hidden(it);
+        let fits = |it: &&Process| kinds.contains(&it.tracking) && !is_hidden(it);
         let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
         let many = if all.len() == 1 { "process" } else { "processes" };
         if !all.is_empty() {
@@ -107,7 +112,7 @@ fn called(process: &Process) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmem_core::snapshot::{AuditResult, Tracker, Tracking};
+    use ttmem_core::snapshot::{AuditResult, Tracker};
     use ttmem_core::words::Space;
 
     fn process(pid: u32, basis: Basis) -> Process {
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_process_is_told_of_once_by_how_it_is_tracked() {
+    fn each_process_is_listed_once_by_tracking() {
         let mut processes = vec![
             with_agent(1, &[], 0),
             with_agent(2, &["shards", "chips"], 0),
