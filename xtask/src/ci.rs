@@ -198,11 +198,11 @@ fn demo() -> anyhow::Result<()> {
     let output =
         command.args(["demo", "--seconds", "3", "--ascii"]).output().context("cannot run the demo")?;
     let page = String::from_utf8_lossy(&output.stdout);
-    let frames = page.matches("| ttmem ").count();
+    let frames = page.matches("SIMULATED DEVICES").count();
     if !output.status.success() || frames < 3 || !page.contains("demo-llm") {
         bail!("the demo showed {frames} tables: {}", String::from_utf8_lossy(&output.stderr));
     }
-    println!("{frames} tables, the last one:\n{}", page.rsplit("\n\n+--").next().unwrap_or_default());
+    println!("{frames} tables, the last one:\n{}", page.rsplit("\n\nttmem ").next().unwrap_or_default());
     Ok(())
 }
 

@@ -221,8 +221,9 @@ pub(crate) struct ShowArgs {
     /// Print JSON with the keys of `tt-smi -s`.
     #[arg(short, long, conflicts_with_all = ["json", "watch", "format"])]
     pub(crate) snapshot: bool,
-    /// Output format: table, json, or csv[,noheader][,nounits].
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json")]
+    // Not a comment, in which rustdoc takes brackets for links.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parse, conflicts_with = "json",
+        help = "Output format: table, json, or csv[,noheader][,nounits]")]
     pub(crate) format: Format,
     /// Comma-separated fields, with --format csv; `--query help` lists them.
     #[arg(long, value_name = "FIELDS", value_delimiter = ',', value_parser = Column::parse)]

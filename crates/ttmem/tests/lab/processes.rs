@@ -233,8 +233,8 @@ fn device_opened_and_closed_once_is_reported_once() {
     let events = snapshot.events.unwrap();
     let count =
         |kind| events.iter().filter(|it| it.kind == kind).map(|it| it.text.as_str()).collect::<Vec<_>>();
-    let who = format!("python (pid {})", puppet.pid());
+    let who = format!("pid {} (python puppet.py)", puppet.pid());
     // Twice each: once by either way.
-    assert_eq!(count(EventKind::AllocatorOpened), [format!("{who} opened device 0, 2 times")]);
-    assert_eq!(count(EventKind::AllocatorClosed), [format!("{who} closed device 0, 2 times")]);
+    assert_eq!(count(EventKind::AllocatorOpened), [format!("{who} opened device 0 x2")]);
+    assert_eq!(count(EventKind::AllocatorClosed), [format!("{who} closed device 0 x2")]);
 }
