@@ -70,7 +70,8 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
         let before = cpu_of_children();
         let mut child = run(&["-w", "-r", "50"]).stdout(Stdio::piped()).spawn()?;
         let lines = BufReader::new(child.stdout.take().context("no output")?).lines();
-        let titles = lines.map_while(Result::ok).filter(|line| line.starts_with("ttmem ")).take(frames).count();
+        let titles =
+            lines.map_while(Result::ok).filter(|line| line.starts_with("ttmem ")).take(frames).count();
         child.kill()?;
         child.wait()?;
         ensure!(titles == frames, "it stopped after {titles} tables");
