@@ -21,8 +21,8 @@ pub(crate) fn put<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) {
     place[0].store(words[0], Ordering::Release);
 }
 
-/// Replaces words whose first is a sequence number and which no record can mend: whoever reads the same sequence twice has
-/// read what belongs to it.
+/// Replaces words that start with a sequence number and that no record repeats. A reader that reads the same sequence number
+/// twice has read the words that belong to it.
 pub(crate) fn replace<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) {
     place[0].store(0, Ordering::Relaxed);
     fence(Ordering::Release);

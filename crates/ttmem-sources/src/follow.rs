@@ -206,7 +206,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells of so many failed allocations. What is not kept of them counts with the oldest that is.
+    /// Emits `count` failed allocations. Those that the segment no longer keeps are counted with the oldest that it keeps.
     fn tell_failures(
         &mut self,
         segment: &SegmentFile,

@@ -625,7 +625,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    fn happening(&mut self) -> Event {
+    fn event(&mut self) -> Event {
         Event {
             sequence: self.number(),
             at: self.time(),
@@ -657,7 +657,7 @@ impl<'a> Source<'a> {
             devices,
             processes,
             findings: self.some(6, Self::finding),
-            events: self.maybe(|it| it.some(6, Self::happening)),
+            events: self.maybe(|it| it.some(6, Self::event)),
             buffers: self.maybe(Self::buffers),
             programs: self.maybe(Self::program_list),
             core_allocations: self.maybe(Self::core_allocations),

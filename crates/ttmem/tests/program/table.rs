@@ -50,7 +50,7 @@ fn a_t3000_with_four_processes_fits_a_terminal() {
     assert!(page.contains("Dev Board  Temp Power MHz  DRAM"), "{page}");
     assert!(page.contains(" 4.5 GiB/12.0 GiB 37.5  █"), "{page}");
     assert!(page.contains(" 40.0 MiB/91.5 MiB 43.7"), "{page}");
-    // Sensors of remote devices cannot be read, so nothing tells these apart.
+    // Sensors of remote devices cannot be read, so these rows are identical.
     assert!(page.contains("\n4-7 ") && page.contains("n300 R"), "{page}");
     assert!(!page.contains("0-3 "), "devices with sensors have a row each: {page}");
     let small = printed({
