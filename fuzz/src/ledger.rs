@@ -8,7 +8,7 @@ use ttmem_core::machine::Chip;
 use ttmem_core::words::{
     Basis, ChipId, Fault, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space, Uncertainty,
 };
-use ttmem_core::{CoreSet, Detail, Event, Limits, State};
+use ttmem_core::{Analysis, CoreSet, Detail, Event, Limits, State};
 
 const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detail::NONE };
 
@@ -153,7 +153,7 @@ pub fn ledger(data: &[u8]) {
 
 fn run(steps: Vec<Step>) {
     let limits = Limits { records_per_process: 50, records: 120, chips: 3, definitions: 3 };
-    let mut state = State::new(limits, 42);
+    let (mut state, mut analysis) = (State::new(limits, 42), Analysis::default());
     let mut now = Mono(0);
     for step in steps {
         let (from, event) = match step {
@@ -270,22 +270,22 @@ fn run(steps: Vec<Step>) {
             }
             Step::Tick(ms) => {
                 now = Mono(now.0 + u64::from(ms) * 1_000_000);
-                state.tick(now);
+                state.tick(&mut analysis, now);
                 continue;
             }
         };
-        state.apply(now, from, event);
+        state.apply(&mut analysis, now, from, event);
     }
-    check(&state);
+    check(&state, &mut analysis);
     for by in 0..=255 {
-        state.apply(now, origin(by), Event::Exited);
+        state.apply(&mut analysis, now, origin(by), Event::Exited);
     }
     assert_eq!(state.live_records(), 0);
-    assert!(state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ALL).processes.is_empty());
+    assert!(analysis.snapshot(&state, jiff::Timestamp::UNIX_EPOCH, &ALL).processes.is_empty());
 }
 
-fn check(state: &State) {
-    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ALL);
+fn check(state: &State, analysis: &mut Analysis) {
+    let snapshot = analysis.snapshot(state, jiff::Timestamp::UNIX_EPOCH, &ALL);
     let json = serde_json::to_string(&snapshot).expect("a snapshot is JSON");
     let back: ttmem_core::Snapshot = serde_json::from_str(&json).expect("and comes back");
     assert_eq!(back, snapshot);
@@ -299,7 +299,7 @@ fn check(state: &State) {
         program_list: Some(ProgramQuery { limit: 10, ..ProgramQuery::default() }),
         ..Detail::NONE
     };
-    let page = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &pages);
+    let page = analysis.snapshot(state, jiff::Timestamp::UNIX_EPOCH, &pages);
     let listed: usize = snapshot.processes.iter().flat_map(|it| &it.programs).map(Vec::len).sum();
     assert_eq!(page.buffers.map(|it| it.count), Some(all.len() as u64));
     assert_eq!(page.programs.map(|it| it.count), Some(listed as u64));
@@ -317,7 +317,7 @@ fn check(state: &State) {
             assert_eq!(state.recorded(id, space), sums.get(&(device.index, space)).copied().unwrap_or(0));
         }
         assert_eq!(device.usage.dram_total.as_ref().map(|t| t.used_bytes), {
-            let usage = state.usage_of(id);
+            let usage = analysis.usage_of(state, id);
             usage.dram_total.map(|t| t.used_bytes)
         });
         for usage in [&device.usage.dram, &device.usage.l1].into_iter().flatten() {

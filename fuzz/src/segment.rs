@@ -6,7 +6,7 @@ use rustix::io::pwrite;
 use std::os::fd::AsRawFd;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_core::{Detail, Limits, State};
+use ttmem_core::{Analysis, Detail, Limits, State};
 use ttmem_sources::{EventSink, Owner, SegmentFile, tell_of};
 use ttmem_wire::segment::{MAGIC, Plan, word};
 use zerocopy::IntoBytes;
@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 const PLAN: Plan = Plan { rows: 4, definition_blocks: 24, ring_records: 16, slots: 16 };
 const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
 
-struct Reader(State);
+struct Reader(State, Analysis);
 
 impl EventSink for Reader {
     fn register(&mut self, _: &Owner, _: Basis) -> ProcessId {
@@ -22,11 +22,11 @@ impl EventSink for Reader {
     }
 
     fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
-        self.0.apply(Mono(1_000_000_000), Origin::Process(process, basis), event);
+        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Process(process, basis), event);
     }
 
     fn emit_machine(&mut self, event: Event) {
-        self.0.apply(Mono(1_000_000_000), Origin::Machine, event);
+        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Machine, event);
     }
 }
 
@@ -57,13 +57,14 @@ pub fn segment(input: &[u8]) {
 
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
-    let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
+    let limits = Limits { records: 1000, definitions: 100, ..Limits::default() };
+    let mut reader = Reader(State::new(limits, 7), Analysis::default());
     reader.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
     let _ = segment.contents();
     let _ = tell_of(&segment, PROCESS, &mut reader);
-    reader.0.tick(Mono(2_000_000_000));
+    reader.0.tick(&mut reader.1, Mono(2_000_000_000));
     let detail = Detail { cores: true, programs: true, ..Detail::default() };
-    let snapshot = reader.0.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail);
+    let snapshot = reader.1.snapshot(&reader.0, jiff::Timestamp::UNIX_EPOCH, &detail);
     assert_eq!(snapshot.processes.len(), 1);
     assert!(snapshot.health.live_records <= 1000);
 }

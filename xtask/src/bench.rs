@@ -9,6 +9,7 @@ pub(crate) mod dashboard;
 mod frames;
 pub(crate) mod load;
 mod machine;
+mod model;
 mod pure;
 mod python;
 pub(crate) mod segment;

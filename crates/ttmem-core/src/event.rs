@@ -1,10 +1,11 @@
 //! What sources say. Events are deltas and definitions; the one kind of level is
 //! [`Event::Levels`], and never mixes with them.
 
-use crate::footprint::CoreSet;
+use crate::core_set::CoreSet;
 use crate::machine::{Chip, Host, RegionReport, Sensors};
 use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// One thing a source says. Who says it is the [`crate::words::Origin`] beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,7 +113,7 @@ pub struct Program {
 }
 
 /// A trace: dispatches that were captured, to be replayed at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Where.
     pub scope: Scope,
@@ -127,7 +128,7 @@ pub struct Trace {
 }
 
 /// What a chip's sensors said, and when.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SensorReading {
     /// When the oldest of them was read; `None`: none was, and `why` says why.
     pub at: Option<Mono>,
@@ -138,7 +139,7 @@ pub struct SensorReading {
 }
 
 /// How much is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
     /// Bytes asked for.
     pub requested: u64,
@@ -149,7 +150,7 @@ pub struct Holding {
 }
 
 /// What has a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Name {
     /// A call site.
     Site(u32),
@@ -192,7 +193,7 @@ pub struct OutOfMemory {
 }
 
 /// A process, for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Short name.
     pub name: Option<String>,
@@ -211,7 +212,7 @@ pub struct Process {
 }
 
 /// One runtime allocator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocator {
     /// The number the process refers to it by.
     pub id: u32,
@@ -222,7 +223,7 @@ pub struct Allocator {
 }
 
 /// How one space of an allocator is laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Banks {
     /// Which space.
     pub space: Space,
@@ -292,7 +293,7 @@ pub struct Free {
 }
 
 /// How a process is tracked, and how well.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tracked {
     /// Who tracks it: `ttmem-agent 0.1.0`.
     pub writer: String,
@@ -307,7 +308,7 @@ pub struct Tracked {
 }
 
 /// The runtime's own statistics of one allocator's space.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// Which allocator.
     pub allocator: u32,

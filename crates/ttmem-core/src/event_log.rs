@@ -3,27 +3,28 @@
 //! A repetition only increases a count, and the most frequent kind is dropped first: a flood of one kind pushes no other kind
 //! out.
 
+use crate::analysis::{Clock, describe_fault};
 use crate::event::Process;
-use crate::findings::{Subject, Tally};
-use crate::judgement::describe_fault;
+use crate::faults::{Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Event, EventKind, Severity};
-use crate::state::Reclaimed;
-use crate::view::{Clock, visible};
+use crate::state::{Reclaimed, visible};
 use crate::words::{ChipId, Fault, Mono, ProcessId, size};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many are kept.
+/// Events that are kept.
 const ROOM: usize = 256;
 /// An equal event within this time is a repetition.
 const REPEATS_NS: u64 = 60 * Mono::SECOND;
 /// Equal events of several devices within this time are one event.
 const TOGETHER_NS: u64 = Mono::SECOND;
 
-/// By number, as it was then.
+/// Chips by the index that they had then.
 type Chips = BTreeMap<u32, ChipId>;
 
+#[derive(Serialize, Deserialize)]
 struct Entry {
     sequence: u64,
     at: Mono,
@@ -36,15 +37,16 @@ struct Entry {
     count: u64,
 }
 
+#[derive(Serialize, Deserialize)]
 enum Text {
-    /// Who did what, and what else there is to say of this time.
-    Did {
+    /// What a process did: label, verb phrase, and details of the last time.
+    OfProcess {
         who: String,
         what: String,
         rest: String,
     },
-    /// What chips did.
-    OfChips(String),
+    /// What happened to devices.
+    OfDevices(String),
     Fault(Subject, Tally, Label),
 }
 
@@ -54,17 +56,17 @@ impl Entry {
         Self { sequence: 0, at, kind, severity, process: None, chips, bytes: None, text, count: 1 }
     }
 
-    /// Whether a new one is this one again.
-    fn is_again(&self, new: &Self) -> bool {
+    /// Whether a new event is a repetition of this one.
+    fn is_repeated_by(&self, new: &Self) -> bool {
         let age = new.at.since(self.at);
         if self.kind != new.kind || self.process != new.process || age > REPEATS_NS {
             return false;
         }
         match (&self.text, &new.text) {
-            (Text::Did { what, .. }, Text::Did { what: new_what, .. }) => {
+            (Text::OfProcess { what, .. }, Text::OfProcess { what: new_what, .. }) => {
                 what == new_what && self.chips == new.chips
             }
-            (Text::OfChips(what), Text::OfChips(new_what)) => {
+            (Text::OfDevices(what), Text::OfDevices(new_what)) => {
                 what == new_what && (self.chips == new.chips || age <= TOGETHER_NS)
             }
             (Text::Fault(subject, ..), Text::Fault(new_subject, ..)) => subject == new_subject,
@@ -72,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// Takes the place of an old one that was the same.
+    /// Takes over the counts of an old event that this one repeats.
     fn replace(&mut self, old: Self) {
         if self.chips == old.chips {
             self.count = self.count.saturating_add(old.count);
@@ -83,7 +85,7 @@ impl Entry {
         if let (Text::Fault(_, tally, _), Text::Fault(_, before, _)) = (&mut self.text, &old.text) {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
-            // Of requests that failed, the last one counts.
+            // For requests that failed, the last one counts.
             if tally.request.is_none() {
                 tally.bytes = tally.bytes.saturating_add(before.bytes);
             }
@@ -94,10 +96,10 @@ impl Entry {
         let times = if self.count > 1 { format!(" x{}", self.count) } else { String::new() };
         let mut severity = self.severity;
         let text = match &self.text {
-            Text::Did { who, what, rest } if times.is_empty() => format!("{who} {what}{rest}"),
-            Text::Did { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
-            Text::Did { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
-            Text::OfChips(what) => format!("{}{what}{times}", devices(&self.chips)),
+            Text::OfProcess { who, what, rest } if times.is_empty() => format!("{who} {what}{rest}"),
+            Text::OfProcess { who, what, rest } if rest.is_empty() => format!("{who} {what}{times}"),
+            Text::OfProcess { who, what, rest } => format!("{who} {what}{times}, last{rest}"),
+            Text::OfDevices(what) => format!("{}{what}{times}", devices(&self.chips)),
             Text::Fault(subject, tally, label) => {
                 let finding =
                     describe_fault(subject, tally, Some(label), self.chips.keys().next().copied(), clock);
@@ -138,12 +140,19 @@ fn devices(chips: &Chips) -> String {
 }
 
 /// How full a space of a device is: the number of thresholds reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "usize")]
 pub(crate) struct Level(usize);
 
 /// Thresholds in percent. A threshold is reported again only after use fell [`SLACK`] percent below it.
 const LEVELS: [u64; 2] = [75, 90];
 const SLACK: u64 = 5;
+
+impl From<usize> for Level {
+    fn from(reached: usize) -> Self {
+        Self(reached.min(LEVELS.len()))
+    }
+}
 
 impl Level {
     /// The level for this use.
@@ -157,7 +166,7 @@ impl Level {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct EventLog {
     entries: VecDeque<Entry>,
     count: u64,
@@ -165,7 +174,7 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     fn push(&mut self, mut new: Entry) {
-        let again = self.entries.iter().rposition(|old| old.is_again(&new));
+        let again = self.entries.iter().rposition(|old| old.is_repeated_by(&new));
         if let Some(old) = again.and_then(|at| self.entries.remove(at)) {
             new.replace(old);
         } else if self.entries.len() >= ROOM {
@@ -176,7 +185,7 @@ impl EventLog {
         self.entries.push_back(new);
     }
 
-    /// The oldest of the most frequent kind goes.
+    /// Drops the oldest event of the most frequent kind.
     fn make_room(&mut self) {
         let mut counts: BTreeMap<EventKind, usize> = BTreeMap::new();
         for entry in &self.entries {
@@ -189,16 +198,23 @@ impl EventLog {
         }
     }
 
-    fn did(&mut self, now: Mono, kind: EventKind, process: (ProcessId, &Process), what: String) -> Did<'_> {
-        let text = Text::Did { who: Label::new(process.0, process.1).to_string(), what, rest: String::new() };
-        Did { to: self, entry: Entry { process: Some(process.0), ..Entry::new(now, kind, text) } }
+    fn of_process(
+        &mut self,
+        now: Mono,
+        kind: EventKind,
+        process: (ProcessId, &Process),
+        what: String,
+    ) -> ProcessEvent<'_> {
+        let text =
+            Text::OfProcess { who: Label::new(process.0, process.1).to_string(), what, rest: String::new() };
+        ProcessEvent { to: self, entry: Entry { process: Some(process.0), ..Entry::new(now, kind, text) } }
     }
 
-    pub(crate) fn came(&mut self, now: Mono, id: ProcessId, info: &Process) {
-        self.did(now, EventKind::ProcessStarted, (id, info), "started".to_owned()).tell();
+    pub(crate) fn process_started(&mut self, now: Mono, id: ProcessId, info: &Process) {
+        self.of_process(now, EventKind::ProcessStarted, (id, info), "started".to_owned()).log();
     }
 
-    pub(crate) fn ended(&mut self, now: Mono, id: ProcessId, info: &Process, held: &Reclaimed) {
+    pub(crate) fn process_exited(&mut self, now: Mono, id: ProcessId, info: &Process, held: &Reclaimed) {
         let count = held.buffers.0 + held.cbs.0 + held.kernels.0;
         let bytes = held.buffers.1 + held.cbs.1 + held.kernels.1;
         let rest = match count {
@@ -206,40 +222,50 @@ impl EventLog {
             1 => format!(" with {} in 1 allocation still allocated", size(bytes)),
             _ => format!(" with {} in {count} allocations still allocated", size(bytes)),
         };
-        self.did(now, EventKind::ProcessExited, (id, info), "exited".to_owned())
+        self.of_process(now, EventKind::ProcessExited, (id, info), "exited".to_owned())
             .with(Some(bytes), rest)
-            .tell();
+            .log();
     }
 
-    pub(crate) fn opened(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips) {
+    pub(crate) fn allocator_opened(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips) {
         let what = format!("opened {}", mesh(&chips));
-        self.did(now, EventKind::AllocatorOpened, (id, info), what).on(chips).tell();
+        self.of_process(now, EventKind::AllocatorOpened, (id, info), what).on(chips).log();
     }
 
     /// An allocator was closed while `held` bytes were allocated.
-    pub(crate) fn closed(&mut self, now: Mono, id: ProcessId, info: &Process, chips: Chips, held: u64) {
+    pub(crate) fn allocator_closed(
+        &mut self,
+        now: Mono,
+        id: ProcessId,
+        info: &Process,
+        chips: Chips,
+        held: u64,
+    ) {
         let what = format!("closed {}", mesh(&chips));
         let rest = if held > 0 { format!(" with {} still allocated", size(held)) } else { String::new() };
-        self.did(now, EventKind::AllocatorClosed, (id, info), what).on(chips).with(Some(held), rest).tell();
+        self.of_process(now, EventKind::AllocatorClosed, (id, info), what)
+            .on(chips)
+            .with(Some(held), rest)
+            .log();
     }
 
-    pub(crate) fn captured(&mut self, now: Mono, id: ProcessId, info: &Process, dispatches: u64) {
+    pub(crate) fn trace_captured(&mut self, now: Mono, id: ProcessId, info: &Process, dispatches: u64) {
         let what = "captured a trace".to_owned();
         let rest = format!(" of {dispatches} dispatch{}", if dispatches == 1 { "" } else { "es" });
-        self.did(now, EventKind::TraceCaptured, (id, info), what).with(None, rest).tell();
+        self.of_process(now, EventKind::TraceCaptured, (id, info), what).with(None, rest).log();
     }
 
-    pub(crate) fn released(&mut self, now: Mono, id: ProcessId, info: &Process) {
-        self.did(now, EventKind::TraceReleased, (id, info), "released a trace".to_owned()).tell();
+    pub(crate) fn trace_released(&mut self, now: Mono, id: ProcessId, info: &Process) {
+        self.of_process(now, EventKind::TraceReleased, (id, info), "released a trace".to_owned()).log();
     }
 
-    pub(crate) fn chip_came(&mut self, now: Mono, index: u32, id: ChipId) {
-        let text = Text::OfChips(" added".to_owned());
+    pub(crate) fn device_added(&mut self, now: Mono, index: u32, id: ChipId) {
+        let text = Text::OfDevices(" added".to_owned());
         self.push(Entry { chips: [(index, id)].into(), ..Entry::new(now, EventKind::DeviceAdded, text) });
     }
 
-    pub(crate) fn chip_went(&mut self, now: Mono, index: u32, id: ChipId) {
-        let text = Text::OfChips(" removed".to_owned());
+    pub(crate) fn device_removed(&mut self, now: Mono, index: u32, id: ChipId) {
+        let text = Text::OfDevices(" removed".to_owned());
         let severity = Severity::Warning;
         self.push(Entry {
             severity,
@@ -249,7 +275,7 @@ impl EventLog {
     }
 
     /// Reports a threshold that the use of a space crossed. Returns the new level.
-    pub(crate) fn filled(
+    pub(crate) fn usage_changed(
         &mut self,
         now: Mono,
         (index, id): (u32, ChipId),
@@ -264,7 +290,7 @@ impl EventLog {
         let rises = level.0 > before.0;
         let percent = LEVELS[if rises { level.0 - 1 } else { level.0 }];
         let does = if rises { "rose above" } else { "fell below" };
-        let text = Text::OfChips(format!(": {space} {does} {percent} %"));
+        let text = Text::OfDevices(format!(": {space} {does} {percent} %"));
         let high = rises && level.0 == LEVELS.len();
         self.push(Entry {
             severity: if high { Severity::Warning } else { Severity::Info },
@@ -318,13 +344,13 @@ fn mesh(chips: &Chips) -> String {
     }
 }
 
-/// What a process did, while it is put together.
-struct Did<'a> {
+/// An event of a process, under construction.
+struct ProcessEvent<'a> {
     to: &'a mut EventLog,
     entry: Entry,
 }
 
-impl Did<'_> {
+impl ProcessEvent<'_> {
     fn on(mut self, chips: Chips) -> Self {
         self.entry.chips = chips;
         self
@@ -332,13 +358,13 @@ impl Did<'_> {
 
     fn with(mut self, bytes: Option<u64>, text: String) -> Self {
         self.entry.bytes = bytes;
-        if let Text::Did { rest, .. } = &mut self.entry.text {
+        if let Text::OfProcess { rest, .. } = &mut self.entry.text {
             *rest = text;
         }
         self
     }
 
-    fn tell(self) {
+    fn log(self) {
         self.to.push(self.entry);
     }
 }

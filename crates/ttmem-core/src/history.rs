@@ -2,6 +2,7 @@
 
 use crate::machine::Sensors;
 use crate::words::Mono;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// A figure that is kept over time.
@@ -9,37 +10,35 @@ pub(crate) trait Figure: Copy + Ord + Into<u64> + TryFrom<u64> {}
 
 impl<V: Copy + Ord + Into<u64> + TryFrom<u64>> Figure for V {}
 
-/// One stretch of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The values of one stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sample<V> {
-    /// When it begins.
+    /// Begin of the stretch.
     pub(crate) at: Mono,
     pub(crate) min: V,
     pub(crate) mean: V,
     pub(crate) max: V,
 }
 
-/// A tier of equal stretches; the newest one is still being filled.
-#[derive(Debug)]
+/// Samples of equal stretches; the newest one is still being filled.
+#[derive(Debug, Serialize, Deserialize)]
 struct Tier<V> {
-    stretch_ns: u64,
-    room: usize,
     done: VecDeque<Sample<V>>,
+    /// With the sum and number of its values.
     open: Option<(Sample<V>, u128, u64)>,
 }
 
+/// Length of a tier's stretches, and how many it keeps: 10 s for an hour, 60 s for a day.
+const TIERS: [(u64, usize); 2] = [(10 * Mono::SECOND, 360), (60 * Mono::SECOND, 1440)];
+
 impl<V: Figure> Tier<V> {
-    fn new(stretch_seconds: u64, room: usize) -> Self {
-        Self { stretch_ns: stretch_seconds * Mono::SECOND, room, done: VecDeque::new(), open: None }
+    /// Samples of stretches that ended before `then`.
+    fn before(&self, then: Mono, stretch_ns: u64) -> impl DoubleEndedIterator<Item = &Sample<V>> {
+        self.done.iter().filter(move |sample| sample.at.0.saturating_add(stretch_ns) <= then.0)
     }
 
-    /// What ended before then.
-    fn before(&self, then: Mono) -> impl DoubleEndedIterator<Item = &Sample<V>> {
-        self.done.iter().filter(move |it| it.at.0 + self.stretch_ns <= then.0)
-    }
-
-    fn push(&mut self, now: Mono, value: V) {
-        let begin = Mono(now.0 - now.0 % self.stretch_ns);
+    fn push(&mut self, now: Mono, value: V, (stretch_ns, room): (u64, usize)) {
+        let begin = Mono(now.0 - now.0 % stretch_ns);
         if let Some((sample, sum, count)) = &mut self.open {
             if sample.at == begin {
                 sample.min = sample.min.min(value);
@@ -49,7 +48,7 @@ impl<V: Figure> Tier<V> {
                 sample.mean = V::try_from((*sum / u128::from(*count)) as u64).unwrap_or(value);
                 return;
             }
-            if self.done.len() == self.room {
+            if self.done.len() >= room {
                 self.done.pop_front();
             }
             self.done.push_back(*sample);
@@ -59,11 +58,17 @@ impl<V: Figure> Tier<V> {
     }
 }
 
+impl<V> Default for Tier<V> {
+    fn default() -> Self {
+        Self { done: VecDeque::new(), open: None }
+    }
+}
+
 /// One figure over time.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Series<V> {
     recent: VecDeque<(Mono, V)>,
-    tiers: [Tier<V>; 2],
+    tiers: [Tier<V>; TIERS.len()],
 }
 
 /// Recent samples are kept for this long...
@@ -71,10 +76,9 @@ const RECENT_NS: u64 = 60 * Mono::SECOND;
 /// ...but never more of them: ten a second.
 const RECENT_ROOM: usize = 600;
 
-impl<V: Figure> Default for Series<V> {
+impl<V> Default for Series<V> {
     fn default() -> Self {
-        // 10 s for an hour, 60 s for a day.
-        Self { recent: VecDeque::new(), tiers: [Tier::new(10, 360), Tier::new(60, 1440)] }
+        Self { recent: VecDeque::new(), tiers: Default::default() }
     }
 }
 
@@ -89,36 +93,37 @@ impl<V: Figure> Series<V> {
             self.recent.pop_front();
         }
         self.recent.push_back((now, value));
-        for tier in &mut self.tiers {
-            tier.push(now, value);
+        for (tier, shape) in self.tiers.iter_mut().zip(TIERS) {
+            tier.push(now, value, shape);
         }
     }
 
-    /// Nothing changed since the last value.
+    /// Repeats the last value, which did not change.
     pub(crate) fn repeat(&mut self, now: Mono) {
         if let Some(&(_, value)) = self.recent.back() {
             self.push(now, value);
         }
     }
 
-    /// Everything kept, oldest first: the coarse tiers up to where the finer ones begin.
+    /// Everything kept, oldest first: the coarse tier up to where the finer ones begin.
     pub(crate) fn samples(&self) -> impl DoubleEndedIterator<Item = Sample<V>> {
+        let [(fine_ns, _), (coarse_ns, _)] = TIERS;
         let recent = self.recent.iter().map(|&(at, v)| Sample { at, min: v, mean: v, max: v });
         let recent_from = self.recent.front().map_or(Mono(u64::MAX), |&(at, _)| at);
         let fine_from = self.tiers[0].done.front().map_or(recent_from, |s| s.at.min(recent_from));
-        let coarse = self.tiers[1].before(fine_from);
-        let fine = self.tiers[0].before(recent_from);
+        let coarse = self.tiers[1].before(fine_from, coarse_ns);
+        let fine = self.tiers[0].before(recent_from, fine_ns);
         coarse.chain(fine).copied().chain(recent)
     }
 }
 
 /// A device's sensors over time, in thousandths of their units: half the size of bytes, and a new sample only with a new reading.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SensorSeries {
     pub(crate) asic_celsius: Series<u32>,
     pub(crate) power_watts: Series<u32>,
     pub(crate) aiclk_mhz: Series<u32>,
-    /// When the reading was taken that was added last.
+    /// Time of the reading that was added last.
     added: Option<Mono>,
 }
 
@@ -126,7 +131,7 @@ pub(crate) struct SensorSeries {
 pub(crate) const SENSOR_PARTS: f64 = 1000.0;
 
 impl SensorSeries {
-    /// Adds a reading, unless it is there already.
+    /// Adds a reading, unless it was added already.
     pub(crate) fn push(&mut self, now: Mono, read: Option<Mono>, sensors: &Sensors) {
         if read.is_none() || read == self.added {
             return;

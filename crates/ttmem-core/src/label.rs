@@ -1,12 +1,13 @@
 //! How a process is named in findings and events.
 
 use crate::event::Process;
-use crate::view::visible;
+use crate::state::visible;
 use crate::words::ProcessId;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A process as findings and events name it, also after it exited.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Label {
     pub(crate) pid: Option<u32>,
     pub(crate) name: Option<String>,

@@ -1,46 +1,39 @@
-//! Meaning: what happened on the machine becomes what a person sees.
+//! Facts and figures: input from sources becomes snapshots.
 //!
 //! ```text
-//! Event ──► State::apply ──► ledger, findings, history ──► State::snapshot ──► Snapshot
+//! Event ──► State::apply (facts) ──► Analysis (figures) ──► Snapshot
 //! ```
 //!
-//! The core is a pure function of its input. It has no clock (`now` is an argument), reads no file, starts no
-//! thread and iterates over nothing in random order, so that a test is a loop and a bug report a recording.
+//! The core is a pure function of its input. It has no clock (`now` is an argument), reads no file, starts no thread and
+//! iterates over nothing in random order, so that a test is a loop and a bug report a recording.
 //!
-//! * [`words`]: the names of things: chips, spaces, processes, bases.
-//! * [`event`]: what sources say; [`machine`]: what they say of the machine.
-//! * [`State`]: who holds what, kept exact under any order of events.
-//! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it may be asked for.
+//! * [`words`]: chips, spaces, processes, bases.
+//! * [`event`]: input from sources; [`machine`]: input about the machine.
+//! * [`State`]: facts, kept exact under any order of input. Serialised, it is a keyframe.
+//! * [`Analysis`]: figures that follow from a state.
+//! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it can be requested.
 
-mod buffers;
-mod core_allocations;
-mod cores;
+mod analysis;
+mod core_set;
 pub mod detail;
 pub mod event;
 mod event_log;
-mod findings;
-mod footprint;
+mod faults;
 mod history;
-mod judgement;
 mod label;
 mod ledger;
 pub mod machine;
-mod peaks;
-mod plan;
-mod program_list;
-mod programs;
+mod pairs;
 mod ranges;
-mod skyline;
 pub mod snapshot;
 mod state;
-mod traces;
-mod usage;
-mod view;
+#[cfg(test)]
+mod testing;
 pub mod words;
 
+pub use analysis::Analysis;
+pub use core_set::CoreSet;
 pub use detail::Detail;
 pub use event::Event;
-pub use footprint::CoreSet;
 pub use snapshot::Snapshot;
-pub use state::{Limits, Outcome, Reclaimed, State};
-pub use view::REPORT_ROOM;
+pub use state::{Limits, Outcome, REPORT_ROOM, Reclaimed, State};

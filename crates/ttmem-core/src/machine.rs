@@ -1,6 +1,6 @@
 //! What the machine has: chips, the memory and sensors they have, and what tt-metal's own counters say of them.
 
-use crate::footprint::CoreSet;
+use crate::core_set::CoreSet;
 use crate::words::{Arch, ChipId, PciAddress, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct Host {
 }
 
 /// A chip and what is known of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chip {
     /// Its key.
     pub id: ChipId,
@@ -264,7 +264,7 @@ pub struct PcieRates {
 }
 
 /// What is odd about one of tt-metal's own files of counters. What is right in it is told by its processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionReport {
     /// Where it is.
     pub path: String,
@@ -279,7 +279,7 @@ pub struct RegionReport {
 }
 
 /// What a dead process left in a file of counters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ghost {
     /// Its pid, as it knew itself.
     pub pid: u32,

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub use ttmem_types::{Arch, Fault, KernelClass, Layout, Space, Uncertainty};
 
 /// A moment on the reader's monotonic clock, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mono(pub u64);
 
 impl Mono {
@@ -21,7 +21,7 @@ impl Mono {
 }
 
 /// One ASIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ChipId {
     /// Its 64-bit unique id.
     Unique(u64),
@@ -32,7 +32,7 @@ pub enum ChipId {
 }
 
 /// A place on the PCI bus, as `0000:01:00.0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PciAddress {
     /// Domain.
     pub domain: u32,
@@ -76,7 +76,7 @@ impl fmt::Display for ChipId {
 }
 
 /// One process, told from a later one with the same pid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// As the reader sees it; 0 where it cannot.
     pub pid: u32,
@@ -122,7 +122,7 @@ pub enum Origin {
 }
 
 /// What an address is relative to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Scope {
     /// One runtime allocator of the process, by the number of its definition.
     Allocator(u32),

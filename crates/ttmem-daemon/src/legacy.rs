@@ -9,10 +9,11 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use ttmem_core::Outcome;
 use ttmem_core::event::{Alloc, Event, Free};
 use ttmem_core::machine::Chip;
+use ttmem_core::snapshot::Usage;
 use ttmem_core::words::{Basis, ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
-use ttmem_core::{Outcome, State};
 use ttmem_reader::ProcessKey;
 use ttmem_sources::monotonic;
 use ttmem_types::BufferType;
@@ -458,12 +459,12 @@ impl Daemon {
         Ok(key)
     }
 
-    fn answer(&self, question: &Message) -> Message {
+    fn answer(&mut self, question: &Message) -> Message {
         let device = question.device_id;
         let chip = self.device(device);
         let answer = |kind| Message { device_id: device, ..Message::new(kind) };
         if question.kind == Type::Query as u8 {
-            let levels = chip.map(|chip| levels(self.session.state(), chip)).unwrap_or_default();
+            let levels = chip.map(|chip| levels(&self.session.usage_of(chip))).unwrap_or_default();
             return Message { levels, ..answer(Type::Response) };
         }
         let capacity = if device == -1 {
@@ -480,8 +481,7 @@ impl Daemon {
 const BUFFERS_LISTED: u64 = 10;
 const KERNELS_LISTED: u64 = 1000;
 
-fn levels(state: &State, chip: ChipId) -> Levels {
-    let usage = state.usage_of(chip);
+fn levels(usage: &Usage) -> Levels {
     let used = |space| usage.used(space).map_or(0, |(bytes, _)| bytes);
     Levels {
         dram: used(Space::Dram),

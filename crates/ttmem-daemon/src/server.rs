@@ -426,16 +426,16 @@ impl Daemon {
 
     /// Asks simulated chips' sensors, as often as real ones are read.
     fn sense(&mut self) {
-        let (now, state) = (self.session.now(), self.session.state());
+        let now = self.session.now();
         let due = self.sensed.is_none_or(|at| now.since(at) >= SENSE_NS);
         let Some(sensors) = self.simulated.filter(|_| due) else { return };
         self.sensed = Some(now);
-        let readings = state.chips().filter_map(|chip| {
-            let reading = sensors(chip, &state.usage_of(chip.id), now)?;
-            Some((chip.id, Box::new(reading)))
-        });
-        for (chip, reading) in readings.collect::<Vec<_>>() {
-            self.session.apply_machine(Event::Sensors(chip, reading));
+        let chips: Vec<Chip> = self.session.state().chips().cloned().collect();
+        for chip in chips {
+            let usage = self.session.usage_of(chip.id);
+            if let Some(reading) = sensors(&chip, &usage, now) {
+                self.session.apply_machine(Event::Sensors(chip.id, Box::new(reading)));
+            }
         }
     }
 
@@ -484,7 +484,7 @@ impl Daemon {
         self.session.attend();
         self.poll_sources(RESCAN_ON_REQUEST_NS);
         if detail.cores || detail.cores_of.is_some() {
-            self.session.note_peaks();
+            self.session.record_peaks();
         }
         let mut snapshot = self.session.snapshot(detail);
         snapshot.health.source = "daemon".into();

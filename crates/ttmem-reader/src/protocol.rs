@@ -133,8 +133,8 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ttmem_core::Limits;
     use ttmem_core::detail::{BufferQuery, BufferSort};
+    use ttmem_core::{Analysis, Limits};
 
     #[test]
     fn requests_are_parsed_or_refused() {
@@ -169,10 +169,10 @@ mod tests {
             Basis, ChipId, KernelClass, Layout, Origin, ProcessId, Scope, Space, Uncertainty,
         };
 
-        let mut state = State::new(Limits::default(), 7);
+        let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let by = Origin::Process(ProcessId { pid: 7, start: 1 }, Basis::Reported);
-        state.apply(Mono(1), Origin::Machine, Event::Chip(Chip::unknown(0)));
-        state.apply(Mono(1), by, Event::Born(Process::default()));
+        state.apply(&mut analysis, Mono(1), Origin::Machine, Event::Chip(Chip::unknown(0)));
+        state.apply(&mut analysis, Mono(1), by, Event::Born(Process::default()));
         for n in 0..2 * PAGE as u64 {
             let alloc = Alloc {
                 scope: Scope::Chip(ChipId::Ordinal(0)),
@@ -188,13 +188,13 @@ mod tests {
                 class: KernelClass::Unknown,
                 uncertainty: Uncertainty::default(),
             };
-            state.apply(Mono(1), by, Event::Alloc(alloc));
+            state.apply(&mut analysis, Mono(1), by, Event::Alloc(alloc));
         }
         let (mut listing, mut answer) = (Listing::default(), Vec::new());
-        state.tick(Mono(5 * Mono::SECOND));
+        state.tick(&mut analysis, Mono(5 * Mono::SECOND));
         while !listing.write_piece(&state, &mut answer) {
             let now = state.now();
-            state.tick(Mono(now.0 + Mono::SECOND));
+            state.tick(&mut analysis, Mono(now.0 + Mono::SECOND));
         }
         let dump: Dump = serde_json::from_slice(&answer).unwrap();
         assert_eq!(dump.allocations.len(), 2 * PAGE);

@@ -11,8 +11,9 @@ use rustix::process::Resource;
 use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::machine::Chip;
+use ttmem_core::snapshot::Usage;
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
-use ttmem_core::{Detail, Limits, Outcome, Snapshot, State};
+use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
 use ttmem_sources::process::Watch;
 use ttmem_sources::{EventSink, Keep, Owner, Reading, Root, SegmentFile, Sources, monotonic, tell_of};
 use ttmem_wire::segment::text;
@@ -55,6 +56,7 @@ pub struct Session {
 /// The state and the process table, kept in agreement, at the time of the session's clock.
 struct Model {
     state: State,
+    analysis: Analysis,
     processes: ProcessTable,
     changes: Vec<Change>,
     now: Mono,
@@ -86,7 +88,7 @@ impl Session {
         model.emit(process, Basis::Exact, Event::Born(info));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         tell_of(&file, process, &mut model).map_err(unreadable)?;
-        model.state.note_peaks();
+        model.state.record_peaks(&mut model.analysis);
         Ok(Self { sources: None, model, rescanned: None, settled: true })
     }
 
@@ -201,10 +203,10 @@ impl Session {
     /// Applies an event of a process in the table.
     #[inline]
     pub fn apply(&mut self, process: ProcessKey, basis: Basis, event: Event) -> Outcome {
-        let Model { state, processes, now, .. } = &mut self.model;
+        let Model { state, analysis, processes, now, .. } = &mut self.model;
         match processes.get(process) {
-            Some(it) => state.apply(*now, Origin::Process(it.id, basis), event),
-            None => Outcome::NobodysEvent,
+            Some(it) => state.apply(analysis, *now, Origin::Process(it.id, basis), event),
+            None => Outcome::UnknownProcess,
         }
     }
 
@@ -215,19 +217,28 @@ impl Session {
 
     /// Lets time pass in the state: findings expire, history takes a sample.
     pub fn tick(&mut self) {
-        self.model.state.tick(self.model.now);
+        let Model { state, analysis, now, .. } = &mut self.model;
+        state.tick(analysis, *now);
     }
 
-    /// Notes peaks as they are now, instead of with the next tick.
-    pub fn note_peaks(&mut self) {
-        self.model.state.pass(self.model.now);
-        self.model.state.note_peaks();
+    /// Records peaks as of now, instead of with the next tick.
+    pub fn record_peaks(&mut self) {
+        let Model { state, analysis, now, .. } = &mut self.model;
+        state.advance(*now);
+        state.record_peaks(analysis);
+    }
+
+    /// What one chip's spaces hold.
+    pub fn usage_of(&mut self, chip: ChipId) -> Usage {
+        let Model { state, analysis, .. } = &mut self.model;
+        analysis.usage_of(state, chip)
     }
 
     /// Everything known now.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
-        self.model.state.pass(self.model.now);
-        let mut snapshot = self.model.state.snapshot(Timestamp::now(), detail);
+        let Model { state, analysis, now, .. } = &mut self.model;
+        state.advance(*now);
+        let mut snapshot = analysis.snapshot(state, Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
             sources.report(&mut snapshot.health);
         }
@@ -257,6 +268,7 @@ impl Model {
     fn new(root: &Root, limits: Limits, seed: u64) -> Self {
         Self {
             state: State::new(limits, seed),
+            analysis: Analysis::default(),
             processes: ProcessTable::new(root),
             changes: Vec::new(),
             now: monotonic(),
@@ -272,7 +284,7 @@ impl Model {
     ) -> (ProcessKey, ProcessId) {
         let (process, id, info) = self.processes.add(owner, label, watch);
         self.changes.push(Change::Registered(process));
-        self.state.apply(self.now, Origin::Process(id, basis), Event::Born(info));
+        self.state.apply(&mut self.analysis, self.now, Origin::Process(id, basis), Event::Born(info));
         (process, id)
     }
 
@@ -280,13 +292,13 @@ impl Model {
         let Some(removed) = self.processes.remove(process) else { return };
         // A process ends as a whole, on whatever basis it is known.
         let origin = Origin::Process(removed.id, Basis::Unknown);
-        let outcome = self.state.apply(self.now, origin, Event::Exited);
+        let outcome = self.state.apply(&mut self.analysis, self.now, origin, Event::Exited);
         self.changes.push(Change::Exited(removed.id, outcome));
     }
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) {
         let id = chip.id;
-        if self.state.apply(self.now, origin, Event::Chip(chip)) == Outcome::Noted {
+        if self.state.apply(&mut self.analysis, self.now, origin, Event::Chip(chip)) == Outcome::Noted {
             // It may be one that is known by another name, and its number may have been taken.
             let id = self.state.resolve(id);
             let Some(chip) = self.state.chip(id) else { return };
@@ -319,7 +331,7 @@ impl EventSink for Model {
                 }
             }
             event => {
-                self.state.apply(self.now, origin, event);
+                self.state.apply(&mut self.analysis, self.now, origin, event);
             }
         }
     }
@@ -329,7 +341,7 @@ impl EventSink for Model {
             Event::Chip(chip) => self.define_chip(Origin::Machine, chip),
             event => {
                 let removed = matches!(event, Event::ChipGone(_));
-                self.state.apply(self.now, Origin::Machine, event);
+                self.state.apply(&mut self.analysis, self.now, Origin::Machine, event);
                 if removed {
                     self.changes.push(Change::ChipRemoved);
                 }
@@ -373,7 +385,10 @@ mod tests {
         model.emit(old, Basis::Exact, Event::Exited);
         assert!(matches!(model.changes[..], [Change::Exited(id, Outcome::Reclaimed(_))] if id == old));
         assert_eq!((model.processes.find_pid(pid), model.processes.count()), (Some(second), 1));
-        assert_eq!(model.state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE).processes.len(), 1);
+        assert_eq!(
+            model.analysis.snapshot(&model.state, Timestamp::UNIX_EPOCH, &Detail::NONE).processes.len(),
+            1
+        );
     }
 
     #[test]

@@ -3,18 +3,19 @@
 use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_core::{Limits, Snapshot, State};
+use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
 use ttmem_sources::{EventSink, Owner, Reading, Sources};
 
 /// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
 pub struct Reader {
     /// What it knows.
     pub state: State,
+    analysis: Analysis,
     /// Where it has got to.
     pub sources: Sources,
 }
 
-struct Ear<'a>(&'a mut State);
+struct Ear<'a>(&'a mut State, &'a mut Analysis);
 
 impl EventSink for Ear<'_> {
     fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
@@ -24,28 +25,33 @@ impl EventSink for Ear<'_> {
     }
 
     fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
-        self.0.apply(Mono(1), Origin::Process(process, basis), event);
+        self.0.apply(self.1, Mono(1), Origin::Process(process, basis), event);
     }
 
     fn emit_machine(&mut self, event: Event) {
-        self.0.apply(Mono(1), Origin::Machine, event);
+        self.0.apply(self.1, Mono(1), Origin::Machine, event);
     }
 }
 
 impl Reader {
     /// Of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
-        let mut state = State::new(Limits::default(), 7);
+        let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let mut sources = Sources::new(Reading::segments(folder));
-        sources.survey(&mut Ear(&mut state));
-        Self { state, sources }
+        sources.survey(&mut Ear(&mut state, &mut analysis));
+        Self { state, analysis, sources }
     }
 
     /// Takes in what happened since the last look.
     pub fn look(&mut self) -> Snapshot {
-        self.sources.look(Mono(1), &mut Ear(&mut self.state));
-        let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE);
+        self.sources.look(Mono(1), &mut Ear(&mut self.state, &mut self.analysis));
+        let mut snapshot = self.snapshot(&Detail::NONE);
         self.sources.report(&mut snapshot.health);
         snapshot
+    }
+
+    /// What it knows.
+    pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
+        self.analysis.snapshot(&self.state, jiff::Timestamp::UNIX_EPOCH, detail)
     }
 }

@@ -1,11 +1,12 @@
 //! What a frame of a dashboard costs the core: a large machine in two shapes, and a load that changes with every frame.
 
+use super::model::Model;
 use std::hint::black_box;
 use ttmem_core::detail::{BufferGrouping, BufferQuery, BufferSort};
 use ttmem_core::event::{Alloc, Allocator, Banks, Event, Extent, Free, Name, Process, Program};
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
-use ttmem_core::{CoreSet, Detail, Limits, State};
+use ttmem_core::{CoreSet, Detail};
 
 const CHIPS: u32 = 32;
 const PROCESSES: u32 = 64;
@@ -17,7 +18,7 @@ const SCOPE: Scope = Scope::Allocator(1);
 
 /// A machine with its load, one frame after the other.
 struct Load {
-    state: State,
+    state: Model,
     now: u64,
     /// Buffers that came in the frame before, and go in the next.
     last: Vec<(u32, Space, u64)>,
@@ -64,7 +65,7 @@ fn alloc(space: Space, id: u64, bytes: u64, program: u32) -> Event {
 
 impl Load {
     fn new(chips_each: u32) -> Self {
-        let mut state = State::new(Limits::default(), 0x1234_5678_9abc_def0);
+        let mut state = Model::new(0x1234_5678_9abc_def0);
         for index in 0..CHIPS {
             state.apply(Mono(0), Origin::Machine, Event::Chip(chip(index)));
         }
@@ -116,11 +117,11 @@ impl Load {
         let mut load = Self { state, now: Mono::SECOND, last: Vec::new() };
         load.frame(PROCESSES);
         load.state.tick(Mono(load.now));
-        black_box(load.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &Detail::NONE));
+        black_box(load.state.snapshot(&Detail::NONE));
         load
     }
 
-    fn dispatch(state: &mut State, pid: u32, id: u32, now: u64) {
+    fn dispatch(state: &mut Model, pid: u32, id: u32, now: u64) {
         let program = Program {
             scope: SCOPE,
             id,
@@ -155,7 +156,7 @@ impl Load {
     }
 
     /// Milliseconds a frame of `work`, with so many processes changing before each.
-    fn cost(&mut self, changing: u32, mut work: impl FnMut(&mut State, Mono)) -> f64 {
+    fn cost(&mut self, changing: u32, mut work: impl FnMut(&mut Model, Mono)) -> f64 {
         let mut costs: Vec<f64> = (0..FRAMES)
             .map(|_| {
                 self.frame(changing);
@@ -192,11 +193,11 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
             // Budgets are for what programs do; all of them at once is to see how far it goes.
             let budget = |ms: Option<f64>| ms.filter(|_| changing == 1);
             let name = |what: &str| format!("frame, {chips_each} chips each, {how}: {what}");
-            let cost = load.cost(changing, State::tick);
+            let cost = load.cost(changing, Model::tick);
             figures.push((name("tick"), budget(Some(1.0)), cost));
             for (what, most, detail) in &details {
                 let cost = load.cost(changing, |state, _| {
-                    black_box(state.snapshot(jiff::Timestamp::UNIX_EPOCH, detail));
+                    black_box(state.snapshot(detail));
                 });
                 figures.push((name(what), budget(*most), cost));
             }

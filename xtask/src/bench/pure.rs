@@ -1,5 +1,6 @@
 //! What needs no process: the framer, the ledger, making a snapshot.
 
+use super::model::Model;
 use super::{Figure, median};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -8,7 +9,6 @@ use std::time::Duration;
 use ttmem_core::event::{Alloc, Event, Free, Process};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
-use ttmem_core::{Limits, State};
 use ttmem_wire::framer::Framer;
 
 /// Processor time of this thread.
@@ -75,8 +75,8 @@ fn alloc(chip: u32, space: Space, id: u64) -> Event {
     })
 }
 
-fn state(chips: u32, processes: u32) -> State {
-    let mut state = State::new(Limits::default(), 0x1234_5678_9abc_def0);
+fn state(chips: u32, processes: u32) -> Model {
+    let mut state = Model::new(0x1234_5678_9abc_def0);
     for chip in 0..chips {
         state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(chip)));
     }
@@ -133,7 +133,7 @@ fn snapshot() -> Figure {
                 // A change each time, so that nothing is kept from the last.
                 state.apply(Mono(2), process(1), alloc(0, Space::Cb, n << 40));
                 let time = cpu(|| {
-                    let snapshot = state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE);
+                    let snapshot = state.snapshot(&ttmem_core::Detail::NONE);
                     black_box(serde_json::to_vec(&snapshot).map(|json| json.len()).ok());
                 });
                 time.as_secs_f64() * 1e3

@@ -1,6 +1,7 @@
 //! What an event costs the workload, beside what it costs with the old socket and with tt-metal's own counters; and what
 //! a reader can take in.
 
+use super::model::Model;
 use super::{Figure, load, median};
 use crate::lab::{self, TTNN};
 use crate::{root, succeed};
@@ -13,7 +14,6 @@ use std::process::{Command, Stdio};
 use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker};
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_core::{Limits, State};
 use ttmem_sources::{EventSink, Owner, Reading, Sources};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
@@ -191,14 +191,14 @@ fn unpack(wheel: &Path, to: &Path) -> anyhow::Result<()> {
 }
 
 struct Reader {
-    state: State,
+    model: Model,
     records: u64,
 }
 
 impl EventSink for Reader {
     fn register(&mut self, owner: &Owner, _: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.state.apply(
+        self.model.apply(
             Mono(1),
             Origin::Process(id, Basis::Exact),
             Event::Born(ttmem_core::event::Process::default()),
@@ -208,11 +208,11 @@ impl EventSink for Reader {
 
     fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
         self.records += u64::from(matches!(event, Event::Alloc(_) | Event::Free(_)));
-        self.state.apply(Mono(1), Origin::Process(process, basis), event);
+        self.model.apply(Mono(1), Origin::Process(process, basis), event);
     }
 
     fn emit_machine(&mut self, event: Event) {
-        self.state.apply(Mono(1), Origin::Machine, event);
+        self.model.apply(Mono(1), Origin::Machine, event);
     }
 }
 
@@ -256,7 +256,7 @@ fn ingest() -> anyhow::Result<Figure> {
     let mut answers = BufReader::new(writer.stdout.take().context("no output")?);
     let mut line = String::new();
     answers.read_line(&mut line)?;
-    let mut reader = Reader { state: State::new(Limits::default(), 7), records: 0 };
+    let mut reader = Reader { model: Model::new(7), records: 0 };
     let mut sources = Sources::new(Reading::segments(folder.path()));
     sources.survey(&mut reader);
     sources.look(Mono(1), &mut reader);
@@ -271,7 +271,11 @@ fn ingest() -> anyhow::Result<Figure> {
         ensure!(reader.records == BATCH, "{} records were taken in", reader.records);
         rates.push(BATCH as f64 / cost * 1e3);
     }
-    ensure!(reader.state.live_records() as u64 == LIVE, "the ledger has {}", reader.state.live_records());
+    ensure!(
+        reader.model.state.live_records() as u64 == LIVE,
+        "the ledger has {}",
+        reader.model.state.live_records()
+    );
     drop(ask);
     writer.wait()?;
     Ok(Figure::at_least(

@@ -1,21 +1,22 @@
-//! What a process defines (allocators, core sets), what its programs do, and how it compares with its runtime.
+//! What a process defines: allocators, core sets, programs, traces and names; and audits of its allocators.
 
-use super::{Author, Compared, Drift, Outcome, ProcessState, ProgramState, State, difference};
+use super::process::{Compared, Drift, difference};
+use super::{Author, Outcome, ProcessState, ProgramState, State};
+use crate::analysis::{Analysis, Tenant, part};
+use crate::core_set::CoreSet;
 use crate::event::{Allocator, Audit, Name, Program, Trace};
-use crate::footprint::CoreSet;
-use crate::programs::{Tenant, part};
 use crate::words::{Basis, Fault, Scope, Space};
 use std::collections::BTreeSet;
 
 impl State {
     pub(super) fn define_cores(&mut self, by: Author, number: u32, cores: CoreSet) -> Outcome {
         let limit = self.limits.definitions;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.cores.len() >= limit && !process.cores.contains_key(&number) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         process.cores.insert(number, cores);
-        self.forget_cores();
+        self.core_sets += 1;
         Outcome::Noted
     }
 
@@ -28,26 +29,26 @@ impl State {
         }
         let limit = self.limits.definitions;
         let chips = self.numbered(&allocator.chips);
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.allocators.len() >= limit && !process.allocators.contains_key(&allocator.id) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         let scope = Scope::Allocator(allocator.id);
         // One without banks is a set of chips that programs refer to; further ones of the same chips are no further open.
         if !process.allocators.contains_key(&allocator.id) && opens(process, &allocator) {
-            self.event_log.opened(self.now, by.id, &process.info, chips);
+            self.event_log.allocator_opened(self.now, by.id, &process.info, chips);
         }
         process.allocators.insert(allocator.id, allocator);
         for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
-            self.ledger.forget_layout(pool);
+            self.ledger.touch(pool);
         }
-        self.forget_derived();
+        self.structure += 1;
         Outcome::Noted
     }
 
     pub(super) fn define_name(&mut self, by: Author, name: Name, text: String) -> Outcome {
         let limit = self.limits.definitions;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.names.len() >= limit && !process.names.contains_key(&name) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
@@ -55,17 +56,17 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn close_allocator(&mut self, by: Author, number: u32) -> Outcome {
+    pub(super) fn close_allocator(&mut self, analysis: &mut Analysis, by: Author, number: u32) -> Outcome {
         let scope = Scope::Allocator(number);
         self.recent = None;
-        self.settle_programs(Tenant { process: by.id, scope });
-        self.forget_derived();
-        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
+        self.record_dispatches(analysis, Tenant { process: by.id, scope });
+        self.structure += 1;
+        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::UnknownProcess };
         let mut held = 0;
         let mut pools = std::mem::take(&mut process.pools);
         pools.retain(|&(of, ..), &mut pool| {
             if of == scope {
-                self.remember_peak(&process, by.id, scope, pool);
+                self.keep_peak(&process, scope, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 let totals = self.ledger.close(pool);
                 process.records -= totals.count - unlisted;
@@ -78,7 +79,7 @@ impl State {
         let known = closed.is_some();
         if let Some(closed) = closed.filter(|it| opens(&process, it)) {
             let chips = self.numbered(&closed.chips);
-            self.event_log.closed(self.now, by.id, &process.info, chips, held);
+            self.event_log.allocator_closed(self.now, by.id, &process.info, chips, held);
         }
         process.programs.retain(|(of, _), _| *of != scope);
         process.traces.retain(|(of, _), _| *of != scope);
@@ -88,11 +89,11 @@ impl State {
     }
 
     /// Frees everything that an open allocator handed out. Its peaks stay.
-    pub(super) fn clear_allocator(&mut self, by: Author, number: u32) -> Outcome {
+    pub(super) fn clear_allocator(&mut self, analysis: &mut Analysis, by: Author, number: u32) -> Outcome {
         let scope = Scope::Allocator(number);
-        self.settle_programs(Tenant { process: by.id, scope });
-        self.forget_derived();
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        self.record_dispatches(analysis, Tenant { process: by.id, scope });
+        self.structure += 1;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if !process.allocators.contains_key(&number) {
             return self.refuse(by, Fault::UnknownAllocator, None, None, 0);
         }
@@ -106,64 +107,77 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn note_program(&mut self, by: Author, it: &Program) -> Outcome {
+    /// Records a program that was defined or dispatched.
+    pub(super) fn define_program(
+        &mut self,
+        analysis: &mut Analysis,
+        by: Author,
+        program: &Program,
+    ) -> Outcome {
+        let &Program { scope, id, cores, site, class, dispatches, dispatched } = program;
         let limit = self.limits.definitions;
-        // What lies on its cores together with it is compared later; the most buffers there are with it are noted now.
-        let tenant = Tenant { process: by.id, scope: it.scope };
-        let buffers = it.dispatched.map(|at| (self.bytes_beside(tenant), at));
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
-        let key = (it.scope, it.id);
+        // What is on its cores together is compared later; the buffers that are there now are noted.
+        let tenant = Tenant { process: by.id, scope };
+        let buffers = dispatched.map(|at| (analysis.of(self).lockstep_bytes_of(tenant), at));
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
+        let key = (scope, id);
         if process.programs.len() >= limit && !process.programs.contains_key(&key) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
         self.program_changes += 1;
         process.program_changes = self.program_changes;
-        let last = it.dispatched.map(|at| (at, self.program_changes));
-        let Program { cores, site, class, dispatches, .. } = *it;
-        let new = ProgramState { cores, site, class, dispatches, last, unsettled: None, settled: None };
+        let last = dispatched.map(|at| (at, self.program_changes));
+        let new =
+            ProgramState { cores, site, class, dispatches, last, pending_peak: None, recorded_peak: None };
         let known = process.programs.entry(key).or_insert(new);
-        let (mut unsettled, settled) = (known.unsettled, known.settled);
-        let most = settled.max(unsettled.map(|(buffers, _)| buffers));
+        let (mut pending_peak, recorded_peak) = (known.pending_peak, known.recorded_peak);
+        let most = recorded_peak.max(pending_peak.map(|(buffers, _)| buffers));
         if let Some((buffers, at)) = buffers.filter(|&(buffers, _)| most.is_none_or(|most| buffers > most)) {
-            unsettled = Some((buffers, at));
+            pending_peak = Some((buffers, at));
         }
-        *known = ProgramState { unsettled, settled, ..new };
+        *known = ProgramState { pending_peak, recorded_peak, ..new };
         Outcome::Noted
     }
 
-    pub(super) fn note_trace(&mut self, by: Author, trace: Trace) -> Outcome {
+    pub(super) fn define_trace(&mut self, by: Author, trace: Trace) -> Outcome {
         let limit = self.limits.definitions;
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         let key = (trace.scope, trace.id);
         if process.traces.len() >= limit && !process.traces.contains_key(&key) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
-        if process.traces.insert(key, trace).is_none() && process.trace_told < Some(trace.captured) {
-            process.trace_told = Some(trace.captured);
-            self.event_log.captured(self.now, by.id, &process.info, trace.dispatches);
+        if process.traces.insert(key, trace).is_none() && process.logged_trace < Some(trace.captured) {
+            process.logged_trace = Some(trace.captured);
+            self.event_log.trace_captured(self.now, by.id, &process.info, trace.dispatches);
         }
         Outcome::Noted
     }
 
     pub(super) fn end_trace(&mut self, by: Author, scope: Scope, trace: u32) -> Outcome {
-        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         if process.traces.remove(&(scope, trace)).is_some() {
-            self.event_log.released(self.now, by.id, &process.info);
+            self.event_log.trace_released(self.now, by.id, &process.info);
         }
         Outcome::Noted
     }
 
-    pub(super) fn end_program(&mut self, by: Author, scope: Scope, program: u32) -> Outcome {
-        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
+    pub(super) fn end_program(
+        &mut self,
+        analysis: &mut Analysis,
+        by: Author,
+        scope: Scope,
+        program: u32,
+    ) -> Outcome {
+        let Some(process) = self.processes.get(&by.id) else { return Outcome::UnknownProcess };
         let (mut ended, mut parts) = (Vec::new(), Vec::new());
         for space in Space::PROGRAM {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
-            for (slot, held) in self.ledger.kept_by(pool, program) {
+            for (slot, held) in self.ledger.records_of_program(pool, program) {
                 ended.push(slot);
                 parts.push(part(process, space, held));
             }
         }
-        self.settle_ended(Tenant { process: by.id, scope }, program, &parts);
+        self.record_last_dispatch(analysis, Tenant { process: by.id, scope }, program, &parts);
         for &slot in &ended {
             self.ledger.remove(slot);
         }
@@ -176,9 +190,10 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn audit(&mut self, by: Author, audit: &Audit) -> Outcome {
+    /// Compares the runtime's own statistics with the records.
+    pub(super) fn compare(&mut self, analysis: &mut Analysis, by: Author, audit: &Audit) -> Outcome {
         let scope = Scope::Allocator(audit.allocator);
-        let Some(process) = self.processes.get(&by.id) else { return Outcome::NobodysEvent };
+        let Some(process) = self.processes.get(&by.id) else { return Outcome::UnknownProcess };
         if !process.allocators.contains_key(&audit.allocator) {
             return self.refuse_in(by, Fault::UnknownAllocator, scope, audit.space, 0);
         }
@@ -188,9 +203,10 @@ impl State {
             .map_or(0, |&pool| self.ledger.pool(pool).totals.held());
         let layout = process.banks(scope, audit.space);
         let pool = process.pools.get(&(scope, audit.space, Basis::Exact)).copied();
-        // What is not listed lies somewhere, too.
+        // Allocations that are not listed have addresses, too.
         let listed = pool.is_none_or(|pool| self.ledger.pool(pool).unlisted.count == 0);
-        let free = layout.filter(|_| listed).map(|layout| self.free_space(layout, pool.as_slice()));
+        let free =
+            layout.filter(|_| listed).map(|layout| analysis.of(self).free_space(layout, pool.as_slice()));
         let drift = Drift {
             allocated: difference(ours, audit.allocated_bytes),
             free: free.zip(layout).map(|(free, layout)| {

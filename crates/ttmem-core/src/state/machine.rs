@@ -1,26 +1,57 @@
-//! What is known of the machine: its chips under all their names, their sensors, and who has them open.
+//! The machine: its chips with all their ids, their sensors, and tt-metal's counters.
 
-use super::{Author, ChipState, Outcome, State};
+use super::peaks::{CorePeaks, SpacePeak};
+use super::{Author, Outcome, State};
 use crate::event::SensorReading;
+use crate::event_log::Level;
+use crate::history::{SensorSeries, Series};
 use crate::machine::{Chip, RegionReport};
 use crate::words::{Basis, ChipId, Fault, Scope, Space};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names that a chip may be known by besides its key, on average.
+/// Other ids per chip, on average.
 const NAMES_A_CHIP: usize = 16;
-/// Reports on regions that are kept.
+/// Reports on tt-metal's counters that are kept.
 const MOST_REGIONS: usize = 1024;
 
+/// A chip with its peaks and history.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ChipState {
+    pub(crate) chip: Chip,
+    pub(crate) peaks: BTreeMap<Space, SpacePeak>,
+    pub(crate) core_peaks: CorePeaks,
+    pub(crate) dram: Series<u64>,
+    pub(crate) l1: Series<u64>,
+    pub(crate) sensors: SensorReading,
+    pub(crate) sensor_history: SensorSeries,
+    /// Ids that sources called it by, besides its key.
+    pub(crate) called: BTreeSet<ChipId>,
+    /// Thresholds that the use of its DRAM and its L1 reached.
+    pub(super) levels: [Level; 2],
+    /// Whether it was removed from the bus.
+    pub(crate) gone: bool,
+    /// How often it is open in processes that are not visible.
+    pub(crate) open_unseen: u32,
+}
+
+impl ChipState {
+    fn new(chip: Chip) -> Self {
+        let (peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, open_unseen) =
+            Default::default();
+        Self { chip, peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, open_unseen }
+    }
+}
+
 impl State {
-    /// The key of a chip that somebody calls so.
+    /// The key of a chip, by any of its ids.
     pub fn resolve(&self, id: ChipId) -> ChipId {
         if self.chips.contains_key(&id) { id } else { self.names.get(&id).copied().unwrap_or(id) }
     }
 
-    /// The chip that this is, if it is known already: by its key, by another name, by its place, or by its number if it
-    /// has nothing else.
+    /// The key of a known chip: by its key, by another id, by its place on the bus, or by its number if it has nothing else.
     fn find_chip(&self, chip: &Chip) -> Option<ChipId> {
-        // Whatever somebody took for a name of another, at two places of the bus there are two chips.
+        // At two places of the bus there are two chips, whatever ids a client uses.
         let apart = |it: &ChipState| it.chip.pci.zip(chip.pci).is_some_and(|(one, other)| one != other);
         let known = |id: ChipId| {
             let key = self.resolve(id);
@@ -50,30 +81,29 @@ impl State {
         let mut called: Vec<ChipId> = chip.names.iter().map(|&name| ChipId::Unique(name)).collect();
         called.push(id);
         let guesses: Vec<ChipId> = chip.guesses.iter().map(|&name| ChipId::Unique(name)).collect();
-        let mut came = false;
+        let mut added = false;
         let key = match self.find_chip(&chip) {
             Some(key) => {
                 if let Some(known) = self.chips.get_mut(&key) {
-                    came = known.gone && from_machine;
+                    added = known.gone && from_machine;
                     known.gone &= !from_machine;
                     let before = known.chip.core_layout;
                     known.chip.learn(chip, from_machine);
                     if known.chip.core_layout != before {
-                        self.forget_derived();
+                        self.structure += 1;
                     }
                 }
                 key
             }
             None if self.chips.len() < self.limits.chips => {
-                // What is called by number must be called by one number: that of a client that sees only some chips, or
-                // of another machine's, may be taken.
+                // Numbers are unique: a client that sees only some chips, or another machine's, may use one that is taken.
                 let taken: BTreeSet<u32> = self.chips.values().map(|it| it.chip.index).collect();
                 if taken.contains(&chip.index) {
                     let free = (0..=taken.len() as u32).find(|index| !taken.contains(index));
                     chip.index = free.unwrap_or(chip.index);
                 }
                 self.chips.insert(id, ChipState::new(chip));
-                came = true;
+                added = true;
                 id
             }
             None => return Outcome::Refused(Fault::DefinitionsFull),
@@ -88,8 +118,8 @@ impl State {
             }
         }
         if let Some(state) = self.chips.get_mut(&key) {
-            if came {
-                self.event_log.chip_came(self.now, state.chip.index, key);
+            if added {
+                self.event_log.device_added(self.now, state.chip.index, key);
             }
             let new = called.into_iter().filter(|name| *name != key);
             let room = NAMES_A_CHIP.saturating_sub(state.called.len());
@@ -98,8 +128,8 @@ impl State {
         Outcome::Noted
     }
 
-    /// Gives a chip on the bus the number that it has there, which changes as chips come and go. Whoever had that number gets
-    /// the other one.
+    /// Gives a chip on the bus the number that it has there, which changes with the chips on the bus. The chip that had that
+    /// number gets the other one.
     fn renumber(&mut self, key: ChipId, number: u32) {
         let Some(before) = self.chips.get(&key).map(|it| it.chip.index) else { return };
         for (&id, it) in self.chips.iter_mut().filter(|_| before != number) {
@@ -111,12 +141,12 @@ impl State {
         }
     }
 
-    /// A chip left the bus. While somebody holds memory on it, it is shown.
-    pub(super) fn lose_chip(&mut self, id: ChipId) -> Outcome {
+    /// Marks a chip as removed from the bus. It is shown while a process has memory on it.
+    pub(super) fn remove_chip(&mut self, id: ChipId) -> Outcome {
         let id = self.resolve(id);
         if let Some(state) = self.chips.get_mut(&id) {
             if !state.gone {
-                self.event_log.chip_went(self.now, state.chip.index, id);
+                self.event_log.device_removed(self.now, state.chip.index, id);
             }
             (state.gone, state.chip.pci, state.chip.node) = (true, None, None);
             let why = Some("the device was removed".to_owned());
@@ -125,12 +155,12 @@ impl State {
         for process in self.processes.values_mut() {
             process.opened.remove(&id);
         }
-        self.forget_gone_chips();
+        self.forget_removed_chips();
         Outcome::Noted
     }
 
-    /// Forgets chips that are gone and that nobody speaks of.
-    pub(super) fn forget_gone_chips(&mut self) {
+    /// Forgets removed chips that no process refers to.
+    pub(super) fn forget_removed_chips(&mut self) {
         if self.chips.values().all(|state| !state.gone) {
             return;
         }
@@ -146,7 +176,7 @@ impl State {
         self.names.retain(|_, key| self.chips.contains_key(key));
     }
 
-    pub(super) fn sense(&mut self, id: ChipId, reading: SensorReading) -> Outcome {
+    pub(super) fn set_sensors(&mut self, id: ChipId, reading: SensorReading) -> Outcome {
         let id = self.resolve(id);
         if let Some(state) = self.chips.get_mut(&id) {
             state.sensors = reading;
@@ -154,7 +184,7 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn report_regions(&mut self, mut regions: Vec<RegionReport>) -> Outcome {
+    pub(super) fn set_regions(&mut self, mut regions: Vec<RegionReport>) -> Outcome {
         regions.truncate(MOST_REGIONS);
         for region in &mut regions {
             region.chip = self.resolve(region.chip);
@@ -163,7 +193,7 @@ impl State {
         Outcome::Noted
     }
 
-    /// The process holds just this much on a chip.
+    /// Sets all that a process holds on a chip.
     pub(super) fn set_levels(&mut self, by: Author, chip: ChipId, held: &[(Space, u64)]) -> Outcome {
         let chip = self.resolve(chip);
         let scope = Scope::Chip(chip);
@@ -171,14 +201,14 @@ impl State {
             return self.refuse(by, Fault::UnknownChip, None, None, 0);
         }
         self.recent = None;
-        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::NobodysEvent };
+        let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::UnknownProcess };
         process.basis = process.basis.min(by.basis);
         let mut any_gone = false;
         let mut pools = std::mem::take(&mut process.pools);
         pools.retain(|&(of, space, basis), &mut pool| {
             let gone = of == scope && basis == by.basis && held.iter().all(|(it, _)| *it != space);
             if gone {
-                self.remember_peak(&process, by.id, of, pool);
+                self.keep_peak(&process, of, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 process.records -= self.ledger.close(pool).count - unlisted;
             }
@@ -188,7 +218,7 @@ impl State {
         process.pools = pools;
         self.processes.insert(by.id, process);
         if any_gone {
-            self.forget_derived();
+            self.structure += 1;
         }
         for &(space, bytes) in held {
             if let Ok(pool) = self.pool(by, scope, space) {
@@ -198,8 +228,8 @@ impl State {
         Outcome::Noted
     }
 
-    /// The process has just these chips open.
-    pub(super) fn open_chips(&mut self, by: Author, chips: &[ChipId]) -> Outcome {
+    /// Sets the chips that a process has open.
+    pub(super) fn set_open_chips(&mut self, by: Author, chips: &[ChipId]) -> Outcome {
         let known = chips.iter().map(|&chip| self.resolve(chip)).filter(|chip| self.chips.contains_key(chip));
         let opened = known.collect();
         if let Some(process) = self.processes.get_mut(&by.id) {
@@ -210,8 +240,7 @@ impl State {
 }
 
 impl super::ProcessState {
-    /// Whether there is anything to say of it: a process that merely had a chip open once, or was in tt-metal's counters,
-    /// is forgotten when it no longer is.
+    /// Whether snapshots have it: not if it only had a chip open once, or was in tt-metal's counters.
     pub(crate) fn is_shown(&self) -> bool {
         self.basis < Basis::Unknown && self.basis != Basis::Counters
             || !self.pools.is_empty()

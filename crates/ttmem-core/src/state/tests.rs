@@ -1,14 +1,17 @@
-mod derived;
+mod analysis;
 mod event_log;
+mod keyframe;
 mod listing;
 mod machine;
 mod programs;
 
 use super::*;
 use crate::Detail;
-use crate::event::{Audit, Process, Program};
-use crate::machine::{Capacity, CapacityOrigin, Chip, Sensors};
+use crate::core_set::CoreSet;
+use crate::event::{Alloc, Audit, Banks, Extent, Free, Name, OutOfMemory, Program, SensorReading, Trace};
+use crate::machine::{Capacity, Sensors};
 use crate::snapshot::{FindingKind, Snapshot};
+use crate::testing::Model as State;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -480,7 +483,7 @@ fn the_dead_do_not_speak() {
     state.apply(Mono(2), legacy(1), it.clone());
     let gone = Reclaimed { buffers: (1, 8), ..Reclaimed::default() };
     assert_eq!(state.apply(Mono(3), legacy(1), Event::Exited), Outcome::Reclaimed(gone));
-    assert_eq!(state.apply(Mono(4), legacy(1), it), Outcome::NobodysEvent);
+    assert_eq!(state.apply(Mono(4), legacy(1), it), Outcome::UnknownProcess);
     assert_eq!(state.live_records(), 0);
     assert_eq!(used(&state, 0, Space::Dram), 0);
     assert_eq!(found(&state, FindingKind::Reclaimed).unwrap().bytes, Some(8));

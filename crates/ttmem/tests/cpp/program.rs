@@ -101,7 +101,7 @@ impl Program {
         let mut reader = Reader::new(self.folder.path());
         reader.look();
         let detail = Detail { programs: true, ..Detail::NONE };
-        reader.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail)
+        reader.snapshot(&detail)
     }
 
     /// Its process, as a reader sees it.

@@ -860,9 +860,9 @@ fn the_end_of_a_program_visits_its_own_records_only() {
     }
     let pool = *state.processes[&id(1)].pools.values().next().unwrap();
     for program in 1..=PROGRAMS {
-        assert_eq!(state.ledger.kept_by(pool, program).count(), 4);
+        assert_eq!(state.ledger.records_of_program(pool, program).count(), 4);
         state.apply(Mono(3), events(1), Event::ProgramEnded(on(0), program));
-        assert_eq!(state.ledger.kept_by(pool, program).count(), 0);
+        assert_eq!(state.ledger.records_of_program(pool, program).count(), 0);
     }
     assert_eq!(state.ledger.live(), 0);
 }

@@ -1,15 +1,13 @@
-//! What views keep from one look to the next never shows: a state that was looked at all the time says the same as one that
-//! was not looked at before.
+//! What an analysis keeps never shows: one that was asked all the time answers as a new one.
 
 use super::*;
 use crate::detail::BufferQuery;
 use crate::detail::{ProgramKey, ProgramQuery, ProgramSort};
-use crate::event::Trace;
 use crate::machine::CoreLayout;
 use crate::words::Layout;
 
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) enum Change {
     Alloc { pid: u32, number: u32, space: Space, at: u64, len: u64, program: u32, layout: Layout },
     Free { pid: u32, number: u32, space: Space, at: u64 },
     Define { pid: u32, number: u32, chips: Vec<u32>, base: u64 },
@@ -27,7 +25,7 @@ enum Change {
     Tick,
 }
 
-fn changes() -> impl Strategy<Value = Vec<Change>> {
+pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
     let (pid, number) = (1u32..4, 1u32..3);
     let who = (pid.clone(), number);
     let space = prop::sample::select(vec![
@@ -83,7 +81,7 @@ fn banks_of(space: Space) -> u16 {
     if matches!(space, Space::Dram | Space::Trace) { 12 } else { 16 }
 }
 
-fn apply(state: &mut State, now: Mono, change: &Change) {
+pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
     let scope = Scope::Allocator;
     let (from, event) = match *change {
         Change::Alloc { pid, number, space, at, len, program, layout } => {
@@ -163,7 +161,7 @@ fn apply(state: &mut State, now: Mono, change: &Change) {
     state.apply(now, from, event);
 }
 
-fn all() -> Detail {
+pub(super) fn all() -> Detail {
     let buffers = Some(BufferQuery { limit: 1000, ..BufferQuery::default() });
     Detail { history: true, cores: true, programs: true, buffers, ..Detail::NONE }
 }
@@ -174,18 +172,17 @@ fn brief() -> Detail {
 
 proptest! {
     #[test]
-    fn what_is_kept_between_looks_never_shows(changes in changes(), each in 1usize..9) {
-        let mut looked_at = machine();
+    fn a_used_analysis_answers_as_a_new_one(changes in changes(), each in 1usize..9) {
+        let mut used = machine();
         let mut fresh = machine();
         for (n, change) in changes.iter().enumerate() {
             let now = Mono(n as u64 * Mono::SECOND / 8);
-            apply(&mut looked_at, now, change);
+            apply(&mut used, now, change);
             apply(&mut fresh, now, change);
             if n % each == 0 || n + 1 == changes.len() {
-                // Whatever it had found is dropped, and what pools had, too.
-                fresh.forget_everything_derived();
+                fresh.forget_analysis();
                 for detail in [all(), brief()] {
-                    let [one, other] = [&looked_at, &fresh].map(|it| it.snapshot(Timestamp::UNIX_EPOCH, &detail));
+                    let [one, other] = [&used, &fresh].map(|it| it.snapshot(Timestamp::UNIX_EPOCH, &detail));
                     prop_assert_eq!(one, other);
                 }
             }

@@ -4,12 +4,12 @@
 mod groups;
 mod text;
 
+use super::Figures;
 use crate::detail::{BufferQuery, BufferSort};
 use crate::ledger::{Entry, PoolId};
 use crate::snapshot::Buffers;
-use crate::state::{ProcessState, State, chips_in};
-use crate::view::visible;
-use crate::words::{Basis, Layout, ProcessId, Scope};
+use crate::state::{ProcessState, chips_in, visible};
+use crate::words::{Basis, ChipId, Layout, ProcessId, Scope};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use text::Words;
@@ -92,7 +92,7 @@ impl<F: Fn(&Place, &Place) -> Ordering> First<F> {
     }
 }
 
-impl State {
+impl Figures<'_> {
     /// The allocations that were asked for.
     pub(crate) fn buffers(&self, query: &BufferQuery, full: bool) -> Buffers {
         let words = Words::new(&query.text);
@@ -106,7 +106,7 @@ impl State {
         let room = offset.saturating_add(limit);
         let mut first = First {
             room,
-            found: Vec::with_capacity(room.saturating_mul(2).min(self.ledger.live())),
+            found: Vec::with_capacity(room.saturating_mul(2).min(self.state.ledger.live())),
             last: None,
             compare: |a: &Place, b: &Place| self.compare(a, b),
         };
@@ -119,7 +119,7 @@ impl State {
             let key = match query.sort {
                 BufferSort::Size => most_first(used),
                 BufferSort::Requested => most_first(entry.requested),
-                BufferSort::Age => entry.born.min(NOTHING - 1),
+                BufferSort::Age => entry.allocated_at.min(NOTHING - 1),
                 BufferSort::Address => entry.id.min(NOTHING - 1),
                 BufferSort::Process => pool.number.into(),
                 BufferSort::Device => pool.device,
@@ -134,7 +134,9 @@ impl State {
         let page = first.into_page(offset).into_iter();
         all.offset = query.offset.min(all.count);
         all.list = page
-            .filter_map(|place| self.describe_entry(self.ledger.at(place.slot), self.now, full))
+            .filter_map(|place| {
+                self.state.describe_entry(self.state.ledger.at(place.slot), self.state.now, full)
+            })
             .collect();
         all
     }
@@ -144,9 +146,17 @@ impl State {
         let rank = |it: &Place| (it.key, it.process, it.space, it.address);
         rank(a).cmp(&rank(b)).then_with(|| {
             let more = |it: &Place| {
-                let entry = self.ledger.at(it.slot);
-                let key = self.ledger.pool(entry.pool()).key;
-                (key.scope, key.basis, entry.program, entry.requested, entry.cores, entry.born, it.slot)
+                let entry = self.state.ledger.at(it.slot);
+                let key = self.state.ledger.pool(entry.pool()).key;
+                (
+                    key.scope,
+                    key.basis,
+                    entry.program,
+                    entry.requested,
+                    entry.cores,
+                    entry.allocated_at,
+                    it.slot,
+                )
             };
             more(a).cmp(&more(b))
         })
@@ -162,20 +172,20 @@ impl State {
         let fits = |entry: &Entry, pool: &PoolView| {
             entry.layout != Layout::Mirror && (words.is_empty() || words.fit(entry, &pool.words))
         };
-        let count: u64 = pools.iter().map(|pool| self.ledger.pool(pool.id).totals.count).sum();
-        if count < self.ledger.live() as u64 / 4 {
+        let count: u64 = pools.iter().map(|pool| self.state.ledger.pool(pool.id).totals.count).sum();
+        if count < self.state.ledger.live() as u64 / 4 {
             // Few of them are found faster by their lists.
             for pool in pools {
-                let entries = self.ledger.entries(pool.id).filter(|(_, entry)| fits(entry, pool));
+                let entries = self.state.ledger.entries(pool.id).filter(|(_, entry)| fits(entry, pool));
                 entries.for_each(|(slot, entry)| look(slot.number(), entry, pool));
             }
             return;
         }
-        let mut by_id: Vec<Option<&'p PoolView<'p>>> = vec![None; self.ledger.pool_room()];
+        let mut by_id: Vec<Option<&'p PoolView<'p>>> = vec![None; self.state.ledger.pool_room()];
         for pool in pools {
             by_id[pool.id.number()] = Some(pool);
         }
-        for (slot, entry) in self.ledger.all() {
+        for (slot, entry) in self.state.ledger.all() {
             if let Some(pool) = by_id[entry.pool().number()].filter(|pool| fits(entry, pool)) {
                 look(slot, entry, pool);
             }
@@ -191,7 +201,7 @@ impl State {
     ) -> Vec<PoolView<'a>> {
         let mut found = Vec::new();
         let by_device = query.sort == BufferSort::Device || !query.devices.is_empty();
-        for (number, (&id, process)) in self.processes.iter().enumerate() {
+        for (number, (&id, process)) in self.state.processes.iter().enumerate() {
             if !query.pids.is_empty() && visible(id).is_none_or(|pid| !query.pids.contains(&pid)) {
                 continue;
             }
@@ -229,8 +239,8 @@ impl State {
     }
 
     /// The index of the first of these chips; `None`: it is on none of those that are wanted.
-    fn first_device(&self, chips: &[crate::words::ChipId], wanted: &[u32]) -> Option<u64> {
-        let indexes = || chips.iter().filter_map(|chip| self.chips.get(chip)).map(|it| it.chip.index);
+    fn first_device(&self, chips: &[ChipId], wanted: &[u32]) -> Option<u64> {
+        let indexes = || chips.iter().filter_map(|chip| self.state.chips.get(chip)).map(|it| it.chip.index);
         if !wanted.is_empty() && !indexes().any(|index| wanted.contains(&index)) {
             return None;
         }
@@ -242,7 +252,8 @@ impl State {
         if query.sort != BufferSort::Site {
             return BTreeMap::new();
         }
-        let names = || self.processes.iter().flat_map(|(&id, it)| it.sites().map(move |site| (id, site)));
+        let names =
+            || self.state.processes.iter().flat_map(|(&id, it)| it.sites().map(move |site| (id, site)));
         let mut all: Vec<&str> = names().map(|(_, (_, name))| name).collect();
         all.sort_unstable();
         all.dedup();

@@ -1,15 +1,14 @@
 //! The allocations on one core, by address, with their owners.
 
+use super::{Figures, Tenant};
+use crate::core_set::CoreSet;
 use crate::detail::CoreQuery;
 use crate::event::Name;
-use crate::footprint::CoreSet;
-use crate::programs::Tenant;
 use crate::snapshot::{CoreAllocation, CoreAllocations, CoreClass};
-use crate::state::State;
-use crate::view::visible;
+use crate::state::visible;
 use crate::words::{Layout, Space};
 
-/// An allocation that lies on the core, before its owner is looked up: only those of the list are.
+/// An allocation on the core. Its owner is looked up only if it is listed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
     start: u64,
@@ -20,24 +19,26 @@ struct Found {
     site: u32,
 }
 
-impl State {
-    /// `None`: there is no such device, or nothing is known of its cores.
-    pub(crate) fn core_allocations(&self, query: &CoreQuery) -> Option<CoreAllocations> {
+impl Figures<'_> {
+    /// The allocations on a core; `None`: there is no such device, or its cores are unknown.
+    pub(super) fn core_allocations(&mut self, query: &CoreQuery) -> Option<CoreAllocations> {
         let CoreQuery { device, core, limit } = *query;
-        let (&chip, _) = self.chips.iter().find(|(_, state)| state.chip.index == device)?;
+        let (&chip, _) = self.state.chips.iter().find(|(_, state)| state.chip.index == device)?;
         let plan = self.plan();
-        let number = plan.kind_of(chip)?;
-        let kind = &plan.kinds[number];
-        let tightest = || self.tightest_core(number, kind).map(|it| [it.x, it.y]);
-        let [x, y] = core.or_else(tightest)?;
+        let number = plan.group_of(chip)?;
+        let group = &plan.groups[number];
+        let [x, y] = match core {
+            Some(core) => core,
+            None => self.tightest_core(number, group).map(|room| [room.x, room.y])?,
+        };
         let core = usize::from(y) * usize::from(CoreSet::WIDTH) + usize::from(x);
         let mut found = Vec::new();
-        for &tenant in &kind.tenants {
+        for &tenant in &group.tenants {
             self.buffers_on(core, tenant, &mut found);
         }
-        for it in self.residents_of_kind(number, kind).iter().filter(|it| it.cores.has(core)) {
-            let kept = self.kept(it.tenant);
-            let here = kept.of(it.program).iter();
+        for it in self.residents_of(number, group).iter().filter(|it| it.cores.has(core)) {
+            let memory = self.program_memory(it.tenant);
+            let here = memory.of(it.program).iter();
             found.extend(here.filter(|part| part.is_placed() && part.cores.has(core)).filter_map(|part| {
                 let class = match part.space {
                     Space::Cb => CoreClass::Cb,
@@ -62,11 +63,11 @@ impl State {
         Some(CoreAllocations { device, x, y, count, list })
     }
 
-    /// The buffers of a tenant that lie on a core, or take its addresses in lock-step.
+    /// The buffers of a tenant on a core, and those that reserve its addresses by lock-step.
     fn buffers_on(&self, core: usize, tenant: Tenant, found: &mut Vec<Found>) {
-        let Some(process) = self.processes.get(&tenant.process) else { return };
-        for (space, pool) in self.pools_of(tenant, &[Space::L1, Space::L1Small, Space::L1Core]) {
-            for (_, entry) in self.ledger.entries(pool) {
+        let Some(process) = self.state.processes.get(&tenant.process) else { return };
+        for (space, pool) in self.state.pools_of(tenant, &[Space::L1, Space::L1Small, Space::L1Core]) {
+            for (_, entry) in self.state.ledger.entries(pool) {
                 let is_here = process.cores.get(&entry.cores).map(|cores| cores.has(core));
                 let class = match (space, entry.layout == Layout::Mirror, is_here) {
                     (Space::L1Core, _, None | Some(false)) => continue,
@@ -83,7 +84,7 @@ impl State {
     }
 
     fn describe_found(&self, it: Found) -> CoreAllocation {
-        let process = self.processes.get(&it.tenant.process);
+        let process = self.state.processes.get(&it.tenant.process);
         let program = (it.program != 0).then_some(it.program);
         CoreAllocation {
             class: it.class,

@@ -1,12 +1,14 @@
 //! Faults that occurred, counted by kind and process. Findings that hold at the time of a snapshot (over capacity, aliased,
-//! drift, growth) are not here: the view derives them.
+//! drift, growth) are derived by the analysis.
 
 use crate::event::Process;
 use crate::label::Label;
+use crate::pairs;
 use crate::words::{ChipId, Fault, Mono, ProcessId, Space};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Subject {
     pub(crate) fault: Fault,
     pub(crate) process: Option<ProcessId>,
@@ -14,7 +16,7 @@ pub(crate) struct Subject {
     pub(crate) space: Option<Space>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) count: u64,
     pub(crate) bytes: u64,
@@ -28,7 +30,7 @@ pub(crate) struct Tally {
 }
 
 /// A request for memory that failed.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     /// Devices by number, as they were then.
     pub(crate) devices: Vec<u32>,
@@ -46,15 +48,17 @@ impl Tally {
 const KEPT_NS: u64 = 600 * Mono::SECOND;
 const ROOM: usize = 1024;
 
-#[derive(Default)]
-pub(crate) struct Findings {
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Faults {
+    #[serde(with = "pairs")]
     tallies: BTreeMap<Subject, Tally>,
     /// Processes of the faults, which may have exited since.
+    #[serde(with = "pairs")]
     labels: BTreeMap<ProcessId, Label>,
     pub(crate) dropped: u64,
 }
 
-impl Findings {
+impl Faults {
     /// Keeps the name of a process for its findings.
     pub(crate) fn name(&mut self, id: ProcessId, info: &Process) {
         self.labels.entry(id).or_insert_with(|| Label::new(id, info));

@@ -1,11 +1,11 @@
 //! Allocations that have something in common, together.
 
+use super::Figures;
 use super::{ByNumber, NOTHING, PoolView, Words, most_first, turned, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::event::Name;
 use crate::snapshot::{BufferGroup, Buffers};
-use crate::state::State;
-use crate::view::visible;
+use crate::state::visible;
 use crate::words::{Scope, Space};
 use std::cmp::Ordering;
 use ttmem_types::program_number;
@@ -33,7 +33,7 @@ impl Group<'_> {
     }
 }
 
-impl State {
+impl Figures<'_> {
     pub(super) fn buffer_groups<'p>(
         &self,
         query: &BufferQuery,
@@ -43,7 +43,7 @@ impl State {
     ) -> Buffers {
         let mut all = Buffers::default();
         let mut groups: Vec<Group> = Vec::new();
-        let mut index: Vec<ByNumber<usize>> = self.processes.iter().map(|_| ByNumber::new()).collect();
+        let mut index: Vec<ByNumber<usize>> = self.state.processes.iter().map(|_| ByNumber::new()).collect();
         self.visit(pools, words, |_, entry, pool| {
             let used = used(entry, pool);
             all.count += 1;
@@ -56,7 +56,7 @@ impl State {
             };
             let index = &mut index[pool.number as usize];
             let place = index.get(number).unwrap_or_else(|| {
-                let space = Some(self.ledger.pool(pool.id).key.space);
+                let space = Some(self.state.ledger.pool(pool.id).key.space);
                 let (process, scope) = (pool.number, pool.scope);
                 let (count, requested, used) = (0, 0, 0);
                 groups.push(Group { process, number, of: pool, scope, space, count, requested, used });

@@ -1,11 +1,11 @@
 //! Findings: problems that hold at the time of a snapshot, and the texts of faults that occurred.
 
-use crate::findings::{Request, Subject, Tally};
+use super::usage::SpaceUsage;
+use super::{Clock, Figures};
+use crate::faults::{Request, Subject, Tally};
 use crate::label::Label;
 use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
-use crate::state::{ChipState, GROWTH_ROUNDS, State};
-use crate::usage::SpaceUsage;
-use crate::view::Clock;
+use crate::state::{ChipState, GROWTH_ROUNDS};
 use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Exited processes with a finding of their own; the others share one.
 const MOST_GHOSTS: usize = 256;
 
-impl State {
-    pub(crate) fn judge_device(
+impl Figures<'_> {
+    /// Findings about one device.
+    pub(super) fn judge_device(
         &self,
         id: &ChipId,
         state: &ChipState,
@@ -60,7 +61,7 @@ impl State {
                 continue;
             }
             // Without sizes, only equal addresses can be compared.
-            let bytes = it.aliased.unwrap_or_else(|| self.ledger.shared(Scope::Chip(*id), space));
+            let bytes = it.aliased.unwrap_or_else(|| self.state.ledger.shared(Scope::Chip(*id), space));
             if bytes > 0 {
                 let text = format!(
                     "device {}: {} of {} allocated twice: several allocators use the same addresses",
@@ -79,10 +80,10 @@ impl State {
     }
 
     /// Problems of tt-metal's own counters.
-    pub(crate) fn judge_regions(&self, findings: &mut Vec<Finding>) {
+    pub(super) fn judge_regions(&self, findings: &mut Vec<Finding>) {
         self.judge_ghosts(findings);
-        for region in &self.regions {
-            let known = self.chips.get(&region.chip);
+        for region in &self.state.regions {
+            let known = self.state.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
             let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
             // Old files of devices that were removed are no problem now.
@@ -113,14 +114,15 @@ impl State {
     /// Bytes that exited processes left in tt-metal's counters: one finding a process, however many devices it used.
     fn judge_ghosts(&self, findings: &mut Vec<Finding>) {
         let mut dead: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
-        for (region, ghost) in self.regions.iter().flat_map(|it| it.ghosts.iter().map(move |g| (it, g))) {
+        for (region, ghost) in self.state.regions.iter().flat_map(|it| it.ghosts.iter().map(move |g| (it, g)))
+        {
             let key = (ghost.pid, ghost.name.as_str(), ghost.perhaps_unseen);
             let (bytes, chips) = dead.entry(key).or_default();
             *bytes = bytes.saturating_add(ghost.bytes);
             chips.insert(region.chip);
         }
         let here = |chips: &BTreeSet<ChipId>| -> Vec<(ChipId, u32)> {
-            chips.iter().filter_map(|id| Some((*id, self.chips.get(id)?.chip.index))).collect()
+            chips.iter().filter_map(|id| Some((*id, self.state.chips.get(id)?.chip.index))).collect()
         };
         let mut dead: Vec<_> =
             dead.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
@@ -160,14 +162,16 @@ impl State {
         }
     }
 
-    pub(crate) fn judge_processes(&self, findings: &mut Vec<Finding>) {
-        for (id, process) in &self.processes {
+    /// Findings about processes.
+    pub(super) fn judge_processes(&mut self, findings: &mut Vec<Finding>) {
+        let state = self.state;
+        for (id, process) in &state.processes {
             self.judge_traces(*id, process, findings);
             for (&(allocator, space), audit) in &process.audits {
                 if !audit.theirs.quiet || audit.drift.is_zero() {
                     continue;
                 }
-                let (drift, label) = (audit.drift, self.label_of(*id));
+                let (drift, label) = (audit.drift, self.state.label_of(*id));
                 let text = format!(
                     "{label}: drift on allocator {allocator}, {}: ttmem - runtime = {:+} bytes allocated, {:+} free, {:+} largest free block",
                     space.title(),
@@ -182,14 +186,14 @@ impl State {
                 });
             }
             for (&(scope, space, _), &pool) in &process.pools {
-                let growth = self.ledger.pool(pool).growth;
+                let growth = self.state.ledger.pool(pool).growth;
                 if growth.rounds >= GROWTH_ROUNDS {
-                    let label = self.label_of(*id);
+                    let label = self.state.label_of(*id);
                     let text = format!(
                         "{label}: {} grew by {} in {} s without shrinking; possible leak",
                         space.title(),
                         size(growth.bytes),
-                        growth.rounds * 10
+                        u64::from(growth.rounds) * 10
                     );
                     findings.push(Finding {
                         device: match scope {

@@ -3,8 +3,7 @@
 use super::ByNumber;
 use crate::event::Name;
 use crate::ledger::Entry;
-use crate::state::ProcessState;
-use crate::view::visible;
+use crate::state::{ProcessState, visible};
 use crate::words::{Layout, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,0 +1,197 @@
+//! A pool: one process's memory of one space in one scope, with its running figures.
+
+use super::totals::Totals;
+use super::{Entry, NONE};
+use crate::event::Holding;
+use crate::ranges::Range;
+use crate::words::{Basis, Layout, Mono, ProcessId, Scope, Space};
+use serde::{Deserialize, Serialize};
+
+/// One process's memory of one space in one scope, by one basis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct PoolKey {
+    pub(crate) process: ProcessId,
+    pub(crate) scope: Scope,
+    pub(crate) space: Space,
+    pub(crate) basis: Basis,
+}
+
+/// Number of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct PoolId(pub(super) u32);
+
+impl PoolId {
+    pub(crate) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A record that was added or removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) range: Range,
+    /// Whether it is the pool's own, and no mirror of another allocator's.
+    pub(crate) is_own: bool,
+    pub(crate) is_added: bool,
+}
+
+/// The last changes of a pool's records, from which skylines are brought up to date.
+#[derive(Debug, Default)]
+struct Log {
+    last: Vec<Change>,
+    /// Number of changes before those.
+    before: u64,
+}
+
+impl Log {
+    fn add(&mut self, change: Change, live: u64) {
+        let room = LOG_ROOM.max(live as usize / 4);
+        if self.last.len() >= room {
+            // A skyline that has not seen the older half is built again.
+            let half = self.last.len() / 2;
+            self.last.drain(..half);
+            self.before += half as u64;
+        }
+        self.last.push(change);
+    }
+
+    fn count(&self) -> u64 {
+        self.before + self.last.len() as u64
+    }
+}
+
+/// Least number of changes that a pool keeps; a larger one keeps a quarter as many as it has records.
+const LOG_ROOM: usize = 512;
+
+/// A pool and its running figures.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) key: PoolKey,
+    /// The version of the ledger when it was opened, which no other pool has.
+    pub(crate) opened: u64,
+    pub(super) place: u32,
+    pub(crate) totals: Totals,
+    /// Highest [`Pool::used`] so far.
+    pub(crate) peak: u64,
+    pub(crate) peak_at: Mono,
+    pub(crate) changed_at: Mono,
+    /// [`Pool::used`] when it was last measured together with the other pools of its space.
+    pub(crate) measured: u64,
+    /// Lowest [`Pool::used`] in this round of growth.
+    pub(crate) low: u64,
+    pub(crate) growth: Growth,
+    /// A level set from outside, for a basis that has no records.
+    pub(crate) level: Option<u64>,
+    /// Allocations without a record, for which its source had no room; also in `totals`.
+    pub(crate) unlisted: Holding,
+    pub(super) head: u32,
+    /// Larger after every change than any pool's before it.
+    pub(crate) version: u64,
+    /// Records without bytes in a bank.
+    pub(crate) empty: u64,
+    log: Log,
+}
+
+/// How long a pool has only grown.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    pub(crate) last_low: u64,
+    pub(crate) rounds: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Pool {
+    pub(super) fn new(key: PoolKey, place: u32, version: u64) -> Self {
+        Self {
+            key,
+            opened: version,
+            place,
+            totals: Totals::default(),
+            peak: 0,
+            peak_at: Mono(0),
+            changed_at: Mono(0),
+            measured: 0,
+            low: 0,
+            growth: Growth::default(),
+            level: None,
+            unlisted: Holding::default(),
+            head: NONE,
+            version,
+            empty: 0,
+            log: Log::default(),
+        }
+    }
+
+    /// The figure of peaks and growth: what the allocator charges, else what was requested.
+    pub(crate) fn used(&self) -> u64 {
+        match (self.level, self.key.basis) {
+            (Some(level), _) => level,
+            (None, Basis::Exact) => self.totals.allocated,
+            (None, _) => self.totals.requested,
+        }
+    }
+
+    pub(super) fn changed(&mut self, version: u64, now: Mono) {
+        let used = self.used();
+        if used > self.peak {
+            (self.peak, self.peak_at) = (used, now);
+        }
+        self.low = self.low.min(used);
+        (self.version, self.changed_at) = (version, now);
+    }
+
+    /// Counts a record that is added.
+    pub(super) fn add(&mut self, entry: &Entry) {
+        self.totals.add(entry);
+        self.empty += u64::from(entry.bytes_per_bank == 0);
+        self.log_change(entry, true);
+    }
+
+    /// Counts a record that is removed.
+    pub(super) fn subtract(&mut self, entry: &Entry) {
+        self.totals.subtract(entry);
+        self.empty -= u64::from(entry.bytes_per_bank == 0);
+        self.log_change(entry, false);
+    }
+
+    fn log_change(&mut self, entry: &Entry, is_added: bool) {
+        let range = Range::new(entry.id, entry.bytes_per_bank);
+        self.log.add(Change { range, is_own: entry.layout != Layout::Mirror, is_added }, self.totals.count);
+    }
+
+    /// Sets the allocations without a record.
+    pub(super) fn set_unlisted(&mut self, holding: Holding) {
+        let old = std::mem::replace(&mut self.unlisted, holding);
+        let totals = &mut self.totals;
+        totals.requested = totals.requested - old.requested + holding.requested;
+        totals.allocated = totals.allocated - old.allocated + holding.allocated;
+        totals.count = totals.count - old.count + holding.count;
+        totals.vague = totals.vague - old.count + holding.count;
+    }
+
+    /// Drops all records at once.
+    pub(super) fn clear(&mut self) {
+        self.head = NONE;
+        self.totals = Totals::default();
+        self.empty = 0;
+        // One change more, so that every skyline is built again.
+        self.log = Log { before: self.log.count() + 1, last: Vec::new() };
+        self.unlisted = Holding::default();
+    }
+
+    /// Changes of records so far.
+    pub(crate) fn change_count(&self) -> u64 {
+        self.log.count()
+    }
+
+    /// The changes after the first `seen`, if they are still kept.
+    pub(crate) fn changes_since(&self, seen: u64) -> Option<&[Change]> {
+        let skipped = seen.checked_sub(self.log.before)?;
+        self.log.last.get(skipped as usize..)
+    }
+
+    /// The key of a record of a stacked space besides its address.
+    pub(super) fn tag(&self, program: u32) -> u32 {
+        if self.key.space.is_stacked() { program } else { 0 }
+    }
+}

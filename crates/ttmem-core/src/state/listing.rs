@@ -1,0 +1,127 @@
+//! Lists of allocations as the ledger has them, for answers and reports.
+
+use super::{State, chips_in, visible};
+use crate::event::Name;
+use crate::ledger::{Entry, PoolId};
+use crate::snapshot::{Allocation, Group};
+use crate::words::{Basis, ChipId, Layout, Mono, Scope, Space};
+use std::collections::BTreeMap;
+use ttmem_types::program_number;
+
+/// Allocations listed one by one in a report, however many groups it has.
+pub const REPORT_ROOM: usize = 10_000;
+
+impl State {
+    /// The indexes of chips, lowest first.
+    pub(crate) fn indexes_of(&self, chips: &[ChipId]) -> Vec<u32> {
+        let known = chips.iter().filter_map(|id| self.chips.get(id));
+        let mut indexes: Vec<u32> = known.map(|it| it.chip.index).collect();
+        indexes.sort_unstable();
+        indexes
+    }
+
+    /// Live allocations in the next `places` slots from `cursor` on, and the next cursor. Together the pages hold every
+    /// allocation that lives through all of them, in no order. Ages are those at `now`.
+    pub fn allocations(&self, cursor: usize, places: usize, now: Mono) -> (Vec<Allocation>, Option<usize>) {
+        let (entries, next) = self.ledger.page(cursor, places);
+        (entries.filter_map(|entry| self.describe_entry(entry, now, true)).collect(), next)
+    }
+
+    /// Bytes recorded on a chip in a space, by all processes. For circular buffers this is the sum of their sizes,
+    /// not what they cover: see [`crate::Analysis::usage_of`].
+    pub fn recorded(&self, chip: ChipId, space: Space) -> u64 {
+        let pools = self.processes.values().flat_map(|process| {
+            let on_chip = move |scope: &Scope| chips_in(&process.allocators, scope).contains(&chip);
+            process.pools.iter().filter(move |((scope, of, _), _)| *of == space && on_chip(scope))
+        });
+        let pools = pools.map(|(_, &pool)| pool);
+        let listed = pools.map(|pool| self.ledger.pool(pool));
+        listed.map(|pool| pool.totals.requested - pool.unlisted.requested).fold(0, u64::saturating_add)
+    }
+
+    /// All allocations by chip and space. Single ones are listed if there are at most `listed` of them in their group, or
+    /// else the first `listed` if `cut`, and only the first [`REPORT_ROOM`] in all.
+    pub fn report(&self, spaces: &[Space], listed: u64, cut: bool) -> Vec<Group> {
+        let mut room = REPORT_ROOM;
+        let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
+        for process in self.processes.values() {
+            for ((scope, space, _), &pool) in process.pools.iter().filter(|(key, _)| spaces.contains(&key.1))
+            {
+                for chip in chips_in(&process.allocators, scope).iter().filter_map(|id| self.chips.get(id)) {
+                    pools.entry((chip.chip.index, *space)).or_default().push(pool);
+                }
+            }
+        }
+        let groups = pools.into_iter().map(|((index, space), pools)| {
+            let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
+            let count = totals().map(|t| t.count).sum();
+            let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
+            let listed = if count <= listed || cut { (listed as usize).min(room) } else { 0 };
+            let listed: Vec<_> =
+                entries.take(listed).filter_map(|entry| self.describe_entry(entry, self.now, true)).collect();
+            room -= listed.len();
+            Group {
+                index,
+                space,
+                count,
+                bytes: totals().map(|t| t.requested).fold(0, u64::saturating_add),
+                listed,
+            }
+        });
+        groups.filter(|group| group.count > 0).collect()
+    }
+
+    /// The ids of chips, by index, and their indexes.
+    pub(crate) fn names_of(&self, chips: &[ChipId]) -> (Vec<String>, Vec<u32>) {
+        let mut named: Vec<(Option<u32>, ChipId)> =
+            chips.iter().map(|&chip| (self.chips.get(&chip).map(|it| it.chip.index), chip)).collect();
+        named.sort_unstable();
+        let names = named.iter().map(|(_, chip)| chip.to_string()).collect();
+        (names, named.into_iter().filter_map(|(index, _)| index).collect())
+    }
+
+    /// A record as an allocation; `None` for a mirror of another one. `full`: with the ids of its chips.
+    pub(crate) fn describe_entry(&self, entry: &Entry, now: Mono, full: bool) -> Option<Allocation> {
+        if entry.layout == Layout::Mirror {
+            return None;
+        }
+        let key = self.ledger.pool(entry.pool()).key;
+        let process = self.processes.get(&key.process)?;
+        let chips = chips_in(&process.allocators, &key.scope);
+        let (devices, indexes) =
+            if full { self.names_of(chips) } else { (Vec::new(), self.indexes_of(chips)) };
+        let known = (key.basis == Basis::Exact).then_some(());
+        Some(Allocation {
+            pid: visible(key.process),
+            reported_pid: process.info.reported_pid,
+            devices,
+            indexes,
+            allocator: match key.scope {
+                Scope::Allocator(number) => Some(number),
+                Scope::Chip(_) => None,
+            },
+            space: key.space,
+            id: format!("0x{:x}", entry.id),
+            requested_bytes: entry.requested,
+            occupied_bytes: known.map(|()| entry.occupied).filter(|&bytes| bytes > 0),
+            allocated_bytes: known.and_then(|()| entry.allocated()),
+            bytes_per_bank: known.map(|()| entry.bytes_per_bank).filter(|&bytes| bytes > 0),
+            banks: known.map(|()| entry.banks).filter(|&banks| banks > 0),
+            layout: Some(entry.layout).filter(|&layout| layout != Layout::Unknown),
+            cores: process.cores.get(&entry.cores).map(|cores| cores.rectangles()),
+            estimated: entry.nature.uncertainty().estimated,
+            unplaced: entry.nature.uncertainty().unplaced,
+            references: entry.refs,
+            age_seconds: (now.since(Mono(entry.allocated_at)) / 1_000_000) as f64 / 1000.0,
+            kernel: (key.space == Space::Kernel).then_some(entry.nature.class()),
+            program: (entry.program != 0).then(|| program_number(entry.program)),
+            site: (entry.site != 0).then_some(entry.site),
+            site_name: process.names.get(&Name::Site(entry.site)).cloned(),
+            program_name: (entry.program != 0)
+                .then(|| process.program_name(key.scope, entry.program).cloned())
+                .flatten(),
+            hidden: false,
+            basis: key.basis,
+        })
+    }
+}
