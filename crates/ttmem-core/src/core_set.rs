@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A set of a chip's cores, by `y * 16 + x` of their logical place.
+/// A set of a chip's cores, by `y * 16 + x` of their logical coordinates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CoreSet([u64; 4]);
 
 impl CoreSet {
-    /// Columns a row has room for.
+    /// Columns of a row.
     pub const WIDTH: u8 = 16;
-    /// Cores a set has room for.
+    /// Bound of the numbers of cores.
     pub const ROOM: usize = 256;
 
-    /// One core, standing for "each core it lies on" where a source does not say which cores those are.
+    /// One core that stands for each core, if a source does not report the cores.
     pub const UNKNOWN: Self = Self([1, 0, 0, 0]);
 
-    /// The rectangle from `(x0, y0)` to `(x1, y1)`, both included. Places beyond 16 x 16 are left out.
+    /// The rectangle from `(x0, y0)` to `(x1, y1)`, both included. Coordinates beyond 16 x 16 are left out.
     pub fn rectangle((x0, y0): (u8, u8), (x1, y1): (u8, u8)) -> Self {
         let mut set = Self::default();
         for y in y0..=y1.min(15) {
@@ -46,7 +46,7 @@ impl CoreSet {
         all
     }
 
-    /// The cores of this set that are in the other one, too.
+    /// The cores that are in both sets.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         let mut both = self;
@@ -62,17 +62,17 @@ impl CoreSet {
         self.within(Self(other.0.map(|word| !word)))
     }
 
-    /// Whether there is no core in it.
+    /// Whether it has no core.
     pub fn is_empty(self) -> bool {
         self.0 == [0; 4]
     }
 
-    /// Whether this core is in it, by its number.
+    /// Whether it has the core with this number.
     pub fn has(self, core: usize) -> bool {
         self.0.get(core >> 6).is_some_and(|word| word >> (core & 63) & 1 != 0)
     }
 
-    /// The same cores as few rectangles: from column, row to column, row, none over another.
+    /// The set as few rectangles, `[x0, y0, x1, y1]` each, none of which overlap.
     pub fn rectangles(self) -> Vec<[u8; 4]> {
         let mut left = self;
         let mut found = Vec::new();
@@ -106,7 +106,7 @@ impl CoreSet {
         })
     }
 
-    /// How many cores.
+    /// Number of cores.
     pub fn count(self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }

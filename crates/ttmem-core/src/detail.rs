@@ -1,37 +1,36 @@
-//! What may be asked for beyond what everybody wants, so that nobody pays for what only some look at.
+//! Parts of a snapshot that are made only on request, because they cost.
 
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What a snapshot has beyond what everybody wants. Written as JSON, what is not wanted is not mentioned: older daemons do
-/// not know the word.
+/// The parts of a snapshot that are requested. JSON leaves out the others, since older daemons do not know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Detail {
     /// Each device's usage over time.
     #[serde(skip_serializing_if = "is_default")]
     pub history: bool,
-    /// That, but only what is younger than this.
+    /// Usage over time after this time only.
     #[serde(skip_serializing_if = "is_default")]
     pub history_since: Option<Timestamp>,
     /// The L1 of each core.
     #[serde(skip_serializing_if = "is_default")]
     pub cores: bool,
-    /// That of one device only, by its index.
+    /// The L1 of each core of one device, by index.
     #[serde(skip_serializing_if = "is_default")]
     pub cores_of: Option<u32>,
     /// Each process's programs.
     #[serde(skip_serializing_if = "is_default")]
     pub programs: bool,
-    /// Of each process only its summary: neither what it holds by device and by allocator nor its audits, nor what its programs
-    /// keep where; and of the devices of programs and of listed allocations only the indexes.
+    /// Only the summary of each process: no usage by device and allocator, no audits, no addresses of its programs; and
+    /// only the indexes of the devices of programs and allocations.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
-    /// All of this process all the same.
+    /// Everything about this process, even if `brief`.
     #[serde(skip_serializing_if = "is_default")]
     pub pid: Option<u32>,
-    /// What happened of late.
+    /// Recent events.
     #[serde(skip_serializing_if = "is_default")]
     pub events: bool,
     /// A page of the list of live allocations.
@@ -49,7 +48,7 @@ pub struct Detail {
 }
 
 impl Detail {
-    /// Nothing beyond.
+    /// No optional parts.
     pub const NONE: Self = Self {
         history: false,
         history_since: None,
@@ -66,21 +65,21 @@ impl Detail {
     };
 }
 
-/// One core, and how much of it is listed.
+/// One core, and how many of its allocations are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreQuery {
-    /// The device, by its index.
+    /// Index of the device.
     pub device: u32,
-    /// Column and row; none: of the core with the smallest free gap.
+    /// Column and row; none: the core with the smallest free gap.
     #[serde(skip_serializing_if = "is_default", default)]
     pub core: Option<[u8; 2]>,
-    /// How many allocations to list at most; see [`CoreQuery::MOST`].
+    /// Most allocations to list; see [`CoreQuery::MOST`].
     pub limit: u32,
 }
 
 impl CoreQuery {
-    /// No list is longer.
+    /// Longest list.
     pub const MOST: u32 = 1000;
 }
 
@@ -88,14 +87,13 @@ impl CoreQuery {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BufferQuery {
-    /// What comes first is decided by this; where that is equal, by process, space, and address.
+    /// Sort key; ties are sorted by process, space and address.
     #[serde(skip_serializing_if = "is_default")]
     pub sort: BufferSort,
-    /// Turned round: of sizes, numbers and ages the smallest first, of names the last. What has nothing to sort it by comes last
-    /// either way.
+    /// Reverses the order. Allocations without the key come last either way.
     #[serde(skip_serializing_if = "is_default")]
     pub reversed: bool,
-    /// Only on one of these devices, by index; none: on any.
+    /// Only on these devices, by index; none: on any.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<u32>,
     /// Only of these processes; none: of any.
@@ -104,38 +102,38 @@ pub struct BufferQuery {
     /// Only of this space.
     #[serde(skip_serializing_if = "is_default")]
     pub space: Option<Space>,
-    /// Only where each of these words is part of its address, space, layout, pid, or the name of its process, program or call site;
-    /// capital or small.
+    /// Only with each of these words in the address, space, layout, pid, or the name of the process, program or call site;
+    /// upper or lower case.
     #[serde(skip_serializing_if = "is_default")]
     pub text: String,
-    /// Not one by one, but all of a kind together.
+    /// Groups instead of single allocations.
     #[serde(skip_serializing_if = "is_default")]
     pub group: Option<BufferGrouping>,
-    /// How many to leave out from the beginning.
+    /// How many to skip.
     #[serde(skip_serializing_if = "is_default")]
     pub offset: u64,
-    /// How many to list at most; see [`BufferQuery::MOST`].
+    /// Most allocations to list; see [`BufferQuery::MOST`].
     #[serde(skip_serializing_if = "is_default")]
     pub limit: u32,
 }
 
 impl BufferQuery {
-    /// No page is longer.
+    /// Longest page.
     pub const MOST: u32 = 1000;
 }
 
-/// What a list of allocations is sorted by.
+/// The sort key of a list of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferSort {
-    /// What the allocator charges, else what was asked for: the most first.
+    /// Allocated bytes, else requested bytes, largest first.
     #[default]
     Size,
-    /// What was asked for: the most first.
+    /// Requested bytes, largest first.
     Requested,
-    /// The oldest first. Groups go by their number of allocations.
+    /// Oldest first; groups by their number of allocations.
     Age,
-    /// The lowest first.
+    /// Lowest first.
     Address,
     /// By pid.
     Process,
@@ -153,34 +151,34 @@ pub enum BufferSort {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProgramQuery {
-    /// What comes first is decided by this; where that is equal, by process and number.
+    /// Sort key; ties are sorted by process and number.
     #[serde(skip_serializing_if = "is_default")]
     pub sort: ProgramSort,
-    /// Turned round.
+    /// Reverses the order.
     #[serde(skip_serializing_if = "is_default")]
     pub reversed: bool,
-    /// Only for one of these devices, by index; none: for any.
+    /// Only on these devices, by index; none: on any.
     #[serde(skip_serializing_if = "is_default")]
     pub devices: Vec<u32>,
     /// Only of these processes; none: of any.
     #[serde(skip_serializing_if = "is_default")]
     pub pids: Vec<u32>,
-    /// Only where each of these words is part of its number, name, kind, pid, or process's name; capital or small.
+    /// Only with each of these words in the number, name, kind, pid or process name; upper or lower case.
     #[serde(skip_serializing_if = "is_default")]
     pub text: String,
-    /// How many to leave out from the beginning.
+    /// How many to skip.
     #[serde(skip_serializing_if = "is_default")]
     pub offset: u64,
-    /// How many to list at most; see [`ProgramQuery::MOST`].
+    /// Most programs to list; see [`ProgramQuery::MOST`].
     #[serde(skip_serializing_if = "is_default")]
     pub limit: u32,
-    /// This one besides, with all that it keeps.
+    /// A program to describe in full, besides the list.
     #[serde(skip_serializing_if = "is_default")]
     pub open: Option<ProgramKey>,
 }
 
 impl ProgramQuery {
-    /// No page is longer.
+    /// Longest page.
     pub const MOST: u32 = 1000;
 }
 
@@ -188,19 +186,19 @@ impl ProgramQuery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramKey {
-    /// Whose it is.
+    /// Process.
     pub pid: Option<u32>,
-    /// The allocator, or set of chips, it belongs to.
+    /// Allocator or set of chips.
     pub allocator: Option<u32>,
-    /// Its number there.
+    /// Program id.
     pub id: u32,
 }
 
-/// What a list of programs is sorted by.
+/// The sort key of a list of programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProgramSort {
-    /// The one dispatched last first.
+    /// Last dispatch, newest first.
     #[default]
     Last,
     /// By pid.
@@ -213,33 +211,33 @@ pub enum ProgramSort {
     Name,
     /// By the first device.
     Device,
-    /// Those on the most cores first.
+    /// Cores, most first.
     Cores,
-    /// Those resident on the most cores first.
+    /// Cores on which it is resident, most first.
     Resident,
-    /// Those dispatched most often first.
+    /// Dispatches, most first.
     Dispatches,
-    /// The most circular buffers first.
+    /// Circular buffers, largest first.
     Cb,
-    /// The most dataflow buffers first.
+    /// Dataflow buffers, largest first.
     Dfb,
-    /// The largest scratchpads first.
+    /// Scratchpads, largest first.
     Scratch,
-    /// The largest kernels first.
+    /// Kernels, largest first.
     Kernel,
-    /// Those that reach up highest first.
+    /// End of its memory, highest first.
     End,
 }
 
-/// What allocations are put together by.
+/// What the allocations of a group have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BufferGrouping {
-    /// By process, and space.
+    /// Process and space.
     Process,
-    /// By program; those that belong to none, by process.
+    /// Program; those without one, by process.
     Program,
-    /// By call site; those that have none, by process.
+    /// Call site; those without one, by process.
     Site,
 }
 

@@ -1,5 +1,4 @@
-//! What sources say. Events are deltas and definitions; the one kind of level is
-//! [`Event::Levels`], and never mixes with them.
+//! Input from sources: deltas and definitions. The one kind of level is [`Event::Levels`], and never mixes with them.
 
 use crate::core_set::CoreSet;
 use crate::machine::{Chip, Host, RegionReport, Sensors};
@@ -7,47 +6,47 @@ use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncer
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One thing a source says. Who says it is the [`crate::words::Origin`] beside it.
+/// One input. Its source is the [`crate::words::Origin`] that comes with it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The machine the reader runs on.
     Host(Host),
-    /// A chip exists, or more is known of it now.
+    /// A chip was found, or more is known about it.
     Chip(Chip),
-    /// A chip left the bus.
+    /// A chip was removed from the bus.
     ChipGone(ChipId),
-    /// What a chip's sensors said.
+    /// Readings of a chip's sensors.
     Sensors(ChipId, Box<SensorReading>),
-    /// A chip is open so many times by processes that cannot be seen from here.
+    /// How often a chip is open in processes that are not visible.
     OpenUnseen(ChipId, u32),
-    /// What is odd about tt-metal's own counters, all of them: whatever was told before holds no more.
+    /// Problems of all of tt-metal's counters; replaces earlier reports.
     Regions(Vec<RegionReport>),
-    /// A process begins to be tracked. Everything else a process says needs this first.
+    /// A process is registered. All other input of a process needs this first.
     Born(Process),
-    /// The process is gone, and with it everything it held.
+    /// The process exited, which frees everything it allocated.
     Exited,
     /// The process opened an allocator.
     Allocator(Allocator),
-    /// The process closed it; everything it had handed out is free.
+    /// The process closed an allocator, which frees everything it handed out.
     AllocatorClosed(u32),
-    /// Everything that an allocator of the process handed out is free; it is still open.
+    /// The process freed everything that an open allocator handed out.
     AllocatorCleared(u32),
-    /// The process gave a number to a set of cores.
+    /// The process defined a set of cores.
     Cores(u32, CoreSet),
-    /// The process holds more memory.
+    /// The process allocated memory.
     Alloc(Alloc),
-    /// The process holds less.
+    /// The process freed memory.
     Free(Free),
-    /// A program is there, or was dispatched: then what it registered is resident on its cores, and what was there before
-    /// is not.
+    /// A program was defined or dispatched. After a dispatch its memory is resident on its cores, and replaces what was
+    /// resident there.
     Program(Program),
-    /// A program was destroyed, and everything it registered with it.
+    /// A program was destroyed, with everything it registered.
     ProgramEnded(Scope, u32),
-    /// A trace was captured, or replayed.
+    /// A trace was captured or replayed.
     Trace(Trace),
     /// A trace was released.
     TraceEnded(Scope, u32),
-    /// Of this chip the process holds exactly this much; what it said before of any space holds no more.
+    /// All that the process holds on a chip, by space; replaces earlier levels of the chip.
     Levels(ChipId, Vec<(Space, u64)>),
     /// The chips that the process has open.
     Opened(Vec<ChipId>),
@@ -57,99 +56,98 @@ pub enum Event {
     Audit(Audit),
     /// A fault in what the process reported, which its source noticed.
     Fault(FaultReport),
-    /// Allocations failed for want of memory.
+    /// Allocations failed: out of memory.
     OutOfMemory(OutOfMemory),
     /// Records were lost before the source could read them.
     Lost(u64),
-    /// Everything the process holds of one allocator is listed anew from here on: what it held is forgotten, what it
-    /// defined is not.
+    /// All records of an allocator are listed again from here on: its records are dropped, its definition is not.
     Relisted(u32),
-    /// Besides what it lists, the process holds so much that it has no room to list.
+    /// Allocations of the process that have no record, for lack of room.
     Unlisted {
-        /// Where.
+        /// Scope.
         scope: Scope,
-        /// What.
+        /// Space.
         space: Space,
-        /// How much.
+        /// Number and bytes.
         holding: Holding,
     },
-    /// The highest use so far was this.
+    /// The peak so far.
     Peak {
-        /// Where.
+        /// Scope.
         scope: Scope,
-        /// What.
+        /// Space.
         space: Space,
-        /// How much; `None`: what it is now.
+        /// Bytes; `None`: what is in use now.
         bytes: Option<u64>,
     },
-    /// What a call site or a program is called.
+    /// The name of a call site or a program.
     Named(Name, String),
-    /// How far the source has followed the process.
+    /// How far the source has read the process's events.
     Seen {
-        /// The last event of the process that was taken in, by its own count.
+        /// Number of the last event that was read.
         sequence: u64,
-        /// Whether what is held is exactly what was held after that event.
+        /// Whether the records are exactly those after that event.
         exactly: bool,
     },
 }
 
-/// A program, and what has become of it.
+/// A program and its dispatches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Where.
+    /// Scope.
     pub scope: Scope,
-    /// The process's number of it.
+    /// Key of the program.
     pub id: u32,
-    /// Number of the set of cores it runs on; 0: those where it has something.
+    /// Number of the set of cores it runs on; 0: those on which it has memory.
     pub cores: u32,
-    /// What it is made of, as a call site; 0: not said.
+    /// Call site; 0: unknown.
     pub site: u32,
-    /// What kind of program.
+    /// Class of its kernels.
     pub class: KernelClass,
-    /// How often it was dispatched so far.
+    /// Dispatches so far.
     pub dispatches: u64,
-    /// When it was dispatched, if that is what happened; if it was built, or built anew, it was not.
+    /// Time of the dispatch; `None`: it was defined, not dispatched.
     pub dispatched: Option<Mono>,
 }
 
-/// A trace: dispatches that were captured, to be replayed at once.
+/// A trace: captured dispatches that can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
-    /// Where.
+    /// Scope.
     pub scope: Scope,
-    /// The runtime's number of it.
+    /// The runtime's number of the trace.
     pub id: u32,
-    /// Dispatches it holds.
+    /// Captured dispatches.
     pub dispatches: u64,
-    /// How often it was replayed.
+    /// Replays so far.
     pub replays: u64,
-    /// When its capture ended: what is allocated later may be written over by a replay.
+    /// End of the capture: a replay may overwrite what is allocated later.
     pub captured: Mono,
 }
 
-/// What a chip's sensors said, and when.
+/// Readings of a chip's sensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SensorReading {
-    /// When the oldest of them was read; `None`: none was, and `why` says why.
+    /// Time of the oldest reading; `None`: there is none, see `why`.
     pub at: Option<Mono>,
-    /// What they said.
+    /// The readings.
     pub sensors: Sensors,
-    /// Why there is nothing, or nothing new.
+    /// Why there are no readings, or no new ones.
     pub why: Option<String>,
 }
 
-/// How much is held.
+/// Number and bytes of allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holding {
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// Bytes the allocator charges.
+    /// Bytes that the allocator charges.
     pub allocated: u64,
     /// Allocations.
     pub count: u64,
 }
 
-/// What has a name.
+/// The key of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Name {
     /// A call site.
@@ -158,14 +156,14 @@ pub enum Name {
     Program(u32),
 }
 
-/// A fault that a source was told of, or met.
+/// A fault that a process or its source noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultReport {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
-    /// How often.
+    /// How often it occurred.
     pub count: u64,
-    /// The address or id it last concerned, or the bytes requested if memory ran out; 0: none.
+    /// The last address or id, or the requested bytes if memory ran out; 0: none.
     pub id: u64,
 }
 
@@ -175,24 +173,24 @@ impl From<Fault> for FaultReport {
     }
 }
 
-/// An allocation that failed for want of memory.
+/// An allocation that failed: out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The chips of the allocator that had no room.
+    /// Chips of the allocator.
     pub chips: Vec<ChipId>,
-    /// Where memory was requested, if that is known.
+    /// Space of the request, if known.
     pub space: Option<Space>,
-    /// Bytes requested on each chip.
+    /// Requested bytes on each chip.
     pub requested: u64,
     /// Largest free block in a bank, if it was measured.
     pub largest_free_bytes_per_bank: Option<u64>,
-    /// When it failed.
+    /// Time of the failure.
     pub at: Mono,
-    /// How many failures this stands for: those before it of which nothing else is known.
+    /// Number of failures, including earlier ones without details.
     pub count: u64,
 }
 
-/// A process, for people.
+/// Description of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Short name.
@@ -201,33 +199,33 @@ pub struct Process {
     pub command: Option<String>,
     /// Owner.
     pub user: Option<String>,
-    /// When it started.
+    /// Start time.
     pub start: Option<Timestamp>,
-    /// The pid it gave itself, where that is another one than the reader sees.
+    /// The pid that it reported, if that differs from the reader's.
     pub reported_pid: Option<i64>,
     /// The container it runs in.
     pub container: Option<String>,
-    /// The pod that is part of.
+    /// The pod of the container.
     pub pod: Option<String>,
 }
 
 /// One runtime allocator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocator {
-    /// The number the process refers to it by.
+    /// The process's number of the allocator.
     pub id: u32,
-    /// The chips it covers; all of them hold what it hands out.
+    /// Its chips; each holds what it hands out.
     pub chips: Vec<ChipId>,
-    /// What it hands out from.
+    /// Layout of its spaces.
     pub spaces: Vec<Banks>,
 }
 
-/// How one space of an allocator is laid out.
+/// Layout of one space of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Banks {
-    /// Which space.
+    /// Space.
     pub space: Space,
-    /// Number of banks moved in lock-step.
+    /// Number of banks, which allocate in lock-step.
     pub banks: u16,
     /// First allocatable address in a bank.
     pub base: u64,
@@ -235,84 +233,84 @@ pub struct Banks {
     pub bytes_per_bank: u64,
 }
 
-/// Memory taken.
+/// An allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alloc {
-    /// Where.
+    /// Scope.
     pub scope: Scope,
-    /// What kind.
+    /// Space.
     pub space: Space,
     /// Device address, or the id of a kernel.
     pub id: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: u64,
-    /// When, where the source knows that better.
+    /// Time of the allocation, if the source knows it.
     pub at: Option<Mono>,
-    /// What it takes, where the source knows.
+    /// What it takes in banks, if the source knows it.
     pub extent: Option<Extent>,
-    /// Number of the core set it lies on; 0: not said.
+    /// Number of its core set; 0: unknown.
     pub cores: u32,
-    /// The program it belongs to; 0: none, or not said.
+    /// Key of its program; 0: none.
     pub program: u32,
-    /// The call site; 0: not said.
+    /// Call site; 0: unknown.
     pub site: u32,
-    /// How it lies there.
+    /// Memory layout.
     pub layout: Layout,
-    /// For kernels.
+    /// Class of a kernel.
     pub class: KernelClass,
-    /// What is not known of it.
+    /// What is unknown about it.
     pub uncertainty: Uncertainty,
 }
 
-/// What an allocation takes.
+/// What an allocation takes in banks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes in the banks or cores that really hold it; 0: not known.
+    /// Bytes in the banks or cores that hold it; 0: unknown.
     pub occupied: u64,
-    /// Bytes in each bank the allocator charges for it.
+    /// Bytes that the allocator charges in each bank.
     pub bytes_per_bank: u64,
-    /// Number of those banks.
+    /// Number of banks.
     pub banks: u16,
 }
 
-/// Memory given back.
+/// A free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Free {
-    /// Where.
+    /// Scope.
     pub scope: Scope,
-    /// What kind; `None` where the source names a buffer by its address alone.
+    /// Space; `None` if the source identifies a buffer by its address alone.
     pub space: Option<Space>,
     /// Device address, or the id of a kernel.
     pub id: u64,
-    /// The program it belongs to; 0: none, or not said.
+    /// Key of its program; 0: none.
     pub program: u32,
-    /// The size the process gave, if it gave one. The recorded size counts; a difference becomes a finding.
+    /// The size that the process reported, if any. The recorded size counts; a difference becomes a finding.
     pub size: Option<u64>,
-    /// Number of the core set it lies on; 0: not said.
+    /// Number of its core set; 0: unknown.
     pub cores: u32,
 }
 
-/// How a process is tracked, and how well.
+/// How a process is tracked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tracked {
-    /// Who tracks it: `ttmem-agent 0.1.0`.
+    /// What tracks it: `ttmem-agent 0.1.0`.
     pub writer: String,
     /// What is tracked: `ttnn 0.81.1`.
     pub runtime: Option<String>,
-    /// How many hooks were wanted.
+    /// Number of hooks.
     pub hooks: u32,
-    /// Those of them that did not take, by name.
+    /// Names of missing hooks.
     pub missing: Vec<String>,
-    /// Processor time that it cost the process, in nanoseconds, where that is known.
+    /// CPU time of tracking in nanoseconds, if known.
     pub cost_ns: Option<u64>,
 }
 
 /// The runtime's own statistics of one allocator's space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Which allocator.
+    /// Allocator.
     pub allocator: u32,
-    /// Which space.
+    /// Space.
     pub space: Space,
     /// Allocated bytes, over all banks.
     pub allocated_bytes: u64,
@@ -320,8 +318,8 @@ pub struct Audit {
     pub free_bytes: u64,
     /// Largest free block in a bank.
     pub largest_free_bytes_per_bank: u64,
-    /// Whether nothing happened while they were taken, so that a difference means something.
+    /// Whether nothing happened meanwhile, so that the figures can be compared.
     pub quiet: bool,
-    /// The event that they were taken at, by the process's own count.
+    /// Number of the process's last event before.
     pub sequence: u64,
 }

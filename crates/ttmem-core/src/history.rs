@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_in_full_then_coarser_and_bounded() {
+    fn history_is_fine_for_a_minute_then_coarser() {
         let mut series = Series::<u64>::default();
         let half = Mono::SECOND / 2;
         for i in 0..2 * 86_400 * 2 {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_ticker_stays_bounded_and_a_stuck_clock_adds_nothing() {
+    fn fast_ticks_are_bounded_and_equal_times_ignored() {
         let mut series = Series::<u64>::default();
         for i in 0..100_000 {
             series.push(Mono(i * 1_000_000), i);

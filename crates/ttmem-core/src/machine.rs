@@ -1,4 +1,4 @@
-//! What the machine has: chips, the memory and sensors they have, and what tt-metal's own counters say of them.
+//! The machine: chips with their memory and sensors, and problems of tt-metal's counters.
 
 use crate::core_set::CoreSet;
 use crate::words::{Arch, ChipId, PciAddress, Space};
@@ -17,39 +17,39 @@ pub struct Host {
     pub driver: Option<String>,
 }
 
-/// A chip and what is known of it.
+/// A chip.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chip {
     /// Its key.
     pub id: ChipId,
-    /// The number clients call it by.
+    /// Device number.
     pub index: u32,
     /// Architecture.
     pub arch: Option<Arch>,
     /// Board name, as `n300`.
     pub board: Option<String>,
-    /// Reached through another chip rather than over the bus.
+    /// Whether it is reached through another chip.
     pub remote: bool,
     /// Memory it has.
     pub capacity: Option<Capacity>,
     /// How its runtime divides a core's L1.
     pub core_layout: Option<CoreLayout>,
-    /// Where it is on the bus.
+    /// Place on the bus.
     pub pci: Option<PciAddress>,
-    /// The N of `/dev/tenstorrent/N`; not the number clients call it by.
+    /// The N of `/dev/tenstorrent/N`, which is not the device number.
     pub node: Option<u32>,
-    /// Number of its board, which several chips may share.
+    /// Serial number of its board, which several chips may share.
     pub serial: Option<u64>,
-    /// Other unique ids that it is known by.
+    /// Other unique ids of the chip.
     pub names: Vec<u64>,
-    /// Unique ids that some runtime may make up for it.
+    /// Unique ids that a runtime may derive for it.
     pub guesses: Vec<u64>,
-    /// What runs on it; apart, so that events are no larger than they must be.
+    /// Firmware versions, boxed to keep input small.
     pub firmware: Box<Firmware>,
 }
 
 impl Chip {
-    /// A chip of which nothing else is known.
+    /// A chip with only an id and a number.
     pub fn new(id: ChipId, index: u32) -> Self {
         Self {
             id,
@@ -68,18 +68,17 @@ impl Chip {
         }
     }
 
-    /// A chip of which nothing is known but that a client uses it.
+    /// A chip that a client uses by number.
     pub fn unknown(index: u32) -> Self {
         Self::new(ChipId::Ordinal(index), index)
     }
 
-    /// Takes over what another source knows of the same chip. That it is simulated nobody can deny, and of two names
-    /// or numbers for it the first stays; but where it is on this machine, the machine knows best, and what number it has on
-    /// the bus.
+    /// Merges what another source reports about the same chip. A simulated chip stays simulated, and the first id and
+    /// number stay; but the machine's own report decides about the place on the bus and the number there.
     pub(crate) fn learn(&mut self, other: Self, from_machine: bool) {
         self.arch = self.arch.or(other.arch);
         self.remote |= other.remote;
-        // Of two that know it equally well, the first: anybody may say anything about a chip.
+        // Of two equally good ones the first counts: any client may report any capacity.
         let better = |other: &Capacity| {
             let ours = self.capacity.map(|known| known.origin);
             ours.is_none_or(|ours| other.origin > ours || (from_machine && other.origin == ours))
@@ -87,7 +86,7 @@ impl Chip {
         if let Some(other) = other.capacity.filter(better) {
             self.capacity = Some(other);
         }
-        // A device may be opened again with another one.
+        // A device may be opened again with another layout.
         self.core_layout = other.core_layout.or(self.core_layout);
         if from_machine {
             self.board = other.board.or(self.board.take());
@@ -263,30 +262,30 @@ pub struct PcieRates {
     pub device_writes_bytes_per_second: Option<f64>,
 }
 
-/// What is odd about one of tt-metal's own files of counters. What is right in it is told by its processes.
+/// Problems of one file of tt-metal's counters. Its valid content is the input of its processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionReport {
-    /// Where it is.
+    /// Path of the file.
     pub path: String,
-    /// The chip it is of.
+    /// Its chip.
     pub chip: ChipId,
-    /// What dead processes left in it.
+    /// Entries of exited processes.
     pub ghosts: Vec<Ghost>,
-    /// What its totals have beyond all its processes.
+    /// Bytes of its totals that belong to no process.
     pub unattributed: Vec<(Space, u64)>,
-    /// Anything else, for people.
-    pub troubles: Vec<String>,
+    /// Other problems, as text.
+    pub problems: Vec<String>,
 }
 
-/// What a dead process left in a file of counters.
+/// An entry of an exited process in a file of counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ghost {
-    /// Its pid, as it knew itself.
+    /// Its pid in its own namespace.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// How much.
+    /// Bytes of the entry.
     pub bytes: u64,
-    /// Whether it may also live where it cannot be seen from here.
-    pub perhaps_unseen: bool,
+    /// Whether the process may be running where it is not visible.
+    pub may_be_hidden: bool,
 }

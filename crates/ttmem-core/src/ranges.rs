@@ -20,7 +20,7 @@ impl Range {
 /// Sorts ranges and merges those that touch or overlap.
 pub(crate) fn union(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges.retain(|r| r.start < r.end);
-    // Where they come from several that are in order each, this sort makes use of that.
+    // Ranges are often the concatenation of sorted lists, which this sort makes use of.
     ranges.sort();
     let mut merged: Vec<Range> = Vec::with_capacity(ranges.len());
     for range in ranges {
@@ -37,7 +37,7 @@ pub(crate) fn covered(union: &[Range]) -> u64 {
     union.iter().map(|r| r.len()).sum()
 }
 
-/// What a union leaves of `within`, for tests of those who find that in other ways.
+/// What a union leaves of `within`, for tests of the skyline.
 #[cfg(test)]
 pub(crate) fn gaps(union: &[Range], within: Range) -> Vec<Range> {
     let mut gaps = Vec::new();

@@ -1,4 +1,4 @@
-//! The words everything else is written in.
+//! Names of chips, processes, bases and scopes; sizes as text.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,9 +25,9 @@ impl Mono {
 pub enum ChipId {
     /// Its 64-bit unique id.
     Unique(u64),
-    /// Where no unique id is known: where it is on the bus.
+    /// Its place on the bus, if no unique id is known.
     Pci(PciAddress),
-    /// Where nothing else is known: the number a client calls it by.
+    /// The number that a client uses, if nothing else is known.
     Ordinal(u32),
 }
 
@@ -75,16 +75,16 @@ impl fmt::Display for ChipId {
     }
 }
 
-/// One process, told from a later one with the same pid.
+/// One process, as opposed to a later one with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// As the reader sees it; 0 where it cannot.
+    /// The pid in the reader's namespace; 0 if it is not visible there.
     pub pid: u32,
-    /// The kernel's start time of the process, or any number the source makes unique.
+    /// The kernel's start time of the process, or another number that the source makes unique.
     pub start: u64,
 }
 
-/// Where a figure comes from, best first. Of one process on one chip in one space only the best is shown.
+/// Where a figure comes from, best first. For one process on one chip in one space only the best is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -95,7 +95,7 @@ pub enum Basis {
     Counters,
     /// Messages of the old socket protocol: what programs requested.
     Reported,
-    /// None, or one that a later version has.
+    /// No basis, or one of a later version.
     #[serde(other)]
     Unknown,
 }
@@ -112,12 +112,12 @@ impl Basis {
     }
 }
 
-/// Who says something.
+/// The origin of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The machine: chips, host.
     Machine,
-    /// A process, by this way.
+    /// A process, on this basis.
     Process(ProcessId, Basis),
 }
 
@@ -126,7 +126,7 @@ pub enum Origin {
 pub enum Scope {
     /// One runtime allocator of the process, by the number of its definition.
     Allocator(u32),
-    /// One chip, where the source knows of no allocators.
+    /// One chip, if the source knows no allocators.
     Chip(ChipId),
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_on_the_bus_are_read_and_written() {
+    fn pci_addresses_round_trip() {
         for good in ["0000:01:00.0", "0000:c1:1f.7", "10000:00:00.0"] {
             assert_eq!(good.parse::<PciAddress>().unwrap().to_string(), good);
         }

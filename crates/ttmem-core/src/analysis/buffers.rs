@@ -1,5 +1,5 @@
-//! A page of the list of live allocations: filtered, sorted, or put together. All of them are looked at, once; only those of
-//! the page are described.
+//! A page of the list of live allocations: filtered, sorted or grouped. All records are visited once; only those of the page
+//! are described.
 
 mod groups;
 mod text;
@@ -15,23 +15,23 @@ use std::collections::BTreeMap;
 use text::Words;
 use ttmem_types::program_number;
 
-/// What comes last, however it is sorted: there is nothing to sort it by.
+/// The key of what has no key: it comes last in any order.
 const NOTHING: u64 = u64::MAX;
 
-/// What is the same for all allocations of a pool that may fit.
+/// What all allocations of a pool have in common.
 struct PoolView<'a> {
     id: PoolId,
     process_id: ProcessId,
     process: &'a ProcessState,
-    /// Place of its process among all.
+    /// Rank of its process.
     number: u32,
     scope: Scope,
     basis: Basis,
-    /// Place of the space among all.
+    /// Rank of its space.
     space: u8,
-    /// Index of its first device, if that is asked for.
+    /// Index of its first device, if the query needs it.
     device: u64,
-    /// The names of its process's sites by number, with their places among all, if they are asked for.
+    /// Ranks of the names of call sites by number, if the query needs them.
     sites: Option<&'a ByNumber<u64>>,
     words: text::OfPool,
 }
@@ -50,7 +50,7 @@ struct Place {
 struct First<F> {
     room: usize,
     found: Vec<Place>,
-    /// What is beyond this is not among them.
+    /// The last one at the last cut: what is beyond is dropped.
     last: Option<Place>,
     compare: F,
 }
@@ -63,7 +63,7 @@ impl<F: Fn(&Place, &Place) -> Ordering> First<F> {
             return;
         }
         self.found.push(place);
-        // Each time as many were added as are kept, so that each costs little.
+        // As many are added as are kept before each cut, so that each costs little.
         if self.found.len() >= self.room.saturating_mul(2).max(1024) {
             self.cut();
         }
@@ -93,11 +93,11 @@ impl<F: Fn(&Place, &Place) -> Ordering> First<F> {
 }
 
 impl Figures<'_> {
-    /// The allocations that were asked for.
+    /// The allocations that a query wants.
     pub(crate) fn buffers(&self, query: &BufferQuery, full: bool) -> Buffers {
         let words = Words::new(&query.text);
         let sites = self.site_ranks(query);
-        let pools = self.pools_asked_for(query, &words, &sites);
+        let pools = self.matching_pools(query, &words, &sites);
         if let Some(grouping) = query.group {
             return self.buffer_groups(query, grouping, &pools, &words);
         }
@@ -128,7 +128,7 @@ impl Figures<'_> {
                 BufferSort::Program => program_number(entry.program).into(),
                 BufferSort::Site => pool.sites.and_then(|it| it.get(entry.site)).unwrap_or(NOTHING),
             };
-            let key = turned(key, query.reversed);
+            let key = directed(key, query.reversed);
             first.add(Place { key, process: pool.number, space: pool.space, address: entry.id, slot });
         });
         let page = first.into_page(offset).into_iter();
@@ -141,33 +141,26 @@ impl Figures<'_> {
         all
     }
 
-    /// Where keys are equal, it is by process, space and address; and so that no two are equal.
+    /// Compares by key, then by process, space and address, then so that no two are equal.
     fn compare(&self, a: &Place, b: &Place) -> Ordering {
         let rank = |it: &Place| (it.key, it.process, it.space, it.address);
         rank(a).cmp(&rank(b)).then_with(|| {
-            let more = |it: &Place| {
-                let entry = self.state.ledger.at(it.slot);
+            let more = |place: &Place| {
+                let entry = self.state.ledger.at(place.slot);
                 let key = self.state.ledger.pool(entry.pool()).key;
-                (
-                    key.scope,
-                    key.basis,
-                    entry.program,
-                    entry.requested,
-                    entry.cores,
-                    entry.allocated_at,
-                    it.slot,
-                )
+                let &Entry { program, requested, cores, allocated_at, .. } = entry;
+                (key.scope, key.basis, program, requested, cores, allocated_at, place.slot)
             };
             more(a).cmp(&more(b))
         })
     }
 
-    /// Shows every allocation that fits, in no order, with its slot and its pool.
+    /// Calls `visit` with every allocation that matches, in no order, with its slot and its pool.
     fn visit<'p>(
         &self,
         pools: &'p [PoolView<'p>],
         words: &Words,
-        mut look: impl FnMut(u32, &Entry, &'p PoolView<'p>),
+        mut visit: impl FnMut(u32, &Entry, &'p PoolView<'p>),
     ) {
         let fits = |entry: &Entry, pool: &PoolView| {
             entry.layout != Layout::Mirror && (words.is_empty() || words.fit(entry, &pool.words))
@@ -177,7 +170,7 @@ impl Figures<'_> {
             // Few of them are found faster by their lists.
             for pool in pools {
                 let entries = self.state.ledger.entries(pool.id).filter(|(_, entry)| fits(entry, pool));
-                entries.for_each(|(slot, entry)| look(slot.number(), entry, pool));
+                entries.for_each(|(slot, entry)| visit(slot.number(), entry, pool));
             }
             return;
         }
@@ -187,13 +180,13 @@ impl Figures<'_> {
         }
         for (slot, entry) in self.state.ledger.all() {
             if let Some(pool) = by_id[entry.pool().number()].filter(|pool| fits(entry, pool)) {
-                look(slot, entry, pool);
+                visit(slot, entry, pool);
             }
         }
     }
 
-    /// The pools in which anything may fit.
-    fn pools_asked_for<'a>(
+    /// The pools in which anything may match.
+    fn matching_pools<'a>(
         &'a self,
         query: &BufferQuery,
         words: &Words,
@@ -211,7 +204,7 @@ impl Figures<'_> {
                 if query.space.is_some_and(|it| it != space) {
                     continue;
                 }
-                // Pools of one scope are on the same chips, and lie side by side here.
+                // Pools of one scope are neighbours here, and on the same chips.
                 if last.is_none_or(|(of, _)| of != scope) {
                     let device = if by_device {
                         self.first_device(chips_in(&process.allocators, &scope), &query.devices)
@@ -238,7 +231,7 @@ impl Figures<'_> {
         found
     }
 
-    /// The index of the first of these chips; `None`: it is on none of those that are wanted.
+    /// The index of the first of these chips; `None`: none of them is wanted.
     fn first_device(&self, chips: &[ChipId], wanted: &[u32]) -> Option<u64> {
         let indexes = || chips.iter().filter_map(|chip| self.state.chips.get(chip)).map(|it| it.chip.index);
         if !wanted.is_empty() && !indexes().any(|index| wanted.contains(&index)) {
@@ -247,7 +240,7 @@ impl Figures<'_> {
         Some(indexes().min().map_or(NOTHING, u64::from))
     }
 
-    /// Of each process its sites by number, and the places of their names among all names, if anybody wants to know.
+    /// For each process the ranks of the names of its call sites, by number, if the query needs them.
     fn site_ranks(&self, query: &BufferQuery) -> BTreeMap<ProcessId, ByNumber<u64>> {
         if query.sort != BufferSort::Site {
             return BTreeMap::new();
@@ -266,22 +259,22 @@ impl Figures<'_> {
     }
 }
 
-/// What an allocation is charged with, else what it asked for.
+/// What the allocator charges for an allocation, else what was requested.
 fn used(entry: &Entry, pool: &PoolView) -> u64 {
     if pool.basis == Basis::Exact { entry.charged() } else { entry.requested }
 }
 
-/// A key of a number, the most first.
+/// The key of a number, largest first.
 fn most_first(number: u64) -> u64 {
     (NOTHING - 1).saturating_sub(number)
 }
 
-/// A key the other way round, if so; what has none comes last either way.
-fn turned(key: u64, reversed: bool) -> u64 {
+/// A key, reversed if so; what has none comes last either way.
+fn directed(key: u64, reversed: bool) -> u64 {
     if reversed && key != NOTHING { NOTHING - 1 - key } else { key }
 }
 
-/// What belongs to a number. Numbers are most often small, and found at their place.
+/// A map of numbers, most of which are small and index a list.
 struct ByNumber<T> {
     small: Vec<Option<T>>,
     large: BTreeMap<u32, T>,

@@ -1,5 +1,6 @@
 //! The allocations on one core, by address, with their owners.
 
+use super::program_usage::Resident;
 use super::{Figures, Tenant};
 use crate::core_set::CoreSet;
 use crate::detail::CoreQuery;
@@ -36,9 +37,12 @@ impl Figures<'_> {
         for &tenant in &group.tenants {
             self.buffers_on(core, tenant, &mut found);
         }
-        for it in self.residents_of(number, group).iter().filter(|it| it.cores.has(core)) {
-            let memory = self.program_memory(it.tenant);
-            let here = memory.of(it.program).iter();
+        for &Resident { tenant, program, cores } in self.residents_of(number, group).iter() {
+            if !cores.has(core) {
+                continue;
+            }
+            let memory = self.program_memory(tenant);
+            let here = memory.of(program).iter();
             found.extend(here.filter(|part| part.is_placed() && part.cores.has(core)).filter_map(|part| {
                 let class = match part.space {
                     Space::Cb => CoreClass::Cb,
@@ -47,7 +51,7 @@ impl Figures<'_> {
                     _ => return None,
                 };
                 let (start, bytes) = (part.range.start, part.range.len());
-                Some(Found { start, class, bytes, tenant: it.tenant, program: it.program, site: 0 })
+                Some(Found { start, class, bytes, tenant, program, site: 0 })
             }));
         }
         let count = found.len() as u64;
@@ -59,7 +63,7 @@ impl Figures<'_> {
             found.truncate(limit);
         }
         found.sort_unstable();
-        let list = found.into_iter().map(|it| self.describe_found(it)).collect();
+        let list = found.into_iter().map(|found| self.describe_found(found)).collect();
         Some(CoreAllocations { device, x, y, count, list })
     }
 
@@ -83,20 +87,21 @@ impl Figures<'_> {
         }
     }
 
-    fn describe_found(&self, it: Found) -> CoreAllocation {
-        let process = self.state.processes.get(&it.tenant.process);
-        let program = (it.program != 0).then_some(it.program);
+    fn describe_found(&self, found: Found) -> CoreAllocation {
+        let Found { start, class, bytes, tenant, program, site } = found;
+        let process = self.state.processes.get(&tenant.process);
+        let program = (program != 0).then_some(program);
         CoreAllocation {
-            class: it.class,
-            start: it.start,
-            bytes: it.bytes,
-            pid: visible(it.tenant.process),
+            class,
+            start,
+            bytes,
+            pid: visible(tenant.process),
             process_name: process.and_then(|known| known.info.name.clone()),
             program,
             program_name: process
                 .zip(program)
-                .and_then(|(known, id)| known.program_name(it.tenant.scope, id).cloned()),
-            site_name: process.and_then(|known| known.names.get(&Name::Site(it.site)).cloned()),
+                .and_then(|(known, id)| known.program_name(tenant.scope, id).cloned()),
+            site_name: process.and_then(|known| known.names.get(&Name::Site(site)).cloned()),
         }
     }
 }

@@ -199,15 +199,15 @@ impl Figures<'_> {
                 layers.add_all(*class, *cores, ranges);
             }
         }
-        for it in residents {
-            for part in self.program_memory(it.tenant).of(it.program).iter().filter(|part| part.is_placed()) {
+        for &Resident { tenant, program, cores } in residents {
+            for part in self.program_memory(tenant).of(program).iter().filter(|part| part.is_placed()) {
                 let class = match part.space {
                     Space::Cb => CoreClass::Cb,
                     Space::Dfb => CoreClass::Dfb,
                     Space::Scratch => CoreClass::Scratch,
                     _ => continue,
                 };
-                layers.add(class, part.cores.within(it.cores), part.range);
+                layers.add(class, part.cores.within(cores), part.range);
             }
         }
         layers.maps(layout.end)

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Exited processes with a finding of their own; the others share one.
-const MOST_GHOSTS: usize = 256;
+const MAX_GHOSTS: usize = 256;
 
 impl Figures<'_> {
     /// Findings about one device.
@@ -55,13 +55,13 @@ impl Figures<'_> {
                 ..finding(FindingKind::Untracked, Severity::Info, text, state.open_unseen.into())
             });
         }
-        for it in spaces {
-            let space = it.space;
+        for SpaceUsage { space, aliased, .. } in spaces {
+            let space = *space;
             if !matches!(space, Space::Dram | Space::L1 | Space::L1Small | Space::Trace) {
                 continue;
             }
             // Without sizes, only equal addresses can be compared.
-            let bytes = it.aliased.unwrap_or_else(|| self.state.ledger.shared(Scope::Chip(*id), space));
+            let bytes = aliased.unwrap_or_else(|| self.state.ledger.shared(Scope::Chip(*id), space));
             if bytes > 0 {
                 let text = format!(
                     "device {}: {} of {} allocated twice: several allocators use the same addresses",
@@ -101,8 +101,8 @@ impl Figures<'_> {
                     ..finding(FindingKind::Unattributed, severity, text, 1)
                 });
             }
-            for trouble in &region.troubles {
-                let text = format!("{of}: tt-metal counters {trouble}");
+            for problem in &region.problems {
+                let text = format!("{of}: tt-metal counters {problem}");
                 findings.push(Finding {
                     device: device.clone(),
                     ..finding(FindingKind::Counters, severity, text, 1)
@@ -113,22 +113,24 @@ impl Figures<'_> {
 
     /// Bytes that exited processes left in tt-metal's counters: one finding a process, however many devices it used.
     fn judge_ghosts(&self, findings: &mut Vec<Finding>) {
-        let mut dead: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
-        for (region, ghost) in self.state.regions.iter().flat_map(|it| it.ghosts.iter().map(move |g| (it, g)))
+        let mut exited: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
+        let regions = self.state.regions.iter();
+        for (region, ghost) in
+            regions.flat_map(|region| region.ghosts.iter().map(move |ghost| (region, ghost)))
         {
-            let key = (ghost.pid, ghost.name.as_str(), ghost.perhaps_unseen);
-            let (bytes, chips) = dead.entry(key).or_default();
+            let key = (ghost.pid, ghost.name.as_str(), ghost.may_be_hidden);
+            let (bytes, chips) = exited.entry(key).or_default();
             *bytes = bytes.saturating_add(ghost.bytes);
             chips.insert(region.chip);
         }
         let here = |chips: &BTreeSet<ChipId>| -> Vec<(ChipId, u32)> {
             chips.iter().filter_map(|id| Some((*id, self.state.chips.get(id)?.chip.index))).collect()
         };
-        let mut dead: Vec<_> =
-            dead.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
+        let mut exited: Vec<_> =
+            exited.into_iter().map(|(who, (bytes, chips))| (here(&chips), bytes, who, chips)).collect();
         // Any user can leave files: devices that are present come first, and the largest.
-        dead.sort_by_key(|(here, bytes, ..)| (here.is_empty(), Reverse(*bytes)));
-        let more = dead.split_off(dead.len().min(MOST_GHOSTS));
+        exited.sort_by_key(|(here, bytes, ..)| (here.is_empty(), Reverse(*bytes)));
+        let more = exited.split_off(exited.len().min(MAX_GHOSTS));
         if !more.is_empty() {
             let bytes = more.iter().map(|(_, bytes, ..)| *bytes).fold(0, u64::saturating_add);
             let (count, held) = (more.len(), size(bytes));
@@ -140,13 +142,13 @@ impl Figures<'_> {
                 ..finding(FindingKind::GhostBytes, Severity::Info, text, count as u64)
             });
         }
-        for (here, bytes, (pid, name, perhaps_unseen), chips) in dead {
+        for (here, bytes, (pid, name, may_be_hidden), chips) in exited {
             let of = match &here[..] {
                 [] => "of removed devices".to_owned(),
                 [(_, index)] => format!("of device {index}"),
                 all => format!("of {} devices", all.len()),
             };
-            let fate = if perhaps_unseen { "exited or is not visible" } else { "exited" };
+            let fate = if may_be_hidden { "exited or is not visible" } else { "exited" };
             let text = format!(
                 "pid {pid} ({name}) {fate}, but tt-metal counters {of} still hold {} of it; not counted",
                 size(bytes)

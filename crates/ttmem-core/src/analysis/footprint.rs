@@ -1,13 +1,12 @@
-//! How much L1 programs take: on each core the union of address ranges, never their sum.
+//! How much L1 programs cover: on each core the union of address ranges.
 //!
-//! Cached programs lay their circular buffers over the same addresses, so adding them up counts the same bytes
-//! many times. What counts is, core by core, which bytes are covered at all.
+//! Circular buffers of cached programs share addresses, so that their sum counts the same bytes many times.
 
 use crate::core_set::CoreSet;
 use crate::ranges::{self, Range};
 use std::collections::BTreeMap;
 
-/// Cores in groups, such that no set has only some of a group's.
+/// Divides cores into groups, such that each set has all cores of a group or none.
 pub(crate) fn split_by_sets(all: CoreSet, sets: impl Iterator<Item = CoreSet>) -> Vec<CoreSet> {
     let mut groups = vec![all];
     for cores in sets {
@@ -20,12 +19,12 @@ pub(crate) fn split_by_sets(all: CoreSet, sets: impl Iterator<Item = CoreSet>) -
 
 /// Bytes covered, summed over all cores, by ranges that each lie on a set of cores.
 pub(crate) fn covered(parts: &[(Range, CoreSet)]) -> u64 {
-    // Cached programs keep theirs on the same cores at the same places, so what is left of each set is little.
+    // Cached programs use the same cores and addresses, so the union of each set is small.
     let mut by_cores: BTreeMap<CoreSet, Vec<Range>> = BTreeMap::new();
     for &(range, cores) in parts.iter().filter(|(range, _)| range.start < range.end) {
         by_cores.entry(cores).or_default().push(range);
     }
-    // One sweep over all ends. `depth` says how many ranges cover each core just now, `busy` how many cores have any.
+    // One sweep over all ends. `depth` is the number of ranges that cover each core, `busy` the number of covered cores.
     let mut ends: Vec<(u64, bool, CoreSet)> = Vec::new();
     for (cores, ranges) in by_cores {
         for range in ranges::union(ranges) {

@@ -1,15 +1,15 @@
-//! How often each address is held: edges where that changes, kept in blocks so that a change costs what lies near it, and
-//! what is covered and what is free follows from the blocks' own sums.
+//! A skyline: how often each address is allocated, as edges where that changes. Edges are kept in blocks with their own sums, so
+//! that a change costs one block, and covered and free bytes follow from the sums.
 
 use crate::ranges::Range;
 
-/// An address, and by how much more often it is held from there on.
+/// An address, and by how much the depth changes there.
 pub(crate) type Edge = (u64, i32);
 
 /// A block that grows beyond this many edges becomes two.
 const BLOCK: usize = 256;
 
-/// Fewer changes of a block than this are made one by one.
+/// Fewer changes of a block than this are applied one by one.
 const FEW: usize = 6;
 
 /// Free bytes of each bank, and the largest block of them.
@@ -19,34 +19,34 @@ pub(crate) struct FreeSpace {
     pub(crate) largest: u64,
 }
 
-/// What a skyline comes to.
+/// Covered and free bytes of a skyline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Covered {
-    /// Bytes that are held at all.
+    /// Bytes allocated at least once.
     pub(crate) bytes: u64,
-    /// What of its bounds is not.
+    /// Free space within the bounds.
     pub(crate) free: FreeSpace,
 }
 
-/// Ranges over each other within bounds.
+/// Overlapping ranges within bounds.
 #[derive(Debug)]
 pub(crate) struct Skyline {
     within: Range,
     /// By address; none is empty.
     blocks: Vec<Block>,
-    /// Where each of them begins, side by side to be searched.
+    /// First address of each block, in one place for searching.
     begins: Vec<u64>,
     edges: usize,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// By address, each once, none of which changes nothing.
+    /// By address, each address once, no edge of 0.
     edges: Vec<Edge>,
-    /// By how much they change it in all.
+    /// Sum of the edges.
     change: i32,
-    /// How often the addresses before it were held when it was last summed up, and what it came to. Within a block, an address
-    /// that nobody holds lies between two edges: where nobody holds anything, an edge can only be somebody's beginning.
+    /// The depth before the block when its sums were last derived, and those sums. Free addresses within a block lie
+    /// between two edges, because at depth 0 the next edge can only be the start of a range.
     known: Option<(i32, Sums)>,
 }
 
@@ -58,7 +58,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Adds what lies between two edges.
+    /// Adds the addresses between two edges.
     fn add(&mut self, from: u64, to: u64, depth: i32, within: Range) {
         if depth > 0 {
             self.covered += to - from;
@@ -106,9 +106,9 @@ impl Block {
     }
 }
 
-/// Edges by address, each address once, and none that changes nothing.
+/// Edges by address, each address once, no edge of 0.
 fn in_order(mut edges: Vec<Edge>) -> Vec<Edge> {
-    // Where they come from several that are in order each, this sort makes use of that.
+    // Edges are often the concatenation of sorted lists, which this sort makes use of.
     edges.sort_by_key(|edge| edge.0);
     edges.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
@@ -122,7 +122,7 @@ fn in_order(mut edges: Vec<Edge>) -> Vec<Edge> {
 }
 
 impl Skyline {
-    /// Of edges in any order.
+    /// A skyline of edges in any order.
     pub(crate) fn new(within: Range, edges: Vec<Edge>) -> Self {
         let edges = in_order(edges);
         let blocks: Vec<Block> = edges.chunks(BLOCK / 2).map(|edges| Block::new(edges.to_vec())).collect();
@@ -134,7 +134,7 @@ impl Skyline {
         self.within
     }
 
-    /// How many edges there are.
+    /// Number of edges.
     pub(crate) fn len(&self) -> usize {
         self.edges
     }
@@ -143,15 +143,15 @@ impl Skyline {
         self.blocks.iter().flat_map(|block| &block.edges).copied()
     }
 
-    /// Where the first range begins.
+    /// Start of the first range.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.blocks.first().map(Block::first)
     }
 
-    /// Takes in many changes, block by block.
+    /// Applies many changes, block by block.
     pub(crate) fn change_all(&mut self, edges: impl Iterator<Item = Edge>) {
         let mut edges = in_order(edges.collect());
-        // From the last block on, so that the places of those before stay as they are.
+        // From the last block on, so that the numbers of those before stay the same.
         while let Some(&(last, _)) = edges.last() {
             let number = self.begins.partition_point(|&begin| begin <= last).saturating_sub(1);
             let begin = self.begins.get(number).map_or(0, |&begin| if number == 0 { 0 } else { begin });
@@ -211,7 +211,7 @@ impl Skyline {
         }
     }
 
-    /// What it comes to: only what changed is looked at again.
+    /// Covered and free bytes; only sums of changed blocks are derived again.
     pub(crate) fn covered(&mut self) -> Covered {
         let within = self.within;
         let mut sums = Sums::default();
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_skyline_that_changes_is_as_one_made_anew(
+        fn a_changed_skyline_equals_a_new_one(
             steps in prop::collection::vec((0u64..900, 0u64..40, any::<bool>()), 1..1500),
             begin in 0usize..1500,
             batch in 1usize..400,
@@ -250,7 +250,7 @@ mod tests {
             let mut held: Vec<Range> = Vec::new();
             let mut skyline = Skyline::new(within, Vec::new());
             let mut changes: Vec<Edge> = Vec::new();
-            for (n, &(start, len, looked)) in steps.iter().enumerate() {
+            for (n, &(start, len, asked)) in steps.iter().enumerate() {
                 let range = Range::new(start, len);
                 if n == begin {
                     changes.clear();
@@ -266,7 +266,7 @@ mod tests {
                         changes.extend(edges(range, 1));
                     }
                 }
-                if looked && n % 3 == 0 || n + 1 == steps.len() || changes.len() > batch {
+                if asked && n % 3 == 0 || n + 1 == steps.len() || changes.len() > batch {
                     skyline.change_all(changes.drain(..));
                     let union = ranges::union(held.clone());
                     let gaps = ranges::gaps(&union, within);

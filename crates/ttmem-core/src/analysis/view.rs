@@ -227,12 +227,12 @@ impl<'a> Figures<'a> {
         let basis = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
         let complete =
             basis == Basis::Exact && process.lost == 0 && process.refused == 0 && process.seen_exactly;
-        let tracker = process.tracked.as_ref().map(|it| Tracker {
-            writer: it.writer.clone(),
-            runtime: it.runtime.clone(),
-            hooks: it.hooks,
-            missing_hooks: it.missing.clone(),
-            cost_seconds: it.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
+        let tracker = process.tracked.as_ref().map(|tracked| Tracker {
+            writer: tracked.writer.clone(),
+            runtime: tracked.runtime.clone(),
+            hooks: tracked.hooks,
+            missing_hooks: tracked.missing.clone(),
+            cost_seconds: tracked.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
         });
         let audits = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
         let tracking = Tracking::of(basis, complete, tracker.as_ref(), audits);
@@ -322,11 +322,11 @@ fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> 
     }
     let is_wanted = |at: Timestamp| since.is_none_or(|since| at > since);
     let bytes = |series: &Series<u64>| {
-        let samples = series.samples().rev().map(|it| Sample {
-            at: clock.wall(it.at),
-            min_bytes: it.min,
-            mean_bytes: it.mean,
-            max_bytes: it.max,
+        let samples = series.samples().rev().map(|sample| Sample {
+            at: clock.wall(sample.at),
+            min_bytes: sample.min,
+            mean_bytes: sample.mean,
+            max_bytes: sample.max,
         });
         let mut samples: Vec<Sample> = samples.take_while(|it| is_wanted(it.at)).collect();
         samples.reverse();
@@ -334,11 +334,11 @@ fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> 
     };
     let readings = |series: &Series<u32>| {
         let value = |parts: u32| f64::from(parts) / SENSOR_PARTS;
-        let samples = series.samples().rev().map(|it| SensorSample {
-            at: clock.wall(it.at),
-            min: value(it.min),
-            mean: value(it.mean),
-            max: value(it.max),
+        let samples = series.samples().rev().map(|sample| SensorSample {
+            at: clock.wall(sample.at),
+            min: value(sample.min),
+            mean: value(sample.mean),
+            max: value(sample.max),
         });
         let mut samples: Vec<SensorSample> = samples.take_while(|it| is_wanted(it.at)).collect();
         samples.reverse();
@@ -353,7 +353,7 @@ fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> 
     })
 }
 
-/// Turns monotonic moments into wall-clock ones.
+/// Converts monotonic time to wall-clock time.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
     at: Timestamp,

@@ -132,11 +132,11 @@ impl State {
     /// number gets the other one.
     fn renumber(&mut self, key: ChipId, number: u32) {
         let Some(before) = self.chips.get(&key).map(|it| it.chip.index) else { return };
-        for (&id, it) in self.chips.iter_mut().filter(|_| before != number) {
+        for (&id, state) in self.chips.iter_mut().filter(|_| before != number) {
             if id == key {
-                it.chip.index = number;
-            } else if it.chip.index == number {
-                it.chip.index = before;
+                state.chip.index = number;
+            } else if state.chip.index == number {
+                state.chip.index = before;
             }
         }
     }

@@ -39,7 +39,7 @@ impl State {
         pools.map(|(_, pool)| self.ledger.pool(pool).version).max().unwrap_or(0)
     }
 
-    /// Whether there is a record of everything in these pools, rather than a mere sum.
+    /// Whether there is a record of everything in these pools, rather than only a sum.
     pub(crate) fn are_listed(&self, pools: &[PoolId]) -> bool {
         pools.iter().all(|&pool| self.ledger.pool(pool).level.is_none())
     }

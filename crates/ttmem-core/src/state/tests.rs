@@ -64,7 +64,7 @@ fn events(pid: u32) -> Origin {
     Origin::Process(id(pid), Basis::Exact)
 }
 
-fn born(state: &mut State, from: Origin) {
+fn register(state: &mut State, from: Origin) {
     state.apply(Mono(1), from, Event::Born(Process::default()));
 }
 
@@ -102,9 +102,9 @@ fn found(state: &State, kind: FindingKind) -> Option<crate::snapshot::Finding> {
 }
 
 #[test]
-fn holding_the_same_thing_again_counts_holders_not_bytes() {
+fn equal_allocation_adds_a_reference() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     let it = Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 4096));
     for references in 1..=3 {
         assert_eq!(state.apply(Mono(2), legacy(1), it.clone()), Outcome::Held { references });
@@ -129,9 +129,9 @@ fn holding_the_same_thing_again_counts_holders_not_bytes() {
 }
 
 #[test]
-fn an_address_taken_again_with_another_size_is_the_new_one() {
+fn reallocation_with_another_size_replaces() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 524_288)));
     let again = state.apply(Mono(3), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 98_304)));
     assert_eq!(again, Outcome::Replaced { old_bytes: 524_288 });
@@ -140,9 +140,9 @@ fn an_address_taken_again_with_another_size_is_the_new_one() {
 }
 
 #[test]
-fn a_free_that_fits_two_spaces_takes_the_newest_and_says_so() {
+fn ambiguous_free_frees_the_newest() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 10)));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 20)));
     state.apply(Mono(3), legacy(1), free(on(0), None, 0x1000));
@@ -153,7 +153,7 @@ fn a_free_that_fits_two_spaces_takes_the_newest_and_says_so() {
 #[test]
 fn circular_buffers_count_the_union_of_their_ranges() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     for (at, size) in [(0x1000, 4096), (0x1000, 8192), (0x2000, 4096), (0x8000, 100)] {
         state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, at, size)));
     }
@@ -188,9 +188,9 @@ fn banked(number: u32, at: u64, per_bank: u64) -> Event {
 }
 
 #[test]
-fn a_mesh_buffer_is_one_record_and_shows_on_every_chip() {
+fn mesh_buffer_is_one_record_on_every_chip() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0, 1, 2]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     assert_eq!(state.live_records(), 1);
@@ -206,7 +206,7 @@ fn a_mesh_buffer_is_one_record_and_shows_on_every_chip() {
 #[test]
 fn free_blocks_come_from_the_live_ranges() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     for at in [1000, 11_000, 51_000] {
         state.apply(Mono(3), events(1), banked(1, at, 10_000));
@@ -218,9 +218,9 @@ fn free_blocks_come_from_the_live_ranges() {
 }
 
 #[test]
-fn an_allocator_that_holds_nothing_has_its_own_room_free() {
+fn empty_allocator_is_all_free() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     let spaces = vec![
         Banks { space: Space::Dram, banks: 12, base: 1000, bytes_per_bank: 100_000 },
         Banks { space: Space::Trace, banks: 12, base: 101_000, bytes_per_bank: 500 },
@@ -242,9 +242,9 @@ fn an_allocator_that_holds_nothing_has_its_own_room_free() {
 }
 
 #[test]
-fn allocators_over_one_chip_are_a_union_and_a_finding() {
+fn overlapping_allocators_are_a_union_and_a_finding() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0, 1]));
     state.apply(Mono(2), events(1), mesh(2, &[1]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2000));
@@ -259,7 +259,7 @@ fn allocators_over_one_chip_are_a_union_and_a_finding() {
 }
 
 proptest! {
-    /// However often it is looked at meanwhile, what several allocators hold together is what is held at that moment.
+    /// What several allocators hold together does not depend on how often it was asked for before.
     #[test]
     fn allocators_over_one_chip_agree_with_a_bitmap(
         steps in prop::collection::vec((0usize..3, 0u64..90, 1u64..10), 1..60)
@@ -268,8 +268,8 @@ proptest! {
         let mut state = machine();
         // Two of one process, one of which is on one chip only, and one of another process.
         let who = [(1, 1, &[0, 1][..]), (1, 2, &[1][..]), (2, 1, &[0, 1][..])];
-        born(&mut state, events(1));
-        born(&mut state, events(2));
+        register(&mut state, events(1));
+        register(&mut state, events(2));
         for (pid, number, chips) in who {
             state.apply(Mono(2), events(pid), mesh(number, chips));
         }
@@ -310,14 +310,14 @@ proptest! {
 #[test]
 fn only_the_best_basis_of_a_process_is_shown() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1000, 2048)));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let dram = state.usage_of(chip(0)).dram.unwrap();
     assert_eq!((dram.basis, dram.count, dram.used_bytes), (Basis::Exact, Some(1), 2048 * 12));
     let counters = Origin::Process(id(2), Basis::Counters);
-    born(&mut state, counters);
+    register(&mut state, counters);
     state.apply(Mono(4), counters, Event::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
     let dram = state.usage_of(chip(1)).dram.unwrap();
     assert_eq!((dram.basis, dram.used_bytes, dram.allocated_bytes), (Basis::Counters, 77, None));
@@ -329,9 +329,9 @@ fn dispatched(scope: Scope, id: u32) -> Event {
 }
 
 #[test]
-fn programs_are_resident_only_once_dispatched_and_only_the_last_one_on_a_core() {
+fn last_dispatched_program_is_resident() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     let scope = Scope::Allocator(1);
     state.apply(Mono(2), events(1), Event::Cores(1, CoreSet::rectangle((0, 0), (3, 0))));
@@ -356,9 +356,9 @@ fn programs_are_resident_only_once_dispatched_and_only_the_last_one_on_a_core() 
 }
 
 #[test]
-fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
+fn audit_is_compared_only_if_quiet() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let audit = |allocated_bytes, largest: u64, quiet| {
@@ -389,16 +389,16 @@ fn an_audit_is_judged_only_when_nothing_happened_meanwhile() {
 }
 
 #[test]
-fn a_pool_number_used_again_brings_no_old_figure_back() {
+fn reused_pool_number_has_no_old_figures() {
     let mut state = machine();
     for (pid, size) in [(2, 1000), (3, 2000)] {
-        born(&mut state, legacy(pid));
+        register(&mut state, legacy(pid));
         state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Cb, u64::from(pid) << 20, size)));
     }
     assert_eq!(used(&state, 0, Space::Cb), 3000);
     state.apply(Mono(3), legacy(2), Event::Exited);
     assert_eq!(used(&state, 0, Space::Cb), 2000);
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     let refused = state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, u64::MAX, 5)));
     assert_eq!(refused, Outcome::Refused(Fault::BeyondAddresses));
     assert_eq!(used(&state, 0, Space::Cb), 2000);
@@ -407,9 +407,9 @@ fn a_pool_number_used_again_brings_no_old_figure_back() {
 }
 
 #[test]
-fn a_new_layout_gives_new_free_space() {
+fn new_layout_changes_free_space() {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let free = |state: &State| state.usage_of(chip(0)).dram.unwrap().free_bytes;
@@ -421,9 +421,9 @@ fn a_new_layout_gives_new_free_space() {
 }
 
 #[test]
-fn more_than_the_chip_has_is_said_not_clamped() {
+fn use_over_capacity_is_reported_not_clamped() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1, 0, 64 * 1_499_136)));
     assert!(found(&state, FindingKind::OverCapacity).is_none());
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1Small, 0, 1)));
@@ -437,10 +437,10 @@ fn more_than_the_chip_has_is_said_not_clamped() {
 }
 
 #[test]
-fn limits_refuse_and_say_so_and_frees_make_room() {
+fn limits_refuse_until_something_is_freed() {
     let mut state = machine_with(Limits { records_per_process: 3, records: 4, ..Limits::default() });
-    born(&mut state, legacy(1));
-    born(&mut state, legacy(2));
+    register(&mut state, legacy(1));
+    register(&mut state, legacy(2));
     let take = |state: &mut State, pid, at| {
         state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, at, 8)))
     };
@@ -458,9 +458,9 @@ fn limits_refuse_and_say_so_and_frees_make_room() {
 }
 
 #[test]
-fn sizes_no_device_has_are_refused() {
+fn impossible_sizes_are_refused() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     for (size, why) in
         [(0, Fault::ZeroSize), (u64::MAX, Fault::TooLarge), (MAX_ALLOCATION_BYTES + 1, Fault::TooLarge)]
     {
@@ -476,14 +476,14 @@ fn sizes_no_device_has_are_refused() {
 }
 
 #[test]
-fn the_dead_do_not_speak() {
+fn input_of_exited_process_is_ignored() {
     let mut state = machine();
-    born(&mut state, legacy(1));
-    let it = Event::Alloc(alloc(on(0), Space::Dram, 1, 8));
-    state.apply(Mono(2), legacy(1), it.clone());
+    register(&mut state, legacy(1));
+    let event = Event::Alloc(alloc(on(0), Space::Dram, 1, 8));
+    state.apply(Mono(2), legacy(1), event.clone());
     let gone = Reclaimed { buffers: (1, 8), ..Reclaimed::default() };
     assert_eq!(state.apply(Mono(3), legacy(1), Event::Exited), Outcome::Reclaimed(gone));
-    assert_eq!(state.apply(Mono(4), legacy(1), it), Outcome::UnknownProcess);
+    assert_eq!(state.apply(Mono(4), legacy(1), event), Outcome::UnknownProcess);
     assert_eq!(state.live_records(), 0);
     assert_eq!(used(&state, 0, Space::Dram), 0);
     assert_eq!(found(&state, FindingKind::Reclaimed).unwrap().bytes, Some(8));
@@ -492,13 +492,13 @@ fn the_dead_do_not_speak() {
 #[test]
 fn findings_expire_and_peaks_outlive_their_process() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
     state.apply(Mono(3), legacy(1), Event::Exited);
     assert!(found(&state, FindingKind::Reclaimed).is_some());
     state.tick(Mono(3 + 601 * Mono::SECOND));
     assert!(found(&state, FindingKind::Reclaimed).is_none());
-    born(&mut state, legacy(2));
+    register(&mut state, legacy(2));
     state.apply(Mono(4), legacy(2), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
     let dram = shot(&state).devices[0].usage.dram.clone().unwrap();
     assert_eq!((dram.used_bytes, dram.peak_bytes), (8, 800));
@@ -507,7 +507,7 @@ fn findings_expire_and_peaks_outlive_their_process() {
 #[test]
 fn findings_of_an_exited_process_expire_with_its_exit() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
     state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 2, 800)));
     for _ in 0..2 {
@@ -524,15 +524,15 @@ fn findings_of_an_exited_process_expire_with_its_exit() {
 }
 
 #[test]
-fn many_ends_of_processes_do_not_hide_what_is_worse() {
+fn many_exits_do_not_hide_errors() {
     let mut state = machine();
     for pid in 1..=3000 {
-        born(&mut state, legacy(pid));
+        register(&mut state, legacy(pid));
         state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
         state.apply(Mono(3), legacy(pid), Event::Exited);
     }
     assert!(found(&state, FindingKind::Truncated).is_some());
-    born(&mut state, legacy(9999));
+    register(&mut state, legacy(9999));
     state.apply(Mono(4), legacy(9999), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
     for _ in 0..2 {
         state.apply(Mono(4), legacy(9999), free(on(0), None, 1));
@@ -544,9 +544,9 @@ fn many_ends_of_processes_do_not_hide_what_is_worse() {
 }
 
 #[test]
-fn memory_that_only_grows_becomes_a_finding_and_a_fall_ends_it() {
+fn steady_growth_is_a_finding_until_it_falls() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     for second in 1..=90u64 {
         let now = Mono(second * Mono::SECOND);
         state.apply(now, legacy(1), Event::Alloc(alloc(on(0), Space::Dram, second, 100)));
@@ -568,7 +568,7 @@ fn memory_that_only_grows_becomes_a_finding_and_a_fall_ends_it() {
 #[test]
 fn history_is_taken_at_ticks() {
     let mut state = machine();
-    born(&mut state, legacy(1));
+    register(&mut state, legacy(1));
     for second in 1..=5u64 {
         state.apply(Mono(second), legacy(1), Event::Alloc(alloc(on(0), Space::Trace, second, 100)));
         state.tick(Mono(second * Mono::SECOND));
@@ -769,14 +769,14 @@ proptest! {
     }
 
     #[test]
-    fn the_same_input_gives_the_same_bytes_whatever_the_seed(steps in steps(), seed: u64) {
+    fn output_does_not_depend_on_the_seed(steps in steps(), seed: u64) {
         let one = serde_json::to_string(&shot(&drive(1, &steps, |_, _| ()))).unwrap();
         let other = serde_json::to_string(&shot(&drive(seed, &steps, |_, _| ()))).unwrap();
         prop_assert_eq!(one, other);
     }
 
     #[test]
-    fn when_all_are_dead_nothing_is_left(steps in steps()) {
+    fn exits_leave_nothing(steps in steps()) {
         let mut state = drive(1, &steps, |_, _| ());
         for pid in 1..4 {
             state.apply(Mono(1000), legacy(pid), Event::Exited);

@@ -1,7 +1,6 @@
-//! Allocations that have something in common, together.
+//! Groups of allocations that have something in common.
 
-use super::Figures;
-use super::{ByNumber, NOTHING, PoolView, Words, most_first, turned, used};
+use super::{ByNumber, Figures, NOTHING, PoolView, Words, directed, most_first, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::event::Name;
 use crate::snapshot::{BufferGroup, Buffers};
@@ -10,14 +9,14 @@ use crate::words::{Scope, Space};
 use std::cmp::Ordering;
 use ttmem_types::program_number;
 
-/// What is known of a group while it is put together.
+/// A group under construction.
 struct Group<'a> {
-    /// Place of its process among all.
+    /// Rank of its process.
     process: u32,
-    /// The space, program or site it is put together by; 0: none.
+    /// The space, program or call site that it has in common; 0: none.
     number: u32,
     of: &'a PoolView<'a>,
-    /// The first scope that anything in it is of: a program has its name there.
+    /// The first scope in it, which has the name of a program.
     scope: Scope,
     space: Option<Space>,
     count: u64,
@@ -26,7 +25,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The name of the site it is put together by.
+    /// The name of the call site that it has in common.
     fn site(&self, grouping: BufferGrouping) -> Option<&String> {
         let site = (grouping == BufferGrouping::Site).then_some(Name::Site(self.number))?;
         self.of.process.names.get(&site)
@@ -75,18 +74,19 @@ impl Figures<'_> {
         let limit = query.limit.min(BufferQuery::MOST) as usize;
         let offset = usize::try_from(query.offset).unwrap_or(usize::MAX);
         groups.sort_unstable_by(|a, b| {
-            let key = |it: &Group| {
-                let numbered = |by| if grouping == by && it.number != 0 { it.number.into() } else { NOTHING };
+            let key = |group: &Group| {
+                let &Group { process, number, space, count, requested, used, .. } = group;
+                let numbered = |by| if grouping == by && number != 0 { number.into() } else { NOTHING };
                 let key = match query.sort {
-                    BufferSort::Size => most_first(it.used),
-                    BufferSort::Requested => most_first(it.requested),
-                    BufferSort::Age => most_first(it.count),
-                    BufferSort::Process => it.process.into(),
-                    BufferSort::Space => it.space.map_or(NOTHING, |space| space as u64),
+                    BufferSort::Size => most_first(used),
+                    BufferSort::Requested => most_first(requested),
+                    BufferSort::Age => most_first(count),
+                    BufferSort::Process => process.into(),
+                    BufferSort::Space => space.map_or(NOTHING, |space| space as u64),
                     BufferSort::Program => numbered(BufferGrouping::Program),
                     BufferSort::Address | BufferSort::Device | BufferSort::Site => 0,
                 };
-                turned(key, query.reversed)
+                directed(key, query.reversed)
             };
             let rest = |it: &Group| (it.process, it.number);
             let named = match query.sort {
@@ -103,7 +103,7 @@ impl Figures<'_> {
     }
 }
 
-/// What has no name comes last either way.
+/// Compares names; a missing one comes last either way.
 fn by_name(a: Option<&String>, b: Option<&String>, reversed: bool) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) if reversed => b.cmp(a),

@@ -59,7 +59,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         let class = KernelClass::Application;
         let requested = size + 1;
         let (at, cores, uncertainty) = (None, 0, Uncertainty::default());
-        let it = Alloc {
+        let alloc = Alloc {
             scope,
             space,
             id,
@@ -74,21 +74,24 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
             uncertainty,
         };
         let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
-        // From 1 ms on: at 0 the state makes it 1 ns, and an age is a whole number of milliseconds.
-        state.apply(Mono((n as u64 + 1) * 1_000_000), from, Event::Alloc(it));
+        // From 1 ms on: at 0 the state makes alloc 1 ns, and an age is a whole number of milliseconds.
+        state.apply(Mono((n as u64 + 1) * 1_000_000), from, Event::Alloc(alloc));
     }
     state
 }
 
-fn fits(it: &Allocation, process_name: Option<&str>, query: &BufferQuery) -> bool {
-    let pid = it.pid.map(|pid| pid.to_string()).or(it.reported_pid.map(|pid| pid.to_string()));
-    let layout = it.layout.and_then(Layout::title).map(str::to_owned);
-    let names = [it.program_name.clone(), it.site_name.clone(), process_name.map(str::to_owned)];
-    let texts = [Some(it.id.clone()), Some(it.space.name().to_owned()), layout, pid];
-    let texts: Vec<String> = texts.into_iter().chain(names).flatten().map(|it| it.to_lowercase()).collect();
-    (query.devices.is_empty() || it.indexes.iter().any(|index| query.devices.contains(index)))
-        && (query.pids.is_empty() || it.pid.is_some_and(|pid| query.pids.contains(&pid)))
-        && query.space.is_none_or(|space| it.space == space)
+fn fits(allocation: &Allocation, process_name: Option<&str>, query: &BufferQuery) -> bool {
+    let pid =
+        allocation.pid.map(|pid| pid.to_string()).or(allocation.reported_pid.map(|pid| pid.to_string()));
+    let layout = allocation.layout.and_then(Layout::title).map(str::to_owned);
+    let names =
+        [allocation.program_name.clone(), allocation.site_name.clone(), process_name.map(str::to_owned)];
+    let texts = [Some(allocation.id.clone()), Some(allocation.space.name().to_owned()), layout, pid];
+    let texts: Vec<String> =
+        texts.into_iter().chain(names).flatten().map(|text| text.to_lowercase()).collect();
+    (query.devices.is_empty() || allocation.indexes.iter().any(|index| query.devices.contains(index)))
+        && (query.pids.is_empty() || allocation.pid.is_some_and(|pid| query.pids.contains(&pid)))
+        && query.space.is_none_or(|space| allocation.space == space)
         && query.text.split_whitespace().all(|word| {
             let word = word.to_lowercase();
             texts.iter().any(|text| text.contains(&word))
@@ -137,13 +140,13 @@ fn compare(a: &Allocation, b: &Allocation, query: &BufferQuery) -> Ordering {
     .then_with(|| (a.pid, a.space, address(a)).cmp(&(b.pid, b.space, address(b))))
 }
 
-fn group_key(it: &Allocation, by: BufferGrouping) -> (Option<u32>, u64) {
+fn group_key(allocation: &Allocation, by: BufferGrouping) -> (Option<u32>, u64) {
     let number = match by {
-        BufferGrouping::Process => it.space as u64,
-        BufferGrouping::Program => it.program.unwrap_or(0).into(),
-        BufferGrouping::Site => it.site.unwrap_or(0).into(),
+        BufferGrouping::Process => allocation.space as u64,
+        BufferGrouping::Program => allocation.program.unwrap_or(0).into(),
+        BufferGrouping::Site => allocation.site.unwrap_or(0).into(),
     };
-    (it.pid, number)
+    (allocation.pid, number)
 }
 
 fn compare_groups(a: &BufferGroup, b: &BufferGroup, query: &BufferQuery) -> Ordering {
@@ -211,7 +214,7 @@ fn queries() -> impl Strategy<Value = BufferQuery> {
 
 proptest! {
     #[test]
-    fn a_page_is_a_part_of_everything_sorted(
+    fn page_is_part_of_the_sorted_list(
         held in prop::collection::vec(
             (0u32..4, 1u32..4, 0usize..5, 60u64..90, 0u64..20, 0u32..4, 0u32..4, 0usize..4, prop::bool::weighted(0.8)),
             0..80,
@@ -275,7 +278,7 @@ proptest! {
 }
 
 #[test]
-fn many_are_cut_to_a_page() {
+fn long_list_is_cut_to_a_page() {
     let held: Vec<Held> =
         (0..20_000).map(|n| (n % 4, 1, 0, u64::from(n), u64::from(n * 7 % 6000), 0, 0, 0, true)).collect();
     let state = state(&held, &[]);

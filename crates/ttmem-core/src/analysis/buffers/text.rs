@@ -1,4 +1,4 @@
-//! Words that must all be part of what is to be read of an allocation.
+//! The words of a query, each of which an allocation must have in one of its texts.
 
 use super::ByNumber;
 use crate::event::Name;
@@ -8,7 +8,7 @@ use crate::words::{Layout, ProcessId, Scope, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The words of a question, in small letters; no more than a set of them has room for.
+/// The words of a query in lower case, as many as a set has room for.
 pub(super) struct Words {
     words: Vec<String>,
     /// Those that could be part of an address.
@@ -18,10 +18,10 @@ pub(super) struct Words {
     layouts: [(Layout, Found); 8],
 }
 
-/// Which of the words were found: a bit each.
+/// Set of words that were found: a bit each.
 type Found = u64;
 
-/// What was found in the names of one pool.
+/// Words that were found in the names of one pool.
 #[derive(Default)]
 pub(super) struct OfPool {
     everywhere: Found,
@@ -30,7 +30,7 @@ pub(super) struct OfPool {
     programs: Option<Arc<ByNumber<Found>>>,
 }
 
-/// What was found in the names of one process.
+/// Words that were found in the names of one process.
 pub(super) struct OfProcess<'a> {
     process: &'a ProcessState,
     everywhere: Found,
@@ -56,14 +56,14 @@ impl Words {
         self.words.is_empty()
     }
 
-    /// Which of them are part of a text.
+    /// The words that are part of a text.
     fn within(&self, text: &str) -> Found {
         let text = text.to_lowercase();
         let words = self.words.iter().enumerate();
         words.filter(|(_, word)| text.contains(word.as_str())).fold(0, |all, (n, _)| all | 1 << n)
     }
 
-    /// Whether each is part of something that is to be read of an allocation.
+    /// Whether each word is part of a text of an allocation.
     pub(super) fn fit(&self, entry: &Entry, names: &OfPool) -> bool {
         let mut found = names.everywhere;
         if found != self.all {
@@ -74,7 +74,7 @@ impl Words {
         if found != self.all {
             found |= self.layouts.iter().find(|it| it.0 == entry.layout).map_or(0, |it| it.1);
         }
-        // What is left can only be part of the address.
+        // The others can only be part of the address.
         let left = self.all & !found;
         if left == 0 || left & !self.in_address != 0 {
             return left == 0;
@@ -86,7 +86,7 @@ impl Words {
     }
 }
 
-/// A number as it is shown.
+/// A number as tables show it.
 fn hexadecimal(number: u64, room: &mut [u8; 18]) -> &[u8] {
     let mut left = number;
     let mut begin = room.len();
@@ -122,12 +122,12 @@ impl<'a> OfProcess<'a> {
         }
         let process = self.process;
         let programs = self.programs.entry(scope).or_insert_with(|| {
-            let told = process.programs_in(scope).map(|(&(_, number), _)| number);
+            let begun = process.programs_in(scope).map(|(&(_, number), _)| number);
             let named = process.names.keys().filter_map(|name| match name {
                 Name::Program(number) => Some(*number),
                 Name::Site(_) => None,
             });
-            let numbers: BTreeSet<u32> = told.chain(named).filter(|&number| number != 0).collect();
+            let numbers: BTreeSet<u32> = begun.chain(named).filter(|&number| number != 0).collect();
             let found = |number: u32| Some(words.within(process.program_name(scope, number)?));
             Arc::new(numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect())
         });

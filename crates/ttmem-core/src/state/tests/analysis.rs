@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn a_brief_snapshot_leaves_out_and_changes_nothing_else(changes in changes()) {
+    fn brief_snapshot_only_leaves_out(changes in changes()) {
         let mut state = machine();
         for (n, change) in changes.iter().enumerate() {
             apply(&mut state, Mono(n as u64), change);
@@ -234,7 +234,7 @@ fn sorts() -> impl Strategy<Value = ProgramSort> {
 
 proptest! {
     #[test]
-    fn a_page_of_programs_is_a_part_of_all(
+    fn page_of_programs_is_part_of_the_list(
         changes in changes(),
         sort in sorts(),
         reversed in any::<bool>(),
@@ -248,12 +248,12 @@ proptest! {
         }
         let at = Timestamp::UNIX_EPOCH;
         let everything = state.snapshot(at, &all());
-        let fits = |pid: Option<u32>, it: &crate::snapshot::Program| {
+        let fits = |pid: Option<u32>, program: &crate::snapshot::Program| {
             let texts = [
                 pid.map_or_else(String::new, |pid| pid.to_string()),
-                it.id.to_string(),
-                it.class.title().to_lowercase(),
-                it.name.clone().unwrap_or_default().to_lowercase(),
+                program.id.to_string(),
+                program.class.title().to_lowercase(),
+                program.name.clone().unwrap_or_default().to_lowercase(),
             ];
             text.to_lowercase().split_whitespace().all(|word| texts.iter().any(|text| text.contains(word)))
         };
@@ -266,20 +266,20 @@ proptest! {
                 expected.push((process.pid, it.clone()));
             }
         }
-        let key = |(_, it): &(Option<u32>, crate::snapshot::Program)| -> i128 {
+        let key = |(_, program): &(Option<u32>, crate::snapshot::Program)| -> i128 {
             let most_first = |n: u64| -i128::from(n);
             match sort {
-                ProgramSort::Last => it.dispatched.map_or(i128::MAX, |at| -at.as_nanosecond()),
-                ProgramSort::Id => it.id.into(),
-                ProgramSort::Device => it.indexes.first().map_or(-1, |&index| index.into()),
-                ProgramSort::Cores => most_first(it.core_count.into()),
-                ProgramSort::Resident => most_first(it.resident_cores.into()),
-                ProgramSort::Dispatches => most_first(it.dispatches),
-                ProgramSort::Cb => most_first(it.cb_bytes),
-                ProgramSort::Dfb => most_first(it.dfb_bytes),
-                ProgramSort::Scratch => most_first(it.scratch_bytes),
-                ProgramSort::Kernel => most_first(it.kernel_bytes),
-                ProgramSort::End => it.end.map_or(1, most_first),
+                ProgramSort::Last => program.dispatched.map_or(i128::MAX, |at| -at.as_nanosecond()),
+                ProgramSort::Id => program.id.into(),
+                ProgramSort::Device => program.indexes.first().map_or(-1, |&index| index.into()),
+                ProgramSort::Cores => most_first(program.core_count.into()),
+                ProgramSort::Resident => most_first(program.resident_cores.into()),
+                ProgramSort::Dispatches => most_first(program.dispatches),
+                ProgramSort::Cb => most_first(program.cb_bytes),
+                ProgramSort::Dfb => most_first(program.dfb_bytes),
+                ProgramSort::Scratch => most_first(program.scratch_bytes),
+                ProgramSort::Kernel => most_first(program.kernel_bytes),
+                ProgramSort::End => program.end.map_or(1, most_first),
                 ProgramSort::Process | ProgramSort::Name | ProgramSort::ProcessName => 0,
             }
         };
@@ -299,11 +299,11 @@ proptest! {
         let in_order = |pair: &[i128]| if reversed { pair[0] >= pair[1] } else { pair[0] <= pair[1] };
         // Moments are shown to the millisecond, and sorted by more than that.
         prop_assert!(sort == ProgramSort::Last || keys.windows(2).all(in_order), "{:?}", keys);
-        for (pid, mut it) in expected.clone() {
-            it.devices.clear();
-            it.placements.clear();
-            let found = whole.list.iter().filter(|row| row.pid == pid && row.program == it).count();
-            prop_assert!(found >= 1, "{:?} {:?}", pid, it);
+        for (pid, mut program) in expected.clone() {
+            program.devices.clear();
+            program.placements.clear();
+            let found = whole.list.iter().filter(|row| row.pid == pid && row.program == program).count();
+            prop_assert!(found >= 1, "{:?} {:?}", pid, program);
         }
         let part: Vec<_> = whole.list.iter().skip(offset as usize).take(limit as usize).cloned().collect();
         prop_assert_eq!(&page.list, &part);
@@ -312,7 +312,7 @@ proptest! {
 }
 
 #[test]
-fn history_since_and_the_cores_of_one_device_are_parts_of_all() {
+fn partial_requests_are_parts_of_full_ones() {
     let mut state = machine();
     for chip in 0..CHIPS {
         apply(&mut state, Mono(0), &Change::CoreLayout { chip, rows: 2 });

@@ -34,7 +34,7 @@ fn events_are_listed_on_request_only() {
 }
 
 #[test]
-fn processes_come_and_end() {
+fn process_start_and_exit_are_events() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("py\nthon"));
     state.apply(Mono(2), events(7), named("python"));
@@ -44,7 +44,7 @@ fn processes_come_and_end() {
     state.apply(Mono(5), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, 2, 1 << 20)));
     state.apply(Mono(6), legacy(8), Event::Exited);
     state.apply(Mono(7), events(7), Event::Exited);
-    let ended: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::ProcessExited).collect();
+    let ended: Vec<_> = list(&state).into_iter().filter(|event| event.kind == Kind::ProcessExited).collect();
     assert_eq!(ended[0].text, "pid 8 exited with 4.0 MiB in 2 allocations still allocated");
     assert_eq!((ended[0].pid, ended[0].bytes), (Some(8), Some(4 << 20)));
     assert_eq!(ended[1].text, "pid 7 (python) exited");
@@ -90,7 +90,7 @@ fn allocators_open_and_close() {
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1, 2]));
     state.apply(Mono(1), events(7), mesh(2, &[1]));
-    // Defined anew, and listed anew: neither is news. A mere set of chips is none either.
+    // Another definition, another listing and a set of chips are no events.
     state.apply(Mono(2), events(7), mesh(2, &[1]));
     state.apply(Mono(2), events(7), Event::Relisted(2));
     let set = Allocator { id: 3, chips: vec![chip(0)], spaces: Vec::new() };
@@ -112,7 +112,7 @@ fn allocators_open_and_close() {
 }
 
 #[test]
-fn chips_leave_and_come_back() {
+fn device_removal_and_return_are_events() {
     let mut state = machine();
     state.apply(Mono(SECOND), legacy(8), Event::Born(Process::default()));
     state.apply(Mono(SECOND), legacy(8), Event::Alloc(alloc(on(1), Space::Dram, 1, 64)));
@@ -160,9 +160,9 @@ fn traces_are_captured_and_released() {
 }
 
 #[test]
-fn chips_fill_up_and_empty_without_trembling() {
+fn thresholds_have_hysteresis() {
     let mut state = machine();
-    born(&mut state, legacy(8));
+    register(&mut state, legacy(8));
     let all = capacity().dram_bytes;
     let mut now = 0;
     let mut fill = |state: &mut State, percent: u64| {
@@ -195,7 +195,7 @@ fn chips_fill_up_and_empty_without_trembling() {
 }
 
 #[test]
-fn chips_that_fill_up_together_are_told_of_together() {
+fn thresholds_of_several_devices_are_one_event() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1, 2]));
@@ -210,7 +210,7 @@ fn chips_that_fill_up_together_are_told_of_together() {
 #[test]
 fn findings_are_one_event_and_failures_are_always_events() {
     let mut state = machine();
-    born(&mut state, legacy(8));
+    register(&mut state, legacy(8));
     let free = |id| Event::Free(Free { scope: on(0), space: None, id, program: 0, size: None, cores: 0 });
     for n in 0..5 {
         state.apply(Mono(n * SECOND), legacy(8), free(n));
@@ -294,9 +294,9 @@ fn failed_allocation_is_dated_when_it_occurred() {
 }
 
 #[test]
-fn ordinary_allocations_are_not_told() {
+fn allocations_are_no_events() {
     let mut state = machine();
-    born(&mut state, legacy(8));
+    register(&mut state, legacy(8));
     let before = list(&state);
     for n in 0..1000 {
         state.apply(Mono(2), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, n * 64, 64)));
@@ -311,7 +311,7 @@ fn ordinary_allocations_are_not_told() {
 }
 
 #[test]
-fn a_flood_of_one_kind_pushes_nothing_else_out() {
+fn flood_of_one_kind_drops_no_other() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1]));
@@ -320,7 +320,7 @@ fn a_flood_of_one_kind_pushes_nothing_else_out() {
     for n in 0..2000u32 {
         state.apply(Mono(3 + u64::from(n)), events(7), mesh(9, &[2]));
         state.apply(Mono(3 + u64::from(n)), events(7), Event::AllocatorClosed(9));
-        born(&mut state, legacy(100 + n));
+        register(&mut state, legacy(100 + n));
         state.apply(Mono(3 + u64::from(n)), legacy(100 + n), Event::Exited);
     }
     let all = list(&state);

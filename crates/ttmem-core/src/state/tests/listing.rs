@@ -6,7 +6,7 @@ use crate::words::Fault;
 
 fn tracked() -> State {
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(2), events(1), mesh(2, &[0]));
     state
@@ -17,7 +17,7 @@ fn dram(state: &State) -> crate::snapshot::BufferUsage {
 }
 
 #[test]
-fn listing_anew_forgets_one_allocators_records_and_nothing_else() {
+fn listing_drops_records_of_one_allocator() {
     let mut state = tracked();
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
     state.apply(Mono(3), events(1), banked(1, 2000, 100));
@@ -32,7 +32,7 @@ fn listing_anew_forgets_one_allocators_records_and_nothing_else() {
     assert!(shot(&state).findings.is_empty());
     // The process's limit counts what is there, not what was listed.
     let mut state = machine_with(Limits { records_per_process: 2, ..Limits::default() });
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     for _ in 0..5 {
         state.apply(Mono(3), events(1), Event::Relisted(1));
@@ -43,7 +43,7 @@ fn listing_anew_forgets_one_allocators_records_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_listed_counts_all_the_same() {
+fn unlisted_allocations_are_counted() {
     let mut state = tracked();
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
     let unlisted = |requested, allocated, count| Event::Unlisted {
@@ -55,7 +55,7 @@ fn what_is_not_listed_counts_all_the_same() {
     let it = dram(&state);
     assert_eq!((it.requested_bytes, it.allocated_bytes, it.count), (150, Some(1800), Some(6)));
     assert_eq!((it.occupied_bytes, it.free_bytes), (None, None), "where it lies nobody knows");
-    // It is a level: said again, it replaces what was said.
+    // It is a level: another report replaces it.
     state.apply(Mono(5), events(1), unlisted(20, 240, 2));
     assert_eq!(dram(&state).requested_bytes, 120);
     state.apply(Mono(6), events(1), unlisted(0, 0, 0));
@@ -69,7 +69,7 @@ fn what_is_not_listed_counts_all_the_same() {
 }
 
 #[test]
-fn a_figure_without_its_parts_says_so() {
+fn incomplete_figures_are_marked() {
     let mut state = tracked();
     let scope = Scope::Allocator(1);
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
@@ -82,7 +82,7 @@ fn a_figure_without_its_parts_says_so() {
 }
 
 #[test]
-fn peaks_come_from_whoever_knows_better() {
+fn reported_peak_replaces_derived_peak() {
     let mut state = tracked();
     let scope = Scope::Allocator(1);
     let peak = |bytes| Event::Peak { scope, space: Space::Dram, bytes };
@@ -96,13 +96,13 @@ fn peaks_come_from_whoever_knows_better() {
 }
 
 #[test]
-fn faults_that_writers_counted_are_findings() {
+fn counted_faults_are_findings() {
     let mut state = tracked();
-    let odd = |fault, count, id| Event::Fault(FaultReport { fault, count, id });
-    state.apply(Mono(3), events(1), odd(Fault::DoubleFree, 3, 0x10));
-    state.apply(Mono(3), events(1), odd(Fault::OutOfMemory, 1, 2 << 20));
+    let report = |fault, count, id| Event::Fault(FaultReport { fault, count, id });
+    state.apply(Mono(3), events(1), report(Fault::DoubleFree, 3, 0x10));
+    state.apply(Mono(3), events(1), report(Fault::OutOfMemory, 1, 2 << 20));
     assert!(shot(&state).processes[0].complete, "nothing is missing");
-    state.apply(Mono(3), events(1), odd(Fault::ZeroSize, 2, 0));
+    state.apply(Mono(3), events(1), report(Fault::ZeroSize, 2, 0));
     let shot = shot(&state);
     assert!(!shot.processes[0].complete);
     let text =
@@ -127,7 +127,7 @@ fn names_and_progress_are_shown() {
 }
 
 #[test]
-fn what_a_process_knows_of_a_chip_completes_what_is_known() {
+fn process_reports_complete_a_chip() {
     let mut state = State::new(Limits::default(), 7);
     let plain = Chip::unknown(0);
     let full = Chip { board: Some("n300".into()), capacity: Some(capacity()), ..plain.clone() };

@@ -10,7 +10,7 @@ fn place(bus: u8) -> PciAddress {
     PciAddress { domain: 0, bus, slot: 0 }
 }
 
-fn say(state: &mut State, event: Event) -> Outcome {
+fn emit(state: &mut State, event: Event) -> Outcome {
     state.apply(Mono(1), Origin::Machine, event)
 }
 
@@ -28,7 +28,7 @@ fn two() -> State {
             guesses: vec![0x100 + u64::from(n)],
             ..Chip::new(ChipId::Unique(0xa0 + u64::from(n)), n.into())
         };
-        say(&mut state, Event::Chip(chip));
+        emit(&mut state, Event::Chip(chip));
     }
     state
 }
@@ -42,9 +42,9 @@ fn counters(n: u32) -> Origin {
 }
 
 #[test]
-fn a_chip_is_one_chip_whatever_it_is_called() {
+fn all_ids_of_a_chip_mean_one_chip() {
     let mut state = two();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     // By its place; by a name that was expected; by its number alone.
     let by_place = Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0x77), 5) };
     for (chip, key) in [
@@ -61,10 +61,10 @@ fn a_chip_is_one_chip_whatever_it_is_called() {
     assert_eq!(shot.devices.len(), 2);
     let names = ["0x0000000000000077", "0x0000000000000078", "0x0000000000000100"];
     assert_eq!(shot.devices[0].names, names, "what it was called, and not what it might be");
-    // What is said of any of the names is said of the chip.
+    // Input for any of the ids is for the chip.
     let mesh = Event::Allocator(Allocator { id: 1, chips: vec![ChipId::Unique(0x77)], spaces: Vec::new() });
     assert_eq!(state.apply(Mono(2), events(1), mesh), Outcome::Noted);
-    born(&mut state, counters(2));
+    register(&mut state, counters(2));
     state.apply(Mono(2), counters(2), Event::Levels(ChipId::Unique(0x101), vec![(Space::Dram, 5)]));
     assert_eq!(state.usage_of(ChipId::Unique(0xa1)).dram.unwrap().requested_bytes, 5);
 }
@@ -72,7 +72,7 @@ fn a_chip_is_one_chip_whatever_it_is_called() {
 #[test]
 fn no_two_chips_have_one_number() {
     let mut state = two();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     // A process that sees only the second board calls its chips 0 and 1.
     state.apply(Mono(1), events(1), Event::Chip(Chip { remote: true, ..Chip::new(ChipId::Unique(0xb1), 1) }));
     let indexes: Vec<u32> = shot(&state).devices.iter().map(|it| it.index).collect();
@@ -80,19 +80,19 @@ fn no_two_chips_have_one_number() {
 }
 
 #[test]
-fn the_best_word_on_capacity_counts_and_the_machine_knows_its_places() {
+fn best_origin_of_capacity_counts() {
     let mut state = two();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     let with = |origin| Chip {
         capacity: Some(Capacity { origin, ..capacity() }),
         ..Chip::new(ChipId::Unique(0xa0), 0)
     };
     let origin = |state: &State| shot(state).devices[0].capacity.map(|it| it.origin);
     assert_eq!(origin(&state), None);
-    say(&mut state, Event::Chip(with(CapacityOrigin::Board)));
+    emit(&mut state, Event::Chip(with(CapacityOrigin::Board)));
     assert_eq!(origin(&state), Some(CapacityOrigin::Board));
     state.apply(Mono(1), events(1), Event::Chip(with(CapacityOrigin::Runtime)));
-    say(&mut state, Event::Chip(with(CapacityOrigin::Descriptor)));
+    emit(&mut state, Event::Chip(with(CapacityOrigin::Descriptor)));
     assert_eq!(origin(&state), Some(CapacityOrigin::Runtime));
     // A process may say what it likes of places; the machine's word stays.
     let elsewhere =
@@ -106,7 +106,7 @@ fn sensors_have_an_age_and_what_is_missing_a_reason() {
     let mut state = two();
     let warm = Sensors { asic_celsius: Some(45.4), ..Sensors::default() };
     let reading = SensorReading { at: Some(Mono(1_000_000_000)), sensors: warm, why: None };
-    say(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(reading.clone())));
+    emit(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(reading.clone())));
     state.tick(Mono(2_500_000_000));
     let device = shot(&state).devices.remove(0);
     let sensors = device.sensors.unwrap();
@@ -117,7 +117,7 @@ fn sensors_have_an_age_and_what_is_missing_a_reason() {
     let device = shot(&state).devices.remove(0);
     assert!(device.sensors.unwrap().stale);
     let late = SensorReading { why: Some("it does not answer".into()), ..reading };
-    say(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(late)));
+    emit(&mut state, Event::Sensors(ChipId::Unique(0xa0), Box::new(late)));
     let device = shot(&state).devices.remove(0);
     assert_eq!(device.sensors_absent.as_deref(), Some("it does not answer"));
     assert!(device.sensors.unwrap().stale);
@@ -125,7 +125,7 @@ fn sensors_have_an_age_and_what_is_missing_a_reason() {
     let device = shot(&state).devices.remove(1);
     assert!(device.sensors.is_none() && device.sensors_absent.is_some());
     // A process cannot speak for a sensor.
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     let lie = Event::Sensors(
         ChipId::Unique(0xa1),
         Box::new(SensorReading { at: Some(Mono(1)), ..Default::default() }),
@@ -135,12 +135,12 @@ fn sensors_have_an_age_and_what_is_missing_a_reason() {
 }
 
 #[test]
-fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
+fn removed_chip_is_forgotten_when_unused() {
     let mut state = two();
-    born(&mut state, counters(1));
+    register(&mut state, counters(1));
     state.apply(Mono(1), counters(1), Event::Levels(ChipId::Unique(0xa0), vec![(Space::Dram, 7)]));
-    say(&mut state, Event::ChipGone(ChipId::Unique(0xa0)));
-    say(&mut state, Event::ChipGone(ChipId::Unique(0xa1)));
+    emit(&mut state, Event::ChipGone(ChipId::Unique(0xa0)));
+    emit(&mut state, Event::ChipGone(ChipId::Unique(0xa1)));
     let devices = shot(&state).devices;
     assert_eq!(devices.len(), 1, "nobody used the second");
     assert_eq!(
@@ -152,29 +152,29 @@ fn a_chip_that_left_goes_when_nobody_holds_anything_on_it() {
     assert!(shot(&state).devices.is_empty());
     assert!(state.names.is_empty(), "names go with their chip");
     // Plugged in again, it is there again.
-    say(&mut state, Event::Chip(Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0xa0), 0) }));
+    emit(&mut state, Event::Chip(Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0xa0), 0) }));
     assert_eq!(shot(&state).devices.len(), 1);
 }
 
 #[test]
-fn a_chip_that_comes_back_while_it_is_used_is_there_again() {
+fn removed_chip_in_use_can_be_added_again() {
     let mut state = two();
     let (first, second) = (ChipId::Unique(0xa0), ChipId::Unique(0xa1));
-    born(&mut state, counters(1));
+    register(&mut state, counters(1));
     state.apply(Mono(1), counters(1), Event::Levels(first, vec![(Space::Dram, 7)]));
-    born(&mut state, events(2));
+    register(&mut state, events(2));
     let mesh = Event::Allocator(Allocator { id: 1, chips: vec![second], spaces: Vec::new() });
     state.apply(Mono(1), events(2), mesh);
     for (bus, chip) in [(1, first), (2, second)] {
         state.apply(Mono(1), opener(1), Event::Opened(vec![first, second]));
-        say(&mut state, Event::ChipGone(chip));
+        emit(&mut state, Event::ChipGone(chip));
         let devices = shot(&state).devices;
         assert_eq!(devices.len(), 2, "an allocator is use, too");
         let opened = shot(&state).processes.iter().map(|it| it.open_devices.len()).sum::<usize>();
         assert_eq!(opened, 1, "what is gone is not open");
-        say(&mut state, Event::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
+        emit(&mut state, Event::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
     }
-    // Nobody uses them any more; they are on the bus all the same.
+    // No process uses them, but they are on the bus.
     for process in [counters(1), events(2)] {
         state.apply(Mono(2), process, Event::Exited);
     }
@@ -183,9 +183,9 @@ fn a_chip_that_comes_back_while_it_is_used_is_there_again() {
 }
 
 #[test]
-fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it() {
+fn process_with_open_chip_is_untracked_until_it_closes() {
     let mut state = two();
-    born(&mut state, opener(1));
+    register(&mut state, opener(1));
     state.apply(Mono(1), opener(1), Event::Opened(vec![ChipId::Unique(0x100), ChipId::Unique(0x999)]));
     let seen = shot(&state);
     assert_eq!(
@@ -203,10 +203,10 @@ fn a_process_that_only_has_a_chip_open_is_untracked_and_goes_when_it_closes_it()
 }
 
 #[test]
-fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
+fn levels_replace_and_yield_to_exact_basis() {
     let mut state = two();
     let chip = ChipId::Unique(0xa0);
-    born(&mut state, counters(1));
+    register(&mut state, counters(1));
     let all = vec![(Space::Dram, 10), (Space::L1, 20), (Space::Cb, 30)];
     state.apply(Mono(1), counters(1), Event::Levels(chip, all));
     let usage = state.usage_of(chip);
@@ -237,7 +237,7 @@ fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
     let dram = state.usage_of(chip).dram.unwrap();
     assert_eq!((dram.basis, dram.used_bytes), (Basis::Exact, 24_576));
     // And another process, by counters alone, beside it.
-    born(&mut state, counters(2));
+    register(&mut state, counters(2));
     state.apply(Mono(4), counters(2), Event::Levels(chip, vec![(Space::Dram, 1000)]));
     let dram = state.usage_of(chip).dram.unwrap();
     assert_eq!((dram.requested_bytes, dram.used_bytes), (2048 + 1000, 24_576 + 1000));
@@ -246,22 +246,22 @@ fn levels_are_the_whole_of_what_counters_say_and_give_way_to_events() {
 }
 
 #[test]
-fn the_dead_in_the_counters_are_findings_and_never_usage() {
+fn ghosts_are_findings_and_never_usage() {
     let mut state = two();
-    let ghost = |bytes| Ghost { pid: 41, name: "python".into(), bytes, perhaps_unseen: false };
-    let report = |name, ghosts, unattributed: &[(Space, u64)], trouble: &str| RegionReport {
+    let ghost = |bytes| Ghost { pid: 41, name: "python".into(), bytes, may_be_hidden: false };
+    let report = |name, ghosts, unattributed: &[(Space, u64)], problem: &str| RegionReport {
         path: format!("/dev/shm/tt_device_{name}_memory"),
         chip: ChipId::Unique(name),
         ghosts,
         unattributed: unattributed.to_vec(),
-        troubles: Some(trouble.to_owned()).filter(|it| !it.is_empty()).into_iter().collect(),
+        problems: Some(problem.to_owned()).filter(|it| !it.is_empty()).into_iter().collect(),
     };
     let all = vec![
         report(0x100, vec![ghost(100)], &[(Space::L1, 9)], ""),
         report(0x101, vec![ghost(200)], &[], "have bad numbers"),
         report(0x999, vec![Ghost { pid: 42, ..ghost(1) }], &[], ""),
     ];
-    say(&mut state, Event::Regions(all));
+    emit(&mut state, Event::Regions(all));
     let seen = shot(&state);
     let of = |kind| seen.findings.iter().filter(|it| it.kind == kind).collect::<Vec<_>>();
     let ghosts = of(FindingKind::GhostBytes);
@@ -272,37 +272,37 @@ fn the_dead_in_the_counters_are_findings_and_never_usage() {
     assert_eq!((lost[0].device.as_deref(), lost[0].bytes), (Some("0x00000000000000a0"), Some(9)));
     assert!(of(FindingKind::Counters)[0].text.contains("device 1: tt-metal counters have bad numbers"));
     assert!(seen.devices.iter().all(|it| it.usage.dram.is_none()));
-    say(&mut state, Event::Regions(Vec::new()));
+    emit(&mut state, Event::Regions(Vec::new()));
     assert!(shot(&state).findings.is_empty(), "they hold only as long as they are told");
 }
 
 #[test]
-fn openers_that_cannot_be_seen_are_told_of() {
+fn hidden_openers_are_reported() {
     let mut state = two();
-    say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 3));
+    emit(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 3));
     assert!(
         found(&state, FindingKind::Untracked)
             .unwrap()
             .text
             .contains("opened 3 times by processes not visible")
     );
-    say(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
+    emit(&mut state, Event::OpenUnseen(ChipId::Unique(0xa0), 0));
     assert!(found(&state, FindingKind::Untracked).is_none());
 }
 
 #[test]
-fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
+fn two_places_on_the_bus_are_two_chips() {
     let mut state = State::new(Limits::default(), 1);
     let at = |place: &str, name: u64, index: u32| Chip {
         pci: Some(place.parse().unwrap()),
         node: Some(index),
         ..Chip::new(ChipId::Unique(name), index)
     };
-    let mut say = |chip: Chip| state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
-    say(at("0000:01:00.0", 0xa, 0));
-    // Somebody takes another's name for one of this chip's.
-    say(Chip { names: vec![0xa], ..at("0000:01:00.0", 0xb, 0) });
-    say(at("0000:02:00.0", 0xb, 1));
+    let mut report = |chip: Chip| state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
+    report(at("0000:01:00.0", 0xa, 0));
+    // A client uses another chip's id for this one.
+    report(Chip { names: vec![0xa], ..at("0000:01:00.0", 0xb, 0) });
+    report(at("0000:02:00.0", 0xb, 1));
     let shot = state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE);
     let shown: Vec<_> = shot.devices.iter().map(|it| (it.id.as_str(), it.pci.as_deref())).collect();
     let wanted = [("0x000000000000000a", Some("0000:01:00.0")), ("0x000000000000000b", Some("0000:02:00.0"))];
@@ -310,19 +310,19 @@ fn chips_at_two_places_are_two_whatever_one_was_taken_for() {
 }
 
 #[test]
-fn however_many_dead_there_are_those_of_chips_that_are_here_are_told_of() {
+fn ghosts_of_present_devices_are_reported_first() {
     let mut state = two();
-    let ghost = |pid: u32| Ghost { pid, name: "python".to_owned(), bytes: 5, perhaps_unseen: false };
+    let ghost = |pid: u32| Ghost { pid, name: "python".to_owned(), bytes: 5, may_be_hidden: false };
     let report = |chip: u64, ghosts: Vec<Ghost>| RegionReport {
         path: format!("/dev/shm/tt_device_{chip}_memory"),
         chip: ChipId::Unique(chip),
         ghosts,
         unattributed: Vec::new(),
-        troubles: Vec::new(),
+        problems: Vec::new(),
     };
     let here = report(0xa1, vec![ghost(100_000)]);
     let elsewhere = report(0xff, (1..=10_000).map(ghost).collect());
-    say(&mut state, Event::Regions(vec![elsewhere, here]));
+    emit(&mut state, Event::Regions(vec![elsewhere, here]));
     let findings = shot(&state).findings;
     assert_eq!(findings.len(), 257);
     assert_eq!((findings[0].severity, findings[0].pid), (Severity::Warning, Some(100_000)));

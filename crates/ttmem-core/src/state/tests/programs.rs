@@ -19,7 +19,7 @@ fn laid_out(chips: u32, processes: u32) -> State {
         state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
     }
     for pid in 1..=processes {
-        born(&mut state, events(pid));
+        register(&mut state, events(pid));
         let chips = (0..chips).map(chip).collect();
         let it = Allocator { id: 1, chips, spaces: vec![L1, SMALL] };
         state.apply(Mono(1), events(pid), Event::Allocator(it));
@@ -98,7 +98,7 @@ fn allocations_on_a_core_name_their_owners() {
 }
 
 #[test]
-fn a_program_that_keeps_nothing_takes_the_place_of_others() {
+fn program_without_memory_replaces_others() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 8));
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
@@ -110,12 +110,12 @@ fn a_program_that_keeps_nothing_takes_the_place_of_others() {
 }
 
 #[test]
-fn another_process_on_the_chip_takes_the_place_too() {
+fn dispatch_of_another_process_replaces() {
     let mut state = laid_out(2, 2);
     for pid in [1, 2] {
         state.apply(Mono(2), events(pid), keep(Space::Cb, 1, 1, 32, 8 * u64::from(pid)));
     }
-    // Told in another order than it happened.
+    // Reported in another order than it happened.
     state.apply(Mono(9), events(2), dispatch(1, 0, 9));
     state.apply(Mono(9), events(1), dispatch(1, 0, 8));
     for index in 0..2 {
@@ -129,7 +129,7 @@ fn another_process_on_the_chip_takes_the_place_too() {
 }
 
 #[test]
-fn kernels_have_no_address_and_add_up() {
+fn kernels_add_up() {
     let mut state = laid_out(1, 1);
     for (id, program, cores) in [(1u64, 1, 1), (2, 1, 1), (3, 2, 2)] {
         state.apply(Mono(2), events(1), keep(Space::Kernel, program, cores, id, 100));
@@ -144,7 +144,7 @@ fn kernels_have_no_address_and_add_up() {
     state.apply(Mono(4), events(1), dispatch(2, 0, 4));
     assert_eq!(kernel(&state), (2400, Some(6 * 200 + 2 * 100)));
     assert_eq!(state.usage_of(chip(0)).l1_total.unwrap().used_bytes, 1400);
-    // One whose size on each core nobody said.
+    // A kernel without a size on each core.
     let vague = Alloc { program: 1, cores: 1, ..alloc(MESH, Space::Kernel, 9, 7) };
     state.apply(Mono(5), events(1), Event::Alloc(vague));
     assert_eq!(kernel(&state), (2407, None));
@@ -159,7 +159,7 @@ const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, un
 const UNFOLLOWED: Uncertainty = Uncertainty { unplaced: false, ..UNPLACED };
 
 #[test]
-fn what_nobody_follows_is_neither_resident_nor_not() {
+fn unreported_dispatches_leave_residency_unknown() {
     let mut state = laid_out(1, 1);
     let usage = |state: &State| {
         let cb = state.usage_of(chip(0)).cb.unwrap();
@@ -180,7 +180,7 @@ fn what_nobody_follows_is_neither_resident_nor_not() {
 }
 
 #[test]
-fn what_lies_somewhere_counts_beside_all_else() {
+fn unplaced_memory_counts_in_addition() {
     let mut state = laid_out(1, 1);
     for (id, bytes) in [(1, 10), (2, 10), (3, 5)] {
         state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 7, 1, id, bytes), UNPLACED));
@@ -204,7 +204,7 @@ fn what_lies_somewhere_counts_beside_all_else() {
 }
 
 #[test]
-fn estimates_are_told_from_what_is_known() {
+fn estimates_are_marked() {
     let mut state = laid_out(1, 1);
     let estimated = Uncertainty { estimated: true, unfollowed: true, ..Uncertainty::default() };
     state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 100));
@@ -247,7 +247,7 @@ fn views_count_nothing_but_are_listed() {
 }
 
 #[test]
-fn of_two_dispatches_at_the_same_moment_the_later_one_counts() {
+fn later_of_two_simultaneous_dispatches_counts() {
     for (first, second) in [(1, 2), (2, 1)] {
         let mut state = laid_out(2, 1);
         state.apply(Mono(3), events(1), dispatch(first, 1, 3));
@@ -262,15 +262,15 @@ fn of_two_dispatches_at_the_same_moment_the_later_one_counts() {
 }
 
 #[test]
-fn a_program_is_listed_from_the_first_thing_it_keeps_and_by_its_own_name() {
+fn program_is_listed_from_its_first_memory() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 5, 1, 100, 8));
     state.apply(Mono(2), events(1), keep(Space::Scratch, 5, 1, 40, 8));
     let of = |state: &State| full(state).processes[0].programs.as_ref().unwrap()[0].clone();
     assert_eq!((of(&state).id, of(&state).dispatches, of(&state).name), (5, 0, None));
-    assert_eq!(of(&state).placements.iter().map(|it| it.address).collect::<Vec<_>>(), [Some(40), Some(100)]);
-    let Event::Program(it) = dispatch(5, 0, 3) else { unreachable!() };
-    state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..it }));
+    assert_eq!(of(&state).placements.iter().map(|placement| placement.address).collect::<Vec<_>>(), [Some(40), Some(100)]);
+    let Event::Program(program) = dispatch(5, 0, 3) else { unreachable!() };
+    state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..program }));
     state.apply(Mono(3), events(1), Event::Named(Name::Site(9), "reader+writer".to_owned()));
     assert_eq!(of(&state).name.as_deref(), Some("reader+writer"), "what it is made of");
     state.apply(Mono(4), events(1), Event::Named(Name::Program(5), "matmul".to_owned()));
@@ -278,20 +278,20 @@ fn a_program_is_listed_from_the_first_thing_it_keeps_and_by_its_own_name() {
 }
 
 #[test]
-fn who_does_not_say_where_things_lie_makes_nothing_resident() {
+fn memory_without_addresses_is_not_resident() {
     let mut state = laid_out(1, 0);
-    born(&mut state, legacy(9));
+    register(&mut state, legacy(9));
     state.apply(Mono(2), legacy(9), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
     assert!(shot(&state).devices[0].tightest_core.is_none(), "nobody tells what is there");
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().resident_bytes, None);
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     state.apply(Mono(3), events(1), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.basis, cb.resident_bytes), (Basis::Reported, None), "no better than the vaguest");
 }
 
 #[test]
-fn an_allocator_without_banks_is_only_a_set_of_chips() {
+fn allocator_without_banks_is_a_set_of_chips() {
     let mut state = laid_out(2, 1);
     let part = Allocator { id: 2, chips: vec![chip(1)], spaces: Vec::new() };
     state.apply(Mono(2), events(1), Event::Allocator(part));
@@ -308,7 +308,7 @@ fn an_allocator_without_banks_is_only_a_set_of_chips() {
 }
 
 #[test]
-fn the_tightest_core_is_where_a_program_and_a_buffer_are_closest() {
+fn tightest_core_has_the_smallest_gap() {
     let mut state = laid_out(1, 1);
     let room = |state: &State| shot(state).devices[0].tightest_core.unwrap();
     assert_eq!(
@@ -326,17 +326,17 @@ fn the_tightest_core_is_where_a_program_and_a_buffer_are_closest() {
     state.apply(Mono(5), events(1), keep(Space::L1, 0, 2, 70, 10));
     assert_eq!((room(&state).x, room(&state).free_gap_bytes), (1, 0), "in lock-step it is everywhere");
     assert_eq!(room(&state).basis, Basis::Exact);
-    born(&mut state, legacy(9));
+    register(&mut state, legacy(9));
     state.apply(Mono(6), legacy(9), Event::Alloc(alloc(on(0), Space::L1, 1, 1)));
     assert_eq!(room(&state).basis, Basis::Reported, "it does not say where its buffers lie");
 }
 
 #[test]
-fn what_was_allocated_since_a_trace_is_in_danger() {
+fn buffers_newer_than_a_trace_are_endangered() {
     let mut state = laid_out(1, 2);
-    let buffer = |space, at: u64, born: u64| {
+    let buffer = |space, at: u64, allocated_at: u64| {
         let Event::Alloc(it) = keep(space, 0, 0, at, 8) else { unreachable!() };
-        Alloc { at: Some(Mono(born)), ..it }
+        Alloc { at: Some(Mono(allocated_at)), ..it }
     };
     let trace = Trace { scope: MESH, id: 4, dispatches: 10, replays: 2, captured: Mono(100) };
     state.apply(Mono(90), events(1), Event::Alloc(buffer(Space::L1, 40, 90)));
@@ -378,7 +378,7 @@ fn what_was_allocated_since_a_trace_is_in_danger() {
 }
 
 #[test]
-fn a_peak_has_its_holders_and_outlives_them() {
+fn peak_keeps_its_holders() {
     let mut state = machine();
     for (pid, size) in [(1, 100), (2, 300)] {
         let name = Some(format!("p{pid}"));
@@ -400,7 +400,7 @@ fn a_peak_has_its_holders_and_outlives_them() {
 }
 
 #[test]
-fn a_short_peak_of_one_process_is_exact() {
+fn short_peak_of_one_process_is_exact() {
     let mut state = laid_out(1, 1);
     for round in 1..=40u64 {
         state.apply(Mono(round), events(1), keep(Space::L1, 0, 0, 40, round));
@@ -414,7 +414,7 @@ fn a_short_peak_of_one_process_is_exact() {
 }
 
 #[test]
-fn the_most_on_a_core_is_what_a_dispatch_found_there() {
+fn core_peak_includes_buffers_at_dispatch() {
     let mut state = laid_out(2, 1);
     state.apply(Mono(1), events(1), Event::Named(Name::Program(1), "matmul".to_owned()));
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 2, 32, 50));
@@ -427,9 +427,9 @@ fn the_most_on_a_core_is_what_a_dispatch_found_there() {
     state.apply(Mono(6), events(1), dispatch(1, 1, 6));
     state.tick(Mono(10));
     state.apply(Mono(11), events(1), Event::Exited);
-    born(&mut state, events(2));
-    let it = Allocator { id: 1, chips: vec![chip(0), chip(1)], spaces: vec![L1] };
-    state.apply(Mono(12), events(2), Event::Allocator(it));
+    register(&mut state, events(2));
+    let allocator = Allocator { id: 1, chips: vec![chip(0), chip(1)], spaces: vec![L1] };
+    state.apply(Mono(12), events(2), Event::Allocator(allocator));
     for index in 0..2 {
         for core in cores(&state, index) {
             let peak = core.peak.unwrap();
@@ -443,7 +443,7 @@ fn the_most_on_a_core_is_what_a_dispatch_found_there() {
 
 /// A mesh's buffers are one allocator's, and what its programs refer to is another, which hands out nothing.
 #[test]
-fn buffers_beside_a_program_count_whoever_handed_them_out() {
+fn core_peaks_count_buffers_of_all_allocators() {
     let mut state = laid_out(2, 1);
     let scope = Scope::Allocator(2);
     let part = Allocator { id: 2, chips: vec![chip(1)], spaces: Vec::new() };
@@ -479,7 +479,7 @@ fn buffers_beside_a_program_count_whoever_handed_them_out() {
 }
 
 #[test]
-fn a_program_that_ends_at_once_was_there_all_the_same() {
+fn short_program_counts_for_core_peaks() {
     let ends = [Event::ProgramEnded(MESH, 3), Event::Relisted(1), Event::AllocatorClosed(1), Event::Exited];
     for end in ends {
         // The other process is there to the end, so that cores are shown.
@@ -502,7 +502,7 @@ fn peaks(state: &State) -> Vec<(u64, u64, Option<u32>)> {
 }
 
 #[test]
-fn the_most_on_a_core_is_the_union_of_what_is_a_programs_own() {
+fn core_peak_is_the_union_of_a_programs_parts() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 50));
     state.apply(Mono(2), events(1), keep(Space::Scratch, 1, 1, 60, 40));
@@ -518,14 +518,14 @@ fn the_most_on_a_core_is_the_union_of_what_is_a_programs_own() {
 }
 
 #[test]
-fn a_program_that_keeps_more_than_before_is_looked_at_again() {
+fn grown_program_raises_core_peak() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 8));
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
     state.tick(Mono(4));
     state.apply(Mono(5), events(1), keep(Space::Cb, 1, 1, 40, 8));
     state.apply(Mono(6), events(1), dispatch(1, 0, 6));
-    // Gone before anybody looks.
+    // Gone before the next tick.
     state.apply(Mono(7), events(1), dispatch(2, 1, 7));
     state.tick(Mono(8));
     assert_eq!(peaks(&state), [(16, 0, Some(1)); 8]);
@@ -533,7 +533,7 @@ fn a_program_that_keeps_more_than_before_is_looked_at_again() {
 
 /// Buffers that come while nothing is dispatched lie beside what is resident, and only beside that.
 #[test]
-fn buffers_that_come_later_lie_beside_the_resident_program() {
+fn later_buffers_count_with_the_resident_program() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 50));
     state.apply(Mono(3), events(1), dispatch(1, 1, 3));
@@ -563,9 +563,9 @@ fn buffers_that_come_later_lie_beside_the_resident_program() {
     assert_eq!(peaks(&state)[0], (3 * 24, 3 * 24, None), "there is no program then");
 }
 
-/// When something was highest is when it came to be so, not when it was last looked at.
+/// The time of a peak is when it was reached, not when it was last measured.
 #[test]
-fn a_peak_is_of_the_moment_it_was_reached() {
+fn peak_has_the_time_it_was_reached() {
     const MS: u64 = 1_000_000;
     let mut state = laid_out(1, 1);
     let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
@@ -583,7 +583,7 @@ fn a_peak_is_of_the_moment_it_was_reached() {
 
 /// Programs lie over each other: what all of them registered was never there at once.
 #[test]
-fn the_peak_of_what_programs_keep_is_of_what_was_resident() {
+fn peak_of_programs_counts_resident_memory() {
     let mut state = laid_out(1, 2);
     for program in [1, 2] {
         state.apply(Mono(2), events(1), keep(Space::Cb, program, 1, 32, 50));
@@ -600,22 +600,22 @@ fn the_peak_of_what_programs_keep_is_of_what_was_resident() {
 }
 
 #[test]
-fn a_program_that_was_built_anew_is_not_there_before_it_is_dispatched_again() {
+fn rebuilt_program_is_resident_after_dispatch() {
     let mut state = laid_out(1, 1);
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 8));
     state.apply(Mono(2), events(1), keep(Space::Cb, 2, 1, 32, 16));
     state.apply(Mono(3), events(1), dispatch(1, 1, 3));
     state.apply(Mono(4), events(1), dispatch(2, 1, 4));
     state.apply(Mono(5), events(1), Event::ProgramEnded(MESH, 1));
-    let Event::Program(it) = dispatch(1, 1, 3) else { unreachable!() };
-    state.apply(Mono(5), events(1), Event::Program(Program { dispatches: 1, dispatched: None, ..it }));
+    let Event::Program(program) = dispatch(1, 1, 3) else { unreachable!() };
+    state.apply(Mono(5), events(1), Event::Program(Program { dispatches: 1, dispatched: None, ..program }));
     state.apply(Mono(5), events(1), keep(Space::Cb, 1, 1, 32, 8));
     let resident = |state: &State| full(state).devices[0].usage.cb.as_ref().unwrap().resident_bytes;
     assert_eq!(resident(&state), Some(8 * 16));
     state.apply(
         Mono(6),
         events(1),
-        Event::Program(Program { dispatches: 2, dispatched: Some(Mono(6)), ..it }),
+        Event::Program(Program { dispatches: 2, dispatched: Some(Mono(6)), ..program }),
     );
     assert_eq!(resident(&state), Some(8 * 8));
     assert_eq!(full(&state).processes[0].programs.as_ref().unwrap()[0].dispatches, 2);
@@ -636,9 +636,9 @@ fn cores_that_are_alike_are_written_once() {
     assert_eq!(read, device.cores);
 }
 
-/// Whoever lays out buffers as no runtime does costs a reader no more than so much.
+/// Layouts that no runtime makes cost a reader only so much.
 #[test]
-fn maps_without_end_are_left_out() {
+fn oversized_maps_are_left_out() {
     let mut state = laid_out(1, 1);
     let wide = CoreLayout { columns: 16, rows: 16, kernel_config: 0, unreserved: 0, end: 1 << 40 };
     let known = Chip { core_layout: Some(wide), ..Chip::unknown(0) };
@@ -776,22 +776,22 @@ proptest! {
     #[test]
     fn maps_agree_with_a_byte_by_byte_model(all in lies()) {
         let mut state = laid_out(2, 2);
-        // What was told already is told with other flags only once: the first word on it counts.
-        let mut told = std::collections::BTreeSet::new();
+        // A record is reported once: the first report counts.
+        let mut reported = std::collections::BTreeSet::new();
         let mut kept = Vec::new();
-        for it in all {
-            let key = match it {
+        for part in all {
+            let key = match part {
                 Lies::Buffer { pid, space, cores, at, bytes, .. } => (pid, space, 0, cores, at, bytes),
                 Lies::Kept { pid, space, program, cores, at, bytes, .. } => (pid, space, program, cores, at, bytes),
                 Lies::Dispatch { .. } => (0, Space::Host, 0, 0, 0, kept.len() as u64),
             };
-            if told.insert(key) {
-                kept.push(it);
+            if reported.insert(key) {
+                kept.push(part);
             }
         }
-        for (n, it) in kept.iter().enumerate() {
+        for (n, part) in kept.iter().enumerate() {
             let now = Mono(10 + n as u64);
-            let (pid, event) = match *it {
+            let (pid, event) = match *part {
                 Lies::Buffer { pid, space, cores, at, bytes, mirror } => {
                     let Event::Alloc(it) = keep(space, 0, cores, at, bytes) else { unreachable!() };
                     let layout = if mirror { Layout::Mirror } else { Layout::Unknown };
@@ -815,10 +815,10 @@ proptest! {
             prop_assert_eq!(cores.len(), 8);
             for core in &cores {
                 let mut map = Vec::new();
-                for it in core.intervals.iter() {
-                    prop_assert_eq!(it.start as usize, map.len(), "no gap");
-                    prop_assert!(it.bytes > 0);
-                    map.resize(map.len() + it.bytes as usize, it.class);
+                for interval in core.intervals.iter() {
+                    prop_assert_eq!(interval.start as usize, map.len(), "no gap");
+                    prop_assert!(interval.bytes > 0);
+                    map.resize(map.len() + interval.bytes as usize, interval.class);
                 }
                 prop_assert!(core.intervals.windows(2).all(|it| it[0].class != it[1].class), "nothing in two pieces");
                 prop_assert_eq!(&map, &naive(&kept, core.room.x, core.room.y), "core {},{}", core.room.x, core.room.y);
@@ -845,13 +845,13 @@ proptest! {
     }
 }
 
-/// A cache of many programs is cleared at once, and one whose views have moved is built anew: neither may look at what all the
-/// others keep.
+/// A cache of many programs is cleared at once, and a program whose views moved is rebuilt: neither may visit the records of all
+/// others.
 #[test]
-fn the_end_of_a_program_visits_its_own_records_only() {
+fn program_end_visits_its_own_records() {
     const PROGRAMS: u32 = 200;
     let mut state = machine();
-    born(&mut state, events(1));
+    register(&mut state, events(1));
     for program in 1..=PROGRAMS {
         for part in 0..4 {
             let it = alloc(on(0), Space::Dfb, 0x1_8000 + part * 4096, 4096);

@@ -1,0 +1,154 @@
+//! Allocations, one by one and in groups.
+
+use super::is_false;
+use crate::words::{Basis, KernelClass, Layout, Space};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One live allocation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Allocation {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// [`Device::id`]s that hold it.
+    pub devices: Vec<String>,
+    /// [`Device::index`]es that hold it.
+    pub indexes: Vec<u32>,
+    /// Number of its allocator.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub allocator: Option<u32>,
+    /// Memory space.
+    pub space: Space,
+    /// Device address or kernel id, in hexadecimal.
+    pub id: String,
+    /// Requested bytes.
+    pub requested_bytes: u64,
+    /// Bytes in the banks and cores that hold data.
+    pub occupied_bytes: Option<u64>,
+    /// Bytes that the runtime's allocator accounts for, over all banks it moves in lock-step.
+    pub allocated_bytes: Option<u64>,
+    /// Bytes per bank or core.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bytes_per_bank: Option<u64>,
+    /// Number of banks or cores that allocate it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub banks: Option<u16>,
+    /// Layout over banks or cores.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub layout: Option<Layout>,
+    /// Cores that hold it, if not all do: rectangles, each from column, row to column, row.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cores: Option<Vec<[u8; 4]>>,
+    /// Whether its size is an estimate.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub estimated: bool,
+    /// Whether its address is unknown; then the id is only a unique number.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub unplaced: bool,
+    /// Reference count.
+    pub references: u32,
+    /// Time since it was allocated.
+    pub age_seconds: f64,
+    /// Class of a kernel.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<KernelClass>,
+    /// Number of the program it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program: Option<u32>,
+    /// Number of the call site that allocated it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub site: Option<u32>,
+    /// Call site that allocated it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub site_name: Option<String>,
+    /// Name of the program.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub program_name: Option<String>,
+    /// Whether names and call sites are withheld from this user.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub hidden: bool,
+    /// Where the figures come from.
+    pub basis: Basis,
+}
+
+/// Every live allocation: what `ttmem dump --json` prints, and a daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Dump {
+    /// As [`Snapshot::schema`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = super::SCHEMA)))]
+    pub schema: u32,
+    /// When it was taken.
+    pub at: Timestamp,
+    /// Whether any device is simulated.
+    pub simulated: bool,
+    /// The allocations; a daemon lists them in no order.
+    pub allocations: Vec<Allocation>,
+}
+
+/// A page of the list of live allocations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Buffers {
+    /// Number of allocations that match; the list is a part of them.
+    pub count: u64,
+    /// Requested bytes of all that match.
+    pub requested_bytes: u64,
+    /// Allocated bytes of all that match, else requested bytes.
+    pub used_bytes: u64,
+    /// Number of allocations before this part.
+    pub offset: u64,
+    /// The allocations, unless they were grouped.
+    pub list: Vec<Allocation>,
+    /// Number of groups, if they were grouped; `groups` is a part of them.
+    #[serde(default)]
+    pub group_count: u64,
+    /// The groups.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub groups: Vec<BufferGroup>,
+}
+
+/// A group of allocations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BufferGroup {
+    /// As [`Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`Process::name`].
+    pub process_name: Option<String>,
+    /// Memory space, if all of them are in one.
+    pub space: Option<Space>,
+    /// Number of their program, if they were grouped by program.
+    pub program: Option<u32>,
+    /// Name of that program.
+    pub program_name: Option<String>,
+    /// Number of their call site, if they were grouped by call site.
+    pub site: Option<u32>,
+    /// That call site.
+    pub site_name: Option<String>,
+    /// Number of allocations.
+    pub count: u64,
+    /// Requested bytes.
+    pub requested_bytes: u64,
+    /// Allocated bytes, else requested bytes.
+    pub used_bytes: u64,
+}
+
+/// Live allocations on one device in one space, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// [`Device::index`].
+    pub index: u32,
+    /// Which space.
+    pub space: Space,
+    /// Live allocations.
+    pub count: u64,
+    /// Requested bytes.
+    pub bytes: u64,
+    /// Single allocations, if they were few enough to list.
+    pub listed: Vec<Allocation>,
+}
