@@ -8,6 +8,7 @@ use crate::event::Name;
 use crate::snapshot::{CoreAllocation, CoreAllocations, CoreClass};
 use crate::state::visible;
 use crate::words::{Layout, Space};
+use ttmem_types::program_number;
 
 /// An allocation on the core. Its owner is looked up only if it is listed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,10 +98,10 @@ impl Figures<'_> {
             bytes,
             pid: visible(tenant.process),
             process_name: process.and_then(|known| known.info.name.clone()),
-            program,
+            program: program.map(program_number),
             program_name: process
                 .zip(program)
-                .and_then(|(known, id)| known.program_name(tenant.scope, id).cloned()),
+                .and_then(|(known, key)| known.program_name(tenant.scope, key).cloned()),
             site_name: process.and_then(|known| known.names.get(&Name::Site(site)).cloned()),
         }
     }

@@ -97,6 +97,17 @@ fn allocations_on_a_core_name_their_owners() {
     assert_eq!(state.snapshot(Timestamp::UNIX_EPOCH, &none).core_allocations, None);
 }
 
+/// A runtime counts its programs from 0, which is no key of a record.
+#[test]
+fn first_program_of_a_runtime_is_program_0_on_its_cores() {
+    let mut state = laid_out(1, 1);
+    let key = ttmem_types::program_key(0);
+    state.apply(Mono(2), events(1), keep(Space::Cb, key, 1, 32, 8));
+    state.apply(Mono(3), events(1), dispatch(key, 0, 3));
+    assert_eq!(on_core(&state, 0, Some([1, 0]), 9).list[0].program, Some(0));
+    assert_eq!(cores(&state, 0)[0].program.as_ref().map(|it| it.id), Some(0));
+}
+
 #[test]
 fn program_without_memory_replaces_others() {
     let mut state = laid_out(1, 1);
