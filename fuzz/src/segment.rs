@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Detail, Limits, State};
-use ttmem_sources::{EventSink, Owner, SegmentFile, tell_of};
+use ttmem_sources::{EventSink, ProcessIdentity, SegmentFile, emit_segment};
 use ttmem_wire::segment::{MAGIC, Plan, word};
 use zerocopy::IntoBytes;
 
@@ -17,7 +17,7 @@ const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
 struct Reader(State);
 
 impl EventSink for Reader {
-    fn register(&mut self, _: &Owner, _: Basis) -> ProcessId {
+    fn register(&mut self, _: &ProcessIdentity, _: Basis) -> ProcessId {
         PROCESS
     }
 
@@ -60,7 +60,7 @@ pub fn segment(input: &[u8]) {
     let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
     reader.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
     let _ = segment.contents();
-    let _ = tell_of(&segment, PROCESS, &mut reader);
+    let _ = emit_segment(&segment, PROCESS, &mut reader);
     reader.0.tick(Mono(2_000_000_000));
     let detail = Detail { cores: true, programs: true, ..Detail::default() };
     let snapshot = reader.0.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail);

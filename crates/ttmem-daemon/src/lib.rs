@@ -31,7 +31,7 @@ use ttmem_core::event::SensorReading;
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::Mono;
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 pub use server::serve;
 pub use signal::is_ignored;
@@ -52,7 +52,7 @@ pub struct Options {
     /// No event log.
     pub quiet: bool,
     /// What is read, and where.
-    pub reading: Reading,
+    pub reading: SourceConfig,
     /// Simulated chips.
     pub chips: Vec<Chip>,
     /// What their sensors say.

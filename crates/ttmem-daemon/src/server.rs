@@ -19,8 +19,7 @@ use ttmem_core::machine::Chip;
 use ttmem_core::words::{ChipId, Mono, Space};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::{ProcessKey, RESCAN_ON_REQUEST_NS, Session, raise_descriptor_limit};
-use ttmem_sources::process::Watch;
-use ttmem_sources::{Keep, Sources};
+use ttmem_sources::{ExitWatch, Retention, Sources};
 
 /// How often the state is told the time.
 const TICK: Duration = Duration::from_millis(500);
@@ -444,7 +443,8 @@ impl Daemon {
         self.sense();
         self.session.tick();
         let processes = self.session.processes().iter();
-        let exited = processes.filter(|(_, it)| matches!(it.watch, Watch::Look { .. }) && it.watch.ended());
+        let exited =
+            processes.filter(|(_, it)| matches!(it.watch, ExitWatch::Procfs { .. }) && it.watch.has_exited());
         for process in exited.map(|(process, _)| process).collect::<Vec<_>>() {
             self.handle_exit(process);
         }
@@ -462,7 +462,7 @@ impl Daemon {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
             self.restore_sockets();
-            self.session.expire(Keep::default());
+            self.session.expire(Retention::default());
         }
         self.tell_manager();
     }

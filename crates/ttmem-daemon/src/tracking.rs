@@ -8,8 +8,7 @@ use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::words::{Basis, ChipId, Mono, ProcessId};
 use ttmem_reader::{Change, ProcessKey};
-use ttmem_sources::Owner;
-use ttmem_sources::process::Watch;
+use ttmem_sources::{ExitWatch, ProcessIdentity};
 use ttmem_wire::legacy::Message;
 
 /// How soon sources are polled again whose writer fills its ring faster than we tick.
@@ -43,7 +42,7 @@ impl Daemon {
 
     fn watch_process(&mut self, process: ProcessKey) {
         let Some(it) = self.session.processes().get(process) else { return };
-        self.saw_exited_peer |= matches!(it.watch, Watch::Gone);
+        self.saw_exited_peer |= matches!(it.watch, ExitWatch::Exited);
         if let Some(fd) = it.watch.fd() {
             let _ = self.wait_for(fd, Token::Process(process.0));
         }
@@ -96,20 +95,20 @@ impl Daemon {
             self.handle_exit(known);
         }
         let watch = if sender.pid == 0 {
-            Some(Watch::Connection)
+            Some(ExitWatch::Connection)
         } else if sender == connection.peer {
             match socket::peer_pidfd(connection.stream.as_fd()) {
-                Ok(fd) => Some(Watch::Pidfd(fd)),
-                Err(_) => Watch::by_pid(sender.pid),
+                Ok(fd) => Some(ExitWatch::Pidfd(fd)),
+                Err(_) => ExitWatch::by_pid(sender.pid),
             }
         } else {
-            Watch::by_pid(sender.pid)
+            ExitWatch::by_pid(sender.pid)
         };
         let label = i64::from(message.process_id);
-        let own_pid = u32::try_from(label).unwrap_or(0);
+        let namespace_pid = u32::try_from(label).unwrap_or(0);
         let (name, start) = Default::default();
-        let owner = Owner { pid: sender.pid, own_pid, uid: sender.uid, name, start };
-        let watch = watch.unwrap_or(Watch::Gone);
+        let owner = ProcessIdentity { pid: sender.pid, namespace_pid, uid: sender.uid, name, start };
+        let watch = watch.unwrap_or(ExitWatch::Exited);
         let author = self.session.register_process(&owner, label, watch, Basis::Reported);
         self.follow_changes();
         author
@@ -158,7 +157,7 @@ impl Daemon {
     pub(crate) fn forget_connection(&mut self, connection: &Connection) {
         for &(_, author) in &connection.authors {
             let it = self.session.processes().get(author);
-            if it.is_some_and(|it| matches!(it.watch, Watch::Connection)) {
+            if it.is_some_and(|it| matches!(it.watch, ExitWatch::Connection)) {
                 self.end_process(author);
             }
         }

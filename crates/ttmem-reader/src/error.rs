@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use ttmem_sources::Skip;
+use ttmem_sources::SkipReason;
 
 /// What a reader gives.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -42,7 +42,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Why.
-        why: Skip,
+        why: SkipReason,
     },
     /// A segment could not be read to its end.
     #[error("cannot read the segment: {} {why}", path.display())]
@@ -50,7 +50,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Why.
-        why: Skip,
+        why: SkipReason,
     },
     /// No thread could be started.
     #[error("cannot start a thread")]

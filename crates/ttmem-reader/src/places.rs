@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use ttmem_core::machine::Host;
-use ttmem_sources::{Reading, Root, topology};
+use ttmem_sources::{Root, SourceConfig, topology};
 
 /// Where figures come from.
 #[derive(Clone, Debug)]
@@ -51,13 +51,13 @@ impl Places {
     }
 
     /// What to read, and where.
-    pub fn reading(&self) -> Result<Reading> {
-        Ok(Reading {
+    pub fn reading(&self) -> Result<SourceConfig> {
+        Ok(SourceConfig {
             root: Root::new(&self.root),
             folder: self.folder(),
             machine: true,
             topology: self.topology.as_deref().map(read_topology).transpose()?,
-            again: false,
+            repeated: false,
             thorough: true,
             host: self.host(),
         })
@@ -66,7 +66,7 @@ impl Places {
     /// The machine that is shown.
     fn host(&self) -> Host {
         let root = Root::new(&self.root);
-        if root.is_own() {
+        if root.is_this_machine() {
             return host();
         }
         let read = |path| std::fs::read_to_string(root.path(path)).ok();

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use ttmem_core::event::Process;
 use ttmem_core::snapshot::HostUsage;
 use ttmem_core::words::{Mono, ProcessId};
-use ttmem_sources::process::{HostReading, Processes, Watch};
-use ttmem_sources::{Owner, Root};
+use ttmem_sources::process::{HostReading, Processes};
+use ttmem_sources::{ExitWatch, ProcessIdentity, Root};
 
 /// An entry of the process table. Unlike a pid it is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct TrackedProcess {
     /// The id under which the state has it.
     pub id: ProcessId,
     /// How its exit is noticed.
-    pub watch: Watch,
+    pub watch: ExitWatch,
     /// Its last reading, when that was taken, and what followed from it.
     host: Option<(Mono, HostReading, HostUsage)>,
 }
@@ -67,20 +67,20 @@ impl ProcessTable {
 
     /// Whether a process in the table has exited.
     pub fn has_exited(&self, process: ProcessKey) -> bool {
-        self.get(process).is_some_and(|it| it.watch.ended())
+        self.get(process).is_some_and(|it| it.watch.has_exited())
     }
 
     /// Whether the pid of a process in the table belongs to another one by now: the one has exited, and one with its pid is
     /// alive. (Start times would not tell: they count hundredths of a second.) While no process has the pid, what
     /// comes under it was sent before the exit.
     pub fn is_reused(&self, process: ProcessKey) -> bool {
-        let Some(it) = self.get(process).filter(|it| it.watch.ended()) else { return false };
-        Watch::by_pid(it.id.pid).is_some_and(|holder| !holder.ended())
+        let Some(it) = self.get(process).filter(|it| it.watch.has_exited()) else { return false };
+        ExitWatch::by_pid(it.id.pid).is_some_and(|holder| !holder.has_exited())
     }
 
     /// Every process that has exited and is still in the table.
     pub fn exited(&self) -> Vec<ProcessKey> {
-        self.iter().filter(|(_, it)| it.watch.ended()).map(|(process, _)| process).collect()
+        self.iter().filter(|(_, it)| it.watch.has_exited()).map(|(process, _)| process).collect()
     }
 
     /// All entries, oldest first.
@@ -94,27 +94,30 @@ impl ProcessTable {
     }
 
     /// A watch on a process that a source found.
-    pub(crate) fn watch(&self, owner: &Owner) -> Watch {
+    pub(crate) fn watch(&self, owner: &ProcessIdentity) -> ExitWatch {
         if owner.pid == 0 {
-            return Watch::Connection;
+            return ExitWatch::Connection;
         }
         let start = owner.start.or_else(|| self.procfs.start_ticks(owner.pid));
         // A segment of another machine's folder may be locked by a process of this one, which only the kernel knows.
-        self.procfs.watch(owner.pid, start).or_else(|| Watch::by_pid(owner.pid)).unwrap_or(Watch::Gone)
+        self.procfs
+            .watch(owner.pid, start)
+            .or_else(|| ExitWatch::by_pid(owner.pid))
+            .unwrap_or(ExitWatch::Exited)
     }
 
     /// Adds a process, and describes it. `label` is the pid that it knows itself by.
     pub(crate) fn add(
         &mut self,
-        owner: &Owner,
+        owner: &ProcessIdentity,
         label: i64,
-        watch: Watch,
+        watch: ExitWatch,
     ) -> (ProcessKey, ProcessId, Process) {
         self.last_key += 1;
         let process = ProcessKey(self.last_key);
         let pid = owner.pid;
         // Once a process is gone, `/proc` may show another one under its pid.
-        let start = owner.start.or_else(|| self.procfs.start_ticks(pid)).filter(|_| !watch.ended());
+        let start = owner.start.or_else(|| self.procfs.start_ticks(pid)).filter(|_| !watch.has_exited());
         let holder = self.find_pid(pid).and_then(|holder| self.get(holder)).map(|it| it.id);
         let id = start.map(|start| ProcessId { pid, start }).filter(|id| holder != Some(*id));
         // Without a start time of its own, any number that no other process has identifies it.
@@ -192,8 +195,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    fn owner(pid: u32) -> Owner {
-        Owner { pid, own_pid: pid, uid: 0, name: "test".to_owned(), start: None }
+    fn owner(pid: u32) -> ProcessIdentity {
+        ProcessIdentity { pid, namespace_pid: pid, uid: 0, name: "test".to_owned(), start: None }
     }
 
     #[test]
@@ -261,9 +264,9 @@ mod tests {
         let mut table = ProcessTable::new(&Root::default());
         let unseen = owner(0);
         let watch = table.watch(&unseen);
-        assert!(matches!(watch, Watch::Connection));
+        assert!(matches!(watch, ExitWatch::Connection));
         let (first, first_id, info) = table.add(&unseen, 7, watch);
-        let (_, second_id, _) = table.add(&unseen, -7, Watch::Connection);
+        let (_, second_id, _) = table.add(&unseen, -7, ExitWatch::Connection);
         assert_eq!(info.reported_pid, Some(7));
         assert_ne!(first_id, second_id);
         assert_eq!(table.find_pid(0), None);
@@ -277,8 +280,8 @@ mod tests {
         let gone = owner(child.id());
         child.wait().unwrap();
         let watch = table.watch(&gone);
-        assert!(matches!(watch, Watch::Gone));
-        let (process, id, info) = table.add(&Owner { start: Some(1), ..gone }, 0, watch);
+        assert!(matches!(watch, ExitWatch::Exited));
+        let (process, id, info) = table.add(&ProcessIdentity { start: Some(1), ..gone }, 0, watch);
         assert!(table.has_exited(process));
         assert_ne!(id.start, 1);
         assert_eq!((info.start, info.reported_pid), (None, None));

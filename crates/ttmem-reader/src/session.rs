@@ -13,8 +13,10 @@ use ttmem_core::event::{Event, Process};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
 use ttmem_core::{Detail, Limits, Outcome, Snapshot, State};
-use ttmem_sources::process::Watch;
-use ttmem_sources::{EventSink, Keep, Owner, Reading, Root, SegmentFile, Sources, monotonic, tell_of};
+use ttmem_sources::{
+    EventSink, ExitWatch, ProcessIdentity, Retention, Root, SegmentFile, SourceConfig, Sources, emit_segment,
+    monotonic,
+};
 use ttmem_wire::segment::text;
 
 /// Time between two rescans of sources while requests come in. A rescan reads `/proc` of every process.
@@ -62,13 +64,13 @@ struct Model {
 
 impl Session {
     /// A session in which nothing is read yet. `seed` is that of the state's hash.
-    pub fn new(reading: Reading, limits: Limits, seed: u64) -> Self {
+    pub fn new(reading: SourceConfig, limits: Limits, seed: u64) -> Self {
         let model = Model::new(&reading.root, limits, seed);
         Self { sources: Some(Sources::new(reading)), model, rescanned: None, settled: false }
     }
 
     /// A session with default limits, for a program that reads without a daemon.
-    pub fn local(reading: Reading) -> Self {
+    pub fn local(reading: SourceConfig) -> Self {
         Self::new(reading, Limits::default(), u64::from(std::process::id()))
     }
 
@@ -85,7 +87,7 @@ impl Session {
         model.emit_machine(Event::Host(host()));
         model.emit(process, Basis::Exact, Event::Born(info));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
-        tell_of(&file, process, &mut model).map_err(unreadable)?;
+        emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.note_peaks();
         Ok(Self { sources: None, model, rescanned: None, settled: true })
     }
@@ -105,7 +107,7 @@ impl Session {
         if let Some(sources) = self.sources.as_mut().filter(|_| !self.settled) {
             // A first snapshot must have sensors; later ones show what there is.
             self.settled = true;
-            sources.settle(monotonic, &mut self.model);
+            sources.wait_for_sensors(monotonic, &mut self.model);
             self.update_clock();
         }
         for change in self.take_changes() {
@@ -125,9 +127,9 @@ impl Session {
         let now = self.model.now;
         if self.rescanned.is_none_or(|at| now.since(at) >= rescan_after_ns) {
             self.rescanned = Some(now);
-            sources.survey(&mut self.model);
+            sources.rescan(&mut self.model);
         }
-        sources.look(now, &mut self.model)
+        sources.poll(now, &mut self.model)
     }
 
     /// The session's time: that of the last [`Session::update_clock`].
@@ -161,21 +163,21 @@ impl Session {
     /// Has sensors read more often for a while, since somebody asks for figures.
     pub fn attend(&mut self) {
         if let Some(sources) = &mut self.sources {
-            sources.attend();
+            sources.note_request();
         }
     }
 
     /// Asks every process that can be asked for its allocators' own figures.
     pub fn ring(&self) {
         if let Some(sources) = &self.sources {
-            sources.ring();
+            sources.request_audits();
         }
     }
 
     /// Removes crash segments that are too many, too old, or take too much of the filesystem.
-    pub fn expire(&mut self, keep: Keep) {
+    pub fn expire(&mut self, keep: Retention) {
         if let Some(sources) = &mut self.sources {
-            sources.expire(self.model.now, keep);
+            sources.expire_crash_segments(self.model.now, keep);
         }
     }
 
@@ -185,7 +187,13 @@ impl Session {
     }
 
     /// Adds a process to the table and to the state. `label` is the pid that it knows itself by.
-    pub fn register_process(&mut self, owner: &Owner, label: i64, watch: Watch, basis: Basis) -> ProcessKey {
+    pub fn register_process(
+        &mut self,
+        owner: &ProcessIdentity,
+        label: i64,
+        watch: ExitWatch,
+        basis: Basis,
+    ) -> ProcessKey {
         self.model.add_process(owner, label, watch, basis).0
     }
 
@@ -193,7 +201,7 @@ impl Session {
     pub fn end_process(&mut self, process: ProcessKey) {
         let Some(id) = self.model.processes.get(process).map(|it| it.id) else { return };
         if let Some(sources) = &mut self.sources {
-            sources.process_ended(id, &mut self.model);
+            sources.finish_process(id, &mut self.model);
         }
         self.model.remove_process(process);
     }
@@ -229,7 +237,7 @@ impl Session {
         self.model.state.pass(self.model.now);
         let mut snapshot = self.model.state.snapshot(Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
-            sources.report(&mut snapshot.health);
+            sources.fill_health(&mut snapshot.health);
         }
         if detail.host {
             let mut usage = self.model.processes.host_usage(self.model.now);
@@ -265,9 +273,9 @@ impl Model {
 
     fn add_process(
         &mut self,
-        owner: &Owner,
+        owner: &ProcessIdentity,
         label: i64,
-        watch: Watch,
+        watch: ExitWatch,
         basis: Basis,
     ) -> (ProcessKey, ProcessId) {
         let (process, id, info) = self.processes.add(owner, label, watch);
@@ -297,16 +305,16 @@ impl Model {
 }
 
 impl EventSink for Model {
-    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+    fn register(&mut self, owner: &ProcessIdentity, basis: Basis) -> ProcessId {
         let known = self.processes.find_pid(owner.pid).and_then(|key| Some((key, self.processes.get(key)?)));
         match known {
-            Some((_, it)) if !it.watch.ended() => return it.id,
+            Some((_, it)) if !it.watch.has_exited() => return it.id,
             // The pid was given to another process before the first one's exit was noticed.
             Some((process, _)) => self.changes.push(Change::Superseded(process)),
             None => {}
         }
         let watch = self.processes.watch(owner);
-        self.add_process(owner, i64::from(owner.own_pid), watch, basis).1
+        self.add_process(owner, i64::from(owner.namespace_pid), watch, basis).1
     }
 
     fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
@@ -359,7 +367,8 @@ mod tests {
         let mut model = Model::new(&Root::default(), Limits::default(), 7);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let owner = Owner { pid, own_pid: pid, uid: 0, name: "sleep".to_owned(), start: None };
+        let owner =
+            ProcessIdentity { pid, namespace_pid: pid, uid: 0, name: "sleep".to_owned(), start: None };
         let old = model.register(&owner, Basis::Exact);
         assert_eq!(model.register(&owner, Basis::Counters), old);
         child.kill().unwrap();

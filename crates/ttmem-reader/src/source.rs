@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Summary;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 /// How long a daemon may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ const FALLBACK_GRACE: Duration = Duration::from_secs(5);
 /// Answers requests as a daemon does.
 pub struct Source {
     places: Option<Places>,
-    reading: Option<Reading>,
+    reading: Option<SourceConfig>,
     /// Kept from one request to the next, so that only what is new must be read.
     session: Option<Session>,
     timeout: Duration,
@@ -30,7 +30,7 @@ pub struct Source {
 impl Source {
     /// `again`: there will be more than one look; `thorough`: more is wanted than fits into a table.
     pub fn new(places: &Places, again: bool, thorough: bool) -> Result<Self> {
-        let reading = Reading { again, thorough, ..places.reading()? };
+        let reading = SourceConfig { repeated: again, thorough, ..places.reading()? };
         Ok(Self {
             places: Some(places.clone()),
             reading: Some(reading),

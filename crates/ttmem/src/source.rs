@@ -3,7 +3,7 @@
 use crate::cli::Sockets;
 use std::io::{self, Write};
 use ttmem_reader::{Error, Session, Source, raise_descriptor_limit};
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 /// `again`: more than one snapshot will be taken; `thorough`: more is wanted than fits into a table.
 pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Source> {
@@ -12,7 +12,7 @@ pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::
 }
 
 /// A session of this program's own, whether there is a daemon or not.
-pub(crate) fn session(reading: Reading) -> Session {
+pub(crate) fn session(reading: SourceConfig) -> Session {
     raise_descriptor_limit();
     Session::local(reading)
 }

@@ -148,7 +148,7 @@ fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<St
     // Held from here on, the number means this process and no other.
     let held =
         rustix::process::pidfd_open(raw, PidfdFlags::empty()).map_err(|e| refusal(&whom, signal, e))?;
-    let now = processes.start_ticks(*pid).and_then(|ticks| processes.wall(ticks));
+    let now = processes.start_ticks(*pid).and_then(|ticks| processes.wall_time(ticks));
     let same = start.zip(now).is_some_and(|(then, now)| {
         // The moment of booting is known to the second, and a clock may be set.
         now.duration_since(then).abs() < jiff::SignedDuration::from_secs(2)
