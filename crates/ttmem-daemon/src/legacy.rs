@@ -146,7 +146,7 @@ impl Daemon {
             // The peer itself connected; a child of its may have died, and its pid gone to another.
             if sender != connection.peer
                 && let Some(author) = connection.author(sender)
-                && self.session.processes().is_reused(author)
+                && self.session.processes().is_pid_reused(author)
             {
                 self.end_process(author);
             }

@@ -462,7 +462,7 @@ impl Daemon {
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_A_SOCKET_CHECK) {
             self.restore_sockets();
-            self.session.expire(Retention::default());
+            self.session.expire_crash_segments(Retention::default());
         }
         self.tell_manager();
     }
@@ -481,7 +481,7 @@ impl Daemon {
     /// Everything known, as of now: processes whose exit is already visible are gone from it.
     pub(crate) fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         self.reap(&[]);
-        self.session.attend();
+        self.session.note_request();
         self.poll_sources(RESCAN_ON_REQUEST_NS);
         if detail.cores || detail.cores_of.is_some() {
             self.session.note_peaks();

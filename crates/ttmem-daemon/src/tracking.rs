@@ -7,7 +7,7 @@ use crate::socket::{self, Peer};
 use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::words::{Basis, ChipId, Mono, ProcessId};
-use ttmem_reader::{Change, ProcessKey};
+use ttmem_reader::{ProcessKey, SessionChange};
 use ttmem_sources::{ExitWatch, ProcessIdentity};
 use ttmem_wire::legacy::Message;
 
@@ -17,7 +17,8 @@ const SOON_NS: u64 = 50_000_000;
 impl Daemon {
     /// Reads what sources have by now. They are rescanned if the last rescan is at least `rescan_after_ns` ago.
     pub(crate) fn poll_sources(&mut self, rescan_after_ns: u64) {
-        let busy = self.session.poll(rescan_after_ns);
+        self.session.rescan_if_due(rescan_after_ns);
+        let busy = self.session.poll();
         self.next_poll = busy.then(|| Mono(self.session.now().0 + SOON_NS));
         self.follow_changes();
     }
@@ -27,11 +28,13 @@ impl Daemon {
         let mut superseded = Vec::new();
         for change in self.session.take_changes() {
             match change {
-                Change::Registered(process) => self.watch_process(process),
-                Change::Superseded(process) => superseded.push(process),
-                Change::Exited(id, outcome) => self.log_exit(id, outcome),
-                Change::ChipDefined { id, index, has_node } => self.number_device(id, index, has_node),
-                Change::ChipRemoved => self.devices.retain(|_, id| self.session.state().chip(*id).is_some()),
+                SessionChange::Registered(process) => self.watch_process(process),
+                SessionChange::Superseded(process) => superseded.push(process),
+                SessionChange::Exited(id, outcome) => self.log_exit(id, outcome),
+                SessionChange::ChipDefined { id, index, has_node } => self.number_device(id, index, has_node),
+                SessionChange::ChipRemoved => {
+                    self.devices.retain(|_, id| self.session.state().chip(*id).is_some())
+                }
             }
         }
         // Last: their sockets are read with everything else in place.

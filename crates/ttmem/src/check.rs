@@ -47,7 +47,7 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
     let first = only(session.snapshot(&Detail::NONE), args.pid);
     // New statistics have a later sequence number.
     let since: BTreeMap<u32, u64> = if args.fresh {
-        session.ring();
+        session.request_audits();
         first.processes.iter().filter_map(|it| Some((it.pid?, it.sequence?))).collect()
     } else {
         BTreeMap::new()

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use ttmem_core::Limits;
-use ttmem_reader::{Places, paths};
+use ttmem_reader::{ReaderOptions, paths};
 use ttmem_sources::SourceConfig;
 
 /// The memory monitor for Tenstorrent accelerators.
@@ -197,12 +197,12 @@ impl Sockets {
 
     /// What to read, and where.
     pub(crate) fn reading(&self) -> Result<SourceConfig, ttmem_reader::Error> {
-        self.places().reading()
+        self.places().source_config()
     }
 
     /// Where a reader finds its sources.
-    pub(crate) fn places(&self) -> Places {
-        Places {
+    pub(crate) fn places(&self) -> ReaderOptions {
+        ReaderOptions {
             local: self.local,
             root: self.root.clone(),
             topology: self.topology.clone(),
