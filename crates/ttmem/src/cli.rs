@@ -535,7 +535,7 @@ impl ServeArgs {
             mode: self.socket_mode,
             quiet: self.quiet,
             // Simulated devices are never shown beside real ones.
-            reading: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.reading()? },
+            sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
