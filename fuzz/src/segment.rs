@@ -1,5 +1,5 @@
-//! A segment with anything at all in its areas, read as a reader reads it. The header's plan is sound, since otherwise
-//! nothing further is looked at; everything else comes from the input.
+//! Reads a segment with any bytes in its areas. The plan in its header is valid, since otherwise nothing else is read;
+//! everything else is from the input.
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::pwrite;
@@ -14,9 +14,9 @@ use zerocopy::IntoBytes;
 const PLAN: Plan = Plan { rows: 4, definition_blocks: 24, ring_records: 16, slots: 16 };
 const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
 
-struct Reader(State);
+struct Sink(State);
 
-impl EventSink for Reader {
+impl EventSink for Sink {
     fn register(&mut self, _: &ProcessIdentity, _: Basis) -> ProcessId {
         PROCESS
     }
@@ -30,7 +30,7 @@ impl EventSink for Reader {
     }
 }
 
-/// Reads the bytes as the areas of a segment with a sound header.
+/// Reads the bytes as the areas of a segment with a valid header.
 pub fn segment(input: &[u8]) {
     let Some((words, areas)) = input.split_at_checked(64) else { return };
     let file = memfd_create("segment", MemfdFlags::CLOEXEC).unwrap();
@@ -40,7 +40,7 @@ pub fn segment(input: &[u8]) {
     let mut header = PLAN.header();
     header.magic = MAGIC.into();
     pwrite(&file, header.as_bytes(), 0).unwrap();
-    // Numbers that are near enough to matter, unless the input insists.
+    // Small numbers, unless the input marks a large one.
     let word = |n: usize| {
         let value = u64::from_le_bytes(words[n * 8..n * 8 + 8].try_into().unwrap());
         if value >> 56 == 0xff { value } else { value % 64 }
@@ -56,14 +56,14 @@ pub fn segment(input: &[u8]) {
     pwrite(&file, &areas[..areas.len().min(room)], PLAN.rows_offset() as u64).unwrap();
 
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
-    let mut reader = Reader(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
-    reader.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
+    let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is valid") };
+    let mut sink = Sink(State::new(Limits { records: 1000, definitions: 100, ..Limits::default() }, 7));
+    sink.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
     let _ = segment.contents();
-    let _ = emit_segment(&segment, PROCESS, &mut reader);
-    reader.0.tick(Mono(2_000_000_000));
+    let _ = emit_segment(&segment, PROCESS, &mut sink);
+    sink.0.tick(Mono(2_000_000_000));
     let detail = Detail { cores: true, programs: true, ..Detail::default() };
-    let snapshot = reader.0.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail);
+    let snapshot = sink.0.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail);
     assert_eq!(snapshot.processes.len(), 1);
     assert!(snapshot.health.live_records <= 1000);
 }
