@@ -34,7 +34,7 @@ impl Daemon {
                 SessionChange::Exited(id, outcome) => self.log_exit(id, outcome),
                 SessionChange::ChipDefined { id, index, has_node } => self.number_device(id, index, has_node),
                 SessionChange::ChipRemoved => {
-                    self.devices.retain(|_, id| self.session.state().chip(*id).is_some())
+                    self.devices.retain(|_, id| self.session.state().chip(*id).is_some());
                 }
             }
         }

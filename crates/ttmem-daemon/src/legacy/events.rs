@@ -45,7 +45,7 @@ impl Daemon {
             _ => {}
         }
         let process = self.find_or_register_sender(connection, sender, message);
-        let outcome = match self.to_event(kind, message) {
+        let outcome = match self.translate(kind, message) {
             Ok(event) => self.session.apply(process, Basis::Reported, event),
             Err(why) => self.session.apply(process, Basis::Reported, Event::Fault(why.into())),
         };
@@ -74,7 +74,7 @@ impl Daemon {
     }
 
     /// Translates a message.
-    fn to_event(&mut self, kind: Type, message: &Message) -> Result<Event, Fault> {
+    fn translate(&mut self, kind: Type, message: &Message) -> Result<Event, Fault> {
         let id = message.buffer_id;
         let allocates = matches!(kind, Type::Alloc | Type::CbAlloc | Type::KernelLoad);
         if allocates && message.size == 0 {

@@ -30,7 +30,7 @@ impl Follower {
                     emit(Event::Chip(to_chip(id, chip)));
                 }
                 Definition::Allocator(number, banks, chips) => {
-                    self.define_allocator(number, banks, chips, emit)
+                    self.define_allocator(number, banks, chips, emit);
                 }
                 Definition::Cores(number, words) => {
                     let cores = CoreSet::from_words(words.map(zerocopy::little_endian::U64::get));

@@ -72,12 +72,12 @@ impl Sections {
                             yaml.read_by_chip(|yaml| yaml.read_number("a number of 64 bits"))?;
                     }
                     LOCATIONS => {
-                        self.locations = yaml.read_by_chip(|yaml| yaml.read_number("a number of 32 bits"))?
+                        self.locations = yaml.read_by_chip(|yaml| yaml.read_number("a number of 32 bits"))?;
                     }
                     PCI => self.pci = yaml.read_by_chip(parse_pci)?,
                     _ => {
                         self.jtag =
-                            yaml.read_scalar("a word")?.is_some_and(|io| io.eq_ignore_ascii_case("jtag"))
+                            yaml.read_scalar("a word")?.is_some_and(|io| io.eq_ignore_ascii_case("jtag"));
                     }
                 }
                 Ok(())
