@@ -18,7 +18,7 @@ pub const RESETTING: &str = "the device is being reset";
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum Absence {
     /// There is no such file: this driver or this board has none.
     NotShown,
     /// The chip is being reset.
@@ -29,7 +29,7 @@ pub(crate) enum Absent {
     Because(String),
 }
 
-impl Absent {
+impl Absence {
     pub(crate) fn because(text: impl Into<String>) -> Self {
         Self::Because(text.into())
     }
@@ -44,7 +44,7 @@ impl Absent {
     }
 }
 
-impl From<std::io::Error> for Absent {
+impl From<std::io::Error> for Absence {
     fn from(e: std::io::Error) -> Self {
         match Errno::from_io_error(&e) {
             Some(Errno::NOENT | Errno::NOTDIR) => Self::NotShown,
@@ -83,7 +83,7 @@ impl Folder {
     }
 
     /// Reads a file of this folder once.
-    pub(crate) fn read(&self, name: &str) -> Result<String, Absent> {
+    pub(crate) fn read(&self, name: &str) -> Result<String, Absence> {
         Attribute::new(self, name, false).read()
     }
 
@@ -104,7 +104,7 @@ impl Attribute {
     }
 
     /// The current value, without the trailing newline.
-    pub(crate) fn read(&mut self) -> Result<String, Absent> {
+    pub(crate) fn read(&mut self) -> Result<String, Absence> {
         let kept = self.file.is_some();
         let read = self.read_once();
         if read.is_err() || !self.keep_open {
@@ -112,7 +112,7 @@ impl Attribute {
         }
         match read {
             // A chip that was reset or plugged in again has new files under the old names.
-            Err(Absent::Gone) if kept => {
+            Err(Absence::Gone) if kept => {
                 self.folder = Folder::new(self.folder.path.clone());
                 self.read_once()
             }
@@ -120,7 +120,7 @@ impl Attribute {
         }
     }
 
-    fn read_once(&mut self) -> Result<String, Absent> {
+    fn read_once(&mut self) -> Result<String, Absence> {
         let file = match &self.file {
             Some(file) => file,
             None => self.file.insert(self.folder.open(&self.name)?),
@@ -140,21 +140,21 @@ impl Attribute {
             }
         }
         if len > MAX_BYTES {
-            return Err(Absent::because("it is longer than any value"));
+            return Err(Absence::because("it is longer than any value"));
         }
         let text = std::str::from_utf8(&bytes[..len]).ok().map(str::trim_end);
         match text.filter(|text| text.chars().all(|c| !c.is_control())) {
-            Some("") => Err(Absent::because("it is empty")),
+            Some("") => Err(Absence::because("it is empty")),
             Some(text) => Ok(text.to_owned()),
-            None => Err(Absent::because("it is no text")),
+            None => Err(Absence::because("it is no text")),
         }
     }
 }
 
 /// Reads a file once, by its path.
-pub(crate) fn read(path: &Path) -> Result<String, Absent> {
+pub(crate) fn read(path: &Path) -> Result<String, Absence> {
     let folder = Folder { path: PathBuf::new(), open: None };
-    folder.read(path.to_str().ok_or(Absent::NotShown)?)
+    folder.read(path.to_str().ok_or(Absence::NotShown)?)
 }
 
 #[cfg(test)]
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(reason("controls"), "it is no text");
         assert_eq!(reason("huge"), "it is longer than any value");
         assert_eq!(reason("folder"), "it is a folder, not a file");
-        assert_eq!(read(&at("missing")), Err(Absent::NotShown));
-        assert_eq!(read(&at("good/below")), Err(Absent::NotShown));
+        assert_eq!(read(&at("missing")), Err(Absence::NotShown));
+        assert_eq!(read(&at("good/below")), Err(Absence::NotShown));
     }
 
     #[test]

@@ -23,16 +23,16 @@ pub fn capacity(arch: Arch, cores: u32, dram_channels: u32, origin: CapacityOrig
     }
 }
 
-/// Parses major and minor of a firmware version such as `19.5.0.0`.
-pub fn version(text: &str) -> Option<(u32, u32)> {
+/// Parses major and minor of a driver or firmware version such as `19.5.0.0`.
+pub fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 /// The memory that each chip of a board is assumed to have; `None` for an unknown board.
-pub fn assumed(board: &str, firmware: Option<&str>) -> Option<Capacity> {
+pub fn assumed_capacity(board: &str, firmware: Option<&str>) -> Option<Capacity> {
     let chip = Board::by_name(board)?.chip?;
-    let cores = chip.cores_with(firmware.and_then(version));
+    let cores = chip.cores_with(firmware.and_then(parse_version));
     Some(capacity(chip.arch, cores, chip.dram_channels, CapacityOrigin::Board))
 }
 
@@ -60,15 +60,15 @@ mod tests {
             ("p300c", n, 120, 188_743_680, 32 * g, 160_737_280, 34_217_131_008),
             ("galaxy-blackhole", n, 130, 204_472_320, 32 * g, 175_349_760, 34_217_131_008),
         ] {
-            let found = assumed(board, firmware).unwrap();
+            let found = assumed_capacity(board, firmware).unwrap();
             let sizes = (found.cores, found.l1_bytes, found.dram_bytes);
             assert_eq!(sizes, (cores, l1, dram), "{board} {firmware:?}");
             assert_eq!(found.l1_allocatable_bytes, Some(l1_usable), "{board}");
             assert_eq!(found.dram_allocatable_bytes, Some(dram_usable), "{board}");
             assert_eq!(found.origin, CapacityOrigin::Board);
         }
-        assert_eq!(assumed("e75", None), None, "nothing is assumed of unknown boards");
+        assert_eq!(assumed_capacity("e75", None), None, "nothing is assumed of unknown boards");
         // Harvested cores are not counted: 91.5 MiB, not 171.6.
-        assert_eq!(ttmem_core::words::size(assumed("n300", None).unwrap().l1_bytes), "91.5 MiB");
+        assert_eq!(ttmem_core::words::size(assumed_capacity("n300", None).unwrap().l1_bytes), "91.5 MiB");
     }
 }

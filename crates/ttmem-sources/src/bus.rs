@@ -1,7 +1,7 @@
 //! The chips on the machine's PCI bus, as the kernel driver lists them in sysfs. Their device nodes are never opened: that
 //! can block, wake a chip, or prevent its reset.
 
-use crate::attribute::{Absent, Folder, read};
+use crate::attribute::{Absence, Folder, read};
 use crate::board;
 use crate::root::Root;
 use crate::worker_pool::WorkerPool;
@@ -255,7 +255,7 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
     let number = |name: &str| attribute(name).map(|text| parse_id(&text));
     let (asic, serial) = (number("tt_asic_id"), number("tt_serial"));
     // Any other failure may be temporary.
-    let is_final = |id: &Result<Option<u64>, Absent>| matches!(id, Ok(_) | Err(Absent::NotShown));
+    let is_final = |id: &Result<Option<u64>, Absence>| matches!(id, Ok(_) | Err(Absence::NotShown));
     let identified = is_final(&asic) && is_final(&serial);
     let (asic, serial) = (asic.ok().flatten(), serial.ok().flatten());
     let mut chip = Chip { id: asic.map_or(chip.id, ChipId::Unique), ..chip };
@@ -284,7 +284,7 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
         flasher: version("tt_ttflash_ver"),
     });
     let board = chip.board.as_deref();
-    chip.capacity = board.and_then(|board| board::assumed(board, chip.firmware.bundle.as_deref()));
+    chip.capacity = board.and_then(|board| board::assumed_capacity(board, chip.firmware.bundle.as_deref()));
     BusChip { node, device, class: folder, chip, inode, identified }
 }
 

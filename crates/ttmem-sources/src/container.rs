@@ -7,12 +7,12 @@ pub(crate) fn parse_cgroup(cgroup: &str) -> (Option<String>, Option<String>) {
     let (mut container, mut pod) = (None, None);
     for part in paths.flat_map(|path| path.split('/')) {
         let part = part.trim_end_matches(".scope").trim_end_matches(".slice");
-        if let Some(id) = id_in(part) {
+        if let Some(id) = find_id(part) {
             container = Some(id.to_owned());
         } else if let Some(name) = part.strip_prefix("lxc.payload.").or_else(|| part.strip_prefix("machine-"))
         {
             container = Some(name.to_owned()).filter(|name| !name.is_empty() && name.len() <= 128);
-        } else if let Some(id) = pod_in(part) {
+        } else if let Some(id) = find_pod(part) {
             pod = Some(id);
         }
     }
@@ -23,14 +23,14 @@ fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// A container's id in `docker-<id>`, `cri-containerd-<id>`, `crio-<id>`, `libpod-<id>`, or on its own.
-fn id_in(part: &str) -> Option<&str> {
+/// Finds a container's id in `docker-<id>`, `cri-containerd-<id>`, `crio-<id>`, `libpod-<id>`, or on its own.
+fn find_id(part: &str) -> Option<&str> {
     let last = part.rsplit('-').next()?;
     is_id(last).then_some(last)
 }
 
-/// A pod's id in `pod<uid>` or `kubepods-burstable-pod<uid>`, where systemd has underscores in place of dashes.
-fn pod_in(part: &str) -> Option<String> {
+/// Finds a pod's id in `pod<uid>` or `kubepods-burstable-pod<uid>`, where systemd has underscores in place of dashes.
+fn find_pod(part: &str) -> Option<String> {
     let (before, uid) = part.rsplit_once("pod")?;
     let whole = before.is_empty() || (before.starts_with("kube") && before.ends_with('-'));
     let uid = uid.replace('_', "-");

@@ -237,7 +237,7 @@ impl Segments {
     /// segment any more.
     fn retire(&mut self, mut segment: LiveSegment, is_alive: bool, sink: &mut impl EventSink) {
         let process = segment.process;
-        // Even if its last events cannot be read.
+        // As far as it can be read: errors are ignored.
         let _ = segment.follower.follow(&segment.file, &mut |event| sink.emit(process, Basis::Exact, event));
         if is_alive {
             segment.follower.close_allocators(&mut |event| sink.emit(process, Basis::Exact, event));

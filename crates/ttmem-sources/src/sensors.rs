@@ -129,7 +129,7 @@ impl Sensors {
 
     /// Starts another read of each chip whose last one hangs. Returns whether all chips have answered in this round.
     fn retry_hung(&mut self) -> bool {
-        self.pool.replace_hung_thread();
+        self.pool.start_thread_if_needed();
         let mut all_answered = true;
         for chip in &self.chips {
             let state = lock(&chip.state);

@@ -61,11 +61,11 @@ impl WorkerPool {
         state.queue.push_back(Box::new(job));
         drop(state);
         self.0.changed.notify_all();
-        self.replace_hung_thread();
+        self.start_thread_if_needed();
     }
 
-    /// Starts a thread if jobs wait and every thread hangs.
-    pub(crate) fn replace_hung_thread(&self) {
+    /// Starts a thread if jobs wait and no thread makes progress.
+    pub(crate) fn start_thread_if_needed(&self) {
         let mut state = lock(&self.0.state);
         let hangs = state.progress.is_some_and(|at| at.elapsed() > DEADLINE);
         let needed = !state.queue.is_empty() && state.idle == 0 && (state.threads == 0 || hangs);
@@ -77,7 +77,8 @@ impl WorkerPool {
         }
     }
 
-    /// Waits until `done` returns true, or `timeout` is over. `done` is called again when the queue is empty.
+    /// Waits until `done` returns true, or `timeout` is over. `done` is called when the queue becomes empty, and at short
+    /// intervals.
     pub(crate) fn wait(&self, timeout: Duration, mut done: impl FnMut() -> bool) {
         let until = Instant::now() + timeout;
         loop {
@@ -86,7 +87,7 @@ impl WorkerPool {
             if done() || left.is_zero() {
                 return;
             }
-            self.replace_hung_thread();
+            self.start_thread_if_needed();
             let state = lock(&self.0.state);
             if state.finished == finished {
                 let step = left.min(DEADLINE / 4);

@@ -3,7 +3,7 @@
 use super::gauge::{GAUGES, Gauge, IN_TABLE, LIMITS};
 use super::pcie::{COUNTERS, Counters, WRAPS_AFTER, counter_names, rates};
 use super::{MAX_HUNG_FILES, MIN_INTERVAL};
-use crate::attribute::{Absent, Attribute, Folder};
+use crate::attribute::{Absence, Attribute, Folder};
 use crate::bus::BusChip;
 use crate::clock::monotonic;
 use crate::worker_pool::lock;
@@ -81,21 +81,21 @@ impl ChipFiles {
     }
 
     /// Reads a file. If another thread hangs in it, that is counted and returned as the reason.
-    fn read_value(&self, name: &str, hung: &mut usize) -> Result<String, Absent> {
-        let Some(file) = self.files.get(name) else { return Err(Absent::NotShown) };
+    fn read_value(&self, name: &str, hung: &mut usize) -> Result<String, Absence> {
+        let Some(file) = self.files.get(name) else { return Err(Absence::NotShown) };
         if *hung >= MAX_HUNG_FILES {
-            return Err(Absent::because("the device does not answer"));
+            return Err(Absence::because("the device does not answer"));
         }
         let mut file = match file.try_lock() {
             Ok(file) => file,
             Err(TryLockError::Poisoned(file)) => file.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 *hung += 1;
-                return Err(Absent::because("it does not answer"));
+                return Err(Absence::because("it does not answer"));
             }
         };
         let read = file.read();
-        if read == Err(Absent::Gone) && name.starts_with("hwmon/") {
+        if read == Err(Absence::Gone) && name.starts_with("hwmon/") {
             // The hwmon folder has another name after a reset.
             *lock(&self.hwmon) = None;
             *file = self.attribute(name);
@@ -122,7 +122,7 @@ impl ChipFiles {
                     *(gauge.value)(&mut values) = Some(value);
                 }
                 Err(why) => {
-                    resetting |= why == Absent::Resetting;
+                    resetting |= why == Absence::Resetting;
                     absent.insert(gauge.key.to_owned(), why.text());
                 }
             }
@@ -140,7 +140,7 @@ impl ChipFiles {
         values.limits = last.limits.limits.clone();
         let mut read_number = |name: &str, key: &str| {
             let parsed = self.read_value(name, &mut hung).and_then(|text| {
-                text.parse::<u64>().map_err(|_| Absent::Because(format!("{text:?} is no number")))
+                text.parse::<u64>().map_err(|_| Absence::Because(format!("{text:?} is no number")))
             });
             parsed.map_err(|why| absent.insert(key.to_owned(), why.text())).ok()
         };
@@ -151,7 +151,7 @@ impl ChipFiles {
         // The driver reads these without the lock that guards the others during a reset: their values mean nothing then.
         if resetting {
             last.counters = None;
-            absent.insert("pcie".to_owned(), Absent::Resetting.text());
+            absent.insert("pcie".to_owned(), Absence::Resetting.text());
         } else if self.repeated {
             values.pcie = self.read_rates(&mut last, &mut hung, &mut absent);
         } else {
@@ -164,7 +164,7 @@ impl ChipFiles {
             // The reason of the first sensor stands for all.
             let of_first = absent.get(GAUGES[0].key).cloned().unwrap_or_default();
             let none = || {
-                if resetting { Absent::Resetting.text() } else { format!("no sensor answers: {of_first}") }
+                if resetting { Absence::Resetting.text() } else { format!("no sensor answers: {of_first}") }
             };
             (answers == 0).then(none)
         });

@@ -1,6 +1,6 @@
 //! The table of sensors: file, unit and plausible range of each.
 
-use crate::attribute::Absent;
+use crate::attribute::Absence;
 use ttmem_core::machine::Sensors as Values;
 
 /// A sensor.
@@ -54,14 +54,14 @@ pub(super) const LIMITS: [Gauge; 4] = [
 
 impl Gauge {
     /// Parses a value. A hung chip reads as all ones, and a missing sensor as other impossible values, which are refused.
-    pub(super) fn parse(&self, text: &str) -> Result<f64, Absent> {
-        let raw: i64 = text.parse().map_err(|_| Absent::Because(format!("{text:?} is no number")))?;
+    pub(super) fn parse(&self, text: &str) -> Result<f64, Absence> {
+        let raw: i64 = text.parse().map_err(|_| Absence::Because(format!("{text:?} is no number")))?;
         // Divided by a power of ten, which is exact, rather than multiplied by its inverse, which is not.
         let value = if self.scale < 1.0 { raw as f64 / (1.0 / self.scale).round() } else { raw as f64 };
         if (self.range.0..=self.range.1).contains(&value) {
             Ok(value)
         } else {
-            Err(Absent::Because(format!("{raw} is not possible")))
+            Err(Absence::Because(format!("{raw} is not possible")))
         }
     }
 }

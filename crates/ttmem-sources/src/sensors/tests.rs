@@ -2,7 +2,7 @@ use super::MIN_INTERVAL;
 use super::chip_files::{ChipFiles, LastRound, ONE_READING, hwmon_folder};
 use super::gauge::{GAUGES, Gauge, LIMITS};
 use super::pcie::{WRAPS_AFTER, counter_names, rates};
-use crate::attribute::{Absent, Attribute, Folder};
+use crate::attribute::{Absence, Attribute, Folder};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -82,11 +82,11 @@ fn impossible_values_are_refused() {
         ("fan_rpm", "65535"),
         ("limits.asic_celsius", "9223372036854775807"),
     ] {
-        let why = Absent::Because(format!("{text} is not possible"));
+        let why = Absence::Because(format!("{text} is not possible"));
         assert_eq!(find_gauge(key).parse(text), Err(why), "{key}");
     }
     for text in ["", "warm", "45.4", "0x2d", "9223372036854775808", " 1"] {
-        let why = Absent::Because(format!("{text:?} is no number"));
+        let why = Absence::Because(format!("{text:?} is no number"));
         assert_eq!(find_gauge("asic_celsius").parse(text), Err(why));
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
 }
 
 fn by_version(version: &str, devices: &[Device]) -> Check {
-    let Some(parsed) = board::version(version) else {
+    let Some(parsed) = board::parse_version(version) else {
         return Check::note("driver", format!("tenstorrent {version}: unknown version"));
     };
     let here = |arch: Option<Arch>| {
@@ -107,7 +107,7 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     }
     let driver = patient.snapshot.host.driver.as_deref();
     for device in devices {
-        checks.extend(of_device(device, driver.and_then(board::version)));
+        checks.extend(of_device(device, driver.and_then(board::parse_version)));
     }
     // Without a driver, its own check says so.
     if driver.is_some() {

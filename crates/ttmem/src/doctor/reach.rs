@@ -48,7 +48,7 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
             Check::warning(NAME, found).remedy(AS_ROOT)
         });
     }
-    let driver = patient.snapshot.host.driver.as_deref().and_then(board::version);
+    let driver = patient.snapshot.host.driver.as_deref().and_then(board::parse_version);
     let has_cards = patient.snapshot.devices.iter().any(|it| it.node.is_some());
     if root.is_none()
         && has_cards
