@@ -1,13 +1,13 @@
-//! Any bytes, cut anywhere: the framer never panics, and the cuts never matter.
+//! Feeds any bytes to the framer, divided anywhere: it never panics, and the division makes no difference.
 
 use std::ops::ControlFlow;
 use ttmem_wire::framer::{Frame, FrameError, Framer};
 
-fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, Result<(), FrameError>) {
+fn frame_all<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, Result<(), FrameError>) {
     let mut framer = Framer::default();
     let mut frames = Vec::new();
     for piece in pieces {
-        // Every third message breaks off, and the rest is fed again.
+        // The callback stops after every third message, and the rest is fed again.
         let mut rest = piece;
         loop {
             let before = frames.len();
@@ -33,14 +33,14 @@ fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<Frame>, Result<(), Fr
     }
 }
 
-/// Feeds the bytes whole and cut, with pauses: the frames are the same.
+/// Feeds the bytes whole and in chunks, and compares the frames.
 pub fn framer(data: &[u8]) {
-    // The first byte says how to cut the rest.
+    // The first byte is the size of chunks.
     let Some((&step, bytes)) = data.split_first() else { return };
-    let whole = run(std::iter::once(bytes));
-    let cut = run(bytes.chunks(usize::from(step) % 160 + 1));
-    assert_eq!(whole, cut);
-    // A pause at any moment must not panic either, whatever it decides.
+    let whole = frame_all(std::iter::once(bytes));
+    let divided = frame_all(bytes.chunks(usize::from(step) % 160 + 1));
+    assert_eq!(whole, divided);
+    // A pause at any moment must not panic either.
     let mut framer = Framer::default();
     for piece in bytes.chunks(usize::from(step) % 160 + 1) {
         if framer.feed(piece, |_| ControlFlow::Continue(())).is_err() {

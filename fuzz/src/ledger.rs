@@ -1,4 +1,4 @@
-//! Any events in any order: nothing panics, wraps or goes missing, and totals are the sums of what is listed.
+//! Applies any events in any order: nothing panics or overflows, and totals are the sums of what is listed.
 
 use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detai
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    Born(u8),
+    Started(u8),
     Exited(u8),
     Chip(u8),
     Allocator {
@@ -37,7 +37,7 @@ enum Step {
     },
     Alloc {
         by: u8,
-        place: Place,
+        target: Target,
         id: u64,
         requested: u64,
         extent: Option<(u64, u64, u16)>,
@@ -46,7 +46,7 @@ enum Step {
     },
     Small {
         by: u8,
-        place: Place,
+        target: Target,
         id: u8,
         requested: u8,
         cores: u8,
@@ -54,7 +54,7 @@ enum Step {
     },
     Free {
         by: u8,
-        place: Place,
+        target: Target,
         any: bool,
         id: u8,
         program: u8,
@@ -62,17 +62,17 @@ enum Step {
     },
     Dispatched {
         by: u8,
-        place: Place,
+        target: Target,
         program: u8,
     },
     ProgramEnded {
         by: u8,
-        place: Place,
+        target: Target,
         program: u8,
     },
     Level {
         by: u8,
-        place: Place,
+        target: Target,
         bytes: u64,
     },
     Audit {
@@ -93,27 +93,27 @@ enum Step {
     },
     Unlisted {
         by: u8,
-        place: Place,
+        target: Target,
         requested: u64,
         allocated: u64,
         count: u64,
     },
     Peak {
         by: u8,
-        place: Place,
+        target: Target,
         bytes: Option<u64>,
     },
     Tick(u32),
 }
 
 #[derive(Arbitrary, Debug)]
-struct Place {
+struct Target {
     allocator: bool,
     number: u8,
     space: u8,
 }
 
-impl Place {
+impl Target {
     fn scope(&self) -> Scope {
         if self.allocator {
             Scope::Allocator(u32::from(self.number % 4))
@@ -127,7 +127,7 @@ fn chip(number: u8) -> ChipId {
     ChipId::Ordinal(u32::from(number % 4))
 }
 
-/// From bits that nothing else uses.
+/// An uncertainty from bits that nothing else uses.
 fn uncertainty(bits: u8) -> Uncertainty {
     let has = |bit: u8| bits & bit != 0;
     Uncertainty { unplaced: has(0x20), estimated: has(0x40), unfollowed: has(0x80) }
@@ -145,19 +145,19 @@ fn origin(by: u8) -> Origin {
 
 /// Applies the steps that the bytes decode to, and compares totals with what is listed.
 pub fn ledger(data: &[u8]) {
-    // As libFuzzer decodes a typed input.
+    // libFuzzer decodes a typed input in this way.
     if let Ok(steps) = Vec::<Step>::arbitrary_take_rest(Unstructured::new(data)) {
-        run(steps);
+        apply_all(steps);
     }
 }
 
-fn run(steps: Vec<Step>) {
+fn apply_all(steps: Vec<Step>) {
     let limits = Limits { records_per_process: 50, records: 120, chips: 3, definitions: 3 };
     let (mut state, mut analysis) = (State::new(limits, 42), Analysis::default());
     let mut now = Mono(0);
     for step in steps {
         let (from, event) = match step {
-            Step::Born(by) => (origin(by), Event::Born(Process::default())),
+            Step::Started(by) => (origin(by), Event::Born(Process::default())),
             Step::Exited(by) => (origin(by), Event::Exited),
             Step::Chip(number) => (Origin::Machine, Event::Chip(Chip::unknown(u32::from(number % 4)))),
             Step::Allocator { by, number, chips, banks, base, size } => {
@@ -177,15 +177,15 @@ fn run(steps: Vec<Step>) {
             Step::Cores { by, number, from, to } => {
                 (origin(by), Event::Cores(u32::from(number % 4), CoreSet::rectangle(from, to)))
             }
-            Step::Alloc { by, place, id, requested, extent, cores, program } => {
+            Step::Alloc { by, target, id, requested, extent, cores, program } => {
                 let extent = extent.map(|(occupied, bytes_per_bank, banks)| Extent {
                     occupied,
                     bytes_per_bank,
                     banks,
                 });
                 let alloc = Alloc {
-                    scope: place.scope(),
-                    space: space(place.space),
+                    scope: target.scope(),
+                    space: space(target.space),
                     id,
                     requested,
                     at: None,
@@ -199,11 +199,11 @@ fn run(steps: Vec<Step>) {
                 };
                 (origin(by), Event::Alloc(alloc))
             }
-            Step::Small { by, place, id, requested, cores, program } => {
+            Step::Small { by, target, id, requested, cores, program } => {
                 let requested = u64::from(requested);
                 let alloc = Alloc {
-                    scope: place.scope(),
-                    space: space(place.space),
+                    scope: target.scope(),
+                    space: space(target.space),
                     id: u64::from(id % 8),
                     requested,
                     at: None,
@@ -217,10 +217,10 @@ fn run(steps: Vec<Step>) {
                 };
                 (origin(by), Event::Alloc(alloc))
             }
-            Step::Free { by, place, any, id, program, size } => {
+            Step::Free { by, target, any, id, program, size } => {
                 let free = Free {
-                    scope: place.scope(),
-                    space: (!any).then(|| space(place.space)),
+                    scope: target.scope(),
+                    space: (!any).then(|| space(target.space)),
                     id: u64::from(id % 8),
                     program: u32::from(program % 4),
                     size: size.map(u64::from),
@@ -228,10 +228,10 @@ fn run(steps: Vec<Step>) {
                 };
                 (origin(by), Event::Free(free))
             }
-            Step::Dispatched { by, place, program } => (
+            Step::Dispatched { by, target, program } => (
                 origin(by),
                 Event::Program(Program {
-                    scope: place.scope(),
+                    scope: target.scope(),
                     id: u32::from(program % 4),
                     cores: u32::from(program / 4 % 4),
                     site: 0,
@@ -240,11 +240,11 @@ fn run(steps: Vec<Step>) {
                     dispatched: (program >= 16).then_some(Mono(u64::from(program / 16))),
                 }),
             ),
-            Step::ProgramEnded { by, place, program } => {
-                (origin(by), Event::ProgramEnded(place.scope(), u32::from(program % 4)))
+            Step::ProgramEnded { by, target, program } => {
+                (origin(by), Event::ProgramEnded(target.scope(), u32::from(program % 4)))
             }
-            Step::Level { by, place, bytes } => {
-                (origin(by), Event::Levels(chip(place.number), vec![(space(place.space), bytes)]))
+            Step::Level { by, target, bytes } => {
+                (origin(by), Event::Levels(chip(target.number), vec![(space(target.space), bytes)]))
             }
             Step::Audit { by, number, space: of, bytes, quiet } => {
                 let audit = Audit {
@@ -261,12 +261,12 @@ fn run(steps: Vec<Step>) {
             Step::Lost { by, records } => (origin(by), Event::Lost(records)),
             Step::Refused(by) => (origin(by), Event::Fault(Fault::BrokenStream.into())),
             Step::Relisted { by, number } => (origin(by), Event::Relisted(u32::from(number % 4))),
-            Step::Unlisted { by, place, requested, allocated, count } => {
+            Step::Unlisted { by, target, requested, allocated, count } => {
                 let holding = Holding { requested, allocated, count };
-                (origin(by), Event::Unlisted { scope: place.scope(), space: space(place.space), holding })
+                (origin(by), Event::Unlisted { scope: target.scope(), space: space(target.space), holding })
             }
-            Step::Peak { by, place, bytes } => {
-                (origin(by), Event::Peak { scope: place.scope(), space: space(place.space), bytes })
+            Step::Peak { by, target, bytes } => {
+                (origin(by), Event::Peak { scope: target.scope(), space: space(target.space), bytes })
             }
             Step::Tick(ms) => {
                 now = Mono(now.0 + u64::from(ms) * 1_000_000);
@@ -303,12 +303,12 @@ fn check(state: &State, analysis: &mut Analysis) {
     let listed: usize = snapshot.processes.iter().flat_map(|it| &it.programs).map(Vec::len).sum();
     assert_eq!(page.buffers.map(|it| it.count), Some(all.len() as u64));
     assert_eq!(page.programs.map(|it| it.count), Some(listed as u64));
-    // Recorded sums, chip by chip and space by space, are those of the list.
+    // Recorded sums are those of the list, for each chip and space.
     let mut sums: BTreeMap<(u32, Space), u64> = BTreeMap::new();
-    for it in &all {
-        let indexes: std::collections::BTreeSet<u32> = it.indexes.iter().copied().collect();
+    for allocation in &all {
+        let indexes: std::collections::BTreeSet<u32> = allocation.indexes.iter().copied().collect();
         for index in indexes {
-            *sums.entry((index, it.space)).or_default() += it.requested_bytes;
+            *sums.entry((index, allocation.space)).or_default() += allocation.requested_bytes;
         }
     }
     for device in &snapshot.devices {

@@ -1,10 +1,10 @@
-//! Any bytes as a region of tt-metal: nothing panics, and what was read can be built and read again.
+//! Parses any bytes as a region of tt-metal: nothing panics, and a parsed region can be built and parsed again.
 
 use ttmem_wire::region::{
     CHIP_SLOTS, Layout, MOST_BYTES, NAME_BYTES, PROCESS_SLOTS, Region, RegionError, build, parse,
 };
 
-/// Where version 4 says that it is ready, and how.
+/// Offset and value of the word that marks version 4 as ready.
 const READINESS: (usize, u32) = (8536, 0x5245_4459);
 
 fn check(bytes: &[u8]) -> Result<Region, RegionError> {
@@ -24,32 +24,32 @@ fn check(bytes: &[u8]) -> Result<Region, RegionError> {
     let mut held = held.chain(region.processes.iter().map(|process| process.held)).chain([region.totals]);
     assert!(region.layout.has_kernels() || held.all(|levels| levels.kernel == 0));
     assert_eq!(parse(&build(region.layout, &region)).as_ref(), Ok(&region));
-    // In another layout something may be missing, but it can be read.
+    // Another layout may lack some fields, but can be parsed.
     for layout in Layout::ALL {
-        let other = parse(&build(layout, &region)).expect("what was built can be read");
+        let other = parse(&build(layout, &region)).expect("a built region can be parsed");
         assert_eq!(other.layout, layout);
         assert_eq!(other.processes.len(), region.processes.len());
     }
     Ok(region)
 }
 
-/// Reads the bytes as a region, and as a piece of a region of any layout.
+/// Parses the bytes as a region, and as a piece of a region of any layout.
 pub fn region(data: &[u8]) {
     let _ = check(data);
-    // The first bytes say where in a region the rest lies, and how often.
+    // The first bytes are the layout, the offset of the piece, and whether it is repeated.
     let Some((&[layout, low, high, mode], piece)) = data.split_first_chunk::<4>() else { return };
     if piece.is_empty() {
         return;
     }
     let layout = Layout::ALL[usize::from(layout) % Layout::ALL.len()];
     let at = usize::from(u16::from_le_bytes([low, high])) % layout.bytes();
-    // What is not written is free: zeros, or an empty region with its marks.
+    // The rest is zeros, or an empty region with a valid header.
     let mut bytes = if mode & 1 == 0 { vec![0; layout.bytes()] } else { build(layout, &Region::new(layout)) };
     let repeat = if mode & 2 == 0 { piece.len() } else { MOST_BYTES };
     for (to, from) in bytes[at..].iter_mut().zip(piece.iter().cycle().take(repeat)) {
         *to = *from;
     }
-    // As it came, and then such that it is looked into.
+    // First as it is, then with a header that is accepted.
     let _ = check(&bytes);
     bytes[..4].copy_from_slice(&layout.version().to_le_bytes());
     if layout == Layout::V4 {
@@ -57,7 +57,7 @@ pub fn region(data: &[u8]) {
     }
     let region = check(&bytes).expect("its layout is known and it is ready");
     assert_eq!(region.layout, layout);
-    // One byte less or more is no region.
+    // One byte less or more is not a region.
     let unknown = |bytes| Err(RegionError::UnknownLayout { bytes, version: layout.version() });
     let len = bytes.len();
     assert_eq!(check(&bytes[..len - 1]), unknown(len - 1));

@@ -1,5 +1,5 @@
-//! A segment with anything at all in its areas, read as a reader reads it. The header's plan is sound, since otherwise
-//! nothing further is looked at; everything else comes from the input.
+//! Reads a segment with any bytes in its areas. The plan in its header is valid, since otherwise nothing else is read;
+//! everything else is from the input.
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::pwrite;
@@ -7,17 +7,17 @@ use std::os::fd::AsRawFd;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, State};
-use ttmem_sources::{EventSink, Owner, SegmentFile, tell_of};
+use ttmem_sources::{EventSink, ProcessIdentity, SegmentFile, emit_segment};
 use ttmem_wire::segment::{MAGIC, Plan, word};
 use zerocopy::IntoBytes;
 
 const PLAN: Plan = Plan { rows: 4, definition_blocks: 24, ring_records: 16, slots: 16 };
 const PROCESS: ProcessId = ProcessId { pid: 1, start: 1 };
 
-struct Reader(State, Analysis);
+struct Sink(State, Analysis);
 
-impl EventSink for Reader {
-    fn register(&mut self, _: &Owner, _: Basis) -> ProcessId {
+impl EventSink for Sink {
+    fn register(&mut self, _: &ProcessIdentity, _: Basis) -> ProcessId {
         PROCESS
     }
 
@@ -30,7 +30,7 @@ impl EventSink for Reader {
     }
 }
 
-/// Reads the bytes as the areas of a segment with a sound header.
+/// Reads the bytes as the areas of a segment with a valid header.
 pub fn segment(input: &[u8]) {
     let Some((words, areas)) = input.split_at_checked(64) else { return };
     let file = memfd_create("segment", MemfdFlags::CLOEXEC).unwrap();
@@ -40,7 +40,7 @@ pub fn segment(input: &[u8]) {
     let mut header = PLAN.header();
     header.magic = MAGIC.into();
     pwrite(&file, header.as_bytes(), 0).unwrap();
-    // Numbers that are near enough to matter, unless the input insists.
+    // Small numbers, unless the input marks a large one.
     let word = |n: usize| {
         let value = u64::from_le_bytes(words[n * 8..n * 8 + 8].try_into().unwrap());
         if value >> 56 == 0xff { value } else { value % 64 }
@@ -56,15 +56,15 @@ pub fn segment(input: &[u8]) {
     pwrite(&file, &areas[..areas.len().min(room)], PLAN.rows_offset() as u64).unwrap();
 
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is sound") };
+    let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is valid") };
     let limits = Limits { records: 1000, definitions: 100, ..Limits::default() };
-    let mut reader = Reader(State::new(limits, 7), Analysis::default());
-    reader.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
+    let mut sink = Sink(State::new(limits, 7), Analysis::default());
+    sink.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
     let _ = segment.contents();
-    let _ = tell_of(&segment, PROCESS, &mut reader);
-    reader.0.tick(&mut reader.1, Mono(2_000_000_000));
+    let _ = emit_segment(&segment, PROCESS, &mut sink);
+    sink.0.tick(&mut sink.1, Mono(2_000_000_000));
     let detail = Detail { cores: true, programs: true, ..Detail::default() };
-    let snapshot = reader.1.snapshot(&reader.0, jiff::Timestamp::UNIX_EPOCH, &detail);
+    let snapshot = sink.1.snapshot(&sink.0, jiff::Timestamp::UNIX_EPOCH, &detail);
     assert_eq!(snapshot.processes.len(), 1);
     assert!(snapshot.health.live_records <= 1000);
 }

@@ -1,10 +1,10 @@
-//! The fuzz targets on fixed inputs: those in `corpus`, the same with a few bytes changed, and pseudo-random ones.
+//! Runs the fuzz targets on fixed inputs: those in `corpus`, mutations of them, and pseudo-random ones.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Numbers that look random and are the same in every run (xorshift).
+/// Pseudo-random numbers (xorshift), the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -19,14 +19,14 @@ impl Random {
         (self.next() % end as u64) as usize
     }
 
-    /// Bytes of which about half are small numbers, as in real inputs.
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        let len = self.below(most);
+    /// Fewer than `max` bytes, of which about half are small numbers, as in real inputs.
+    fn bytes(&mut self, max: usize) -> Vec<u8> {
+        let len = self.below(max);
         let byte = |number: u64| if number & 256 == 0 { number as u8 } else { number as u8 % 8 };
         (0..len).map(|_| byte(self.next())).collect()
     }
 
-    /// The input with a few bytes changed, taken out or doubled.
+    /// The input with a few bytes changed, removed or doubled.
     fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
         let mut bytes = input.to_vec();
         for _ in 0..=self.below(4) {
@@ -45,8 +45,8 @@ impl Random {
     }
 }
 
-/// The files of a target's corpus, in order of their names.
-fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
+/// Reads the files of a target's corpus, in order of their names.
+fn read_corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -58,37 +58,37 @@ fn corpus(name: &str) -> Vec<(String, Vec<u8>)> {
     files.iter().map(read).collect()
 }
 
-/// Runs a target on one input; a failure says which input it was.
+/// Runs a target on one input, and names the input if it fails.
 fn run(target: fn(&[u8]), what: &str, input: &[u8]) {
     let passed = catch_unwind(AssertUnwindSafe(|| target(input))).is_ok();
     assert!(passed, "{what} fails; bytes: {input:02x?}");
 }
 
-fn replay(name: &str, target: fn(&[u8]), mutations: usize, random: usize, most: usize) {
+fn replay(name: &str, target: fn(&[u8]), mutations: usize, random: usize, max: usize) {
     let mut numbers = Random(0x9e37_79b9_7f4a_7c15);
-    for (file, input) in corpus(name) {
+    for (file, input) in read_corpus(name) {
         run(target, &format!("corpus/{name}/{file}"), &input);
         for n in 0..mutations {
             run(target, &format!("corpus/{name}/{file}, mutation {n}"), &numbers.mutate(&input));
         }
     }
     for n in 0..random {
-        run(target, &format!("{name}, random input {n}"), &numbers.bytes(most));
+        run(target, &format!("{name}, random input {n}"), &numbers.bytes(max));
     }
 }
 
 #[test]
-fn framer_agrees_with_itself_however_bytes_are_cut() {
+fn framer_result_does_not_depend_on_chunks() {
     replay("framer", ttmem_fuzz::framer, 200, 20_000, 1000);
 }
 
 #[test]
-fn ledger_totals_equal_what_is_listed() {
+fn ledger_totals_are_sums_of_the_list() {
     replay("ledger", ttmem_fuzz::ledger, 50, 1000, 2000);
 }
 
 #[test]
-fn region_of_any_bytes_is_read_or_refused() {
+fn region_of_any_bytes_is_parsed_or_refused() {
     replay("region", ttmem_fuzz::region, 50, 2000, 500);
 }
 

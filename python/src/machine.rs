@@ -6,15 +6,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::error::Error;
 use std::fmt::Write;
-use ttmem_reader::{Places, Request, ask_apart};
+use ttmem_reader::{ReaderOptions, Request, ask_isolated};
 
 /// The answer to a request of the query protocol, one line of JSON. Other threads run meanwhile.
 #[pyfunction]
 pub(crate) fn ask<'py>(py: Python<'py>, local: bool, request: &str) -> PyResult<Bound<'py, PyBytes>> {
     let request: Request =
         serde_json::from_str(request).map_err(|e| PyValueError::new_err(format!("invalid request: {e}")))?;
-    let places = Places { local, ..Places::from_env() };
-    match py.detach(|| ask_apart(&places, &request)) {
+    let options = ReaderOptions { local, ..ReaderOptions::from_env() };
+    match py.detach(|| ask_isolated(&options, &request)) {
         Ok(answer) => Ok(PyBytes::new(py, &answer)),
         Err(e) => {
             let mut text = e.to_string();

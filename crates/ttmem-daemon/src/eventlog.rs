@@ -1,7 +1,7 @@
-//! The event log and the reports, in the words of the old server, so that scripts that read them go on working.
+//! The event log and the reports in the format of the old server, so that scripts that read them keep working.
 //!
-//! What was wrong there is right here: reports also list circular buffers and kernels, totals are what is
-//! recorded, and the pid is the one the kernel vouches for.
+//! Errors of the old server are corrected: reports also list circular buffers and kernels, totals are those recorded, and the
+//! pid is the kernel's.
 
 use std::fmt::Write;
 use ttmem_core::machine::Chip;
@@ -13,8 +13,8 @@ use ttmem_wire::legacy::{Message, Type};
 
 const MIB: f64 = 1_048_576.0;
 
-/// One line of the log for one message, or none.
-pub(crate) fn line(message: &Message, pid: i64, outcome: Outcome, recorded: u64, log: &mut String) {
+/// Writes the line of the log for a message, if it has one.
+pub(crate) fn write_line(message: &Message, pid: i64, outcome: Outcome, recorded: u64, log: &mut String) {
     let (device, id) = (message.device_id, message.buffer_id);
     // Writing to a String cannot fail.
     let _ = match (Type::from_byte(message.kind), outcome) {
@@ -25,7 +25,7 @@ pub(crate) fn line(message: &Message, pid: i64, outcome: Outcome, recorded: u64,
                     "⚠ [PID {pid}] Buffer 0x{id:x} on device {device} taken again before it was freed ({old_bytes} bytes dropped)"
                 );
             }
-            // These two lines are most of a log, and formatting machinery most of their cost.
+            // Most lines are of this kind and the next, and `format!` would be most of their cost.
             let again = match outcome {
                 Outcome::Held { references } if references > 1 => format!(", ref_count={references}"),
                 _ => String::new(),
@@ -104,10 +104,12 @@ pub(crate) fn line(message: &Message, pid: i64, outcome: Outcome, recorded: u64,
     };
 }
 
-/// What a dead process left, as the old cleanup said it.
-pub(crate) fn cleanup(pid: &str, gone: Reclaimed) -> String {
+/// What was reclaimed when a process exited.
+pub(crate) fn format_cleanup(pid: &str, reclaimed: Reclaimed) -> String {
     let mut text = String::new();
-    for (what, (count, bytes)) in [("buffers", gone.buffers), ("CBs", gone.cbs), ("kernels", gone.kernels)] {
+    for (what, (count, bytes)) in
+        [("buffers", reclaimed.buffers), ("CBs", reclaimed.cbs), ("kernels", reclaimed.kernels)]
+    {
         if count > 0 {
             let _ = writeln!(text, "   Removed {count} {what} ({} MB) from PID {pid}", mib(bytes));
         }
@@ -115,8 +117,12 @@ pub(crate) fn cleanup(pid: &str, gone: Reclaimed) -> String {
     if text.is_empty() { text } else { format!("⚠ Process {pid} ended; taking back what it held:\n{text}") }
 }
 
-/// What the server says when it starts.
-pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: bool, path: &str) -> String {
+/// The first lines of the log.
+pub(crate) fn format_greeting<'a>(
+    chips: impl Iterator<Item = &'a Chip>,
+    simulated: bool,
+    path: &str,
+) -> String {
     let mut text = String::from("🔍 Device detection");
     text.push_str(if simulated { " (simulated chips):\n" } else { ":\n" });
     let mut count = 0;
@@ -133,8 +139,8 @@ pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: boo
                 )
             },
         );
-        let way = if chip.remote { "Remote Ethernet" } else { "Local PCIe" };
-        let _ = writeln!(text, "   Device {}: {name} ({size}) [{way}]", chip.index);
+        let link = if chip.remote { "Remote Ethernet" } else { "Local PCIe" };
+        let _ = writeln!(text, "   Device {}: {name} ({size}) [{link}]", chip.index);
     }
     match count {
         0 => text.push_str("   Devices are not known; they show up as clients name them\n"),
@@ -147,13 +153,14 @@ pub(crate) fn greeting<'a>(chips: impl Iterator<Item = &'a Chip>, simulated: boo
     text
 }
 
+/// A title in a box.
 fn boxed(title: &str) -> String {
     let line = "═".repeat(62);
     format!("╔{line}╗\n║{title:^62}║\n╚{line}╝\n")
 }
 
-/// Everything still allocated.
-pub(crate) fn remaining(groups: &[Group]) -> String {
+/// The report of everything that is allocated.
+pub(crate) fn format_remaining(groups: &[Group]) -> String {
     let mut text = boxed("REMAINING ALLOCATED BUFFERS");
     let total: u64 = groups.iter().map(|group| group.count).sum();
     let _ = writeln!(text, "Total tracked allocations: {total}");
@@ -163,17 +170,17 @@ pub(crate) fn remaining(groups: &[Group]) -> String {
             device = Some(group.index);
             let _ = writeln!(text, "\nDevice {}:", group.index);
         }
-        let (one, many) = names(group.space);
+        let (one, many) = nouns(group.space);
         let title = space_title(group.space);
         let _ = writeln!(text, "  {title}: {} {many}, {} MB total", group.count, mib(group.bytes));
-        for it in &group.listed {
+        for allocation in &group.listed {
             let _ = writeln!(
                 text,
                 "    - {one} {}: {} KB (PID {}, ref_count={})",
-                it.id,
-                six(it.requested_bytes as f64 / 1024.0),
-                pid_of(it),
-                it.references
+                allocation.id,
+                six_digits(allocation.requested_bytes as f64 / 1024.0),
+                pid_of(allocation),
+                allocation.references
             );
         }
     }
@@ -183,8 +190,8 @@ pub(crate) fn remaining(groups: &[Group]) -> String {
     text
 }
 
-/// All kernels.
-pub(crate) fn kernels(groups: &[Group]) -> String {
+/// The report of all kernels.
+pub(crate) fn format_kernels(groups: &[Group]) -> String {
     let mut text = boxed("DETAILED KERNEL ALLOCATIONS");
     for group in groups {
         let _ = writeln!(
@@ -194,15 +201,15 @@ pub(crate) fn kernels(groups: &[Group]) -> String {
             group.count,
             mib(group.bytes)
         );
-        for it in &group.listed {
+        for kernel in &group.listed {
             let _ = writeln!(
                 text,
                 "    - Kernel {}: {} KB ({}, PID {}, age {:.0} s)",
-                it.id,
-                six(it.requested_bytes as f64 / 1024.0),
-                it.kernel.unwrap_or(KernelClass::Unknown).title(),
-                pid_of(it),
-                it.age_seconds
+                kernel.id,
+                six_digits(kernel.requested_bytes as f64 / 1024.0),
+                kernel.kernel.unwrap_or(KernelClass::Unknown).title(),
+                pid_of(kernel),
+                kernel.age_seconds
             );
         }
         let more = group.count - group.listed.len() as u64;
@@ -216,8 +223,8 @@ pub(crate) fn kernels(groups: &[Group]) -> String {
     text
 }
 
-/// The summary at exit, on SIGUSR1 and every ten seconds of activity.
-pub(crate) fn statistics(groups: &[Group]) -> String {
+/// The statistics that are logged at exit, on SIGUSR1 and every ten seconds of activity.
+pub(crate) fn format_statistics(groups: &[Group]) -> String {
     let mut text = String::from("📊 Current Statistics:\n");
     let mut indexes: Vec<u32> = groups.iter().map(|group| group.index).collect();
     indexes.dedup();
@@ -230,7 +237,7 @@ pub(crate) fn statistics(groups: &[Group]) -> String {
         };
         let buffers: u64 = Space::BUFFERS.into_iter().map(|space| of(space).0).sum();
         let total: u64 = groups.iter().filter(|group| group.index == index).map(|group| group.bytes).sum();
-        let kb = |bytes: u64| six(bytes as f64 / 1024.0);
+        let kb = |bytes: u64| six_digits(bytes as f64 / 1024.0);
         let _ = writeln!(text, "  Device {index}:\n    Buffers: {buffers}");
         for (name, space) in [
             ("DRAM", Space::Dram),
@@ -253,7 +260,7 @@ pub(crate) fn statistics(groups: &[Group]) -> String {
     text
 }
 
-/// The kernel class a message names.
+/// The kernel class in a message.
 pub(crate) fn kernel_class(byte: u8) -> KernelClass {
     KernelClass::from_number(byte).unwrap_or_default()
 }
@@ -285,7 +292,8 @@ fn space_title(space: Space) -> &'static str {
     }
 }
 
-fn names(space: Space) -> (&'static str, &'static str) {
+/// Singular and plural of what is allocated in a space.
+fn nouns(space: Space) -> (&'static str, &'static str) {
     match space {
         Space::Kernel => ("Kernel", "kernels"),
         Space::Cb => ("CB", "CBs"),
@@ -302,11 +310,11 @@ fn push_hex(log: &mut String, value: u64) {
 }
 
 fn mib(bytes: u64) -> String {
-    six(bytes as f64 / MIB)
+    six_digits(bytes as f64 / MIB)
 }
 
 /// Six significant digits without trailing zeros, as C++ streams print by default.
-fn six(value: f64) -> String {
+fn six_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -318,10 +326,10 @@ fn six(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{push_hex, six};
+    use super::{push_hex, six_digits};
 
     #[test]
-    fn hexadecimal_is_as_it_should_be() {
+    fn hexadecimal_is_as_format_writes_it() {
         for value in [0, 1, 15, 16, 255, 0x0188_7000, 0x0abc_def0, u64::MAX] {
             let mut text = String::new();
             push_hex(&mut text, value);
@@ -330,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_read_as_they_did() {
+    fn numbers_have_six_significant_digits() {
         for (value, text) in [
             (0.0, "0"),
             (0.25, "0.25"),
@@ -341,7 +349,7 @@ mod tests {
             (1_234_567.0, "1234567"),
             (100.0, "100"),
         ] {
-            assert_eq!(six(value), text);
+            assert_eq!(six_digits(value), text);
         }
     }
 }

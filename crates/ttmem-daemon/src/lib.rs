@@ -1,23 +1,26 @@
-//! The daemon: one thread that listens, understands and answers.
+//! The daemon: one thread that reads the machine and its clients, and answers queries.
 //!
 //! ```text
 //! legacy socket ──► legacy: frames ──► Event ──► State ──► Snapshot ──► query socket
 //!                     │  answers, event log on stdout
 //! chips, segments, ───┤
 //! counters            │
-//! pidfds ─────────────┴► a process ends: everything it held is gone
+//! pidfds ─────────────┴► a process exits: everything it held is reclaimed
 //! ```
 //!
 //! It is a [`ttmem_reader::Session`] plus sockets plus the old clients' protocol.
 //!
-//! * [`serve`] runs it; `ttmem_reader::protocol` is how programs ask it.
-//! * `server` is the loop; `legacy` and `query` are the two kinds of connection; `tracking` connects them to the session.
+//! * [`serve`] runs it; `ttmem_reader::protocol` is the protocol of queries.
+//! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `tracking` connects
+//!   them to the session.
 
+mod accept;
 mod eventlog;
 mod legacy;
 mod listen;
 mod manager;
 mod output;
+mod poller;
 mod query;
 mod server;
 mod signal;
@@ -31,33 +34,33 @@ use ttmem_core::event::SensorReading;
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::Mono;
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 pub use server::serve;
 pub use signal::is_ignored;
 pub use socket::{Peer, server_at};
 
-/// What a simulated chip's sensors say while so much of its memory is used; `None` if it has none.
+/// Computes the sensors of a simulated chip from the usage of its memory; `None` if it has none.
 pub type SimulatedSensors = fn(&Chip, &Usage, Mono) -> Option<SensorReading>;
 
-/// What the daemon is told.
+/// How the daemon runs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where old clients connect.
+    /// The socket for old clients.
     pub legacy_socket: PathBuf,
-    /// Where ttmem itself connects.
+    /// The socket for queries.
     pub query_socket: PathBuf,
     /// Permissions of both sockets.
     pub mode: u32,
-    /// No event log.
+    /// Whether to write no event log.
     pub quiet: bool,
     /// What is read, and where.
-    pub reading: Reading,
+    pub sources: SourceConfig,
     /// Simulated chips.
     pub chips: Vec<Chip>,
-    /// What their sensors say.
+    /// Their sensors.
     pub sensors: Option<SimulatedSensors>,
-    /// What input may make the daemon keep.
+    /// Limits of what is kept.
     pub limits: Limits,
 }
 
@@ -65,32 +68,32 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody serves there already.
+    /// Another server listens there.
     #[error("another server is listening on {path}")]
     AlreadyServed {
-        /// Where.
+        /// The socket.
         path: PathBuf,
     },
-    /// Something else lies where the socket should be.
+    /// Another file is in the socket's place.
     #[error("{path} exists and is not a socket")]
     NotASocket {
-        /// Where.
+        /// The socket.
         path: PathBuf,
     },
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot listen on {path}")]
     Listen {
-        /// Where.
+        /// The socket.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// The kernel refuses what the loop needs.
+    /// A system call failed.
     #[error("cannot {what}")]
     System {
-        /// What was tried.
+        /// What failed.
         what: &'static str,
-        /// Why not.
+        /// Why.
         source: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! A listening socket at a path: never stolen from a living server, never lost to a dead one.
+//! A listening socket at a path. It is not taken from a server that runs, and replaces that of one that has exited.
 
 use crate::Error;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -9,18 +9,18 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A socket that is removed again when this is dropped.
+/// A listening socket, whose file is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: UnixListener,
     path: PathBuf,
     mode: u32,
     inode: u64,
-    /// Held while we serve, so that two servers that start at once cannot both replace a stale socket.
+    /// Held while the daemon runs, so that two that start at once cannot both replace a stale socket.
     _lock: Lock,
 }
 
-/// A locked file beside a socket, removed when it is unlocked.
+/// A locked file next to a socket, removed on drop.
 #[derive(Debug)]
 struct Lock {
     path: PathBuf,
@@ -29,25 +29,26 @@ struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A cleaner may have taken it away, and another server made its own.
-        let ours = rustix::fs::fstat(&self.file).map(|stat| stat.st_ino);
-        if fs::symlink_metadata(&self.path).is_ok_and(|found| ours == Ok(found.ino())) {
+        // A cleaner may have removed it, and another server created its own.
+        let own = rustix::fs::fstat(&self.file).map(|stat| stat.st_ino);
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| own == Ok(found.ino())) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
 impl Listener {
+    /// Creates the socket, or replaces a stale one.
     pub(crate) fn bind(path: &Path, mode: u32) -> Result<Self, Error> {
         let listen = |source| Error::Listen { path: path.to_owned(), source };
-        // A folder of our own below the system's is ours to make; a whole path is somebody's typing error.
+        // The last folder of a path is created; if more are missing, the path is probably mistyped.
         if let Some(folder) =
             path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
         {
             fs::DirBuilder::new().mode(0o755).create(folder).map_err(listen)?;
         }
         let lock =
-            lock(path).map_err(listen)?.ok_or_else(|| Error::AlreadyServed { path: path.to_owned() })?;
+            take_lock(path).map_err(listen)?.ok_or_else(|| Error::AlreadyServed { path: path.to_owned() })?;
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(Error::NotASocket { path: path.to_owned() });
@@ -57,14 +58,14 @@ impl Listener {
                     fs::remove_file(path).map_err(listen)?;
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                // It answers, or we may not even ask: either way it is not ours to replace.
+                // A server that answers, or may not be asked, is not replaced.
                 Ok(_) => return Err(Error::AlreadyServed { path: path.to_owned() }),
                 Err(source) => return Err(listen(source)),
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(listen(source)),
         }
-        let (socket, inode) = open(path, mode).map_err(listen)?;
+        let (socket, inode) = create(path, mode).map_err(listen)?;
         Ok(Self { socket, path: path.to_owned(), mode, inode, _lock: lock })
     }
 
@@ -72,13 +73,13 @@ impl Listener {
         &self.path
     }
 
-    /// Makes the socket anew if it is gone; returns whether it was. That another one is there is an error.
+    /// Creates the socket again if its file was removed, and returns whether it was. Another file in its place is an error.
     pub(crate) fn restore(&mut self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.path) {
             Ok(found) if found.ino() == self.inode => Ok(false),
             Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                (self.socket, self.inode) = open(&self.path, self.mode)?;
+                (self.socket, self.inode) = create(&self.path, self.mode)?;
                 Ok(true)
             }
             Err(e) => Err(e),
@@ -86,11 +87,11 @@ impl Listener {
     }
 }
 
-fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, u64)> {
+fn create(path: &Path, mode: u32) -> io::Result<(UnixListener, u64)> {
     let socket = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
     socket.set_nonblocking(true)?;
-    // Inherited by every accepted socket, also for bytes sent before it is accepted.
+    // Accepted sockets inherit this, also for bytes sent before they are accepted.
     rustix::net::sockopt::set_socket_passcred(&socket, true)?;
     let inode = fs::symlink_metadata(path)?.ino();
     Ok((socket, inode))
@@ -104,7 +105,7 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Somebody may have put another socket there; that one is not ours to remove.
+        // Another file in its place is not removed.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
@@ -117,8 +118,8 @@ fn lock_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes the lock beside a socket; `None` if somebody holds it.
-fn lock(path: &Path) -> io::Result<Option<Lock>> {
+/// Takes the lock of a socket; `None` if another process holds it.
+fn take_lock(path: &Path) -> io::Result<Option<Lock>> {
     let path = lock_path(path);
     for _ in 0..8 {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -128,9 +129,9 @@ fn lock(path: &Path) -> io::Result<Option<Lock>> {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(e) => return Err(e.into()),
         }
-        // The last holder removes the file as it leaves; a lock on a removed file holds nobody off.
-        let ours = rustix::fs::fstat(&file)?;
-        if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == ours.st_ino) {
+        // The last holder removes the file on exit; a lock on a removed file excludes no other process.
+        let own = rustix::fs::fstat(&file)?;
+        if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == own.st_ino) {
             return Ok(Some(Lock { path, file }));
         }
     }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_was_cleaned_away_comes_back() {
+    fn removed_socket_is_created_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let mut listener = Listener::bind(&path, 0o600).unwrap();
@@ -155,11 +156,11 @@ mod tests {
         fs::write(&path, "another's").unwrap();
         assert!(listener.restore().is_err());
         drop(listener);
-        assert!(path.exists(), "what is not ours stays");
+        assert!(path.exists(), "another's file is not removed");
     }
 
     #[test]
-    fn a_living_server_keeps_its_socket_and_a_dead_one_loses_it() {
+    fn only_sockets_of_exited_servers_are_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("own/s.sock");
         let first = Listener::bind(&path, 0o666).unwrap();
@@ -169,14 +170,14 @@ mod tests {
         assert!(matches!(Listener::bind(&typo, 0o666), Err(Error::Listen { .. })));
         drop(first);
         assert!(!path.exists() && !lock_path(&path).exists());
-        // A server that was killed leaves its socket and its lock file behind.
+        // A killed server leaves its socket and its lock file.
         drop(UnixListener::bind(&path).unwrap());
         fs::write(lock_path(&path), "").unwrap();
         assert!(path.exists());
         let second = Listener::bind(&path, 0o600).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
         drop(second);
-        // An old server knows no lock, but it answers.
+        // An old server has no lock, but it answers.
         let old = UnixListener::bind(&path).unwrap();
         assert!(matches!(Listener::bind(&path, 0o666), Err(Error::AlreadyServed { .. })));
         drop(old);
@@ -184,6 +185,6 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(matches!(Listener::bind(&path, 0o666), Err(Error::NotASocket { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"precious");
-        assert!(!lock_path(&path).exists(), "who fails leaves nothing behind");
+        assert!(!lock_path(&path).exists(), "a failed bind leaves no lock file");
     }
 }

@@ -1,7 +1,7 @@
-//! The service manager that started us, if one did: systemd, through the socket named in `NOTIFY_SOCKET`.
+//! Notifies the service manager that started the daemon: systemd, through the socket in `NOTIFY_SOCKET`.
 //!
-//! Written here and not taken from a crate because those wait when the manager does not read, and the daemon waits for
-//! nobody: what finds no room is told at the next tick.
+//! Crates for this wait while the manager does not read, which the daemon must not: here, a message that the socket does not
+//! take is sent again at the next tick.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,39 +10,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use ttmem_core::words::Mono;
 
-/// What the manager was told so far.
+/// The service manager, and what was sent to it.
 #[derive(Debug, Default)]
-pub(crate) struct Manager {
+pub(crate) struct ServiceManager {
     socket: Option<UnixDatagram>,
+    /// Whether it was notified that the daemon is ready.
     ready: bool,
     status: String,
-    /// How often it wants to hear that we live, and when it heard it last.
+    /// Time between two signs of life.
     watchdog_ns: Option<u64>,
-    alive: Option<Mono>,
+    /// When the last sign of life was sent.
+    alive_at: Option<Mono>,
 }
 
-impl Manager {
-    /// The one that the environment names. Nobody may be there: that is no reason not to serve.
+impl ServiceManager {
+    /// The service manager that the environment names, if there is one.
     pub(crate) fn from_environment() -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name).ok());
         let variable = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-        // Inherited from a parent that is watched itself, it is not meant for us.
-        let ours = variable("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-        let watchdog = variable("WATCHDOG_USEC").filter(|&us| ours && us > 0);
-        // Twice as often as it must be.
+        // A watchdog of the parent is inherited, but not meant for this process.
+        let is_own = variable("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
+        let watchdog = variable("WATCHDOG_USEC").filter(|&us| is_own && us > 0);
+        // Twice as often as required.
         let watchdog_ns = watchdog.map(|us| us.saturating_mul(1000) / 2);
         Self { socket, watchdog_ns, ..Self::default() }
     }
 
-    /// Whether anybody listens: ask before making a status.
-    pub(crate) fn listens(&self) -> bool {
+    /// Whether there is a service manager, so that a status is needed.
+    pub(crate) fn is_present(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// We are listening, and this is how it stands. Says only what is new.
-    pub(crate) fn tell(&mut self, now: Mono, status: &str) {
-        let watched =
-            self.watchdog_ns.is_some_and(|every| self.alive.is_none_or(|at| now.since(at) >= every));
+    /// Notifies the manager that the daemon is ready and alive, and of its status, as far as that is new or due.
+    pub(crate) fn notify(&mut self, now: Mono, status: &str) {
+        let is_due = |interval| self.alive_at.is_none_or(|at| now.since(at) >= interval);
+        let watchdog_due = self.watchdog_ns.is_some_and(is_due);
         let mut message = String::new();
         if !self.ready {
             message.push_str("READY=1\n");
@@ -52,31 +54,31 @@ impl Manager {
             message.push_str(status);
             message.push('\n');
         }
-        if watched {
+        if watchdog_due {
             message.push_str("WATCHDOG=1\n");
         }
         if self.send(&message) {
             self.ready = true;
             status.clone_into(&mut self.status);
-            if watched {
-                self.alive = Some(now);
+            if watchdog_due {
+                self.alive_at = Some(now);
             }
         }
     }
 
-    /// We are about to end.
-    pub(crate) fn stopping(&self) {
+    /// Notifies the manager that the daemon is about to exit.
+    pub(crate) fn notify_stopping(&self) {
         self.send("STOPPING=1\nSTATUS=Ending\n");
     }
 
-    /// Whether the manager has it.
+    /// Sends a message. Returns whether the socket took it.
     fn send(&self, message: &str) -> bool {
         let Some(socket) = self.socket.as_ref().filter(|_| !message.is_empty()) else { return false };
         socket.send(message.as_bytes()).is_ok()
     }
 }
 
-/// A path, or behind an `@` a name without a file.
+/// Connects to a path, or to an abstract name, which begins with `@`.
 fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
     let address = match name.as_bytes() {
         [b'@', abstract_name @ ..] => SocketAddr::from_abstract_name(abstract_name)?,

@@ -1,34 +1,39 @@
-//! A connection of the query socket: lines come in, and answers go out as far as the peer takes them.
+//! Connections of the query socket: reads requests, and sends answers as far as the peer takes them.
 //!
-//! What is asked and answered is `ttmem_reader::protocol`.
+//! The protocol is `ttmem_reader::protocol`.
 
+use crate::poller::Token;
 use crate::server::Daemon;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use ttmem_reader::protocol::{Listing, error_answer};
 use ttmem_reader::{RESCAN_ON_REQUEST_NS, Request};
 
-/// A longer request is no request.
-const REQUEST_ROOM: usize = 4096;
-/// Answers are made while less than this waits to be sent.
-const ANSWER_STEP: usize = 64 << 10;
-/// Reads before others get their turn; what is left wakes us again.
-const READS_A_TURN: usize = 16;
-/// Pieces made before others get their turn.
-const PIECES_A_TURN: usize = 4;
+/// Longest request.
+const MAX_REQUEST: usize = 4096;
+/// An answer is continued while fewer bytes wait to be sent.
+const MAX_UNSENT: usize = 64 << 10;
+/// Reads of one connection in one turn; what is left wakes the loop again.
+const MAX_READS: usize = 16;
+/// Pieces of a listing written in one turn.
+const MAX_PIECES: usize = 4;
 
+/// A connection of the query socket.
 pub(crate) struct QueryConnection {
-    pub(crate) stream: UnixStream,
-    pub(crate) writing: bool,
+    stream: UnixStream,
+    /// Whether the loop waits for room to write, rather than for bytes to read.
+    writing: bool,
     request: Vec<u8>,
     answer: Answer,
     listing: Option<Listing>,
-    /// The line being read is too long, and what is left of it goes unread.
-    overlong: bool,
+    /// Whether the rest of a line is skipped, because it is too long.
+    skips_line: bool,
+    /// Whether the peer has closed its side.
     ended: bool,
 }
 
-/// What is to be sent, and how much of it was.
+/// An answer, and how much of it was sent.
 #[derive(Default)]
 struct Answer {
     bytes: Vec<u8>,
@@ -40,7 +45,8 @@ impl Answer {
         &self.bytes[self.sent..]
     }
 
-    /// So much more was sent. The rest moves up only when it is the smaller part: a large answer goes in many small steps.
+    /// Notes that `len` more bytes were sent. The rest is moved only when it is the smaller part, since a large answer is sent
+    /// in many small steps.
     fn advance(&mut self, len: usize) {
         self.sent += len;
         if self.sent == self.bytes.len() {
@@ -50,7 +56,7 @@ impl Answer {
         }
     }
 
-    /// Sends as much as is taken.
+    /// Sends as much as the peer takes.
     fn send(&mut self, stream: &UnixStream) -> io::Result<()> {
         while !self.rest().is_empty() {
             match rustix::net::send(stream, self.rest(), rustix::net::SendFlags::NOSIGNAL) {
@@ -64,23 +70,39 @@ impl Answer {
     }
 }
 
+impl Daemon {
+    /// Handles an event of a connection's socket.
+    pub(crate) fn handle_query(&mut self, number: u64) {
+        let Some(mut connection) = self.queries.remove(&number) else { return };
+        if let Some(writing) = connection.take_turn(self) {
+            // While an answer waits, no request is read, so that requests do not wake the loop.
+            if writing != connection.writing {
+                connection.writing = writing;
+                let (fd, token) = (connection.stream.as_fd(), Token::Query(number));
+                self.poller.modify(fd, token, !writing, writing);
+            }
+            self.queries.insert(number, connection);
+        }
+    }
+}
+
 impl QueryConnection {
     pub(crate) fn new(stream: UnixStream) -> Self {
         let (request, answer) = Default::default();
-        Self { stream, writing: false, request, answer, listing: None, overlong: false, ended: false }
+        Self { stream, writing: false, request, answer, listing: None, skips_line: false, ended: false }
     }
 
-    /// Reads, answers and sends as far as it goes. Returns whether room to write must be waited for, or `None` when
-    /// the connection is done.
-    pub(crate) fn turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
-        let (mut pieces, mut begun, mut reads) = (0, false, 0);
+    /// Reads, answers and sends for one turn. Returns whether the loop must wait for room to write, or `None` when the
+    /// connection is finished.
+    fn take_turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
+        let (mut pieces, mut answered, mut reads) = (0, false, 0);
         loop {
             self.answer.send(&self.stream).ok()?;
-            if self.answer.rest().len() >= ANSWER_STEP {
+            if self.answer.rest().len() >= MAX_UNSENT {
                 return Some(true);
             }
             if let Some(listing) = &mut self.listing {
-                if pieces == PIECES_A_TURN {
+                if pieces == MAX_PIECES {
                     return Some(true);
                 }
                 pieces += 1;
@@ -94,32 +116,32 @@ impl QueryConnection {
                 return Some(true);
             }
             if let Some(end) = self.request.iter().position(|&b| b == b'\n') {
-                if begun {
-                    // The next one is for the next turn; there is room to write, so that comes at once.
+                if answered {
+                    // The next request waits for the next turn, which comes at once, since there is room to write.
                     return Some(true);
                 }
-                begun = true;
+                answered = true;
                 let line: Vec<u8> = self.request.drain(..=end).collect();
-                self.begin(daemon, &line);
+                self.begin_answer(daemon, &line);
                 continue;
             }
             if self.ended {
                 return None;
             }
             reads += 1;
-            if reads > READS_A_TURN {
+            if reads > MAX_READS {
                 return Some(false);
             }
-            let mut bytes = [0; REQUEST_ROOM];
+            let mut bytes = [0; MAX_REQUEST];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    // A last line needs no newline.
+                    // The last line may lack a newline.
                     self.ended = true;
                     if !self.request.is_empty() {
                         self.request.push(b'\n');
                     }
                 }
-                Ok(len) => self.collect(&bytes[..len]),
+                Ok(len) => self.append_request(&bytes[..len]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
@@ -127,21 +149,21 @@ impl QueryConnection {
         }
     }
 
-    fn collect(&mut self, mut bytes: &[u8]) {
-        if self.overlong {
+    fn append_request(&mut self, mut bytes: &[u8]) {
+        if self.skips_line {
             let Some(end) = bytes.iter().position(|&b| b == b'\n') else { return };
-            self.overlong = false;
+            self.skips_line = false;
             bytes = &bytes[end + 1..];
         }
         self.request.extend_from_slice(bytes);
-        if self.request.len() > REQUEST_ROOM && !self.request.contains(&b'\n') {
+        if self.request.len() > MAX_REQUEST && !self.request.contains(&b'\n') {
             self.request.clear();
-            self.overlong = true;
-            self.fail("request is too long");
+            self.skips_line = true;
+            self.answer_error("request is too long");
         }
     }
 
-    fn begin(&mut self, daemon: &mut Daemon, line: &[u8]) {
+    fn begin_answer(&mut self, daemon: &mut Daemon, line: &[u8]) {
         match Request::parse(line) {
             Ok(Request::Snapshot(detail)) => {
                 let snapshot = daemon.snapshot(&detail);
@@ -149,7 +171,7 @@ impl QueryConnection {
                     Ok(()) => self.answer.bytes.push(b'\n'),
                     Err(e) => {
                         self.answer = Answer::default();
-                        self.fail(&e.to_string());
+                        self.answer_error(&e.to_string());
                     }
                 }
             }
@@ -158,11 +180,11 @@ impl QueryConnection {
                 daemon.poll_sources(RESCAN_ON_REQUEST_NS);
                 self.listing = Some(Listing::default());
             }
-            Err(why) => self.fail(&why),
+            Err(why) => self.answer_error(&why),
         }
     }
 
-    fn fail(&mut self, why: &str) {
+    fn answer_error(&mut self, why: &str) {
         self.answer.bytes.extend_from_slice(&error_answer(why));
         self.answer.bytes.push(b'\n');
     }
@@ -173,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_answer_goes_in_small_steps_without_being_moved_each_time() {
+    fn large_answer_is_not_moved_at_each_step() {
         const STEP: usize = 512;
         let mut answer =
             Answer { bytes: (0..32u32 << 20 >> 2).flat_map(u32::to_le_bytes).collect(), sent: 0 };

@@ -1,47 +1,47 @@
-//! Who is at the other end of a Unix socket, and what it said.
+//! Unix sockets: the peer's identity, and receiving bytes with their sender.
 //!
-//! These few calls go to libc directly: rustix reads a peer's pid into a type that cannot be zero, but the kernel
-//! does say zero for a peer in a pid namespace that this process cannot see, and the option for a peer's pidfd has
-//! no name in either crate yet.
+//! Some calls go to libc directly: rustix reads a peer's pid into a type that cannot be zero, but the kernel returns zero for
+//! a peer in a PID namespace that is not visible from here; and neither crate has the option for a peer's pidfd yet.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use ttmem_reader::protocol::connect;
 
 /// Linux 6.5 and later.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// A peer's identity as the kernel vouches for it.
+/// A peer's identity, from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// 0 where it is not visible.
+    /// Its pid; 0 if it is not visible from here.
     pub pid: u32,
     /// Its user.
     pub uid: u32,
 }
 
-/// Who listens at a path. Nothing is said to it.
+/// Identifies the server that listens at a path, without sending anything.
 pub fn server_at(path: &Path) -> io::Result<Peer> {
     let socket = connect(path)?;
     peer(socket.as_fd())
 }
 
-/// Who connected.
+/// Identifies the peer of a connection.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
-    let cred: libc::ucred = option(socket, libc::SO_PEERCRED)?;
+    let cred: libc::ucred = get_option(socket, libc::SO_PEERCRED)?;
     Ok(Peer { pid: cred.pid.unsigned_abs(), uid: cred.uid })
 }
 
-/// A pidfd of who connected, taken without a moment in which the pid could mean another process.
+/// A pidfd of the peer of a connection. Unlike one opened by pid, it cannot be of another process.
 pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let fd: libc::c_int = option(socket, SO_PEERPIDFD)?;
+    let fd: libc::c_int = get_option(socket, SO_PEERPIDFD)?;
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     }
-    // SAFETY: the kernel made this descriptor for us just now, and nobody else knows of it.
+    // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -50,7 +50,7 @@ trait Plain: Copy {}
 impl Plain for libc::ucred {}
 impl Plain for libc::c_int {}
 
-fn option<T: Plain>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
+fn get_option<T: Plain>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has room for `len` bytes, and both outlive the call.
@@ -64,10 +64,10 @@ fn option<T: Plain>(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<T> 
     Ok(unsafe { value.assume_init() })
 }
 
-/// Receives bytes and who sent them. The socket must have `SO_PASSCRED` set; bytes of two senders (a process and
-/// its forked child share a socket) then never come in one call.
+/// Receives bytes and their sender. The socket must have `SO_PASSCRED` set; one call then never returns bytes of two senders,
+/// such as a process and its forked child, which share a socket.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<Peer>)> {
-    /// Room for one control message with credentials, aligned as the kernel wants it.
+    /// Space for one control message with credentials, aligned as the kernel requires.
     #[repr(C, align(8))]
     struct Control([u8; 64]);
 
@@ -80,13 +80,13 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = size_of::<Control>();
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: `message` points at `buffer` and `control`, which are live and as long as it says.
+    // SAFETY: `message` points at `buffer` and `control`, which are live and have these lengths.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     if received < 0 {
         return Err(io::Error::last_os_error());
     }
     let mut sender = None;
-    // SAFETY: the kernel filled `control` as `message` now says, and CMSG_* stay inside it.
+    // SAFETY: the kernel filled `control` up to the length in `message`, and CMSG_* stay inside it.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {
@@ -97,7 +97,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
                     sender = Some(Peer { pid: cred.pid.unsigned_abs(), uid: cred.uid });
                 }
                 (libc::SOL_SOCKET, libc::SCM_RIGHTS) => {
-                    // Nobody is asked for descriptors: close what was sent, or a peer could use up ours.
+                    // No descriptors are expected. They are closed, or a peer could use up this process's limit.
                     let count = ((*header).cmsg_len - libc::CMSG_LEN(0) as usize) / size_of::<libc::c_int>();
                     for i in 0..count {
                         let fd = data.add(i * size_of::<libc::c_int>()).cast::<[u8; 4]>().read();
@@ -112,14 +112,29 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(
     Ok((received as usize, sender))
 }
 
+/// Sends as much of `bytes` as the peer takes, and keeps the rest.
+pub(crate) fn send(stream: &UnixStream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match rustix::net::send(stream, &bytes[sent..], rustix::net::SendFlags::NOSIGNAL) {
+            Ok(len) => sent += len,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => break,
+            Err(e) => return Err(e.into()),
+        }
+    }
+    bytes.drain(..sent);
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::UnixListener;
 
     #[test]
-    fn bytes_come_with_their_sender() {
+    fn bytes_are_received_with_their_sender() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         rustix::net::sockopt::set_socket_passcred(&theirs, true).unwrap();
         ours.write_all(b"hello").unwrap();
@@ -135,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_known_without_a_word() {
+    fn server_is_identified_without_a_message() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         assert_eq!(server_at(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
         assert_eq!(server_at(&path).unwrap().pid, std::process::id());
-        // Whoever does not take connections is not waited for.
+        // A server that does not accept is not waited for.
         let full = std::iter::repeat_with(|| server_at(&path)).take(100_000).find_map(Result::err);
         assert_eq!(full.unwrap().kind(), io::ErrorKind::WouldBlock);
         drop(listener);

@@ -1,23 +1,23 @@
-//! Why there is nothing to show.
+//! The error type of this crate.
 
 use std::io;
 use std::path::PathBuf;
-use ttmem_sources::Skip;
+use ttmem_sources::SkipReason;
 
-/// What a reader gives.
+/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something could not be read. Each is a fragment; what was behind it is its source.
+/// Why something could not be read. The message is a fragment; the cause is its source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A daemon was named, and none answers there.
+    /// No daemon answers at the path that was given.
     #[error("no daemon answers at {}", .0.display())]
     NoDaemon(PathBuf),
-    /// A daemon answered before, and does not now.
+    /// A daemon answered before and does not any more.
     #[error("the daemon stopped answering")]
     Silent,
-    /// A daemon is there and could not be asked.
+    /// A daemon could not be asked.
     #[error("cannot query the daemon at {}", path.display())]
     Ask {
         /// Its socket.
@@ -25,7 +25,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// It answered something else.
+    /// The answer could not be parsed.
     #[error("cannot read the answer")]
     Answer(#[source] serde_json::Error),
     /// A cluster descriptor could not be read.
@@ -36,13 +36,13 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file is no segment.
+    /// A file is not a segment.
     #[error("{} {why}", path.display())]
     NoSegment {
         /// The file.
         path: PathBuf,
         /// Why.
-        why: Skip,
+        why: SkipReason,
     },
     /// A segment could not be read to its end.
     #[error("cannot read the segment: {} {why}", path.display())]
@@ -50,15 +50,15 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// Why.
-        why: Skip,
+        why: SkipReason,
     },
     /// No thread could be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
-    /// There is nothing that could be looked at again.
+    /// There is nothing to read.
     #[error("no sources to read")]
     Nothing,
-    /// A folder for a socket could not be made.
+    /// A folder for a socket could not be created.
     #[error("cannot create {}", path.display())]
     Folder {
         /// The folder.
@@ -66,7 +66,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A folder for a socket is not ours.
+    /// A folder for a socket belongs to another user.
     #[error("{} belongs to another user", .0.display())]
     NotOurs(PathBuf),
 }

@@ -1,4 +1,4 @@
-//! Where the query socket is, if nobody says.
+//! Default paths of the query socket.
 
 use crate::{Error, Result};
 use std::fs;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 const SYSTEM: &str = "/run/ttmem/query.sock";
 
-/// Where to serve: the system's place for root, else the user's own.
+/// Where a daemon serves: the system's path for root, otherwise one of the user.
 pub fn query_socket_to_serve() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from(SYSTEM));
     }
-    let folder = users_folder();
+    let folder = user_folder();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -21,14 +21,15 @@ pub fn query_socket_to_serve() -> Result<PathBuf> {
     if is_own(&folder) { Ok(folder.join("query.sock")) } else { Err(Error::NotOurs(folder)) }
 }
 
-/// Where to ask: the system's daemon, else the user's own. In a folder of somebody else's anybody could answer.
+/// Where to ask: the system's daemon, then the user's. A folder that belongs to another user is not used: that user could
+/// answer.
 pub fn query_sockets_to_ask() -> Vec<PathBuf> {
-    let folder = users_folder();
+    let folder = user_folder();
     let users = is_own(&folder).then(|| folder.join("query.sock"));
     [PathBuf::from(SYSTEM)].into_iter().chain(users).collect()
 }
 
-fn users_folder() -> PathBuf {
+fn user_folder() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
         Some(dir) => PathBuf::from(dir).join("ttmem"),
         None => PathBuf::from(format!("/tmp/ttmem-{}", rustix::process::geteuid().as_raw())),

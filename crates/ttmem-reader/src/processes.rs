@@ -1,32 +1,32 @@
-//! The process table: each process that anything is known of, whichever source found it, and how its exit is noticed.
+//! The process table: every process that any source found, with the watch for its exit.
 
 use std::collections::BTreeMap;
 use ttmem_core::event::Process;
 use ttmem_core::snapshot::HostUsage;
 use ttmem_core::words::{Mono, ProcessId};
-use ttmem_sources::process::{HostReading, Processes, Watch};
-use ttmem_sources::{Owner, Root};
+use ttmem_sources::process::{HostReading, Processes};
+use ttmem_sources::{ExitWatch, ProcessIdentity, Root};
 
-/// An entry of the process table. Unlike a pid it is never used again.
+/// Identifies an entry of the process table. Unlike a pid it is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessKey(pub u64);
 
 /// A process in the table.
 #[derive(Debug)]
 pub struct TrackedProcess {
-    /// The id under which the state has it.
+    /// Its id in the state.
     pub id: ProcessId,
     /// How its exit is noticed.
-    pub watch: Watch,
-    /// Its last reading, when that was taken, and what followed from it.
+    pub watch: ExitWatch,
+    /// Its last reading from procfs, when that was taken, and the usage computed from it.
     host: Option<(Mono, HostReading, HostUsage)>,
 }
 
-/// Two readings of a process are at least this far apart: the kernel counts CPU time in hundredths of a second, and a reading
-/// of many threads takes it tens of microseconds.
-const HOST_READING_NS: u64 = Mono::SECOND;
-/// No process tree is deeper; a loop in it would be an error of the kernel's.
-const DEEPEST: usize = 64;
+/// Shortest time between two readings of a process: the kernel counts CPU time in hundredths of a second, and adds it up over
+/// all threads at each reading.
+const HOST_INTERVAL_NS: u64 = Mono::SECOND;
+/// Deepest process tree that is followed.
+const MAX_DEPTH: usize = 64;
 
 /// All tracked processes.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl ProcessTable {
         Self { procfs: Processes::new(root), entries, by_pid, last_key: 0 }
     }
 
-    /// An entry, unless its process was removed.
+    /// An entry; `None` if it was removed.
     #[inline]
     pub fn get(&self, process: ProcessKey) -> Option<&TrackedProcess> {
         self.entries.get(&process)
@@ -55,7 +55,7 @@ impl ProcessTable {
         self.entries.contains_key(&process)
     }
 
-    /// The process that has this pid, or had it last. Processes that are not visible have pid 0 and are never found.
+    /// The process that has this pid, or had it last. Processes that are not visible have the pid 0 and are not found.
     pub fn find_pid(&self, pid: u32) -> Option<ProcessKey> {
         self.by_pid.get(&pid).copied()
     }
@@ -67,20 +67,20 @@ impl ProcessTable {
 
     /// Whether a process in the table has exited.
     pub fn has_exited(&self, process: ProcessKey) -> bool {
-        self.get(process).is_some_and(|it| it.watch.ended())
+        self.get(process).is_some_and(|it| it.watch.has_exited())
     }
 
-    /// Whether the pid of a process in the table belongs to another one by now: the one has exited, and one with its pid is
-    /// alive. (Start times would not tell: they count hundredths of a second.) While no process has the pid, what
-    /// comes under it was sent before the exit.
-    pub fn is_reused(&self, process: ProcessKey) -> bool {
-        let Some(it) = self.get(process).filter(|it| it.watch.ended()) else { return false };
-        Watch::by_pid(it.id.pid).is_some_and(|holder| !holder.ended())
+    /// Whether another process has the pid of a process in the table: the latter has exited, and a process with its pid is
+    /// alive. Start times would not show that, since they count hundredths of a second. While no process has the pid, bytes
+    /// from it were sent before the exit.
+    pub fn is_pid_reused(&self, process: ProcessKey) -> bool {
+        let Some(it) = self.get(process).filter(|it| it.watch.has_exited()) else { return false };
+        ExitWatch::by_pid(it.id.pid).is_some_and(|holder| !holder.has_exited())
     }
 
     /// Every process that has exited and is still in the table.
     pub fn exited(&self) -> Vec<ProcessKey> {
-        self.iter().filter(|(_, it)| it.watch.ended()).map(|(process, _)| process).collect()
+        self.iter().filter(|(_, it)| it.watch.has_exited()).map(|(process, _)| process).collect()
     }
 
     /// All entries, oldest first.
@@ -93,53 +93,58 @@ impl ProcessTable {
         self.entries.len()
     }
 
-    /// A watch on a process that a source found.
-    pub(crate) fn watch(&self, owner: &Owner) -> Watch {
-        if owner.pid == 0 {
-            return Watch::Connection;
+    /// Watches for the exit of a process that a source found.
+    pub(crate) fn watch(&self, process: &ProcessIdentity) -> ExitWatch {
+        if process.pid == 0 {
+            return ExitWatch::Connection;
         }
-        let start = owner.start.or_else(|| self.procfs.start_ticks(owner.pid));
-        // A segment of another machine's folder may be locked by a process of this one, which only the kernel knows.
-        self.procfs.watch(owner.pid, start).or_else(|| Watch::by_pid(owner.pid)).unwrap_or(Watch::Gone)
+        let start = process.start.or_else(|| self.procfs.start_ticks(process.pid));
+        // A segment in another machine's folder may be locked by a process of this machine, which that `/proc` lacks.
+        self.procfs
+            .watch(process.pid, start)
+            .or_else(|| ExitWatch::by_pid(process.pid))
+            .unwrap_or(ExitWatch::Exited)
     }
 
-    /// Adds a process, and describes it. `label` is the pid that it knows itself by.
+    /// Adds a process and describes it. `reported_pid` is the pid that it reports itself.
     pub(crate) fn add(
         &mut self,
-        owner: &Owner,
-        label: i64,
-        watch: Watch,
+        process: &ProcessIdentity,
+        reported_pid: i64,
+        watch: ExitWatch,
     ) -> (ProcessKey, ProcessId, Process) {
         self.last_key += 1;
-        let process = ProcessKey(self.last_key);
-        let pid = owner.pid;
-        // Once a process is gone, `/proc` may show another one under its pid.
-        let start = owner.start.or_else(|| self.procfs.start_ticks(pid)).filter(|_| !watch.ended());
+        let key = ProcessKey(self.last_key);
+        let pid = process.pid;
+        // After its exit, `/proc` may have another process under its pid.
+        let start = process.start.or_else(|| self.procfs.start_ticks(pid)).filter(|_| !watch.has_exited());
         let holder = self.find_pid(pid).and_then(|holder| self.get(holder)).map(|it| it.id);
         let id = start.map(|start| ProcessId { pid, start }).filter(|id| holder != Some(*id));
-        // Without a start time of its own, any number that no other process has identifies it.
-        let id = id.unwrap_or(ProcessId { pid, start: u64::MAX - process.0 });
-        let mut info = self.procfs.describe(owner, start);
-        info.reported_pid = Some(label).filter(|&label| label != i64::from(pid) && label != 0);
+        // Without a start time of its own, a number that no other process has takes its place.
+        let id = id.unwrap_or(ProcessId { pid, start: u64::MAX - key.0 });
+        let mut info = self.procfs.describe(process, start);
+        info.reported_pid =
+            Some(reported_pid).filter(|&reported| reported != i64::from(pid) && reported != 0);
         if pid != 0 {
-            self.by_pid.insert(pid, process);
+            self.by_pid.insert(pid, key);
         }
-        self.entries.insert(process, TrackedProcess { id, watch, host: None });
-        (process, id, info)
+        self.entries.insert(key, TrackedProcess { id, watch, host: None });
+        (key, id, info)
     }
 
-    /// What each visible process uses of the host, by pid. CPU time is that since the reading before.
-    pub(crate) fn host_usage(&mut self, now: Mono) -> BTreeMap<u32, HostUsage> {
+    /// Reads the host usage of each visible process, by pid. CPU time is that since the last reading.
+    pub(crate) fn read_host_usage(&mut self, now: Mono) -> BTreeMap<u32, HostUsage> {
         let mut parents = BTreeMap::new();
-        for it in self.entries.values_mut().filter(|it| it.id.pid != 0) {
-            if it.host.as_ref().is_some_and(|(at, ..)| now.since(*at) < HOST_READING_NS) {
+        for entry in self.entries.values_mut().filter(|entry| entry.id.pid != 0) {
+            if entry.host.as_ref().is_some_and(|(at, ..)| now.since(*at) < HOST_INTERVAL_NS) {
                 continue;
             }
-            let reading = self.procfs.host_reading(it.id.pid);
-            // Of a process whose start was not readable, the number in its id is none.
-            let is_same = |reading: &HostReading| it.id.start > u64::MAX / 2 || reading.start == it.id.start;
-            it.host = reading.filter(is_same).map(|reading| {
-                let before = it.host.as_ref().filter(|(_, before, _)| before.start == reading.start);
+            let reading = self.procfs.host_reading(entry.id.pid);
+            // Where the start time could not be read, the id has another number in its place.
+            let is_same =
+                |reading: &HostReading| entry.id.start > u64::MAX / 2 || reading.start == entry.id.start;
+            entry.host = reading.filter(is_same).map(|reading| {
+                let before = entry.host.as_ref().filter(|(_, before, _)| before.start == reading.start);
                 let cpu_percent = before.map(|(at, before, _)| {
                     let spent = reading.cpu_ns.saturating_sub(before.cpu_ns);
                     100.0 * spent as f64 / now.since(*at) as f64
@@ -149,13 +154,13 @@ impl ProcessTable {
                     cpu_percent,
                     rss_bytes: reading.rss_bytes,
                     parent_pid,
-                    ancestor_pid: ancestor(&self.procfs, &self.by_pid, reading.parent, &mut parents),
+                    ancestor_pid: find_ancestor(&self.procfs, &self.by_pid, reading.parent, &mut parents),
                 };
                 (now, reading, usage)
             });
         }
-        let known = self.entries.values().filter_map(|it| Some((it.id.pid, it.host.as_ref()?.2.clone())));
-        known.collect()
+        let usages = self.entries.values().filter_map(|it| Some((it.id.pid, it.host.as_ref()?.2.clone())));
+        usages.collect()
     }
 
     pub(crate) fn remove(&mut self, process: ProcessKey) -> Option<TrackedProcess> {
@@ -167,14 +172,14 @@ impl ProcessTable {
     }
 }
 
-/// The nearest ancestor that is in the table, from this one up. Processes between are read once: `parents` has them.
-fn ancestor(
+/// Finds the nearest process in the table from `pid` up. `parents` caches the processes between.
+fn find_ancestor(
     procfs: &Processes,
     by_pid: &BTreeMap<u32, ProcessKey>,
     mut pid: u32,
     parents: &mut BTreeMap<u32, u32>,
 ) -> Option<u32> {
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_DEPTH {
         if pid <= 1 {
             return None;
         }
@@ -192,8 +197,8 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    fn owner(pid: u32) -> Owner {
-        Owner { pid, own_pid: pid, uid: 0, name: "test".to_owned(), start: None }
+    fn identity(pid: u32) -> ProcessIdentity {
+        ProcessIdentity { pid, namespace_pid: pid, uid: 0, name: "test".to_owned(), start: None }
     }
 
     #[test]
@@ -201,12 +206,12 @@ mod tests {
         let mut table = ProcessTable::new(&Root::default());
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let found = owner(pid);
+        let found = identity(pid);
         let watch = table.watch(&found);
         let (old, old_id, _) = table.add(&found, i64::from(pid), watch);
         assert_eq!(table.find_pid(pid), Some(old));
         assert!(!table.has_exited(old) && table.exited().is_empty());
-        // Another process under this pid that started in the same hundredth of a second.
+        // Another process with this pid that started in the same hundredth of a second.
         let watch = table.watch(&found);
         let (new, new_id, _) = table.add(&found, i64::from(pid), watch);
         assert_ne!(old_id, new_id);
@@ -215,7 +220,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(table.exited(), [old, new]);
-        // The end of the old one does not hide the new one.
+        // Removing the old one does not hide the new one.
         table.remove(old).unwrap();
         assert_eq!((table.find_pid(pid), table.count()), (Some(new), 1));
         table.remove(new).unwrap();
@@ -234,18 +239,18 @@ mod tests {
         std::io::BufRead::read_line(&mut { output }, &mut line).unwrap();
         let (own, sleeper) = (std::process::id(), line.trim().parse::<u32>().unwrap());
         for pid in [own, sleeper] {
-            let found = owner(pid);
+            let found = identity(pid);
             let watch = table.watch(&found);
             table.add(&found, i64::from(pid), watch);
         }
-        let first = table.host_usage(Mono(Mono::SECOND));
+        let first = table.read_host_usage(Mono(Mono::SECOND));
         assert_eq!(first[&sleeper].ancestor_pid, Some(own));
         assert_eq!(first[&sleeper].parent_pid, Some(shell.id()));
-        assert_eq!(first[&sleeper].cpu_percent, None, "one reading says nothing of CPU time");
+        assert_eq!(first[&sleeper].cpu_percent, None, "CPU time needs two readings");
         assert!(first[&own].rss_bytes > 0);
-        let soon = table.host_usage(Mono(Mono::SECOND + 1));
+        let soon = table.read_host_usage(Mono(Mono::SECOND + 1));
         assert_eq!(soon, first, "not read again so soon");
-        let later = table.host_usage(Mono(2 * Mono::SECOND));
+        let later = table.read_host_usage(Mono(2 * Mono::SECOND));
         assert!(later[&sleeper].cpu_percent.is_some_and(|it| it < 5.0));
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(sleeper as i32).unwrap(),
@@ -253,17 +258,17 @@ mod tests {
         )
         .unwrap();
         shell.wait().unwrap();
-        assert!(!table.host_usage(Mono(3 * Mono::SECOND)).contains_key(&sleeper));
+        assert!(!table.read_host_usage(Mono(3 * Mono::SECOND)).contains_key(&sleeper));
     }
 
     #[test]
     fn invisible_processes_are_never_confused() {
         let mut table = ProcessTable::new(&Root::default());
-        let unseen = owner(0);
+        let unseen = identity(0);
         let watch = table.watch(&unseen);
-        assert!(matches!(watch, Watch::Connection));
+        assert!(matches!(watch, ExitWatch::Connection));
         let (first, first_id, info) = table.add(&unseen, 7, watch);
-        let (_, second_id, _) = table.add(&unseen, -7, Watch::Connection);
+        let (_, second_id, _) = table.add(&unseen, -7, ExitWatch::Connection);
         assert_eq!(info.reported_pid, Some(7));
         assert_ne!(first_id, second_id);
         assert_eq!(table.find_pid(0), None);
@@ -274,11 +279,11 @@ mod tests {
     fn exited_process_has_no_start_time() {
         let mut table = ProcessTable::new(&Root::default());
         let mut child = Command::new("true").spawn().unwrap();
-        let gone = owner(child.id());
+        let gone = identity(child.id());
         child.wait().unwrap();
         let watch = table.watch(&gone);
-        assert!(matches!(watch, Watch::Gone));
-        let (process, id, info) = table.add(&Owner { start: Some(1), ..gone }, 0, watch);
+        assert!(matches!(watch, ExitWatch::Exited));
+        let (process, id, info) = table.add(&ProcessIdentity { start: Some(1), ..gone }, 0, watch);
         assert!(table.has_exited(process));
         assert_ne!(id.start, 1);
         assert_eq!((info.start, info.reported_pid), (None, None));

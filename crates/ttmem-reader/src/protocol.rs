@@ -1,7 +1,7 @@
-//! The query protocol: one line of JSON asks, one line of JSON answers.
+//! The query protocol: each request is one line of JSON, and so is its answer.
 //!
-//! `{"get":"snapshot"}`, with the fields of [`Detail`] for what else is wanted, and `{"get":"allocations"}` are the requests.
-//! A list of allocations may be larger than a server's memory should grow, so [`Listing`] writes it piece by piece.
+//! The requests are `{"get":"snapshot"}`, with the fields of [`Detail`] for further detail, and `{"get":"allocations"}`. A
+//! list of allocations may be too large for a server's memory, so [`Listing`] writes it piece by piece.
 
 use jiff::Timestamp;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -16,7 +16,7 @@ use ttmem_core::{Detail, State};
 
 pub use ttmem_core::snapshot::Dump;
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "get", rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "there is one of them at a time")]
@@ -37,21 +37,21 @@ impl Request {
     }
 }
 
-/// Places of the ledger that one piece of a listing covers.
+/// Slots of the ledger that one piece of a listing covers.
 const PAGE: usize = 512;
 
 /// Writes a [`Dump`] piece by piece.
 #[derive(Debug, Default)]
 pub struct Listing {
     cursor: usize,
-    /// When it began. All ages are of this moment, though later pieces are written later.
+    /// When the first piece was written. All ages are of this moment.
     began: Option<Mono>,
-    /// Whether any allocation is written yet, so that the next one needs a comma.
+    /// Whether an allocation was written, so that the next one needs a comma.
     listed: bool,
 }
 
 impl Listing {
-    /// Appends the next piece. Returns whether it was the last.
+    /// Appends the next piece to `answer`. Returns whether it was the last.
     pub fn write_piece(&mut self, state: &State, answer: &mut Vec<u8>) -> bool {
         let is_first = self.began.is_none();
         let now = *self.began.get_or_insert(state.now());
@@ -84,21 +84,21 @@ struct Failure {
     error: String,
 }
 
-/// The answer, one line of JSON, to a request that failed.
+/// Writes the answer to a request that failed, one line of JSON.
 pub fn error_answer(why: &str) -> Vec<u8> {
     // A string cannot fail to serialise.
     serde_json::to_vec(&Failure { error: why.to_owned() }).unwrap_or_default()
 }
 
-/// How long a daemon may take for each step of an answer.
+/// How long a daemon may take for each read and write.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Asks a daemon, and returns its answer: one line of JSON.
+/// Asks a daemon and returns its answer, one line of JSON.
 pub fn ask(path: &Path, request: &Request) -> io::Result<Vec<u8>> {
     ask_within(path, request, TIMEOUT)
 }
 
-/// Asks a daemon that may take so long for each step, and returns its answer: one line of JSON.
+/// Asks a daemon with a timeout for each read and write, and returns its answer, one line of JSON.
 pub fn ask_within(path: &Path, request: &Request, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = connect(path)?;
     stream.set_nonblocking(false)?;
@@ -122,7 +122,7 @@ pub fn ask_within(path: &Path, request: &Request, timeout: Duration) -> io::Resu
     Ok(answer)
 }
 
-/// Connects to the server at a path. One that is too busy to accept is an error, not a wait.
+/// Connects to a server without waiting: one that is too busy to accept is an error.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_of_a_listing_are_of_one_moment() {
+    fn ages_in_a_listing_are_of_one_moment() {
         use ttmem_core::event::{Alloc, Event, Process};
         use ttmem_core::machine::Chip;
         use ttmem_core::words::{
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_listing_is_a_dump() {
+    fn empty_listing_is_a_dump() {
         let mut answer = Vec::new();
         assert!(Listing::default().write_piece(&State::new(Limits::default(), 7), &mut answer));
         let dump: Dump = serde_json::from_slice(&answer).unwrap();

@@ -1,8 +1,9 @@
-//! A session: the sources that are read, the state that follows from them, and the process table.
+//! A session: the sources that are read, the state they result in, and the process table.
 //!
-//! A program without a daemon calls [`Session::refresh`] and shows a snapshot. The daemon is a session plus sockets: it calls
-//! [`Session::poll`] in its own rhythm, adds what old clients send, and follows up what [`Session::take_changes`] returns.
-//! A process that publishes a segment, is in tt-metal's counters, has a chip open and sends on a socket is one process.
+//! A program without a daemon calls [`Session::refresh`], then [`Session::snapshot`]. The daemon is a session plus sockets: it
+//! calls [`Session::poll`] and [`Session::rescan_if_due`] by its own clock, adds what old clients send, and acts on what
+//! [`Session::take_changes`] returns. A process that publishes a segment, is in tt-metal's counters, has a chip open and sends
+//! on a socket is one process.
 
 use crate::protocol::{Listing, Request};
 use crate::{Error, ProcessKey, ProcessTable, Result, host};
@@ -14,71 +15,74 @@ use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
-use ttmem_sources::process::Watch;
-use ttmem_sources::{EventSink, Keep, Owner, Reading, Root, SegmentFile, Sources, monotonic, tell_of};
+use ttmem_sources::{
+    EventSink, ExitWatch, ProcessIdentity, Retention, Root, SegmentFile, SourceConfig, Sources, emit_segment,
+    monotonic,
+};
 use ttmem_wire::segment::text;
 
-/// Time between two rescans of sources while requests come in. A rescan reads `/proc` of every process.
+/// Shortest time between two rescans while requests arrive. A rescan reads `/proc` of every process.
 pub const RESCAN_ON_REQUEST_NS: u64 = Mono::SECOND;
 
-/// What changed in a session that its owner may have to follow up.
+/// A change in a session that its owner may have to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A process was added to the table: its watch may have a descriptor to wait on.
+pub enum SessionChange {
+    /// A process was added to the table. Its watch may have a descriptor to wait on.
     Registered(ProcessKey),
-    /// A source found another process under the pid of this one, which has exited: the owner must end it.
+    /// A source found another process with the pid of this one, which has exited: the owner must end it.
     Superseded(ProcessKey),
     /// A process was removed from the table, and what it held from the state.
     Exited(ProcessId, Outcome),
-    /// A chip was added or described anew.
+    /// A chip was added, or its description changed.
     ChipDefined {
-        /// Which.
+        /// Its id.
         id: ChipId,
         /// Its device number.
         index: u32,
-        /// Whether the driver shows it.
+        /// Whether it has a device node.
         has_node: bool,
     },
-    /// A chip is gone.
+    /// A chip was removed.
     ChipRemoved,
 }
 
 /// A machine, or one segment, and everything that was read of it so far.
 pub struct Session {
-    /// `None`: one segment was read, and there is nothing to read again.
+    /// `None` if the session has the content of one segment.
     sources: Option<Sources>,
     model: Model,
+    /// When sources were last rescanned.
     rescanned: Option<Mono>,
-    /// Whether sensors had the time to be read once.
-    settled: bool,
+    /// Whether the first reading of sensors was waited for.
+    sensors_awaited: bool,
 }
 
-/// The state and the process table, kept in agreement, at the time of the session's clock.
+/// The state and the process table, which change together, and the session's clock.
 struct Model {
     state: State,
     analysis: Analysis,
     processes: ProcessTable,
-    changes: Vec<Change>,
+    changes: Vec<SessionChange>,
     now: Mono,
 }
 
 impl Session {
     /// A session in which nothing is read yet. `seed` is that of the state's hash.
-    pub fn new(reading: Reading, limits: Limits, seed: u64) -> Self {
-        let model = Model::new(&reading.root, limits, seed);
-        Self { sources: Some(Sources::new(reading)), model, rescanned: None, settled: false }
+    pub fn new(config: SourceConfig, limits: Limits, seed: u64) -> Self {
+        let model = Model::new(&config.root, limits, seed);
+        Self { sources: Some(Sources::new(config)), model, rescanned: None, sensors_awaited: false }
     }
 
     /// A session with default limits, for a program that reads without a daemon.
-    pub fn local(reading: Reading) -> Self {
-        Self::new(reading, Limits::default(), u64::from(std::process::id()))
+    pub fn local(config: SourceConfig) -> Self {
+        Self::new(config, Limits::default(), u64::from(std::process::id()))
     }
 
-    /// The content of one segment, whether its process lives or not.
-    pub fn of_file(path: &Path) -> Result<Self> {
+    /// A session with the content of one segment, whether its process is alive or not.
+    pub fn of_segment(path: &Path) -> Result<Self> {
         let mut model = Model::new(&Root::default(), Limits::default(), u64::from(std::process::id()));
-        let not_one = |why| Error::NoSegment { path: path.to_owned(), why };
-        let file = SegmentFile::open_path(path).map_err(not_one)?;
+        let no_segment = |why| Error::NoSegment { path: path.to_owned(), why };
+        let file = SegmentFile::open_path(path).map_err(no_segment)?;
         let header = file.header();
         let process = ProcessId { pid: header.pid.get(), start: header.start_ticks.get() };
         let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
@@ -87,31 +91,32 @@ impl Session {
         model.emit_machine(Event::Host(host()));
         model.emit(process, Basis::Exact, Event::Born(info));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
-        tell_of(&file, process, &mut model).map_err(unreadable)?;
+        emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.record_peaks(&mut model.analysis);
-        Ok(Self { sources: None, model, rescanned: None, settled: true })
+        Ok(Self { sources: None, model, rescanned: None, sensors_awaited: true })
     }
 
-    /// Reads what happened since the last time, removes processes that have exited, and lets time pass: everything that a
-    /// program without a daemon does before it takes a snapshot.
+    /// Brings the session up to date: polls sources, rescans them if that is due, removes processes that have exited, and
+    /// advances the state's clock. A program without a daemon calls this before each snapshot.
     pub fn refresh(&mut self) {
         if self.sources.is_none() {
             return;
         }
         self.update_clock();
-        self.attend();
+        self.note_request();
         for process in self.model.processes.exited() {
             self.end_process(process);
         }
-        self.poll(RESCAN_ON_REQUEST_NS);
-        if let Some(sources) = self.sources.as_mut().filter(|_| !self.settled) {
-            // A first snapshot must have sensors; later ones show what there is.
-            self.settled = true;
-            sources.settle(monotonic, &mut self.model);
+        self.rescan_if_due(RESCAN_ON_REQUEST_NS);
+        self.poll();
+        if let Some(sources) = self.sources.as_mut().filter(|_| !self.sensors_awaited) {
+            // The first snapshot waits for sensors; later ones have the last readings.
+            self.sensors_awaited = true;
+            sources.wait_for_sensors(monotonic, &mut self.model);
             self.update_clock();
         }
         for change in self.take_changes() {
-            if let Change::Superseded(process) = change {
+            if let SessionChange::Superseded(process) = change {
                 self.end_process(process);
             }
         }
@@ -119,26 +124,38 @@ impl Session {
         self.tick();
     }
 
-    /// Reads what happened since the last poll. Chips, the processes that have them open and containers are looked for again
-    /// if the last rescan is at least `rescan_after_ns` ago. Returns whether a writer is so busy that the next poll should
-    /// come soon.
-    pub fn poll(&mut self, rescan_after_ns: u64) -> bool {
-        let Some(sources) = &mut self.sources else { return false };
-        let now = self.model.now;
-        if self.rescanned.is_none_or(|at| now.since(at) >= rescan_after_ns) {
-            self.rescanned = Some(now);
-            sources.survey(&mut self.model);
+    /// Reads what changed since the last poll. Returns whether a writer is so busy that the next poll should come soon. The
+    /// first poll rescans, if that was not done before.
+    pub fn poll(&mut self) -> bool {
+        if self.rescanned.is_none() {
+            self.rescan();
         }
-        sources.look(now, &mut self.model)
+        let Some(sources) = &mut self.sources else { return false };
+        sources.poll(self.model.now, &mut self.model)
     }
 
-    /// The session's time: that of the last [`Session::update_clock`].
+    /// Finds new sources: chips, the processes that have them open, and the folders of containers.
+    pub fn rescan(&mut self) {
+        if let Some(sources) = &mut self.sources {
+            self.rescanned = Some(self.model.now);
+            sources.rescan(&mut self.model);
+        }
+    }
+
+    /// Rescans if the last rescan is at least `interval_ns` ago.
+    pub fn rescan_if_due(&mut self, interval_ns: u64) {
+        if self.rescanned.is_none_or(|at| self.model.now.since(at) >= interval_ns) {
+            self.rescan();
+        }
+    }
+
+    /// The session's time, as of the last [`Session::update_clock`].
     #[inline]
     pub fn now(&self) -> Mono {
         self.model.now
     }
 
-    /// Sets the session's time. Everything that follows happens then.
+    /// Sets the session's time to the current time. All that follows happens at that time.
     pub fn update_clock(&mut self) {
         self.model.now = monotonic();
     }
@@ -155,52 +172,58 @@ impl Session {
         &self.model.processes
     }
 
-    /// The sources; `None` if the session is of one segment only.
+    /// The sources; `None` if the session has the content of one segment.
     pub fn sources(&self) -> Option<&Sources> {
         self.sources.as_ref()
     }
 
-    /// Has sensors read more often for a while, since somebody asks for figures.
-    pub fn attend(&mut self) {
+    /// Notes that a snapshot was requested: sensors are read more often for a while.
+    pub fn note_request(&mut self) {
         if let Some(sources) = &mut self.sources {
-            sources.attend();
+            sources.note_request();
         }
     }
 
-    /// Asks every process that can be asked for its allocators' own figures.
-    pub fn ring(&self) {
+    /// Requests an audit of its allocators from every process that writes a segment.
+    pub fn request_audits(&self) {
         if let Some(sources) = &self.sources {
-            sources.ring();
+            sources.request_audits();
         }
     }
 
     /// Removes crash segments that are too many, too old, or take too much of the filesystem.
-    pub fn expire(&mut self, keep: Keep) {
+    pub fn expire_crash_segments(&mut self, retention: Retention) {
         if let Some(sources) = &mut self.sources {
-            sources.expire(self.model.now, keep);
+            sources.expire_crash_segments(self.model.now, retention);
         }
     }
 
-    /// What changed since the last call, in order.
-    pub fn take_changes(&mut self) -> Vec<Change> {
+    /// Returns what changed since the last call, in order.
+    pub fn take_changes(&mut self) -> Vec<SessionChange> {
         std::mem::take(&mut self.model.changes)
     }
 
-    /// Adds a process to the table and to the state. `label` is the pid that it knows itself by.
-    pub fn register_process(&mut self, owner: &Owner, label: i64, watch: Watch, basis: Basis) -> ProcessKey {
-        self.model.add_process(owner, label, watch, basis).0
+    /// Adds a process to the table and to the state. `reported_pid` is the pid that it reports itself.
+    pub fn register_process(
+        &mut self,
+        identity: &ProcessIdentity,
+        reported_pid: i64,
+        watch: ExitWatch,
+        basis: Basis,
+    ) -> ProcessKey {
+        self.model.add_process(identity, reported_pid, watch, basis).0
     }
 
-    /// Reads the segments of a process to their end, and removes it with all that it held.
+    /// Reads the segments of a process to their end, and removes it with everything it holds.
     pub fn end_process(&mut self, process: ProcessKey) {
         let Some(id) = self.model.processes.get(process).map(|it| it.id) else { return };
         if let Some(sources) = &mut self.sources {
-            sources.process_ended(id, &mut self.model);
+            sources.finish_process(id, &mut self.model);
         }
         self.model.remove_process(process);
     }
 
-    /// Applies an event of a process in the table.
+    /// Applies an event of a process that is in the table.
     #[inline]
     pub fn apply(&mut self, process: ProcessKey, basis: Basis, event: Event) -> Outcome {
         let Model { state, analysis, processes, now, .. } = &mut self.model;
@@ -215,7 +238,7 @@ impl Session {
         self.model.emit_machine(event);
     }
 
-    /// Lets time pass in the state: findings expire, history takes a sample.
+    /// Advances the state's clock: findings expire, history takes a sample.
     pub fn tick(&mut self) {
         let Model { state, analysis, now, .. } = &mut self.model;
         state.tick(analysis, *now);
@@ -234,16 +257,16 @@ impl Session {
         analysis.usage_of(state, chip)
     }
 
-    /// Everything known now.
+    /// Takes a snapshot of everything known.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         let Model { state, analysis, now, .. } = &mut self.model;
         state.advance(*now);
         let mut snapshot = analysis.snapshot(state, Timestamp::now(), detail);
         if let Some(sources) = &self.sources {
-            sources.report(&mut snapshot.health);
+            sources.fill_health(&mut snapshot.health);
         }
         if detail.host {
-            let mut usage = self.model.processes.host_usage(self.model.now);
+            let mut usage = self.model.processes.read_host_usage(self.model.now);
             for process in &mut snapshot.processes {
                 process.host = process.pid.and_then(|pid| usage.remove(&pid));
             }
@@ -251,7 +274,7 @@ impl Session {
         snapshot
     }
 
-    /// The answer to a request, one line of JSON, made at once.
+    /// Answers a request with one line of JSON.
     pub fn answer(&mut self, request: &Request) -> Result<Vec<u8>> {
         match request {
             Request::Snapshot(detail) => serde_json::to_vec(&self.snapshot(detail)).map_err(Error::Answer),
@@ -277,48 +300,49 @@ impl Model {
 
     fn add_process(
         &mut self,
-        owner: &Owner,
-        label: i64,
-        watch: Watch,
+        identity: &ProcessIdentity,
+        reported_pid: i64,
+        watch: ExitWatch,
         basis: Basis,
     ) -> (ProcessKey, ProcessId) {
-        let (process, id, info) = self.processes.add(owner, label, watch);
-        self.changes.push(Change::Registered(process));
+        let (process, id, info) = self.processes.add(identity, reported_pid, watch);
+        self.changes.push(SessionChange::Registered(process));
         self.state.apply(&mut self.analysis, self.now, Origin::Process(id, basis), Event::Born(info));
         (process, id)
     }
 
     fn remove_process(&mut self, process: ProcessKey) {
         let Some(removed) = self.processes.remove(process) else { return };
-        // A process ends as a whole, on whatever basis it is known.
+        // An exit ends a process on every basis.
         let origin = Origin::Process(removed.id, Basis::Unknown);
         let outcome = self.state.apply(&mut self.analysis, self.now, origin, Event::Exited);
-        self.changes.push(Change::Exited(removed.id, outcome));
+        self.changes.push(SessionChange::Exited(removed.id, outcome));
     }
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) {
         let id = chip.id;
         if self.state.apply(&mut self.analysis, self.now, origin, Event::Chip(chip)) == Outcome::Noted {
-            // It may be one that is known by another name, and its number may have been taken.
+            // The state may have it under another id, and with another number if its own was taken.
             let id = self.state.resolve(id);
             let Some(chip) = self.state.chip(id) else { return };
             let (index, has_node) = (chip.index, chip.node.is_some());
-            self.changes.push(Change::ChipDefined { id, index, has_node });
+            self.changes.push(SessionChange::ChipDefined { id, index, has_node });
         }
     }
 }
 
 impl EventSink for Model {
-    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
-        let known = self.processes.find_pid(owner.pid).and_then(|key| Some((key, self.processes.get(key)?)));
+    fn register(&mut self, identity: &ProcessIdentity, basis: Basis) -> ProcessId {
+        let known =
+            self.processes.find_pid(identity.pid).and_then(|key| Some((key, self.processes.get(key)?)));
         match known {
-            Some((_, it)) if !it.watch.ended() => return it.id,
-            // The pid was given to another process before the first one's exit was noticed.
-            Some((process, _)) => self.changes.push(Change::Superseded(process)),
+            Some((_, it)) if !it.watch.has_exited() => return it.id,
+            // The pid was reused before the exit of its first process was noticed.
+            Some((process, _)) => self.changes.push(SessionChange::Superseded(process)),
             None => {}
         }
-        let watch = self.processes.watch(owner);
-        self.add_process(owner, i64::from(owner.own_pid), watch, basis).1
+        let watch = self.processes.watch(identity);
+        self.add_process(identity, i64::from(identity.namespace_pid), watch, basis).1
     }
 
     fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
@@ -343,16 +367,15 @@ impl EventSink for Model {
                 let removed = matches!(event, Event::ChipGone(_));
                 self.state.apply(&mut self.analysis, self.now, Origin::Machine, event);
                 if removed {
-                    self.changes.push(Change::ChipRemoved);
+                    self.changes.push(SessionChange::ChipRemoved);
                 }
             }
         }
     }
 }
 
-/// Lets this process have as many files open as it may at all, and returns how many those are: connections, pidfds, a large
-/// machine's sensors and files of counters soon use up the default. Only for programs of our own; a limit is its owner's
-/// choice.
+/// Raises this process's limit of open files to its maximum, and returns it: connections, pidfds, sensors and counters of a
+/// large machine need more than the default. Only for programs, not for libraries in other processes.
 pub fn raise_descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: limit.maximum, ..limit };
@@ -367,23 +390,28 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn sources_agree_on_a_process_until_its_pid_is_reused() {
+    fn process_is_one_until_its_pid_is_reused() {
         let mut model = Model::new(&Root::default(), Limits::default(), 7);
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id();
-        let owner = Owner { pid, own_pid: pid, uid: 0, name: "sleep".to_owned(), start: None };
-        let old = model.register(&owner, Basis::Exact);
-        assert_eq!(model.register(&owner, Basis::Counters), old);
+        let identity =
+            ProcessIdentity { pid, namespace_pid: pid, uid: 0, name: "sleep".to_owned(), start: None };
+        let old = model.register(&identity, Basis::Exact);
+        assert_eq!(model.register(&identity, Basis::Counters), old);
         child.kill().unwrap();
         child.wait().unwrap();
-        let new = model.register(&owner, Basis::Exact);
+        let new = model.register(&identity, Basis::Exact);
         assert_ne!(old, new);
         let (first, second) = (ProcessKey(1), ProcessKey(2));
         let changes = std::mem::take(&mut model.changes);
-        let expected = [Change::Registered(first), Change::Superseded(first), Change::Registered(second)];
+        let expected = [
+            SessionChange::Registered(first),
+            SessionChange::Superseded(first),
+            SessionChange::Registered(second),
+        ];
         assert_eq!(changes, expected);
         model.emit(old, Basis::Exact, Event::Exited);
-        assert!(matches!(model.changes[..], [Change::Exited(id, Outcome::Reclaimed(_))] if id == old));
+        assert!(matches!(model.changes[..], [SessionChange::Exited(id, Outcome::Reclaimed(_))] if id == old));
         assert_eq!((model.processes.find_pid(pid), model.processes.count()), (Some(second), 1));
         assert_eq!(
             model.analysis.snapshot(&model.state, Timestamp::UNIX_EPOCH, &Detail::NONE).processes.len(),
@@ -392,13 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn chips_are_announced_as_they_come_and_go() {
+    fn added_and_removed_chips_are_reported() {
         let mut model = Model::new(&Root::default(), Limits::default(), 7);
         let chip = Chip::unknown(3);
         let id = chip.id;
         model.emit_machine(Event::Chip(chip));
         model.emit_machine(Event::ChipGone(id));
-        let expected = [Change::ChipDefined { id, index: 3, has_node: false }, Change::ChipRemoved];
+        let expected =
+            [SessionChange::ChipDefined { id, index: 3, has_node: false }, SessionChange::ChipRemoved];
         assert_eq!(model.changes, expected);
     }
 }

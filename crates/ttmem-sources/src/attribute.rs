@@ -1,4 +1,4 @@
-//! One file of the kernel's that holds one value. Its descriptor is kept: reading again costs a tenth of opening again.
+//! A sysfs file that holds one value. Its descriptor is kept: reading again costs a tenth of opening again.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -8,28 +8,28 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The longest content that makes sense.
-const MOST_BYTES: usize = 256;
+/// Longest plausible value.
+const MAX_BYTES: usize = 256;
 
-/// The reason that is none: this driver or this board has no such file.
+/// The reason where this driver or this board has no such file, which is not a problem.
 pub const NOT_SHOWN: &str = "the driver does not show it";
-/// The reason that goes away by itself.
+/// The reason while a chip is being reset, which passes.
 pub const RESETTING: &str = "the device is being reset";
 
 /// Why there is no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum Absence {
     /// There is no such file: this driver or this board has none.
     NotShown,
     /// The chip is being reset.
     Resetting,
     /// The chip is gone.
     Gone,
-    /// Anything else, for people.
+    /// Any other reason, as text.
     Because(String),
 }
 
-impl Absent {
+impl Absence {
     pub(crate) fn because(text: impl Into<String>) -> Self {
         Self::Because(text.into())
     }
@@ -44,7 +44,7 @@ impl Absent {
     }
 }
 
-impl From<std::io::Error> for Absent {
+impl From<std::io::Error> for Absence {
     fn from(e: std::io::Error) -> Self {
         match Errno::from_io_error(&e) {
             Some(Errno::NOENT | Errno::NOTDIR) => Self::NotShown,
@@ -57,17 +57,18 @@ impl From<std::io::Error> for Absent {
     }
 }
 
-/// A file and, once it was opened, its descriptor.
+/// A file and, once it has been opened, its descriptor.
 #[derive(Debug)]
 pub(crate) struct Attribute {
     folder: Folder,
     name: String,
     file: Option<File>,
-    /// Whether it will be read again. The kernel's table of descriptors takes milliseconds to grow.
-    keep: bool,
+    /// Whether it will be read again. Descriptors are not kept needlessly: the kernel takes milliseconds to grow their
+    /// table.
+    keep_open: bool,
 }
 
-/// A folder with such files, open: the way to it is long, and goes through links.
+/// A folder of attributes, opened once: its path is long and leads through links.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -81,8 +82,8 @@ impl Folder {
         Self { path, open }
     }
 
-    /// The value of a file that is read once.
-    pub(crate) fn read(&self, name: &str) -> Result<String, Absent> {
+    /// Reads a file of this folder once.
+    pub(crate) fn read(&self, name: &str) -> Result<String, Absence> {
         Attribute::new(self, name, false).read()
     }
 
@@ -98,20 +99,20 @@ impl Folder {
 }
 
 impl Attribute {
-    pub(crate) fn new(folder: &Folder, name: &str, keep: bool) -> Self {
-        Self { folder: folder.clone(), name: name.to_owned(), file: None, keep }
+    pub(crate) fn new(folder: &Folder, name: &str, keep_open: bool) -> Self {
+        Self { folder: folder.clone(), name: name.to_owned(), file: None, keep_open }
     }
 
-    /// What it says now, without the end of its line.
-    pub(crate) fn read(&mut self) -> Result<String, Absent> {
+    /// The current value, without the trailing newline.
+    pub(crate) fn read(&mut self) -> Result<String, Absence> {
         let kept = self.file.is_some();
         let read = self.read_once();
-        if read.is_err() || !self.keep {
+        if read.is_err() || !self.keep_open {
             self.file = None;
         }
         match read {
             // A chip that was reset or plugged in again has new files under the old names.
-            Err(Absent::Gone) if kept => {
+            Err(Absence::Gone) if kept => {
                 self.folder = Folder::new(self.folder.path.clone());
                 self.read_once()
             }
@@ -119,12 +120,12 @@ impl Attribute {
         }
     }
 
-    fn read_once(&mut self) -> Result<String, Absent> {
+    fn read_once(&mut self) -> Result<String, Absence> {
         let file = match &self.file {
             Some(file) => file,
             None => self.file.insert(self.folder.open(&self.name)?),
         };
-        let mut bytes = [0; MOST_BYTES + 1];
+        let mut bytes = [0; MAX_BYTES + 1];
         let mut len = 0;
         loop {
             match file.read_at(&mut bytes[len..], len as u64) {
@@ -133,27 +134,27 @@ impl Attribute {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e.into()),
             }
-            // The kernel gives such a file whole; only what is not its own needs to be asked for more.
-            if len > MOST_BYTES || bytes[..len].ends_with(b"\n") {
+            // sysfs returns a value in one read; only files that are not sysfs's need another.
+            if len > MAX_BYTES || bytes[..len].ends_with(b"\n") {
                 break;
             }
         }
-        if len > MOST_BYTES {
-            return Err(Absent::because("it is longer than any value"));
+        if len > MAX_BYTES {
+            return Err(Absence::because("it is longer than any value"));
         }
         let text = std::str::from_utf8(&bytes[..len]).ok().map(str::trim_end);
         match text.filter(|text| text.chars().all(|c| !c.is_control())) {
-            Some("") => Err(Absent::because("it is empty")),
+            Some("") => Err(Absence::because("it is empty")),
             Some(text) => Ok(text.to_owned()),
-            None => Err(Absent::because("it is no text")),
+            None => Err(Absence::because("it is no text")),
         }
     }
 }
 
-/// The value of a file that is read once.
-pub(crate) fn read(path: &Path) -> Result<String, Absent> {
+/// Reads a file once, by its path.
+pub(crate) fn read(path: &Path) -> Result<String, Absence> {
     let folder = Folder { path: PathBuf::new(), open: None };
-    folder.read(path.to_str().ok_or(Absent::NotShown)?)
+    folder.read(path.to_str().ok_or(Absence::NotShown)?)
 }
 
 #[cfg(test)]
@@ -162,7 +163,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn whatever_a_file_is_it_is_a_value_or_a_reason() {
+    fn any_file_gives_a_value_or_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("good"), "45406\n").unwrap();
@@ -178,12 +179,12 @@ mod tests {
         assert_eq!(reason("controls"), "it is no text");
         assert_eq!(reason("huge"), "it is longer than any value");
         assert_eq!(reason("folder"), "it is a folder, not a file");
-        assert_eq!(read(&at("missing")), Err(Absent::NotShown));
-        assert_eq!(read(&at("good/below")), Err(Absent::NotShown));
+        assert_eq!(read(&at("missing")), Err(Absence::NotShown));
+        assert_eq!(read(&at("good/below")), Err(Absence::NotShown));
     }
 
     #[test]
-    fn a_kept_descriptor_sees_what_is_written_later() {
+    fn kept_descriptor_reads_later_writes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("value");
         fs::write(&path, "1\n").unwrap();

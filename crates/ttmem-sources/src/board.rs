@@ -1,9 +1,9 @@
-//! The memory that chips of a board are assumed to have, before a process or a descriptor reports it.
+//! The memory that a board's chips are assumed to have until a process or a cluster descriptor reports it.
 
 use ttmem_core::machine::{Capacity, CapacityOrigin};
 use ttmem_types::{Arch, Board};
 
-/// The memory of a chip with so many cores and channels left after harvesting.
+/// The memory of a chip with this many cores and DRAM channels left after harvesting.
 pub fn capacity(arch: Arch, cores: u32, dram_channels: u32, origin: CapacityOrigin) -> Capacity {
     let memory = arch.memory();
     let channels = u64::from(dram_channels);
@@ -23,16 +23,16 @@ pub fn capacity(arch: Arch, cores: u32, dram_channels: u32, origin: CapacityOrig
     }
 }
 
-/// A version such as `19.5.0.0`, as far as it matters.
-pub fn version(text: &str) -> Option<(u32, u32)> {
+/// Parses major and minor of a driver or firmware version such as `19.5.0.0`.
+pub fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What each chip of a board is assumed to have.
-pub fn assumed(board: &str, firmware: Option<&str>) -> Option<Capacity> {
+/// The memory that each chip of a board is assumed to have; `None` for an unknown board.
+pub fn assumed_capacity(board: &str, firmware: Option<&str>) -> Option<Capacity> {
     let chip = Board::by_name(board)?.chip?;
-    let cores = chip.cores_with(firmware.and_then(version));
+    let cores = chip.cores_with(firmware.and_then(parse_version));
     Some(capacity(chip.arch, cores, chip.dram_channels, CapacityOrigin::Board))
 }
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_board_has_what_its_harvested_chips_have() {
+    fn boards_have_the_memory_of_harvested_chips() {
         let (n, g) = (None, 1u64 << 30);
         for (board, firmware, cores, l1, dram, l1_usable, dram_usable) in [
             ("n150", n, 72, 107_937_792, 12 * g, 89_182_208, 12_872_318_208),
@@ -60,14 +60,15 @@ mod tests {
             ("p300c", n, 120, 188_743_680, 32 * g, 160_737_280, 34_217_131_008),
             ("galaxy-blackhole", n, 130, 204_472_320, 32 * g, 175_349_760, 34_217_131_008),
         ] {
-            let it = assumed(board, firmware).unwrap();
-            assert_eq!((it.cores, it.l1_bytes, it.dram_bytes), (cores, l1, dram), "{board} {firmware:?}");
-            assert_eq!(it.l1_allocatable_bytes, Some(l1_usable), "{board}");
-            assert_eq!(it.dram_allocatable_bytes, Some(dram_usable), "{board}");
-            assert_eq!(it.origin, CapacityOrigin::Board);
+            let found = assumed_capacity(board, firmware).unwrap();
+            let sizes = (found.cores, found.l1_bytes, found.dram_bytes);
+            assert_eq!(sizes, (cores, l1, dram), "{board} {firmware:?}");
+            assert_eq!(found.l1_allocatable_bytes, Some(l1_usable), "{board}");
+            assert_eq!(found.dram_allocatable_bytes, Some(dram_usable), "{board}");
+            assert_eq!(found.origin, CapacityOrigin::Board);
         }
-        assert_eq!(assumed("e75", None), None, "what is not known is not assumed");
-        // As it was asked for: 91.5 MiB, not 171.6.
-        assert_eq!(ttmem_core::words::size(assumed("n300", None).unwrap().l1_bytes), "91.5 MiB");
+        assert_eq!(assumed_capacity("e75", None), None, "nothing is assumed of unknown boards");
+        // Harvested cores are not counted: 91.5 MiB, not 171.6.
+        assert_eq!(ttmem_core::words::size(assumed_capacity("n300", None).unwrap().l1_bytes), "91.5 MiB");
     }
 }

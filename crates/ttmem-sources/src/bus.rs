@@ -1,10 +1,10 @@
-//! The chips that this machine has on its bus, as the kernel driver shows them. Nothing is asked of the chips' own nodes:
-//! opening one can block, wake the chip, or keep somebody from resetting it.
+//! The chips on the machine's PCI bus, as the kernel driver lists them in sysfs. Their device nodes are never opened: that
+//! can block, wake a chip, or prevent its reset.
 
-use crate::attribute::{Absent, Folder, read};
+use crate::attribute::{Absence, Folder, read};
 use crate::board;
-use crate::crew::Crew;
 use crate::root::Root;
+use crate::worker_pool::WorkerPool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,84 +18,85 @@ use ttmem_types::Board;
 
 /// Where the driver lists its chips.
 const CLASS: &str = "/sys/class/tenstorrent";
-/// How long to wait for chips to say who they are.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// Chips that are looked at; the driver has at most 32 by default.
-const MOST_CHIPS: usize = 1024;
-/// Names of chips that left that are remembered.
-const MOST_LEFT: usize = 1 << 14;
+/// How long to wait for new chips to be identified.
+const IDENTIFY_TIMEOUT: Duration = Duration::from_millis(500);
+/// Chips that are read; the driver has at most 32 by default.
+const MAX_CHIPS: usize = 1024;
+/// Unique ids of removed chips that are remembered.
+const MAX_REMOVED: usize = 1 << 14;
 
 /// A chip on the bus.
 #[derive(Clone, Debug)]
 pub(crate) struct BusChip {
     pub(crate) node: u32,
-    /// Its folder below [`CLASS`].
+    /// Its folder below [`CLASS`], with the driver's attributes.
     pub(crate) class: Folder,
-    /// The PCI device's folder.
+    /// The folder of the PCI device.
     pub(crate) device: PathBuf,
     pub(crate) chip: Chip,
-    /// Tells this folder from one that takes its place.
+    /// Inode of its folder: another one under the same name is another chip.
     pub(crate) inode: u64,
-    /// Whether it could say who it is; in the middle of a reset it cannot.
-    known: bool,
+    /// Whether its ids could be read; during a reset they cannot.
+    identified: bool,
 }
 
-/// All of them.
+/// All chips on the bus.
 #[derive(Default)]
 pub(crate) struct Bus {
     root: Root,
-    crew: Crew,
+    pool: WorkerPool,
     thorough: bool,
     /// By node.
     pub(crate) chips: BTreeMap<u32, BusChip>,
-    /// What chips that left were called.
-    left: BTreeSet<u64>,
-    /// Chips that were asked who they are and have not answered, by node and inode.
-    asked: BTreeMap<(u32, u64), Arc<OnceLock<BusChip>>>,
+    /// Unique ids of chips that were removed.
+    removed: BTreeSet<u64>,
+    /// Chips that are being identified, by node and inode.
+    pending: BTreeMap<(u32, u64), Arc<OnceLock<BusChip>>>,
     pub(crate) driver: Option<String>,
-    /// Why no chips can be listed, if that is not because there are none.
-    pub(crate) trouble: Option<Skipped>,
+    /// Why chips cannot be listed; `None` if they can, or if there is no driver.
+    pub(crate) failure: Option<Skipped>,
 }
 
-/// What a look found out.
+/// The result of a rescan.
 #[derive(Debug, Default)]
-pub(crate) struct Change {
-    /// Whether anything is different from before.
+pub(crate) struct BusChange {
+    /// Whether anything differs from the last rescan.
     pub(crate) any: bool,
-    /// Chips that left.
-    pub(crate) gone: Vec<ChipId>,
+    /// Chips that were removed, or got another id.
+    pub(crate) removed: Vec<ChipId>,
 }
 
 impl Bus {
-    pub(crate) fn new(root: &Root, crew: &Crew, thorough: bool) -> Self {
-        Self { root: root.clone(), crew: crew.clone(), thorough, ..Self::default() }
+    pub(crate) fn new(root: &Root, pool: &WorkerPool, thorough: bool) -> Self {
+        Self { root: root.clone(), pool: pool.clone(), thorough, ..Self::default() }
     }
 
-    pub(crate) fn look(&mut self) -> Change {
+    /// Lists the chips again and identifies new ones.
+    pub(crate) fn rescan(&mut self) -> BusChange {
         let class = self.root.path(CLASS);
-        let mut change = Change::default();
-        self.trouble = None;
-        let nodes = match nodes(&class) {
+        let mut change = BusChange::default();
+        self.failure = None;
+        let nodes = match list_nodes(&class) {
             Ok(nodes) => nodes,
             Err(e) => {
                 if e.kind() != std::io::ErrorKind::NotFound {
                     let path = class.display().to_string();
-                    self.trouble = Some(Skipped { path, reason: format!("cannot be read: {e}") });
+                    self.failure = Some(Skipped { path, reason: format!("cannot be read: {e}") });
                 }
                 BTreeMap::new()
             }
         };
-        let gone = |it: &BusChip| nodes.get(&it.node) != Some(&it.inode);
-        let gone: Vec<u32> = self.chips.values().filter(|it| gone(it)).map(|it| it.node).collect();
-        for it in gone.iter().filter_map(|node| self.chips.remove(node)) {
+        let is_gone = |chip: &BusChip| nodes.get(&chip.node) != Some(&chip.inode);
+        let gone: Vec<u32> = self.chips.values().filter(|chip| is_gone(chip)).map(|chip| chip.node).collect();
+        for BusChip { chip, .. } in gone.iter().filter_map(|node| self.chips.remove(node)) {
             change.any = true;
-            change.gone.push(it.chip.id);
-            if self.left.len() >= MOST_LEFT {
-                self.left.clear();
+            change.removed.push(chip.id);
+            if self.removed.len() >= MAX_REMOVED {
+                self.removed.clear();
             }
-            self.left.extend(it.chip.guesses);
-            if let ChipId::Unique(name) = it.chip.id {
-                self.left.insert(name);
+            self.removed.extend(chip.guesses);
+            if let ChipId::Unique(unique_id) = chip.id {
+                self.removed.insert(unique_id);
             }
         }
         if self.driver.is_none() || nodes.len() != self.chips.len() {
@@ -104,47 +105,47 @@ impl Bus {
         for (node, found) in self.identify(&class, &nodes) {
             let old = self.chips.insert(node, found);
             let new = &self.chips[&node].chip;
-            change.any |= old.as_ref().is_none_or(|old| !same(&old.chip, new));
-            // It said who it is only now: what it was called by until then is not another chip.
-            change.gone.extend(old.map(|old| old.chip.id).filter(|id| *id != new.id));
+            change.any |= old.as_ref().is_none_or(|old| !is_unchanged(&old.chip, new));
+            // A chip that is identified only now replaces the one that was known by its address.
+            change.removed.extend(old.map(|old| old.chip.id).filter(|id| *id != new.id));
         }
         if change.any {
-            self.name();
+            self.number_chips();
         }
         change
     }
 
-    /// Asks every chip that is not known who it is. In the middle of a reset one may not answer for long: until then it is
-    /// known by its place alone.
+    /// Identifies every chip that is not yet. During a reset that may take long; until then a chip is known by its address
+    /// alone.
     fn identify(&mut self, class: &Path, nodes: &BTreeMap<u32, u64>) -> Vec<(u32, BusChip)> {
-        let unknown = |node: &u32| self.chips.get(node).is_none_or(|it| !it.known);
+        let unknown = |node: &u32| self.chips.get(node).is_none_or(|it| !it.identified);
         let unknown: Vec<(u32, u64)> =
             nodes.iter().filter(|(node, _)| unknown(node)).map(|(&node, &inode)| (node, inode)).collect();
-        self.asked.retain(|key, _| unknown.contains(key));
+        self.pending.retain(|key, _| unknown.contains(key));
         let mut new = Vec::new();
         for &(node, inode) in &unknown {
-            self.asked.entry((node, inode)).or_insert_with(|| {
+            self.pending.entry((node, inode)).or_insert_with(|| {
                 let answer = Arc::new(OnceLock::new());
                 new.push(Arc::clone(&answer));
                 let (class, answer_to, thorough) = (class.to_owned(), Arc::clone(&answer), self.thorough);
-                self.crew.submit(move || {
+                self.pool.submit(move || {
                     let _ = answer_to.set(identify(&class, node, inode, thorough));
                 });
                 answer
             });
         }
         if !new.is_empty() {
-            self.crew.wait(PATIENCE, || new.iter().all(|answer| answer.get().is_some()));
+            self.pool.wait(IDENTIFY_TIMEOUT, || new.iter().all(|answer| answer.get().is_some()));
         }
         let mut found = Vec::new();
         for key @ (node, inode) in unknown {
-            let answer = self.asked.get(&key).and_then(|answer| answer.get().cloned());
+            let answer = self.pending.get(&key).and_then(|answer| answer.get().cloned());
             if answer.is_some() {
-                self.asked.remove(&key);
+                self.pending.remove(&key);
             }
             if let Some(answer) = answer.or_else(|| {
-                let waits = !self.chips.contains_key(&node);
-                waits.then(|| place_of(class, node, inode))
+                let is_new = !self.chips.contains_key(&node);
+                is_new.then(|| unidentified_chip(class, node, inode))
             }) {
                 found.push((node, answer));
             }
@@ -152,8 +153,8 @@ impl Bus {
         found
     }
 
-    /// Numbers the chips as runtimes do, by their places, and gives them the names that runtimes make from serial numbers.
-    fn name(&mut self) {
+    /// Numbers the chips as runtimes do, by PCI address, and adds the unique ids that runtimes derive from serial numbers.
+    fn number_chips(&mut self) {
         let mut order: Vec<(Option<PciAddress>, u32)> =
             self.chips.values().map(|it| (it.chip.pci, it.node)).collect();
         order.sort_unstable();
@@ -164,96 +165,98 @@ impl Bus {
         for (index, (_, node)) in order.into_iter().enumerate() {
             let Some(BusChip { chip, .. }) = self.chips.get_mut(&node) else { continue };
             chip.index = index as u32;
-            // Which of several chips of a board is meant cannot be told from its number.
+            // A serial number does not say which of several chips of a board is meant.
             let alone = chip.serial.filter(|serial| boards.get(serial) == Some(&1));
-            chip.guesses = alone.map_or_else(Vec::new, |serial| runtime_names(serial, chip.arch, 0));
+            chip.guesses = alone.map_or_else(Vec::new, |serial| runtime_ids(serial, chip.arch, 0));
         }
     }
 
-    /// The chip that runtimes call so and that is on no bus: the second one of an n300, behind the first.
-    pub(crate) fn behind(&self, name: u64) -> Option<Chip> {
-        let it = self.chips.values().map(|it| &it.chip).find(|it| {
-            let serial = it.serial.filter(|_| it.board.as_deref() == Some("n300"));
-            serial.is_some_and(|serial| runtime_names(serial, it.arch, 1).contains(&name))
+    /// The chip with this unique id that is on no bus: the second one of an n300, reached through the first.
+    pub(crate) fn find_remote(&self, unique_id: u64) -> Option<Chip> {
+        let direct = self.chips.values().map(|it| &it.chip).find(|chip| {
+            let serial = chip.serial.filter(|_| chip.board.as_deref() == Some("n300"));
+            serial.is_some_and(|serial| runtime_ids(serial, chip.arch, 1).contains(&unique_id))
         })?;
         Some(Chip {
-            arch: it.arch,
-            board: it.board.clone(),
+            arch: direct.arch,
+            board: direct.board.clone(),
             remote: true,
-            capacity: it.capacity,
-            serial: it.serial,
-            ..Chip::new(ChipId::Unique(name), 0)
+            capacity: direct.capacity,
+            serial: direct.serial,
+            ..Chip::new(ChipId::Unique(unique_id), 0)
         })
     }
 
-    /// Whether a chip that was here and left was called so.
-    pub(crate) fn has_left(&self, name: u64) -> bool {
-        self.left.contains(&name)
+    /// Whether a chip with this unique id was removed.
+    pub(crate) fn was_removed(&self, unique_id: u64) -> bool {
+        self.removed.contains(&unique_id)
     }
 
-    pub(crate) fn by_name(&self, name: u64) -> Option<&Chip> {
+    /// The chip on the bus that runtimes know by this unique id.
+    pub(crate) fn find(&self, unique_id: u64) -> Option<&Chip> {
         let mut chips = self.chips.values().map(|it| &it.chip);
-        chips.find(|it| it.id == ChipId::Unique(name) || it.guesses.contains(&name))
+        chips.find(|chip| chip.id == ChipId::Unique(unique_id) || chip.guesses.contains(&unique_id))
     }
 }
 
-/// The ids that runtimes have made, in one version or another, of a board's number and a chip's location on it.
-fn runtime_names(serial: u64, arch: Option<Arch>, location: u64) -> Vec<u64> {
-    let mut names = Vec::new();
+/// The unique ids that runtimes of any version derive from a board's serial number and a chip's location on it.
+fn runtime_ids(serial: u64, arch: Option<Arch>, location: u64) -> Vec<u64> {
+    let mut ids = Vec::new();
     if arch == Some(Arch::WormholeB0) {
-        // The Ethernet firmware has room for 32 bits of it.
+        // The Ethernet firmware keeps 32 bits of it.
         let short = serial >> 4 & 0xf000_0000 | serial & 0x0fff_ffff;
-        names.push((2 + location) << 32 | short);
+        ids.push((2 + location) << 32 | short);
         if location == 0 {
-            names.push(short);
+            ids.push(short);
         }
     } else {
-        names.extend([serial << 5 | location, serial << 1 | location]);
+        ids.extend([serial << 5 | location, serial << 1 | location]);
     }
-    names.push(serial << 8 | location);
+    ids.push(serial << 8 | location);
     if location == 0 {
-        names.push(serial);
+        ids.push(serial);
     }
-    names
+    ids
 }
 
-/// The numbers of all chips, and the inodes of their folders.
-fn nodes(class: &Path) -> std::io::Result<BTreeMap<u32, u64>> {
+/// Lists the node numbers of all chips, with the inodes of their folders.
+fn list_nodes(class: &Path) -> std::io::Result<BTreeMap<u32, u64>> {
     let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix("tenstorrent!")?.parse::<u32>().ok();
     let entries = fs::read_dir(class)?.flatten();
     let found = entries.filter_map(|entry| {
         let node = number(entry.file_name())?;
         Some((node, fs::metadata(entry.path()).ok()?.ino()))
     });
-    Ok(found.take(MOST_CHIPS).collect())
+    Ok(found.take(MAX_CHIPS).collect())
 }
 
-/// Whether two say the same of a chip, but for its number and what follows from those of others.
-fn same(a: &Chip, b: &Chip) -> bool {
-    let alone = |it: &Chip| Chip { index: 0, guesses: Vec::new(), ..it.clone() };
-    alone(a) == alone(b)
+/// Whether a chip's own properties are unchanged. Its index and guessed ids depend on the other chips.
+fn is_unchanged(old: &Chip, new: &Chip) -> bool {
+    let own = |chip: &Chip| Chip { index: 0, guesses: Vec::new(), ..chip.clone() };
+    own(old) == own(new)
 }
 
-/// What is known of a chip without asking it.
-fn place_of(class: &Path, node: u32, inode: u64) -> BusChip {
+/// A chip of which only the PCI address is known.
+fn unidentified_chip(class: &Path, node: u32, inode: u64) -> BusChip {
     let class = class.join(format!("tenstorrent!{node}"));
     let device = class.join("device");
     let pci = fs::read_link(&device).ok();
     let pci = pci.and_then(|link| link.file_name()?.to_str()?.parse::<PciAddress>().ok());
     let id = pci.map_or(ChipId::Ordinal(node), ChipId::Pci);
     let chip = Chip { pci, node: Some(node), ..Chip::new(id, node) };
-    BusChip { node, class: Folder::new(class), device, chip, inode, known: false }
+    BusChip { node, class: Folder::new(class), device, chip, inode, identified: false }
 }
 
+/// Reads a chip's ids, board and firmware versions.
 fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
-    let BusChip { class: folder, device, chip, .. } = place_of(class, node, inode);
+    let BusChip { class: folder, device, chip, .. } = unidentified_chip(class, node, inode);
     let pci = chip.pci;
     let attribute = |name: &str| folder.read(name);
-    let number = |name: &str| attribute(name).map(|text| identity(&text));
+    let number = |name: &str| attribute(name).map(|text| parse_id(&text));
     let (asic, serial) = (number("tt_asic_id"), number("tt_serial"));
-    // Whatever else keeps it from saying that may pass.
-    let settled = |it: &Result<Option<u64>, Absent>| matches!(it, Ok(_) | Err(Absent::NotShown));
-    let known = settled(&asic) && settled(&serial);
+    // Any other failure may be temporary.
+    let is_final = |id: &Result<Option<u64>, Absence>| matches!(id, Ok(_) | Err(Absence::NotShown));
+    let identified = is_final(&asic) && is_final(&serial);
     let (asic, serial) = (asic.ok().flatten(), serial.ok().flatten());
     let mut chip = Chip { id: asic.map_or(chip.id, ChipId::Unique), ..chip };
     chip.arch = match folder.read("device/device").as_deref() {
@@ -267,9 +270,9 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
         Ok("0x0047") => Some("galaxy-blackhole"),
         _ => None,
     };
-    let told =
+    let inferred =
         || serial.and_then(Board::by_serial).map(|board| board.name).or_else(by_subsystem).map(str::to_owned);
-    chip.board = by_driver.or_else(told);
+    chip.board = by_driver.or_else(inferred);
     (chip.pci, chip.serial) = (pci, serial);
     let version = |name: &str| if thorough { attribute(name).ok() } else { None };
     chip.firmware = Box::new(Firmware {
@@ -281,12 +284,12 @@ fn identify(class: &Path, node: u32, inode: u64, thorough: bool) -> BusChip {
         flasher: version("tt_ttflash_ver"),
     });
     let board = chip.board.as_deref();
-    chip.capacity = board.and_then(|board| board::assumed(board, chip.firmware.bundle.as_deref()));
-    BusChip { node, device, class: folder, chip, inode, known }
+    chip.capacity = board.and_then(|board| board::assumed_capacity(board, chip.firmware.bundle.as_deref()));
+    BusChip { node, device, class: folder, chip, inode, identified }
 }
 
-/// A number in 16 hexadecimal digits. A chip that hangs reads as all ones, and one that was never told its number as 0.
-fn identity(text: &str) -> Option<u64> {
+/// Parses an id of 16 hexadecimal digits. A hung chip reads as all ones, and one without an id as 0.
+fn parse_id(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok().filter(|&id| id != 0 && id != u64::MAX)
 }
 
@@ -295,20 +298,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_that_runtimes_make_of_serial_numbers_are_known() {
+    fn unique_ids_are_derived_from_serial_numbers() {
         let n300 = 0x0100_0145_1170_c0c4;
-        assert!(runtime_names(n300, Some(Arch::WormholeB0), 0).contains(&0x2_5170_c0c4));
-        assert!(runtime_names(n300, Some(Arch::WormholeB0), 1).contains(&0x3_5170_c0c4));
+        assert!(runtime_ids(n300, Some(Arch::WormholeB0), 0).contains(&0x2_5170_c0c4));
+        assert!(runtime_ids(n300, Some(Arch::WormholeB0), 1).contains(&0x3_5170_c0c4));
         let n150 = 0x0100_0186_1180_b479;
-        assert!(runtime_names(n150, Some(Arch::WormholeB0), 0).contains(&n150));
-        assert!(runtime_names(0x412_3191_1167, Some(Arch::Blackhole), 0).contains(&0x8246_3222_2ce0));
+        assert!(runtime_ids(n150, Some(Arch::WormholeB0), 0).contains(&n150));
+        assert!(runtime_ids(0x412_3191_1167, Some(Arch::Blackhole), 0).contains(&0x8246_3222_2ce0));
     }
 
     #[test]
-    fn a_chip_that_hangs_has_no_number() {
-        assert_eq!(identity("FFFFFFFFFFFFFFFF"), None);
-        assert_eq!(identity("0000000000000000"), None);
-        assert_eq!(identity("89E991BDB13E022E"), Some(0x89e9_91bd_b13e_022e));
-        assert_eq!(identity("x"), None);
+    fn hung_chip_has_no_id() {
+        assert_eq!(parse_id("FFFFFFFFFFFFFFFF"), None);
+        assert_eq!(parse_id("0000000000000000"), None);
+        assert_eq!(parse_id("89E991BDB13E022E"), Some(0x89e9_91bd_b13e_022e));
+        assert_eq!(parse_id("x"), None);
     }
 }

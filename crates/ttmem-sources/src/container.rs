@@ -1,36 +1,36 @@
-//! Which container a process runs in, from the path of its control group.
+//! Finds the container of a process from the paths of its control groups.
 
-/// The container and the pod that a process's list of control groups names. Engines put the container's id, 64 digits,
-/// into the last part of the path that is theirs, with their own prefix and suffix; Kubernetes puts the pod's id above it.
-pub(crate) fn of(cgroup: &str) -> (Option<String>, Option<String>) {
+/// Parses the container and the pod from the content of `/proc/PID/cgroup`. Engines put the container's id, 64 digits,
+/// into the last part of their path, with a prefix and a suffix; Kubernetes puts the pod's id above it.
+pub(crate) fn parse_cgroup(cgroup: &str) -> (Option<String>, Option<String>) {
     let paths = cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let mut found = (None, None);
+    let (mut container, mut pod) = (None, None);
     for part in paths.flat_map(|path| path.split('/')) {
         let part = part.trim_end_matches(".scope").trim_end_matches(".slice");
-        if let Some(id) = id_in(part) {
-            found.0 = Some(id.to_owned());
+        if let Some(id) = find_id(part) {
+            container = Some(id.to_owned());
         } else if let Some(name) = part.strip_prefix("lxc.payload.").or_else(|| part.strip_prefix("machine-"))
         {
-            found.0 = Some(name.to_owned()).filter(|name| !name.is_empty() && name.len() <= 128);
-        } else if let Some(pod) = pod_in(part) {
-            found.1 = Some(pod);
+            container = Some(name.to_owned()).filter(|name| !name.is_empty() && name.len() <= 128);
+        } else if let Some(id) = find_pod(part) {
+            pod = Some(id);
         }
     }
-    found
+    (container, pod)
 }
 
 fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-/// `docker-<id>`, `cri-containerd-<id>`, `crio-<id>`, `libpod-<id>`, or the id itself.
-fn id_in(part: &str) -> Option<&str> {
+/// Finds a container's id in `docker-<id>`, `cri-containerd-<id>`, `crio-<id>`, `libpod-<id>`, or on its own.
+fn find_id(part: &str) -> Option<&str> {
     let last = part.rsplit('-').next()?;
     is_id(last).then_some(last)
 }
 
-/// `pod<uid>` or `kubepods-burstable-pod<uid>`; systemd has underscores in place of the dashes.
-fn pod_in(part: &str) -> Option<String> {
+/// Finds a pod's id in `pod<uid>` or `kubepods-burstable-pod<uid>`, where systemd has underscores in place of dashes.
+fn find_pod(part: &str) -> Option<String> {
     let (before, uid) = part.rsplit_once("pod")?;
     let whole = before.is_empty() || (before.starts_with("kube") && before.ends_with('-'));
     let uid = uid.replace('_', "-");
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_are_told_by_their_paths() {
+    fn paths_of_all_engines_are_parsed() {
         let id = "3f".repeat(32);
         let pod = "0b8d4a5e-7c1d-4a43-9a52-6a0f6a1c2d3e";
         let under = pod.replace('-', "_");
@@ -65,7 +65,7 @@ mod tests {
             (String::new(), (None, None)),
             ("garbage".to_owned(), (None, None)),
         ] {
-            let (container, pod) = of(&path);
+            let (container, pod) = parse_cgroup(&path);
             assert_eq!((container.as_deref(), pod.as_deref()), expected, "{path}");
         }
     }

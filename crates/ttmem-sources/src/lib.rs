@@ -1,42 +1,49 @@
-//! Reads the machine: its chips, what processes publish, what tt-metal counts, and what the kernel says of all of them.
+//! Reads the machine: its chips, the segments that processes publish, tt-metal's counters, and procfs.
 //!
 //! ```text
-//! /sys/class/tenstorrent ──► bus: chips ──► sensors: on threads of their own
-//!        topology, board ──────┘   └─────► openers: who has them open
-//! folders in memory ──► place ──┬► segment: exact copies ──► follow: events
-//!                               └► regions: tt-metal's own counters
-//!                         process, owner, container: whose they are, and whether they live
+//! /sys/class/tenstorrent ──► bus: chips ──┬► sensors: read by a worker pool
+//!        topology, board ─────────────────┘└► device_users: processes that have chips open
+//! shm: folders ──┬► segments: exact copies ──► follower: events
+//!                └► counters: tt-metal's own
+//!                   writer, process, exit_watch, container: which process, and whether it is alive
 //! ```
 //!
-//! [`Sources`] is all of it. Everything read is untrusted: files are opened without following anything, read with
-//! `pread`, and checked before they are believed. The chips' own nodes are never opened.
+//! [`Sources`] is all of it. Everything read is untrusted: files are opened without following links (`files`), read with
+//! `pread`, and checked before use. Device nodes are never opened.
 
 mod attribute;
 pub mod board;
 mod bus;
+mod cards;
 mod clock;
 mod container;
-mod crew;
-mod follow;
-mod inventory;
+mod counters;
+mod device_users;
+mod event_sink;
+mod exit_watch;
+mod files;
+mod follower;
 mod lock;
-mod openers;
-mod owner;
-mod place;
 pub mod process;
-mod regions;
 mod root;
 mod segment;
 mod segments;
 mod sensors;
+mod shm;
 mod sources;
 pub mod topology;
+mod worker_pool;
+mod writer;
 
 pub use attribute::{NOT_SHOWN, RESETTING};
+pub use cards::{Card, cards};
 pub use clock::monotonic;
-pub use inventory::{Card, RegionFile, Room, cards, room};
-pub use process::Owner;
+pub use counters::CounterFile;
+pub use event_sink::EventSink;
+pub use exit_watch::ExitWatch;
+pub use files::{Filesystem, SkipReason, filesystem_of};
+pub use process::ProcessIdentity;
 pub use root::Root;
-pub use segment::{Contents, SegmentFile, Skip};
-pub use segments::{EventSink, Keep, tell_of};
-pub use sources::{Reading, Sources};
+pub use segment::{Contents, SegmentFile};
+pub use segments::{Retention, emit_segment};
+pub use sources::{SourceConfig, Sources};

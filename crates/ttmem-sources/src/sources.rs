@@ -1,19 +1,20 @@
-//! Everything that is read, in the order in which it makes sense: first the chips, then who says what of them.
+//! All sources of a machine, read in order: first the chips, then the processes that use them.
 
 use crate::board;
 use crate::bus::Bus;
-use crate::crew::Captain;
-use crate::inventory::RegionFile;
-use crate::openers::{Opened, Openers};
-use crate::owner::Census;
-use crate::place::{Place, containers};
-use crate::process::{Owner, Processes};
-use crate::regions::{self, Regions};
+use crate::counters::{self, CounterFile, CounterFiles};
+use crate::device_users::{DeviceUsers, OpenNodes};
+use crate::event_sink::EventSink;
+use crate::files::SkipReason;
+use crate::process::{ProcessIdentity, Processes};
 use crate::root::Root;
-use crate::segment::{SegmentFile, Skip};
-use crate::segments::{self, EventSink, Keep, Segments};
+use crate::segment::SegmentFile;
+use crate::segments::{self, Retention, Segments};
 use crate::sensors::Sensors;
+use crate::shm::{ShmFolder, open_container_folders};
 use crate::topology::{Topology, TopologyChip};
+use crate::worker_pool::PoolGuard;
+use crate::writer::PidIndex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
@@ -23,39 +24,39 @@ use ttmem_core::machine::{CapacityOrigin, Chip, Host};
 use ttmem_core::snapshot::{Health, Skipped};
 use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
 
-/// How long [`Sources::settle`] waits for sensors that do not answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long [`Sources::wait_for_sensors`] waits for sensors that do not answer.
+const SENSOR_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is read, and where.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct SourceConfig {
     /// Where the machine's files are.
     pub root: Root,
     /// The folder for shared memory.
     pub folder: PathBuf,
-    /// Whether the machine itself is read: its chips, who has them open, and tt-metal's own counters. Not if its chips
-    /// are simulated.
+    /// Whether the machine itself is read: its chips, the processes that have them open, and tt-metal's counters. Not if
+    /// its chips are simulated.
     pub machine: bool,
-    /// How the chips are connected, and what is harvested of them, if somebody said so.
+    /// The cluster descriptor, if there is one.
     pub topology: Option<Topology>,
-    /// Whether there will be more than one look.
-    pub again: bool,
-    /// Whether all sensors and versions are wanted, or only what fits into a table: on a large machine that is a third
-    /// of the work.
+    /// Whether there will be more than one poll.
+    pub repeated: bool,
+    /// Whether all sensors and versions are read, or only those that a table shows: on a large machine that is a third of
+    /// the work.
     pub thorough: bool,
-    /// What is known of the machine beforehand.
+    /// The machine's name and software versions.
     pub host: Host,
 }
 
-impl Reading {
-    /// The segments in a folder, and nothing else.
+impl SourceConfig {
+    /// Only the segments in a folder.
     pub fn segments(folder: &Path) -> Self {
         Self {
             root: Root::default(),
             folder: folder.to_owned(),
             machine: false,
             topology: None,
-            again: true,
+            repeated: true,
             thorough: true,
             host: Host::default(),
         }
@@ -64,173 +65,178 @@ impl Reading {
 
 /// All sources of a machine.
 pub struct Sources {
-    reading: Reading,
+    config: SourceConfig,
     processes: Processes,
-    places: Vec<Place>,
-    /// Why the machine's own folder for shared memory is not among them.
-    unread: Option<Skipped>,
+    folders: Vec<ShmFolder>,
+    /// Why the machine's folder for shared memory cannot be read.
+    skipped_folder: Option<Skipped>,
     bus: Bus,
     sensors: Sensors,
-    /// Ends those who read for the two above.
-    _captain: Captain,
-    openers: Openers,
-    regions: Regions,
+    /// Ends the threads that read bus and sensors.
+    _pool: PoolGuard,
+    device_users: DeviceUsers,
+    counters: CounterFiles,
     segments: Segments,
-    surveys: u64,
-    /// Since the last look.
-    surveyed: bool,
-    /// Nodes that processes have open.
-    nodes: Opened,
-    /// Who they are.
-    who: BTreeMap<u32, Owner>,
-    /// What was told of who has which chips open.
-    opened: BTreeMap<ProcessId, BTreeSet<u32>>,
-    unseen: BTreeMap<ChipId, usize>,
-    /// Chips changed, and who has which open must be told whatever was told before.
-    retell: bool,
+    rescans: u64,
+    /// Whether there was a rescan since the last poll.
+    rescanned: bool,
+    /// Device nodes that processes have open, by pid.
+    open_nodes: OpenNodes,
+    /// Processes that the last rescan identified, by pid.
+    identities: BTreeMap<u32, ProcessIdentity>,
+    /// Device nodes that processes have open, as emitted.
+    emitted_users: BTreeMap<ProcessId, BTreeSet<u32>>,
+    /// Open descriptors of processes that are not visible, as emitted.
+    emitted_hidden: BTreeMap<ChipId, usize>,
+    /// Whether the next rescan emits all users again, since chips have changed.
+    must_emit_users: bool,
 }
 
 impl Sources {
-    /// Nothing is read yet.
-    pub fn new(reading: Reading) -> Self {
-        let root = &reading.root;
-        let captain = Captain::default();
+    /// Sources of which nothing is read yet.
+    pub fn new(config: SourceConfig) -> Self {
+        let root = &config.root;
+        let pool = PoolGuard::default();
         Self {
             processes: Processes::new(root),
-            bus: Bus::new(root, &captain.0, reading.thorough),
-            openers: Openers::new(root),
-            sensors: Sensors::new(&captain.0, reading.again, reading.thorough),
-            _captain: captain,
-            segments: Segments::new(&reading.folder),
-            places: Vec::new(),
-            unread: None,
-            regions: Regions::default(),
-            surveys: 0,
-            surveyed: false,
-            nodes: Opened::new(),
-            who: BTreeMap::new(),
-            opened: BTreeMap::new(),
-            unseen: BTreeMap::new(),
-            retell: false,
-            reading,
+            bus: Bus::new(root, &pool.0, config.thorough),
+            device_users: DeviceUsers::new(root),
+            sensors: Sensors::new(&pool.0, config.repeated, config.thorough),
+            _pool: pool,
+            segments: Segments::new(&config.folder),
+            folders: Vec::new(),
+            skipped_folder: None,
+            counters: CounterFiles::default(),
+            rescans: 0,
+            rescanned: false,
+            open_nodes: OpenNodes::new(),
+            identities: BTreeMap::new(),
+            emitted_users: BTreeMap::new(),
+            emitted_hidden: BTreeMap::new(),
+            must_emit_users: false,
+            config,
         }
     }
 
-    /// Looks for what seldom changes: chips, who has them open, and the folders of containers. It means looking at every
-    /// process, and comes before the first look.
-    pub fn survey(&mut self, sink: &mut impl EventSink) {
-        let Reading { root, folder, machine, .. } = &self.reading;
-        let name = root.name_of(folder);
-        let own = Place::own(root, folder, &name);
-        // Whoever showed us another machine need not have shown us this of it.
-        let shown = |why: &&Skip| root.is_own() || !matches!(why, Skip::Io(e) if e.kind() == NotFound);
-        let reason = own.as_ref().err().filter(shown).map(ToString::to_string);
-        self.unread = reason.map(|reason| Skipped { path: folder.display().to_string(), reason });
-        let own = own.ok();
-        let others = containers(root, &self.processes, &name, own.as_ref());
-        self.places = own.into_iter().chain(others).collect();
+    /// Finds new sources: chips, the processes that have them open, folders of containers. It reads `/proc` of every process,
+    /// and must come before the first poll.
+    pub fn rescan(&mut self, sink: &mut impl EventSink) {
+        let SourceConfig { root, folder, machine, .. } = &self.config;
+        let inner_path = root.path_on_machine(folder);
+        let of_machine = ShmFolder::open_of_machine(root, folder, &inner_path);
+        // A copy of another machine's files may lack this folder.
+        let is_reported = |why: &&SkipReason| {
+            root.is_this_machine() || !matches!(why, SkipReason::Io(e) if e.kind() == NotFound)
+        };
+        let reason = of_machine.as_ref().err().filter(is_reported).map(ToString::to_string);
+        self.skipped_folder = reason.map(|reason| Skipped { path: folder.display().to_string(), reason });
+        let of_machine = of_machine.ok();
+        let of_containers = open_container_folders(root, &self.processes, &inner_path, of_machine.as_ref());
+        self.folders = of_machine.into_iter().chain(of_containers).collect();
         if *machine {
-            self.look_at_bus(sink);
-            self.look_at_openers(sink);
-        } else if self.surveys == 0 {
-            sink.emit_machine(Event::Host(self.reading.host.clone()));
+            self.rescan_bus(sink);
+            self.rescan_device_users(sink);
+        } else if self.rescans == 0 {
+            sink.emit_machine(Event::Host(self.config.host.clone()));
         }
-        self.surveys += 1;
-        self.surveyed = true;
+        self.rescans += 1;
+        self.rescanned = true;
     }
 
-    /// Takes in everything that happened since the last look. Returns whether any writer of a segment is so busy that
-    /// the next look should come soon.
-    pub fn look(&mut self, now: Mono, sink: &mut impl EventSink) -> bool {
-        let census = Census::default();
-        let around = segments::Around { places: &self.places, processes: &self.processes, census: &census };
-        let busy = self.segments.look(&around, sink);
-        if self.reading.machine {
-            // What the survey just found out need not be asked again; the next time it may be another's pid.
-            let who = std::mem::take(&mut self.who);
-            let mut around = regions::Around {
-                places: &self.places,
+    /// Emits what changed since the last poll. Returns whether the writer of a segment is so busy that the next poll should
+    /// come soon.
+    pub fn poll(&mut self, now: Mono, sink: &mut impl EventSink) -> bool {
+        let pid_index = PidIndex::default();
+        let context =
+            segments::Context { folders: &self.folders, processes: &self.processes, pid_index: &pid_index };
+        let busy = self.segments.poll(&context, sink);
+        if self.config.machine {
+            // Used once: later, another process may have one of these pids.
+            let identities = std::mem::take(&mut self.identities);
+            let mut context = counters::Context {
+                folders: &self.folders,
                 processes: &mut self.processes,
                 bus: &self.bus,
-                opened: &self.nodes,
-                who: &who,
-                surveyed: std::mem::take(&mut self.surveyed),
-                census: &census,
+                open_nodes: &self.open_nodes,
+                identities: &identities,
+                rescanned: std::mem::take(&mut self.rescanned),
+                pid_index: &pid_index,
             };
-            self.regions.look(&mut around, sink);
-            self.tell_sensors(now, sink);
+            self.counters.poll(&mut context, sink);
+            self.emit_sensors(now, sink);
         }
         busy
     }
 
-    /// After the first look: gives sensors the time to be read once, and no more than that to those that hang.
-    pub fn settle(&mut self, now: impl Fn() -> Mono, sink: &mut impl EventSink) {
-        self.sensors.wait(PATIENCE);
-        self.tell_sensors(now(), sink);
+    /// Waits after the first poll until sensors were read once, or one second for those that hang.
+    pub fn wait_for_sensors(&mut self, now: impl Fn() -> Mono, sink: &mut impl EventSink) {
+        self.sensors.wait(SENSOR_TIMEOUT);
+        self.emit_sensors(now(), sink);
     }
 
-    fn tell_sensors(&mut self, now: Mono, sink: &mut impl EventSink) {
-        for (chip, reading) in self.sensors.news(now) {
+    fn emit_sensors(&mut self, now: Mono, sink: &mut impl EventSink) {
+        for (chip, reading) in self.sensors.take_readings(now) {
             sink.emit_machine(Event::Sensors(chip, Box::new(reading)));
         }
     }
 
-    /// Looks again at what one process publishes while it may still live: whatever it did last.
-    pub fn process_ended(&mut self, process: ProcessId, sink: &mut impl EventSink) {
-        self.segments.process_ended(process, sink);
-        self.opened.remove(&process);
+    /// Reads the segments of a process that has exited to their end.
+    pub fn finish_process(&mut self, process: ProcessId, sink: &mut impl EventSink) {
+        self.segments.finish_process(process, sink);
+        self.emitted_users.remove(&process);
     }
 
-    /// Somebody looks at the figures: they are worth being new.
-    pub fn attend(&mut self) {
-        self.sensors.attend();
+    /// Notes that a snapshot was requested: sensors are read more often for a while.
+    pub fn note_request(&mut self) {
+        self.sensors.note_request();
     }
 
-    fn look_at_bus(&mut self, sink: &mut impl EventSink) {
+    fn rescan_bus(&mut self, sink: &mut impl EventSink) {
         let driver = self.bus.driver.clone();
-        let change = self.bus.look();
-        if self.surveys == 0 || self.bus.driver != driver {
+        let change = self.bus.rescan();
+        if self.rescans == 0 || self.bus.driver != driver {
             let driver = self.bus.driver.clone();
-            sink.emit_machine(Event::Host(Host { driver, ..self.reading.host.clone() }));
+            sink.emit_machine(Event::Host(Host { driver, ..self.config.host.clone() }));
         }
-        for gone in change.gone {
-            sink.emit_machine(Event::ChipGone(gone));
+        for removed in change.removed {
+            sink.emit_machine(Event::ChipGone(removed));
         }
-        if change.any || self.surveys == 0 {
+        if change.any || self.rescans == 0 {
             for chip in self.chips() {
                 sink.emit_machine(Event::Chip(chip));
             }
         }
         if change.any {
-            // What was said of a chip under another name must be said again.
-            self.retell = true;
-            self.regions.forget_chips();
-            self.sensors.follow(self.bus.chips.values());
-            self.openers.forget(&self.bus.chips.keys().copied().collect());
+            // Everything that names a chip by its old id is emitted again.
+            self.must_emit_users = true;
+            self.counters.forget_chips();
+            self.sensors.set_chips(self.bus.chips.values());
+            self.device_users.retain(&self.bus.chips.keys().copied().collect());
         }
     }
 
-    /// The chips there are: those on the bus, with what the topology knows of them, and those that only it knows.
+    /// All chips: those of the descriptor, merged with those on the bus, and the others on the bus.
     fn chips(&self) -> Vec<Chip> {
         let mut on_bus: BTreeMap<u32, Chip> =
             self.bus.chips.iter().map(|(&node, it)| (node, it.chip.clone())).collect();
-        let listed = self.reading.topology.iter().flat_map(|it| it.chips.iter());
-        let mut chips: Vec<Chip> = listed
-            .map(|it| {
-                let id = it.unique_id.map_or(ChipId::Ordinal(it.logical), ChipId::Unique);
-                let place: Option<PciAddress> = it.pci.as_ref().and_then(|text| text.parse().ok());
-                let fits = |chip: &&Chip| {
-                    let name = it.unique_id.is_some_and(|name| chip.guesses.contains(&name));
-                    chip.id == id || name || (place.is_some() && place == chip.pci)
+        let described = self.config.topology.iter().flat_map(|topology| topology.chips.iter());
+        let mut chips: Vec<Chip> = described
+            .map(|described| {
+                let id = described.unique_id.map_or(ChipId::Ordinal(described.logical), ChipId::Unique);
+                let pci: Option<PciAddress> = described.pci.as_ref().and_then(|text| text.parse().ok());
+                let is_same = |chip: &&Chip| {
+                    let is_guess = described.unique_id.is_some_and(|id| chip.guesses.contains(&id));
+                    chip.id == id || is_guess || (pci.is_some() && pci == chip.pci)
                 };
-                let node = on_bus.values().find(fits).and_then(|chip| chip.node);
-                // Numbers of nodes change; they are believed only where the file has nothing better.
-                let by_node = it.node.filter(|_| place.is_none());
+                let node = on_bus.values().find(is_same).and_then(|chip| chip.node);
+                // Node numbers change, so they count only where the descriptor has no PCI address.
+                let by_node = described.node.filter(|_| pci.is_none());
                 let found = node.or(by_node).and_then(|node| on_bus.remove(&node));
-                described(it, found.unwrap_or_else(|| Chip { pci: place, ..Chip::new(id, it.logical) }))
+                let chip = found.unwrap_or_else(|| Chip { pci, ..Chip::new(id, described.logical) });
+                merge(described, chip)
             })
             .collect();
-        // What the file does not list gets numbers that it does not use.
+        // Chips that the descriptor lacks get numbers that it does not use.
         let mut taken: BTreeSet<u32> = chips.iter().map(|chip| chip.index).collect();
         for mut chip in on_bus.into_values() {
             if !taken.insert(chip.index) {
@@ -243,97 +249,100 @@ impl Sources {
         chips
     }
 
-    fn look_at_openers(&mut self, sink: &mut impl EventSink) {
-        let found = self.openers.look(self.bus.chips.keys().copied(), &self.processes);
+    fn rescan_device_users(&mut self, sink: &mut impl EventSink) {
+        let found = self.device_users.find(self.bus.chips.keys().copied(), &self.processes);
         let chip = |node: &u32| self.bus.chips.get(node).map(|it| it.chip.id);
-        let mut told = BTreeMap::new();
-        for (&pid, nodes) in &found.opened {
-            let Some(owner) = found.who.get(&pid) else { continue };
-            let process = sink.register(owner, Basis::Unknown);
-            if self.retell || self.opened.get(&process) != Some(nodes) {
+        let mut users = BTreeMap::new();
+        for (&pid, nodes) in &found.open_nodes {
+            let Some(identity) = found.identities.get(&pid) else { continue };
+            let process = sink.register(identity, Basis::Unknown);
+            if self.must_emit_users || self.emitted_users.get(&process) != Some(nodes) {
                 let chips = nodes.iter().filter_map(chip).collect();
                 sink.emit(process, Basis::Unknown, Event::Opened(chips));
             }
-            told.insert(process, nodes.clone());
+            users.insert(process, nodes.clone());
         }
-        for &process in self.opened.keys().filter(|process| !told.contains_key(process)) {
+        for &process in self.emitted_users.keys().filter(|process| !users.contains_key(process)) {
             sink.emit(process, Basis::Unknown, Event::Opened(Vec::new()));
         }
-        (self.opened, self.retell) = (told, false);
-        let unseen: BTreeMap<ChipId, usize> =
-            found.unseen.iter().filter_map(|(node, &times)| Some((chip(node)?, times))).collect();
-        for (&chip, &times) in unseen.iter().filter(|(chip, times)| self.unseen.get(chip) != Some(times)) {
-            sink.emit_machine(Event::OpenUnseen(chip, times as u32));
+        (self.emitted_users, self.must_emit_users) = (users, false);
+        let hidden: BTreeMap<ChipId, usize> =
+            found.hidden.iter().filter_map(|(node, &count)| Some((chip(node)?, count))).collect();
+        for (&chip, &count) in
+            hidden.iter().filter(|(chip, count)| self.emitted_hidden.get(chip) != Some(count))
+        {
+            sink.emit_machine(Event::OpenUnseen(chip, count as u32));
         }
-        for &chip in self.unseen.keys().filter(|chip| !unseen.contains_key(chip)) {
+        for &chip in self.emitted_hidden.keys().filter(|chip| !hidden.contains_key(chip)) {
             sink.emit_machine(Event::OpenUnseen(chip, 0));
         }
-        self.unseen = unseen;
-        (self.nodes, self.who) = (found.opened, found.who);
+        self.emitted_hidden = hidden;
+        (self.open_nodes, self.identities) = (found.open_nodes, found.identities);
     }
 
-    /// Rings at every segment: whoever writes it may audit its allocators now.
-    pub fn ring(&self) {
-        self.segments.ring();
+    /// Requests an audit of its allocators from every process that writes a segment.
+    pub fn request_audits(&self) {
+        self.segments.request_audits();
     }
 
-    /// Removes black boxes that are too many, too old, or take too much of the filesystem.
-    pub fn expire(&mut self, now: Mono, keep: Keep) {
-        self.segments.expire(&self.places, now, keep);
+    /// Removes crash segments that are too many, too old, or take too much of the filesystem.
+    pub fn expire_crash_segments(&mut self, now: Mono, retention: Retention) {
+        self.segments.expire_crash_segments(&self.folders, now, retention);
     }
 
-    /// Descriptors that are held open for processes' files.
+    /// The number of descriptors that are open for the files of processes.
     pub fn descriptors(&self) -> usize {
-        self.places.len() + self.segments.descriptors() + self.regions.len()
+        self.folders.len() + self.segments.descriptors() + self.counters.len()
     }
 
-    /// Segments of dead processes.
-    pub fn black_boxes(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
-        self.segments.black_boxes()
+    /// Segments whose process has exited.
+    pub fn crash_segments(&self) -> impl Iterator<Item = (&Path, &SegmentFile)> {
+        self.segments.crash_segments()
     }
 
-    /// tt-metal's own files of counters.
-    pub fn regions(&self) -> impl Iterator<Item = RegionFile> {
-        self.regions.files()
+    /// The files of tt-metal's counters.
+    pub fn counter_files(&self) -> impl Iterator<Item = CounterFile> {
+        self.counters.iter()
     }
 
-    /// Why chips cannot be listed, if that is not because there are none.
-    pub fn trouble(&self) -> Option<&Skipped> {
-        self.bus.trouble.as_ref()
+    /// Why chips cannot be listed; `None` if they can, or if there is no driver.
+    pub fn bus_failure(&self) -> Option<&Skipped> {
+        self.bus.failure.as_ref()
     }
 
-    /// Whether every process there is can be seen from here.
-    pub fn sees_all(&self) -> bool {
-        self.processes.sees_all()
+    /// Whether every process of the machine is visible.
+    pub fn are_all_processes_visible(&self) -> bool {
+        self.processes.are_all_visible()
     }
 
-    /// Says in a snapshot what was read, and what was not.
-    pub fn report(&self, health: &mut Health) {
-        health.segments = self.segments.living() as u64;
-        health.crash_segments = self.segments.black_boxes().count() as u64;
-        health.counter_files = self.regions.len() as u64;
+    /// Fills in how many files are read, and which are skipped.
+    pub fn fill_health(&self, health: &mut Health) {
+        health.segments = self.segments.live_count() as u64;
+        health.crash_segments = self.segments.crash_segments().count() as u64;
+        health.counter_files = self.counters.len() as u64;
         health.skipped = self.segments.skipped();
-        health.skipped.extend(self.regions.skipped().cloned());
-        health.skipped.extend(self.bus.trouble.clone());
-        health.skipped.extend(self.unread.clone());
+        health.skipped.extend(self.counters.skipped().cloned());
+        health.skipped.extend(self.bus.failure.clone());
+        health.skipped.extend(self.skipped_folder.clone());
         health.skipped.extend(out_of_descriptors());
     }
 }
 
-/// A chip, with what a descriptor says of it.
-fn described(it: &TopologyChip, mut chip: Chip) -> Chip {
-    chip.index = it.logical;
-    chip.arch = Some(it.arch);
-    chip.remote = it.remote;
-    // The driver tells variants of a board apart; a descriptor does not.
-    chip.board = chip.board.or_else(|| it.board.clone());
-    chip.serial = chip.serial.or(it.board_id);
-    chip.capacity = Some(board::capacity(it.arch, it.cores, it.dram_channels, CapacityOrigin::Descriptor));
-    chip.names.extend(it.unique_id.filter(|&name| chip.id != ChipId::Unique(name)));
+/// Adds what a descriptor has of a chip.
+fn merge(described: &TopologyChip, mut chip: Chip) -> Chip {
+    chip.index = described.logical;
+    chip.arch = Some(described.arch);
+    chip.remote = described.remote;
+    // The driver's name of the board has its variant; the descriptor's does not.
+    chip.board = chip.board.or_else(|| described.board.clone());
+    chip.serial = chip.serial.or(described.board_id);
+    let (cores, channels) = (described.cores, described.dram_channels);
+    chip.capacity = Some(board::capacity(described.arch, cores, channels, CapacityOrigin::Descriptor));
+    chip.names.extend(described.unique_id.filter(|&id| chip.id != ChipId::Unique(id)));
     chip
 }
 
-/// Whether files could not be opened because this process has too many open: then anything may be missing.
+/// Reports that this process cannot open more files, in which case anything may be missing.
 fn out_of_descriptors() -> Option<Skipped> {
     let one_more = std::fs::File::open("/");
     let full =

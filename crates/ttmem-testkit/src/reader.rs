@@ -4,7 +4,7 @@ use std::path::Path;
 use ttmem_core::event::{Event, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
-use ttmem_sources::{EventSink, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
 
 /// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
 pub struct Reader {
@@ -18,7 +18,7 @@ pub struct Reader {
 struct Ear<'a>(&'a mut State, &'a mut Analysis);
 
 impl EventSink for Ear<'_> {
-    fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
+    fn register(&mut self, owner: &ProcessIdentity, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.emit(id, basis, Event::Born(Process::default()));
         id
@@ -37,16 +37,16 @@ impl Reader {
     /// Of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
-        let mut sources = Sources::new(Reading::segments(folder));
-        sources.survey(&mut Ear(&mut state, &mut analysis));
+        let mut sources = Sources::new(SourceConfig::segments(folder));
+        sources.rescan(&mut Ear(&mut state, &mut analysis));
         Self { state, analysis, sources }
     }
 
     /// Takes in what happened since the last look.
     pub fn look(&mut self) -> Snapshot {
-        self.sources.look(Mono(1), &mut Ear(&mut self.state, &mut self.analysis));
+        self.sources.poll(Mono(1), &mut Ear(&mut self.state, &mut self.analysis));
         let mut snapshot = self.snapshot(&Detail::NONE);
-        self.sources.report(&mut snapshot.health);
+        self.sources.fill_health(&mut snapshot.health);
         snapshot
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ttmem_core::snapshot::{AuditResult, Process};
 use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 /// Between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -41,13 +41,13 @@ type Key = (u32, u32, Space);
 
 pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     // Nothing but segments is audited.
-    let reading = Reading { machine: false, again: true, ..sockets.reading()? };
+    let reading = SourceConfig { machine: false, repeated: true, ..sockets.reading()? };
     let mut session = source::session(reading);
     session.refresh();
     let first = only(session.snapshot(&Detail::NONE), args.pid);
     // New statistics have a later sequence number.
     let since: BTreeMap<u32, u64> = if args.fresh {
-        session.ring();
+        session.request_audits();
         first.processes.iter().filter_map(|it| Some((it.pid?, it.sequence?))).collect()
     } else {
         BTreeMap::new()

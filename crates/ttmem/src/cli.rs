@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use ttmem_core::Limits;
-use ttmem_reader::{Places, paths};
-use ttmem_sources::Reading;
+use ttmem_reader::{ReaderOptions, paths};
+use ttmem_sources::SourceConfig;
 
 /// The memory monitor for Tenstorrent accelerators.
 ///
@@ -196,13 +196,13 @@ impl Sockets {
     }
 
     /// What to read, and where.
-    pub(crate) fn reading(&self) -> Result<Reading, ttmem_reader::Error> {
-        self.places().reading()
+    pub(crate) fn reading(&self) -> Result<SourceConfig, ttmem_reader::Error> {
+        self.places().source_config()
     }
 
     /// Where a reader finds its sources.
-    pub(crate) fn places(&self) -> Places {
-        Places {
+    pub(crate) fn places(&self) -> ReaderOptions {
+        ReaderOptions {
             local: self.local,
             root: self.root.clone(),
             topology: self.topology.clone(),
@@ -535,7 +535,7 @@ impl ServeArgs {
             mode: self.socket_mode,
             quiet: self.quiet,
             // Simulated devices are never shown beside real ones.
-            reading: Reading { machine: self.sim.is_none(), again: true, ..sockets.reading()? },
+            sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.reading()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },

@@ -11,7 +11,7 @@ use ttmem_core::machine::{CapacityOrigin, CoreLayout};
 use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProgram, Device, Interval};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
-use ttmem_reader::Source;
+use ttmem_reader::Reader;
 use ttmem_render::cores::{DUMP, titled};
 use ttmem_render::figure::rectangle;
 use ttmem_render::{device, heading, label, line, usage};
@@ -39,7 +39,7 @@ struct OnDevice<'a> {
     allocations: Option<Vec<&'a Allocation>>,
 }
 
-pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Source) -> anyhow::Result<Exit> {
+pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Reader) -> anyhow::Result<Exit> {
     let Some(snapshot) = unless_absent(source.snapshot(&Detail { cores: true, ..Detail::NONE }))? else {
         return Ok(Exit::NoDaemon);
     };

@@ -187,7 +187,7 @@ impl Denied {
 fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
     let host = &patient.snapshot.host;
     let mut page = format!("ttmem {}", host.ttmem);
-    if patient.root.is_own() {
+    if patient.root.is_this_machine() {
         let _ = write!(page, " on {}", cut(host.name.as_deref().unwrap_or("?"), 64));
     } else {
         let _ = write!(page, ", files below {}", cut(&patient.sockets.root.to_string_lossy(), LINE));

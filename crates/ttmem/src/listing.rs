@@ -13,7 +13,7 @@ use std::io::{self, IsTerminal, Write as _};
 use ttmem_core::snapshot::{Allocation, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::{Dump, Request, Source};
+use ttmem_reader::{Dump, Reader, Request};
 use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, origin_of};
 use ttmem_render::figure::{counted, plain};
 use ttmem_render::{heading, line, page, process};
@@ -23,7 +23,7 @@ const TOP: usize = 18;
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
-        Some(file) => Source::of_file(file)?,
+        Some(file) => Reader::of_segment(file)?,
         None => source(sockets, false, false)?,
     };
     if args.programs {
@@ -88,7 +88,7 @@ fn narrow(dump: &mut Dump, snapshot: &Snapshot, args: &DumpArgs) {
 }
 
 /// Every live allocation, in no order.
-pub(crate) fn all(source: &mut Source) -> anyhow::Result<Option<Dump>> {
+pub(crate) fn all(source: &mut Reader) -> anyhow::Result<Option<Dump>> {
     let Some(answer) = unless_absent(source.ask(&Request::Allocations))? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }

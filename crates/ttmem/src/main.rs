@@ -73,7 +73,7 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
             if let (Some(parent), Some(folder)) = (args.parent, options.query_socket.parent()) {
                 // The demo removes these, too, unless it was killed.
                 let _ = std::fs::remove_dir(folder);
-                demo::remove_segments(parent, &options.reading.folder);
+                demo::remove_segments(parent, &options.sources.folder);
             }
             Ok(Exit::Done)
         }

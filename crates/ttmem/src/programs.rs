@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use ttmem_core::snapshot::{Process, Program};
 use ttmem_core::{Detail, Snapshot};
-use ttmem_reader::Source;
+use ttmem_reader::Reader;
 use ttmem_render::program::{DUMP, Row};
 use ttmem_render::{heading, line};
 
@@ -30,7 +30,7 @@ struct Listed<'a> {
     program: &'a Program,
 }
 
-pub(crate) fn dump(args: &DumpArgs, source: &mut Source) -> anyhow::Result<Exit> {
+pub(crate) fn dump(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Exit> {
     let detail = Detail { programs: true, ..Detail::NONE };
     let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(Exit::NoDaemon) };
     let snapshot = show::only(snapshot, &args.only)?;

@@ -2,17 +2,17 @@
 
 use crate::cli::Sockets;
 use std::io::{self, Write};
-use ttmem_reader::{Error, Session, Source, raise_descriptor_limit};
-use ttmem_sources::Reading;
+use ttmem_reader::{Error, Reader, Session, raise_descriptor_limit};
+use ttmem_sources::SourceConfig;
 
 /// `again`: more than one snapshot will be taken; `thorough`: more is wanted than fits into a table.
-pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Source> {
+pub(crate) fn source(sockets: &Sockets, again: bool, thorough: bool) -> anyhow::Result<Reader> {
     raise_descriptor_limit();
-    Ok(Source::new(&sockets.places(), again, thorough)?)
+    Ok(Reader::new(&sockets.places(), again, thorough)?)
 }
 
 /// A session of this program's own, whether there is a daemon or not.
-pub(crate) fn session(reading: Reading) -> Session {
+pub(crate) fn session(reading: SourceConfig) -> Session {
     raise_descriptor_limit();
     Session::local(reading)
 }

@@ -28,7 +28,7 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
     // A wrong name is refused before the terminal is taken; a source that fails is shown by the dashboard.
     let brief = Detail { brief: true, ..Detail::NONE };
     if let Some(user) = &filter.user
-        && let Ok((snapshot, _)) = source.watched(&brief)
+        && let Ok((snapshot, _)) = source.live_snapshot(&brief)
     {
         users_called(user, &snapshot)?;
     }
@@ -42,7 +42,7 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
                 // Long lists are made where things are, so they are narrowed down there.
                 if chips.is_none() || filter.user.is_some() {
                     let detail = Detail { brief: !narrowed, ..Detail::NONE };
-                    let seen = only(source.watched(&detail)?.0, &filter)?;
+                    let seen = only(source.live_snapshot(&detail)?.0, &filter)?;
                     chips = Some(indexes(&seen));
                     pids = seen.processes.iter().filter_map(|it| it.pid).collect();
                     // An empty list would mean all processes.
@@ -60,7 +60,7 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
                     (query.devices, query.pids) = (devices, pids);
                 }
             }
-            let (snapshot, by) = source.watched(&detail)?;
+            let (snapshot, by) = source.live_snapshot(&detail)?;
             let snapshot = if filter.is_everything() { snapshot } else { only(snapshot, &filter)? };
             if narrowed {
                 chips = Some(indexes(&snapshot));
@@ -148,7 +148,7 @@ fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<St
     // Held from here on, the number means this process and no other.
     let held =
         rustix::process::pidfd_open(raw, PidfdFlags::empty()).map_err(|e| refusal(&whom, signal, e))?;
-    let now = processes.start_ticks(*pid).and_then(|ticks| processes.wall(ticks));
+    let now = processes.start_ticks(*pid).and_then(|ticks| processes.wall_time(ticks));
     let same = start.zip(now).is_some_and(|(then, now)| {
         // The moment of booting is known to the second, and a clock may be set.
         now.duration_since(then).abs() < jiff::SignedDuration::from_secs(2)

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker};
 use ttmem_core::event::Event;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
-use ttmem_sources::{EventSink, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
 const EVENTS: usize = 10_000_000;
@@ -196,7 +196,7 @@ struct Reader {
 }
 
 impl EventSink for Reader {
-    fn register(&mut self, owner: &Owner, _: Basis) -> ProcessId {
+    fn register(&mut self, owner: &ProcessIdentity, _: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.model.apply(
             Mono(1),
@@ -257,16 +257,16 @@ fn ingest() -> anyhow::Result<Figure> {
     let mut line = String::new();
     answers.read_line(&mut line)?;
     let mut reader = Reader { model: Model::new(7), records: 0 };
-    let mut sources = Sources::new(Reading::segments(folder.path()));
-    sources.survey(&mut reader);
-    sources.look(Mono(1), &mut reader);
+    let mut sources = Sources::new(SourceConfig::segments(folder.path()));
+    sources.rescan(&mut reader);
+    sources.poll(Mono(1), &mut reader);
     let mut rates = Vec::new();
     for _ in 0..200 {
         writeln!(ask)?;
         answers.read_line(&mut line)?;
         reader.records = 0;
         let begin = cpu();
-        sources.look(Mono(1), &mut reader);
+        sources.poll(Mono(1), &mut reader);
         let cost = cpu() - begin;
         ensure!(reader.records == BATCH, "{} records were taken in", reader.records);
         rates.push(BATCH as f64 / cost * 1e3);

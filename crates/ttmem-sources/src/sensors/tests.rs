@@ -1,4 +1,15 @@
-use super::*;
+use super::MIN_INTERVAL;
+use super::chip_files::{ChipFiles, LastRound, ONE_READING, hwmon_folder};
+use super::gauge::{GAUGES, Gauge, LIMITS};
+use super::pcie::{WRAPS_AFTER, counter_names, rates};
+use crate::attribute::{Absence, Attribute, Folder};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use ttmem_core::machine::{PcieRates, Sensors as Values};
+use ttmem_core::words::ChipId;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -6,7 +17,7 @@ fn ago(time: Duration) -> Instant {
     Instant::now().checked_sub(time).unwrap()
 }
 
-fn gauge_of(key: &str) -> &'static Gauge {
+fn find_gauge(key: &str) -> &'static Gauge {
     GAUGES.iter().chain(&LIMITS).find(|it| it.key == key).unwrap()
 }
 
@@ -19,8 +30,8 @@ fn all(rates: &PcieRates) -> [Option<f64>; 4] {
     ]
 }
 
-/// A chip whose files are in a folder, all of them that are counters with the same number.
-fn chip(folder: &Path, counters: &str) -> Files {
+/// A chip whose files are in a folder, with one value in all PCIe counters.
+fn chip_with_counters(folder: &Path, counters: &str) -> ChipFiles {
     fs::create_dir_all(folder.join("pcie_perf_counters")).unwrap();
     let class = Folder::new(folder.to_owned());
     let mut files = BTreeMap::new();
@@ -29,21 +40,21 @@ fn chip(folder: &Path, counters: &str) -> Files {
         let file = Attribute::new(&class, &name, true);
         files.insert(name, Arc::new(Mutex::new(file)));
     }
-    Files {
+    ChipFiles {
         id: ChipId::Ordinal(0),
         class,
         device: folder.to_owned(),
         files,
         hwmon: Mutex::new(None),
-        memory: Mutex::default(),
-        rates: true,
+        last: Mutex::default(),
+        repeated: true,
         gauges: &GAUGES,
         thorough: true,
     }
 }
 
 #[test]
-fn what_a_file_says_is_a_value_or_cannot_be() {
+fn impossible_values_are_refused() {
     for (key, text, value) in [
         ("asic_celsius", "45406", 45.406),
         ("asic_celsius", "0", 0.0),
@@ -57,7 +68,7 @@ fn what_a_file_says_is_a_value_or_cannot_be() {
         ("fan_rpm", "20000", 20_000.0),
         ("limits.power_watts", "130000000", 130.0),
     ] {
-        assert_eq!(gauge_of(key).parse(text), Ok(value), "{key}: {text}");
+        assert_eq!(find_gauge(key).parse(text), Ok(value), "{key}: {text}");
     }
     for (key, text) in [
         ("asic_celsius", "-40001"),
@@ -71,17 +82,17 @@ fn what_a_file_says_is_a_value_or_cannot_be() {
         ("fan_rpm", "65535"),
         ("limits.asic_celsius", "9223372036854775807"),
     ] {
-        let why = Absent::Because(format!("{text} is not possible"));
-        assert_eq!(gauge_of(key).parse(text), Err(why), "{key}");
+        let why = Absence::Because(format!("{text} is not possible"));
+        assert_eq!(find_gauge(key).parse(text), Err(why), "{key}");
     }
     for text in ["", "warm", "45.4", "0x2d", "9223372036854775808", " 1"] {
-        let why = Absent::Because(format!("{text:?} is no number"));
-        assert_eq!(gauge_of("asic_celsius").parse(text), Err(why));
+        let why = Absence::Because(format!("{text:?} is no number"));
+        assert_eq!(find_gauge("asic_celsius").parse(text), Err(why));
     }
 }
 
 #[test]
-fn rates_are_words_of_32_bytes_in_a_second() {
+fn rates_count_words_of_32_bytes_per_second() {
     let before = [Some(1000); 12];
     let mut after = before;
     assert_eq!(all(&rates(&before, &after, SECOND)), [Some(0.0); 4]);
@@ -95,7 +106,7 @@ fn rates_are_words_of_32_bytes_in_a_second() {
 }
 
 #[test]
-fn a_counter_that_wrapped_goes_on() {
+fn wrapped_counter_has_a_rate() {
     let before = [Some(u32::MAX - 9); 12];
     let after = [Some(10); 12];
     let [reads, writes, ..] = all(&rates(&before, &after, SECOND));
@@ -103,9 +114,9 @@ fn a_counter_that_wrapped_goes_on() {
 }
 
 #[test]
-fn a_counter_that_was_set_back_or_is_missing_has_no_rate() {
+fn reset_or_missing_counter_has_no_rate() {
     let before = [Some(3_000_000_000); 12];
-    // One that began anew seems to have counted more than any bus carries.
+    // A counter that was reset seems to have counted more than any bus carries.
     let mut after = before;
     after[0] = Some(0);
     assert_eq!(all(&rates(&before, &after, SECOND / 10)), [None, Some(0.0), Some(0.0), Some(0.0)]);
@@ -120,78 +131,79 @@ fn a_counter_that_was_set_back_or_is_missing_has_no_rate() {
 }
 
 #[test]
-fn a_rate_needs_two_readings_that_are_neither_too_near_nor_too_far() {
+fn rate_needs_two_readings_at_a_plausible_distance() {
     let folder = tempfile::tempdir().unwrap();
-    let chip = chip(folder.path(), "2000\n");
-    let mut memory = Memory::default();
-    let read = |memory: &mut Memory| {
+    let chip = chip_with_counters(folder.path(), "2000\n");
+    let mut last = LastRound::default();
+    let read = |last: &mut LastRound| {
         let mut absent = BTreeMap::new();
-        let rates = chip.rates(memory, &mut 0, &mut absent);
+        let rates = chip.read_rates(last, &mut 0, &mut absent);
         (rates, absent.remove("pcie"))
     };
     let none = (None, Some(ONE_READING.to_owned()));
-    assert_eq!(read(&mut memory), none, "the first");
-    let first = memory.counters;
+    assert_eq!(read(&mut last), none, "the first");
+    let first = last.counters;
     assert_eq!(first.unwrap().1, [Some(2000); 12]);
-    memory.counters = Some((Instant::now() + SECOND, [Some(0); 12]));
-    assert_eq!(read(&mut memory), none, "too near");
-    assert_eq!(memory.counters.unwrap().1, [Some(0); 12], "and kept for the next");
-    memory.counters = Some((ago(SECOND), [Some(1000); 12]));
-    let (rates, why) = read(&mut memory);
-    assert!(all(&rates.unwrap()).iter().all(|it| it.is_some_and(|it| it > 0.0)) && why.is_none());
-    assert_eq!(memory.counters.unwrap().1, [Some(2000); 12]);
-    memory.counters = Some((Instant::now(), [Some(0); 12]));
-    assert!(read(&mut memory).0.is_some(), "what was found out is told until there is something new");
-    memory.counters = Some((ago(WRAPS_AFTER), [Some(1000); 12]));
-    assert_eq!(read(&mut memory), none, "who knows how often they wrapped");
-    assert_eq!(memory.counters.unwrap().1, [Some(2000); 12], "but it is a beginning");
-    // Without counters nothing is kept: after that, what they say is a beginning, too.
-    memory.rates = Some(PcieRates::default());
+    last.counters = Some((Instant::now() + SECOND, [Some(0); 12]));
+    assert_eq!(read(&mut last), none, "too near");
+    assert_eq!(last.counters.unwrap().1, [Some(0); 12], "and kept for the next");
+    last.counters = Some((ago(SECOND), [Some(1000); 12]));
+    let (rates, why) = read(&mut last);
+    let rates = all(&rates.unwrap());
+    assert!(rates.iter().all(|rate| rate.is_some_and(|rate| rate > 0.0)) && why.is_none());
+    assert_eq!(last.counters.unwrap().1, [Some(2000); 12]);
+    last.counters = Some((Instant::now(), [Some(0); 12]));
+    assert!(read(&mut last).0.is_some(), "the last rates are kept until there are new ones");
+    last.counters = Some((ago(WRAPS_AFTER), [Some(1000); 12]));
+    assert_eq!(read(&mut last), none, "they may have wrapped several times");
+    assert_eq!(last.counters.unwrap().1, [Some(2000); 12], "but it is the first of two");
+    // Without counters nothing is kept, so that the next reading is again the first of two.
+    last.rates = Some(PcieRates::default());
     for name in counter_names() {
         fs::write(folder.path().join(name), "many\n").unwrap();
     }
-    assert_eq!(read(&mut memory), (None, Some("they are no numbers".to_owned())));
-    assert!(memory.counters.is_none() && memory.rates.is_none());
+    assert_eq!(read(&mut last), (None, Some("they are no numbers".to_owned())));
+    assert!(last.counters.is_none() && last.rates.is_none());
 }
 
 #[test]
-fn a_heart_beats_if_it_changes_between_readings_that_are_apart() {
-    let mut memory = Memory::default();
-    let feel = |memory: &mut Memory, beat: Option<u64>| {
+fn heartbeat_beats_if_readings_apart_differ() {
+    let mut last = LastRound::default();
+    let check = |last: &mut LastRound, beat: Option<u64>| {
         let mut values = Values { heartbeat: beat, ..Values::default() };
-        memory.feel(&mut values);
+        last.check_heartbeat(&mut values);
         assert_eq!(values.heartbeat, beat);
         values.heartbeat_beats
     };
-    let later = |memory: &mut Memory| {
-        let (at, _) = memory.heartbeat.as_mut().unwrap();
-        *at -= APART;
+    let wait = |last: &mut LastRound| {
+        let (at, _) = last.heartbeat.as_mut().unwrap();
+        *at -= MIN_INTERVAL;
     };
-    assert_eq!(feel(&mut memory, Some(5)), None, "one reading says nothing");
+    assert_eq!(check(&mut last, Some(5)), None, "one reading is not enough");
     // As if no time had passed, however slow this machine is.
-    memory.heartbeat = Some((Instant::now() + SECOND, 5));
-    assert_eq!(feel(&mut memory, Some(5)), None, "nor do two at the same time");
-    memory.heartbeat = Some((Instant::now(), 5));
-    later(&mut memory);
-    assert_eq!(feel(&mut memory, Some(5)), Some(false));
-    later(&mut memory);
-    assert_eq!(feel(&mut memory, Some(6)), Some(true));
-    memory.heartbeat = Some((Instant::now() + SECOND, 6));
-    assert_eq!(feel(&mut memory, Some(6)), Some(true), "too early to say that it stopped");
-    memory.heartbeat = Some((Instant::now(), 6));
-    later(&mut memory);
-    assert_eq!(feel(&mut memory, Some(2)), Some(true), "it began anew");
-    assert_eq!(feel(&mut memory, None), None);
-    assert!(memory.heartbeat.is_none(), "what was before it was lost does not count");
-    assert_eq!(feel(&mut memory, Some(7)), None);
+    last.heartbeat = Some((Instant::now() + SECOND, 5));
+    assert_eq!(check(&mut last, Some(5)), None, "nor are two at the same time");
+    last.heartbeat = Some((Instant::now(), 5));
+    wait(&mut last);
+    assert_eq!(check(&mut last, Some(5)), Some(false));
+    wait(&mut last);
+    assert_eq!(check(&mut last, Some(6)), Some(true));
+    last.heartbeat = Some((Instant::now() + SECOND, 6));
+    assert_eq!(check(&mut last, Some(6)), Some(true), "too early to know that it stopped");
+    last.heartbeat = Some((Instant::now(), 6));
+    wait(&mut last);
+    assert_eq!(check(&mut last, Some(2)), Some(true), "it was reset");
+    assert_eq!(check(&mut last, None), None);
+    assert!(last.heartbeat.is_none(), "readings before the gap do not count");
+    assert_eq!(check(&mut last, Some(7)), None);
 }
 
 #[test]
-fn of_two_folders_of_sensors_the_newest_counts() {
+fn newest_hwmon_folder_is_read() {
     let device = tempfile::tempdir().unwrap();
-    assert_eq!(hwmon(device.path()), device.path().join("hwmon/hwmon0"), "there is none to choose");
+    assert_eq!(hwmon_folder(device.path()), device.path().join("hwmon/hwmon0"), "there is none to choose");
     for name in ["hwmon9", "hwmon10", "hwmon2", "hwmonx", "power"] {
         fs::create_dir_all(device.path().join("hwmon").join(name)).unwrap();
     }
-    assert_eq!(hwmon(device.path()), device.path().join("hwmon/hwmon10"));
+    assert_eq!(hwmon_folder(device.path()), device.path().join("hwmon/hwmon10"));
 }

@@ -199,7 +199,7 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
 /// A server with pid, name and user.
 fn who(peer: Peer) -> String {
     let mut processes = Processes::default();
-    let user = processes.user(peer.uid);
+    let user = processes.user_name(peer.uid);
     match processes.name(peer.pid).filter(|_| peer.pid != 0) {
         Some(name) => format!("pid {} ({name}, {user})", peer.pid),
         None => format!("a process of {user} that is not visible"),

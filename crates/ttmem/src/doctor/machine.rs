@@ -54,7 +54,7 @@ pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
 }
 
 fn by_version(version: &str, devices: &[Device]) -> Check {
-    let Some(parsed) = board::version(version) else {
+    let Some(parsed) = board::parse_version(version) else {
         return Check::note("driver", format!("tenstorrent {version}: unknown version"));
     };
     let here = |arch: Option<Arch>| {
@@ -77,7 +77,7 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     let devices = &patient.snapshot.devices;
     let on_bus = devices.iter().filter(|it| it.node.is_some()).count();
     let mut checks = Vec::new();
-    if let Some(trouble) = patient.sources.trouble() {
+    if let Some(trouble) = patient.sources.bus_failure() {
         checks.push(
             Check::broken("cards", format!("{} {}", trouble.path, trouble.reason))
                 .remedy("make /sys readable for this user"),
@@ -102,12 +102,12 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
             "cards",
             format!("{} on the bus: {}{behind}", count(on_bus, "device"), boards.join(", ")),
         ));
-    } else if seen.is_empty() && patient.sources.trouble().is_none() {
+    } else if seen.is_empty() && patient.sources.bus_failure().is_none() {
         checks.push(Check::warning("cards", "no Tenstorrent card found").remedy(DEMO));
     }
     let driver = patient.snapshot.host.driver.as_deref();
     for device in devices {
-        checks.extend(of_device(device, driver.and_then(board::version)));
+        checks.extend(of_device(device, driver.and_then(board::parse_version)));
     }
     // Without a driver, its own check says so.
     if driver.is_some() {
@@ -237,7 +237,7 @@ pub(super) fn nodes(patient: &Patient<'_>) -> Vec<Check> {
             return Check::warning("nodes", format!("{nodes} missing: programs cannot open these devices"))
                 .remedy("run `udevadm trigger --subsystem-match=tenstorrent`; start containers with --device /dev/tenstorrent");
         };
-        let (user, may) = (users.user(uid), |bits: u32| mode & bits == bits);
+        let (user, may) = (users.user_name(uid), |bits: u32| mode & bits == bits);
         if may(0o666) {
             Check::ok("nodes", format!("{nodes}: every user has access ({mode:04o})"))
         } else if may(0o660) && gid != 0 {

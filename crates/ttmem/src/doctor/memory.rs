@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Finding, FindingKind, Severity};
-use ttmem_sources::{RegionFile, room};
+use ttmem_sources::{CounterFile, filesystem_of};
 use ttmem_wire::region;
 
 /// Containers have 64 MiB by default, of which segments may use an eighth.
@@ -28,8 +28,8 @@ pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
     let folder = patient.sockets.folder();
     let shown = folder.display();
     // Another machine's folder is only a copy, so its filesystem says nothing.
-    let own = patient.root.is_own() || patient.sockets.shm_dir.is_some();
-    let room = match room(&folder) {
+    let own = patient.root.is_this_machine() || patient.sockets.shm_dir.is_some();
+    let room = match filesystem_of(&folder) {
         Ok(_) if !own => return vec![Check::ok(NAME, format!("{shown} is readable"))],
         Ok(room) => room,
         Err(e) if !own && e.kind() == io::ErrorKind::NotFound => {
@@ -67,7 +67,7 @@ pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
 pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     let (mut boxes, mut bytes) = (0, 0u64);
-    for (_, file) in patient.sources.black_boxes() {
+    for (_, file) in patient.sources.crash_segments() {
         boxes += 1;
         bytes = bytes.saturating_add(file.bytes());
     }
@@ -76,8 +76,8 @@ pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
         let remedy = "`ttmem dump --segment FILE` shows what one held; `ttmem serve` removes old ones";
         checks.push(Check::note("crash segments", found).remedy(remedy));
     }
-    let regions: Vec<RegionFile> = patient.sources.regions().collect();
-    let stale: Vec<&RegionFile> = regions.iter().filter(|it| it.is_stale()).collect();
+    let regions: Vec<CounterFile> = patient.sources.counter_files().collect();
+    let stale: Vec<&CounterFile> = regions.iter().filter(|it| it.is_stale()).collect();
     if !stale.is_empty() {
         let bytes = stale.iter().map(|it| it.bytes).sum();
         let found = format!("{} of unused tt-metal counters: {}", count(stale.len(), "file"), size(bytes));
@@ -97,11 +97,11 @@ pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
 /// tt-metal's own counters.
 pub(super) fn counters(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "counters";
-    let regions: Vec<RegionFile> = patient.sources.regions().collect();
+    let regions: Vec<CounterFile> = patient.sources.counter_files().collect();
     let known = regions.iter().filter(|it| it.layout.is_some());
     let layouts: BTreeSet<&str> =
         known.clone().filter_map(|it| it.layout).map(region::Layout::name).collect();
-    let living = known.clone().filter(|it| it.living > 0).count();
+    let living = known.clone().filter(|it| it.alive > 0).count();
     let denied = patient.denied.iter().filter(|it| is_region(&it.path)).count();
     let mut found = match known.count() {
         0 => "no tt-metal counters".to_owned(),
@@ -146,10 +146,10 @@ fn ghosts(snapshot: &Snapshot) -> Option<Check> {
 }
 
 /// Other problems of tt-metal's counters.
-fn problems(patient: &Patient<'_>, regions: &[RegionFile]) -> Vec<Check> {
+fn problems(patient: &Patient<'_>, regions: &[CounterFile]) -> Vec<Check> {
     let judge = |finding: &Finding| {
         // An old file of a device that is not here is only worth a note.
-        let of = |it: &RegionFile| finding.text.starts_with(&*it.path.to_string_lossy());
+        let of = |it: &CounterFile| finding.text.starts_with(&*it.path.to_string_lossy());
         let forgotten = finding.device.is_none() && regions.iter().any(|it| it.is_stale() && of(it));
         let verdict = if forgotten { Verdict::Note } else { Verdict::Warning };
         let unreadable = patient.snapshot.health.skipped.iter().any(|it| finding.text.ends_with(&it.reason));

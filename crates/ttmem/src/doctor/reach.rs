@@ -24,7 +24,7 @@ fn is_root() -> Option<bool> {
 pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "permissions";
     let mut users = Processes::new(&patient.root);
-    let me = users.user(rustix::process::geteuid().as_raw());
+    let me = users.user_name(rustix::process::geteuid().as_raw());
     let root = is_root();
     let mut checks = vec![match root {
         Some(true) => Check::ok(NAME, "running as root: all processes are readable"),
@@ -39,7 +39,7 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
     }];
     if !patient.denied.is_empty() {
         let files: Vec<String> =
-            patient.denied.iter().map(|it| format!("{} of {}", it.path, users.user(it.uid))).collect();
+            patient.denied.iter().map(|it| format!("{} of {}", it.path, users.user_name(it.uid))).collect();
         let more = if files.len() < MOST_SKIPPED { "" } else { " or more" };
         let found = format!("{}{more} not readable: {}", count(files.len(), "file"), some(&files, FEW));
         checks.push(if patient.daemon.is_roots() {
@@ -48,7 +48,7 @@ pub(super) fn rights(patient: &Patient<'_>) -> Vec<Check> {
             Check::warning(NAME, found).remedy(AS_ROOT)
         });
     }
-    let driver = patient.snapshot.host.driver.as_deref().and_then(board::version);
+    let driver = patient.snapshot.host.driver.as_deref().and_then(board::parse_version);
     let has_cards = patient.snapshot.devices.iter().any(|it| it.node.is_some());
     if root.is_none()
         && has_cards
@@ -68,10 +68,10 @@ pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
     const NAME: &str = "processes";
     let mut checks = Vec::new();
     // Every namespace has a first process, and every user may read this file of it.
-    let hides = patient.root.is_own() && fs::read("/proc/1/status").is_err();
-    if !patient.root.is_own() {
+    let hides = patient.root.is_this_machine() && fs::read("/proc/1/status").is_err();
+    if !patient.root.is_this_machine() {
         checks.push(Check::ok(NAME, "as in the files below --root"));
-    } else if patient.sources.sees_all() {
+    } else if patient.sources.are_all_processes_visible() {
         checks.push(Check::ok(NAME, "host PID namespace: processes of containers are visible, too"));
     } else if !hides {
         let found = "container PID namespace: processes outside it are not visible";

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use ttmem_core::Detail;
 use ttmem_core::snapshot::EventKind;
 use ttmem_reader::Session;
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 use ttmem_testkit::{eventually, memory_folder};
 
 const TILE: u64 = 12 * 2048;
@@ -218,7 +218,7 @@ fn a_cpp_program_linked_with_the_runtime_is_followed() {
 fn device_opened_and_closed_once_is_reported_once() {
     let folder = memory_folder();
     let mut puppet = Puppet::tracked("n150", folder.path());
-    let mut session = Session::local(Reading::segments(folder.path()));
+    let mut session = Session::local(SourceConfig::segments(folder.path()));
     puppet.does("import ttnn");
     for open in
         ["ttnn.open_mesh_device(ttnn.MeshShape(1, 1))", "ttnn.open_device(device_id=0, l1_small_size=8192)"]

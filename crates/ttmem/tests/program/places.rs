@@ -10,7 +10,7 @@ use ttmem_core::Snapshot;
 use ttmem_core::event::Event;
 use ttmem_core::snapshot::{FindingKind, Health, Process};
 use ttmem_core::words::{Basis, Mono, ProcessId};
-use ttmem_sources::{EventSink, Keep, Owner, Reading, Sources};
+use ttmem_sources::{EventSink, ProcessIdentity, Retention, SourceConfig, Sources};
 use ttmem_testkit::helper::{self, Role};
 use ttmem_testkit::producer::{Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder, schema};
@@ -245,7 +245,7 @@ fn locked(file: &Path, lock: &str, work: impl FnOnce()) {
 struct Deaf;
 
 impl EventSink for Deaf {
-    fn register(&mut self, owner: &Owner, _: Basis) -> ProcessId {
+    fn register(&mut self, owner: &ProcessIdentity, _: Basis) -> ProcessId {
         ProcessId { pid: owner.pid, start: 1 }
     }
 
@@ -266,26 +266,26 @@ fn black_boxes_go_by_age_and_by_their_share_the_oldest_first() {
     }
     let mut living = Producer::new(folder.path());
     living.alloc(4096, 64);
-    let mut sources = Sources::new(Reading::segments(folder.path()));
-    sources.survey(&mut Deaf);
-    sources.look(Mono(1), &mut Deaf);
+    let mut sources = Sources::new(SourceConfig::segments(folder.path()));
+    sources.rescan(&mut Deaf);
+    sources.poll(Mono(1), &mut Deaf);
     let mut health = Health::default();
-    sources.report(&mut health);
+    sources.fill_health(&mut health);
     assert_eq!((health.segments, health.crash_segments), (1, 3));
     let left = || names.iter().map(|name| folder.path().join(name).exists()).collect::<Vec<_>>();
     let now = |seconds: i64| {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Mono((now.tv_sec + seconds) as u64 * Mono::SECOND)
     };
-    sources.expire(now(3600), Keep::default());
+    sources.expire_crash_segments(now(3600), Retention::default());
     assert_eq!(left(), [true; 3], "an hour is not long");
     // A share that three segments fit, and four do not.
     let system = rustix::fs::statvfs("/dev/shm").unwrap();
     let each = std::fs::metadata(folder.path().join(&names[0])).unwrap().len();
     let share = system.f_blocks * system.f_frsize / (each * 7 / 2);
-    sources.expire(now(0), Keep { share, ..Keep::default() });
+    sources.expire_crash_segments(now(0), Retention { share, ..Retention::default() });
     assert_eq!(left(), [false, true, true], "the oldest makes room");
-    sources.expire(now(25 * 3600), Keep::default());
+    sources.expire_crash_segments(now(25 * 3600), Retention::default());
     assert_eq!(left(), [false; 3], "a day is");
     assert!(folder.path().join(living.status().segment).exists(), "the living stay");
 }

@@ -12,7 +12,7 @@ use ttmem_core::detail::BufferQuery;
 use ttmem_core::snapshot::{EventKind, Finding, FindingKind, Process};
 use ttmem_core::words::{Basis, Space};
 use ttmem_reader::Session;
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 use ttmem_testkit::producer::{BANKS, FLOOD, Fork, Interrupted, Producer, Request};
 use ttmem_testkit::{Server, eventually, memory_folder, schema};
 
@@ -292,7 +292,7 @@ fn late_reader_finds_when_and_where_memory_ran_out() {
     producer.alloc(8192, 64);
     // The ring moves on.
     producer.churn(20_000);
-    let mut session = Session::local(Reading::segments(folder.path()));
+    let mut session = Session::local(SourceConfig::segments(folder.path()));
     session.refresh();
     let buffers = Some(BufferQuery { limit: 10, ..BufferQuery::default() });
     let snapshot = session.snapshot(&Detail { events: true, buffers, ..Detail::NONE });

@@ -4,7 +4,7 @@ use crate::{ALL, ALLOCATE, Build, PROCESS_EXIT, Program, Way, segments};
 use ttmem_core::Detail;
 use ttmem_core::snapshot::{EventKind, FindingKind};
 use ttmem_reader::Session;
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
 #[test]
 fn a_library_may_be_loaded_and_unloaded_again_and_again() {
@@ -107,7 +107,7 @@ fn exit_is_read_to_its_end() {
     for (build, way) in ALL {
         for (how, held) in [("", 2048 * 24), ("closed", 0), ("destructor", 0)] {
             let mut program = Program::start(build, way);
-            let mut session = Session::local(Reading::segments(program.folder()));
+            let mut session = Session::local(SourceConfig::segments(program.folder()));
             program.does("mesh 0 1 0");
             program.number("alloc 1 dram 2048 24");
             session.refresh();
@@ -128,7 +128,7 @@ fn exit_is_read_to_its_end() {
 #[test]
 fn mesh_opened_and_closed_once_is_reported_once() {
     let mut program = Program::start(Build::Plain, Way::Linked);
-    let mut session = Session::local(Reading::segments(program.folder()));
+    let mut session = Session::local(SourceConfig::segments(program.folder()));
     program.does("mesh 0 1 0");
     // Its device has an allocator of its own.
     program.does("device 0");

@@ -279,7 +279,10 @@ fn program_is_listed_from_its_first_memory() {
     state.apply(Mono(2), events(1), keep(Space::Scratch, 5, 1, 40, 8));
     let of = |state: &State| full(state).processes[0].programs.as_ref().unwrap()[0].clone();
     assert_eq!((of(&state).id, of(&state).dispatches, of(&state).name), (5, 0, None));
-    assert_eq!(of(&state).placements.iter().map(|placement| placement.address).collect::<Vec<_>>(), [Some(40), Some(100)]);
+    assert_eq!(
+        of(&state).placements.iter().map(|placement| placement.address).collect::<Vec<_>>(),
+        [Some(40), Some(100)]
+    );
     let Event::Program(program) = dispatch(5, 0, 3) else { unreachable!() };
     state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..program }));
     state.apply(Mono(3), events(1), Event::Named(Name::Site(9), "reader+writer".to_owned()));

@@ -1,21 +1,21 @@
-//! Reading from within a process that is tracked itself.
+//! Reads from within a process that may be tracked itself.
 //!
-//! A process that opens its own segment and closes it again loses its lock on it: POSIX locks go with any descriptor of the
-//! file, and belong to the table of descriptors. So the reading is done by a thread with a table of its own, to which the
-//! lock even looks like another's: as it does to all other readers.
+//! A process that opens its own segment and closes it again loses its lock on it: a POSIX lock is released with any
+//! descriptor of the file in the descriptor table that owns it. So the segment is read by a thread with a descriptor table of
+//! its own. To that thread another process seems to hold the lock, as to all other readers.
 #![allow(unsafe_code)]
 
-use crate::{Error, Places, Request, Result, Source};
+use crate::{Error, Reader, ReaderOptions, Request, Result};
 use rustix::thread::UnshareFlags;
 use std::thread;
 
-/// An answer to one request, one line of JSON, for a process that may be tracked itself.
-pub fn ask_apart(places: &Places, request: &Request) -> Result<Vec<u8>> {
+/// Answers one request with one line of JSON, in a process that may be tracked itself.
+pub fn ask_isolated(options: &ReaderOptions, request: &Request) -> Result<Vec<u8>> {
     let read = || {
-        // Where a sandbox forbids it, the lock is lost. Then readers know a writer by its pid, start and mapping.
-        // SAFETY: nothing but a list of bytes leaves this thread, and nothing that it is given has a descriptor.
+        // Where a sandbox forbids it, the lock is lost. Readers then know a writer by its pid, start and mapping.
+        // SAFETY: only bytes leave this thread, and nothing passed to it contains a descriptor.
         let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) };
-        Source::new(places, false, true)?.ask(request)
+        Reader::new(options, false, true)?.ask(request)
     };
     thread::scope(|scope| {
         let reader = thread::Builder::new().name("ttmem-reader".to_owned()).spawn_scoped(scope, read);
@@ -32,34 +32,37 @@ mod tests {
     use std::process::Command;
     use ttmem_core::Detail;
 
-    /// Who holds a lock on a file, as another process sees it.
+    /// Whether a file is locked, as another process sees it.
     fn is_locked(path: &std::path::Path) -> bool {
         let ask = "import fcntl, sys\nfile = open(sys.argv[1], 'r+b')\ntry:\n    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept OSError:\n    sys.exit(0)\nsys.exit(1)";
         Command::new("python3").args(["-c", ask]).arg(path).status().unwrap().success()
     }
 
     #[test]
-    fn a_process_that_looks_at_itself_keeps_its_lock() {
+    fn process_that_reads_itself_keeps_its_lock() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let folder_text = folder.path().to_str().unwrap().to_owned();
-        let options = ttmem_client::Options { folder: folder_text, ..ttmem_client::Options::default() };
-        let tracker = ttmem_client::Tracker::new(&options);
+        let client_options =
+            ttmem_client::Options { folder: folder_text, ..ttmem_client::Options::default() };
+        let tracker = ttmem_client::Tracker::new(&client_options);
         let device = tracker.devices(&[0]).unwrap();
         tracker.alloc(&ttmem_client::Buffer::new(device, ttmem_client::Space::Dram, 64, 4096)).unwrap();
         let segment = folder.path().join(tracker.status().segment.unwrap());
         assert!(is_locked(&segment));
-        let places = Places { local: true, folder: Some(folder.path().to_owned()), ..Places::default() };
-        let answer = ask_apart(&places, &Request::Snapshot(Detail::NONE)).unwrap();
+        let options =
+            ReaderOptions { local: true, folder: Some(folder.path().to_owned()), ..ReaderOptions::default() };
+        let answer = ask_isolated(&options, &Request::Snapshot(Detail::NONE)).unwrap();
         let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&answer).unwrap();
         assert_eq!(snapshot.processes.len(), 1, "{:?}", snapshot.health);
         assert_eq!(snapshot.processes[0].pid, Some(std::process::id()));
         assert_eq!(snapshot.processes[0].summary.dram_bytes, Some(4096));
-        let dump: Dump = serde_json::from_slice(&ask_apart(&places, &Request::Allocations).unwrap()).unwrap();
+        let dump: Dump =
+            serde_json::from_slice(&ask_isolated(&options, &Request::Allocations).unwrap()).unwrap();
         assert_eq!((dump.schema, dump.simulated), (1, false));
         let listed: Vec<_> = dump.allocations.iter().map(|it| (it.pid, it.requested_bytes)).collect();
         assert_eq!(listed, [(Some(std::process::id()), 4096)]);
         assert!(is_locked(&segment));
-        // The test can fail: this is what it guards against.
+        // Without the thread, the lock is lost.
         drop(File::open(&segment).unwrap());
         assert!(!is_locked(&segment));
     }

@@ -1,35 +1,35 @@
-//! Where the machine is, who is asked about it, and where processes publish.
+//! Where a reader finds the machine, its daemon and shared memory.
 
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use ttmem_core::machine::Host;
-use ttmem_sources::{Reading, Root, topology};
+use ttmem_sources::{Root, SourceConfig, topology};
 
-/// Where figures come from.
+/// Where a reader finds the machine, its daemon and shared memory.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct ReaderOptions {
     /// Ask no daemon.
     pub local: bool,
-    /// The folder that the machine's files lie below; if it is not `/`, no daemon is asked.
+    /// The folder below which the machine's files are; if it is not `/`, no daemon is asked.
     pub root: PathBuf,
     /// A cluster descriptor, as tt-umd writes it; if there is one, no daemon is asked.
     pub topology: Option<PathBuf>,
-    /// The folder of segments and counters; `/dev/shm` below the root if it is not said.
+    /// The folder of segments and counters; by default `/dev/shm` below the root.
     pub folder: Option<PathBuf>,
-    /// The daemon's socket; without it, those where one may be are tried.
+    /// The daemon's socket; by default the usual ones are tried.
     pub query_socket: Option<PathBuf>,
 }
 
-impl Default for Places {
+impl Default for ReaderOptions {
     fn default() -> Self {
         Self { local: false, root: PathBuf::from("/"), topology: None, folder: None, query_socket: None }
     }
 }
 
-impl Places {
-    /// What the environment says: `TTMEM_TOPOLOGY`, `TTMEM_SHM_DIR`, `TTMEM_QUERY_SOCKET`, as for the program.
+impl ReaderOptions {
+    /// Reads the program's environment variables: `TTMEM_TOPOLOGY`, `TTMEM_SHM_DIR`, `TTMEM_QUERY_SOCKET`.
     pub fn from_env() -> Self {
         let get = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         Self {
@@ -40,7 +40,7 @@ impl Places {
         }
     }
 
-    /// Whether this process must look itself.
+    /// Whether the machine is read by this process, without a daemon.
     pub fn is_local(&self) -> bool {
         self.local || self.topology.is_some() || self.root != Path::new("/")
     }
@@ -50,23 +50,23 @@ impl Places {
         self.folder.clone().unwrap_or_else(|| Root::new(&self.root).path("/dev/shm"))
     }
 
-    /// What to read, and where.
-    pub fn reading(&self) -> Result<Reading> {
-        Ok(Reading {
+    /// The sources to read, for one poll.
+    pub fn source_config(&self) -> Result<SourceConfig> {
+        Ok(SourceConfig {
             root: Root::new(&self.root),
             folder: self.folder(),
             machine: true,
             topology: self.topology.as_deref().map(read_topology).transpose()?,
-            again: false,
+            repeated: false,
             thorough: true,
             host: self.host(),
         })
     }
 
-    /// The machine that is shown.
+    /// The name of the machine that is read.
     fn host(&self) -> Host {
         let root = Root::new(&self.root);
-        if root.is_own() {
+        if root.is_this_machine() {
             return host();
         }
         let read = |path| std::fs::read_to_string(root.path(path)).ok();
@@ -84,7 +84,7 @@ fn read_topology(path: &Path) -> Result<topology::Topology> {
     read().map_err(|source| Error::Topology { path: path.to_owned(), source })
 }
 
-/// This machine, and this version.
+/// The name of this machine, and ttmem's version.
 pub fn host() -> Host {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     Host { name: Some(name), ttmem: env!("CARGO_PKG_VERSION").to_owned(), driver: None }

@@ -1,52 +1,53 @@
-//! Where figures come from: a daemon, or this process itself.
+//! Answers requests from a daemon, or from a session in this process.
 
 use crate::protocol::{Request, ask_within};
-use crate::{Error, Places, Result, Session, paths};
+use crate::{Error, ReaderOptions, Result, Session, paths};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Summary;
 use ttmem_core::{Detail, Snapshot};
-use ttmem_sources::Reading;
+use ttmem_sources::SourceConfig;
 
-/// How long a daemon may take.
+/// How long a daemon may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a daemon may take where somebody watches.
-const WATCHED_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long after a daemon's last answer nothing is read here instead: it may be about to come back.
+/// How long a daemon may take to answer for a live display.
+const LIVE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long after a daemon's last answer the machine is not read here instead: the daemon may be restarting.
 const FALLBACK_GRACE: Duration = Duration::from_secs(5);
 
-/// Answers requests as a daemon does.
-pub struct Source {
-    places: Option<Places>,
-    reading: Option<Reading>,
-    /// Kept from one request to the next, so that only what is new must be read.
+/// Answers requests as a daemon does. Asks a daemon if one runs, and reads the machine otherwise.
+pub struct Reader {
+    options: Option<ReaderOptions>,
+    config: Option<SourceConfig>,
+    /// Kept between requests, so that only changes are read.
     session: Option<Session>,
     timeout: Duration,
     /// When a daemon last answered.
     answered: Option<Instant>,
 }
 
-impl Source {
-    /// `again`: there will be more than one look; `thorough`: more is wanted than fits into a table.
-    pub fn new(places: &Places, again: bool, thorough: bool) -> Result<Self> {
-        let reading = Reading { again, thorough, ..places.reading()? };
+impl Reader {
+    /// A reader of a machine. `repeated`: more than one request will follow; `thorough`: all sensors are read, not only those
+    /// that a table shows.
+    pub fn new(options: &ReaderOptions, repeated: bool, thorough: bool) -> Result<Self> {
+        let config = SourceConfig { repeated, thorough, ..options.source_config()? };
         Ok(Self {
-            places: Some(places.clone()),
-            reading: Some(reading),
+            options: Some(options.clone()),
+            config: Some(config),
             session: None,
             timeout: TIMEOUT,
             answered: None,
         })
     }
 
-    /// One segment, and nothing else.
-    pub fn of_file(path: &Path) -> Result<Self> {
-        let session = Some(Session::of_file(path)?);
-        Ok(Self { places: None, reading: None, session, timeout: TIMEOUT, answered: None })
+    /// A reader of one segment.
+    pub fn of_segment(path: &Path) -> Result<Self> {
+        let session = Some(Session::of_segment(path)?);
+        Ok(Self { options: None, config: None, session, timeout: TIMEOUT, answered: None })
     }
 
-    /// The answer, one line of JSON.
+    /// Answers a request with one line of JSON.
     pub fn ask(&mut self, request: &Request) -> Result<Vec<u8>> {
         match self.ask_daemon(request)? {
             Some(answer) => Ok(answer),
@@ -54,7 +55,7 @@ impl Source {
         }
     }
 
-    /// A snapshot, however it comes about.
+    /// Takes a snapshot.
     pub fn snapshot(&mut self, detail: &Detail) -> Result<Snapshot> {
         match self.ask_daemon(&Request::Snapshot(detail.clone()))? {
             Some(answer) => parse_snapshot(&answer),
@@ -62,10 +63,10 @@ impl Source {
         }
     }
 
-    /// The same for those who watch: nothing takes long, and a daemon that answered before gets a moment to come back. Also
-    /// says whose word it is.
-    pub fn watched(&mut self, detail: &Detail) -> Result<(Snapshot, &'static str)> {
-        self.timeout = WATCHED_TIMEOUT;
+    /// Takes a snapshot for a live display: a daemon must answer soon, and one that answered before gets a few seconds to
+    /// restart. Also returns where the snapshot is from.
+    pub fn live_snapshot(&mut self, detail: &Detail) -> Result<(Snapshot, &'static str)> {
+        self.timeout = LIVE_TIMEOUT;
         match self.ask_daemon(&Request::Snapshot(detail.clone()))? {
             Some(answer) => {
                 self.answered = Some(Instant::now());
@@ -76,12 +77,12 @@ impl Source {
         }
     }
 
-    /// A daemon's answer. `None`: none was named and none answers, so the machine is read here.
+    /// Asks a daemon. `None`: no socket was given and none of the usual ones answers, so the machine is read here.
     fn ask_daemon(&mut self, request: &Request) -> Result<Option<Vec<u8>>> {
-        let Some(places) = self.places.as_ref().filter(|places| !places.is_local()) else {
+        let Some(options) = self.options.as_ref().filter(|options| !options.is_local()) else {
             return Ok(None);
         };
-        let paths = places.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
+        let paths = options.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]);
         for path in &paths {
             match ask_within(path, request, self.timeout) {
                 Ok(answer) => {
@@ -89,18 +90,18 @@ impl Source {
                     return Ok(Some(answer));
                 }
                 Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
-                // One that nobody named and that is not for us is none.
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && places.query_socket.is_none() => {}
+                // A usual socket that this user may not use counts as none.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && options.query_socket.is_none() => {}
                 Err(source) => return Err(Error::Ask { path: path.clone(), source }),
             }
         }
-        places.query_socket.clone().map_or(Ok(None), |path| Err(Error::NoDaemon(path)))
+        options.query_socket.clone().map_or(Ok(None), |path| Err(Error::NoDaemon(path)))
     }
 
-    /// Reads what is new on the machine.
+    /// Refreshes the session, which the first call creates.
     fn refresh(&mut self) -> Result<&mut Session> {
-        if let (None, Some(reading)) = (&self.session, &self.reading) {
-            self.session = Some(Session::local(reading.clone()));
+        if let (None, Some(config)) = (&self.session, &self.config) {
+            self.session = Some(Session::local(config.clone()));
         }
         let session = self.session.as_mut().ok_or(Error::Nothing)?;
         session.refresh();
@@ -110,7 +111,7 @@ impl Source {
 
 fn parse_snapshot(answer: &[u8]) -> Result<Snapshot> {
     let mut snapshot: Snapshot = serde_json::from_slice(answer).map_err(Error::Answer)?;
-    // An older daemon's processes have no summaries.
+    // Snapshots of older daemons lack the summaries of processes.
     let devices = &snapshot.devices;
     let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
     for process in snapshot.processes.iter_mut().filter(|it| it.summary == Summary::default()) {

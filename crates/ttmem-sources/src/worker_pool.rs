@@ -1,14 +1,15 @@
-//! Threads for work that may never return: while a chip is reset, the kernel can let a reader wait for ten seconds. One
-//! thread does everything, until it hangs; then it is left where it is, and another one goes on.
+//! Threads for reads that may hang: while a chip is reset, the kernel can block a reader for ten seconds.
+//!
+//! One thread runs all jobs until one of them hangs; then that thread is left blocked, and another takes the rest.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a piece of work may take before somebody else goes on with the rest.
+/// How long a job may take before another thread takes the jobs behind it.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);
 /// Threads that may hang at the same time.
-const MOST_THREADS: usize = 128;
+const MAX_THREADS: usize = 128;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -17,10 +18,11 @@ struct State {
     queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
-    /// When somebody last took or finished something, and how much was finished so far.
+    /// When a job was last started or finished.
     progress: Option<Instant>,
+    /// Jobs finished so far.
     finished: u64,
-    over: bool,
+    shut_down: bool,
 }
 
 #[derive(Default)]
@@ -29,28 +31,28 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Who does such work. Threads are started when there is some, and end with this unless they hang.
+/// A queue of jobs and the threads that run them. Threads are started when there are jobs.
 #[derive(Clone, Default)]
-pub(crate) struct Crew(Arc<Shared>);
+pub(crate) struct WorkerPool(Arc<Shared>);
 
-/// Ends a crew's threads when it is dropped.
+/// Ends a pool's threads when it is dropped, except those that hang.
 #[derive(Default)]
-pub(crate) struct Captain(pub(crate) Crew);
+pub(crate) struct PoolGuard(pub(crate) WorkerPool);
 
-impl Drop for Captain {
+impl Drop for PoolGuard {
     fn drop(&mut self) {
-        lock(&self.0.0.state).over = true;
+        lock(&self.0.0.state).shut_down = true;
         self.0.0.changed.notify_all();
     }
 }
 
-pub(crate) fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left values, and no promise about them was broken.
-    it.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a mutex. Poisoning is harmless: the data is plain.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Crew {
-    /// Has something done, after everything before it.
+impl WorkerPool {
+    /// Queues a job behind all others.
     pub(crate) fn submit(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.0.state);
         if state.queue.is_empty() {
@@ -59,15 +61,15 @@ impl Crew {
         state.queue.push_back(Box::new(job));
         drop(state);
         self.0.changed.notify_all();
-        self.keep_going();
+        self.start_thread_if_needed();
     }
 
-    /// Sees to it that somebody works while there is work.
-    pub(crate) fn keep_going(&self) {
+    /// Starts a thread if jobs wait and no thread makes progress.
+    pub(crate) fn start_thread_if_needed(&self) {
         let mut state = lock(&self.0.state);
         let hangs = state.progress.is_some_and(|at| at.elapsed() > DEADLINE);
         let needed = !state.queue.is_empty() && state.idle == 0 && (state.threads == 0 || hangs);
-        if needed && state.threads < MOST_THREADS {
+        if needed && state.threads < MAX_THREADS {
             state.progress = Some(Instant::now());
             let shared = Arc::clone(&self.0);
             let started = std::thread::Builder::new().name("reader".to_owned()).spawn(move || shared.work());
@@ -75,16 +77,17 @@ impl Crew {
         }
     }
 
-    /// Waits until something is so, or the time is over. It is asked again whenever something was finished.
-    pub(crate) fn wait(&self, most: Duration, mut done: impl FnMut() -> bool) {
-        let until = Instant::now() + most;
+    /// Waits until `done` returns true, or `timeout` is over. `done` is called when the queue becomes empty, and at short
+    /// intervals.
+    pub(crate) fn wait(&self, timeout: Duration, mut done: impl FnMut() -> bool) {
+        let until = Instant::now() + timeout;
         loop {
             let finished = lock(&self.0.state).finished;
             let left = until.saturating_duration_since(Instant::now());
             if done() || left.is_zero() {
                 return;
             }
-            self.keep_going();
+            self.start_thread_if_needed();
             let state = lock(&self.0.state);
             if state.finished == finished {
                 let step = left.min(DEADLINE / 4);
@@ -97,7 +100,7 @@ impl Crew {
 impl Shared {
     fn work(&self) {
         let mut state = lock(&self.state);
-        while !state.over {
+        while !state.shut_down {
             if let Some(job) = state.queue.pop_front() {
                 state.progress = Some(Instant::now());
                 drop(state);
@@ -105,12 +108,12 @@ impl Shared {
                 state = lock(&self.state);
                 state.progress = Some(Instant::now());
                 state.finished += 1;
-                // Who waits, waits for all of it.
+                // `wait` is used to wait for the whole queue.
                 if state.queue.is_empty() {
                     self.changed.notify_all();
                 }
             } else if state.idle > 0 {
-                // One is enough to wait for more.
+                // One idle thread is enough.
                 break;
             } else {
                 state.idle += 1;
@@ -129,25 +132,25 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn work_that_hangs_keeps_nobody_else_from_theirs() {
-        let captain = Captain::default();
+    fn hung_job_does_not_block_others() {
+        let guard = PoolGuard::default();
         let done = Arc::new(AtomicUsize::new(0));
         let (release, held) = channel::<()>();
-        captain.0.submit(move || {
+        guard.0.submit(move || {
             let _ = held.recv();
         });
         for _ in 0..10 {
             let done = Arc::clone(&done);
-            captain.0.submit(move || {
+            guard.0.submit(move || {
                 done.fetch_add(1, Ordering::SeqCst);
             });
         }
-        captain.0.wait(Duration::from_secs(60), || done.load(Ordering::SeqCst) == 10);
+        guard.0.wait(Duration::from_secs(60), || done.load(Ordering::SeqCst) == 10);
         assert_eq!(done.load(Ordering::SeqCst), 10);
-        assert_eq!(lock(&captain.0.0.state).threads, 2);
+        assert_eq!(lock(&guard.0.0.state).threads, 2);
         drop(release);
-        // Whoever comes back finds another one waiting, and is not needed any more.
-        captain.0.wait(Duration::from_secs(60), || lock(&captain.0.0.state).threads == 1);
-        assert_eq!(lock(&captain.0.0.state).threads, 1);
+        // The released thread finds another one idle, and ends.
+        guard.0.wait(Duration::from_secs(60), || lock(&guard.0.0.state).threads == 1);
+        assert_eq!(lock(&guard.0.0.state).threads, 1);
     }
 }

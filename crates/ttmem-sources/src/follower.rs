@@ -1,0 +1,230 @@
+//! Turns the content of a segment into events. Normally the new records of the ring are enough; the first time, and after
+//! more events than the ring holds, everything is listed again from the table.
+//!
+//! `records` translates records, `definitions` the definitions of chips, allocators, cores and names, `faults` the counters
+//! of the header.
+
+mod definitions;
+mod faults;
+mod records;
+
+use crate::files::SkipReason;
+use crate::segment::{Contents, SegmentFile};
+use std::collections::{BTreeMap, BTreeSet};
+use ttmem_core::event::{Allocator, Event, Holding};
+use ttmem_core::words::{ChipId, Scope, Space};
+use ttmem_types::Fault;
+use ttmem_wire::record::{Kind, Record};
+
+/// A defined allocator.
+struct AllocatorInfo {
+    /// Banks, by the number of the space.
+    banks: [u16; Space::NUMBERS],
+    /// Emitted again when the allocator is opened again.
+    definition: Allocator,
+}
+
+/// The numbers of an allocator and a space.
+type AllocatorSpace = (u16, u8);
+
+/// The position in one segment, and the definitions that were read from it.
+#[derive(Default)]
+pub(crate) struct Follower {
+    /// The segment's number among those of its process.
+    index: u32,
+    /// Whether anything was read yet.
+    started: bool,
+    /// Sequence number of the last event that was read.
+    sequence: u64,
+    /// Blocks of definitions that were read.
+    blocks_read: u32,
+    fault_counts: [u64; Fault::COUNTED],
+    chips: BTreeMap<u16, ChipId>,
+    allocators: Vec<Option<AllocatorInfo>>,
+    open_allocators: BTreeSet<u16>,
+    core_counts: Vec<u16>,
+    /// What is held without being listed.
+    unlisted: BTreeMap<AllocatorSpace, Holding>,
+    /// Hooks and cost of the tracker, as last emitted.
+    tracker_words: Option<[u64; 3]>,
+    /// Sequence number of the last failed allocation that was emitted.
+    last_failure: u64,
+    /// Whether unlisted allocations were freed with a program, so that only the table has what is left.
+    must_relist: bool,
+}
+
+/// Receives events.
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(Event);
+
+impl Follower {
+    pub(crate) fn new(index: u32) -> Self {
+        Self { index, ..Self::default() }
+    }
+
+    /// Makes the number of a definition unique among the segments of one process.
+    fn definition_id(&self, number: u16) -> u32 {
+        self.index << 16 | u32::from(number)
+    }
+
+    /// Makes the number of a call site unique among the segments of one process. 0 is no site.
+    fn site_id(&self, number: u32) -> u32 {
+        if number == 0 { 0 } else { number ^ self.index << 24 }
+    }
+
+    fn scope(&self, allocator: u16) -> Scope {
+        Scope::Allocator(self.definition_id(allocator))
+    }
+
+    #[inline]
+    fn allocator(&self, number: u16) -> Option<&AllocatorInfo> {
+        self.allocators.get(usize::from(number)).and_then(Option::as_ref)
+    }
+
+    /// Emits what happened since the last call. Returns how many records the writer was ahead.
+    pub(crate) fn follow(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<u64, SkipReason> {
+        let applied = segment.applied()?;
+        let ahead = applied.saturating_sub(self.sequence);
+        if self.started && ahead == 0 && applied == self.sequence {
+            self.emit_definitions(segment, emit)?;
+            return Ok(0);
+        }
+        let records = if self.started { segment.records(self.sequence, applied)? } else { None };
+        match records {
+            Some(records) => {
+                self.emit_definitions(segment, emit)?;
+                let unlisted = self.unlisted.clone();
+                for record in &records {
+                    self.emit_record(record, emit);
+                }
+                self.emit_unlisted(&unlisted, emit);
+                self.sequence = applied;
+                if std::mem::take(&mut self.must_relist) {
+                    self.relist(segment, emit)?;
+                } else {
+                    self.emit_seen(true, emit);
+                }
+            }
+            None => self.relist(segment, emit)?,
+        }
+        self.emit_faults(segment, emit)?;
+        Ok(ahead)
+    }
+
+    /// Emits up to which event the segment was read, and whether everything emitted is exact.
+    pub(crate) fn emit_seen(&self, exactly: bool, emit: Emit<'_>) {
+        // Program memory has an address only if it is listed.
+        let is_buffers =
+            |&(_, space): &AllocatorSpace| !Space::from_number(space).is_some_and(Space::is_program);
+        let exactly =
+            exactly && self.unlisted.iter().all(|(key, holding)| is_buffers(key) || holding.count == 0);
+        emit(Event::Seen { sequence: self.sequence, exactly });
+    }
+
+    /// Lists everything again from the table.
+    fn relist(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<(), SkipReason> {
+        self.emit_definitions(segment, emit)?;
+        let contents = segment.contents()?;
+        // An open allocator has a row for each of its spaces; those of a closed one may be another's by now.
+        let open = contents.rows.iter().filter(|row| row.closed.get() != 1);
+        let mut open: BTreeSet<u16> = open.map(|row| row.allocator.get()).collect();
+        // One that allocates nothing, but is the scope of programs and traces, has no rows before they hold something.
+        let used = contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
+        open.extend(used.map(|slot| slot.allocator.get()));
+        for &allocator in self.open_allocators.difference(&open) {
+            emit(Event::AllocatorClosed(self.definition_id(allocator)));
+        }
+        self.open_allocators.retain(|allocator| open.contains(allocator));
+        // Only the allocators of this segment are emptied.
+        for &allocator in &self.open_allocators {
+            emit(Event::Relisted(self.definition_id(allocator)));
+        }
+        self.emit_definitions(segment, emit)?;
+        self.started = true;
+        self.sequence = contents.sequence;
+        self.emit_contents(&contents, emit);
+        self.emit_seen(contents.exact, emit);
+        Ok(())
+    }
+
+    fn emit_contents(&mut self, contents: &Contents, emit: Emit<'_>) {
+        let live = || contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
+        let mut listed: BTreeMap<AllocatorSpace, Holding> = BTreeMap::new();
+        for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
+            self.emit_record(record, emit);
+            let sum = listed.entry((record.allocator.get(), record.space)).or_default();
+            sum.requested = sum.requested.saturating_add(record.own_requested());
+            sum.allocated = sum.allocated.saturating_add(self.charge_of(record));
+            sum.count += 1;
+        }
+        // In the order of dispatch, since the last program dispatched on a core is the one that is resident.
+        let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
+        let mut dispatched: Vec<&Record> = live().filter(|slot| of_programs.contains(&slot.kind)).collect();
+        dispatched.sort_by_key(|record| record.sequence.get());
+        for record in dispatched {
+            self.emit_record(record, emit);
+        }
+        self.unlisted.clear();
+        for row in contents.rows.iter().filter(|row| row.closed.get() != 1) {
+            let key = (row.allocator.get(), row.space);
+            let Some(space) = Space::from_number(row.space) else { continue };
+            self.reopen(key.0, emit);
+            let scope = self.scope(key.0);
+            let listed = listed.get(&key).copied().unwrap_or_default();
+            if row.unlisted.get() > 0 {
+                let rest = Holding {
+                    requested: row.requested.get().saturating_sub(listed.requested),
+                    allocated: row.allocated.get().saturating_sub(listed.allocated),
+                    count: row.count.get().saturating_sub(listed.count),
+                };
+                self.unlisted.insert(key, rest);
+            }
+            if self.open_allocators.contains(&key.0) {
+                emit(Event::Peak { scope, space, bytes: Some(row.peak.get()) });
+            }
+        }
+        // An audit can be compared only if no event in its space followed it.
+        let mut changed: BTreeMap<AllocatorSpace, u64> = BTreeMap::new();
+        for row in &contents.rows {
+            let last = changed.entry((row.allocator.get(), row.space)).or_default();
+            *last = row.sequence.get().max(*last);
+        }
+        for record in live().filter(|slot| slot.kind == Kind::Audit as u8) {
+            let key = (record.allocator.get(), record.space);
+            if changed.get(&key).is_none_or(|&changed| changed < record.sequence.get()) {
+                self.emit_record(record, emit);
+            }
+        }
+        self.emit_unlisted(&BTreeMap::new(), emit);
+    }
+
+    /// Emits the sums of unlisted allocations that differ from `old`.
+    fn emit_unlisted(&self, old: &BTreeMap<AllocatorSpace, Holding>, emit: Emit<'_>) {
+        let keys: BTreeSet<_> = old.keys().chain(self.unlisted.keys()).copied().collect();
+        for key in keys {
+            let holding = self.unlisted.get(&key).copied().unwrap_or_default();
+            let before = old.get(&key).copied().unwrap_or_default();
+            if let Some(space) = Space::from_number(key.1).filter(|_| holding != before) {
+                emit(Event::Unlisted { scope: self.scope(key.0), space, holding });
+            }
+        }
+    }
+
+    /// Opens a closed allocator again, since an event refers to it.
+    #[inline]
+    fn reopen(&mut self, allocator: u16, emit: Emit<'_>) {
+        if self.open_allocators.contains(&allocator) {
+            return;
+        }
+        if let Some(Some(info)) = self.allocators.get(usize::from(allocator)) {
+            emit(Event::Allocator(info.definition.clone()));
+            self.open_allocators.insert(allocator);
+        }
+    }
+
+    /// Closes all allocators: the process is alive and holds nothing through this segment any more.
+    pub(crate) fn close_allocators(&mut self, emit: Emit<'_>) {
+        for allocator in std::mem::take(&mut self.open_allocators) {
+            emit(Event::AllocatorClosed(self.definition_id(allocator)));
+        }
+    }
+}

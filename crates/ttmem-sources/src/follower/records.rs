@@ -1,0 +1,166 @@
+//! Translates the records of a segment into events.
+
+use super::{Emit, Follower};
+use ttmem_core::event::{Alloc, Audit, Event, Extent, Free, Program, Trace};
+use ttmem_core::words::{KernelClass, Mono, Scope, Space, Uncertainty};
+use ttmem_types::charged_banks;
+use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
+
+impl Follower {
+    /// Emits the event of a record.
+    #[inline]
+    pub(super) fn emit_record(&mut self, record: &Record, emit: Emit<'_>) {
+        // Kinds and spaces of later versions are ignored.
+        let Some(kind) = Kind::from_byte(record.kind) else { return };
+        let allocator = record.allocator.get();
+        let scope = self.scope(allocator);
+        let space = Space::from_number(record.space);
+        let program = record.program.get();
+        if !matches!(kind, Kind::AllocatorEnd | Kind::Refused) {
+            self.reopen(allocator, emit);
+        }
+        match (kind, space) {
+            (Kind::Alloc | Kind::Free, Some(_)) if record.slot.get() == NO_SLOT => {
+                self.count_unlisted(record, kind);
+            }
+            (Kind::Alloc, Some(space)) => emit(Event::Alloc(self.to_alloc(record, scope, space))),
+            (Kind::Free, Some(space)) => emit(Event::Free(Free {
+                scope,
+                space: Some(space),
+                id: record.id.get(),
+                program: if space.is_program() { program } else { 0 },
+                size: Some(record.requested.get()),
+                cores: self.cores_of(record),
+            })),
+            (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Event::Program(Program {
+                scope,
+                id: program,
+                cores: self.cores_of(record),
+                site: self.site_id(record.site.get()),
+                class: record.class(),
+                dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
+                dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
+            })),
+            (Kind::Trace, _) => emit(Event::Trace(Trace {
+                scope,
+                id: record.id.get() as u32,
+                dispatches: record.requested.get(),
+                replays: u64::from(record.padding.get()),
+                captured: Mono(record.bytes_per_bank.get()),
+            })),
+            (Kind::TraceEnd, _) => emit(Event::TraceEnded(scope, record.id.get() as u32)),
+            (Kind::ProgramEnd, _) => {
+                let is_program = |space: u8| Space::from_number(space).is_some_and(Space::is_program);
+                let has_unlisted = self
+                    .unlisted
+                    .iter()
+                    .any(|(&(of, space), holding)| of == allocator && holding.count > 0 && is_program(space));
+                self.must_relist |= has_unlisted;
+                emit(Event::ProgramEnded(scope, program));
+            }
+            (Kind::AllocatorBegin, _) => {
+                let info = self.allocator(allocator);
+                for banks in info.iter().flat_map(|info| &info.definition.spaces) {
+                    emit(Event::Peak { scope, space: banks.space, bytes: Some(0) });
+                }
+            }
+            (Kind::AllocatorEnd, _) if record.flags.get() & flags::CLEARED != 0 => {
+                self.unlisted.retain(|&(of, _), _| of != allocator);
+                emit(Event::AllocatorCleared(self.definition_id(allocator)));
+            }
+            (Kind::AllocatorEnd, _) => {
+                self.open_allocators.remove(&allocator);
+                self.unlisted.retain(|&(of, _), _| of != allocator);
+                emit(Event::AllocatorClosed(self.definition_id(allocator)));
+            }
+            (Kind::Audit, Some(space)) => emit(Event::Audit(Audit {
+                allocator: self.definition_id(allocator),
+                space,
+                allocated_bytes: record.id.get(),
+                free_bytes: record.requested.get(),
+                largest_free_bytes_per_bank: record.bytes_per_bank.get(),
+                quiet: record.flags.get() & flags::QUIET != 0,
+                sequence: record.sequence.get(),
+            })),
+            (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
+            // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
+            (
+                Kind::Refused | Kind::OutOfMemory | Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset,
+                _,
+            ) => {}
+        }
+    }
+
+    /// Adds or subtracts an allocation that has no slot.
+    fn count_unlisted(&mut self, record: &Record, kind: Kind) {
+        let charge = self.charge_of(record);
+        let sum = self.unlisted.entry((record.allocator.get(), record.space)).or_default();
+        let change = |of: &mut u64, by: u64| {
+            *of = if kind == Kind::Alloc { of.saturating_add(by) } else { of.saturating_sub(by) };
+        };
+        change(&mut sum.requested, record.own_requested());
+        change(&mut sum.allocated, charge);
+        change(&mut sum.count, 1);
+    }
+
+    #[inline]
+    fn to_alloc(&self, record: &Record, scope: Scope, space: Space) -> Alloc {
+        let (requested, bytes_per_bank) = (record.requested.get(), record.bytes_per_bank.get());
+        let banks = self.banks_of(record);
+        let occupied = match record.padding.get() {
+            _ if space.is_program() => bytes_per_bank.saturating_mul(u64::from(banks)),
+            PADDING_UNKNOWN => 0,
+            padding => requested.saturating_add(u64::from(padding)),
+        };
+        let extent = (bytes_per_bank > 0 && banks > 0).then_some(Extent { occupied, bytes_per_bank, banks });
+        Alloc {
+            scope,
+            space,
+            id: record.id.get(),
+            requested,
+            at: Some(Mono(record.at_ns.get())),
+            extent,
+            cores: self.cores_of(record),
+            program: if space.is_program() { record.program.get() } else { 0 },
+            site: self.site_id(record.site.get()),
+            layout: record.layout(),
+            class: if space == Space::Kernel { record.class() } else { KernelClass::Unknown },
+            uncertainty: if space.is_program() { uncertainty(record, space) } else { Uncertainty::default() },
+        }
+    }
+
+    /// The id of a record's set of cores; 0 if it has none.
+    #[inline]
+    fn cores_of(&self, record: &Record) -> u32 {
+        match record.cores.get() {
+            0 => 0,
+            cores => self.definition_id(cores),
+        }
+    }
+
+    /// The number of banks or cores on which an allocation is charged.
+    #[inline]
+    fn banks_of(&self, record: &Record) -> u16 {
+        let Some(space) = record.space() else { return 0 };
+        let cores = || self.core_counts.get(usize::from(record.cores.get())).copied().unwrap_or(0);
+        let banks = || self.allocator(record.allocator.get()).map_or(0, |info| info.banks[space as usize]);
+        charged_banks(space, cores, banks)
+    }
+
+    /// The bytes that an allocation is charged.
+    pub(super) fn charge_of(&self, record: &Record) -> u64 {
+        record.charge(self.banks_of(record))
+    }
+}
+
+/// What is unknown of program memory.
+fn uncertainty(record: &Record, space: Space) -> Uncertainty {
+    let uncertainty = record.uncertainty();
+    Uncertainty {
+        // A kernel has no address.
+        unplaced: uncertainty.unplaced && space != Space::Kernel,
+        // Without its cores, a program cannot be followed.
+        unfollowed: uncertainty.unfollowed || record.cores.get() == 0,
+        ..uncertainty
+    }
+}
