@@ -41,10 +41,9 @@ mod tests {
     #[test]
     fn a_process_that_looks_at_itself_keeps_its_lock() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let folder_text = folder.path().to_str().unwrap().to_owned();
-        let options = ttmem_client::Options { folder: folder_text, ..ttmem_client::Options::default() };
+        let options = ttmem_client::Options::default().folder(folder.path().to_str().unwrap());
         let tracker = ttmem_client::Tracker::new(&options);
-        let device = tracker.devices(&[0]).unwrap();
+        let device = tracker.define_devices(&[0]).unwrap();
         tracker.alloc(&ttmem_client::Buffer::new(device, ttmem_client::Space::Dram, 64, 4096)).unwrap();
         let segment = folder.path().join(tracker.status().segment.unwrap());
         assert!(is_locked(&segment));

@@ -104,7 +104,7 @@ def _let_begin_anew(found: Iterable[Row]) -> None:
                 # Another thread closed it since it was read.
                 pass
     writers = sorted({row.writer for row in found if not row.own})
-    if writers and not _ttmem.reset_agents_peaks():
+    if writers and not _ttmem.reset_agent_peaks():
         raise Error(f"cannot reset peaks: {', '.join(writers)} in this process is too old")
 
 
