@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use ttmem_client::{AllocatorNumber, Space, Tracker as Client};
 use ttmem_wire::segment::definition::{self, Definition};
 use ttmem_wire::segment::{
-    BLOCK, FILE_PREFIX, HEADER_BYTES, Header, Layout, MAGIC, RowCopy, Vitals, newest, parse_name, state,
+    BLOCK, FILE_PREFIX, HEADER_BYTES, Header, Layout, MAGIC, RowCopy, Vitals, newest_copy, parse_name, state,
     text, word,
 };
 use zerocopy::{FromZeros, IntoBytes};
@@ -132,7 +132,7 @@ fn read_segment(memory: &File, mapped: &MappedSegment) -> Option<(String, Vec<Fi
         let devices = covered.iter().filter_map(|chip| chips.get(&chip.get()).copied()).collect();
         Some(Figure { allocator, devices, space: Space::from_number(row.space)?, row })
     };
-    let rows = rows.chunks_exact(row_bytes as usize).filter_map(newest);
+    let rows = rows.chunks_exact(row_bytes as usize).filter_map(newest_copy);
     Some((text(&header.writer).to_owned(), rows.filter_map(figure).collect()))
 }
 

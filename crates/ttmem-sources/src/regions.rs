@@ -231,7 +231,7 @@ impl Regions {
         let mut of_user = BTreeMap::new();
         for place in around.places {
             for file in place.names(region::FILE_PREFIX) {
-                let Some(name) = region::id_of(&file) else { continue };
+                let Some(name) = region::parse_name(&file) else { continue };
                 let path = place.path.join(&file);
                 match self.open(place, &file, name, &path, &mut of_user) {
                     Ok(id) => seen.extend(id),
@@ -333,7 +333,7 @@ fn unreadable(known: &Known, reason: &str) -> RegionReport {
 
 /// All bytes of a file, if it is not larger than it can be.
 fn read(file: &OwnedFd) -> rustix::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; region::MOST_BYTES + 1];
+    let mut bytes = vec![0; region::MAX_BYTES + 1];
     let mut len = 0;
     while len < bytes.len() {
         match rustix::io::pread(file, &mut bytes[len..], len as u64) {
@@ -484,7 +484,7 @@ impl Known {
                 troubles.push(format!("have a total of {total} of {space}, but {sum} for their processes"));
             }
         }
-        if region.full() {
+        if region.is_full() {
             let slots = region::PROCESS_SLOTS;
             troubles
                 .push(format!("are full: all {slots} entries are in use, further processes are not counted"));

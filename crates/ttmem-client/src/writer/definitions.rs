@@ -7,7 +7,9 @@ use crate::types::{Banks, Result};
 use ttmem_types::Fault;
 use ttmem_types::limits::MAX_DEVICE_NUMBER;
 use ttmem_wire::record::{Kind, Record, Space};
-use ttmem_wire::segment::definition::{Banks as WireBanks, Chip, Definition, MAX_BANKS, MAX_CHIPS, ROOM};
+use ttmem_wire::segment::definition::{
+    Banks as WireBanks, Chip, Definition, MAX_BANKS, MAX_BYTES, MAX_CHIPS,
+};
 use ttmem_wire::segment::word;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U64};
@@ -15,7 +17,7 @@ use zerocopy::little_endian::{U16, U64};
 impl Writer {
     /// Appends a definition.
     pub(super) fn define(&mut self, definition: &Definition<'_>) -> Result<()> {
-        let mut bytes = [0; ROOM];
+        let mut bytes = [0; MAX_BYTES];
         let encoded = definition.encode(&mut bytes);
         let used = self.blocks_used;
         let Some(segment) = self.segment() else { return Err(Fault::Lost) };
@@ -41,7 +43,7 @@ impl Writer {
 
     /// Returns a hash of a definition's contents, never 0.
     fn fingerprint(definition: &Definition<'_>) -> u64 {
-        let mut bytes = [0; ROOM];
+        let mut bytes = [0; MAX_BYTES];
         let blocks = definition.encode(&mut bytes).unwrap_or(0);
         let words = bytes[..blocks * ttmem_wire::segment::BLOCK].chunks_exact(8);
         let words = words.map(|bytes| u64::from_le_bytes(<[u8; 8]>::try_from(bytes).unwrap_or_default()));
