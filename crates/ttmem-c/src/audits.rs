@@ -16,17 +16,17 @@ pub extern "C" fn ttmem_before_audit() -> i64 {
 ///
 /// # Safety
 ///
-/// `it` is null or points to statistics.
+/// `statistics` is null or points to statistics.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ttmem_audit(
     moment: i64,
     allocator: i32,
     space: u32,
-    it: *const ttmem_statistics,
+    statistics: *const ttmem_statistics,
 ) -> i32 {
     report(|tracker| {
         // SAFETY: the caller's promise.
-        let given = unsafe { pointee(it) }?;
+        let given = unsafe { pointee(statistics) }?;
         let mark = u64::try_from(moment).ok().map(AuditMark::new);
         let statistics = Statistics::default()
             .allocated(given.allocated)

@@ -29,11 +29,11 @@ unsafe fn read_buffer(buffer: *const ttmem_buffer) -> Checked<Buffer> {
 ///
 /// # Safety
 ///
-/// `it` is null or points to a buffer.
+/// `buffer` is null or points to a buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_alloc(it: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C" fn ttmem_alloc(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
-    report(|tracker| tracker.alloc(&unsafe { read_buffer(it) }?))
+    report(|tracker| tracker.alloc(&unsafe { read_buffer(buffer) }?))
 }
 
 /// Reports a freed buffer.
@@ -52,20 +52,20 @@ pub extern "C" fn ttmem_free_anywhere(allocator: i32, address: u64) -> i32 {
 ///
 /// # Safety
 ///
-/// `it` is null or points to a buffer.
+/// `buffer` is null or points to a buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_free_on_cores(it: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C" fn ttmem_free_on_cores(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
-    report(|tracker| tracker.free_on_cores(&unsafe { read_buffer(it) }?))
+    report(|tracker| tracker.free_on_cores(&unsafe { read_buffer(buffer) }?))
 }
 
 /// Reports an allocation that failed for lack of memory.
 ///
 /// # Safety
 ///
-/// `it` is null or points to the requested buffer.
+/// `buffer` is null or points to the requested buffer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_out_of_memory(it: *const ttmem_buffer) -> i32 {
+pub unsafe extern "C" fn ttmem_out_of_memory(buffer: *const ttmem_buffer) -> i32 {
     // SAFETY: the caller's promise.
-    report(|tracker| tracker.report_out_of_memory(&unsafe { read_buffer(it) }?, None))
+    report(|tracker| tracker.report_out_of_memory(&unsafe { read_buffer(buffer) }?, None))
 }

@@ -65,34 +65,34 @@ unsafe fn read_placement(placement: *const ttmem_placement) -> Checked<Placement
 ///
 /// # Safety
 ///
-/// `it` is null or points to a placement.
+/// `placement` is null or points to a placement.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_place(it: *const ttmem_placement) -> i32 {
+pub unsafe extern "C" fn ttmem_place(placement: *const ttmem_placement) -> i32 {
     // SAFETY: the caller's promise.
-    report(|tracker| tracker.place(&unsafe { read_placement(it) }?))
+    report(|tracker| tracker.place(&unsafe { read_placement(placement) }?))
 }
 
 /// Removes memory that a program registered.
 ///
 /// # Safety
 ///
-/// `it` is null or points to a placement.
+/// `placement` is null or points to a placement.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_displace(it: *const ttmem_placement) -> i32 {
+pub unsafe extern "C" fn ttmem_displace(placement: *const ttmem_placement) -> i32 {
     // SAFETY: the caller's promise.
-    report(|tracker| tracker.displace(&unsafe { read_placement(it) }?))
+    report(|tracker| tracker.displace(&unsafe { read_placement(placement) }?))
 }
 
 /// Registers a kernel of a program.
 ///
 /// # Safety
 ///
-/// `it` is null or points to a kernel.
+/// `kernel` is null or points to a kernel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ttmem_load_kernel(it: *const ttmem_kernel) -> i32 {
+pub unsafe extern "C" fn ttmem_load_kernel(kernel: *const ttmem_kernel) -> i32 {
     report(|tracker| {
         // SAFETY: the caller's promise.
-        let given = unsafe { pointee(it) }?;
+        let given = unsafe { pointee(kernel) }?;
         // A kernel has no address; without one, residency is unknown.
         let unfollowed = has(given.flags, ttmem_flag::Unfollowed) || has(given.flags, ttmem_flag::Unplaced);
         let kernel = Kernel::new(allocator_of(given.allocator), given.program, given.id, given.bytes)
