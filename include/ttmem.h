@@ -394,8 +394,8 @@ int32_t ttmem_define_site(const char *site);
 
 // Reports an allocated buffer.
 //
-// `it` is null or points to a buffer.
-int32_t ttmem_alloc(const struct ttmem_buffer *it);
+// `buffer` is null or points to a buffer.
+int32_t ttmem_alloc(const struct ttmem_buffer *buffer);
 
 // Reports a freed buffer.
 int32_t ttmem_free(int32_t allocator, uint32_t space, uint64_t address);
@@ -405,16 +405,16 @@ int32_t ttmem_free_anywhere(int32_t allocator, uint64_t address);
 
 // Reports a freed buffer in `TTMEM_SPACE_L1_CORE`. Other cores may have other buffers at its address, so all fields count.
 //
-// `it` is null or points to a buffer.
-int32_t ttmem_free_on_cores(const struct ttmem_buffer *it);
+// `buffer` is null or points to a buffer.
+int32_t ttmem_free_on_cores(const struct ttmem_buffer *buffer);
 
 // Reports an allocation that failed for lack of memory.
 //
-// `it` is null or points to the requested buffer.
-int32_t ttmem_out_of_memory(const struct ttmem_buffer *it);
+// `buffer` is null or points to the requested buffer.
+int32_t ttmem_out_of_memory(const struct ttmem_buffer *buffer);
 
 // Begins a program under a number of the caller's choice, not 0; what it registers follows. The name may be null. Without this
-// call, a program begins with the first thing it registers.
+// call, a program begins when it first registers memory.
 //
 // `name` is null or zero-terminated.
 int32_t ttmem_begin_program(int32_t allocator,
@@ -435,18 +435,18 @@ int32_t ttmem_end_program(int32_t allocator, uint32_t program);
 
 // Registers memory of a program on its cores: a circular buffer, a dataflow buffer or a scratchpad.
 //
-// `it` is null or points to a placement.
-int32_t ttmem_place(const struct ttmem_placement *it);
+// `placement` is null or points to a placement.
+int32_t ttmem_place(const struct ttmem_placement *placement);
 
 // Removes memory that a program registered.
 //
-// `it` is null or points to a placement.
-int32_t ttmem_displace(const struct ttmem_placement *it);
+// `placement` is null or points to a placement.
+int32_t ttmem_displace(const struct ttmem_placement *placement);
 
 // Registers a kernel of a program.
 //
-// `it` is null or points to a kernel.
-int32_t ttmem_load_kernel(const struct ttmem_kernel *it);
+// `kernel` is null or points to a kernel.
+int32_t ttmem_load_kernel(const struct ttmem_kernel *kernel);
 
 // Removes a kernel of a program.
 int32_t ttmem_unload_kernel(int32_t allocator, uint64_t id);
@@ -457,11 +457,11 @@ int64_t ttmem_before_audit(void);
 // Reports an allocator's own statistics. They are compared with what was reported if nothing was allocated or freed since
 // `moment`; a negative `moment` means that they must not be compared.
 //
-// `it` is null or points to statistics.
+// `statistics` is null or points to statistics.
 int32_t ttmem_audit(int64_t moment,
                     int32_t allocator,
                     uint32_t space,
-                    const struct ttmem_statistics *it);
+                    const struct ttmem_statistics *statistics);
 
 // Returns the peak of allocated bytes since the beginning or the last `ttmem_reset_peak`, or an error.
 int64_t ttmem_peak(int32_t allocator, uint32_t space);

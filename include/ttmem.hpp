@@ -145,27 +145,27 @@ constexpr std::uint32_t space_of(std::uint32_t buffer_type) noexcept {
 }
 
 /// A buffer with what the old client reports.
-constexpr ttmem_buffer buffer(
+constexpr ttmem_buffer make_buffer(
     std::int32_t allocator, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
-    ttmem_buffer it{};
-    it.allocator = allocator;
-    it.space = space_of(buffer_type);
-    it.address = address;
-    it.requested = size;
-    return it;
+    ttmem_buffer buffer{};
+    buffer.allocator = allocator;
+    buffer.space = space_of(buffer_type);
+    buffer.address = address;
+    buffer.requested = size;
+    return buffer;
 }
 
 /// A circular buffer with what the old client reports.
-constexpr ttmem_placement circular_buffer(std::int32_t allocator, std::uint64_t size, std::uint64_t cb_id) noexcept {
-    ttmem_placement it{};
-    it.allocator = allocator;
-    it.space = TTMEM_SPACE_CB;
-    it.address = cb_id;
-    it.bytes = size;
-    return it;
+constexpr ttmem_placement make_circular_buffer(std::int32_t allocator, std::uint64_t size, std::uint64_t cb_id) noexcept {
+    ttmem_placement placement{};
+    placement.allocator = allocator;
+    placement.space = TTMEM_SPACE_CB;
+    placement.address = cb_id;
+    placement.bytes = size;
+    return placement;
 }
 
-/// Remembers the device that was reported by number, or that there were several.
+/// The device that was reported by number, or that there were several.
 class Seen {
 public:
     void note(std::int32_t device) noexcept {
@@ -186,8 +186,8 @@ private:
 };
 
 inline Seen& seen() noexcept {
-    static Seen it;
-    return it;
+    static Seen instance;
+    return instance;
 }
 
 }  // namespace detail
@@ -245,7 +245,7 @@ public:
     static Result report_kernel_unload(std::int32_t device_id, std::uint64_t kernel_id) noexcept {
         return ttmem_report_kernel_unload(device_id, kernel_id);
     }
-    /// The old client's form, with a size; it is ignored.
+    /// The old client's form, with a size, which is ignored.
     static Result report_kernel_unload(std::int32_t device_id, std::uint64_t /*size*/, std::uint64_t kernel_id) noexcept {
         return report_kernel_unload(device_id, kernel_id);
     }
@@ -254,8 +254,8 @@ public:
 
     static Result report_allocation(
         Devices devices, std::uint64_t size, std::uint32_t buffer_type, std::uint64_t address) noexcept {
-        const ttmem_buffer it = detail::buffer(define_devices(devices).number(), size, buffer_type, address);
-        return refusal(it.allocator, [&] { return ttmem_alloc(&it); });
+        const ttmem_buffer buffer = detail::make_buffer(define_devices(devices).number(), size, buffer_type, address);
+        return refusal(buffer.allocator, [&] { return ttmem_alloc(&buffer); });
     }
     template <class Type, detail::if_enum<Type> = 0>
     static Result report_allocation(Devices devices, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept {
@@ -270,21 +270,21 @@ public:
         return refusal(allocator, [&] { return ttmem_free_anywhere(allocator, address); });
     }
     static Result report_cb_allocation(Devices devices, std::uint64_t size, std::uint64_t cb_id) noexcept {
-        const ttmem_placement it = detail::circular_buffer(define_devices(devices).number(), size, cb_id);
-        return refusal(it.allocator, [&] { return ttmem_place(&it); });
+        const ttmem_placement placement = detail::make_circular_buffer(define_devices(devices).number(), size, cb_id);
+        return refusal(placement.allocator, [&] { return ttmem_place(&placement); });
     }
     static Result report_cb_deallocation(Devices devices, std::uint64_t size, std::uint64_t cb_id) noexcept {
-        const ttmem_placement it = detail::circular_buffer(define_devices(devices).number(), size, cb_id);
-        return refusal(it.allocator, [&] { return ttmem_displace(&it); });
+        const ttmem_placement placement = detail::make_circular_buffer(define_devices(devices).number(), size, cb_id);
+        return refusal(placement.allocator, [&] { return ttmem_displace(&placement); });
     }
     static Result report_kernel_load(
         Devices devices, std::uint64_t size, std::uint64_t kernel_id, KernelType kernel_type = KernelType::application) noexcept {
-        ttmem_kernel it{};
-        it.allocator = define_devices(devices).number();
-        it.id = kernel_id;
-        it.bytes = size;
-        it.kind = detail::value_of(kernel_type);
-        return refusal(it.allocator, [&] { return ttmem_load_kernel(&it); });
+        ttmem_kernel kernel{};
+        kernel.allocator = define_devices(devices).number();
+        kernel.id = kernel_id;
+        kernel.bytes = size;
+        kernel.kind = detail::value_of(kernel_type);
+        return refusal(kernel.allocator, [&] { return ttmem_load_kernel(&kernel); });
     }
     static Result report_kernel_unload(Devices devices, std::uint64_t kernel_id) noexcept {
         const std::int32_t allocator = define_devices(devices).number();
@@ -318,7 +318,7 @@ public:
     /// Reports a buffer on each of some devices.
     template <class Type, detail::if_enum<Type> = 0>
     Allocation(Devices devices, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept
-        : Allocation(detail::buffer(define_devices(devices).number(), size, detail::value_of(buffer_type), address)) {}
+        : Allocation(detail::make_buffer(define_devices(devices).number(), size, detail::value_of(buffer_type), address)) {}
     template <class Type, detail::if_enum<Type> = 0>
     Allocation(std::int32_t device_id, std::uint64_t size, Type buffer_type, std::uint64_t address) noexcept
         : Allocation(Devices(&device_id, 1), size, buffer_type, address) {}

@@ -1,7 +1,7 @@
 //! Parses any bytes as a region of tt-metal: nothing panics, and a parsed region can be built and parsed again.
 
 use ttmem_wire::region::{
-    CHIP_SLOTS, Layout, MOST_BYTES, NAME_BYTES, PROCESS_SLOTS, Region, RegionError, build, parse,
+    CHIP_SLOTS, Layout, MAX_BYTES, NAME_BYTES, PROCESS_SLOTS, Region, RegionError, build, parse,
 };
 
 /// Offset and value of the word that marks version 4 as ready.
@@ -13,7 +13,7 @@ fn check(bytes: &[u8]) -> Result<Region, RegionError> {
     assert!(region.chips.len() <= CHIP_SLOTS);
     let taken = region.processes.len() + region.releasing_slots as usize + region.broken_slots as usize;
     assert!(taken <= PROCESS_SLOTS);
-    assert_eq!(region.full(), taken == PROCESS_SLOTS);
+    assert_eq!(region.is_full(), taken == PROCESS_SLOTS);
     assert!(region.releasing_slots == 0 || region.layout == Layout::V4);
     assert!(region.processes.windows(2).all(|pair| pair[0].slot < pair[1].slot));
     for process in &region.processes {
@@ -45,7 +45,7 @@ pub fn region(data: &[u8]) {
     let at = usize::from(u16::from_le_bytes([low, high])) % layout.bytes();
     // The rest is zeros, or an empty region with a valid header.
     let mut bytes = if mode & 1 == 0 { vec![0; layout.bytes()] } else { build(layout, &Region::new(layout)) };
-    let repeat = if mode & 2 == 0 { piece.len() } else { MOST_BYTES };
+    let repeat = if mode & 2 == 0 { piece.len() } else { MAX_BYTES };
     for (to, from) in bytes[at..].iter_mut().zip(piece.iter().cycle().take(repeat)) {
         *to = *from;
     }

@@ -1,4 +1,4 @@
-// Circular buffers and kernels, tracked where they are made.
+// Wrappers that report circular buffers and kernels when they are created.
 //
 // Two functions that call TT-Metal's own, return their result and report what was created:
 //
@@ -112,7 +112,7 @@ namespace detail {
 
 // ---- the calls that are wrapped ----
 
-// Functions are found by the types of the arguments, wherever those live.
+// Functions are found by the types of the arguments, in any namespace.
 struct CreateCircularBufferCall {
     template <class... Args>
     auto operator()(Args&&... args) const -> decltype(CreateCircularBuffer(std::forward<Args>(args)...)) {
@@ -207,9 +207,9 @@ void gather(Facts& facts, Read read) {
 
 // ---- reports ----
 
-/// Reports something on the known devices: `tell` gets allocator, program and cores.
-template <class Tell>
-void publish(const Facts& facts, Tell tell) {
+/// Makes a report for the devices of a call: `report` gets allocator, program and cores.
+template <class Report>
+void publish(const Facts& facts, Report report) {
     const DeviceList none;
     const DeviceList& outer = innermost_device() != nullptr ? *innermost_device() : none;
     const DeviceList& devices = facts.devices.empty() ? outer : facts.devices;
@@ -226,7 +226,7 @@ void publish(const Facts& facts, Tell tell) {
     }
     const Result done = registry().with_program(owner, allocator, [&](std::uint32_t program) -> Result {
         // Without cores there is nothing to report.
-        return facts.on_cores && facts.cores.count() == 0 ? TTMEM_ERROR_ZERO_SIZE : tell(allocator, program, cores);
+        return facts.on_cores && facts.cores.count() == 0 ? TTMEM_ERROR_ZERO_SIZE : report(allocator, program, cores);
     });
     // An identical view counts once.
     const bool held = done.ok() || done.error() == Error::still_held;
@@ -235,53 +235,53 @@ void publish(const Facts& facts, Tell tell) {
 
 inline void publish_circular_buffer(const Facts& facts) {
     publish(facts, [&](std::int32_t allocator, std::uint32_t program, std::int32_t cores) {
-        ttmem_placement it{};
-        it.allocator = allocator;
-        it.space = TTMEM_SPACE_CB;
+        ttmem_placement placement{};
+        placement.allocator = allocator;
+        placement.space = TTMEM_SPACE_CB;
         // The address is decided when the program is compiled; a view has the address of its buffer.
-        it.address = facts.view ? facts.address : registry().fresh(facts.bytes);
-        it.bytes = facts.bytes;
-        it.program = program;
-        it.cores = cores;
-        it.flags = facts.view ? TTMEM_FLAG_VIEW + 0u + TTMEM_FLAG_UNFOLLOWED : TTMEM_FLAG_UNPLACED + 0u;
-        return ttmem_place(&it);
+        placement.address = facts.view ? facts.address : registry().fresh(facts.bytes);
+        placement.bytes = facts.bytes;
+        placement.program = program;
+        placement.cores = cores;
+        placement.flags = facts.view ? TTMEM_FLAG_VIEW + 0u + TTMEM_FLAG_UNFOLLOWED : TTMEM_FLAG_UNPLACED + 0u;
+        return ttmem_place(&placement);
     });
 }
 
 inline void publish_kernel(const Facts& facts, std::uint64_t measured) {
     publish(facts, [&](std::int32_t allocator, std::uint32_t program, std::int32_t cores) {
         const std::uint64_t bytes = measured != 0 ? measured : kEstimatedKernelBytes;
-        ttmem_kernel it{};
-        it.allocator = allocator;
-        it.program = program;
-        it.id = registry().fresh();
+        ttmem_kernel kernel{};
+        kernel.allocator = allocator;
+        kernel.program = program;
+        kernel.id = registry().fresh();
         // If the cores are unknown, the size is the total over them.
-        it.bytes = cores > 0 || !facts.on_cores ? bytes : bytes * facts.cores.count();
-        it.cores = cores;
-        it.flags = TTMEM_FLAG_UNFOLLOWED + (measured != 0 ? 0u : TTMEM_FLAG_ESTIMATED + 0u);
-        return ttmem_load_kernel(&it);
+        kernel.bytes = cores > 0 || !facts.on_cores ? bytes : bytes * facts.cores.count();
+        kernel.cores = cores;
+        kernel.flags = TTMEM_FLAG_UNFOLLOWED + (measured != 0 ? 0u : TTMEM_FLAG_ESTIMATED + 0u);
+        return ttmem_load_kernel(&kernel);
     });
 }
 
-/// Stands for the result of a call that returns void.
+/// The result of a call that returns void.
 struct Nothing {};
 
 /// Makes a call and reports it. Returns what the call returns: a value, a reference, or nothing.
-template <class Call, class Tell>
-decltype(auto) call_and_tell(Facts& facts, Call call, Tell tell) {
+template <class Call, class Report>
+decltype(auto) call_and_report(Facts& facts, Call call, Report report) {
     using Returned = decltype(call());
-    const auto tell_of = [&](auto& returned) {
+    const auto report_result = [&](auto& returned) {
         if (facts.state == Facts::State::on) {
-            swallow([&] { tell(returned); }, tally().failed);
+            swallow([&] { report(returned); }, tally().failed);
         }
     };
     if constexpr (std::is_void_v<Returned>) {
         call();
         Nothing nothing;
-        tell_of(nothing);
+        report_result(nothing);
     } else {
         Returned&& returned = call();
-        tell_of(returned);
+        report_result(returned);
         return static_cast<Returned>(std::forward<Returned>(returned));
     }
 }
@@ -290,14 +290,14 @@ template <class... Args>
 decltype(auto) make_circular_buffer(Facts& facts, Args&&... args) {
     detail::gather(facts, [&] { detail::read_circular_buffer(facts, args...); });
     const auto make = [&]() -> decltype(auto) { return CreateCircularBufferCall{}(std::forward<Args>(args)...); };
-    return detail::call_and_tell(facts, make, [&](auto&) { publish_circular_buffer(facts); });
+    return detail::call_and_report(facts, make, [&](auto&) { publish_circular_buffer(facts); });
 }
 
 template <class Call, class Program, class... Args>
 decltype(auto) make_kernel(Facts& facts, Call call, Program&& program, Args&&... args) {
     detail::gather(facts, [&] { detail::read_kernel(facts, program, args...); });
     const auto make = [&]() -> decltype(auto) { return call(std::forward<Program>(program), std::forward<Args>(args)...); };
-    return detail::call_and_tell(facts, make, [&](auto& handle) {
+    return detail::call_and_report(facts, make, [&](auto& handle) {
         std::uint64_t measured = detail::binary_bytes(handle);
         if (measured == 0) {
             measured = facts.bytes;

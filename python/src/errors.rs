@@ -7,23 +7,23 @@ use pyo3::types::PyModule;
 
 static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
 
-/// An exception of this class of ours.
-pub(crate) fn exception(py: Python<'_>, class: &str, text: String) -> PyErr {
+/// Returns an exception of one of the package's classes.
+pub(crate) fn make_exception(py: Python<'_>, class: &str, text: String) -> PyErr {
     let classes = CLASSES.get_or_try_init(py, || py.import("ttmem._errors").map(Bound::unbind));
-    let made = classes.and_then(|classes| {
+    let exception = classes.and_then(|classes| {
         let classes = classes.bind(py);
         let class = classes.getattr(class).or_else(|_| classes.getattr("Error"))?;
         class.call1((text.as_str(),))
     });
-    match made {
-        Ok(made) => PyErr::from_value(made),
-        // Half a package: whoever broke it should still read what happened.
+    match exception {
+        Ok(exception) => PyErr::from_value(exception),
+        // The package is incomplete; the text of the error is still shown.
         Err(_) => PyRuntimeError::new_err(text),
     }
 }
 
-/// What the tracker refused, as an exception.
+/// Returns the exception for an error of the tracker.
 #[cold]
-pub(crate) fn refused(py: Python<'_>, fault: ttmem_client::Fault) -> PyErr {
-    exception(py, &format!("{fault:?}"), fault.to_string())
+pub(crate) fn fault_exception(py: Python<'_>, fault: ttmem_client::Fault) -> PyErr {
+    make_exception(py, &format!("{fault:?}"), fault.to_string())
 }

@@ -1,16 +1,16 @@
-//! The native half of the Python package `ttmem`: the process's tracker, what this process holds by its own segments, and
-//! what the machine's memory is used for.
+//! The native half of the Python package `ttmem`: the process's tracker, figures of this process from its own segments, and
+//! snapshots of the machine.
 //!
-//! `tracker` is what is called often, and takes its arguments by position; `program` what programs keep; `own` finds and reads
-//! this process's segments; `machine` asks for snapshots. `given` understands arguments, `errors` makes exceptions. Everything
-//! else is Python, in `package/ttmem`.
+//! `tracker` has the frequent calls, which take their arguments by position; `program` has memory of programs, `label` names of
+//! blocks; `own_segments` reads this process's segments, `query` requests snapshots. `arguments` converts arguments, `errors` makes
+//! exceptions. Everything else is Python, in `package/ttmem`.
 
+mod arguments;
 mod errors;
-mod given;
 mod label;
-mod machine;
-mod own;
+mod own_segments;
 mod program;
+mod query;
 mod tracker;
 
 use pyo3::prelude::*;
@@ -21,11 +21,11 @@ mod native {
     #[pymodule_export]
     use crate::label::{Label, label_entered, label_left, set_label_variable};
     #[pymodule_export]
-    use crate::machine::ask;
-    #[pymodule_export]
-    use crate::own::{figures, reset_agents_peaks, reset_own_peak};
+    use crate::own_segments::{figures, reset_agent_peaks, reset_own_peak};
     #[pymodule_export]
     use crate::program::{Kernel, Placement, Program};
+    #[pymodule_export]
+    use crate::query::ask;
     #[pymodule_export]
     use crate::tracker::{Tracker, alloc, close, enable, free, is_enabled, refresh, status};
     #[pymodule_export]

@@ -1,17 +1,17 @@
-//! What programs keep on their cores.
+//! Programs, and the memory that they register on their cores.
 
-use crate::errors::refused;
-use crate::given::{InSpace, cores, name};
+use crate::arguments::{SpaceArgument, define_cores, display_name};
+use crate::errors::fault_exception;
 use crate::tracker::{Tracker, generation};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use ttmem_client::{Fault, KernelClass, Space, Tracker as Client, Uncertainty};
+use ttmem_client::{Fault, KernelClass, Space, Tracker as Client, agent};
 
-/// Numbers for programs that have none: far from those that runtimes give.
+/// Next number for a program without one: far from those that runtimes use.
 static NEXT_PROGRAM: AtomicU32 = AtomicU32::new(1 << 31);
-/// Numbers for what has no address, and for kernels.
+/// Next number for memory without an address, and for kernels.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A program; see Tracker.program. As a context manager, it ends with the block.
@@ -22,14 +22,14 @@ pub(crate) struct Program {
     #[pyo3(get)]
     number: u32,
     dispatches: bool,
-    /// Where the tracker found it the last time.
+    /// Hint for the next dispatch.
     hint: AtomicU32,
 }
 
 impl Program {
     pub(crate) fn begin(
         tracker: Bound<'_, Tracker>,
-        called: Option<&Bound<'_, PyString>>,
+        name: Option<&Bound<'_, PyString>>,
         number: Option<u32>,
         dispatches: bool,
     ) -> PyResult<Self> {
@@ -38,36 +38,30 @@ impl Program {
             return Err(PyValueError::new_err("program number must not be 0"));
         }
         let number = number.unwrap_or_else(|| NEXT_PROGRAM.fetch_add(1, Ordering::Relaxed) | 1 << 31);
-        let called = called.map(name).unwrap_or_default();
-        let begun = Client::global().begin_program(tracker.get().allocator(py)?, number, &called);
-        begun.map_err(|e| refused(py, e))?;
+        let name = name.map(display_name).unwrap_or_default();
+        let begun = Client::global().begin_program(tracker.get().allocator(py)?, number, &name);
+        begun.map_err(|e| fault_exception(py, e))?;
         Ok(Self { tracker: tracker.unbind(), number, dispatches, hint: AtomicU32::new(u32::MAX) })
     }
 
-    fn uncertainty(&self, unplaced: bool, estimated: bool) -> Uncertainty {
-        Uncertainty { unplaced, estimated, unfollowed: !self.dispatches }
-    }
-
-    fn keep(
+    fn register(
         &self,
         py: Python<'_>,
         space: Space,
         bytes: u64,
         address: Option<u64>,
-        on: Option<&Bound<'_, PyAny>>,
+        cores: Option<&Bound<'_, PyAny>>,
         (view, estimated): (bool, bool),
     ) -> PyResult<Placement> {
-        let placement = ttmem_client::Placement {
-            allocator: self.tracker.get().allocator(py)?,
-            program: self.number,
-            space,
-            address: address.unwrap_or_else(|| NEXT_ID.fetch_add(1, Ordering::Relaxed)),
-            bytes,
-            cores: cores(on)?,
-            view,
-            uncertainty: self.uncertainty(address.is_none(), estimated),
-        };
-        Client::global().place(&placement).map_err(|e| refused(py, e))?;
+        let (allocator, unplaced) = (self.tracker.get().allocator(py)?, address.is_none());
+        let address = address.unwrap_or_else(|| NEXT_ID.fetch_add(1, Ordering::Relaxed));
+        let placement = ttmem_client::Placement::new(allocator, self.number, space, address, bytes)
+            .cores(define_cores(cores)?)
+            .view(view)
+            .unplaced(unplaced)
+            .estimated(estimated)
+            .unfollowed(!self.dispatches);
+        Client::global().place(&placement).map_err(|e| fault_exception(py, e))?;
         Ok(Placement { placement, generation: generation() })
     }
 }
@@ -85,7 +79,7 @@ impl Program {
         view: bool,
         estimated: bool,
     ) -> PyResult<Placement> {
-        self.keep(py, Space::Cb, bytes, address, cores, (view, estimated))
+        self.register(py, Space::Cb, bytes, address, cores, (view, estimated))
     }
 
     /// Registers memory of space `cb`, `dfb` or `scratch`, as in cb().
@@ -94,14 +88,14 @@ impl Program {
     fn place(
         &self,
         py: Python<'_>,
-        space: InSpace,
+        space: SpaceArgument,
         bytes: u64,
         address: Option<u64>,
         cores: Option<&Bound<'_, PyAny>>,
         view: bool,
         estimated: bool,
     ) -> PyResult<Placement> {
-        self.keep(py, space.0, bytes, address, cores, (view, estimated))
+        self.register(py, space.0, bytes, address, cores, (view, estimated))
     }
 
     /// Registers a kernel; `bytes` is per core, or the total if `cores` is omitted. `kind` is `application`, `fabric` or `dispatch`.
@@ -117,31 +111,30 @@ impl Program {
         let class = KernelClass::from_name(kind).filter(|&class| class != KernelClass::Unknown);
         let unknown = || PyValueError::new_err(format!("unknown kernel kind {kind:?}"));
         let class = class.ok_or_else(unknown)?;
-        let kernel = ttmem_client::Kernel {
-            allocator: self.tracker.get().allocator(py)?,
-            program: self.number,
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            bytes,
-            cores: self::cores(cores)?,
-            class,
-            uncertainty: self.uncertainty(false, estimated),
-        };
-        Client::global().load_kernel(&kernel).map_err(|e| refused(py, e))?;
+        let allocator = self.tracker.get().allocator(py)?;
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let kernel = ttmem_client::Kernel::new(allocator, self.number, id, bytes)
+            .cores(define_cores(cores)?)
+            .class(class)
+            .estimated(estimated)
+            .unfollowed(!self.dispatches);
+        Client::global().load_kernel(&kernel).map_err(|e| fault_exception(py, e))?;
         Ok(Kernel { kernel, generation: generation() })
     }
 
     /// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
     fn dispatch(&self, py: Python<'_>) -> PyResult<()> {
         let mut hint = self.hint.load(Ordering::Relaxed);
-        let told = Client::global().dispatch_again(self.tracker.get().allocator(py)?, self.number, &mut hint);
+        let allocator = self.tracker.get().allocator(py)?;
+        let done = agent::dispatch_with_hint(Client::global(), allocator, self.number, &mut hint);
         self.hint.store(hint, Ordering::Relaxed);
-        told.map(drop).map_err(|e| refused(py, e))
+        done.map(drop).map_err(|e| fault_exception(py, e))
     }
 
     /// Ends the program and removes everything it registered.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         let ended = Client::global().end_program(self.tracker.get().allocator(py)?, self.number);
-        ended.map(drop).map_err(|e| refused(py, e))
+        ended.map(drop).map_err(|e| fault_exception(py, e))
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {
@@ -159,22 +152,22 @@ impl Program {
     }
 }
 
-/// Takes back what was told in this generation. What was told before tracking was closed went with that: it is unknown since tracking
-/// is on again, and while it is off telling does nothing.
-fn taken_back<T>(
+/// Removes memory that was registered in a generation of the tracker. Closing the tracker removed what was registered before: that is
+/// unknown once tracking is on again, and while it is off, removing does nothing.
+fn remove_registered<T>(
     py: Python<'_>,
-    told_in: u64,
-    take: impl FnOnce(&Client) -> ttmem_client::Result<T>,
+    registered_in: u64,
+    remove: impl FnOnce(&Client) -> ttmem_client::Result<T>,
 ) -> PyResult<()> {
     let tracker = Client::global();
-    let taken = if told_in == generation() {
-        take(tracker).map(drop)
-    } else if tracker.is_on() {
+    let removed = if registered_in == generation() {
+        remove(tracker).map(drop)
+    } else if tracker.is_enabled() {
         Err(Fault::UnknownFree)
     } else {
         Ok(())
     };
-    taken.map_err(|e| refused(py, e))
+    removed.map_err(|e| fault_exception(py, e))
 }
 
 /// Memory that a program registered on its cores.
@@ -186,9 +179,9 @@ pub(crate) struct Placement {
 
 #[pymethods]
 impl Placement {
-    /// Removes it.
+    /// Removes the memory.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
-        taken_back(py, self.generation, |tracker| tracker.displace(&self.placement))
+        remove_registered(py, self.generation, |tracker| tracker.displace(&self.placement))
     }
 }
 
@@ -204,6 +197,6 @@ impl Kernel {
     /// Removes the kernel.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         let (allocator, id) = (self.kernel.allocator, self.kernel.id);
-        taken_back(py, self.generation, |tracker| tracker.unload_kernel(allocator, id))
+        remove_registered(py, self.generation, |tracker| tracker.unload_kernel(allocator, id))
     }
 }

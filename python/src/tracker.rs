@@ -1,29 +1,27 @@
-//! The process's tracker, and the calls that programs make often.
+//! The process's tracker, and its frequent calls.
 
-use crate::errors::refused;
-use crate::given::{Devices, GivenChip, InSpace, cores};
-use crate::label::site;
+use crate::arguments::{ChipArgument, Devices, SpaceArgument, define_cores};
+use crate::errors::fault_exception;
+use crate::label::find_site;
 use crate::program::Program;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
 use std::sync::atomic::{AtomicU64, Ordering};
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, ChipNumber, CoresNumber, Layout, Options, Space, Tracker as Client,
-    Transport,
+    AllocatorNumber, Banks, Buffer, ChipNumber, Options, Space, Tracker as Client, Transport,
 };
-
 use ttmem_wire::segment::definition::{MAX_BANKS, MAX_CHIPS};
 
-/// Rises when the tracker is closed: what was defined before is not any more.
+/// Generation of the tracker. It increases when the tracker is closed: earlier definitions are invalid then.
 static GENERATION: AtomicU64 = AtomicU64::new(1);
 
-/// How often the tracker was closed.
+/// Returns the generation of the tracker.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Switches tracking on.
+/// Enables tracking.
 #[pyfunction]
 #[pyo3(signature = (folder=None, group=None, runtime=None, log=None, legacy_socket=None))]
 pub(crate) fn enable(
@@ -33,8 +31,7 @@ pub(crate) fn enable(
     log: Option<String>,
     legacy_socket: Option<String>,
 ) -> bool {
-    let writer = concat!("ttmem-python ", env!("CARGO_PKG_VERSION")).to_owned();
-    let mut options = Options { writer, ..Options::as_env_says() };
+    let mut options = Options::from_env().writer(concat!("ttmem-python ", env!("CARGO_PKG_VERSION")));
     if let Some(folder) = folder {
         options.folder = folder;
     }
@@ -44,13 +41,13 @@ pub(crate) fn enable(
     if let Some(path) = legacy_socket {
         options.transport = Transport::Legacy(path);
     }
-    Client::enable_beside_agent(&options)
+    Client::global().enable(&options)
 }
 
-/// Whether what is told is recorded.
+/// Returns whether reports are recorded.
 #[pyfunction]
 pub(crate) fn is_enabled() -> bool {
-    Client::global().is_on()
+    Client::global().is_enabled()
 }
 
 /// Ends tracking.
@@ -60,17 +57,17 @@ pub(crate) fn close() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Makes good what could not be done before.
+/// Retries what failed before.
 #[pyfunction]
 pub(crate) fn refresh() {
     Client::global().refresh();
 }
 
-/// How it is going: the fields of `ttmem.Status`, in order.
+/// Returns the fields of `ttmem.Status`, in order.
 #[pyfunction]
 pub(crate) fn status() -> (bool, Option<String>, Option<String>, u64, u64, u64, u64) {
-    let it = Client::global().status();
-    (it.on, it.segment, it.reason, it.live, it.unlisted, it.lost, it.queued)
+    let status = Client::global().status();
+    (status.on, status.segment, status.reason, status.live, status.unlisted, status.lost, status.queued)
 }
 
 /// alloc(device, space, address, size, bytes_per_bank=0, occupied=None, cores=None, site=None)
@@ -84,7 +81,7 @@ pub(crate) fn status() -> (bool, Option<String>, Option<String>, u64, u64, u64, 
 pub(crate) fn alloc(
     py: Python<'_>,
     device: Devices,
-    space: InSpace,
+    space: SpaceArgument,
     address: u64,
     size: u64,
     bytes_per_bank: u64,
@@ -92,8 +89,8 @@ pub(crate) fn alloc(
     cores: Option<&Bound<'_, PyAny>>,
     site: Option<&Bound<'_, PyString>>,
 ) -> PyResult<()> {
-    let allocator = Client::global().devices(&device).map_err(|e| refused(py, e))?;
-    hold(py, allocator, space.0, address, size, bytes_per_bank, occupied, cores, site)
+    let allocator = Client::global().define_devices(&device).map_err(|e| fault_exception(py, e))?;
+    report_buffer(py, allocator, space.0, address, size, bytes_per_bank, occupied, cores, site)
 }
 
 /// free(device, space, address)
@@ -102,15 +99,16 @@ pub(crate) fn alloc(
 /// Reports a freed buffer; see Tracker.free.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments are made for the call")]
-pub(crate) fn free(py: Python<'_>, device: Devices, space: InSpace, address: u64) -> PyResult<()> {
+pub(crate) fn free(py: Python<'_>, device: Devices, space: SpaceArgument, address: u64) -> PyResult<()> {
     let tracker = Client::global();
-    let freed = tracker.devices(&device).and_then(|allocator| tracker.free(allocator, space.0, address));
-    freed.map(drop).map_err(|e| refused(py, e))
+    let freed =
+        tracker.define_devices(&device).and_then(|allocator| tracker.free(allocator, space.0, address));
+    freed.map(drop).map_err(|e| fault_exception(py, e))
 }
 
 #[inline]
-#[expect(clippy::too_many_arguments, reason = "as above")]
-fn hold(
+#[expect(clippy::too_many_arguments, reason = "those of `alloc`")]
+fn report_buffer(
     py: Python<'_>,
     allocator: AllocatorNumber,
     space: Space,
@@ -118,28 +116,23 @@ fn hold(
     size: u64,
     bytes_per_bank: u64,
     occupied: Option<u64>,
-    on: Option<&Bound<'_, PyAny>>,
-    said: Option<&Bound<'_, PyString>>,
+    cores: Option<&Bound<'_, PyAny>>,
+    site: Option<&Bound<'_, PyString>>,
 ) -> PyResult<()> {
-    let buffer = Buffer {
-        allocator,
-        space,
-        address,
-        requested: size,
-        bytes_per_bank,
-        occupied,
-        cores: if on.is_none() { CoresNumber::NONE } else { cores(on)? },
-        layout: Layout::Unknown,
-        site: site(py, said)?,
-    };
-    Client::global().alloc(&buffer).map(drop).map_err(|e| refused(py, e))
+    let mut buffer = Buffer::new(allocator, space, address, size).bytes_per_bank(bytes_per_bank);
+    buffer.occupied = occupied;
+    if cores.is_some() {
+        buffer.cores = define_cores(cores)?;
+    }
+    buffer.site = find_site(py, site)?;
+    Client::global().alloc(&buffer).map(drop).map_err(|e| fault_exception(py, e))
 }
 
-/// What is said of the devices.
+/// The devices of a tracker.
 enum Scope {
-    /// Their numbers, and nothing of banks.
+    /// Device numbers, without banks.
     Devices(Vec<u32>),
-    Chips(Vec<GivenChip>, Vec<Banks>),
+    Chips(Vec<ChipArgument>, Vec<Banks>),
 }
 
 /// Tracker(devices=0, banks=None)
@@ -153,12 +146,12 @@ enum Scope {
 #[pyclass(module = "ttmem", frozen)]
 pub(crate) struct Tracker {
     scope: Scope,
-    /// Its number as an allocator, behind the generation that it was given out in; 0: none yet.
+    /// Upper bits: generation of the tracker. Lower 16 bits: number of the allocator in it. 0: none yet.
     number: AtomicU64,
 }
 
 impl Tracker {
-    /// The allocator's number, defined if it is not.
+    /// Returns the number of the allocator, which is defined at the first use.
     #[inline]
     pub(crate) fn allocator(&self, py: Python<'_>) -> PyResult<AllocatorNumber> {
         let known = self.number.load(Ordering::Relaxed);
@@ -169,14 +162,14 @@ impl Tracker {
     fn define(&self, py: Python<'_>) -> PyResult<AllocatorNumber> {
         let tracker = Client::global();
         let defined = match &self.scope {
-            Scope::Devices(devices) => tracker.devices(devices),
+            Scope::Devices(devices) => tracker.define_devices(devices),
             Scope::Chips(chips, banks) => {
-                let chips = chips.iter().map(|chip| tracker.chip(&chip.as_chip()));
+                let chips = chips.iter().map(|chip| tracker.define_chip(&chip.as_chip()));
                 let chips = chips.collect::<Result<Vec<ChipNumber>, _>>();
-                chips.and_then(|chips| tracker.allocator(&chips, banks))
+                chips.and_then(|chips| tracker.define_allocator(&chips, banks))
             }
         };
-        let number = defined.map_err(|e| refused(py, e))?;
+        let number = defined.map_err(|e| fault_exception(py, e))?;
         if number.get() != 0 {
             self.number.store(generation() << 16 | u64::from(number.get()), Ordering::Relaxed);
         }
@@ -193,21 +186,25 @@ impl Tracker {
             None => Some(vec![0]),
             Some(given) => match given.extract::<Devices>() {
                 Ok(devices) => Some(devices.to_vec()),
-                // Chips, perhaps.
+                // It may be chips.
                 Err(e) if e.is_instance_of::<PyTypeError>(given.py()) => None,
                 Err(e) => return Err(e),
             },
         };
         let banks: Vec<Banks> = match banks {
             None => Vec::new(),
-            Some(given) => {
-                given.try_iter()?.take(MAX_BANKS + 1).map(|it| bank(&it?)).collect::<PyResult<_>>()?
-            }
+            Some(given) => given
+                .try_iter()?
+                .take(MAX_BANKS + 1)
+                .map(|banks| extract_banks(&banks?))
+                .collect::<PyResult<_>>()?,
         };
         let scope = match (numbers, devices) {
             (Some(numbers), _) if banks.is_empty() => Scope::Devices(numbers),
-            (Some(numbers), _) => Scope::Chips(numbers.into_iter().map(GivenChip::numbered).collect(), banks),
-            (None, Some(given)) => Scope::Chips(chips(given)?, banks),
+            (Some(numbers), _) => {
+                Scope::Chips(numbers.into_iter().map(ChipArgument::from_index).collect(), banks)
+            }
+            (None, Some(given)) => Scope::Chips(extract_chips(given)?, banks),
             (None, None) => Scope::Devices(vec![0]),
         };
         let none = match &scope {
@@ -225,7 +222,7 @@ impl Tracker {
     fn devices<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         match &self.scope {
             Scope::Devices(devices) => PyTuple::new(py, devices),
-            Scope::Chips(chips, _) => PyTuple::new(py, chips.iter().map(GivenChip::index)),
+            Scope::Chips(chips, _) => PyTuple::new(py, chips.iter().map(ChipArgument::index)),
         }
     }
 
@@ -238,7 +235,7 @@ impl Tracker {
     fn alloc(
         &self,
         py: Python<'_>,
-        space: InSpace,
+        space: SpaceArgument,
         address: u64,
         size: u64,
         bytes_per_bank: u64,
@@ -246,19 +243,19 @@ impl Tracker {
         cores: Option<&Bound<'_, PyAny>>,
         site: Option<&Bound<'_, PyString>>,
     ) -> PyResult<()> {
-        hold(py, self.allocator(py)?, space.0, address, size, bytes_per_bank, occupied, cores, site)
+        report_buffer(py, self.allocator(py)?, space.0, address, size, bytes_per_bank, occupied, cores, site)
     }
 
     /// Reports that the buffer at this address was freed.
-    fn free(&self, py: Python<'_>, space: InSpace, address: u64) -> PyResult<()> {
+    fn free(&self, py: Python<'_>, space: SpaceArgument, address: u64) -> PyResult<()> {
         let freed = Client::global().free(self.allocator(py)?, space.0, address);
-        freed.map(drop).map_err(|e| refused(py, e))
+        freed.map(drop).map_err(|e| fault_exception(py, e))
     }
 
     /// Reports that the buffer at this address was freed; every space is searched.
     fn free_anywhere(&self, py: Python<'_>, address: u64) -> PyResult<()> {
         let freed = Client::global().free_anywhere(self.allocator(py)?, address);
-        freed.map(drop).map_err(|e| refused(py, e))
+        freed.map(drop).map_err(|e| fault_exception(py, e))
     }
 
     /// Reports that a buffer of space `l1_core` was freed, by its address, size and cores.
@@ -270,8 +267,8 @@ impl Tracker {
         cores: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let mut buffer = Buffer::new(self.allocator(py)?, Space::L1Core, address, size);
-        buffer.cores = self::cores(Some(cores))?;
-        Client::global().free_on_cores(&buffer).map(drop).map_err(|e| refused(py, e))
+        buffer.cores = define_cores(Some(cores))?;
+        Client::global().free_on_cores(&buffer).map(drop).map_err(|e| fault_exception(py, e))
     }
 
     /// Reports an allocation of `size` bytes that failed for lack of memory.
@@ -279,13 +276,13 @@ impl Tracker {
     fn out_of_memory(
         &self,
         py: Python<'_>,
-        space: InSpace,
+        space: SpaceArgument,
         size: u64,
         site: Option<&Bound<'_, PyString>>,
     ) -> PyResult<()> {
         let mut buffer = Buffer::new(self.allocator(py)?, space.0, 0, size);
-        buffer.site = self::site(py, site)?;
-        Client::global().out_of_memory(&buffer, None).map(drop).map_err(|e| refused(py, e))
+        buffer.site = find_site(py, site)?;
+        Client::global().report_out_of_memory(&buffer, None).map(drop).map_err(|e| fault_exception(py, e))
     }
 
     /// Begins a program; what it registers follows. The default number is unique. If `dispatches` is false, dispatches will not be
@@ -303,7 +300,7 @@ impl Tracker {
     /// Closes the device or mesh and frees all of its allocations.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = Client::global().close_allocator(self.allocator(py)?);
-        closed.map(drop).map_err(|e| refused(py, e))
+        closed.map(drop).map_err(|e| fault_exception(py, e))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -312,9 +309,9 @@ impl Tracker {
     }
 }
 
-fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
+fn extract_chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<ChipArgument>> {
     if given.hasattr("unique_id")? {
-        return Ok(vec![GivenChip::of(given)?]);
+        return Ok(vec![ChipArgument::extract(given)?]);
     }
     let not_devices = || {
         PyTypeError::new_err(
@@ -325,15 +322,19 @@ fn chips(given: &Bound<'_, PyAny>) -> PyResult<Vec<GivenChip>> {
         return Err(not_devices());
     }
     let several = given.try_iter().map_err(|_| not_devices())?;
-    let chip = |it: PyResult<Bound<'_, PyAny>>| {
-        let it = it?;
-        if it.is_instance_of::<PyInt>() { it.extract().map(GivenChip::numbered) } else { GivenChip::of(&it) }
+    let chip = |given: PyResult<Bound<'_, PyAny>>| {
+        let given = given?;
+        if given.is_instance_of::<PyInt>() {
+            given.extract().map(ChipArgument::from_index)
+        } else {
+            ChipArgument::extract(&given)
+        }
     };
     several.take(MAX_CHIPS + 1).map(chip).collect()
 }
 
-fn bank(given: &Bound<'_, PyAny>) -> PyResult<Banks> {
-    let InSpace(space) = given.getattr("space")?.extract()?;
+fn extract_banks(given: &Bound<'_, PyAny>) -> PyResult<Banks> {
+    let SpaceArgument(space) = given.getattr("space")?.extract()?;
     let number = |name: &str| given.getattr(name)?.extract::<u64>();
     Ok(Banks::new(space, given.getattr("banks")?.extract()?, number("base")?, number("bytes_per_bank")?))
 }

@@ -1,4 +1,4 @@
-"""What tests have in common: folders of their own, other Pythons, the program, and a daemon of simulated chips."""
+"""Fixtures of the tests: folders of their own, other interpreters, the program, and a daemon with simulated chips."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _OURS = ("TTMEM", "TT_ALLOC_TRACKING_ENABLED")
 
 
 def environment(folder: str, **more: str) -> dict[str, str]:
-    """An environment in which nothing is said but what is said here."""
+    """Returns an environment without ttmem's variables, except those given here."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     return {**plain, "TTMEM_SHM_DIR": folder, "TTMEM_QUERY_SOCKET": f"{folder}/no.sock", **more}
 
 
 class TrackedCase(unittest.TestCase):
-    """Tracking is on, in a folder of the test's own."""
+    """A test with tracking enabled, in a folder of its own."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir="/dev/shm")
@@ -45,20 +45,20 @@ class TrackedCase(unittest.TestCase):
         self.assertTrue(ttmem.enable())
 
     def process(self) -> ttmem.schema.Process:
-        """This process, as readers see it."""
+        """Returns this process in a snapshot."""
         found = [it for it in ttmem.snapshot(local=True, programs=True).processes if it.pid == os.getpid()]
         self.assertEqual(len(found), 1)
         return found[0]
 
     def usage(self, index: int = 0) -> ttmem.schema.ProcessUsage:
-        """What it holds on one device."""
+        """Returns the memory of this process on one device."""
         snapshot = ttmem.snapshot(local=True)
         device = next(it.id for it in snapshot.devices if it.index == index)
         process = next(it for it in snapshot.processes if it.pid == os.getpid())
         return next(it for it in process.usage if it.device == device)
 
     def sites(self) -> dict[str, str | None]:
-        """Call sites of this process's live allocations, by address."""
+        """Returns the call sites of this process's live allocations, by address."""
         return {it.id: it.site_name for it in ttmem.allocations(local=True) if it.pid == os.getpid()}
 
 
@@ -71,14 +71,14 @@ def _restore(old: dict[str, str | None]) -> None:
 
 
 def run_python(code: str, folder: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own, to its end."""
+    """Runs code in another interpreter."""
     return subprocess.run(
         [sys.executable, "-c", code], env=environment(folder, **more), capture_output=True, text=True, timeout=60
     )
 
 
 def run_program(*args: str, folder: str, **more: str) -> Any:
-    """What the program prints as JSON."""
+    """Returns the JSON that the program prints."""
     assert PROGRAM, "TTMEM_PROGRAM must name the program; `cargo xtask python` does that"
     answer = subprocess.run(
         [PROGRAM, *args], env=environment(folder, **more), capture_output=True, text=True, timeout=60
@@ -90,7 +90,7 @@ def run_program(*args: str, folder: str, **more: str) -> Any:
 
 @contextlib.contextmanager
 def daemon(folder: str, *args: str) -> Iterator[dict[str, str]]:
-    """A daemon; yields the variables that lead to it."""
+    """Runs a daemon, and yields the environment variables with its sockets."""
     assert PROGRAM, "TTMEM_PROGRAM must name the program; `cargo xtask python` does that"
     places = {"TTMEM_QUERY_SOCKET": f"{folder}/query.sock", "TTMEM_LEGACY_SOCKET": f"{folder}/legacy.sock"}
     env = {**environment(folder), **places}
@@ -114,5 +114,5 @@ def _wait_for(path: str, server: subprocess.Popen[bytes]) -> None:
 
 
 def repository() -> Path:
-    """The project's folder."""
+    """Returns the project's folder."""
     return Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Whatever is passed to whatever: an exception of Python's or ours, never a panic, and figures that are still right."""
+"""Random arguments cause exceptions of Python or of the package, never a panic, and figures stay right."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ttmem import _ttmem
 from .support import TrackedCase
 
 
-class Nasty:
-    """Is everything, and nothing of it right."""
+class Misbehaving:
+    """Has every attribute and method, with invalid results."""
 
     def __init__(self, kind: int) -> None:
         self.kind = kind
@@ -31,28 +31,28 @@ class Nasty:
     def __getattr__(self, name: str) -> Any:
         if self.kind == 3:
             raise ZeroDivisionError(name)
-        return Nasty(0) if self.kind == 4 else self
+        return Misbehaving(0) if self.kind == 4 else self
 
     def __call__(self, *_: Any) -> Any:
         return itertools.repeat(1)
 
 
-def things() -> list[Any]:
-    """What there may be."""
+def arguments() -> list[Any]:
+    """Returns valid and invalid arguments."""
     return [
         None, True, 0, 1, -1, 7, 64, 4096, (1 << 32) - 1, 1 << 32, (1 << 64) - 1, 1 << 64, -(1 << 70), 0.5, float("nan"),
         "", "dram", "l1", "l1_core", "cb", "kernel", "\ud800", "\0", "x" * 10_000, "application", b"dram",
         [], [0], [0, 1], [(0, 0)], [(0, 0, 15, 15)], [(-1, 0)], [[]], (), {}, {"a": 1}, set(), object(), int, itertools.count(),
         itertools.repeat((0, 0)), range(10**12), ttmem.Chip(), [ttmem.Chip()], ttmem.Chip(grid=(300, 1)), ttmem.Banks("dram", 1, 0, 64),
         [ttmem.Banks("dram", 70_000, 0, 1)], [ttmem.Banks("cb", 1, 0, 1)] * 40, ttmem.Tracker(0), ttmem.Space.DRAM,
-        *(Nasty(kind) for kind in range(5)),
+        *(Misbehaving(kind) for kind in range(5)),
     ]  # fmt: skip
 
 
-class Anything(TrackedCase):
-    def test_nothing_breaks_it(self) -> None:
+class RandomArguments(TrackedCase):
+    def test_random_calls_do_not_panic(self) -> None:
         draw = random.Random(8)
-        pool = things()
+        pool = arguments()
         tracker = ttmem.Tracker(0)
         program = tracker.program("x")
         calls: list[Any] = [
@@ -84,12 +84,12 @@ class Anything(TrackedCase):
                 call(*args)
                 good += 1
             except Exception:
-                # What is no Exception, as PyO3's PanicException, fails the test.
+                # PyO3's PanicException is no Exception, so it fails the test.
                 pass
         self.assertGreater(good, 1000)
         status = ttmem.status()
         self.assertEqual((status.on, status.lost), (True, 0))
-        # And it still counts.
+        # Tracking still works.
         before = ttmem.memory_allocated(900, "host")
         ttmem.alloc(900, "host", 1 << 50, 12345)
         self.assertEqual(ttmem.memory_allocated(900, "host"), before + 12345)

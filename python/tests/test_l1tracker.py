@@ -1,4 +1,4 @@
-"""The guide's manual tracker: what it prints, to the byte, and what readers see of it."""
+"""The guide's manual tracker: its exact output, and what it publishes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .support import TrackedCase, run_python
 
 
 def printed(work: object) -> str:
-    """What something prints."""
+    """Returns what a function prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         work()  # type: ignore[operator]
@@ -23,12 +23,12 @@ def printed(work: object) -> str:
 
 
 class Guide(unittest.TestCase):
-    """As it is in the guide, without anything being tracked."""
+    """The examples of the guide, while tracking is off."""
 
     def setUp(self) -> None:
         ttmem.close()
 
-    def test_the_first_snippet(self) -> None:
+    def test_first_snippet(self) -> None:
         core_range = range(64)
         tracker = L1Tracker()
         self.assertEqual(tracker.track_cb(1024, 2048), 2097152)
@@ -46,7 +46,7 @@ class Guide(unittest.TestCase):
             "============================================================\n\n",
         )
 
-    def test_the_figures_that_the_guide_shows(self) -> None:
+    def test_figures_of_the_guide(self) -> None:
         # 95.2 MB of circular buffers, and 128 kernels on 313 cores in all. Its columns are those that its code prints.
         tracker = L1Tracker()
         tracker.track_cb(1, round(95.2 * 1024 * 1024))
@@ -64,7 +64,7 @@ class Guide(unittest.TestCase):
             "============================================================\n\n",
         )
 
-    def test_the_second_snippet(self) -> None:
+    def test_second_snippet(self) -> None:
         tracker = L1Tracker()
         self.assertEqual(printed(lambda: tracker.cb_alloc(1024, 2048)), "CB: +2.0MB\n")
         self.assertEqual(printed(lambda: tracker.cb_alloc(tiles=100, tile_size=1024)), "CB: +0.1MB\n")
@@ -73,7 +73,7 @@ class Guide(unittest.TestCase):
         self.assertEqual((tracker.cb, tracker.kern), (2097152 + 102400, 50 * 1024 * 65))
         self.assertEqual(printed(tracker.show), "\nL1: CBs=2.1MB, Kernels=3.2MB\n")
 
-    def test_both_count_the_same_things(self) -> None:
+    def test_interfaces_share_counters(self) -> None:
         tracker = L1Tracker()
         tracker.track_cb(2, 1024)
         printed(lambda: tracker.cb_alloc(3, 1024))
@@ -82,7 +82,7 @@ class Guide(unittest.TestCase):
         self.assertEqual((tracker.cb_total, tracker.cb), (5120, 5120))
         self.assertEqual((tracker.kernel_est, tracker.kern, tracker.num_kernels), (153600, 153600, 2))
 
-    def test_only_what_says_so_prints(self) -> None:
+    def test_only_documented_methods_print(self) -> None:
         def quiet() -> None:
             with L1Tracker(device=3) as tracker:
                 tracker.track_cb(1, 1)
@@ -93,7 +93,7 @@ class Guide(unittest.TestCase):
 
 
 class Published(TrackedCase):
-    def test_what_it_counts_is_seen_as_a_program_of_its_own(self) -> None:
+    def test_counts_are_published_as_a_program(self) -> None:
         with L1Tracker(device=2) as tracker:
             tracker.track_cb(1024, 2048)
             tracker.track_cb(1024, 2048)
@@ -106,14 +106,14 @@ class Published(TrackedCase):
         self.assertEqual(ttmem.status().live, 0)
         self.assertEqual(tracker.cb_total, 2 * 2097152)
 
-    def test_sizes_of_kernels_are_marked_as_estimated(self) -> None:
+    def test_kernel_sizes_are_estimated(self) -> None:
         tracker = L1Tracker()
         tracker.track_kernel(4)
         (kernel,) = (it for it in ttmem.allocations(local=True) if it.space == "kernel")
         self.assertEqual(kernel.requested_bytes, 204800)
         self.assertTrue(kernel.raw.get("estimated"), kernel.raw)
 
-    def test_it_takes_back_what_it_published(self) -> None:
+    def test_close_removes_what_was_published(self) -> None:
         tracker = L1Tracker()
         tracker.track_cb(1, 2048)
         tracker.close()
@@ -125,19 +125,19 @@ class Published(TrackedCase):
         gc.collect()
         self.assertEqual(ttmem.status().live, 0)
 
-    def test_two_of_them_are_two(self) -> None:
+    def test_two_trackers_are_two_programs(self) -> None:
         first, second = L1Tracker(), L1Tracker()
         first.track_cb(1, 300)
         second.track_cb(1, 60)
         second.track_cb(1, 40)
         programs = {(it.cb_bytes, it.residency_unknown, it.estimated) for it in self.process().programs or ()}
         self.assertEqual(programs, {(300, True, False), (100, True, False)})
-        # Programs lie over each other: the largest counts, not the sum.
+        # Memory of programs overlaps: the largest counts, not the sum.
         self.assertEqual(self.usage().cb.registered_bytes, 300)
         first.close()
         self.assertEqual(self.usage().cb.registered_bytes, 100)
 
-    def test_a_forked_child_publishes_its_own(self) -> None:
+    def test_forked_child_publishes_its_own(self) -> None:
         tracker = L1Tracker()
         tracker.track_cb(1, 1000)
         child = os.fork()
@@ -156,14 +156,14 @@ class Published(TrackedCase):
         self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(self.usage().cb.registered_bytes, 1000)
 
-    def test_it_goes_quietly_with_the_interpreter(self) -> None:
+    def test_interpreter_exit_prints_nothing(self) -> None:
         code = "import ttmem; ttmem.enable(); tracker = ttmem.L1Tracker(); tracker.track_cb(1, 1)"
         done = run_python(code, self.folder)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
         with self.assertRaises(TypeError):
             L1Tracker(device="zero")  # type: ignore[arg-type]
 
-    def test_it_counts_whatever_the_tracker_makes_of_it(self) -> None:
+    def test_counting_ignores_refused_reports(self) -> None:
         tracker = L1Tracker()
         self.assertEqual(tracker.track_cb(0, 2048), 0)
         self.assertEqual(tracker.track_cb(-1, 2048), -2048)

@@ -1,4 +1,4 @@
-"""Old servers are told in their own words."""
+"""The legacy transport sends the old protocol."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ttmem.free(1, "dram", 0x3000)
 ttmem.Tracker(1).program("p").cb(1024, 0x4000)
 try:
     ttmem.memory_allocated()
-    raise AssertionError("nothing of this can be read here")
+    raise AssertionError("there is no segment to read")
 except ttmem.NotTracked:
     pass
 with ttmem.track("step") as block:
     ttmem.alloc(1, "dram", 0x5000, 64)
     ttmem.free(1, "dram", 0x5000)
-# What is not known is not 0.
+# Unknown is not 0.
 assert block.peak_bytes == {} and block.allocated_bytes == {}, block.peak_bytes
 assert block.peak_bytes.get("dram") is None
 ttmem.refresh()
 assert ttmem.status().queued == 0, ttmem.status()
-print("told", flush=True)
+print("sent", flush=True)
 sys.stdin.readline()
 """
 
@@ -50,7 +50,7 @@ class Legacy(TrackedCase):
                     [sys.executable, "-c", CODE], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
                 ) as workload:
                     assert workload.stdin and workload.stdout
-                    self.assertEqual(workload.stdout.readline(), "told\n")
+                    self.assertEqual(workload.stdout.readline(), "sent\n")
                     snapshot = run_program("--json", folder=self.folder, **places)
                     (process,) = snapshot["processes"]
                     self.assertEqual((process["pid"], process["basis"]), (workload.pid, "reported"))
@@ -62,7 +62,7 @@ class Legacy(TrackedCase):
                     workload.stdin.close()
                     self.assertEqual(workload.wait(60), 0)
 
-    def test_messages_are_the_old_ones_to_the_byte(self) -> None:
+    def test_messages_have_the_old_bytes(self) -> None:
         path = f"{self.folder}/old.sock"
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)

@@ -1,4 +1,4 @@
-"""What this process holds, in the manner of torch.cuda."""
+"""Memory of this process, as in torch.cuda."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .support import PROGRAM, TrackedCase, environment, run_python
 
 
 class Memory(TrackedCase):
-    def test_figures_are_of_a_device_and_a_space(self) -> None:
+    def test_figures_are_per_device_and_space(self) -> None:
         ttmem.alloc(4, "dram", 0, 100)
         ttmem.alloc(4, "l1", 0, 30)
         ttmem.alloc([4, 5], "dram", 1 << 20, 1000)
@@ -30,7 +30,7 @@ class Memory(TrackedCase):
         self.assertEqual((ttmem.memory_allocated(4), ttmem.peak(4)), (1000, 1100))
         self.assertIs(ttmem.max_memory_allocated, ttmem.peak)
 
-    def test_peaks_begin_anew_where_they_are_told_to(self) -> None:
+    def test_reset_peak_selects_devices_and_spaces(self) -> None:
         for device in (0, 1):
             for space in ("dram", "l1"):
                 ttmem.alloc(device, space, 0, 100)
@@ -52,7 +52,7 @@ class Memory(TrackedCase):
         ttmem.alloc(0, "dram", 4096, 50)
         self.assertEqual(ttmem.peak(), 150)
 
-    def test_the_peak_of_a_closed_device_is_kept_until_it_is_reset(self) -> None:
+    def test_peak_of_a_closed_device_is_kept_until_reset(self) -> None:
         for size in (64, 16):
             tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 1, 0, 1 << 30)])
             tracker.alloc("dram", 0, size, bytes_per_bank=size)
@@ -62,23 +62,23 @@ class Memory(TrackedCase):
         ttmem.reset_peak()
         self.assertEqual(ttmem.peak(0), 0)
 
-    def test_a_child_is_not_locked_out_by_another_thread_of_its_parent(self) -> None:
+    def test_child_does_not_wait_for_a_thread_of_its_parent(self) -> None:
         ttmem.alloc(0, "dram", 0, 100)
         with _memory._lock:
             child = os.fork()
             if child == 0:
-                # If it waits for ever, this ends it.
+                # Ends the child if it waits forever.
                 signal.alarm(30)
                 ttmem.alloc(0, "dram", 0, 7)
                 os._exit(0 if ttmem.peak() == 7 else 1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual(ttmem.peak(), 100)
 
-    def test_what_is_not_tracked_is_not_zero(self) -> None:
+    def test_untracked_is_not_zero(self) -> None:
         ttmem.close()
-        for ask in (ttmem.memory_allocated, ttmem.peak, ttmem.reset_peak):
+        for query in (ttmem.memory_allocated, ttmem.peak, ttmem.reset_peak):
             with self.assertRaises(ttmem.NotTracked):
-                ask()
+                query()
         ttmem.enable(folder="/nowhere/at/all")
         ttmem.alloc(0, "dram", 0, 64)
         with self.assertRaisesRegex(ttmem.NotTracked, "cannot"):
@@ -94,7 +94,7 @@ class Memory(TrackedCase):
         with self.assertRaises(OverflowError):
             ttmem.peak(-1)
 
-    def test_looking_at_oneself_keeps_the_lock(self) -> None:
+    def test_reading_own_segments_keeps_the_lock(self) -> None:
         ttmem.alloc(0, "dram", 0, 64)
         path = os.path.join(self.folder, ttmem.status().segment or "")
         probe = (
@@ -116,13 +116,14 @@ class Memory(TrackedCase):
         with ttmem.track("block"):
             pass
         self.assertTrue(is_locked())
-        # So the test can fail: this is all that it takes.
+        # The lock can be lost: opening and closing the file is enough.
         with open(path, "rb") as file:
             fcntl.fcntl(file, fcntl.F_GETFD)
         self.assertFalse(is_locked())
 
-    def test_where_a_sandbox_forbids_it_the_machine_is_read_all_the_same(self) -> None:
-        # As in containers: a filter that refuses unshare (272 on x86-64). The lock is lost then, and readers know us otherwise.
+    def test_sandbox_without_unshare_can_be_read(self) -> None:
+        # As in containers: a filter that refuses unshare (272 on x86-64). The lock is lost then, and readers identify the process by
+        # other means.
         code = (
             "import ctypes, os, struct, subprocess, json, ttmem\n"
             "steps = [(0x20, 0, 0, 0), (0x15, 0, 1, 272), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]\n"
@@ -142,9 +143,8 @@ class Memory(TrackedCase):
         done = run_python(code, self.folder, TTMEM="1")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_other_segments_of_this_process_count_too(self) -> None:
-        # A second copy of the library in one process, as of a program in C: a second interpreter's worth of state is a second
-        # shared object under another name.
+    def test_other_segments_of_this_process_count(self) -> None:
+        # A second copy of the library in one process, such as that of a program in C: the shared object under another name.
         code = (
             "import importlib.machinery, importlib.util, shutil, sys, tempfile, ttmem, ttmem._ttmem as first\n"
             "folder = tempfile.mkdtemp()\n"
@@ -169,8 +169,8 @@ class Memory(TrackedCase):
         self.assertEqual(done.stderr, "")
         self.assertIn("cannot reset peaks", done.stdout)
 
-    def test_figures_of_the_dead_are_not_ours(self) -> None:
-        # A segment that is named for this process, but that it has not mapped.
+    def test_unmapped_segment_with_own_pid_is_ignored(self) -> None:
+        # A segment with this process's pid in its name that the process has not mapped.
         ttmem.alloc(0, "dram", 0, 64)
         own = os.path.join(self.folder, ttmem.status().segment or "")
         with open(os.path.join(self.folder, f"ttmem.{os.getpid()}.{'0' * 16}"), "wb") as other:

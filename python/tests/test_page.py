@@ -1,4 +1,4 @@
-"""The pages of the documentation do what they say."""
+"""The pages of the documentation run and print what they show."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Page(TrackedCase):
         self.assertIsNotNone(printed, f"{page} has no example")
         return compared
 
-    def test_pages_run_and_print_what_they_show(self) -> None:
+    def test_pages_print_what_they_show(self) -> None:
         self.assertEqual([self.run_page(page) for page in PAGES], [3, 0])
 
-    def test_everything_public_is_on_a_page(self) -> None:
+    def test_public_names_are_on_a_page(self) -> None:
         words = {word for page in PAGES for word in re.findall(r"\w+", (repository() / page).read_text())}
         self.assertEqual({name for name in ttmem.__all__ if name not in words} - {"__version__"}, set())
 

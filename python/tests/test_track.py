@@ -1,4 +1,4 @@
-"""Blocks and functions that are named and measured."""
+"""Named and measured blocks and functions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .support import TrackedCase
 
 
 class Failure(Exception):
-    """Ours."""
+    """An exception of a test."""
 
 
 class Blocks(TrackedCase):
-    def test_a_block_measures_what_happens_in_it(self) -> None:
+    def test_block_measures_its_memory(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 0, 1000)
         tracker.alloc("dram", 1 << 20, 5000)
@@ -30,10 +30,10 @@ class Blocks(TrackedCase):
             tracker.alloc("l1", 0, 70)
         self.assertEqual(block.peak_bytes, {"dram": 1700, "l1": 70})
         self.assertEqual(block.allocated_bytes, {"dram": 400, "l1": 70})
-        # What was before is not forgotten.
+        # The peak before the block is kept.
         self.assertEqual(ttmem.peak(), 6000)
 
-    def test_blocks_within_each_other_each_measure_their_own(self) -> None:
+    def test_nested_blocks_measure_separately(self) -> None:
         tracker = ttmem.Tracker(0)
 
         def spike(bytes_: int) -> None:
@@ -55,7 +55,7 @@ class Blocks(TrackedCase):
             tracker.free("dram", 0)
         self.assertEqual((block.peak_bytes["dram"], block.allocated_bytes["dram"]), (10, -10))
 
-    def test_what_is_allocated_inside_has_its_name(self) -> None:
+    def test_allocations_have_the_name_of_their_block(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 0x10, 8)
         with ttmem.track("decode"):
@@ -79,10 +79,10 @@ class Blocks(TrackedCase):
             ttmem.alloc(0, "dram", 0x20, 8)
         self.assertEqual(self.sites(), {"0x8": "another", "0x20": "kept"})
 
-    def test_what_there_is_no_room_to_name_is_held_all_the_same(self) -> None:
+    def test_allocations_without_space_for_a_name_count(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 0x10, 1, site="early")
-        # More names than a segment has room for.
+        # More names than fit into a segment.
         for step in range(5000):
             tracker.alloc("dram", 0x1000 + step, 1, site=f"step {step}")
         for step in range(3):
@@ -100,7 +100,7 @@ class Blocks(TrackedCase):
         for address, name in (("0x10", "early"), ("0x1000", "step 0"), ("0x10002", None), ("0x20", None), ("0x30", "early")):
             self.assertEqual(sites[address], name)
 
-    def test_it_switches_tracking_on(self) -> None:
+    def test_block_enables_tracking(self) -> None:
         ttmem.close()
         with ttmem.track("first") as block:
             self.assertTrue(ttmem.is_enabled())
@@ -111,14 +111,14 @@ class Blocks(TrackedCase):
             pass
         self.assertEqual((block.peak_bytes, block.allocated_bytes), ({}, {}))
 
-    def test_devices_can_be_chosen(self) -> None:
+    def test_devices_can_be_selected(self) -> None:
         mesh, single = ttmem.Tracker([0, 1, 2, 3]), ttmem.Tracker(2)
         with ttmem.track("one", device=2) as one, ttmem.track("all", device=[0, 1, 2, 3]) as every:
             mesh.alloc("dram", 0, 100)
             single.alloc("dram", 1 << 20, 7)
         self.assertEqual((one.peak_bytes["dram"], every.peak_bytes["dram"]), (107, 407))
 
-    def test_a_device_that_comes_and_goes_inside_is_measured(self) -> None:
+    def test_device_opened_and_closed_inside_is_measured(self) -> None:
         with ttmem.track("everything") as block:
             tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 4, 0, 1 << 30)])
             tracker.alloc("dram", 0, 64, bytes_per_bank=16)
@@ -128,7 +128,7 @@ class Blocks(TrackedCase):
             pass
         self.assertEqual(block.peak_bytes.get("dram", 0), 0)
 
-    def test_exceptions_pass_through_as_they_are(self) -> None:
+    def test_exceptions_pass_through(self) -> None:
         failure = Failure("ours")
         with self.assertRaises(Failure) as caught, ttmem.track("failing") as block:
             ttmem.alloc(0, "dram", 0, 77)
@@ -138,13 +138,13 @@ class Blocks(TrackedCase):
         ttmem.alloc(0, "dram", 0x100, 8)
         self.assertIsNone(self.sites()["0x100"])
 
-    def test_a_device_may_be_closed_within_its_block(self) -> None:
+    def test_device_may_be_closed_in_its_block(self) -> None:
         class Device:
             closed = False
 
             def id(self) -> int:
                 if self.closed:
-                    raise RuntimeError("it is closed")
+                    raise RuntimeError("closed")
                 return 3
 
         device = Device()
@@ -155,7 +155,7 @@ class Blocks(TrackedCase):
         with self.assertRaises(RuntimeError):
             ttmem.track("too late", device=device)
 
-    def test_one_object_is_one_block_at_a_time(self) -> None:
+    def test_object_is_one_block_at_a_time(self) -> None:
         block = ttmem.track("again")
         with block, self.assertRaises(RuntimeError), block:
             pass
@@ -165,7 +165,7 @@ class Blocks(TrackedCase):
         with self.assertRaises(TypeError):
             ttmem.track(7)  # type: ignore[arg-type]
 
-    def test_threads_have_names_of_their_own(self) -> None:
+    def test_names_are_per_thread(self) -> None:
         inside, done = threading.Event(), threading.Event()
 
         def other() -> None:
@@ -182,7 +182,7 @@ class Blocks(TrackedCase):
         thread.join()
         self.assertEqual(self.sites(), {"0x10": None, "0x20": "other"})
 
-    def test_a_child_leaves_its_parents_block(self) -> None:
+    def test_child_exits_its_parents_block(self) -> None:
         with ttmem.track("parent") as block:
             ttmem.alloc(0, "dram", 0, 100)
             child = os.fork()
@@ -196,7 +196,7 @@ class Blocks(TrackedCase):
 
 
 class Functions(TrackedCase):
-    def test_a_function_is_named_and_measured_by_call(self) -> None:
+    def test_function_is_measured_per_call(self) -> None:
         @ttmem.track("step")
         def step(address: int, size: int) -> int:
             """Allocates."""
@@ -214,7 +214,7 @@ class Functions(TrackedCase):
         self.assertEqual(step.track.peak_bytes, {"dram": 163})  # type: ignore[attr-defined]
         self.assertEqual(step.track.allocated_bytes, {"dram": 13})  # type: ignore[attr-defined]
 
-    def test_a_function_may_call_itself(self) -> None:
+    def test_recursive_function_is_measured(self) -> None:
         @ttmem.track("deep")
         def deep(n: int) -> None:
             ttmem.alloc(0, "dram", n << 12, 10)
@@ -225,7 +225,7 @@ class Functions(TrackedCase):
         self.assertEqual(set(self.sites().values()), {" / ".join(["deep"] * n) for n in (1, 2, 3, 4)})
         self.assertEqual(deep.track.peak_bytes, {"dram": 40})  # type: ignore[attr-defined]
 
-    def test_generators_are_named_step_by_step(self) -> None:
+    def test_generator_is_named_per_step(self) -> None:
         closed: list[str] = []
 
         @ttmem.track("generator")
@@ -256,7 +256,7 @@ class Functions(TrackedCase):
         self.assertEqual(list(sites.values()), ["generator"] * 3)
         half = generate()
         with self.assertRaises(ttmem.Error):
-            # It allocates what the first one holds.
+            # Its address is still allocated by the first generator.
             next(half)
         with self.assertRaises(StopIteration):
             next(half)
@@ -264,7 +264,7 @@ class Functions(TrackedCase):
         half.close()  # type: ignore[attr-defined]
         self.assertEqual(generate.track.allocated_bytes, {"dram": 0})  # type: ignore[attr-defined]
 
-    def test_coroutines_have_names_of_their_own(self) -> None:
+    def test_names_are_per_coroutine(self) -> None:
         @ttmem.track("outer")
         async def outer(n: int) -> int:
             await asyncio.sleep(0)
@@ -276,17 +276,17 @@ class Functions(TrackedCase):
                 raise Failure("third")
             return n
 
-        async def all_of_them() -> list[object]:
+        async def gather_all() -> list[object]:
             return await asyncio.gather(*(outer(n) for n in range(1, 4)), return_exceptions=True)
 
-        found = asyncio.run(all_of_them())
+        found = asyncio.run(gather_all())
         self.assertEqual(found[:2], [1, 2])
         self.assertIsInstance(found[2], Failure)
         expected = {f"{n:#x}000": "outer" for n in range(1, 4)}
         expected.update({f"{n:#x}040": f"outer / inner {n}" for n in range(1, 4)})
         self.assertEqual(self.sites(), expected)
 
-    def test_asynchronous_generators_work(self) -> None:
+    def test_async_generator_is_named_per_step(self) -> None:
         @ttmem.track("stream")
         async def stream() -> AsyncIterator[int]:
             for n in range(3):

@@ -1,4 +1,4 @@
-"""What is told is what readers see; what cannot be is an exception, and nothing else."""
+"""Reports appear in snapshots; invalid reports raise exceptions and change nothing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ttmem import errors
 from .support import TrackedCase, run_program, run_python
 
 
-class Telling(TrackedCase):
-    def test_a_buffer_is_held_until_it_is_freed(self) -> None:
+class Reports(TrackedCase):
+    def test_buffer_counts_until_it_is_freed(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 0x1000, 4096)
         tracker.alloc(ttmem.Space.L1, 0x2000, 2048)
@@ -28,7 +28,7 @@ class Telling(TrackedCase):
         self.assertEqual((usage.dram.requested_bytes, usage.l1.requested_bytes), (0, 0))
         self.assertTrue(self.process().complete)
 
-    def test_the_program_sees_the_same(self) -> None:
+    def test_program_shows_the_same(self) -> None:
         ttmem.alloc(3, "dram", 0x1000, 4096, site="model.py:42 forward")
         snapshot = run_program("--json", "--local", folder=self.folder)
         process = next(it for it in snapshot["processes"] if it["pid"] == os.getpid())
@@ -38,13 +38,13 @@ class Telling(TrackedCase):
         listed = run_program("dump", "--json", "--local", folder=self.folder)["allocations"]
         self.assertEqual([it["site_name"] for it in listed], ["model.py:42 forward"])
 
-    def test_a_mesh_is_one_record_on_each_of_its_devices(self) -> None:
+    def test_mesh_allocation_is_one_record(self) -> None:
         class Mesh:
             def get_device_ids(self) -> list[int]:
                 return [0, 1, 2, 3]
 
             def id(self) -> int:
-                raise AssertionError("a mesh has an id, too, but it is none of a device")
+                raise AssertionError("the id of a mesh is no device number")
 
         class Device:
             def id(self) -> int:
@@ -59,7 +59,7 @@ class Telling(TrackedCase):
         ttmem.free([3, 2, 1, 0], "dram", 64)
         self.assertEqual(ttmem.status().live, 1)
 
-    def test_with_banks_it_is_known_what_is_charged(self) -> None:
+    def test_banks_give_allocated_bytes(self) -> None:
         chip = ttmem.Chip(index=1, unique_id=0x1234, arch="wormhole_b0", board="n150", grid=(8, 8))
         banks = [ttmem.Banks("dram", 12, 1 << 20, 1 << 30), ttmem.Banks("l1", 64, 0x19D60, 1 << 20)]
         tracker = ttmem.Tracker([chip], banks)
@@ -73,7 +73,7 @@ class Telling(TrackedCase):
         (allocator,) = self.process().allocators
         self.assertEqual(allocator.devices, ("0x0000000000001234",))
 
-    def test_programs_keep_buffers_and_kernels(self) -> None:
+    def test_programs_register_buffers_and_kernels(self) -> None:
         tracker = ttmem.Tracker(0)
         with tracker.program("matmul", 7) as program:
             self.assertEqual(program.number, 7)
@@ -86,15 +86,15 @@ class Telling(TrackedCase):
             self.assertEqual((usage.cb.registered_bytes, usage.cb.resident_bytes), (16 * 2048, 16 * 2048))
             self.assertEqual(usage.scratch.registered_bytes, 512)
             self.assertEqual(usage.kernel.registered_bytes, 16 * 4096)
-            (told,) = self.process().programs or ()
-            self.assertEqual((told.id, told.name, told.dispatches, told.view_count), (7, "matmul", 1, 1))
+            (listed,) = self.process().programs or ()
+            self.assertEqual((listed.id, listed.name, listed.dispatches, listed.view_count), (7, "matmul", 1, 1))
             cb.remove()
             kernel.remove()
             usage = self.usage()
             self.assertTrue(usage.cb is None or usage.cb.registered_bytes == 0)
         self.assertFalse(self.process().programs)
 
-    def test_what_has_no_address_counts_by_itself(self) -> None:
+    def test_buffers_without_address_add_up(self) -> None:
         program = ttmem.Tracker(0).program(dispatches=False)
         first, _ = program.cb(1000), program.cb(1000)
         usage = self.usage()
@@ -102,7 +102,7 @@ class Telling(TrackedCase):
         first.remove()
         self.assertEqual(self.usage().cb.registered_bytes, 1000)
 
-    def test_whether_it_is_resident_is_known_if_dispatches_are_told(self) -> None:
+    def test_residency_is_known_if_dispatches_are_reported(self) -> None:
         for dispatches, resident in ((True, 0), (False, None)):
             with ttmem.Tracker(0).program(dispatches=dispatches) as program:
                 program.cb(64, 0x20000, [(0, 0)])
@@ -122,7 +122,7 @@ class Telling(TrackedCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertEqual(len(os.listdir(folder)), left, report)
 
-    def test_a_closed_device_holds_nothing(self) -> None:
+    def test_closed_device_has_no_allocations(self) -> None:
         tracker = ttmem.Tracker(0, [ttmem.Banks("dram", 12, 0, 1 << 30)])
         tracker.alloc("dram", 64, 64)
         tracker.close()
@@ -130,7 +130,7 @@ class Telling(TrackedCase):
         with self.assertRaises(errors.UnknownAllocator):
             tracker.alloc("dram", 64, 64)
 
-    def test_it_can_be_closed_and_begun_again(self) -> None:
+    def test_tracking_can_be_closed_and_enabled_again(self) -> None:
         tracker = ttmem.Tracker(5)
         program = tracker.program("old")
         cb, kernel = program.cb(64, 0), program.kernel(64)
@@ -138,7 +138,7 @@ class Telling(TrackedCase):
         ttmem.close()
         self.assertFalse(ttmem.is_enabled())
         self.assertEqual(os.listdir(self.folder), [])
-        # While it is off, telling does nothing.
+        # While tracking is off, reports do nothing.
         cb.remove()
         kernel.remove()
         program.cb(64).remove()
@@ -154,13 +154,13 @@ class Telling(TrackedCase):
         tracker.alloc("dram", 64, 32)
         self.assertEqual(self.usage(5).dram.requested_bytes, 32)
         self.assertEqual(self.usage(9).dram.requested_bytes, 1)
-        for thing in (cb, kernel):
+        for registered in (cb, kernel):
             with self.assertRaises(ttmem.UnknownFree):
-                thing.remove()
+                registered.remove()
         with self.assertRaises(errors.UnknownProgram):
             program.dispatch()
 
-    def test_the_environment_switches_it_on(self) -> None:
+    def test_environment_enables_tracking(self) -> None:
         code = "import ttmem; ttmem.alloc(0, 'dram', 64, 64); print(ttmem.is_enabled(), ttmem.status().live)"
         for variable in ("TTMEM", "TT_ALLOC_TRACKING_ENABLED"):
             self.assertEqual(run_python(code, self.folder, **{variable: "1"}).stdout, "True 1\n")
@@ -178,7 +178,7 @@ class Telling(TrackedCase):
 
 
 class Misuse(TrackedCase):
-    def test_what_the_tracker_refuses_has_a_class_of_its_own(self) -> None:
+    def test_each_refusal_has_its_class(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 64, 64)
         tracker.free("dram", 64)
@@ -213,7 +213,7 @@ class Misuse(TrackedCase):
         for it in classes:
             self.assertEqual(it.kind, re.sub("(?<!^)(?=[A-Z])", "_", it.__name__).lower())
 
-    def test_wrong_arguments_are_pythons_own_exceptions(self) -> None:
+    def test_wrong_arguments_raise_builtin_exceptions(self) -> None:
         tracker = ttmem.Tracker(0)
         wrong = [
             (OverflowError, lambda: tracker.alloc("dram", -1, 64)),
@@ -257,7 +257,7 @@ class Misuse(TrackedCase):
                 call()
         self.assertEqual(ttmem.status().live, live)
 
-    def test_names_may_be_anything(self) -> None:
+    def test_any_name_is_accepted(self) -> None:
         tracker = ttmem.Tracker(0)
         names = ["", "\0", "\ud800 half", "é" * 400, "x" * 100_000, "a\nb\x1b[31m", "🧮"]
         for n, name in enumerate(names):
@@ -269,7 +269,7 @@ class Misuse(TrackedCase):
         self.assertIn("\ufffd half", {site.replace("\ufffd\ufffd\ufffd", "\ufffd") for site in sites if site})
         self.assertIn("é" * 256, sites)
 
-    def test_a_device_that_raises_raises(self) -> None:
+    def test_exception_of_a_device_is_raised(self) -> None:
         class Broken:
             def id(self) -> int:
                 raise KeyError("gone")
@@ -277,7 +277,7 @@ class Misuse(TrackedCase):
         with self.assertRaises(KeyError):
             ttmem.alloc(Broken(), "dram", 0, 64)
 
-    def test_many_threads_tell_at_once(self) -> None:
+    def test_threads_report_concurrently(self) -> None:
         tracker = ttmem.Tracker(0)
         failures: list[BaseException] = []
 
@@ -304,7 +304,7 @@ class Misuse(TrackedCase):
 
 class Children(TrackedCase):
     def in_child(self, work: object) -> None:
-        """Runs something in a forked child; its failure is ours."""
+        """Runs a function in a forked child, and fails if it does."""
         child = os.fork()
         if child == 0:
             try:
@@ -315,7 +315,7 @@ class Children(TrackedCase):
             os._exit(0)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
-    def test_a_forked_child_has_a_segment_of_its_own(self) -> None:
+    def test_forked_child_has_its_own_segment(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 64, 1000)
         parents = ttmem.status().segment
@@ -335,21 +335,21 @@ class Children(TrackedCase):
         self.assertEqual(ttmem.status().segment, parents)
         self.assertEqual(ttmem.memory_allocated(), 1000)
 
-    def test_a_child_frees_nothing_of_its_parents(self) -> None:
+    def test_child_cannot_free_its_parents_buffer(self) -> None:
         tracker = ttmem.Tracker(0)
         tracker.alloc("dram", 64, 1000)
 
         def child() -> None:
             try:
                 tracker.free("dram", 64)
-                raise AssertionError("its parent holds it")
+                raise AssertionError("the buffer is the parent's")
             except errors.InheritedFree:
                 pass
 
         self.in_child(child)
         self.assertEqual(ttmem.memory_allocated(), 1000)
 
-    def test_a_pool_of_processes_works(self) -> None:
+    def test_process_pool_reports(self) -> None:
         code = (
             "import multiprocessing, os, ttmem\n"
             "def work(n):\n"

@@ -171,7 +171,7 @@ fn docs() -> anyhow::Result<()> {
 }
 
 /// Integration tests that `cargo xtask check` runs.
-const FAST: [&str; 5] = ["it", "machine", "model", "publish", "replay"];
+const FAST: [&str; 7] = ["it", "machine", "model", "public_api", "publish", "release", "replay"];
 
 /// Threads that run tests. Most tests wait for other processes, so more than there are processors.
 const TEST_THREADS: &str = "4";

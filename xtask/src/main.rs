@@ -15,6 +15,7 @@ mod long;
 mod mutants;
 mod packages;
 mod prefix;
+mod public_api;
 mod python;
 mod screens;
 
@@ -36,6 +37,8 @@ Every day:
   prefix             test an installation from a prefix, with the source tree hidden; needs root
   python             build the wheel, install it into a new environment, check its types, run its tests and its page
   loom               check the order of a writer's stores against every order a processor may see
+  public-api [--check]
+                     list the public API of ttmem-client; --check fails if it differs; needs a nightly toolchain
 
 With stock ttnn on simulated devices:
   lab [VERSION]      make a Python environment with stock ttnn (default 0.81.1) and a stand-in for its kernel compiler;
@@ -87,6 +90,8 @@ fn main() -> ExitCode {
         ["truth", ref names @ ..] => long::truth(names),
         ["gen"] => generated::run(false),
         ["gen", "--check"] => generated::run(true),
+        ["public-api"] => public_api::run(false),
+        ["public-api", "--check"] => public_api::run(true),
         ["install", ref args @ ..] => install::command(args),
         ["prefix"] => prefix::run(),
         // What it runs where the source tree is gone.

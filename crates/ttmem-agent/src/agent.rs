@@ -12,7 +12,7 @@ use crate::shim::{
 };
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
-use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker};
+use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker, agent};
 
 /// Nanoseconds that hooks and audits took.
 pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +49,7 @@ pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
     if recent[place].0 == cores {
         return recent[place].1;
     }
-    let Ok(number) = tracker().core_set(cores) else { return CoresNumber::NONE };
+    let Ok(number) = agent::define_core_bitmap(tracker(), cores) else { return CoresNumber::NONE };
     recent[place] = (cores, number);
     RECENT.set(recent);
     number
@@ -71,14 +71,10 @@ fn each_part(known: &Known, number: AllocatorNumber, buffer: usize, facts: &Fact
         let requested = share.max(1).saturating_mul(part.len() as u64);
         let bytes = known.sizes(facts).0.saturating_mul(part.len() as u64);
         let cores = cores_of(cores);
-        tell(&Buffer {
-            // Without the cores it counts as much as on all of them.
-            bytes_per_bank: if cores == CoresNumber::NONE { bytes } else { bytes / part.len() as u64 },
-            occupied: Some(bytes),
-            cores,
-            layout: facts.layout(),
-            ..Buffer::new(number, Space::L1Core, part[0].address, requested)
-        });
+        // Without the cores it counts as much as on all of them.
+        let bytes_per_bank = if cores == CoresNumber::NONE { bytes } else { bytes / part.len() as u64 };
+        let buffer = Buffer::new(number, Space::L1Core, part[0].address, requested);
+        tell(&buffer.bytes_per_bank(bytes_per_bank).occupied(bytes).cores(cores).layout(facts.layout()));
     }
 }
 
@@ -98,13 +94,10 @@ pub(crate) extern "C" fn ttmem_agent_start() {
     }
     let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
     flight::state().hybrid.store(u32::from(hybrid), Ordering::Relaxed);
-    let options = Options {
-        writer: concat!("ttmem-agent ", env!("CARGO_PKG_VERSION")).to_owned(),
-        runtime: found.runtime,
-        ..Options::as_env_says()
-    };
-    tracker().enable(&options);
-    tracker().hooks(found.taken, found.wanted);
+    let options = Options::from_env();
+    let options = options.writer(concat!("ttmem-agent ", env!("CARGO_PKG_VERSION"))).runtime(found.runtime);
+    agent::enable(tracker(), &options);
+    agent::set_hooks(tracker(), found.taken, found.wanted);
     settle();
     mode.store(AT_WORK, Ordering::SeqCst);
     others::have_them_withdraw();
@@ -137,13 +130,9 @@ pub(crate) extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: usize, 
     } else if let Some(space) = space_of(facts.kind) {
         let cores = if facts.has_cores() { cores_of(facts.cores) } else { CoresNumber::NONE };
         let (bytes_per_bank, occupied) = it.sizes(facts);
-        let _ = tracker().alloc(&Buffer {
-            bytes_per_bank,
-            occupied: Some(occupied),
-            cores,
-            layout: facts.layout(),
-            ..Buffer::new(number, space, facts.address, facts.requested)
-        });
+        let buffer = Buffer::new(number, space, facts.address, facts.requested);
+        let buffer = buffer.bytes_per_bank(bytes_per_bank).occupied(occupied);
+        let _ = tracker().alloc(&buffer.cores(cores).layout(facts.layout()));
     }
     it.changed();
 }
@@ -181,7 +170,7 @@ pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, fac
     let no_room = largest.map_or(!unsupported, |largest| block > largest);
     if no_room || facts.is_per_core() || is_hybrid() {
         let failed = Buffer::new(number, space, 0, facts.requested);
-        let _ = tracker().out_of_memory(&Buffer { bytes_per_bank: block, ..failed }, largest);
+        let _ = tracker().report_out_of_memory(&failed.bytes_per_bank(block), largest);
     }
 }
 
@@ -201,7 +190,7 @@ pub(crate) extern "C" fn ttmem_agent_cleared(allocator: usize) {
     let Some(number) = it.number() else { return };
     // An audit must not be of what is freed meanwhile.
     let _turn = Lock::to_ask();
-    let _ = tracker().clear_allocator(number);
+    let _ = agent::clear_allocator(tracker(), number);
     it.changed();
 }
 
@@ -219,10 +208,10 @@ pub(crate) extern "C" fn ttmem_agent_gone(allocator: usize) {
 pub(crate) extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     // One mark stands for all who want it.
-    if !tracker().is_held(number, Space::L1, address) {
+    if !agent::is_allocated(tracker(), number, Space::L1, address) {
         let bytes_per_bank = round_up(bytes.max(1), it.unit());
         let buffer = Buffer::new(number, Space::L1, address, bytes.max(1));
-        let _ = tracker().alloc(&Buffer { bytes_per_bank, layout: Layout::Mirror, ..buffer });
+        let _ = tracker().alloc(&buffer.bytes_per_bank(bytes_per_bank).layout(Layout::Mirror));
     }
     it.changed();
 }
@@ -230,7 +219,7 @@ pub(crate) extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, by
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_unmirroring(allocator: usize, address: u64) {
     let Some((it, number)) = known(allocator, || 0) else { return };
-    if tracker().is_held(number, Space::L1, address) {
+    if agent::is_allocated(tracker(), number, Space::L1, address) {
         let _ = tracker().free(number, Space::L1, address);
     }
     it.changed();
@@ -248,14 +237,14 @@ pub(crate) extern "C" fn ttmem_agent_overridden(allocator: usize) {
         // SAFETY: what was given to `ttmem_blocks` below.
         let to = unsafe { &*to.cast::<To>() };
         let buffer = Buffer::new(to.number, to.space, to.base.wrapping_add(address), bytes);
-        let _ = tracker().alloc(&Buffer { bytes_per_bank: bytes, layout: Layout::Mirror, ..buffer });
+        let _ = tracker().alloc(&buffer.bytes_per_bank(bytes).layout(Layout::Mirror));
     }
     ttmem_agent_cleared(allocator);
     let Some((it, number)) = known(allocator, || 0) else { return };
     let (banks, len) = banks_of(allocator);
     for (kind, space) in SPACES {
-        let Some(bank) = banks[..len].iter().find(|it| it.space == space as u8) else { continue };
-        let mut to = To { number, space, base: bank.base.get() };
+        let Some(bank) = banks[..len].iter().find(|it| it.space == space) else { continue };
+        let mut to = To { number, space, base: bank.base };
         // SAFETY: the runtime has just changed this allocator, and `to` outlives the calls.
         unsafe {
             if kind == L1 {
@@ -272,7 +261,7 @@ pub(crate) extern "C" fn ttmem_agent_overridden(allocator: usize) {
 pub(crate) extern "C" fn ttmem_agent_resized(allocator: usize) {
     let Some((it, number)) = known(allocator, || 0) else { return };
     let (banks, len) = banks_of(allocator);
-    let _ = tracker().resize(number, &banks[..len]);
+    let _ = agent::resize_allocator(tracker(), number, &banks[..len]);
     it.changed();
 }
 

@@ -150,10 +150,11 @@ impl Known {
             ttmem_statistics(at, u64::from(kind), &raw mut it)
                 && ttmem_bank(at, u64::from(kind), &raw mut banks)
         };
-        asked.then(|| Statistics {
-            allocated: it.allocated.saturating_mul(banks.banks),
-            free: it.free.saturating_mul(banks.banks),
-            largest_free_per_bank: it.largest_free,
+        asked.then(|| {
+            Statistics::default()
+                .allocated(it.allocated.saturating_mul(banks.banks))
+                .free(it.free.saturating_mul(banks.banks))
+                .largest_free_per_bank(it.largest_free)
         })
     }
 }
@@ -249,9 +250,9 @@ pub(crate) fn define(it: &'static Known) -> Option<AllocatorNumber> {
     let banks = &banks[..len];
     let mut spaces = 0;
     for (kind, space) in SPACES {
-        let of = banks.iter().find(|it| it.space == space as u8);
+        let of = banks.iter().find(|it| it.space == space);
         spaces |= u32::from(of.is_some()) << kind;
-        it.banks[kind as usize].store(of.map_or(0, |it| it.banks.get()), Ordering::Relaxed);
+        it.banks[kind as usize].store(of.map_or(0, |it| it.banks), Ordering::Relaxed);
     }
     let mut indexes = [0; MOST_CHIPS];
     let mut count = 0;
@@ -267,7 +268,7 @@ pub(crate) fn define(it: &'static Known) -> Option<AllocatorNumber> {
             defined += 1;
         }
     }
-    let number = tracker().allocator(&chips[..defined], banks).ok()?;
+    let number = tracker().define_allocator(&chips[..defined], banks).ok()?;
     it.unit.store(unit, Ordering::Relaxed);
     it.l1_alignment.store(l1_alignment, Ordering::Relaxed);
     it.spaces.store(spaces, Ordering::Relaxed);
@@ -303,9 +304,8 @@ pub(crate) fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     // L1 shrinks from below: what is missing at the core's end is missing at the beginning.
     // SAFETY: as in `define`.
     let missing = unsafe { ttmem_worker_l1(at) }.saturating_sub(ends[1]);
-    for bank in all[..len].iter_mut().filter(|it| [Space::L1 as u8, Space::L1Small as u8].contains(&it.space))
-    {
-        bank.base = bank.base.get().saturating_add(missing).into();
+    for bank in all[..len].iter_mut().filter(|it| matches!(it.space, Space::L1 | Space::L1Small)) {
+        bank.base = bank.base.saturating_add(missing);
     }
     (all, len)
 }
@@ -325,27 +325,23 @@ fn define_chip(
         3 if knows(KNOWS_ARCH) => Some(Arch::Blackhole),
         _ => None,
     };
-    let of = |space: Space| banks.iter().find(|it| it.space == space as u8);
-    let bytes = |space: Space| of(space).map_or(0, |it| u64::from(it.banks.get()) * it.bytes_per_bank.get());
-    let channels = of(Space::Dram).map_or(0, |it| u32::from(it.banks.get()));
-    let mut chip = Chip {
-        unique_id: facts.unique_id,
-        index,
-        arch,
-        remote: knows(KNOWS_REMOTE) && facts.remote != 0,
-        board: if knows(KNOWS_BOARD) {
-            Board::by_serial(facts.board_id).map_or("", |board| board.name)
-        } else {
-            ""
-        },
-        pci: core::str::from_utf8(&facts.pci).unwrap_or_default().trim_end_matches('\0'),
+    let of = |space: Space| banks.iter().find(|it| it.space == space);
+    let bytes = |space: Space| of(space).map_or(0, |it| u64::from(it.banks) * it.bytes_per_bank);
+    let channels = of(Space::Dram).map_or(0, |it| u32::from(it.banks));
+    let board =
+        if knows(KNOWS_BOARD) { Board::by_serial(facts.board_id).map_or("", |board| board.name) } else { "" };
+    let mut chip = Chip::default()
+        .unique_id(facts.unique_id)
+        .index(index)
+        .remote(knows(KNOWS_REMOTE) && facts.remote != 0)
+        .board(board)
+        .pci(core::str::from_utf8(&facts.pci).unwrap_or_default().trim_end_matches('\0'))
         // SAFETY: as above.
-        l1_bytes_per_core: unsafe { ttmem_worker_l1(allocator) },
-        dram_channels: channels,
-        dram_allocatable: bytes(Space::Dram) + bytes(Space::Trace),
-        l1_allocatable: bytes(Space::L1) + bytes(Space::L1Small),
-        ..Chip::default()
-    };
+        .l1_bytes_per_core(unsafe { ttmem_worker_l1(allocator) })
+        .dram_channels(channels)
+        .dram_allocatable(bytes(Space::Dram) + bytes(Space::Trace))
+        .l1_allocatable(bytes(Space::L1) + bytes(Space::L1Small));
+    chip.arch = arch;
     // Raw sizes are the chip's, not the runtime's.
     let (cores, channel) = match arch {
         Some(Arch::WormholeB0) => (80 - 8 * facts.harvested_cores.min(10), 1 << 30),
@@ -375,7 +371,7 @@ fn define_chip(
     if most_unreserved > 0 && unsafe { ttmem_base(allocator, u64::from(MEMORY_L1), &raw mut unreserved) } {
         (chip.kernel_config, chip.unreserved) = (ring as u32, unreserved as u32);
     }
-    let defined = tracker().chip(&chip);
+    let defined = tracker().define_chip(&chip);
     if let Ok(number) = defined {
         chip_is(index, number);
     }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs::File;
 use std::io::Read;
-use ttmem_client::Mark;
+use ttmem_client::{AuditMark, agent};
 
 /// Between audits while something happens.
 const BUSY: Duration = Duration::from_millis(100);
@@ -27,8 +27,8 @@ pub(crate) fn is_calm(own: u64) -> bool {
 }
 
 /// A mark for an audit, unless something else than the caller's `own` hooks is on its way.
-pub(crate) fn mark(own: u64) -> Option<Mark> {
-    is_calm(own).then(|| tracker().before_audit().ok()).flatten()
+pub(crate) fn mark(own: u64) -> Option<AuditMark> {
+    is_calm(own).then(|| tracker().begin_audit().ok()).flatten()
 }
 
 /// Called when the process ends by itself.
@@ -62,10 +62,10 @@ fn run() {
     let mut quiet = 0;
     while !ENDING.load(Ordering::Acquire) && (quiet == 0 || !is_alone()) {
         std::thread::sleep(if quiet < PATIENCE { BUSY } else { IDLE });
-        let all = tracker().is_rung();
+        let all = agent::take_audit_request(tracker());
         quiet = if audit(all) { 0 } else { quiet.saturating_add(1) };
         let spent = SPENT.load(Ordering::Relaxed) + own_time();
-        tracker().cost(spent);
+        agent::set_cost(tracker(), spent);
         tracker().refresh();
     }
 }

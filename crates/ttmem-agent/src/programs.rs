@@ -17,6 +17,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use ttmem_client::{
     AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, SiteNumber, Space,
+    agent,
 };
 use ttmem_types::program_key;
 
@@ -206,7 +207,7 @@ impl Table {
                 self.notes_used += 1;
                 self.notes_used - 1
             }
-            None => return tracker().lost(),
+            None => return agent::count_lost(tracker()),
         };
         let cores = cores_of(part.cores).get();
         let Some(entry) = self.find(id) else { return };
@@ -233,10 +234,10 @@ impl Table {
         }
         let place = self.scopes[..used].iter().position(|it| it.owner == 0).unwrap_or(used);
         let Some(free) = self.scopes.get_mut(place) else {
-            tracker().lost();
+            agent::count_lost(tracker());
             return None;
         };
-        let number = tracker().allocator(&chips[..len], &[]).ok()?;
+        let number = tracker().define_allocator(&chips[..len], &[]).ok()?;
         *free = Scope { owner, print, number: number.get() };
         self.scopes_used = used.max(place + 1);
         Some(number)
@@ -278,7 +279,7 @@ impl Table {
         unsafe { ttmem_program(at, &raw mut facts) };
         let name = facts.name.get(..facts.name_len as usize).unwrap_or_default();
         let name = core::str::from_utf8(name).unwrap_or_default();
-        let site = if name.is_empty() { None } else { tracker().site(name).ok() };
+        let site = if name.is_empty() { None } else { tracker().define_site(name).ok() };
         let class = match u32::from(class) {
             CLASS_FABRIC => KernelClass::Fabric,
             CLASS_DISPATCH => KernelClass::Dispatch,
@@ -286,11 +287,11 @@ impl Table {
         };
         let cores = cores_of(facts.cores);
         let site = site.unwrap_or(SiteNumber::default());
-        let _ = tracker().program(&Program { allocator: scope, program, cores, class, site });
+        let _ = tracker().build_program(&Program::new(scope, program).cores(cores).class(class).site(site));
         if facts.kernel_bytes > 0 && cores != CoresNumber::NONE {
             let bytes = u64::from(facts.kernel_bytes);
             let kernel = Kernel::new(scope, program, id, bytes);
-            let _ = tracker().load_kernel(&Kernel { cores, class, ..kernel });
+            let _ = tracker().load_kernel(&kernel.cores(cores).class(class));
         }
         let mut note = notes;
         while let Some(place) = note.checked_sub(1) {
@@ -298,7 +299,7 @@ impl Table {
             note = next;
             let (space, bytes, cores) = (Space::Dfb, u64::from(bytes), CoresNumber::new(cores));
             let placed = Placement::new(scope, program, space, address, bytes);
-            let _ = tracker().place(&Placement { cores, ..placed });
+            let _ = tracker().place(&placed.cores(cores));
         }
         let mut telling = Telling { scope, program, parts: &mut self.parts, len: 0, views: 0 };
         if place.placed {
@@ -322,7 +323,7 @@ impl Table {
     pub(crate) fn dispatch(&mut self, id: u64) {
         if let Some(&mut Entry { scope, .. }) = self.find(id).filter(|it| it.scope != 0) {
             let hint = &mut self.hints[first_place(id)];
-            let _ = tracker().dispatch_again(AllocatorNumber::new(scope), key_of(id), hint);
+            let _ = agent::dispatch_with_hint(tracker(), AllocatorNumber::new(scope), key_of(id), hint);
         }
     }
 }
@@ -341,7 +342,7 @@ impl Telling<'_> {
         for part in &self.parts[..self.len] {
             let (cores, view) = (cores_of(part.cores), part.view != 0);
             let placed = Placement::new(self.scope, self.program, part.space(), part.address, part.bytes);
-            let _ = tracker().place(&Placement { cores, view, ..placed });
+            let _ = tracker().place(&placed.cores(cores).view(view));
         }
         self.len = 0;
     }
@@ -389,7 +390,7 @@ pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Wher
     settle();
     with(|table| match table.find_or_add(id) {
         Some(_) => table.tell(program, id, place),
-        None => tracker().lost(),
+        None => agent::count_lost(tracker()),
     });
 }
 
@@ -403,7 +404,7 @@ pub(crate) extern "C" fn ttmem_agent_dispatching(id: u64) {
         let hint = unsafe { ptr::read_volatile(&raw const (*table).hints[first_place(id)]) };
         // SAFETY: as above.
         let entry = unsafe { &raw const (*table).entries[first_place(id)] };
-        tracker().expect_dispatch(hint, entry.cast());
+        agent::prefetch_dispatch(tracker(), hint, entry.cast());
     }
 }
 

@@ -146,7 +146,7 @@ pub(crate) extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue:
             }
             table.traces.capturing -= 1;
             if let Some(scope) = scope {
-                let _ = tracker().trace(scope, id, dispatches);
+                let _ = tracker().capture_trace(scope, id, dispatches);
             }
         }
         TRACE_REPLAYED => {
@@ -166,7 +166,7 @@ pub(crate) extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue:
             let scope = core::mem::take(&mut trace.scope);
             trace.owner = 0;
             if scope != 0 {
-                let _ = tracker().end_trace(AllocatorNumber::new(scope), id);
+                let _ = tracker().release_trace(AllocatorNumber::new(scope), id);
             } else {
                 table.traces.capturing -= 1;
             }

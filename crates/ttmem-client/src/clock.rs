@@ -1,55 +1,56 @@
-//! The monotonic clock, at less than half of what asking the kernel costs: between two looks at the kernel's clock, at
-//! most some hundredths of a second apart, the processor's own counter tells how far it has moved on. Where the kernel
-//! itself does not trust that counter, neither do we.
+//! The monotonic clock, at less than half of the cost of a call to the kernel. The kernel's clock is read some thirty times a
+//! second; in between, the processor's counter gives the time that has passed. Where the kernel does not trust that counter,
+//! it is not used here either.
 #![allow(unsafe_code)]
 
 use crate::identity;
 use rustix::time::ClockId;
 
-/// Ticks from which on a span tells how long a tick is.
-const LEARNING: u64 = 1 << 20;
-/// Ticks after which the kernel's clock is looked at again: some 30 ms.
-const SPAN: u64 = 100_000_000;
+/// Ticks that a span must have for the length of a tick to be measured.
+const MIN_CALIBRATION_TICKS: u64 = 1 << 20;
+/// Ticks after which the kernel's clock is read again: some 30 ms.
+const RESYNC_TICKS: u64 = 100_000_000;
 
 pub(crate) struct Clock {
-    /// Where the counter and the clock were last looked at together.
+    /// Counter when the kernel's clock was last read.
     ticks: u64,
+    /// Time when the kernel's clock was last read.
     ns: u64,
-    /// Nanoseconds a tick, in units of 2^-32; 0: not known yet.
+    /// Nanoseconds per tick, in units of 2^-32; 0: not known yet.
     scale: u64,
-    /// Latest time given out: it never goes back.
+    /// Latest time that was returned: the clock never goes back.
     latest: u64,
     trusted: bool,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { ticks: 0, ns: 0, scale: 0, latest: 0, trusted: is_trusted() }
+        Self { ticks: 0, ns: 0, scale: 0, latest: 0, trusted: is_counter_trusted() }
     }
 
     #[inline]
     pub(crate) fn now(&mut self) -> u64 {
-        let ticks = if self.trusted { counter() } else { 0 };
+        let ticks = if self.trusted { read_counter() } else { 0 };
         let passed = ticks.wrapping_sub(self.ticks);
-        let now = if self.scale != 0 && passed < SPAN {
+        let now = if self.scale != 0 && passed < RESYNC_TICKS {
             self.ns + ((u128::from(passed) * u128::from(self.scale)) >> 32) as u64
         } else {
-            self.look(ticks, passed)
+            self.resync(ticks, passed)
         };
         self.latest = self.latest.max(now);
         self.latest
     }
 
     #[cold]
-    fn look(&mut self, ticks: u64, passed: u64) -> u64 {
+    fn resync(&mut self, ticks: u64, passed: u64) -> u64 {
         let now = identity::now(ClockId::Monotonic);
         if !self.trusted {
             return now;
         }
         if self.ticks == 0 {
             (self.ticks, self.ns) = (ticks, now);
-        } else if passed >= LEARNING {
-            // Over a long pause the counter may have stood still or begun anew: then the scale would be absurd.
+        } else if passed >= MIN_CALIBRATION_TICKS {
+            // Over a long pause the counter may have stopped or restarted: then the scale would be absurd.
             let scale = (u128::from(now.wrapping_sub(self.ns)) << 32) / u128::from(passed);
             let plausible = (1 << 28)..(1 << 35);
             self.scale = u64::try_from(scale).ok().filter(|scale| plausible.contains(scale)).unwrap_or(0);
@@ -61,20 +62,21 @@ impl Clock {
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has this instruction, and the kernel's own clock reads it in user space, too.
+fn read_counter() -> u64 {
+    // SAFETY: every x86-64 processor has this instruction, and the kernel's own clock uses it in user space.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn counter() -> u64 {
+fn read_counter() -> u64 {
     0
 }
 
-fn is_trusted() -> bool {
+fn is_counter_trusted() -> bool {
     const PATH: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let mut buffer = [0; 16];
-    cfg!(target_arch = "x86_64") && identity::read(PATH, &mut buffer).is_some_and(|it| it.starts_with(b"tsc"))
+    cfg!(target_arch = "x86_64")
+        && identity::read_file(PATH, &mut buffer).is_some_and(|name| name.starts_with(b"tsc"))
 }
 
 #[cfg(test)]
@@ -82,14 +84,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_to_the_kernels_clock() {
+    fn clock_follows_the_kernels_clock() {
         let mut clock = Clock::new();
         let mut latest = 0;
         for round in 0..200_000u32 {
             let before = identity::now(ClockId::Monotonic);
             let now = clock.now();
             let after = identity::now(ClockId::Monotonic);
-            // A tick's length is known to some parts in a million, over spans of hundredths of a second.
+            // The length of a tick is known to some parts in a million, over spans of hundredths of a second.
             assert!(now + 200_000 > before && now < after + 200_000, "{before} {now} {after}");
             assert!(now >= latest);
             latest = now;

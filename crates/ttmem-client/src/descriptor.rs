@@ -1,41 +1,41 @@
-//! A descriptor in somebody else's process: the workload may close it, and open something of its own in its place.
+//! A descriptor in another program's process, which may close it and open a file of its own under the same number.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Where our descriptors go if they can: away from the numbers that programs close or duplicate over by habit.
-const FROM: i32 = 500;
+/// Lowest number for our descriptors, if possible: above those that programs close or duplicate over by habit.
+const LOWEST: i32 = 500;
 
-/// A descriptor that knows what it should be.
+/// A descriptor whose file is verified before each use.
 pub(crate) struct Descriptor {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     fd: Option<OwnedFd>,
     id: (u64, u64),
 }
 
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> rustix::io::Result<Self> {
-        let fd = rustix::io::fcntl_dupfd_cloexec(&fd, FROM).unwrap_or(fd);
-        let found = rustix::fs::fstat(&fd)?;
-        Ok(Self { fd: Some(fd), id: (found.st_dev, found.st_ino) })
+        let fd = rustix::io::fcntl_dupfd_cloexec(&fd, LOWEST).unwrap_or(fd);
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Self { fd: Some(fd), id: (stat.st_dev, stat.st_ino) })
     }
 
-    /// What it should be: device and inode.
-    pub(crate) fn id(&self) -> (u64, u64) {
+    /// Returns the device and inode of its file.
+    pub(crate) fn file_id(&self) -> (u64, u64) {
         self.id
     }
 
-    /// The descriptor, if it still is what it was.
-    pub(crate) fn ours(&self) -> Option<BorrowedFd<'_>> {
+    /// Returns the descriptor, if it still refers to its file.
+    pub(crate) fn verified(&self) -> Option<BorrowedFd<'_>> {
         let fd = self.fd.as_ref()?.as_fd();
-        let found = rustix::fs::fstat(fd).ok()?;
-        ((found.st_dev, found.st_ino) == self.id).then_some(fd)
+        let stat = rustix::fs::fstat(fd).ok()?;
+        ((stat.st_dev, stat.st_ino) == self.id).then_some(fd)
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // What is not ours any more is not ours to close.
-        if self.ours().is_none() {
+        // A number that the program uses for another file must not be closed.
+        if self.verified().is_none() {
             core::mem::forget(self.fd.take());
         }
     }

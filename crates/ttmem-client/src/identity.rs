@@ -1,4 +1,4 @@
-//! Who this process is, as a reader elsewhere must know it.
+//! Identity of this process, as a reader in another process needs it.
 
 use crate::text::Text;
 use rustix::fs::{Mode, OFlags};
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use ttmem_wire::segment::{Header, set_text};
 use zerocopy::FromZeros;
 
-/// Nanoseconds of a clock.
+/// Returns the nanoseconds of a clock.
 pub(crate) fn now(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
@@ -16,11 +16,11 @@ pub(crate) fn pid() -> u32 {
     rustix::process::getpid().as_raw_nonzero().get() as u32
 }
 
-/// A header that says who writes, and nothing of where.
-pub(crate) fn header(writer: &str, runtime: &str) -> Header {
+/// Returns a header that identifies this process, without the offsets of a plan.
+pub(crate) fn make_header(writer: &str, runtime: &str) -> Header {
     let mut header = Header::new_zeroed();
     let mut nonce = [0; 8];
-    // An old kernel or a strict sandbox has no randomness for us; the name must only be new.
+    // An old kernel or a strict sandbox has no randomness; the name must only be new.
     let random = rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::NONBLOCK);
     let nonce = match random {
         Ok(8) => u64::from_ne_bytes(nonce),
@@ -34,7 +34,7 @@ pub(crate) fn header(writer: &str, runtime: &str) -> Header {
     header.wall_ns = now(ClockId::Realtime).into();
     header.mono_ns = now(ClockId::Monotonic).into();
     let mut buffer = [0; 64];
-    if let Some(name) = read("/proc/self/comm", &mut buffer) {
+    if let Some(name) = read_file("/proc/self/comm", &mut buffer) {
         set_text(&mut header.program, core::str::from_utf8(name).unwrap_or_default().trim_end());
     }
     set_text(&mut header.writer, writer);
@@ -42,18 +42,18 @@ pub(crate) fn header(writer: &str, runtime: &str) -> Header {
     header
 }
 
-/// The beginning of a small file.
-pub(crate) fn read<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+/// Reads the beginning of a small file.
+pub(crate) fn read_file<'a>(path: &str, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let len = rustix::io::read(&file, &mut buffer[..]).ok()?;
     buffer.get(..len)
 }
 
-/// When a process started, from its `stat` file.
+/// Returns the start time of a process, from its `stat` file.
 pub(crate) fn start_ticks(path: &str) -> Option<u64> {
     let mut buffer = [0; 1024];
-    let stat = core::str::from_utf8(read(path, &mut buffer)?).ok()?;
-    // The name, in parentheses, may itself hold spaces and parentheses.
+    let stat = core::str::from_utf8(read_file(path, &mut buffer)?).ok()?;
+    // The name, in parentheses, may itself contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
@@ -62,7 +62,7 @@ fn pid_namespace() -> Option<u64> {
     Some(rustix::fs::stat("/proc/self/ns/pid").ok()?.st_ino)
 }
 
-/// Whether a process of our own pid namespace is gone: no such pid, or another process has it now.
+/// Returns whether a process of our own pid namespace is gone: no process has its pid, or another one has it now.
 pub(crate) fn is_gone(pid: u32, start: u64) -> bool {
     let Some(raw) = rustix::process::Pid::from_raw(pid as i32) else { return false };
     if rustix::process::test_kill_process(raw) == Err(rustix::io::Errno::SRCH) {
@@ -73,7 +73,7 @@ pub(crate) fn is_gone(pid: u32, start: u64) -> bool {
     start != 0 && start_ticks(path.as_str()).is_some_and(|now| now != start)
 }
 
-/// Whether a header's pid means the same to us as to its writer.
-pub(crate) fn same_namespace(header: &Header) -> bool {
+/// Returns whether the pid in a header is of our own pid namespace.
+pub(crate) fn is_own_namespace(header: &Header) -> bool {
     header.pid_namespace.get() != 0 && pid_namespace() == Some(header.pid_namespace.get())
 }

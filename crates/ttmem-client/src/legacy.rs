@@ -1,8 +1,8 @@
-//! Telling an old server, on request: the socket protocol of the proof of concept, without its faults.
+//! The legacy transport: reports to an old server, in the socket protocol of the proof of concept.
 //!
-//! Nothing here waits. What the server does not take now stays in a queue of slots: a slot is in it at most once, and an
-//! allocation that comes and goes before its turn is never told, so the queue is bounded by what is live. A slot whose
-//! free was not told yet keeps its words until it was. A server that went away and came back is told everything again.
+//! No function waits. What the server does not accept now stays in a queue of slots. A slot is in the queue at most once, and
+//! an allocation that is freed before its turn is never sent, so the queue is bounded by what is live. A slot whose free was
+//! not sent yet keeps its words until it was. A server that was restarted gets everything again.
 
 use crate::descriptor::Descriptor;
 use crate::identity;
@@ -15,35 +15,34 @@ use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 use ttmem_wire::record::{Kind, Record, Space};
 use ttmem_wire::segment::MAX_SLOTS;
 
-/// How long to leave a server alone that did not answer.
+/// Time between attempts to connect.
 const BACKOFF_NS: u64 = 1_000_000_000;
-/// Messages sent at one event: a long queue must not become a long pause.
-const MESSAGES_A_TURN: usize = 128;
+/// Most messages sent at one event: a long queue must not become a long pause.
+const MESSAGES_PER_EVENT: usize = 128;
+/// Slots checked at one event while there is no server: more than one event adds, so that the queue stays near what is live.
+const CHECKED_PER_EVENT: usize = 8;
 
-/// Slots looked at, at one event, while there is no server. More than come, so that the queue stays near what is live.
-const UNHEARD_A_TURN: usize = 8;
-
-/// The server knows of it.
-const TOLD: u8 = 1;
-/// It is in the queue.
+/// Mark: the allocation was sent to the server.
+const SENT: u8 = 1;
+/// Mark: the slot is in the queue.
 const QUEUED: u8 = 2;
-/// It was freed.
-const GONE: u8 = 4;
-/// Its messages are being sent.
+/// Mark: the allocation was freed.
+const FREED: u8 = 4;
+/// Mark: messages of the slot are being sent.
 const SENDING: u8 = 8;
 
 pub(crate) struct Legacy {
     path: Text<108>,
     socket: Option<Descriptor>,
-    /// When connecting may be tried again.
+    /// Time of the next attempt to connect.
     not_before: u64,
     marks: Array<u8>,
     queue: Array<u32>,
     head: usize,
     len: usize,
-    /// The slot whose messages are being sent, and how many of its chips were told.
+    /// The slot whose messages are being sent, and the number of its chips for which one was.
     current: Option<(u32, usize)>,
-    /// A message of which only the beginning went out.
+    /// A message that is partly sent: its bytes, the sent ones, and its length.
     rest: ([u8; MAX_SIZE], usize, usize),
 }
 
@@ -76,44 +75,43 @@ impl Legacy {
         }
     }
 
-    /// A slot was filled with an allocation.
-    pub(crate) fn came(&mut self, slot: u32) {
+    /// Queues the allocation in a slot that was filled.
+    pub(crate) fn slot_filled(&mut self, slot: u32) {
         self.push(slot);
     }
 
-    /// A slot is free. Returns whether it may be used again at once.
-    pub(crate) fn went(&mut self, slot: u32) -> bool {
+    /// Queues the free of the allocation in a slot. Returns whether the slot may be reused at once.
+    pub(crate) fn slot_freed(&mut self, slot: u32) -> bool {
         let Some(mark) = self.marks.get_mut(slot as usize).filter(|mark| **mark != 0) else { return true };
-        *mark |= GONE;
-        if *mark & (TOLD | SENDING) == TOLD {
+        *mark |= FREED;
+        if *mark & (SENT | SENDING) == SENT {
             self.push(slot);
         }
-        // Its turn in the queue gives it back.
+        // Its turn in the queue releases it.
         false
     }
 
-    /// Everything is free. What was told of it is to be taken back, and nothing else is to be told.
-    pub(crate) fn all_went(&mut self) {
+    /// Queues the frees of all allocations that were sent, and drops the others.
+    pub(crate) fn all_freed(&mut self) {
         for slot in 0..self.marks.len() as u32 {
             if self.marks[slot as usize] != 0 {
-                self.went(slot);
+                self.slot_freed(slot);
             }
         }
     }
 
-    /// Sends what can be sent. `held` is what a slot holds, `chip` is an allocator's chip by its place, `cores` is how many a set has,
-    /// `free` takes a slot back.
-    pub(crate) fn pump(
+    /// Sends what the server accepts now. `held` returns the record in a slot, `chip` an allocator's chip by its position, `cores` the
+    /// number of cores of a set; `release` makes a slot reusable.
+    pub(crate) fn send_queued(
         &mut self,
         held: impl Fn(u32) -> Option<Record>,
         chip: impl Fn(u16, usize) -> Option<u32>,
         cores: impl Fn(u16) -> u16,
-        mut free: impl FnMut(u32),
+        mut release: impl FnMut(u32),
     ) {
-        for _ in 0..MESSAGES_A_TURN {
+        for _ in 0..MESSAGES_PER_EVENT {
             if self.socket.is_none() && !self.connect(&held) {
-                // Nobody hears; what came and went meanwhile need not be kept.
-                self.drop_unheard(&mut free);
+                self.drop_freed(&mut release);
                 return;
             }
             if self.rest.1 < self.rest.2 {
@@ -122,26 +120,25 @@ impl Legacy {
                 }
                 continue;
             }
-            let Some((slot, told)) = self.current.or_else(|| self.next().map(|slot| (slot, 0))) else {
+            let Some((slot, sent)) = self.current.or_else(|| self.next().map(|slot| (slot, 0))) else {
                 return;
             };
             let mark = self.marks[slot as usize];
-            let leaves = mark & TOLD != 0;
-            if mark & GONE == 0 && leaves || mark & GONE != 0 && !leaves && told == 0 {
-                // Nothing to tell: it is known and stays, or it came and went unheard.
+            let is_free = mark & SENT != 0;
+            if mark & FREED == 0 && is_free || mark & FREED != 0 && !is_free && sent == 0 {
+                // Nothing to send: it was sent and is live, or it was freed before it was sent.
                 self.current = None;
-                self.marks[slot as usize] = mark & TOLD;
-                if mark & GONE != 0 {
-                    free(slot);
+                self.marks[slot as usize] = mark & SENT;
+                if mark & FREED != 0 {
+                    release(slot);
                 }
                 continue;
             }
             self.marks[slot as usize] |= SENDING;
-            self.current = Some((slot, told + 1));
-            let record = held(slot);
-            let next = record.and_then(|it| {
-                let chip = chip(it.allocator.get(), told)?;
-                Some((chip, message(&it, cores(it.cores.get()), leaves)?))
+            self.current = Some((slot, sent + 1));
+            let next = held(slot).and_then(|record| {
+                let chip = chip(record.allocator.get(), sent)?;
+                Some((chip, make_message(&record, cores(record.cores.get()), is_free)?))
             });
             match next {
                 Some((chip, mut message)) => {
@@ -150,17 +147,17 @@ impl Legacy {
                     let len = message.encode(Vintage::V144, &mut bytes).len();
                     self.rest = (bytes, 0, len);
                 }
-                // Every chip was told.
-                None if leaves => {
+                // A message for every chip was sent.
+                None if is_free => {
                     self.current = None;
                     self.marks[slot as usize] = 0;
-                    free(slot);
+                    release(slot);
                 }
                 None => {
                     let mark = &mut self.marks[slot as usize];
-                    *mark = *mark & !SENDING | TOLD;
-                    // Freed meanwhile: that is told at once, before anything else comes to its address.
-                    self.current = (*mark & GONE != 0).then_some((slot, 0));
+                    *mark = *mark & !SENDING | SENT;
+                    // Freed meanwhile: the free is sent at once, before another allocation at its address.
+                    self.current = (*mark & FREED != 0).then_some((slot, 0));
                 }
             }
         }
@@ -177,13 +174,13 @@ impl Legacy {
         Some(slot)
     }
 
-    /// With nobody to hear it, gives back what was freed, from the front of the queue.
-    fn drop_unheard(&mut self, free: &mut impl FnMut(u32)) {
-        for _ in 0..self.len.min(UNHEARD_A_TURN) {
+    /// Releases freed slots from the front of the queue while there is no server: their allocations need not be sent.
+    fn drop_freed(&mut self, release: &mut impl FnMut(u32)) {
+        for _ in 0..self.len.min(CHECKED_PER_EVENT) {
             let Some(slot) = self.next() else { return };
-            if self.marks[slot as usize] & GONE != 0 {
+            if self.marks[slot as usize] & FREED != 0 {
                 self.marks[slot as usize] = 0;
-                free(slot);
+                release(slot);
             } else {
                 self.push(slot);
             }
@@ -209,10 +206,10 @@ impl Legacy {
             self.marks[slot as usize] &= !SENDING;
             self.push(slot);
         }
-        // It knows nothing: what an earlier one was told is to be told again, and what it was not told it need not be.
+        // A new server knows nothing: what was sent to an earlier one is sent again, and frees of what was not sent are dropped.
         for slot in 0..self.marks.len() as u32 {
-            if self.marks[slot as usize] & TOLD != 0 {
-                self.marks[slot as usize] &= !TOLD;
+            if self.marks[slot as usize] & SENT != 0 {
+                self.marks[slot as usize] &= !SENT;
                 self.push(slot);
             } else if self.marks[slot as usize] == 0 && held(slot).is_none() {
                 // Beyond the table.
@@ -222,10 +219,10 @@ impl Legacy {
         true
     }
 
-    /// Sends what is left of a message; `false`: the server takes no more for now.
+    /// Sends the rest of a message; `false` if the server accepts no more for now.
     fn send_rest(&mut self) -> bool {
-        let Some(socket) = self.socket.as_ref().and_then(Descriptor::ours) else {
-            // Closed by the workload, or gone.
+        let Some(socket) = self.socket.as_ref().and_then(Descriptor::verified) else {
+            // Closed by the workload.
             self.socket = None;
             return false;
         };
@@ -238,7 +235,7 @@ impl Legacy {
             Err(rustix::io::Errno::INTR) => true,
             Err(rustix::io::Errno::AGAIN) => false,
             Err(_) => {
-                // The server is gone. Closing before connecting again, so that no descriptor is left behind.
+                // The server is gone. The socket is closed before the next attempt, so that no descriptor leaks.
                 self.socket = None;
                 false
             }
@@ -246,14 +243,14 @@ impl Legacy {
     }
 }
 
-/// What an old server is told of a slot on so many cores, but for the chip; `None` for what it knows no word for.
-fn message(held: &Record, cores: u16, gone: bool) -> Option<Message> {
+/// Returns the message for an allocation on so many cores, without its chip; `None` for what the old protocol has no message for.
+fn make_message(held: &Record, cores: u16, is_free: bool) -> Option<Message> {
     // An alias is reported by the allocator that it counts for.
     if held.kind != Kind::Alloc as u8 || held.is_alias() {
         return None;
     }
     let buffer = |kind: BufferType| (Type::Alloc, Type::Free, kind as u8);
-    let (comes, goes, kind) = match held.space()? {
+    let (alloc, free, kind) = match held.space()? {
         Space::Dram => buffer(BufferType::Dram),
         Space::L1 | Space::L1Core => buffer(BufferType::L1),
         Space::L1Small => buffer(BufferType::L1Small),
@@ -268,24 +265,24 @@ fn message(held: &Record, cores: u16, gone: bool) -> Option<Message> {
             (Type::KernelLoad, Type::KernelUnload, class as u8)
         }
     };
-    // As the old client filled it in: a free says nothing of its time and its kind, and a buffer's nothing of its size.
-    let size = match comes {
-        Type::Alloc if gone => 0,
-        // A circular buffer is so large on each core, a kernel on all of its cores together.
+    // As the old client filled it in: a free has neither time nor kind, and a free of a buffer has no size.
+    let size = match alloc {
+        Type::Alloc if is_free => 0,
+        // The size of a circular buffer is per core, that of a kernel the total over its cores.
         Type::KernelLoad => held.requested.get().saturating_mul(u64::from(cores.max(1))),
         _ => held.requested.get(),
     };
     Some(Message {
         size,
-        buffer_type: if gone { 0 } else { kind },
+        buffer_type: if is_free { 0 } else { kind },
         process_id: identity::pid() as i32,
         buffer_id: held.id.get(),
-        timestamp: if gone { 0 } else { wall_clock(held.at_ns.get()) },
-        ..Message::new(if gone { goes } else { comes })
+        timestamp: if is_free { 0 } else { wall_clock(held.at_ns.get()) },
+        ..Message::new(if is_free { free } else { alloc })
     })
 }
 
-/// When something happened, by the clock that the old client used.
+/// Converts a monotonic time to the wall clock, which the old client used.
 fn wall_clock(at: u64) -> u64 {
     let age = identity::now(ClockId::Monotonic).saturating_sub(at);
     identity::now(ClockId::Realtime).saturating_sub(age)

@@ -1,18 +1,19 @@
-//! The order in which words become visible. A reader copies them in any order, at any time, and even after this process
-//! was killed between two of them; the models in `ttmem-loom` compile this file with loom's atomics and try every order.
+//! The order in which words become visible to readers. A reader copies them in any order, at any time, and even after this
+//! process was killed between two of them. The models in `ttmem-loom` compile this file with loom's atomics and try every
+//! order.
 //!
-//! One event is: `begin`, the record by `put`, `settle`, slots and rows by `put` and `clear`, `finish`.
+//! One event is: `begin`, the record by `put`, `fence_record`, slots and rows by `put` and `clear`, `finish`.
 
 pub(crate) use crate::atomic::{AtomicU64, Ordering, fence};
 
-/// Says which event comes before any of its words is stored: whoever sees one of them will see this, too.
+/// Stores the event's number before any of its words: a reader that sees one of them sees this number, too.
 #[inline]
 pub(crate) fn begin(begun: &AtomicU64, sequence: u64) {
     begun.store(sequence, Ordering::Relaxed);
     fence(Ordering::Release);
 }
 
-/// Stores words whose first is a sequence number: it comes last, so that whoever sees it sees the others.
+/// Stores words of which the first is a sequence number. It is stored last: a reader that sees it sees the others.
 #[inline]
 pub(crate) fn put<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) {
     for n in 1..N {
@@ -29,9 +30,9 @@ pub(crate) fn replace<const N: usize>(place: &[AtomicU64; N], words: &[u64; N]) 
     put(place, words);
 }
 
-/// From here on table and rows change: whoever sees a change will see the whole record, too.
+/// Separates the record from the changes of table and rows that follow: a reader that sees a change sees the whole record.
 #[inline]
-pub(crate) fn settle() {
+pub(crate) fn fence_record() {
     fence(Ordering::Release);
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn clear<const N: usize>(place: &[AtomicU64; N]) {
     place[0].store(0, Ordering::Relaxed);
 }
 
-/// Says that the event is done.
+/// Stores that all words of the event are written.
 #[inline]
 pub(crate) fn finish(applied: &AtomicU64, sequence: u64) {
     applied.store(sequence, Ordering::Release);

@@ -1,12 +1,12 @@
-//! The segment as this process maps it. The only module that touches shared memory.
+//! The segment as this process maps it. No other module accesses shared memory.
 //!
-//! The whole file is allocated before it is touched: on a full filesystem a hole in it would kill the workload. Address
-//! space for the largest table is mapped at once, beyond the end of the file, so that growing it is one `fallocate`.
+//! The whole file is allocated before it is used: on a full filesystem a hole in it would kill the workload. Address space for
+//! the largest table is mapped at once, beyond the end of the file, so that growing it is one `fallocate`.
 #![allow(unsafe_code)]
 
 use crate::descriptor::Descriptor;
 use crate::publish::AtomicU64;
-use crate::room;
+use crate::quota;
 use crate::text::Text;
 use core::ptr::{self, NonNull};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,22 +20,22 @@ use zerocopy::IntoBytes;
 const _: () =
     assert!(cfg!(target_endian = "little"), "segments are little-endian, and words are stored as they are");
 
-/// From large to small: what there is room for is taken.
+/// Sizes of segments, largest first: the first one for which there is space is used.
 const PLANS: [Plan; 3] = [
     Plan { rows: 512, definition_blocks: 8192, ring_records: 16_384, slots: 4096 },
     Plan { rows: 128, definition_blocks: 1024, ring_records: 2048, slots: 1024 },
     Plan { rows: 32, definition_blocks: 128, ring_records: 256, slots: 256 },
 ];
 
-/// The table grows to twice its size, but not by more than this at once: what the kernel zeroes, the workload waits for.
-const MOST_GROWTH: u32 = 16_384;
-/// Slots that address space is reserved for, in order of preference.
+/// Most slots by which the table grows at once, else to twice its size: the workload waits while the kernel zeroes them.
+const MAX_GROWTH: u32 = 16_384;
+/// Numbers of slots for which address space is reserved, in order of preference.
 const RESERVES: [u32; 3] = [MAX_SLOTS, MAX_SLOTS >> 3, MAX_SLOTS >> 6];
 
-/// Why there is no segment, or a smaller one.
+/// Why there is no segment or a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    pub(crate) what: &'static str,
+    pub(crate) text: &'static str,
     pub(crate) errno: Option<Errno>,
 }
 
@@ -50,20 +50,20 @@ pub(crate) struct Segment {
     reserved: usize,
     plan: Plan,
     slots: u32,
-    most_slots: u32,
+    max_slots: u32,
     file: Option<File>,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread; words are atomic.
+// SAFETY: the mapping belongs to the process, not to a thread, and its words are atomic.
 unsafe impl Send for Segment {}
 
 /// A record, a slot or a copy of a row.
 pub(crate) type Line = [AtomicU64; WORDS];
 
 impl Segment {
-    /// A segment in a file, as large as there is room for; nobody reads it before [`Segment::reveal`]. `header` lacks its
-    /// plan and its magic. The problem is why it is smaller than it should be, or why there is none.
-    pub(crate) fn publish(
+    /// Creates a segment in a file, as large as there is space for. Readers ignore it until [`Segment::make_visible`]. `header` lacks
+    /// its plan and its magic. The problem is why the segment is smaller than it should be, or why there is none.
+    pub(crate) fn create(
         folder: &str,
         group: Option<u32>,
         header: &Header,
@@ -77,14 +77,14 @@ impl Segment {
             Err(e) => {
                 return (
                     None,
-                    Some(Problem { what: "cannot open segment folder (TTMEM_SHM_DIR)", errno: Some(e) }),
+                    Some(Problem { text: "cannot open segment folder (TTMEM_SHM_DIR)", errno: Some(e) }),
                 );
             }
         };
-        room::expire(folder.as_fd());
+        quota::remove_old_crash_segments(folder.as_fd());
         let mut problem = None;
         for plan in PLANS {
-            match Self::publish_as(folder.as_fd(), group, header, plan) {
+            match Self::create_with_plan(folder.as_fd(), group, header, plan) {
                 Ok(segment) => return (Some(segment), problem),
                 Err(why) => problem = Some(why),
             }
@@ -92,15 +92,15 @@ impl Segment {
         (None, problem)
     }
 
-    fn publish_as(
+    fn create_with_plan(
         folder: BorrowedFd<'_>,
         group: Option<u32>,
         header: &Header,
         plan: Plan,
     ) -> Result<Self, Problem> {
         let bytes = plan.bytes(plan.slots);
-        if !room::make(folder, bytes as u64) {
-            return Err(Problem { what: "segment folder is full: ttmem may use 1/8 of it", errno: None });
+        if !quota::make_space(folder, bytes as u64) {
+            return Err(Problem { text: "segment folder is full: ttmem may use 1/8 of it", errno: None });
         }
         let mut name = Text::new();
         name.push(format_args!(
@@ -111,25 +111,25 @@ impl Segment {
         ));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(folder, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| Problem { what: "cannot create segment", errno: Some(e) })?;
-        let made = Self::fill(fd, group, header, plan, name);
-        if made.is_err() {
+            .map_err(|e| Problem { text: "cannot create segment", errno: Some(e) })?;
+        let created = Self::set_up(fd, group, header, plan, name);
+        if created.is_err() {
             let _ = rustix::fs::unlinkat(folder, name.as_str(), rustix::fs::AtFlags::empty());
         }
-        made
+        created
     }
 
-    fn fill(
+    fn set_up(
         fd: OwnedFd,
         group: Option<u32>,
         header: &Header,
         plan: Plan,
         name: Text<64>,
     ) -> Result<Self, Problem> {
-        let failed = |what| move |e| Problem { what, errno: Some(e) };
-        let held = Descriptor::new(fd).map_err(failed("cannot stat segment"))?;
-        let Some(fd) = held.ours() else {
-            return Err(Problem { what: "segment descriptor was closed by the program", errno: None });
+        let failed = |text| move |e| Problem { text, errno: Some(e) };
+        let descriptor = Descriptor::new(fd).map_err(failed("cannot stat segment"))?;
+        let Some(fd) = descriptor.verified() else {
+            return Err(Problem { text: "segment descriptor was closed by the program", errno: None });
         };
         let bytes = plan.bytes(plan.slots);
         check_limit(bytes)?;
@@ -141,50 +141,50 @@ impl Segment {
                 .and_then(|()| rustix::fs::fchmod(fd, Mode::RUSR | Mode::WUSR | Mode::RGRP))
                 .map_err(failed("cannot set group of segment (TTMEM_GROUP)"))?;
         }
-        // A lock of this process alone: forked children do not have it, and it goes with the process or its image. So
-        // readers know who writes, from the kernel. Last of all descriptors: closing another one would drop it.
+        // The lock is of this process alone: forked children do not have it, and it ends with the process or its image. From the kernel,
+        // readers get the writer's identity. It is taken last: closing another descriptor of the file would drop it.
         rustix::fs::fcntl_lock(fd, FlockOperation::NonBlockingLockExclusive)
             .map_err(failed("cannot lock segment"))?;
-        let file = File { fd: held, name };
+        let file = File { fd: descriptor, name };
         let mut segment =
-            Self::map(plan, Some(file)).ok_or(Problem { what: "cannot map segment", errno: None })?;
-        segment.initialise(header);
+            Self::map(plan, Some(file)).ok_or(Problem { text: "cannot map segment", errno: None })?;
+        segment.write_header(header);
         Ok(segment)
     }
 
-    /// A segment that nobody sees, so that figures are kept all the same.
-    pub(crate) fn private(header: &Header) -> Option<Self> {
+    /// Creates a segment in private memory, which keeps the figures without a file.
+    pub(crate) fn create_private(header: &Header) -> Option<Self> {
         let mut segment = Self::map(PLANS[0], None)?;
-        segment.initialise(header);
+        segment.write_header(header);
         Some(segment)
     }
 
     fn map(plan: Plan, file: Option<File>) -> Option<Self> {
-        for most_slots in RESERVES {
-            let reserved = plan.bytes(most_slots);
+        for max_slots in RESERVES {
+            let reserved = plan.bytes(max_slots);
             let access = ProtFlags::READ | ProtFlags::WRITE;
             let shared = |fd: BorrowedFd<'_>| {
-                // SAFETY: a new mapping, at an address of the kernel's choice, disturbs nobody. What lies beyond the end
-                // of the file is not touched before `grow` has allocated it.
+                // SAFETY: a new mapping at an address that the kernel chooses affects no other memory. What is beyond the end of
+                // the file is not accessed before `grow` has allocated it.
                 unsafe { mmap(ptr::null_mut(), reserved, access, MapFlags::SHARED, fd, 0) }
             };
             let private = || {
                 let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-                // SAFETY: as above.
+                // SAFETY: a new private mapping at an address that the kernel chooses affects no other memory.
                 unsafe { mmap_anonymous(ptr::null_mut(), reserved, access, flags) }
             };
             let base = match &file {
-                Some(file) => shared(file.fd.ours()?),
+                Some(file) => shared(file.fd.verified()?),
                 None => private(),
             };
             if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast())) {
-                return Some(Self { base, reserved, plan, slots: plan.slots, most_slots, file });
+                return Some(Self { base, reserved, plan, slots: plan.slots, max_slots, file });
             }
         }
         None
     }
 
-    fn initialise(&mut self, header: &Header) {
+    fn write_header(&mut self, header: &Header) {
         let planned = self.plan.header();
         let mut words = [0u64; size_of::<Header>() / 8];
         let full = Header {
@@ -207,19 +207,19 @@ impl Segment {
         }
     }
 
-    /// Lets readers in: whoever sees the magic sees everything before it.
-    pub(crate) fn reveal(&self) {
+    /// Makes the segment valid for readers: a reader that sees the magic sees everything stored before it.
+    pub(crate) fn make_visible(&self) {
         self.word(0).store(MAGIC, core::sync::atomic::Ordering::Release);
     }
 
-    /// The path's last part; `None`: nobody can see it.
+    /// Returns the file's name; `None` if the segment is private.
     pub(crate) fn name(&self) -> Option<&str> {
         Some(self.file.as_ref()?.name.as_str())
     }
 
-    /// When the file was last modified, by whoever sets such times; `None`: there is no file.
+    /// Returns the file's time of modification, in nanoseconds and never 0; `None` if there is no file.
     pub(crate) fn modified(&self) -> Option<i128> {
-        let stat = rustix::fs::fstat(self.file.as_ref()?.fd.ours()?).ok()?;
+        let stat = rustix::fs::fstat(self.file.as_ref()?.fd.verified()?).ok()?;
         Some(i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec) + 1)
     }
 
@@ -231,90 +231,90 @@ impl Segment {
         &self.plan
     }
 
-    /// One of the header's words.
+    /// Returns a word of the header.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset % 8 == 0 && offset < ttmem_wire::segment::HEADER_BYTES);
-        // SAFETY: within the header, which is mapped and allocated, and aligned.
+        // SAFETY: the word is in the header, which is mapped and allocated, and is aligned.
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
     #[inline]
     fn line(&self, offset: usize) -> &Line {
-        // SAFETY: callers stay below the end of the file; lines are 64-byte aligned there.
+        // SAFETY: callers stay below the end of the file, where lines are 64-byte aligned.
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
-    /// Where the `n`-th failed allocation is kept, from 0.
+    /// Returns the line of the `n`-th failed allocation, from 0.
     pub(crate) fn failure(&self, n: u64) -> &Line {
         let place = n as usize % ttmem_wire::segment::FAILURES;
         self.line(word::FAILURES + place * SIZE)
     }
 
-    /// Where the record with this sequence goes.
+    /// Returns the line of the ring for the record with this sequence.
     #[inline]
     pub(crate) fn record(&self, sequence: u64) -> &Line {
         let number = sequence as usize & (self.plan.ring_records as usize - 1);
         self.line(self.plan.ring_offset() + number * SIZE)
     }
 
-    /// A slot of the table.
+    /// Returns a slot of the table.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> Option<&Line> {
         (slot < self.slots).then(|| self.line(self.plan.table_offset() + slot as usize * SIZE))
     }
 
-    /// One of a row's two copies.
+    /// Returns one of a row's two copies.
     pub(crate) fn row(&self, row: u32, copy: usize) -> Option<&Line> {
         let offset = self.plan.rows_offset() + (row as usize * 2 + (copy & 1)) * SIZE;
         (row < self.plan.rows).then(|| self.line(offset))
     }
 
-    /// A block of definitions.
+    /// Returns a block of definitions.
     pub(crate) fn block(&self, block: usize) -> Option<&Line> {
         let offset = self.plan.definitions_offset() + block * SIZE;
         (block < self.plan.definition_blocks as usize).then(|| self.line(offset))
     }
 
-    /// Makes room for more slots.
+    /// Grows the table.
     pub(crate) fn grow(&mut self, folder: &str) -> Result<(), Problem> {
-        let slots = (self.slots + self.slots.min(MOST_GROWTH)).min(self.most_slots);
+        let slots = (self.slots + self.slots.min(MAX_GROWTH)).min(self.max_slots);
         if slots == self.slots {
-            return Err(Problem { what: "segment table has its maximum size", errno: None });
+            return Err(Problem { text: "segment table has its maximum size", errno: None });
         }
         if let Some(file) = &self.file {
-            let Some(fd) = file.fd.ours() else {
-                return Err(Problem { what: "segment descriptor was closed by the program", errno: None });
+            let Some(fd) = file.fd.verified() else {
+                return Err(Problem { text: "segment descriptor was closed by the program", errno: None });
             };
             check_limit(self.plan.bytes(slots))?;
             let (from, to) = (self.plan.bytes(self.slots) as u64, self.plan.bytes(slots) as u64);
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
-                if !room::make(folder.as_fd(), to - from) {
+                if !quota::make_space(folder.as_fd(), to - from) {
                     return Err(Problem {
-                        what: "segment folder is full: ttmem may use 1/8 of it",
+                        text: "segment folder is full: ttmem may use 1/8 of it",
                         errno: None,
                     });
                 }
             }
             rustix::fs::fallocate(fd, FallocateFlags::empty(), from, to - from)
-                .map_err(|e| Problem { what: "no space to grow segment", errno: Some(e) })?;
+                .map_err(|e| Problem { text: "no space to grow segment", errno: Some(e) })?;
         }
         self.slots = slots;
         self.word(word::SLOTS).store(u64::from(slots), core::sync::atomic::Ordering::Release);
         Ok(())
     }
 
-    /// Whether the file is still there under its name.
+    /// Returns whether the file still exists under its name.
     pub(crate) fn is_linked(&self, folder: &str) -> bool {
         let Some(file) = &self.file else { return false };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let found = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
             rustix::fs::statat(&folder, file.name.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
         });
-        found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.fd.id())
+        found.is_ok_and(|found| (found.st_dev, found.st_ino) == file.fd.file_id())
     }
 
-    /// Takes the file away; what is mapped stays usable.
+    /// Removes the file; the mapping stays usable.
     pub(crate) fn unlink(&self, folder: &str) {
         if let (Some(file), true) = (&self.file, self.is_linked(folder)) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -325,11 +325,11 @@ impl Segment {
     }
 }
 
-/// Beyond the limit of file sizes the kernel does not only refuse: it sends a signal that ends the process.
+/// Checks the limit of file sizes. Beyond it the kernel does not only refuse: it sends a signal that ends the process.
 fn check_limit(bytes: usize) -> Result<(), Problem> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit) if limit < bytes as u64 => {
-            Err(Problem { what: "file size limit (ulimit -f) is too small for a segment", errno: None })
+            Err(Problem { text: "file size limit (ulimit -f) is too small for a segment", errno: None })
         }
         _ => Ok(()),
     }
@@ -339,7 +339,7 @@ const RELAXED: core::sync::atomic::Ordering = core::sync::atomic::Ordering::Rela
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody borrows it any more.
+        // SAFETY: the mapping is ours, and no reference to it is left.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved) };
     }
 }

@@ -1,4 +1,4 @@
-//! Short text without an allocator.
+//! Short text without heap memory.
 
 use core::fmt::{self, Write};
 
@@ -15,7 +15,7 @@ impl<const N: usize> Text<N> {
     }
 
     pub(crate) fn push(&mut self, text: fmt::Arguments<'_>) {
-        // Cutting is no error here.
+        // `write_str` returns no error: it cuts.
         let _ = self.write_fmt(text);
     }
 

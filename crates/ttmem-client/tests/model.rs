@@ -1,4 +1,4 @@
-//! The tracker against a model so simple that it cannot be wrong, read back through the real reader.
+//! The tracker against a naive model, read back through the real reader.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use proptest::prelude::*;
@@ -6,55 +6,55 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, Chip, CoreRange, CoresNumber, Fault, Kernel, Layout, Options, Placement,
-    Program, Space, Statistics, Tracker,
+    Program, Space, Statistics, Tracker, agent,
 };
 use ttmem_sources::{Contents, SegmentFile};
 use ttmem_testkit::Reader;
 use ttmem_wire::record::Kind;
 
-struct Rig {
+struct Fixture {
     folder: tempfile::TempDir,
     tracker: Tracker,
 }
 
-impl Rig {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
         let path = folder.path().to_str().unwrap().to_owned();
-        Self { tracker: Tracker::new(&Options { folder: path, ..Options::default() }), folder }
+        Self { tracker: Tracker::new(&Options::default().folder(path)), folder }
     }
 
     fn allocator(&self, chips: u64) -> AllocatorNumber {
-        let chip = |n| Chip { unique_id: n + 1, index: n as u32, ..Chip::default() };
-        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let chip = |n| Chip::default().unique_id(n + 1).index(n as u32);
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.define_chip(&chip(n)).unwrap()).collect();
         let banks = [Banks::new(Space::Dram, 12, 0, 1 << 30), Banks::new(Space::L1, 64, 0, 1 << 20)];
-        self.tracker.allocator(&chips, &banks).unwrap()
+        self.tracker.define_allocator(&chips, &banks).unwrap()
     }
 
     fn contents(&self) -> Contents {
         let folder = std::fs::File::open(self.folder.path()).unwrap();
-        let name = self.tracker.status().segment.expect("there is a segment");
+        let name = self.tracker.status().segment.expect("segment exists");
         let contents = SegmentFile::open(folder.as_fd(), &name).unwrap().contents().unwrap();
         assert!(contents.exact);
         contents
     }
 }
 
-/// What is live: kind, space, allocator, id, program, bytes, cores; how often.
+/// Live records: kind, space, allocator, id, program, bytes, cores; and how many of each there are.
 type Live = BTreeMap<(u8, u8, u16, u64, u32, u64, u16), u32>;
 
 fn live(contents: &Contents) -> Live {
     let mut live = Live::new();
-    for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
-        let (id, bytes) = match Kind::from_byte(it.kind) {
-            Some(Kind::Alloc) => (it.id.get(), it.requested.get()),
-            // How often it was dispatched, or replayed.
-            Some(Kind::ProgramBegin | Kind::Dispatch) => (0, it.requested.get()),
-            Some(Kind::Trace) => (it.id.get(), u64::from(it.padding.get())),
+    for slot in contents.slots.iter().filter(|slot| slot.sequence.get() != 0) {
+        let (id, bytes) = match Kind::from_byte(slot.kind) {
+            Some(Kind::Alloc) => (slot.id.get(), slot.requested.get()),
+            // The number of dispatches, or of replays.
+            Some(Kind::ProgramBegin | Kind::Dispatch) => (0, slot.requested.get()),
+            Some(Kind::Trace) => (slot.id.get(), u64::from(slot.padding.get())),
             _ => (0, 0),
         };
-        let kind = if it.kind == Kind::Dispatch as u8 { Kind::ProgramBegin as u8 } else { it.kind };
-        let key = (kind, it.space, it.allocator.get(), id, it.program.get(), bytes, it.cores.get());
+        let kind = if slot.kind == Kind::Dispatch as u8 { Kind::ProgramBegin as u8 } else { slot.kind };
+        let key = (kind, slot.space, slot.allocator.get(), id, slot.program.get(), bytes, slot.cores.get());
         *live.entry(key).or_default() += 1;
     }
     live
@@ -63,24 +63,24 @@ fn live(contents: &Contents) -> Live {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Alloc(Space, u64, u64),
-    /// Another allocator's L1 buffer, to keep clear of.
+    /// A mirror of another allocator's L1 buffer.
     Mirror(u64, u64),
     /// A buffer on some cores only.
-    OnCores(u64, u64, u8),
-    OffCores(u64, u64, u8),
+    AllocOnCores(u64, u64, u8),
+    FreeOnCores(u64, u64, u8),
     Free(Space, u64),
-    /// A program on some cores, built or built anew.
+    /// A program on some cores, built or rebuilt.
     Build(u32, u8),
     Place(u32, u64, u64, u8),
-    /// A view of a buffer, which counts nothing.
+    /// A view of a buffer, which is not counted.
     View(u32, u64, u64, u8),
     Displace(u32, u64, u64, u8),
     Kernel(u32, u64, u64),
     Dispatch(u32),
     End(u32),
-    /// Captured, or replayed.
+    /// A trace that is captured, or replayed if it exists.
     Trace(u32),
-    EndTrace(u32),
+    ReleaseTrace(u32),
     Audit(Space),
     ResetPeak(Space),
     Clear,
@@ -92,21 +92,21 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     let at = || (0..20u64).prop_map(|n| n * 64);
     let bytes = || prop_oneof![Just(64u64), Just(128), 1..5000u64];
     let program = || 1..5u32;
-    // Few, so that what is taken away is often there.
-    let kept = || (program(), (0..4u64).prop_map(|n| n * 64), prop_oneof![Just(64u64), Just(128)], 0..2u8);
+    // Few values, so that what is removed often exists.
+    let placed = || (program(), (0..4u64).prop_map(|n| n * 64), prop_oneof![Just(64u64), Just(128)], 0..2u8);
     let step = prop_oneof![
         8 => (space(), at(), bytes()).prop_map(|(space, at, bytes)| Step::Alloc(space, at, bytes)),
         2 => (at(), bytes()).prop_map(|(at, bytes)| Step::Mirror(at, bytes)),
-        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::OnCores(at, bytes, cores)),
-        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::OffCores(at, bytes, cores)),
+        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::AllocOnCores(at, bytes, cores)),
+        2 => (at(), bytes(), 0..2u8).prop_map(|(at, bytes, cores)| Step::FreeOnCores(at, bytes, cores)),
         8 => (space(), at()).prop_map(|(space, at)| Step::Free(space, at)),
-        6 => kept().prop_map(|(p, at, bytes, cores)| Step::Place(p, at, bytes, cores)),
-        3 => kept().prop_map(|(p, at, bytes, cores)| Step::Displace(p, at, bytes, cores)),
+        6 => placed().prop_map(|(p, at, bytes, cores)| Step::Place(p, at, bytes, cores)),
+        3 => placed().prop_map(|(p, at, bytes, cores)| Step::Displace(p, at, bytes, cores)),
         2 => (program(), 0..6u64, bytes()).prop_map(|(p, id, bytes)| Step::Kernel(p, id, bytes)),
         2 => (program(), 0..2u8).prop_map(|(p, cores)| Step::Build(p, cores)),
-        2 => kept().prop_map(|(p, at, bytes, cores)| Step::View(p, at, bytes, cores)),
+        2 => placed().prop_map(|(p, at, bytes, cores)| Step::View(p, at, bytes, cores)),
         2 => (0..3u32).prop_map(Step::Trace),
-        1 => (0..3u32).prop_map(Step::EndTrace),
+        1 => (0..3u32).prop_map(Step::ReleaseTrace),
         4 => program().prop_map(Step::Dispatch),
         2 => program().prop_map(Step::End),
         1 => space().prop_map(Step::Audit),
@@ -117,18 +117,18 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
     prop::collection::vec((0..3usize, step), 0..200)
 }
 
-/// What is held, in the plainest way. The first number is always the allocator's.
+/// What is allocated, without any optimisation. The first number of each key is the allocator's.
 #[derive(Default)]
 struct Model {
     buffers: BTreeMap<(usize, u8, u64), u64>,
     mirrors: BTreeSet<(usize, u64)>,
     on_cores: BTreeSet<(usize, u64, u64, u8)>,
-    /// Whether it is a view.
+    /// Value: whether it is a view.
     placed: BTreeMap<(usize, u32, u64, u64, u8), bool>,
     kernels: BTreeMap<(usize, u64), (u32, u64)>,
-    /// Cores, and how often it was dispatched.
+    /// Values: cores, and the number of dispatches.
     programs: BTreeMap<(usize, u32), (u16, u64)>,
-    /// How often it was replayed.
+    /// Value: the number of replays.
     traces: BTreeMap<(usize, u32), u64>,
     audits: BTreeSet<(usize, u8)>,
     peaks: BTreeMap<(usize, u8), u64>,
@@ -136,21 +136,21 @@ struct Model {
 }
 
 impl Model {
-    fn charged(&self, n: usize, space: u8) -> u64 {
+    fn charged_bytes(&self, n: usize, space: u8) -> u64 {
         let banks = if space == Space::Dram as u8 { 12 } else { 64 };
         let mirrored = |at: u64| space == Space::L1 as u8 && self.mirrors.contains(&(n, at));
         let of = self.buffers.range((n, space, 0)..=(n, space, u64::MAX)).filter(|(key, _)| !mirrored(key.2));
         of.map(|(_, bytes)| bytes.div_ceil(64) * 64 * banks).sum()
     }
 
-    /// What is charged on cores: 64, or 5, of them.
+    /// Returns the bytes charged on cores; a set has 64 or 5 of them.
     fn charged_on_cores(&self, n: usize) -> u64 {
         let own = self.placed.iter().filter(|((a, ..), view)| *a == n && !**view);
         own.map(|(&(_, _, _, bytes, cores), _)| bytes * if cores == 0 { 64 } else { 5 }).sum()
     }
 
-    /// What was asked for on each of them; for views, nothing.
-    fn asked_on_cores(&self, n: usize) -> u64 {
+    /// Returns the bytes requested on each core, without views.
+    fn requested_on_cores(&self, n: usize) -> u64 {
         let own = self.placed.iter().filter(|((a, ..), view)| *a == n && !**view);
         own.map(|(&(_, _, _, bytes, _), _)| bytes).sum()
     }
@@ -183,9 +183,9 @@ impl Model {
         live
     }
 
-    /// Does a step, and says what the tracker should answer.
-    fn step(&mut self, n: usize, step: Step) -> Result<(), Fault> {
-        if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_) | Step::EndTrace(_)) {
+    /// Applies a step, and returns the expected result of the tracker.
+    fn apply(&mut self, n: usize, step: Step) -> Result<(), Fault> {
+        if self.closed[n] && !matches!(step, Step::Dispatch(_) | Step::End(_) | Step::ReleaseTrace(_)) {
             return Err(Fault::UnknownAllocator);
         }
         let again = |old: Option<u64>, bytes: u64| match old {
@@ -198,11 +198,11 @@ impl Model {
                 self.mirrors.insert((n, at));
                 again(self.buffers.insert((n, Space::L1 as u8, at), bytes), bytes)
             }
-            Step::OnCores(at, bytes, cores) => {
+            Step::AllocOnCores(at, bytes, cores) => {
                 let new = self.on_cores.insert((n, at, bytes, cores));
                 again((!new).then_some(bytes), bytes)
             }
-            Step::OffCores(at, bytes, cores) => {
+            Step::FreeOnCores(at, bytes, cores) => {
                 self.on_cores.remove(&(n, at, bytes, cores)).then_some(()).ok_or(Fault::UnknownFree)
             }
             Step::Alloc(space, at, bytes) => {
@@ -210,7 +210,7 @@ impl Model {
                     self.mirrors.remove(&(n, at));
                 }
                 let old = self.buffers.insert((n, space as u8, at), bytes);
-                let now = self.charged(n, space as u8);
+                let now = self.charged_bytes(n, space as u8);
                 let peak = self.peaks.entry((n, space as u8)).or_default();
                 *peak = now.max(*peak);
                 again(old, bytes)
@@ -219,8 +219,8 @@ impl Model {
                 self.buffers.remove(&(n, space as u8, at)).map(|_| ()).ok_or(Fault::UnknownFree)
             }
             Step::Build(program, cores) => {
-                let dispatches = self.programs.get(&(n, program)).map_or(0, |it| it.1);
-                let _ = self.step(n, Step::End(program));
+                let dispatches = self.programs.get(&(n, program)).map_or(0, |known| known.1);
+                let _ = self.apply(n, Step::End(program));
                 self.programs.insert((n, program), (u16::from(cores) + 1, dispatches));
                 Ok(())
             }
@@ -239,7 +239,7 @@ impl Model {
                 again(self.kernels.insert((n, id), (program, bytes)).map(|(_, old)| old), bytes)
             }
             Step::Dispatch(program) => {
-                let known = self.programs.get_mut(&(n, program)).map(|it| it.1 += 1);
+                let known = self.programs.get_mut(&(n, program)).map(|known| known.1 += 1);
                 known.ok_or(Fault::UnknownProgram)
             }
             Step::End(program) => {
@@ -251,13 +251,15 @@ impl Model {
                 self.traces.entry((n, trace)).and_modify(|replays| *replays += 1).or_default();
                 Ok(())
             }
-            Step::EndTrace(trace) => self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Fault::UnknownProgram),
+            Step::ReleaseTrace(trace) => {
+                self.traces.remove(&(n, trace)).map(|_| ()).ok_or(Fault::UnknownProgram)
+            }
             Step::Audit(space) => {
                 self.audits.insert((n, space as u8));
                 Ok(())
             }
             Step::ResetPeak(space) => {
-                self.peaks.insert((n, space as u8), self.charged(n, space as u8));
+                self.peaks.insert((n, space as u8), self.charged_bytes(n, space as u8));
                 Ok(())
             }
             Step::Clear | Step::Close => {
@@ -275,49 +277,50 @@ impl Model {
     }
 }
 
-/// Does a step for real.
-fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: Step) -> ttmem_client::Result {
-    let placement = |program, address, bytes, cores: u8| Placement {
-        cores: sets[usize::from(cores)],
-        ..Placement::new(allocator, program, Space::Cb, address, bytes)
+/// Reports a step to the tracker.
+fn report(
+    t: &Tracker,
+    allocator: AllocatorNumber,
+    sets: [CoresNumber; 2],
+    step: Step,
+) -> ttmem_client::Result {
+    let placement = |program, address, bytes, cores: u8| {
+        Placement::new(allocator, program, Space::Cb, address, bytes).cores(sets[usize::from(cores)])
     };
-    let on_cores = |address, bytes, cores: u8| Buffer {
-        bytes_per_bank: bytes,
-        cores: sets[usize::from(cores)],
-        ..Buffer::new(allocator, Space::L1Core, address, bytes)
+    let on_cores = |address, bytes, cores: u8| {
+        let buffer = Buffer::new(allocator, Space::L1Core, address, bytes);
+        buffer.bytes_per_bank(bytes).cores(sets[usize::from(cores)])
     };
     match step {
         Step::Alloc(space, at, bytes) => {
             let bytes_per_bank = bytes.div_ceil(64) * 64;
-            t.alloc(&Buffer { bytes_per_bank, ..Buffer::new(allocator, space, at, bytes) })
+            t.alloc(&Buffer::new(allocator, space, at, bytes).bytes_per_bank(bytes_per_bank))
         }
         Step::Mirror(at, bytes) => {
             let buffer = Buffer::new(allocator, Space::L1, at, bytes);
-            t.alloc(&Buffer { bytes_per_bank: bytes, layout: Layout::Mirror, ..buffer })
+            t.alloc(&buffer.bytes_per_bank(bytes).layout(Layout::Mirror))
         }
-        Step::OnCores(at, bytes, cores) => t.alloc(&on_cores(at, bytes, cores)),
-        Step::OffCores(at, bytes, cores) => t.free_on_cores(&on_cores(at, bytes, cores)),
+        Step::AllocOnCores(at, bytes, cores) => t.alloc(&on_cores(at, bytes, cores)),
+        Step::FreeOnCores(at, bytes, cores) => t.free_on_cores(&on_cores(at, bytes, cores)),
         Step::Free(space, at) => t.free(allocator, space, at),
         Step::Build(program, cores) => {
             let cores = sets[usize::from(cores)];
-            t.program(&Program { cores, ..Program::new(allocator, program) })
+            t.build_program(&Program::new(allocator, program).cores(cores))
         }
         Step::Place(program, at, bytes, cores) => t.place(&placement(program, at, bytes, cores)),
-        Step::View(program, at, bytes, cores) => {
-            t.place(&Placement { view: true, ..placement(program, at, bytes, cores) })
-        }
-        Step::Trace(trace) => t.trace(allocator, trace, 3),
-        Step::EndTrace(trace) => t.end_trace(allocator, trace),
+        Step::View(program, at, bytes, cores) => t.place(&placement(program, at, bytes, cores).view(true)),
+        Step::Trace(trace) => t.capture_trace(allocator, trace, 3),
+        Step::ReleaseTrace(trace) => t.release_trace(allocator, trace),
         Step::Displace(program, at, bytes, cores) => t.displace(&placement(program, at, bytes, cores)),
         Step::Kernel(program, id, bytes) => t.load_kernel(&Kernel::new(allocator, program, id, bytes)),
         Step::Dispatch(program) => t.dispatch(allocator, program),
         Step::End(program) => t.end_program(allocator, program),
         Step::Audit(space) => {
-            let it = Statistics { allocated: 0, free: 1, largest_free_per_bank: 1 };
-            t.audit(Some(t.before_audit()?), allocator, space, it)
+            let statistics = Statistics::default().free(1).largest_free_per_bank(1);
+            t.audit(Some(t.begin_audit()?), allocator, space, statistics)
         }
         Step::ResetPeak(space) => t.reset_peak(allocator, space),
-        Step::Clear => t.clear_allocator(allocator),
+        Step::Clear => agent::clear_allocator(t, allocator),
         Step::Close => t.close_allocator(allocator),
     }
 }
@@ -325,62 +328,62 @@ fn tell(t: &Tracker, allocator: AllocatorNumber, sets: [CoresNumber; 2], step: S
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
-    fn what_is_published_is_what_is_held(steps in steps()) {
-        let rig = Rig::new();
-        let t = &rig.tracker;
-        let allocators = [rig.allocator(1), rig.allocator(2), rig.allocator(32)];
+    fn segment_matches_the_model(steps in steps()) {
+        let fixture = Fixture::new();
+        let t = &fixture.tracker;
+        let allocators = [fixture.allocator(1), fixture.allocator(2), fixture.allocator(32)];
         let sets = [
-            t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap(),
-            t.cores(&[CoreRange { from: (0, 0), to: (0, 0) }, CoreRange { from: (3, 3), to: (4, 4) }]).unwrap(),
+            t.define_cores(&[CoreRange::new((0, 0), (7, 7))]).unwrap(),
+            t.define_cores(&[CoreRange::new((0, 0), (0, 0)), CoreRange::new((3, 3), (4, 4))]).unwrap(),
         ];
         let mut model = Model::default();
         let mut sequence = 0;
         for (n, step) in steps {
-            let told = tell(t, allocators[n], sets, step);
-            let expected = model.step(n, step);
-            // Which of the two a free in vain is depends on how long ago the other one was.
-            let plain = told.map(|_| ()).map_err(|e| if e == Fault::DoubleFree { Fault::UnknownFree } else { e });
+            let result = report(t, allocators[n], sets, step);
+            let expected = model.apply(n, step);
+            // Whether a refused free is a double free depends on how long ago the first one was.
+            let plain = result.map(|_| ()).map_err(|e| if e == Fault::DoubleFree { Fault::UnknownFree } else { e });
             prop_assert_eq!(plain, expected, "{:?}", step);
-            if let Ok(now) = told {
+            if let Ok(now) = result {
                 prop_assert!(now > sequence);
                 sequence = now;
             }
-            let contents = rig.contents();
+            let contents = fixture.contents();
             prop_assert_eq!(live(&contents), model.live(&allocators));
             for row in contents.rows.iter().filter(|row| row.space <= Space::L1 as u8) {
-                let n = allocators.iter().position(|it| it.get() == row.allocator.get()).unwrap();
-                prop_assert_eq!(row.allocated.get(), model.charged(n, row.space));
+                let n = allocators.iter().position(|known| known.get() == row.allocator.get()).unwrap();
+                prop_assert_eq!(row.allocated.get(), model.charged_bytes(n, row.space));
                 prop_assert_eq!(row.unlisted.get(), 0);
                 let peak = model.peaks.get(&(n, row.space)).copied().unwrap_or(0);
                 prop_assert_eq!(row.peak.get(), peak);
             }
             for row in contents.rows.iter().filter(|row| row.space == Space::Cb as u8) {
-                let n = allocators.iter().position(|it| it.get() == row.allocator.get()).unwrap();
+                let n = allocators.iter().position(|known| known.get() == row.allocator.get()).unwrap();
                 prop_assert_eq!(row.allocated.get(), model.charged_on_cores(n));
-                prop_assert_eq!(row.requested.get(), model.asked_on_cores(n));
+                prop_assert_eq!(row.requested.get(), model.requested_on_cores(n));
             }
         }
         t.close();
-        prop_assert_eq!(std::fs::read_dir(rig.folder.path()).unwrap().count(), 0);
+        prop_assert_eq!(std::fs::read_dir(fixture.folder.path()).unwrap().count(), 0);
     }
 }
 
-/// What a reader knows, as far as that does not depend on when it looked.
-fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
+/// Polls a reader, and returns what does not depend on the time of the poll.
+fn poll(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
     let mut snapshot = reader.look();
-    // A verdict on what was once so is kept by whoever saw it, and cannot be made later.
+    // A reader that saw an earlier audit keeps its verdict; a later reader cannot derive it.
     for process in &mut snapshot.processes {
         process.audit.clear();
     }
     let mut listed = reader.state.allocations(0, usize::MAX, reader.state.now()).0;
-    for it in &mut listed {
-        it.age_seconds = 0.0;
+    for allocation in &mut listed {
+        allocation.age_seconds = 0.0;
     }
-    let mut listed: Vec<String> = listed.iter().map(|it| serde_json::to_string(it).unwrap()).collect();
+    let mut listed: Vec<String> = listed.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
     listed.sort();
     let mut processes = serde_json::to_value(&snapshot.processes).unwrap();
     for process in processes.as_array_mut().unwrap() {
-        // Each has a clock of its own.
+        // Each reader has a clock of its own.
         for trace in process["traces"].as_array_mut().into_iter().flatten() {
             trace["captured"].take();
         }
@@ -390,58 +393,58 @@ fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// Records that a reader missed cost it nothing: the table has what they did.
+    /// The table has the effect of records that a reader missed.
     #[test]
-    fn a_reader_that_looks_seldom_knows_what_one_knows_that_looks_always(
-        steps in steps(), looks in prop::collection::vec(any::<bool>(), 200), flood in 0..200usize,
+    fn infrequent_polling_matches_continuous(
+        steps in steps(), polls in prop::collection::vec(any::<bool>(), 200), flood in 0..200usize,
     ) {
-        let rig = Rig::new();
-        let t = &rig.tracker;
-        let allocators = [rig.allocator(1), rig.allocator(2), rig.allocator(3)];
+        let fixture = Fixture::new();
+        let t = &fixture.tracker;
+        let allocators = [fixture.allocator(1), fixture.allocator(2), fixture.allocator(3)];
         let sets = [
-            t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap(),
-            t.cores(&[CoreRange { from: (1, 1), to: (2, 3) }]).unwrap(),
+            t.define_cores(&[CoreRange::new((0, 0), (7, 7))]).unwrap(),
+            t.define_cores(&[CoreRange::new((1, 1), (2, 3))]).unwrap(),
         ];
-        let (mut always, mut seldom) = (Reader::new(rig.folder.path()), Reader::new(rig.folder.path()));
-        look(&mut always);
+        let (mut continuous, mut infrequent) = (Reader::new(fixture.folder.path()), Reader::new(fixture.folder.path()));
+        poll(&mut continuous);
         for (n, &(which, step)) in steps.iter().enumerate() {
-            let _ = tell(t, allocators[which], sets, step);
+            let _ = report(t, allocators[which], sets, step);
             if n == flood {
                 // More than any ring holds.
                 for round in 0..9000 {
-                    let _ = tell(t, allocators[0], sets, Step::Alloc(Space::L1, 1 << 19, 64 + round % 2));
-                    let _ = tell(t, allocators[0], sets, Step::Free(Space::L1, 1 << 19));
+                    let _ = report(t, allocators[0], sets, Step::Alloc(Space::L1, 1 << 19, 64 + round % 2));
+                    let _ = report(t, allocators[0], sets, Step::Free(Space::L1, 1 << 19));
                 }
             }
-            look(&mut always);
-            if looks[n] && n % 7 == 0 {
-                look(&mut seldom);
+            poll(&mut continuous);
+            if polls[n] && n % 7 == 0 {
+                poll(&mut infrequent);
             }
         }
-        let last = look(&mut Reader::new(rig.folder.path()));
-        prop_assert_eq!(&look(&mut always), &last);
-        prop_assert_eq!(&look(&mut seldom), &last);
+        let last = poll(&mut Reader::new(fixture.folder.path()));
+        prop_assert_eq!(&poll(&mut continuous), &last);
+        prop_assert_eq!(&poll(&mut infrequent), &last);
     }
 }
 
-/// The rows of a closed allocator are given to others. A reader that was overtaken meanwhile finds none of them, and knows.
+/// Rows of a closed allocator are reused. A reader that the ring has overtaken finds none of them.
 #[test]
-fn an_allocator_that_was_closed_unseen_is_closed_for_every_reader() {
-    let rig = Rig::new();
-    let t = &rig.tracker;
-    let other = rig.allocator(3);
-    let cores = t.cores(&[CoreRange { from: (0, 0), to: (7, 7) }]).unwrap();
-    tell(t, other, [cores; 2], Step::Place(1, 0, 64, 0)).unwrap();
-    let mut seen = Reader::new(rig.folder.path());
-    look(&mut seen);
+fn overtaken_reader_sees_a_closed_allocator() {
+    let fixture = Fixture::new();
+    let t = &fixture.tracker;
+    let other = fixture.allocator(3);
+    let cores = t.define_cores(&[CoreRange::new((0, 0), (7, 7))]).unwrap();
+    report(t, other, [cores; 2], Step::Place(1, 0, 64, 0)).unwrap();
+    let mut reader = Reader::new(fixture.folder.path());
+    poll(&mut reader);
     t.close_allocator(other).unwrap();
-    let one = rig.allocator(1);
+    let one = fixture.allocator(1);
     for _ in 0..9000 {
-        tell(t, one, [cores; 2], Step::Place(1, 1 << 19, 64, 0)).unwrap();
+        report(t, one, [cores; 2], Step::Place(1, 1 << 19, 64, 0)).unwrap();
         t.end_program(one, 1).unwrap();
     }
-    let told = look(&mut seen);
-    assert_eq!(told, look(&mut Reader::new(rig.folder.path())));
-    let usage = told.0[0]["usage"].as_array().unwrap();
+    let found = poll(&mut reader);
+    assert_eq!(found, poll(&mut Reader::new(fixture.folder.path())));
+    let usage = found.0[0]["usage"].as_array().unwrap();
     assert_eq!(usage.len(), 1, "only the chip of the open allocator: {usage:#?}");
 }

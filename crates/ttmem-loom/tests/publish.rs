@@ -1,23 +1,23 @@
-//! Every order in which another processor may see the writer's stores, tried one by one.
+//! Checks every order in which another processor may see the writer's stores.
 //!
-//! A small segment (one slot, a ring of two records, one row), the writer's real functions, and a reader that copies
+//! The model is a small segment (one slot, a ring of two records, one row), the writer's real functions, and a reader that copies
 //! words in any order. The functions are the source file of `ttmem-client` itself, compiled here with loom's atomics.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[path = "../../ttmem-client/src/publish.rs"]
 mod publish;
 
-/// Stands where `ttmem-client` has the processor's atomics.
+/// Replaces the processor's atomics, which `ttmem-client` has under this name.
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
 use atomic::{AtomicU64, Ordering, fence};
 use loom::sync::Arc;
-use publish::{begin, clear, finish, put, replace, settle};
+use publish::{begin, clear, fence_record, finish, put, replace};
 
 const RING: u64 = 2;
-/// Sequence and value.
+/// Words of a line: sequence and value.
 const N: usize = 2;
 
 struct Segment {
@@ -32,10 +32,10 @@ fn line() -> [AtomicU64; N] {
     std::array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// What happens: a value comes (`Some`) or goes.
+/// The events: a value is stored (`Some`) or removed.
 const EVENTS: [Option<u64>; 3] = [Some(10), None, Some(30)];
 
-/// What is held after so many events, and how many were held in all.
+/// Returns the value after so many events, and how many values were stored so far.
 fn model(sequence: u64) -> (Option<u64>, u64) {
     let done = &EVENTS[..sequence as usize];
     (done.last().copied().flatten(), done.iter().flatten().count() as u64)
@@ -47,7 +47,7 @@ impl Segment {
         Self { begun, applied, ring: [line(), line()], slot: line(), row: [line(), line()] }
     }
 
-    /// One event, up to the given number of steps: a writer may be killed after any of them.
+    /// Writes one event, up to the given number of steps: a writer may be killed after any of them.
     fn write(&self, sequence: u64, steps: usize) {
         let event = EVENTS[sequence as usize - 1];
         let held = model(sequence).1;
@@ -55,7 +55,7 @@ impl Segment {
             &|| begin(&self.begun, sequence),
             &|| put(&self.ring[(sequence % RING) as usize], &[sequence, event.unwrap_or(0)]),
             &|| {
-                settle();
+                fence_record();
                 match event {
                     Some(value) => put(&self.slot, &[sequence, value]),
                     None => clear(&self.slot),
@@ -80,13 +80,13 @@ impl Segment {
         }
     }
 
-    /// The reader's way: see `SegmentFile::copy`. `None`: the ring was overtaken.
+    /// Reads as `SegmentFile::copy` does; `None` if the ring was overtaken.
     fn read(&self, backwards: bool) -> Option<(u64, Option<u64>)> {
         let before = self.applied.load(Ordering::Acquire);
         let mut slot = Self::copy(&self.slot, backwards);
         fence(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Acquire);
-        // The last event is done, or at least its record is whole.
+        // The last event is finished, or its record is complete.
         let whole = self.applied.load(Ordering::Acquire) >= begun
             || self.ring[(begun % RING) as usize][0].load(Ordering::Acquire) == begun;
         let last = if whole { begun } else { begun - 1 };
@@ -102,7 +102,7 @@ impl Segment {
             return None;
         }
         for (sequence, record) in records {
-            assert_eq!(record[0], sequence, "a record that was done, or whole, is not there");
+            assert_eq!(record[0], sequence, "a finished or complete record is missing");
             slot = if EVENTS[sequence as usize - 1].is_some() { record } else { [0, 0] };
         }
         Some((last, (slot[0] != 0).then_some(slot[1])))
@@ -115,7 +115,7 @@ fn try_all(check: impl Fn() + Sync + Send + 'static) {
     model.check(check);
 }
 
-/// Three events against one reader.
+/// Runs three events against one reader.
 fn run(backwards: bool, first: u64, last_steps: usize) {
     try_all(move || {
         let segment = Arc::new(Segment::new());
@@ -135,13 +135,13 @@ fn run(backwards: bool, first: u64, last_steps: usize) {
             assert_eq!(held, model(sequence).0, "as of event {sequence}");
         }
         writer.join().unwrap();
-        // A reader after the writer's end finds the interrupted event either whole or not begun.
+        // A reader after the writer's end finds the interrupted event either complete or not begun.
         let (sequence, held) = segment.read(backwards).expect("the writer has ended");
         assert!(sequence == 3 || (sequence == 2 && last_steps < 2), "{sequence}");
         assert_eq!(held, model(sequence).0);
         let rows = [0, 1].map(|n| Segment::copy(&segment.row[n], backwards));
         let newest = rows.into_iter().max().unwrap();
-        assert_eq!(newest[1], model(newest[0]).1, "the newer copy of a row is whole");
+        assert_eq!(newest[1], model(newest[0]).1, "the newer copy of a row is complete");
     });
 }
 
@@ -155,7 +155,7 @@ fn reader_sees_the_state_after_some_event() {
 }
 
 #[test]
-fn killed_writer_leaves_a_whole_event_or_none() {
+fn killed_writer_leaves_a_complete_event_or_none() {
     for steps in 0..=5 {
         run(false, 3, steps);
         run(true, 3, steps);

@@ -41,11 +41,9 @@ mod tests {
     #[test]
     fn process_that_reads_itself_keeps_its_lock() {
         let folder = tempfile::tempdir_in("/dev/shm").unwrap();
-        let folder_text = folder.path().to_str().unwrap().to_owned();
-        let client_options =
-            ttmem_client::Options { folder: folder_text, ..ttmem_client::Options::default() };
+        let client_options = ttmem_client::Options::default().folder(folder.path().to_str().unwrap());
         let tracker = ttmem_client::Tracker::new(&client_options);
-        let device = tracker.devices(&[0]).unwrap();
+        let device = tracker.define_devices(&[0]).unwrap();
         tracker.alloc(&ttmem_client::Buffer::new(device, ttmem_client::Space::Dram, 64, 4096)).unwrap();
         let segment = folder.path().join(tracker.status().segment.unwrap());
         assert!(is_locked(&segment));

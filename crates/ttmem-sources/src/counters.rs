@@ -216,7 +216,7 @@ impl CounterFiles {
         let mut per_user = BTreeMap::new();
         for folder in context.folders {
             for name in folder.names(region::FILE_PREFIX) {
-                let Some(unique_id) = region::id_of(&name) else { continue };
+                let Some(unique_id) = region::parse_name(&name) else { continue };
                 let path = folder.path.join(&name);
                 match self.open(folder, &name, unique_id, &path, &mut per_user) {
                     Ok(id) => seen.extend(id),

@@ -11,7 +11,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, Stat};
 use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
 use ttmem_wire::segment::{
-    BLOCK, FAILURES, Header, Layout, RowCopy, SegmentError, Vitals, newest, parse_name, replay, state, word,
+    BLOCK, FAILURES, Header, Layout, RowCopy, SegmentError, Vitals, newest_copy, parse_name, replay, state,
+    word,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -291,6 +292,6 @@ impl SegmentFile {
         let used = self.vitals()?.rows_used.get().min(u64::from(rows)) as usize;
         let mut bytes = vec![0; used * row_bytes as usize];
         self.read(&mut bytes, offset, "rows")?;
-        Ok(bytes.chunks_exact(row_bytes as usize).filter_map(newest).collect())
+        Ok(bytes.chunks_exact(row_bytes as usize).filter_map(newest_copy).collect())
     }
 }

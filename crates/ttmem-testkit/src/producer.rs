@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::ExitStatus;
+use ttmem_client::compat::AllocationClient;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, BufferType, Chip, CoreRange, CoresNumber, Kernel, Placement, Program,
     Result, Space, Tracker,
@@ -245,7 +246,7 @@ impl Process {
     }
 
     fn cores(&self, [from, to]: Corners) -> CoresNumber {
-        self.tracker.cores(&[CoreRange { from, to }]).unwrap()
+        self.tracker.define_cores(&[CoreRange::new(from, to)]).unwrap()
     }
 
     fn ping(&self) -> Result<()> {
@@ -253,40 +254,40 @@ impl Process {
     }
 
     fn define(&mut self, chips: u64) -> Result {
-        let chip = |n| Chip { unique_id: 0x100 + n, index: n as u32, ..Chip::default() };
-        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let chip = |n| Chip::default().unique_id(0x100 + n).index(n as u32);
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.define_chip(&chip(n)).unwrap()).collect();
         let banks = [Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)];
-        self.allocator = self.tracker.allocator(&chips, &banks)?;
+        self.allocator = self.tracker.define_allocator(&chips, &banks)?;
         Ok(self.allocator.get().into())
     }
 
     fn define_grid(&mut self, chips: u64, columns: u8, rows: u8) -> Result {
         let cores = u32::from(columns) * u32::from(rows);
-        let chip = |index| Chip {
-            unique_id: 0x100 + index,
-            index: index as u32,
-            dram_bytes: 12 << 30,
-            cores,
-            l1_bytes_per_core: L1_END,
-            kernel_config: KERNEL_CONFIG as u32,
-            unreserved: UNRESERVED as u32,
-            grid: (columns, rows),
-            ..Chip::default()
+        let chip = |index| {
+            Chip::default()
+                .unique_id(0x100 + index)
+                .index(index as u32)
+                .dram_bytes(12 << 30)
+                .cores(cores)
+                .l1_bytes_per_core(L1_END)
+                .kernel_config(KERNEL_CONFIG as u32)
+                .unreserved(UNRESERVED as u32)
+                .grid((columns, rows))
         };
-        let chips: Vec<_> = (0..chips).map(|n| self.tracker.chip(&chip(n)).unwrap()).collect();
+        let chips: Vec<_> = (0..chips).map(|n| self.tracker.define_chip(&chip(n)).unwrap()).collect();
         let banks = [
             Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40),
             Banks::new(Space::L1, cores as u16, UNRESERVED, L1_SMALL - UNRESERVED),
             Banks::new(Space::L1Small, cores as u16, L1_SMALL, L1_END - L1_SMALL),
         ];
-        self.allocator = self.tracker.allocator(&chips, &banks)?;
+        self.allocator = self.tracker.define_allocator(&chips, &banks)?;
         Ok(self.allocator.get().into())
     }
 
     fn alloc(&self, address: u64, bytes: u64) -> Result {
         let buffer = Buffer::new(self.allocator, Space::Dram, address, bytes);
         let bytes_per_bank = bytes.div_ceil(BANKS);
-        self.tracker.alloc(&Buffer { bytes_per_bank, occupied: Some(bytes), ..buffer })
+        self.tracker.alloc(&buffer.bytes_per_bank(bytes_per_bank).occupied(bytes))
     }
 
     fn free(&self, address: u64) -> Result {
@@ -304,11 +305,11 @@ impl Process {
     fn alloc_on_cores(&self, space: Space, address: u64, bytes: u64, corners: Option<Corners>) -> Result {
         let cores = corners.map_or(CoresNumber::NONE, |corners| self.cores(corners));
         let buffer = Buffer::new(self.allocator, space, address, bytes);
-        self.tracker.alloc(&Buffer { bytes_per_bank: bytes, occupied: Some(bytes), cores, ..buffer })
+        self.tracker.alloc(&buffer.bytes_per_bank(bytes).occupied(bytes).cores(cores))
     }
 
     fn out_of_memory(&self, bytes: u64, largest_free: Option<u64>) -> Result {
-        self.tracker.out_of_memory(&Buffer::new(self.allocator, Space::Dram, 0, bytes), largest_free)
+        self.tracker.report_out_of_memory(&Buffer::new(self.allocator, Space::Dram, 0, bytes), largest_free)
     }
 
     fn flood(&self, count: u64, bytes: u64) -> Result<()> {
@@ -346,7 +347,7 @@ impl Process {
 
     fn program(&self, program: u32, corners: Corners) -> Result {
         let program = Program::new(self.allocator, program);
-        self.tracker.program(&Program { cores: self.cores(corners), ..program })
+        self.tracker.build_program(&program.cores(self.cores(corners)))
     }
 
     fn place(&self, program: u32, address: u64, bytes: u64) -> Result {
@@ -361,12 +362,12 @@ impl Process {
             Held::Scratch => (Space::Scratch, false),
         };
         let placed = Placement::new(self.allocator, program, space, address, bytes);
-        self.tracker.place(&Placement { cores: self.cores(corners), view, ..placed })
+        self.tracker.place(&placed.cores(self.cores(corners)).view(view))
     }
 
     fn load_kernel(&self, program: u32, kernel: u64, bytes: u64, corners: Corners) -> Result {
         let kernel = Kernel::new(self.allocator, program, kernel, bytes);
-        self.tracker.load_kernel(&Kernel { cores: self.cores(corners), ..kernel })
+        self.tracker.load_kernel(&kernel.cores(self.cores(corners)))
     }
 
     fn dispatch(&self, program: u32) -> Result {
@@ -378,7 +379,7 @@ impl Process {
     }
 
     fn trace(&self, trace: u32, dispatches: u64) -> Result {
-        self.tracker.trace(self.allocator, trace, dispatches)
+        self.tracker.capture_trace(self.allocator, trace, dispatches)
     }
 
     fn replay_trace(&self, trace: u32) -> Result {
@@ -386,19 +387,19 @@ impl Process {
     }
 
     fn end_trace(&self, trace: u32) -> Result {
-        self.tracker.end_trace(self.allocator, trace)
+        self.tracker.release_trace(self.allocator, trace)
     }
 
     fn report(&self, device: u32, address: u64, bytes: u64) -> Result {
-        self.tracker.report_allocation(&[device], bytes, BufferType::Dram, address)
+        AllocationClient::new(self.tracker).report_allocation(&[device], bytes, BufferType::Dram, address)
     }
 
     fn report_free(&self, device: u32, address: u64) -> Result {
-        self.tracker.report_deallocation(&[device], address)
+        AllocationClient::new(self.tracker).report_deallocation(&[device], address)
     }
 
     fn site(&self, site: String) -> Result {
-        self.tracker.site(&site).map(|number| number.get().into())
+        self.tracker.define_site(&site).map(|number| number.get().into())
     }
 
     fn peak(&self) -> Result {

@@ -1,4 +1,4 @@
-//! Chip architectures and the memory that their chips have.
+//! Chip architectures and the memory of their chips.
 
 vocabulary! {
     /// A chip architecture.
@@ -8,28 +8,33 @@ vocabulary! {
     }
 }
 
-/// The memory of one architecture, as tt-metal uses it with default settings: no Tracy, no trace region, `l1_small` 0,
-/// one row or column of cores for dispatch.
+/// Memory of one architecture, as tt-metal uses it with default settings: no Tracy, no trace region, `l1_small` 0, one row or
+/// column of cores for dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArchMemory {
-    /// L1 of a core.
+    /// Bytes of L1 of a core.
     pub l1_bytes_per_core: u64,
-    /// What firmware and the kernel config buffer take of a core's L1.
+    /// Bytes of a core's L1 that firmware and the kernel config buffer use.
     pub l1_reserved_bytes: u64,
-    /// DRAM of a channel.
+    /// Bytes of DRAM of a channel.
     pub dram_bytes_per_channel: u64,
-    /// The part of a channel that the runtime uses.
+    /// Bytes of a channel that the runtime uses.
     pub dram_visible_bytes_per_channel: u64,
-    /// The runtime's banks in a channel.
+    /// Banks of the runtime in a channel.
     pub dram_banks_per_channel: u64,
-    /// What the runtime reserves in each bank.
+    /// Bytes that the runtime reserves in each bank.
     pub dram_reserved_bytes_per_bank: u64,
-    /// Cores that dispatch takes.
+    /// Cores that dispatch uses.
     pub dispatch_cores: u32,
 }
 
 impl Arch {
-    /// The name people use.
+    /// Returns the display name.
+    ///
+    /// ```
+    /// # use ttmem_types::Arch;
+    /// assert_eq!(Arch::WormholeB0.title(), "Wormhole");
+    /// ```
     pub const fn title(self) -> &'static str {
         match self {
             Self::WormholeB0 => "Wormhole",
@@ -37,7 +42,12 @@ impl Arch {
         }
     }
 
-    /// The memory of chips of this architecture.
+    /// Returns the memory of chips of this architecture.
+    ///
+    /// ```
+    /// # use ttmem_types::Arch;
+    /// assert_eq!(Arch::Blackhole.memory().l1_bytes_per_core, 1536 << 10);
+    /// ```
     pub const fn memory(self) -> ArchMemory {
         match self {
             Self::WormholeB0 => ArchMemory {

@@ -1,17 +1,17 @@
-//! Boards: what each is called, how its serial numbers begin, and what its chips have.
+//! Boards: names, serial numbers, and chips.
 
 use crate::Arch;
 
 /// A kind of board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
-    /// The driver's name for it.
+    /// Name that the driver uses.
     pub name: &'static str,
-    /// Other names that descriptors and older drivers use.
+    /// Names that descriptors and older drivers use.
     pub aliases: &'static [&'static str],
-    /// Codes in its serial numbers.
+    /// Codes in serial numbers.
     pub codes: &'static [u32],
-    /// What each of its chips has; `None` for boards that ttmem has no figures for.
+    /// Each of its chips; `None` for boards that ttmem has no figures for.
     pub chip: Option<BoardChip>,
 }
 
@@ -28,7 +28,7 @@ pub struct BoardChip {
     pub dram_channels: u32,
 }
 
-/// The firmware from which on p150 cards have 120 cores instead of 140.
+/// First firmware with which p150 cards have 120 cores instead of 140.
 const FEWER_CORES: (u32, u32) = (19, 5);
 
 impl BoardChip {
@@ -36,9 +36,9 @@ impl BoardChip {
         Self { arch, cores, cores_before: cores, dram_channels }
     }
 
-    /// Tensix cores with this firmware; unknown firmware is taken as new.
+    /// Returns the Tensix cores with this firmware; unknown firmware counts as new.
     pub fn cores_with(&self, firmware: Option<(u32, u32)>) -> u32 {
-        if firmware.is_some_and(|it| it < FEWER_CORES) { self.cores_before } else { self.cores }
+        if firmware.is_some_and(|version| version < FEWER_CORES) { self.cores_before } else { self.cores }
     }
 }
 
@@ -81,12 +81,12 @@ pub const BOARDS: [Board; 15] = [
 ];
 
 impl Board {
-    /// The board with this name.
+    /// Returns the board with this name or alias.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         BOARDS.iter().find(|board| board.name == name || board.aliases.contains(&name))
     }
 
-    /// The board with this 64-bit serial number.
+    /// Returns the board with this 64-bit serial number.
     pub fn by_serial(serial: u64) -> Option<&'static Self> {
         let code = (serial >> 36) as u32 & 0xf_ffff;
         BOARDS.iter().find(|board| board.codes.contains(&code))

@@ -19,13 +19,23 @@ vocabulary! {
 }
 
 impl Layout {
-    /// Whether the allocation is counted elsewhere and not as used here.
+    /// Returns whether the allocation is counted elsewhere.
+    ///
+    /// ```
+    /// # use ttmem_types::Layout;
+    /// assert!(Layout::Mirror.is_alias() && !Layout::Interleaved.is_alias());
+    /// ```
     #[inline]
     pub const fn is_alias(self) -> bool {
         matches!(self, Self::Mirror | Self::View)
     }
 
-    /// Display name; `None` where nothing was reported.
+    /// Returns the display name; `None` if the layout is unknown.
+    ///
+    /// ```
+    /// # use ttmem_types::Layout;
+    /// assert_eq!(Layout::HeightSharded.title(), Some("height sharded"));
+    /// ```
     pub const fn title(self) -> Option<&'static str> {
         Some(match self {
             Self::Unknown => return None,
@@ -53,7 +63,12 @@ vocabulary! {
 }
 
 impl KernelClass {
-    /// The name in the old server's log.
+    /// Returns the name in the old server's log.
+    ///
+    /// ```
+    /// # use ttmem_types::KernelClass;
+    /// assert_eq!(KernelClass::Fabric.title(), "Fabric");
+    /// ```
     pub const fn title(self) -> &'static str {
         match self {
             Self::Application => "Application",
@@ -67,16 +82,16 @@ impl KernelClass {
 /// Unknown properties of program memory. By default everything is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uncertainty {
-    /// Its address is not known; its id only distinguishes it from others.
+    /// The address is unknown; the id only distinguishes the memory from others.
     pub unplaced: bool,
-    /// Its size is an estimate.
+    /// The size is an estimate.
     pub estimated: bool,
-    /// Dispatches of its program are not reported, so whether it is resident is not known.
+    /// Dispatches of the program are not reported, so whether the memory is resident is unknown.
     pub unfollowed: bool,
 }
 
 vocabulary! {
-    /// tt-metal's buffer type, by its number; the old protocol uses it, too.
+    /// Buffer type, numbered as in tt-metal and in the old protocol.
     pub enum BufferType: u8 {
         Dram = 0, "dram": "Device DRAM.",
         L1 = 1, "l1": "L1.",
@@ -87,7 +102,12 @@ vocabulary! {
 }
 
 impl BufferType {
-    /// The memory space of such a buffer.
+    /// Returns the memory space of buffers of this type.
+    ///
+    /// ```
+    /// # use ttmem_types::{BufferType, Space};
+    /// assert_eq!(BufferType::SystemMemory.space(), Space::Host);
+    /// ```
     pub const fn space(self) -> Space {
         match self {
             Self::Dram => Space::Dram,
@@ -105,9 +125,9 @@ mod tests {
 
     #[test]
     fn numbers_match_positions() {
-        assert!((0..8).all(|n| Layout::from_number(n).is_some_and(|it| it as u8 == n)));
-        assert!((0..4).all(|n| KernelClass::from_number(n).is_some_and(|it| it as u8 == n)));
-        assert!((0..5).all(|n| BufferType::from_number(n).is_some_and(|it| it as u8 == n)));
+        assert!((0..8).all(|n| Layout::from_number(n).is_some_and(|value| value as u8 == n)));
+        assert!((0..4).all(|n| KernelClass::from_number(n).is_some_and(|value| value as u8 == n)));
+        assert!((0..5).all(|n| BufferType::from_number(n).is_some_and(|value| value as u8 == n)));
         assert_eq!((Layout::from_number(8), KernelClass::from_number(4)), (None, None));
         assert_eq!(BufferType::from_number(5), None);
     }

@@ -46,18 +46,33 @@ impl Fault {
     /// Number of faults that a segment's header counts: the first ones.
     pub const COUNTED: usize = 16;
 
-    /// Whether the tracker returns this fault. The others are found by readers or only counted in a segment.
+    /// Returns whether the tracker returns this fault. The others are found by readers or only counted in a segment.
+    ///
+    /// ```
+    /// # use ttmem_types::Fault;
+    /// assert!(Fault::DoubleFree.is_returned() && !Fault::BrokenStream.is_returned());
+    /// ```
     pub const fn is_returned(self) -> bool {
         self.index() <= Self::Internal.index() && !matches!(self, Self::Unlisted | Self::OutOfMemory)
     }
 
-    /// Position in [`Fault::ALL`] and among the counters of a segment's header.
+    /// Returns the position in [`Fault::ALL`] and among the counters of a segment's header.
+    ///
+    /// ```
+    /// # use ttmem_types::Fault;
+    /// assert_eq!(Fault::ALL[Fault::Lost.index()], Fault::Lost);
+    /// ```
     #[inline]
     pub const fn index(self) -> usize {
         (-1 - self as i64) as usize
     }
 
-    /// Error text as a lowercase fragment, as a C string.
+    /// Returns the error text, a lowercase fragment, as a C string.
+    ///
+    /// ```
+    /// # use ttmem_types::Fault;
+    /// assert_eq!(Fault::DoubleFree.c_text(), c"double free");
+    /// ```
     pub const fn c_text(self) -> &'static CStr {
         match self {
             Self::UnknownChip => c"no such device",
@@ -92,7 +107,12 @@ impl Fault {
         }
     }
 
-    /// Error text as a lowercase fragment.
+    /// Returns the error text, a lowercase fragment.
+    ///
+    /// ```
+    /// # use ttmem_types::Fault;
+    /// assert_eq!(Fault::DoubleFree.text(), "double free");
+    /// ```
     pub const fn text(self) -> &'static str {
         match self.c_text().to_str() {
             Ok(text) => text,
@@ -100,7 +120,12 @@ impl Fault {
         }
     }
 
-    /// Kind of the finding that this fault becomes.
+    /// Returns the kind of the finding that this fault becomes.
+    ///
+    /// ```
+    /// # use ttmem_types::{Fault, FindingKind};
+    /// assert_eq!(Fault::StillHeld.finding(), FindingKind::Replaced);
+    /// ```
     pub const fn finding(self) -> FindingKind {
         match self {
             Self::DoubleFree => FindingKind::DoubleFree,
@@ -117,7 +142,12 @@ impl Fault {
         }
     }
 
-    /// Severity of the finding.
+    /// Returns the severity of the finding that this fault becomes.
+    ///
+    /// ```
+    /// # use ttmem_types::{Fault, Severity};
+    /// assert_eq!(Fault::Lost.severity(), Severity::Error);
+    /// ```
     pub const fn severity(self) -> Severity {
         match self {
             Self::Lost => Severity::Error,
@@ -126,7 +156,12 @@ impl Fault {
         }
     }
 
-    /// Whether the whole report was refused.
+    /// Returns whether the whole report was refused.
+    ///
+    /// ```
+    /// # use ttmem_types::Fault;
+    /// assert!(Fault::ZeroSize.is_refusal() && !Fault::StillHeld.is_refusal());
+    /// ```
     pub const fn is_refusal(self) -> bool {
         matches!(self.finding(), FindingKind::Refused)
     }
@@ -221,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn results_travel_in_registers() {
+    fn results_are_returned_in_registers() {
         assert_eq!(size_of::<Result<u64, Fault>>(), 16);
         assert_eq!(align_of::<Fault>(), 8);
     }

@@ -1,8 +1,8 @@
-//! The vocabulary that every part of ttmem shares: kinds of memory, architectures, boards, what can be wrong with a
-//! report, limits, and the rule for what an allocation is charged.
+//! The vocabulary that every part of ttmem shares: kinds of memory, architectures, boards, errors in reports, limits, and the rule
+//! for the bytes that an allocation is charged.
 //!
-//! The wire format, the tracker, its C and Python faces and the core all use these types, so that a space or a fault is
-//! listed once. Numbers are those of the wire format and are never given anew.
+//! The wire format, the tracker, its C and Python interfaces and the core all use these types, so that a space or a fault is
+//! listed once. Numbers are those of the wire format and are never reused.
 #![no_std]
 
 #[macro_use]

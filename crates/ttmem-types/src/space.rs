@@ -22,14 +22,19 @@ impl Space {
     /// Length of an array with one element for each space's number; element 0 is for "no space".
     pub const NUMBERS: usize = Self::ALL.len() + 1;
 
-    /// Spaces that allocators hand out buffers of.
+    /// Spaces of buffers, which allocators allocate.
     pub const BUFFERS: [Self; 6] =
         [Self::Dram, Self::L1, Self::L1Small, Self::Trace, Self::Host, Self::L1Core];
 
-    /// Spaces that programs register and only a dispatched program occupies.
+    /// Spaces of program memory, which is registered and only resident after a dispatch.
     pub const PROGRAM: [Self; 4] = [Self::Cb, Self::Dfb, Self::Scratch, Self::Kernel];
 
-    /// Name as shown on screens and in messages.
+    /// Returns the name on screens and in messages.
+    ///
+    /// ```
+    /// # use ttmem_types::Space;
+    /// assert_eq!(Space::Cb.title(), "circular buffers");
+    /// ```
     pub const fn title(self) -> &'static str {
         match self {
             Self::Dram => "DRAM",
@@ -44,20 +49,35 @@ impl Space {
         }
     }
 
-    /// Whether memory of this space belongs to a program.
+    /// Returns whether memory of this space belongs to a program.
+    ///
+    /// ```
+    /// # use ttmem_types::Space;
+    /// assert!(Space::Kernel.is_program() && !Space::L1.is_program());
+    /// ```
     #[inline]
     pub const fn is_program(self) -> bool {
         matches!(self, Self::Cb | Self::Dfb | Self::Scratch | Self::Kernel)
     }
 
-    /// Whether several allocations of this space may share an address: programs lay theirs over each other, and buffers
-    /// on single cores lie beside each other. Any other buffer has its address to itself, and a kernel its id.
+    /// Returns whether several allocations of this space may have the same address: memory of programs overlaps, and buffers on
+    /// single cores are on different cores. Any other buffer has an address of its own, and a kernel an id of its own.
+    ///
+    /// ```
+    /// # use ttmem_types::Space;
+    /// assert!(Space::L1Core.is_stacked() && !Space::Dram.is_stacked());
+    /// ```
     #[inline]
     pub const fn is_stacked(self) -> bool {
         matches!(self, Self::Cb | Self::Dfb | Self::Scratch | Self::L1Core)
     }
 
-    /// Whether allocations of this space are charged on their cores rather than in an allocator's banks.
+    /// Returns whether allocations of this space are charged on their cores rather than in an allocator's banks.
+    ///
+    /// ```
+    /// # use ttmem_types::Space;
+    /// assert!(Space::Cb.is_on_cores() && !Space::L1.is_on_cores());
+    /// ```
     #[inline]
     pub const fn is_on_cores(self) -> bool {
         self.is_program() || matches!(self, Self::L1Core)

@@ -1,55 +1,55 @@
-//! Cuts one connection's bytes into legacy messages.
+//! Divides the byte stream of a connection into legacy messages.
 //!
-//! The protocol has four message sizes and says nowhere which one a peer uses. What makes the size decidable is
-//! that every client zeroes its message before it fills in the head: after the 72 bytes of a head there are zeros
-//! up to the end of the message, and the byte after the end is the next message's type, which is never zero. So
-//! the first message's length is the distance to the next non-zero byte, and it must be one of the four.
+//! The protocol has four message sizes, and no field with the size. It can be derived because every client zeroes its message
+//! before it fills in the head: after the 72 bytes of the head there are zeros up to the end of the message, and the next byte is
+//! the type of the next message, which is never zero. So the length of the first message is the distance to the next non-zero
+//! byte, and it must be one of the four.
 //!
-//! An *event* is complete with its head, whatever the vintage, so it is handed out at once. A *question* must be
-//! answered in the size it was asked in. When the stream pauses or ends right after a first question, nothing
-//! follows that could tell; [`Framer::pause`] then takes what has arrived as the whole message, if it is as long
-//! as one of the four. The caller decides what a pause is, since the framer knows no clock.
+//! An *event* is complete with its head in every vintage, so it is delivered at once. A *question* must be answered in the size
+//! in which it was asked. If the stream pauses or ends after a first question, no byte follows it; [`Framer::pause`] then takes
+//! what has arrived as the whole message, if its length is one of the four. The caller decides what a pause is, since the framer
+//! has no clock.
 
 use crate::legacy::{HEAD_SIZE, Head, MAX_SIZE, Message, Type, Vintage};
 use core::ops::ControlFlow;
 use zerocopy::FromBytes;
 
-/// What a stream turned out to hold.
+/// A message, or what else a stream may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A message that wants no answer.
+    /// A message without an answer.
     Event(Message),
     /// A message to be answered in this vintage.
     Question(Message, Vintage),
-    /// A lone newline on a fresh connection: a person with `nc` who wants a text dump.
+    /// A newline alone on a new connection: a user of `nc` requests a text dump.
     Newline,
 }
 
-/// Why a stream cannot be read any further.
+/// Why a stream cannot be read further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// No message starts with these four bytes (a type from 1 to 12 and three zeros).
     NotAMessage {
-        /// How many bytes of the stream were good.
+        /// Number of valid bytes before it.
         offset: u64,
         /// The bytes found, little-endian.
         found: u32,
     },
-    /// The first message's padding or tail was neither zero nor the start of another message.
+    /// The bytes after the first head are neither zero nor the start of another message.
     UnknownSize {
-        /// Where in the first message the odd byte is.
+        /// Position of the unexpected byte in the first message.
         offset: u64,
     },
-    /// The stream went on inside a message that a pause had already closed.
+    /// The stream continued inside a message that a pause had completed.
     LateTail {
-        /// How many bytes of the stream were good.
+        /// Number of valid bytes before it.
         offset: u64,
     },
     /// The stream ended inside a message.
     Half {
-        /// How many bytes of the stream were good.
+        /// Number of valid bytes before it.
         offset: u64,
-        /// How many bytes were left over.
+        /// Number of bytes of the incomplete message.
         left: usize,
     },
 }
@@ -77,22 +77,22 @@ impl core::fmt::Display for FrameError {
 
 impl core::error::Error for FrameError {}
 
-/// How sure the framer is of the message size.
+/// Whether the message size is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Size {
-    /// Not known; the first message's event, if it is one, may have been handed out already.
-    Open { delivered: bool },
-    /// A pause decided it; the next message must begin right there.
+    /// Unknown. The first message may have been delivered already, if it is an event.
+    Unknown { delivered: bool },
+    /// Derived from a pause: the next message must begin there.
     Paused(Vintage),
-    /// The next message's start proved it.
-    Settled(Vintage),
+    /// Derived from the start of the next message.
+    Confirmed(Vintage),
 }
 
-/// The state of one connection's stream. Holds at most one unfinished message.
+/// State of the stream of one connection. It keeps at most one incomplete message.
 #[derive(Debug)]
 pub struct Framer {
     size: Size,
-    /// Bytes not yet consumed.
+    /// Bytes that are not consumed yet.
     carry: [u8; MAX_SIZE],
     carried: usize,
     /// Bytes of the stream consumed so far.
@@ -101,14 +101,14 @@ pub struct Framer {
 
 impl Default for Framer {
     fn default() -> Self {
-        Self { size: Size::Open { delivered: false }, carry: [0; MAX_SIZE], carried: 0, consumed: 0 }
+        Self { size: Size::Unknown { delivered: false }, carry: [0; MAX_SIZE], carried: 0, consumed: 0 }
     }
 }
 
 impl Framer {
-    /// Takes the next bytes of the stream, however they were cut, and hands every message in them to `sink`, until
-    /// that breaks. Returns how many bytes were taken: all, or up to the message `sink` broke at. To go on, feed the
-    /// rest, even if there is none. After an error the stream is lost: feed no more.
+    /// Takes the next bytes of the stream, divided anyhow, and delivers every message in them to `sink`, until that breaks. Returns
+    /// the number of bytes taken: all, or up to the message at which `sink` broke. To continue, feed the rest, even if it is
+    /// empty. After an error no more bytes may be fed.
     pub fn feed(
         &mut self,
         bytes: &[u8],
@@ -129,7 +129,7 @@ impl Framer {
             };
             let size = vintage.size();
             if self.carried == 0 {
-                // The bulk is read where it lies.
+                // Most messages are read without copying them.
                 while rest.len() >= size {
                     let message = &rest[..size];
                     rest = &rest[size..];
@@ -161,9 +161,9 @@ impl Framer {
         *rest = &rest[take..];
     }
 
-    /// The stream is quiet. Returns what that alone decides: the question that waits, or a lone newline.
+    /// Handles a pause of the stream. Returns the question that was incomplete without it, or a newline alone.
     pub fn pause(&mut self) -> Option<Frame> {
-        if self.size != (Size::Open { delivered: false }) {
+        if self.size != (Size::Unknown { delivered: false }) {
             return None;
         }
         if self.is_newline() {
@@ -178,37 +178,37 @@ impl Framer {
         Some(Frame::Question(message, vintage))
     }
 
-    /// The stream has ended. Returns what only the end decides, or says that it ended inside a message.
+    /// Handles the end of the stream. Returns the question or newline that it completes, or an error if a message is incomplete.
     pub fn end(&mut self) -> Result<Option<Frame>, FrameError> {
         if let Some(frame) = self.pause() {
             return Ok(Some(frame));
         }
         let whole = match self.size {
-            Size::Open { delivered: true } => Vintage::of_size(self.carried).is_some(),
+            Size::Unknown { delivered: true } => Vintage::of_size(self.carried).is_some(),
             _ => self.carried == 0,
         };
         if whole { Ok(None) } else { Err(FrameError::Half { offset: self.consumed, left: self.carried }) }
     }
 
-    /// Whether [`Framer::pause`] would have something to say: the caller should watch for one.
+    /// Returns whether [`Framer::pause`] would return a frame, so that the caller must detect pauses.
     pub fn waits_for_pause(&self) -> bool {
-        self.size == (Size::Open { delivered: false })
+        self.size == (Size::Unknown { delivered: false })
             && (self.is_newline() || Vintage::of_size(self.carried).is_some())
     }
 
-    /// Whether all that came so far is a newline.
+    /// Returns whether all bytes so far are one newline.
     pub fn is_newline(&self) -> bool {
         self.consumed == 0 && self.carry[..self.carried] == *b"\n"
     }
 
     fn vintage(&self) -> Option<Vintage> {
         match self.size {
-            Size::Open { .. } => None,
-            Size::Paused(vintage) | Size::Settled(vintage) => Some(vintage),
+            Size::Unknown { .. } => None,
+            Size::Paused(vintage) | Size::Confirmed(vintage) => Some(vintage),
         }
     }
 
-    /// Makes what it can of the first message: hands an event out with its head, and settles the size.
+    /// Delivers the first message if it is an event, and derives the message size if possible.
     fn begin(
         &mut self,
         sink: &mut impl FnMut(Frame) -> ControlFlow<()>,
@@ -220,41 +220,41 @@ impl Framer {
             return Ok(ControlFlow::Continue(()));
         }
         let mut flow = ControlFlow::Continue(());
-        let mut delivered = self.size == (Size::Open { delivered: true });
+        let mut delivered = self.size == (Size::Unknown { delivered: true });
         if !delivered && !Type::from_byte(self.carry[0]).is_some_and(Type::wants_answer) {
             if let Ok((head, _)) = Head::ref_from_prefix(&self.carry) {
                 flow = sink(Frame::Event(Message::from_head(head)));
             }
             delivered = true;
-            self.size = Size::Open { delivered };
+            self.size = Size::Unknown { delivered };
         }
-        let Some(vintage) = self.settle()? else { return Ok(flow) };
+        let Some(vintage) = self.derive_size()? else { return Ok(flow) };
         let carry = self.carry;
         let size = vintage.size();
-        self.size = Size::Settled(vintage);
+        self.size = Size::Confirmed(vintage);
         if delivered {
             self.consumed += size as u64;
         } else {
             flow = self.emit(&carry[..size], vintage, sink)?;
         }
-        // What lies beyond begins the second message; of the smallest size it may be whole.
+        // The rest begins the second message, which may be complete if it has the smallest size.
         let rest = self.carried - size;
         self.carry[..rest].copy_from_slice(&carry[size..self.carried]);
         self.carried = rest;
         Ok(flow)
     }
 
-    /// Decides the size of the first message, once enough of what follows its head has arrived.
-    fn settle(&self) -> Result<Option<Vintage>, FrameError> {
+    /// Derives the size of the first message, if enough bytes after its head have arrived.
+    fn derive_size(&self) -> Result<Option<Vintage>, FrameError> {
         let bytes = &self.carry[..self.carried];
         let Some(at) = bytes[HEAD_SIZE..].iter().position(|&b| b != 0).map(|i| i + HEAD_SIZE) else {
-            // Zeros so far: only the longest message can be told from them, by its length.
+            // Only zeros so far: only the longest message has a known size then.
             return Ok((bytes.len() == MAX_SIZE).then_some(Vintage::V144));
         };
         Vintage::of_size(at).map(Some).ok_or(FrameError::UnknownSize { offset: at as u64 })
     }
 
-    /// Hands out one whole message.
+    /// Delivers a complete message.
     fn emit(
         &mut self,
         bytes: &[u8],
@@ -263,7 +263,7 @@ impl Framer {
     ) -> Result<ControlFlow<()>, FrameError> {
         let found = start(bytes).map_err(|found| self.refuse(found))?;
         self.consumed += bytes.len() as u64;
-        self.size = Size::Settled(vintage);
+        self.size = Size::Confirmed(vintage);
         let frame = if found.wants_answer() {
             Message::decode(vintage, bytes).map(|message| Frame::Question(message, vintage))
         } else {
@@ -284,7 +284,7 @@ impl Framer {
     }
 }
 
-/// The type a message starts with, or the four bytes that are no start.
+/// Returns the type at the start of a message, or the four bytes if they are no start.
 fn start(bytes: &[u8]) -> Result<Type, u32> {
     let [a, b, c, d] = [bytes[0], bytes[1], bytes[2], bytes[3]];
     match Type::from_byte(a) {

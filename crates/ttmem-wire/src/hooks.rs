@@ -1,6 +1,6 @@
-//! What the agent looks for in a runtime, by the bits of the segment's `hooks_taken` and `hooks_wanted`.
+//! Kinds of information that the agent can get from a runtime: the bits of a segment's `hooks_taken` and `hooks_wanted`.
 
-/// Makes the enum, the list of all hooks and their names of one table: number, name and description.
+/// Declares the enum, the list of all hooks and their names from one table: number, name and description.
 macro_rules! hooks {
     ($($number:literal $name:literal $hook:ident: $doc:literal;)*) => {
         /// A kind of information that the agent can get, if the runtime has the functions for it. The number is its bit;
@@ -15,7 +15,7 @@ macro_rules! hooks {
             /// All hooks, by number.
             pub const ALL: [Self; [$($number),*].len()] = [$(Self::$hook),*];
 
-            /// Its name in the JSON and on screens.
+            /// Returns the name in JSON and on screens.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$hook => $name,)*
@@ -55,13 +55,13 @@ hooks! {
 }
 
 impl Hook {
-    /// Its bit.
+    /// Returns the bit of the hook.
     pub const fn bit(self) -> u64 {
         1 << self as u8
     }
 }
 
-/// Names of the hooks with these bits.
+/// Returns the names of the hooks with these bits.
 pub fn names(bits: u64) -> impl Iterator<Item = &'static str> {
     Hook::ALL.into_iter().filter(move |hook| bits & hook.bit() != 0).map(Hook::name)
 }

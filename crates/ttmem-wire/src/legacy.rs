@@ -1,7 +1,7 @@
 //! The old allocation server's message family.
 //!
-//! One struct travels in both directions. It grew over time without a version field, so four sizes exist. All of
-//! them begin with the same 72 bytes, and every event is complete in those; the rest is filled by answers only:
+//! Requests and answers are the same struct. It grew over time without a version field, so there are four sizes. All of them begin
+//! with the same 72 bytes, and every event is complete in those; only answers use the rest:
 //!
 //! ```text
 //! V72   | head 72 |
@@ -13,16 +13,16 @@
 use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The default path of the legacy socket.
+/// Default path of the legacy socket.
 pub const SOCKET_PATH: &str = "/tmp/tt_allocation_server.sock";
 
-/// Size of the part all vintages share.
+/// Size of the part that all vintages share.
 pub const HEAD_SIZE: usize = size_of::<Head>();
 
 /// Size of the largest vintage.
 pub const MAX_SIZE: usize = 144;
 
-/// Which of the four layouts a peer speaks.
+/// One of the four layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Vintage {
     /// October 2025: buffers only.
@@ -39,7 +39,7 @@ impl Vintage {
     /// All vintages, smallest first.
     pub const ALL: [Self; 4] = [Self::V72, Self::V112, Self::V128, Self::V144];
 
-    /// Bytes of one message.
+    /// Returns the bytes of a message.
     pub const fn size(self) -> usize {
         match self {
             Self::V72 => 72,
@@ -49,7 +49,7 @@ impl Vintage {
         }
     }
 
-    /// The vintage with messages of `size` bytes.
+    /// Returns the vintage with messages of `size` bytes.
     pub fn of_size(size: usize) -> Option<Self> {
         Self::ALL.into_iter().find(|v| v.size() == size)
     }
@@ -63,13 +63,13 @@ pub enum Type {
     Alloc = 1,
     /// A buffer was freed.
     Free = 2,
-    /// Asks for the levels of one device.
+    /// Requests the levels of one device.
     Query = 3,
     /// Answers [`Type::Query`].
     Response = 4,
-    /// Asks for a report of everything still allocated.
+    /// Requests a report of everything still allocated.
     DumpRemaining = 5,
-    /// Asks for a device's capacities, or with device -1 for the number of devices.
+    /// Requests a device's capacities, or with device -1 the number of devices.
     DeviceInfoQuery = 6,
     /// Answers [`Type::DeviceInfoQuery`].
     DeviceInfoResponse = 7,
@@ -81,7 +81,7 @@ pub enum Type {
     KernelLoad = 10,
     /// A kernel was unloaded.
     KernelUnload = 11,
-    /// Asks for a report of all kernels.
+    /// Requests a report of all kernels.
     DumpKernels = 12,
 }
 
@@ -102,12 +102,12 @@ impl Type {
         Self::DumpKernels,
     ];
 
-    /// The type numbered `byte`.
+    /// Returns the type numbered `byte`.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().nth(usize::from(byte).checked_sub(1)?)
     }
 
-    /// Whether the server answers on the wire, in the size it was asked in.
+    /// Returns whether the server sends an answer, in the size of the request.
     pub fn wants_answer(self) -> bool {
         matches!(self, Self::Query | Self::DeviceInfoQuery)
     }
@@ -115,7 +115,7 @@ impl Type {
 
 /// `arch_type` of a device-info answer.
 pub mod arch {
-    /// Not known.
+    /// Unknown.
     pub const INVALID: u32 = 0;
     /// Wormhole B0.
     pub const WORMHOLE_B0: u32 = 2;
@@ -140,7 +140,7 @@ pub struct Head {
     pub buffer_type: u8,
     /// Zero.
     pub pad2: [u8; 3],
-    /// The sender's own word for its pid.
+    /// Pid that the sender reports.
     pub process_id: I32,
     /// Device address, or kernel id.
     pub buffer_id: U64,
@@ -178,7 +178,7 @@ struct Capacity {
     num_devices: U32,
 }
 
-/// Last fields of V144, at offset 128. No server ever filled them, and ours does not either.
+/// Last fields of V144, at offset 128. No server has ever filled them in, and ttmem does not either.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct Ring {
@@ -202,7 +202,7 @@ const _: () = {
     assert!(Vintage::V144.size() == 72 + 16 + 40 + 16 && Vintage::V144.size() == MAX_SIZE);
 };
 
-/// A message of any vintage, as plain numbers. Fields a vintage lacks are zero.
+/// A message of any vintage, as plain numbers. Fields that a vintage lacks are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// A [`Type`] by number.
@@ -214,15 +214,15 @@ pub struct Message {
     /// Of an ALLOC, a [`ttmem_types::BufferType`]; of a `KERNEL_LOAD`, a [`ttmem_types::KernelClass`] but
     /// `Unknown`. (The old header comments numbered `L1_SMALL` 2 and `TRACE` 3; the programs never did.)
     pub buffer_type: u8,
-    /// The sender's own word for its pid.
+    /// Pid that the sender reports.
     pub process_id: i32,
     /// Device address, or kernel id.
     pub buffer_id: u64,
     /// Wall-clock nanoseconds of the sender.
     pub timestamp: u64,
-    /// What an answer carries.
+    /// Levels in an answer.
     pub levels: Levels,
-    /// What a device-info answer carries.
+    /// Capacities in a device-info answer.
     pub capacity: DeviceInfo,
 }
 
@@ -254,18 +254,18 @@ pub struct DeviceInfo {
     pub arch_type: u32,
     /// DRAM channels.
     pub num_dram_channels: u32,
-    /// Bytes of one channel. The field is 32 bits wide, so more than 4 GiB - 1 cannot be said.
+    /// Bytes of one channel, at most 4 GiB - 1: the field has 32 bits.
     pub dram_size_per_channel: u32,
     /// L1 bytes of one core.
     pub l1_size_per_core: u32,
-    /// 1 when the device exists.
+    /// 1 if the device exists.
     pub is_available: u32,
     /// Number of devices, in the answer to device -1 only.
     pub num_devices: u32,
 }
 
 impl Message {
-    /// A message of `kind` with everything else zero.
+    /// Returns a message of `kind` with everything else zero.
     pub fn new(kind: Type) -> Self {
         Self { kind: kind as u8, ..Self::default() }
     }
@@ -313,7 +313,7 @@ impl Message {
         &buffer[..vintage.size()]
     }
 
-    /// Reads a message of `vintage`; `None` when `bytes` is shorter than that.
+    /// Reads a message of `vintage`; `None` if `bytes` is too short.
     pub fn decode(vintage: Vintage, bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..vintage.size())?;
         let (head, rest) = Head::read_from_prefix(bytes).ok()?;
@@ -341,7 +341,7 @@ impl Message {
         Some(message)
     }
 
-    /// The message a head alone carries: enough for everything a client sends.
+    /// Returns the message in a head, which is all that a client sends.
     pub fn from_head(head: &Head) -> Self {
         Self {
             kind: head.kind,
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn every_vintage_keeps_what_it_has_room_for() {
+    fn every_vintage_keeps_its_fields() {
         for vintage in Vintage::ALL {
             let mut buffer = [0xff; MAX_SIZE];
             let bytes = full().encode(vintage, &mut buffer);
@@ -410,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_where_the_old_structs_have_them() {
+    fn fields_have_the_offsets_of_the_old_structs() {
         let mut buffer = [0; MAX_SIZE];
         let v112 = full().encode(Vintage::V112, &mut buffer).to_vec();
         assert_eq!((v112[72], v112[80], v112[88], v112[108]), (31, 32, 33, 38));
         let v144 = full().encode(Vintage::V144, &mut buffer).to_vec();
         assert_eq!((v144[72], v144[80], v144[88], v144[104], v144[124]), (25, 26, 31, 33, 38));
         assert_eq!(v144[112..116], 4_278_190_080_u32.to_le_bytes());
-        assert!(v144[128..].iter().all(|&b| b == 0), "ring fields are nobody's to fill");
+        assert!(v144[128..].iter().all(|&b| b == 0), "ring fields stay zero");
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Bytes: what crosses a border between processes, and nothing else.
+//! Byte layouts of everything that crosses a border between processes.
 //!
 //! * [`legacy`]: the `AllocMessage` family of the old allocation server, in its four sizes.
-//! * [`framer`]: cuts one connection's byte stream into those messages.
+//! * [`framer`]: divides the byte stream of a connection into those messages.
 //! * [`record`]: the 64-byte [`record::Record`], the unit of ttmem's own formats.
-//! * [`segment`]: the shared-memory file in which a process publishes itself.
-//! * [`region`]: the shared-memory file in which tt-metal counts by itself, in all its layouts.
+//! * [`hooks`]: the kinds of information that the agent can get from a runtime.
+//! * [`segment`]: the shared-memory file in which a process publishes its device memory.
+//! * [`region`]: the shared-memory file with tt-metal's own counters, in all its layouts.
 //!
-//! Everything here is a pure function over byte slices: no I/O, no clock, and no allocation but in [`region`], which
-//! only readers use. Sizes and offsets are asserted at compile time, because three drifting copies of one struct were
-//! the old protocol's first defect.
+//! Everything here is a pure function over byte slices: no I/O, no clock, and no heap memory except in [`region`], which only
+//! readers use. Sizes and offsets are asserted at compile time, because three diverging copies of one struct were the old
+//! protocol's first defect.
 
 pub mod framer;
 pub mod hooks;

@@ -1,7 +1,7 @@
-//! The 64-byte record: one thing that happened in a tracked process.
+//! The 64-byte record of one event in a tracked process.
 //!
-//! It is one cache line, so that a writer publishes it with one line's traffic, and it refers to everything of
-//! variable size (chips, core sets, programs, call sites) by the number of a definition made before.
+//! A record is one cache line, so that a writer publishes it with one line's traffic. It refers to everything of variable size
+//! (chips, core sets, programs, call sites) by the number of an earlier definition.
 
 use core::mem::offset_of;
 use ttmem_types::{KernelClass, Layout, Uncertainty, charge};
@@ -10,36 +10,36 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 pub use ttmem_types::Space;
 
-/// What a record says.
+/// Kind of event that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Memory was taken: a buffer, a circular buffer, a kernel, by its space.
+    /// Memory was allocated: a buffer, a circular buffer or a kernel, depending on the space.
     Alloc = 1,
-    /// It was given back.
+    /// Memory was freed.
     Free = 2,
-    /// A program was built; its circular buffers and kernels follow. `cores` are those it runs on, `site` what it is made of.
+    /// A program was built; its circular buffers and kernels follow. `cores` are those it runs on, `site` is its description.
     ProgramBegin = 3,
-    /// A program was dispatched: what it registered is now resident. `requested` is how often that has happened.
+    /// A program was dispatched: what it registered is now resident. `requested` is the number of its dispatches.
     Dispatch = 4,
     /// A program was destroyed, and everything it registered with it.
     ProgramEnd = 5,
-    /// Everything that an allocator handed out is free. It is closed, too, unless [`flags::CLEARED`] says that it goes on.
+    /// All allocations of an allocator are freed. The allocator is closed, unless [`flags::CLEARED`] is set.
     AllocatorEnd = 6,
-    /// An allocation failed: `requested` is what was requested, `bytes_per_bank` what it needed in each bank, `id` the
-    /// largest free block in a bank if [`flags::MEASURED`] says so.
+    /// An allocation failed: `requested` are the requested bytes, `bytes_per_bank` those needed in each bank, `id` is the largest
+    /// free block in a bank if [`flags::MEASURED`] is set.
     OutOfMemory = 7,
-    /// Something was refused, or not found: `flags` is the index of a [`ttmem_types::Fault`].
+    /// A report was refused: `flags` is the index of a [`ttmem_types::Fault`].
     Refused = 8,
-    /// The allocator's own statistics of one space: `id` is what is allocated, `requested` what is free, over all
-    /// banks; `bytes_per_bank` the largest free block in a bank.
+    /// The allocator's own statistics of one space: `id` are the allocated bytes and `requested` the free bytes, over all banks;
+    /// `bytes_per_bank` is the largest free block in a bank.
     Audit = 9,
-    /// The peak of a space was set back to what it holds now.
+    /// The peak of a space was reset to the bytes allocated now.
     PeakReset = 10,
     /// An allocator was opened: it has a row for each of its spaces.
     AllocatorBegin = 11,
-    /// A trace was captured, or replayed: `id` is its number, `requested` how many dispatches it holds, `padding` how often
-    /// it was replayed, `bytes_per_bank` when its capture ended, by the writer's clock.
+    /// A trace was captured or replayed: `id` is its number, `requested` the number of its dispatches, `padding` the number of its
+    /// replays, `bytes_per_bank` the end of its capture, by the writer's clock.
     Trace = 12,
     /// A trace was released.
     TraceEnd = 13,
@@ -62,19 +62,19 @@ impl Kind {
         Self::TraceEnd,
     ];
 
-    /// The kind numbered `byte`.
+    /// Returns the kind numbered `byte`.
     pub fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 }
 
-/// One record, as it lies in memory.
+/// One record, as it is stored in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Record {
-    /// Counts records of one writer from 1; 0 is a slot never written.
+    /// Number of the record, counted per writer from 1; 0: a slot that was never written.
     pub sequence: U64,
-    /// The writer's monotonic clock, in nanoseconds.
+    /// Time by the writer's monotonic clock, in nanoseconds.
     pub at_ns: U64,
     /// A [`Kind`] by number.
     pub kind: u8,
@@ -84,57 +84,57 @@ pub struct Record {
     pub allocator: U16,
     /// See [`flags`].
     pub flags: U16,
-    /// Number of the core set's definition; 0: not said.
+    /// Number of the core set's definition; 0: unknown.
     pub cores: U16,
-    /// Device address, or the id of a thing that has none.
+    /// Device address, or the id of what has no address.
     pub id: U64,
-    /// Bytes the program asked for.
+    /// Requested bytes.
     pub requested: U64,
-    /// Bytes taken in each bank the allocator charges.
+    /// Bytes in each bank that the allocator charges.
     pub bytes_per_bank: U64,
-    /// Bytes beyond `requested` in the banks that really hold it; [`PADDING_UNKNOWN`]: not said.
+    /// Bytes beyond `requested` in the banks that hold the allocation, or [`PADDING_UNKNOWN`].
     pub padding: U32,
     /// Key of the program ([`ttmem_types::program_key`]), or 0.
     pub program: U32,
     /// Number of the call site's definition, or 0.
     pub site: U32,
-    /// The slot of the live table that this record fills or clears; [`NO_SLOT`]: none.
+    /// Slot of the table that this record fills or clears, or [`NO_SLOT`].
     pub slot: U32,
 }
 
-/// A padding that was not said, or is too large to say.
+/// Padding that is unknown or too large for its field.
 pub const PADDING_UNKNOWN: u32 = u32::MAX;
-/// The slot of a record that touches none.
+/// Slot of a record that changes none.
 pub const NO_SLOT: u32 = u32::MAX;
 
 /// Meanings of [`Record::flags`].
 pub mod flags {
-    /// Another allocator's buffer, which this one only keeps clear of: taken from its free space, but nobody's use.
+    /// A buffer of another allocator: it reduces the free space of this one, and is counted there.
     pub const MIRROR: u16 = 1;
-    /// Of an audit: nothing happened while the statistics were taken, so a difference means something.
+    /// Of an audit: nothing was allocated or freed while the statistics were read, so they may be compared.
     pub const QUIET: u16 = 2;
-    /// Of a free: nobody asked for it; the address was taken again before it was freed.
+    /// Of a free: it was not reported; the address was allocated again.
     pub const IMPLIED: u16 = 4;
-    /// Of what a program keeps: a buffer, which is counted as such; this is only another way to look at it.
+    /// Of program memory: it is a view of a buffer, and the buffer is counted.
     pub const VIEW: u16 = 8;
-    /// Of what a program keeps: nobody knows where. `id` only tells it from others.
+    /// Of program memory: its address is unknown. `id` only distinguishes it from others.
     pub const UNPLACED: u16 = 16;
-    /// Its size is somebody's estimate.
+    /// The size is an estimate.
     pub const ESTIMATED: u16 = 32;
-    /// Of what a program keeps: nobody tells when that program is dispatched, so whether it is resident is not known.
+    /// Of program memory: dispatches of its program are not reported, so whether it is resident is unknown.
     pub const UNFOLLOWED: u16 = 64;
     /// Of a failed allocation: `id` is the largest free block in a bank.
     pub const MEASURED: u16 = 128;
-    /// Of the end of what an allocator handed out: the allocator itself goes on.
+    /// Of the end of an allocator's allocations: the allocator stays open.
     pub const CLEARED: u16 = 256;
-    /// Where a buffer's [`ttmem_types::Layout`] begins, three bits; mirrors and views have flags instead.
+    /// Position of the [`ttmem_types::Layout`] of a buffer, three bits; mirrors and views have flags instead.
     pub const LAYOUT_SHIFT: u16 = 10;
-    /// Where the [`ttmem_types::KernelClass`] of a kernel, or of a program, begins, two bits.
+    /// Position of the [`ttmem_types::KernelClass`] of a kernel or program, two bits.
     pub const CLASS_SHIFT: u16 = 8;
 
     use ttmem_types::{KernelClass, Layout, Uncertainty};
 
-    /// The flags of a buffer with this layout.
+    /// Returns the flags of a buffer with this layout.
     #[inline]
     pub const fn of_layout(layout: Layout) -> u16 {
         match layout {
@@ -144,13 +144,13 @@ pub mod flags {
         }
     }
 
-    /// The flags of a kernel or program of this class.
+    /// Returns the flags of a kernel or program of this class.
     #[inline]
     pub const fn of_class(class: KernelClass) -> u16 {
         (class as u16) << CLASS_SHIFT
     }
 
-    /// The flags of what is not known of program memory.
+    /// Returns the flags of program memory with these unknown properties.
     #[inline]
     pub const fn of_uncertainty(uncertainty: Uncertainty) -> u16 {
         let Uncertainty { unplaced, estimated, unfollowed } = uncertainty;
@@ -158,9 +158,9 @@ pub mod flags {
     }
 }
 
-/// Bytes of one record.
+/// Bytes of a record.
 pub const SIZE: usize = 64;
-/// 8-byte words of one record.
+/// 8-byte words of a record.
 pub const WORDS: usize = SIZE / 8;
 
 const _: () = {
@@ -171,16 +171,16 @@ const _: () = {
     assert!(offset_of!(Record, program) == 52 && offset_of!(Record, slot) == 60);
 };
 
-/// Why 64 bytes are no record.
+/// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// Not 64 bytes.
+    /// The length, which is not 64.
     Length(usize),
-    /// Never written.
+    /// The record was never written.
     Empty,
-    /// A kind this version does not know.
+    /// The kind, which this version does not know.
     Kind(u8),
-    /// A space this version does not know.
+    /// The space, which this version does not know.
     Space(u8),
 }
 
@@ -197,8 +197,8 @@ impl core::fmt::Display for RecordError {
 
 impl core::error::Error for RecordError {}
 
-/// The word of a record that says what it is and whose: kind, space, allocator, flags and cores. A writer looks at this
-/// one word of a slot that it searches for, and not at the whole record.
+/// The word of a record with kind, space, allocator, flags and cores. A writer that searches for a slot compares this word,
+/// not the whole record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
@@ -206,7 +206,7 @@ impl Head {
     /// Position of this word in a record.
     pub const WORD: usize = offset_of!(Record, kind) / 8;
 
-    /// Where a field begins in the word, in bits.
+    /// Returns the position of a field in the word, in bits.
     const fn shift(offset: usize) -> usize {
         (offset - 8 * Self::WORD) * 8
     }
@@ -216,7 +216,7 @@ impl Head {
     const FLAGS: usize = Self::shift(offset_of!(Record, flags));
     const CORES: usize = Self::shift(offset_of!(Record, cores));
 
-    /// The head of a record without flags and cores.
+    /// Returns the head of a record without flags and cores.
     #[inline]
     pub const fn new(kind: Kind, space: Option<Space>, allocator: u16) -> Self {
         let space = match space {
@@ -226,45 +226,45 @@ impl Head {
         Self(kind as u64 | space << Self::SPACE | (allocator as u64) << Self::ALLOCATOR)
     }
 
-    /// The head in this word of a record.
+    /// Returns the head in this word of a record.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// The head with this set of cores.
+    /// Returns the head with another set of cores.
     #[inline]
     #[must_use]
     pub const fn with_cores(self, cores: u16) -> Self {
         Self(self.0 & !(0xffff << Self::CORES) | (cores as u64) << Self::CORES)
     }
 
-    /// Kind, space and allocator as one number, to compare with others.
+    /// Returns kind, space and allocator as one number, to compare with others.
     #[inline]
     pub const fn identity(self) -> u64 {
         self.0 & ((1 << Self::FLAGS) - 1)
     }
 
-    /// Space and allocator as one number, to compare with others.
+    /// Returns space and allocator as one number, to compare with others.
     #[inline]
     pub const fn owner(self) -> u64 {
         self.identity() >> Self::SPACE
     }
 
-    /// [`Record::allocator`].
+    /// Returns [`Record::allocator`].
     #[inline]
     pub const fn allocator(self) -> u16 {
         (self.0 >> Self::ALLOCATOR) as u16
     }
 
-    /// [`Record::cores`].
+    /// Returns [`Record::cores`].
     #[inline]
     pub const fn cores(self) -> u16 {
         (self.0 >> Self::CORES) as u16
     }
 }
 
-/// Positions of the words that a writer compares.
+/// Positions of the words of a record that a writer compares.
 pub mod word {
     use super::{Record, offset_of};
 
@@ -277,7 +277,7 @@ pub mod word {
     /// The word with [`Record::program`]; see [`program`].
     pub const PROGRAM: usize = offset_of!(Record, program) / 8;
 
-    /// The program in its word.
+    /// Returns the program in its word.
     #[inline]
     pub const fn program(word: u64) -> u32 {
         (word >> (8 * (offset_of!(Record, program) % 8))) as u32
@@ -285,7 +285,7 @@ pub mod word {
 }
 
 impl Record {
-    /// A record of this kind that says nothing else and touches no slot.
+    /// Returns a record of this kind with everything else unknown and without a slot.
     #[inline]
     pub fn new(kind: Kind, space: Option<Space>, allocator: u16) -> Self {
         Self {
@@ -297,32 +297,32 @@ impl Record {
         }
     }
 
-    /// The record in these words.
+    /// Returns the record in these words.
     #[inline]
     pub fn from_words(words: [u64; WORDS]) -> Self {
         zerocopy::transmute!(words.map(U64::new))
     }
 
-    /// The record as words.
+    /// Returns the record as words.
     #[inline]
     pub fn to_words(&self) -> [u64; WORDS] {
         let words: [U64; WORDS] = zerocopy::transmute!(*self);
         words.map(U64::get)
     }
 
-    /// The space, unless this version does not know its number.
+    /// Returns the space, if this version knows its number.
     #[inline]
     pub fn space(&self) -> Option<Space> {
         Space::from_number(self.space)
     }
 
-    /// Whether it is memory that counts elsewhere: another allocator's buffer, or a view of one.
+    /// Returns whether the memory is counted elsewhere: a mirror or a view.
     #[inline]
     pub fn is_alias(&self) -> bool {
         self.flags.get() & (flags::MIRROR | flags::VIEW) != 0
     }
 
-    /// How the buffer lies in its banks or on its cores.
+    /// Returns the memory layout of a buffer.
     #[inline]
     pub fn layout(&self) -> Layout {
         let flags = self.flags.get();
@@ -336,13 +336,13 @@ impl Record {
         layout.filter(|layout| !layout.is_alias()).unwrap_or_default()
     }
 
-    /// The class of a kernel or program.
+    /// Returns the class of a kernel or program.
     #[inline]
     pub fn class(&self) -> KernelClass {
         KernelClass::from_number((self.flags.get() >> flags::CLASS_SHIFT) as u8 & 3).unwrap_or_default()
     }
 
-    /// What is not known of program memory.
+    /// Returns the unknown properties of program memory.
     #[inline]
     pub fn uncertainty(&self) -> Uncertainty {
         let has = |flag: u16| self.flags.get() & flag != 0;
@@ -353,13 +353,13 @@ impl Record {
         }
     }
 
-    /// Requested bytes that count as use here.
+    /// Returns the requested bytes, 0 for an alias.
     #[inline]
     pub fn own_requested(&self) -> u64 {
         if self.is_alias() { 0 } else { self.requested.get() }
     }
 
-    /// Bytes that the allocation counts for on so many banks or cores; where that is not known, what was requested.
+    /// Returns the bytes that the allocation is charged on so many banks or cores; if that is unknown, the requested bytes.
     #[inline]
     pub fn charge(&self, banks: u16) -> u64 {
         if self.is_alias() {
@@ -368,7 +368,7 @@ impl Record {
         charge(self.bytes_per_bank.get(), banks).unwrap_or(self.requested.get())
     }
 
-    /// Reads and checks one record; its kind and space come along as types.
+    /// Reads and checks a record. Returns its kind and space as types, too.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Kind, Option<Space>), RecordError> {
         let record = Self::read_from_bytes(bytes).map_err(|_| RecordError::Length(bytes.len()))?;
         if record.sequence.get() == 0 {
@@ -388,7 +388,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_survives_the_trip_and_stands_where_it_should() {
+    fn fields_have_their_documented_offsets() {
         let record = Record {
             sequence: 1.into(),
             at_ns: 2.into(),
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_record_say_why() {
+    fn invalid_records_have_a_reason() {
         let mut bytes = [0; SIZE];
         assert_eq!(Record::parse(&bytes[1..]), Err(RecordError::Length(63)));
         assert_eq!(Record::parse(&bytes), Err(RecordError::Empty));

@@ -1,17 +1,17 @@
-//! The segment: the file in which one tracked process publishes what it holds.
+//! The segment: the file in which a tracked process publishes its device memory.
 //!
 //! ```text
 //! header | rows | definitions | ring | table (grows at the end)
 //! ```
 //!
-//! * **header**: who writes, where the areas are, and a few words that change (see [`word`]).
-//! * **rows**: one per allocator and space that is in use: what it holds in all, and its peak.
-//! * **definitions**: chips, allocators, core sets, names; only ever appended ([`definition`]).
+//! * **header**: identity of the writer, offsets of the areas, and a few words that change (see [`word`]).
+//! * **rows**: one for each allocator and space in use, with its totals and its peak.
+//! * **definitions**: chips, allocators, core sets and names, which are only appended ([`definition`]).
 //! * **ring**: the last records, each with its sequence number.
-//! * **table**: one slot for each thing that is live now: the record that put it there.
+//! * **table**: one slot for each live allocation, program, trace and audit, with its record.
 //!
-//! The writer stores `begun`, then the record, then what it does to table and rows, then `applied`. A reader copies
-//! words in any order and finds out from these two numbers and the ring what it has missed: see [`replay`].
+//! The writer stores `begun`, then the record, then the changes of table and rows, then `applied`. A reader copies words in any
+//! order, and derives from these two numbers and the ring which changes it missed: see [`replay`].
 
 pub mod definition;
 
@@ -20,11 +20,11 @@ use ttmem_types::Fault;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first eight bytes of a segment. They are written last: a file without them is still being made.
+/// The first eight bytes of a segment. They are written last: a file without them is incomplete.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMEMSEG");
-/// A reader reads segments of its own major version only.
+/// Major version. A reader reads segments of its own major version only.
 pub const MAJOR: u16 = 1;
-/// A larger one means more to read, never another meaning of what there was.
+/// Minor version. A larger one adds fields and never changes the meaning of existing ones.
 pub const MINOR: u16 = 0;
 
 /// Bytes of the header.
@@ -33,25 +33,26 @@ pub const HEADER_BYTES: usize = 4096;
 pub const ROW_BYTES: usize = 2 * ROW_COPY_BYTES;
 /// Bytes of one copy of a row.
 pub const ROW_COPY_BYTES: usize = 64;
-/// Bytes a definition's size is a multiple of.
+/// Unit of a definition's size, in bytes.
 pub const BLOCK: usize = 64;
 
 /// Failed allocations that a header keeps.
 pub const FAILURES: usize = 8;
 
-/// More slots than this no reader looks at.
+/// Most slots that a reader accepts.
 pub const MAX_SLOTS: u32 = 1 << 21;
-/// Likewise, records of a ring.
+/// Most records of a ring that a reader accepts.
 pub const MAX_RING: u32 = 1 << 20;
-/// Likewise, rows.
+/// Most rows that a reader accepts.
 pub const MAX_ROWS: u32 = 1 << 14;
-/// Likewise, blocks of definitions.
+/// Most blocks of definitions that a reader accepts.
 pub const MAX_BLOCKS: u32 = 1 << 18;
 
-/// Files are called `ttmem.<pid>.<nonce>`, with the pid as the process itself knows it and the nonce in 16 digits.
+/// Prefix of file names, which are `ttmem.<pid>.<nonce>`: the pid in the process's own namespace, and the nonce in 16 hexadecimal
+/// digits.
 pub const FILE_PREFIX: &str = "ttmem.";
 
-/// The pid and the nonce in a segment's name.
+/// Returns the pid and the nonce in a segment's file name.
 pub fn parse_name(name: &[u8]) -> Option<(u32, u64)> {
     let name = core::str::from_utf8(name).ok()?.strip_prefix(FILE_PREFIX)?;
     let (pid, nonce) = name.split_once('.')?;
@@ -62,7 +63,7 @@ pub fn parse_name(name: &[u8]) -> Option<(u32, u64)> {
     Some((pid.parse().ok()?, u64::from_str_radix(nonce, 16).ok()?))
 }
 
-/// The part of the header that does not change once the magic is there.
+/// The part of the header that does not change after the magic is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Header {
@@ -76,41 +77,41 @@ pub struct Header {
     pub header_bytes: U32,
     /// Reserved, zero.
     pub flags: U64,
-    /// The writer's pid, as it knows it itself.
+    /// Pid of the writer, in its own namespace.
     pub pid: U32,
-    /// Its effective user.
+    /// Effective user of the writer.
     pub uid: U32,
-    /// When it started, in clock ticks since boot; 0: not known.
+    /// Start time of the writer, in clock ticks since boot; 0: unknown.
     pub start_ticks: U64,
-    /// Inode of its pid namespace; 0: not known.
+    /// Inode of the writer's pid namespace; 0: unknown.
     pub pid_namespace: U64,
-    /// As in the file's name.
+    /// Nonce, as in the file's name.
     pub nonce: U64,
     /// Wall clock, in nanoseconds since 1970, at the moment `mono_ns`.
     pub wall_ns: U64,
-    /// The monotonic clock that records are stamped with.
+    /// Monotonic clock, which is the clock of records.
     pub mono_ns: U64,
-    /// Where the rows begin.
+    /// Offset of the rows.
     pub rows_offset: U64,
-    /// Where the definitions begin.
+    /// Offset of the definitions.
     pub definitions_offset: U64,
-    /// Where the ring begins.
+    /// Offset of the ring.
     pub ring_offset: U64,
-    /// Where the table begins; it goes on to the end of the file.
+    /// Offset of the table, which extends to the end of the file.
     pub table_offset: U64,
-    /// Rows there are.
+    /// Number of rows.
     pub rows: U32,
-    /// Blocks of definitions there are.
+    /// Number of blocks of definitions.
     pub definition_blocks: U32,
-    /// Records the ring has, a power of two. The record with sequence `s` is number `s mod ring_records`.
+    /// Number of records of the ring, a power of two. The record with sequence `s` is number `s mod ring_records`.
     pub ring_records: U32,
     /// [`ROW_BYTES`], or more in a later minor version.
     pub row_bytes: U32,
-    /// The program's name, zero-padded.
+    /// Name of the program, zero-padded.
     pub program: [u8; 64],
-    /// What writes: a library and its version.
+    /// Name and version of the library that writes.
     pub writer: [u8; 32],
-    /// The runtime that is tracked and its version, where there is one.
+    /// Name and version of the tracked runtime, if there is one.
     pub runtime: [u8; 40],
 }
 
@@ -123,49 +124,49 @@ const _: () = {
     assert!(offset_of!(Header, runtime) == 216);
 };
 
-/// Offsets of the header's words that change. Each is one aligned 8-byte word.
+/// Offsets of the header's words that change. Each is an aligned 8-byte word.
 pub mod word {
-    /// Sequence of the newest record whose writing has begun.
+    /// Sequence of the newest record that the writer has begun.
     pub const BEGUN: usize = 512;
-    /// Sequence of the newest record that is done with: ring, table and rows say what it says.
+    /// Sequence of the newest record that is complete: ring, table and rows include it.
     pub const APPLIED: usize = 520;
-    /// Slots the table has. It grows.
+    /// Number of slots of the table, which grows.
     pub const SLOTS: usize = 576;
     /// Blocks of definitions in use.
     pub const BLOCKS_USED: usize = 584;
     /// Rows in use.
     pub const ROWS_USED: usize = 592;
-    /// When the writer last looked after its segment, by the monotonic clock.
+    /// Time of the writer's last refresh, by the monotonic clock.
     pub const HEARTBEAT_NS: usize = 600;
-    /// See [`super::state`].
+    /// State of the writer; see [`super::state`].
     pub const STATE: usize = 608;
-    /// Hooks that took, a bit each; what they are is the writer's matter.
+    /// Hooks that are installed, one bit each; see [`crate::hooks`].
     pub const HOOKS_TAKEN: usize = 616;
     /// Hooks that were wanted.
     pub const HOOKS_WANTED: usize = 624;
-    /// Processor time that the writer cost its process, in nanoseconds, where it is known.
+    /// Processor time that tracking has cost the process, in nanoseconds, if known.
     pub const COST_NS: usize = 632;
-    /// Sixteen pairs: how often a [`ttmem_types::Fault`] occurred, and the id of the last one.
+    /// Sixteen pairs: the count of a [`ttmem_types::Fault`], and the id of its last occurrence.
     pub const FAULTS: usize = 640;
-    /// 128 bytes of text: why something is less than it should be.
+    /// 128 bytes of text: why there is no file, or why the segment is smaller than it should be.
     pub const REASON: usize = 896;
-    /// The last [`super::FAILURES`] failed allocations, each as its [`crate::record::Record`]: they stay when the ring has moved
-    /// on and their allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is
-    /// overwritten, its sequence is 0.
+    /// The last [`super::FAILURES`] failed allocations, each as its [`crate::record::Record`]. They stay when the ring has wrapped
+    /// and their allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is overwritten, its
+    /// sequence is 0.
     pub const FAILURES: usize = 1024;
 }
 
 /// Values of [`word::STATE`].
 pub mod state {
-    /// The process writes, or was killed.
+    /// The process is tracked, or was killed.
     pub const OPEN: u64 = 0;
-    /// The process ended tracking; it holds nothing that readers should count.
+    /// The process ended tracking. Readers count nothing of it.
     pub const CLOSED: u64 = 1;
-    /// The process exits. What the segment lists is what the process held when it did.
+    /// The process exits. The segment lists what it had allocated at that time.
     pub const EXITED: u64 = 2;
 }
 
-/// The header's words that change, but for `begun` and `applied`, as one piece.
+/// The header's words that change, except `begun` and `applied`, as one struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Vitals {
@@ -199,24 +200,24 @@ const _: () = {
     assert!(word::FAILURES % SIZE == 0 && word::FAILURES + FAILURES * SIZE <= HEADER_BYTES);
 };
 
-/// One copy of a row. Of its two copies the one with the larger sequence counts.
+/// One copy of a row. Of the two copies, the one with the larger sequence is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RowCopy {
-    /// The record that wrote it.
+    /// Sequence of the record that wrote the copy.
     pub sequence: U64,
     /// Number of the allocator.
     pub allocator: U16,
     /// A [`crate::record::Space`] by number.
     pub space: u8,
     reserved: [u8; 5],
-    /// Bytes asked for.
+    /// Requested bytes.
     pub requested: U64,
-    /// Bytes the allocator charges; of program memory, the sum over cores.
+    /// Bytes that the allocator charges; for program memory, the sum over cores.
     pub allocated: U64,
     /// Live allocations.
     pub count: U64,
-    /// The highest `allocated` since it was last reset.
+    /// Peak of `allocated` since the last reset.
     pub peak: U64,
     /// Live allocations that are not in the table.
     pub unlisted: U64,
@@ -226,15 +227,15 @@ pub struct RowCopy {
 
 const _: () = assert!(size_of::<RowCopy>() == ROW_COPY_BYTES);
 
-/// The copy of a row that counts; `None` for a row that was never written.
-pub fn newest(row: &[u8]) -> Option<RowCopy> {
+/// Returns the valid copy of a row; `None` if the row was never written.
+pub fn newest_copy(row: &[u8]) -> Option<RowCopy> {
     let (first, rest) = RowCopy::read_from_prefix(row).ok()?;
     let (second, _) = RowCopy::read_from_prefix(rest).ok()?;
     let newest = if second.sequence.get() > first.sequence.get() { second } else { first };
     (newest.sequence.get() > 0).then_some(newest)
 }
 
-/// How large the areas of a segment are.
+/// Sizes of the areas of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Rows.
@@ -243,37 +244,37 @@ pub struct Plan {
     pub definition_blocks: u32,
     /// Records of the ring, a power of two.
     pub ring_records: u32,
-    /// Slots to begin with.
+    /// Slots of a new segment.
     pub slots: u32,
 }
 
 impl Plan {
-    /// Where the rows begin.
+    /// Returns the offset of the rows.
     pub const fn rows_offset(&self) -> usize {
         HEADER_BYTES
     }
 
-    /// Where the definitions begin.
+    /// Returns the offset of the definitions.
     pub const fn definitions_offset(&self) -> usize {
         self.rows_offset() + self.rows as usize * ROW_BYTES
     }
 
-    /// Where the ring begins.
+    /// Returns the offset of the ring.
     pub const fn ring_offset(&self) -> usize {
         self.definitions_offset() + self.definition_blocks as usize * BLOCK
     }
 
-    /// Where the table begins.
+    /// Returns the offset of the table.
     pub const fn table_offset(&self) -> usize {
         self.ring_offset() + self.ring_records as usize * SIZE
     }
 
-    /// Bytes of the file with so many slots.
+    /// Returns the bytes of a file with so many slots.
     pub const fn bytes(&self, slots: u32) -> usize {
         self.table_offset() + slots as usize * SIZE
     }
 
-    /// A header with this plan, and nothing else in it.
+    /// Returns a header with this plan and everything else zero.
     pub fn header(&self) -> Header {
         Header {
             major: MAJOR.into(),
@@ -295,19 +296,19 @@ impl Plan {
 /// Why a file cannot be read as a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentError {
-    /// It has no header yet.
+    /// The file has no header yet.
     BeingMade,
-    /// It does not begin as a segment does.
+    /// The file does not begin with [`MAGIC`].
     Magic,
-    /// Another major version.
+    /// Its major and minor version, which this reader does not read.
     Version(u16, u16),
-    /// Too short for a header.
+    /// The file is too short for a header.
     Short,
-    /// The header contradicts itself, in this.
+    /// The field or area in which the header contradicts itself.
     Contradiction(&'static str),
-    /// More than any reader looks at, of this.
+    /// The area that has more elements than a reader accepts.
     TooMany(&'static str),
-    /// The header says more than the file has, in this.
+    /// The area that extends beyond the end of the file.
     Truncated(&'static str),
 }
 
@@ -329,21 +330,21 @@ impl core::fmt::Display for SegmentError {
 
 impl core::error::Error for SegmentError {}
 
-/// Where everything is in a segment whose header was checked.
+/// Positions of the areas of a segment whose header was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Rows: where, how many, how long each.
+    /// Rows: offset, number, and bytes of each.
     pub rows: (u64, u32, u32),
-    /// Definitions: where, how many blocks.
+    /// Definitions: offset, and number of blocks.
     pub definitions: (u64, u32),
-    /// Ring: where, how many records.
+    /// Ring: offset, and number of records.
     pub ring: (u64, u32),
-    /// Where the table begins.
+    /// Offset of the table.
     pub table: u64,
 }
 
 impl Layout {
-    /// Checks a header against itself and the file's length. Everything read later stays within what this allows.
+    /// Checks a header against itself and the file's length. Later reads stay within the areas that this returns.
     pub fn of(header: &Header, file_bytes: u64) -> Result<Self, SegmentError> {
         let (major, minor) = (header.major.get(), header.minor.get());
         match header.magic.get() {
@@ -372,7 +373,7 @@ impl Layout {
         if !(ROW_BYTES as u32..=4096).contains(&row_bytes) || row_bytes % 8 != 0 {
             return Err(SegmentError::Contradiction("row length"));
         }
-        // In this order, without overlapping: so no area can be read as another.
+        // In this order and without overlap, so that no area can be read as another.
         let mut end = u64::from(header.header_bytes.get());
         let areas = [
             ("rows", header.rows_offset.get(), u64::from(rows) * u64::from(row_bytes)),
@@ -397,7 +398,7 @@ impl Layout {
         })
     }
 
-    /// Slots of the table that can be read: as many as the header says, if the file has them.
+    /// Returns the number of slots in the header, if the file has them.
     pub fn slots(&self, vitals: &Vitals, file_bytes: u64) -> Result<u32, SegmentError> {
         let slots = vitals.slots.get();
         if slots > u64::from(MAX_SLOTS) {
@@ -409,24 +410,24 @@ impl Layout {
         Ok(slots as u32)
     }
 
-    /// Where the record with this sequence lies.
+    /// Returns the offset of the record with this sequence.
     pub fn record_offset(&self, sequence: u64) -> u64 {
         let (offset, records) = self.ring;
         offset + (sequence & u64::from(records - 1)) * SIZE as u64
     }
 }
 
-/// Text in a fixed field, up to its first zero.
+/// Returns the text in a fixed field, up to its first zero.
 pub fn text(field: &[u8]) -> &str {
     let end = field.iter().position(|&b| b == 0).unwrap_or(field.len());
     match core::str::from_utf8(&field[..end]) {
         Ok(text) => text,
-        // Cut where it stops being text.
+        // Cut where it is no longer valid text.
         Err(e) => core::str::from_utf8(&field[..e.valid_up_to()]).unwrap_or_default(),
     }
 }
 
-/// Puts text into a fixed field, as much as fits.
+/// Writes text into a fixed field, as much as fits.
 pub fn set_text(field: &mut [u8], text: &str) {
     field.fill(0);
     let mut end = text.len().min(field.len());
@@ -436,57 +437,57 @@ pub fn set_text(field: &mut [u8], text: &str) {
     field[..end].copy_from_slice(&text.as_bytes()[..end]);
 }
 
-/// What a record does to the table.
+/// Effect of a record on the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Its slot holds it from now on.
+pub enum TableChange {
+    /// The record is stored in its slot.
     Put,
-    /// Its slot is free.
+    /// The record's slot becomes free.
     Clear,
-    /// The slots of its program are free.
+    /// The slots of the record's program become free.
     ClearProgram,
-    /// The slots of its allocator are free.
+    /// The slots of the record's allocator become free.
     ClearAllocator,
-    /// Nothing.
+    /// The table does not change.
     None,
 }
 
-/// What a record of this kind does to the table.
-pub fn change(kind: Kind) -> Change {
+/// Returns the effect of records of this kind on the table.
+pub fn table_change(kind: Kind) -> TableChange {
     match kind {
-        Kind::Alloc | Kind::ProgramBegin | Kind::Dispatch | Kind::Audit | Kind::Trace => Change::Put,
-        Kind::Free | Kind::TraceEnd => Change::Clear,
-        Kind::ProgramEnd => Change::ClearProgram,
-        Kind::AllocatorEnd => Change::ClearAllocator,
-        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => Change::None,
+        Kind::Alloc | Kind::ProgramBegin | Kind::Dispatch | Kind::Audit | Kind::Trace => TableChange::Put,
+        Kind::Free | Kind::TraceEnd => TableChange::Clear,
+        Kind::ProgramEnd => TableChange::ClearProgram,
+        Kind::AllocatorEnd => TableChange::ClearAllocator,
+        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => TableChange::None,
     }
 }
 
-/// Does to a copied table what a record says. Replayed in order, the records from `applied` as it was before the copy
-/// to `begun` as it was after it make the copy exact, whatever was torn in it: each slot that changed meanwhile is
-/// written or cleared by the last record that touched it. A slot's sequence of 0 means that it is free.
+/// Applies a record to a copy of the table. Replayed in order, the records from `applied` before the copy to `begun` after it make
+/// the copy exact, even if slots were copied while they changed: each of those is written or cleared by the last record that
+/// changed it. A slot with sequence 0 is free.
 pub fn replay(table: &mut Vec<Record>, record: &Record, kind: Kind) {
-    let clear = |slots: &mut [Record], gone: &dyn Fn(&Record) -> bool| {
-        for slot in slots.iter_mut().filter(|slot| slot.allocator == record.allocator && gone(slot)) {
+    let clear = |slots: &mut [Record], matches: &dyn Fn(&Record) -> bool| {
+        for slot in slots.iter_mut().filter(|slot| slot.allocator == record.allocator && matches(slot)) {
             slot.sequence = 0.into();
         }
     };
     let slot = record.slot.get();
-    match change(kind) {
-        Change::Put if slot < MAX_SLOTS => {
+    match table_change(kind) {
+        TableChange::Put if slot < MAX_SLOTS => {
             if table.len() <= slot as usize {
                 table.resize(slot as usize + 1, Record::new_zeroed());
             }
             table[slot as usize] = *record;
         }
-        Change::Clear if slot != NO_SLOT => {
+        TableChange::Clear if slot != NO_SLOT => {
             if let Some(slot) = table.get_mut(slot as usize) {
                 slot.sequence = 0.into();
             }
         }
-        Change::ClearProgram => clear(table, &|slot| slot.program == record.program),
-        Change::ClearAllocator => clear(table, &|_| true),
-        Change::Put | Change::Clear | Change::None => {}
+        TableChange::ClearProgram => clear(table, &|slot| slot.program == record.program),
+        TableChange::ClearAllocator => clear(table, &|_| true),
+        TableChange::Put | TableChange::Clear | TableChange::None => {}
     }
 }
 

@@ -139,26 +139,27 @@ impl Machine {
         let memory = self.board.arch.memory();
         let chips = self.chips().into_iter();
         chips
-            .map(|chip| ttmem_client::Chip {
-                unique_id: match chip.id {
+            .map(|chip| {
+                let unique_id = match chip.id {
                     ChipId::Unique(id) => id,
                     ChipId::Pci(_) | ChipId::Ordinal(_) => 0,
-                },
-                index: chip.index,
-                arch: Some(self.board.arch),
-                remote: chip.remote,
-                board: self.board.kind,
-                pci: "",
-                dram_bytes: capacity.dram_bytes,
-                dram_channels: capacity.dram_channels,
-                dram_bytes_per_channel: capacity.dram_bytes_per_channel,
-                cores: capacity.cores,
-                l1_bytes_per_core: capacity.l1_bytes_per_core,
-                dram_allocatable: capacity.dram_allocatable_bytes.unwrap_or(0),
-                l1_allocatable: capacity.l1_allocatable_bytes.unwrap_or(0),
-                kernel_config: (memory.l1_reserved_bytes - KERNEL_CONFIG) as u32,
-                unreserved: memory.l1_reserved_bytes as u32,
-                grid: self.board.grid(),
+                };
+                ttmem_client::Chip::default()
+                    .unique_id(unique_id)
+                    .index(chip.index)
+                    .arch(self.board.arch)
+                    .remote(chip.remote)
+                    .board(self.board.kind)
+                    .dram_bytes(capacity.dram_bytes)
+                    .dram_channels(capacity.dram_channels)
+                    .dram_bytes_per_channel(capacity.dram_bytes_per_channel)
+                    .cores(capacity.cores)
+                    .l1_bytes_per_core(capacity.l1_bytes_per_core)
+                    .dram_allocatable(capacity.dram_allocatable_bytes.unwrap_or(0))
+                    .l1_allocatable(capacity.l1_allocatable_bytes.unwrap_or(0))
+                    .kernel_config((memory.l1_reserved_bytes - KERNEL_CONFIG) as u32)
+                    .unreserved(memory.l1_reserved_bytes as u32)
+                    .grid(self.board.grid())
             })
             .collect()
     }
@@ -255,13 +256,12 @@ mod tests {
     fn every_core_of_a_board_is_in_its_grid() {
         for board in &BOARDS {
             let machine: Machine = board.name.parse().unwrap();
-            let l1 =
-                machine.banks().into_iter().find(|it| it.space == ttmem_client::Space::L1 as u8).unwrap();
+            let l1 = machine.banks().into_iter().find(|it| it.space == ttmem_client::Space::L1).unwrap();
             for chip in machine.client_chips() {
                 let (columns, rows) = chip.grid;
-                assert_eq!(u16::from(columns) * u16::from(rows), l1.banks.get(), "{}", board.name);
+                assert_eq!(u16::from(columns) * u16::from(rows), l1.banks, "{}", board.name);
                 assert!(columns <= 16 && rows <= 16, "{}", board.name);
-                assert!(u64::from(chip.unreserved) <= l1.base.get(), "{}", board.name);
+                assert!(u64::from(chip.unreserved) <= l1.base, "{}", board.name);
                 assert_eq!(u64::from(chip.unreserved - chip.kernel_config), KERNEL_CONFIG, "{}", board.name);
             }
         }

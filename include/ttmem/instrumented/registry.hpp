@@ -44,23 +44,23 @@ struct Tally {
 };
 
 TTMEM_DETAIL_SHARED inline Tally& tally() noexcept {
-    static Tally it;
-    return it;
+    static Tally instance;
+    return instance;
 }
 
-/// The devices that this thread's innermost scope names, or null.
+/// Devices of this thread's innermost scope, or null.
 TTMEM_DETAIL_SHARED inline const DeviceList*& innermost_device() noexcept {
-    static thread_local const DeviceList* it = nullptr;
-    return it;
+    static thread_local const DeviceList* devices = nullptr;
+    return devices;
 }
 
-/// The program of this thread's innermost scope, or null.
+/// Program of this thread's innermost scope, or null.
 TTMEM_DETAIL_SHARED inline const Identity*& innermost_program() noexcept {
-    static thread_local const Identity* it = nullptr;
-    return it;
+    static thread_local const Identity* program = nullptr;
+    return program;
 }
 
-/// Runs something and ignores its exceptions, except the cancellation of a thread. Without exceptions there is nothing to ignore.
+/// Runs a function and ignores its exceptions, except the cancellation of a thread. Without exceptions there is nothing to ignore.
 template <class Work>
 void swallow(Work work, [[maybe_unused]] std::atomic<std::uint64_t>& failures) {
 #ifdef __cpp_exceptions
@@ -78,14 +78,15 @@ void swallow(Work work, [[maybe_unused]] std::atomic<std::uint64_t>& failures) {
 #endif
 }
 
-/// Programs and their numbers. One per process, never destroyed: destructors of other objects may still use it.
+/// Programs and their numbers. There is one registry per process, which is never destroyed: destructors of other objects may still use
+/// it.
 class Registry {
 public:
-    /// Calls `tell` with the program's number, 0 for none. The program is not removed meanwhile.
-    template <class Tell>
-    auto with_program(const Identity& program, std::int32_t allocator, Tell tell) {
+    /// Calls `report` with the program's number, 0 for none. The program is not removed meanwhile.
+    template <class Report>
+    auto with_program(const Identity& program, std::int32_t allocator, Report report) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        return tell(program.is_known() ? number(program, allocator) : 0);
+        return report(program.is_known() ? number(program, allocator) : 0);
     }
 
     /// Ends a program on all of its devices, if it is known.
@@ -107,15 +108,15 @@ public:
         programs_.erase(found);
     }
 
-    /// Runs something under the lock.
+    /// Runs a function under the lock.
     template <class Work>
     auto alone(Work work) {
         const std::lock_guard<std::mutex> lock(mutex_);
         return work();
     }
 
-    /// A number for memory without an address yet, far enough from others that nothing seems to overlap: above all addresses and usual ids,
-    /// and still exact in every JSON parser.
+    /// Returns a number for memory without an address, so far from others that nothing seems to overlap: above all addresses and usual
+    /// ids, and still exact in every JSON parser.
     std::uint64_t fresh(std::uint64_t bytes = 1) noexcept { return (std::uint64_t{1} << 48) + next_.fetch_add(bytes); }
 
 private:
@@ -135,19 +136,19 @@ private:
     static std::mutex& the_mutex();
 
     std::uint32_t number(const Identity& program, std::int32_t allocator) {
-        Program& it = programs_[program];
-        if (it.number == 0) {
-            it.number = ++last_number_;
+        Program& entry = programs_[program];
+        if (entry.number == 0) {
+            entry.number = ++last_number_;
         }
-        if (it.process != getpid()) {
-            it.process = getpid();
-            it.allocators.clear();
+        if (entry.process != getpid()) {
+            entry.process = getpid();
+            entry.allocators.clear();
         }
-        const bool known = std::find(it.allocators.begin(), it.allocators.end(), allocator) != it.allocators.end();
+        const bool known = std::find(entry.allocators.begin(), entry.allocators.end(), allocator) != entry.allocators.end();
         if (!known && allocator > 0) {
-            it.allocators.push_back(allocator);
+            entry.allocators.push_back(allocator);
         }
-        return it.number;
+        return entry.number;
     }
 
     std::mutex mutex_;
@@ -157,8 +158,8 @@ private:
 };
 
 TTMEM_DETAIL_SHARED inline Registry& registry() {
-    static Registry& it = *new Registry;
-    return it;
+    static Registry& instance = *new Registry;
+    return instance;
 }
 
 inline std::mutex& Registry::the_mutex() { return registry().mutex_; }

@@ -1,2 +1,2 @@
-// Where the old guide includes it from.
+// The path that the old guide includes.
 #include "tt_metal/impl/allocation_tracker.hpp"

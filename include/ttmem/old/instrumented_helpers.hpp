@@ -12,7 +12,7 @@ namespace tt::tt_metal::instrumented {
 using ttmem::instrumented::AddKernelWithTracking;
 using ttmem::instrumented::CreateCircularBufferWithTracking;
 
-/// As the old messages were numbered.
+/// Event types, numbered as the old messages.
 enum class MemoryEventType : uint8_t { CB_ALLOC = 8, CB_FREE = 9, KERNEL_LOAD = 10, KERNEL_UNLOAD = 11 };
 
 /// Reports one event; returns whether it was recorded.

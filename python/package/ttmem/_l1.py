@@ -87,14 +87,14 @@ class L1Tracker:
         """Prints both totals in one line."""
         print(f"\nL1: CBs={self.cb_total / 1024 / 1024:.1f}MB, Kernels={self.kernel_est / 1024 / 1024:.1f}MB")
 
-    def _publish(self, tell: Callable[[_ttmem.Program], object]) -> None:
+    def _publish(self, report: Callable[[_ttmem.Program], object]) -> None:
         # Counting does not depend on the report: a size of zero is refused, for example.
         try:
             if _ttmem.is_enabled():
                 if self._program is None or self._pid != os.getpid():
                     self._program = self._tracker.program("L1Tracker", dispatches=False)
                     self._pid = os.getpid()
-                tell(self._program)
+                report(self._program)
         except (Error, OverflowError, TypeError):
             pass
 

@@ -58,22 +58,22 @@ class Gauge:
         self.devices: dict[Key, tuple[int, ...]] = {}
         self.is_measured = True
         # Allocators that were closed before the block: their peaks stay in the segment.
-        self.over: set[Key] = set()
+        self.closed_before: set[Key] = set()
 
     def absorb(self, found: Iterable[Row]) -> None:
         """Adds the peaks that segments have now."""
         for row in found:
-            if not row.closed or row.key not in self.over:
+            if not row.closed or row.key not in self.closed_before:
                 self.peaks[row.key] = max(row.peak, self.peaks.get(row.key, 0))
                 self.devices[row.key] = row.devices
 
-    def forget(self, found: Iterable[Row]) -> None:
+    def restart(self, found: Iterable[Row]) -> None:
         """Restarts at what is allocated now."""
         for row in found:
             self.devices[row.key] = row.devices
             self.peaks[row.key] = row.allocated
             if row.closed:
-                self.over.add(row.key)
+                self.closed_before.add(row.key)
 
 
 # A segment has one peak for each allocator and space. Before one gauge resets it, all others absorb it.
@@ -83,18 +83,18 @@ _gauges: list[Gauge] = []
 _since_reset = Gauge()
 
 
-def _begin_anew_in_child() -> None:
+def _restart_in_child() -> None:
     global _lock, _since_reset
     _lock = threading.Lock()
     _gauges.clear()
     _since_reset = Gauge()
 
 
-os.register_at_fork(after_in_child=_begin_anew_in_child)
+os.register_at_fork(after_in_child=_restart_in_child)
 
 
-def _let_begin_anew(found: Iterable[Row]) -> None:
-    """Resets peaks to what is allocated now; those of the agent can only be reset together."""
+def _reset_segment_peaks(found: Iterable[Row]) -> None:
+    """Resets the peaks in segments to what is allocated now; those of the agent can only be reset together."""
     found = [row for row in found if not row.closed]
     for row in found:
         if row.own:
@@ -104,7 +104,7 @@ def _let_begin_anew(found: Iterable[Row]) -> None:
                 # Another thread closed it since it was read.
                 pass
     writers = sorted({row.writer for row in found if not row.own})
-    if writers and not _ttmem.reset_agents_peaks():
+    if writers and not _ttmem.reset_agent_peaks():
         raise Error(f"cannot reset peaks: {', '.join(writers)} in this process is too old")
 
 
@@ -121,12 +121,12 @@ def begin() -> Gauge:
         for other in (_since_reset, *_gauges):
             other.absorb(found)
         try:
-            _let_begin_anew(found)
+            _reset_segment_peaks(found)
         except Error:
             # The block continues; its peak is unknown.
             gauge.is_measured = False
         gauge.before = {row.key: row.allocated for row in found}
-        gauge.forget(found)
+        gauge.restart(found)
         _gauges.append(gauge)
     return gauge
 
@@ -145,18 +145,18 @@ def end(gauge: Gauge, device: tuple[int, ...] | None) -> tuple[dict[str, int], d
         gauge.absorb(found)
     now = {row.key: row.allocated for row in found}
     open_keys = {row.key for row in found if not row.closed}
-    wanted = _wanted(device, gauge.devices.values())
-    peaks = _most(gauge.peaks, gauge.devices, open_keys, wanted) if gauge.is_measured else {}
+    wanted = _selected_devices(device, gauge.devices.values())
+    peaks = _peaks_by_space(gauge.peaks, gauge.devices, open_keys, wanted) if gauge.is_measured else {}
     differences: dict[str, int] = {}
     for key, devices in gauge.devices.items():
-        times = _times(wanted, devices)
+        times = _device_count(wanted, devices)
         if times:
             difference = now.get(key, 0) - gauge.before.get(key, 0)
             differences[key[2]] = differences.get(key[2], 0) + times * difference
     return peaks, differences
 
 
-def _most(
+def _peaks_by_space(
     peaks: Mapping[Key, int],
     devices: Mapping[Key, tuple[int, ...]],
     open_keys: set[Key],
@@ -166,7 +166,7 @@ def _most(
     together: dict[str, int] = {}
     alone: dict[str, int] = {}
     for key, peak in peaks.items():
-        times = _times(wanted, devices.get(key, ()))
+        times = _device_count(wanted, devices.get(key, ()))
         if times:
             space = key[2]
             if key in open_keys:
@@ -177,22 +177,23 @@ def _most(
 
 
 def numbers(device: DeviceLike) -> tuple[int, ...]:
+    """Returns the numbers of a device or mesh."""
     return _ttmem.Tracker(device).devices
 
 
-def _wanted(device: DeviceLike | None, all_devices: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+def _selected_devices(device: DeviceLike | None, all_devices: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The selected devices; by default, the first that this process used."""
     if device is not None:
         return numbers(device)
     return next((devices[:1] for devices in all_devices if devices), ())
 
 
-def _times(wanted: tuple[int, ...], devices: tuple[int, ...]) -> int:
+def _device_count(wanted: tuple[int, ...], devices: tuple[int, ...]) -> int:
     """Number of selected devices that have the allocation."""
     return sum(1 for device in wanted if device in devices)
 
 
-def _space(space: str) -> str:
+def _buffer_space(space: str) -> str:
     name = str(space)
     if name not in BUFFERS:
         raise ValueError(f"unknown buffer space {name!r}; expected one of: {', '.join(BUFFERS)}")
@@ -206,10 +207,10 @@ def memory_allocated(device: DeviceLike | None = None, space: str = "dram") -> i
     of ttnn; several devices are added up. The default is the first device that this process used. Works with this package and with
     the agent (``ttmem run``). Raises :class:`ttmem.NotTracked` if neither tracks this process.
     """
-    space = _space(space)
+    space = _buffer_space(space)
     found = rows()
-    wanted = _wanted(device, (row.devices for row in found))
-    return sum(_times(wanted, row.devices) * row.allocated for row in found if row.key[2] == space)
+    wanted = _selected_devices(device, (row.devices for row in found))
+    return sum(_device_count(wanted, row.devices) * row.allocated for row in found if row.key[2] == space)
 
 
 def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
@@ -218,31 +219,31 @@ def peak(device: DeviceLike | None = None, space: str = "dram") -> int:
     Arguments are those of :func:`memory_allocated`. If a process has several allocators on a device, such as those of a mesh and
     of its parts, their peaks are added up; the sum may exceed the true peak.
     """
-    space = _space(space)
+    space = _buffer_space(space)
     with _lock:
         found = rows()
         _since_reset.absorb(found)
         # Segments that are gone do not count.
-        there = {row.key[0] for row in found}
-        peaks = {key: most for key, most in _since_reset.peaks.items() if key[0] in there}
+        present = {row.key[0] for row in found}
+        peaks = {key: value for key, value in _since_reset.peaks.items() if key[0] in present}
         devices = dict(_since_reset.devices)
     open_keys = {row.key for row in found if not row.closed}
-    wanted = _wanted(device, (row.devices for row in found))
-    return _most(peaks, devices, open_keys, wanted).get(space, 0)
+    wanted = _selected_devices(device, (row.devices for row in found))
+    return _peaks_by_space(peaks, devices, open_keys, wanted).get(space, 0)
 
 
 def reset_peak(device: DeviceLike | None = None, space: str | None = None) -> None:
     """Resets peaks to what is allocated now, of one device or all, in one space or all."""
-    name = None if space is None else _space(space)
+    name = None if space is None else _buffer_space(space)
     wanted = None if device is None else numbers(device)
     with _lock:
         found = rows()
         for gauge in (_since_reset, *_gauges):
             gauge.absorb(found)
-        meant = [
+        selected = [
             row
             for row in found
-            if (name is None or row.key[2] == name) and (wanted is None or _times(wanted, row.devices))
+            if (name is None or row.key[2] == name) and (wanted is None or _device_count(wanted, row.devices))
         ]
-        _let_begin_anew(meant)
-        _since_reset.forget(meant)
+        _reset_segment_peaks(selected)
+        _since_reset.restart(selected)

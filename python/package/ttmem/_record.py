@@ -31,6 +31,7 @@ class Word(str, Enum):
 
 
 def make(record: type[_R], raw: Any) -> _R:
+    """Decodes a JSON object into a dataclass."""
     if not isinstance(raw, dict):
         raise ReadError(f"expected a {record.__name__} object, got {raw!r}")
     values = {name: decode(raw.get(key)) for name, key, decode in _decoders(record)}
@@ -38,17 +39,17 @@ def make(record: type[_R], raw: Any) -> _R:
 
 
 _Decoders = tuple[tuple[str, str, Callable[[Any], Any]], ...]
-_known: dict[str, _Decoders] = {}
+_decoders_by_class: dict[str, _Decoders] = {}
 
 
 def _decoders(record: type[Record]) -> _Decoders:
     """Fields of a class, their keys and decoders."""
-    if record.__name__ not in _known:
+    if record.__name__ not in _decoders_by_class:
         hints = typing.get_type_hints(record)
-        names = (it.name for it in fields(record) if it.name != "raw")
+        names = (member.name for member in fields(record) if member.name != "raw")
         # A key that is a Python keyword has a trailing underscore here.
-        _known[record.__name__] = tuple((name, name.removesuffix("_"), _decoder(hints[name])) for name in names)
-    return _known[record.__name__]
+        _decoders_by_class[record.__name__] = tuple((name, name.removesuffix("_"), _decoder(hints[name])) for name in names)
+    return _decoders_by_class[record.__name__]
 
 
 def _decoder(hint: Any) -> Callable[[Any], Any]:

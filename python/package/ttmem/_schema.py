@@ -16,7 +16,7 @@ from ._record import Record, Word
 
 
 class Space(Word):
-    """A kind of memory. Wherever one is wanted, its name as a plain string will do, too."""
+    """A kind of memory. Its name as a plain string is accepted, too."""
 
     DRAM = "dram"
     """Device DRAM."""

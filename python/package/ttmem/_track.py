@@ -102,10 +102,10 @@ class track:
         measured = None if gauge is None else _memory.end(gauge, self._device)
         self.peak_bytes, self.allocated_bytes = measured or ({}, {})
 
-    def _again(self) -> track:
+    def _copy(self) -> track:
         return track(self.name, device=self._device)
 
-    def _take_in(self, call: track) -> None:
+    def _add_call(self, call: track) -> None:
         """Adds the measurement of one call of a decorated function."""
         for space, peak in call.peak_bytes.items():
             self.peak_bytes[space] = max(peak, self.peak_bytes.get(space, 0))
@@ -113,45 +113,45 @@ class track:
 
     def __call__(self, function: _F) -> _F:
         if inspect.isasyncgenfunction(function):
-            wrapper: Any = self._around_async_generator(function)
+            wrapper: Any = self._wrap_async_generator(function)
         elif inspect.isgeneratorfunction(function):
-            wrapper = self._around_generator(function)
+            wrapper = self._wrap_generator(function)
         elif inspect.iscoroutinefunction(function):
-            wrapper = self._around_coroutine(function)
+            wrapper = self._wrap_coroutine(function)
         else:
-            wrapper = self._around_function(function)
+            wrapper = self._wrap_function(function)
         wrapper.track = self
         return cast(_F, wrapper)
 
-    def _around_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            call = self._again()
+            call = self._copy()
             try:
                 with call:
                     return function(*args, **kwargs)
             finally:
-                self._take_in(call)
+                self._add_call(call)
 
         return wrapper
 
-    def _around_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_coroutine(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> Any:
-            call = self._again()
+            call = self._copy()
             try:
                 with call:
                     return await function(*args, **kwargs)
             finally:
-                self._take_in(call)
+                self._add_call(call)
 
         return wrapper
 
-    def _around_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         # Between its steps, a generator runs in its caller's context: the name is set for each step only.
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            call = self._again()
+            call = self._copy()
             call._begin()
             try:
                 generator = function(*args, **kwargs)
@@ -174,14 +174,14 @@ class track:
                         generator.close()
             finally:
                 call._end()
-                self._take_in(call)
+                self._add_call(call)
 
         return wrapper
 
-    def _around_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_async_generator(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-            call = self._again()
+            call = self._copy()
             call._begin()
             try:
                 generator = function(*args, **kwargs)
@@ -203,6 +203,6 @@ class track:
                     await generator.aclose()
             finally:
                 call._end()
-                self._take_in(call)
+                self._add_call(call)
 
         return wrapper

@@ -59,28 +59,23 @@ fn load(folder: &Path, chips_each: u32) -> anyhow::Result<Vec<Owned>> {
 pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let failed = |e| anyhow::anyhow!("cannot publish: {e:?}");
-    let tracker = Tracker::new(&Options {
-        folder: folder.to_owned(),
-        runtime: "simulated".to_owned(),
-        ..Options::default()
-    });
+    let tracker = Tracker::new(&Options::default().folder(folder).runtime("simulated"));
     let chip = |k: u32| {
         let index = (n * chips_each + k) % CHIPS;
-        tracker.chip(&Chip {
-            unique_id: 0x51_0000_0000 + u64::from(index),
-            index,
-            arch: Some(Arch::WormholeB0),
-            board: "galaxy-wormhole",
-            dram_bytes: 12 << 30,
-            dram_channels: 6,
-            dram_bytes_per_channel: 2 << 30,
-            cores: 80,
-            l1_bytes_per_core: 1_499_136,
-            kernel_config: 35_008,
-            unreserved: 105_664,
-            grid: (8, 9),
-            ..Chip::default()
-        })
+        let chip = Chip::default()
+            .unique_id(0x51_0000_0000 + u64::from(index))
+            .index(index)
+            .arch(Arch::WormholeB0)
+            .board("galaxy-wormhole")
+            .dram_bytes(12 << 30)
+            .dram_channels(6)
+            .dram_bytes_per_channel(2 << 30)
+            .cores(80)
+            .l1_bytes_per_core(1_499_136)
+            .kernel_config(35_008)
+            .unreserved(105_664)
+            .grid((8, 9));
+        tracker.define_chip(&chip)
     };
     let chips = (0..chips_each).map(chip).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let banks = [
@@ -88,8 +83,8 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
         Banks::new(Space::L1, 72, 105_664, 1_466_368 - 105_664),
         Banks::new(Space::L1Small, 72, 1_466_368, 32_768),
     ];
-    let allocator = tracker.allocator(&chips, &banks).map_err(failed)?;
-    let site = tracker.site("model.py:123 forward").map_err(failed)?;
+    let allocator = tracker.define_allocator(&chips, &banks).map_err(failed)?;
+    let site = tracker.define_site("model.py:123 forward").map_err(failed)?;
     let buffers = BUFFERS / u64::from(PROCESSES);
     let buffer = |i: u64| {
         // Some of it lies in L1, of some processes only: more than fits is nobody's.
@@ -98,23 +93,19 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
         } else {
             (Space::Dram, (2 << 20) + (i + u64::from(n) * buffers) * 8192, 8192)
         };
-        Buffer {
-            bytes_per_bank: bytes,
-            occupied: Some(bytes * 12),
-            site,
-            ..Buffer::new(allocator, space, address, bytes * 12)
-        }
+        let buffer = Buffer::new(allocator, space, address, bytes * 12);
+        buffer.bytes_per_bank(bytes).occupied(bytes * 12).site(site)
     };
     for i in 0..buffers {
         tracker.alloc(&buffer(i)).map_err(failed)?;
     }
-    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (7, 6) }]).map_err(failed)?;
+    let cores = tracker.define_cores(&[CoreRange::new((0, 0), (7, 6))]).map_err(failed)?;
     for program in 1..=PROGRAMS {
         tracker.begin_program(allocator, program, "matmul").map_err(failed)?;
         let mut address = 0x1_9d60;
         for bytes in [32_768, 16_384, 65_536] {
             let placed = Placement::new(allocator, program, Space::Cb, address, bytes);
-            tracker.place(&Placement { cores, ..placed }).map_err(failed)?;
+            tracker.place(&placed.cores(cores)).map_err(failed)?;
             address += bytes;
         }
     }
@@ -126,11 +117,11 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
         std::thread::sleep(Duration::from_millis(if busy { 10 } else { 500 }));
         if busy {
             for k in 0..4 {
-                let it = buffer((round * 4 + k) % buffers);
+                let mut it = buffer((round * 4 + k) % buffers);
                 tracker.free(allocator, it.space, it.address).map_err(failed)?;
                 // What comes again is a little larger or smaller than it was.
-                let requested = it.requested - (round % 7) * 64;
-                tracker.alloc(&Buffer { requested, ..it }).map_err(failed)?;
+                it.requested -= (round % 7) * 64;
+                tracker.alloc(&it).map_err(failed)?;
             }
             if round % 10 == 0 {
                 let program = 1 + (n + (round / 10) as u32) % PROGRAMS;

@@ -36,10 +36,10 @@ fn cpu() -> f64 {
 fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorNumber)> {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let path = folder.path().to_str().context("a strange folder")?.to_owned();
-    let tracker = Tracker::new(&Options { folder: path, ..Options::default() });
-    let chip = |n| Chip { unique_id: n + 1, index: n as u32, ..Chip::default() };
-    let chips: Vec<_> = (0..chips).map(|n| tracker.chip(&chip(n))).collect::<Result<_, _>>()?;
-    let allocator = tracker.allocator(&chips, &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
+    let tracker = Tracker::new(&Options::default().folder(path));
+    let chip = |n| Chip::default().unique_id(n + 1).index(n as u32);
+    let chips: Vec<_> = (0..chips).map(|n| tracker.define_chip(&chip(n))).collect::<Result<_, _>>()?;
+    let allocator = tracker.define_allocator(&chips, &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
     Ok((folder, tracker, allocator))
 }
 
@@ -60,10 +60,8 @@ fn shuffled(end: usize, count: usize) -> Vec<u32> {
 pub(super) fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Result<f64> {
     const ROUNDS: usize = 20;
     let (_folder, tracker, allocator) = tracker(chips)?;
-    let buffer = |n: u64| {
-        let it = Buffer::new(allocator, Space::Dram, n * 2048, 2048);
-        Buffer { bytes_per_bank: 2048, occupied: Some(2048), ..it }
-    };
+    let buffer =
+        |n: u64| Buffer::new(allocator, Space::Dram, n * 2048, 2048).bytes_per_bank(2048).occupied(2048);
     let mut held: Vec<u64> = (0..live as u64).collect();
     for &n in &held {
         tracker.alloc(&buffer(n))?;
@@ -94,7 +92,7 @@ fn client() -> anyhow::Result<Vec<Figure>> {
     let few_mesh = event_cost(1000, 32, EVENTS)?;
     let many = event_cost(100_000, 1, EVENTS)?;
     let many_mesh = event_cost(100_000, 32, EVENTS)?;
-    let off = Tracker::off();
+    let off = Tracker::disabled();
     let begin = cpu();
     for n in 0..EVENTS as u64 {
         off.free(AllocatorNumber::new(1), Space::Dram, std::hint::black_box(n))?;
@@ -222,11 +220,10 @@ const BATCH: u64 = 12_000;
 
 /// Another process that writes a batch for each line it reads.
 pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
-    let tracker = Tracker::new(&Options { folder: folder.to_owned(), ..Options::default() });
-    let chip = tracker.chip(&Chip { unique_id: 1, ..Chip::default() })?;
-    let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
-    let buffer =
-        |n: u64| Buffer { bytes_per_bank: 2048, ..Buffer::new(allocator, Space::Dram, n * 2048, 2048) };
+    let tracker = Tracker::new(&Options::default().folder(folder));
+    let chip = tracker.define_chip(&Chip::default().unique_id(1))?;
+    let allocator = tracker.define_allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
+    let buffer = |n: u64| Buffer::new(allocator, Space::Dram, n * 2048, 2048).bytes_per_bank(2048);
     for n in 0..LIVE {
         tracker.alloc(&buffer(n))?;
     }

@@ -1,6 +1,7 @@
-//! Allocators: their end, their failures, and how they compare.
+//! Allocators: closing and clearing them, failed allocations, statistics and peaks.
 
-use super::{Key, OVERFLOW, Writer, listed};
+use super::slots::{OVERFLOW, table_number};
+use super::{Key, Writer};
 use crate::publish;
 use crate::types::{Buffer, Result, Statistics};
 use ttmem_types::Fault;
@@ -8,7 +9,7 @@ use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags};
 
 impl Writer {
     pub(crate) fn close_allocator(&mut self, allocator: u16) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
         }
         if !self.begin(&mut Record::new(Kind::AllocatorEnd, None, allocator)) {
@@ -20,9 +21,9 @@ impl Writer {
         Ok(self.finish())
     }
 
-    /// Frees everything that an allocator handed out; the allocator goes on, and so do its peaks.
+    /// Frees all allocations of an allocator, which stays open and keeps its peaks.
     pub(crate) fn clear_allocator(&mut self, allocator: u16) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
         }
         let record = Record::new(Kind::AllocatorEnd, None, allocator);
@@ -33,31 +34,31 @@ impl Writer {
         Ok(self.finish())
     }
 
-    /// Empties the slots and rows of an allocator. If it closes, its rows are vacant.
+    /// Clears the slots and rows of an allocator. If it closes, its rows become vacant.
     fn free_all(&mut self, allocator: u16, closes: bool) {
         self.changes += 1;
-        // Rare enough to look at every slot, if it is only at one word of most.
-        let overflowed = self.overflow.as_ref().map_or(0, |it| it.slots.fresh);
-        for slot in (0..self.shared.fresh).chain(OVERFLOW..OVERFLOW + overflowed) {
-            if self.allocator_of(slot) != allocator {
+        // This is rare, so every slot is checked; of most, only one word is read.
+        let overflowed = self.overflow.as_ref().map_or(0, |overflow| overflow.slots.fresh);
+        for slot in (0..self.slots.fresh).chain(OVERFLOW..OVERFLOW + overflowed) {
+            if self.slot_allocator(slot) != allocator {
                 continue;
             }
-            let key = Key::of(&self.held(slot));
-            // A free slot keeps its words, so only the map knows.
-            if self.live.find(key.hash, |it| it == slot).is_some() {
-                self.live.remove(key.hash, slot);
-                self.vacate(slot);
+            let key = Key::of(&self.slot_record(slot));
+            // A free slot keeps its words, so only the index has whether it is live.
+            if self.index.find(key.hash, |found| found == slot).is_some() {
+                self.index.remove(key.hash, slot);
+                self.clear_slot(slot);
             }
         }
         for space in 0..Space::NUMBERS {
-            if let Some(row) = self.allocators[usize::from(allocator)].rows[space].checked_sub(1) {
-                let it = &mut self.rows[usize::from(row)];
-                (it.requested, it.allocated, it.count, it.unlisted) = (0, 0, 0, 0);
+            if let Some(number) = self.allocators[usize::from(allocator)].rows[space].checked_sub(1) {
+                let row = &mut self.rows[usize::from(number)];
+                (row.requested, row.allocated, row.count, row.unlisted) = (0, 0, 0, 0);
                 if closes {
-                    it.closed = 1;
-                    it.next_vacant = core::mem::replace(&mut self.vacant_rows, u32::from(row) + 1);
+                    row.closed = 1;
+                    row.next_vacant = core::mem::replace(&mut self.vacant_rows, u32::from(number) + 1);
                 }
-                self.write_row(usize::from(row));
+                self.write_row(usize::from(number));
             }
         }
     }
@@ -65,7 +66,7 @@ impl Writer {
     /// Records a failed allocation, and the largest free block in a bank if that is known.
     pub(crate) fn out_of_memory(&mut self, buffer: &Buffer, largest_free: Option<u64>) -> Result {
         let (allocator, requested) = (buffer.allocator.0, buffer.requested);
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, Some(buffer.space), allocator, 0));
         }
         let mut record = Record {
@@ -84,16 +85,16 @@ impl Writer {
             let before = self.faults[Fault::OutOfMemory.index()];
             publish::replace(segment.failure(before), &record.to_words());
         }
-        self.count(Fault::OutOfMemory, requested);
+        self.count_fault(Fault::OutOfMemory, requested);
         Ok(self.finish())
     }
 
-    pub(crate) fn is_held(&self, allocator: u16, space: Space, id: u64) -> bool {
-        self.allocator(allocator).is_some()
+    pub(crate) fn is_allocated(&self, allocator: u16, space: Space, id: u64) -> bool {
+        self.open_allocator(allocator).is_some()
             && self.find(&Key::memory(space, allocator, id, 0, 0, 0)).is_some()
     }
 
-    /// Events that changed what is held, so far.
+    /// Returns the number of events that changed what is allocated.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -103,18 +104,18 @@ impl Writer {
         before: Option<u64>,
         allocator: u16,
         space: Space,
-        it: Statistics,
+        statistics: Statistics,
     ) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
         let key = Key::audit(allocator, space);
         let slot = match self.find(&key) {
             Some(slot) => slot,
             None => match self.take_slot() {
-                Some(slot) if self.live.insert(key.hash, slot) => slot,
+                Some(slot) if self.index.insert(key.hash, slot) => slot,
                 Some(slot) => {
-                    self.untake(slot);
+                    self.return_slot(slot);
                     return Err(self.lose(0));
                 }
                 None => return Err(self.lose(0)),
@@ -123,22 +124,22 @@ impl Writer {
         let quiet = if before == Some(self.changes) { flags::QUIET } else { 0 };
         let mut record = Record {
             flags: quiet.into(),
-            id: it.allocated.into(),
-            requested: it.free.into(),
-            bytes_per_bank: it.largest_free_per_bank.into(),
+            id: statistics.allocated.into(),
+            requested: statistics.free.into(),
+            bytes_per_bank: statistics.largest_free_per_bank.into(),
             padding: PADDING_UNKNOWN.into(),
-            slot: listed(slot).into(),
+            slot: table_number(slot).into(),
             ..Record::new(Kind::Audit, Some(space), allocator)
         };
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
-        self.occupy(slot, &record);
+        self.fill_slot(slot, &record);
         Ok(self.finish())
     }
 
     pub(crate) fn peak(&mut self, allocator: u16, space: Space) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
         let row = self.allocators[usize::from(allocator)].rows[space as usize].checked_sub(1);
@@ -146,7 +147,7 @@ impl Writer {
     }
 
     pub(crate) fn reset_peak(&mut self, allocator: u16, space: Space) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, Some(space), allocator, 0));
         }
         let Some(row) = self.row_of(allocator, space) else { return Err(self.lose(0)) };

@@ -1,13 +1,15 @@
-//! Definitions: appended once, found again after that.
+//! Definitions: appended once, and found again by their fingerprints.
 
 use super::{AllocatorState, REMEMBERED_DEFINITIONS, Writer};
-use crate::live::hash;
 use crate::publish::Ordering;
-use crate::types::Result;
+use crate::slot_index::hash;
+use crate::types::{Banks, Result};
 use ttmem_types::Fault;
 use ttmem_types::limits::MAX_DEVICE_NUMBER;
 use ttmem_wire::record::{Kind, Record, Space};
-use ttmem_wire::segment::definition::{Banks, Chip, Definition, MAX_BANKS, MAX_CHIPS, ROOM};
+use ttmem_wire::segment::definition::{
+    Banks as WireBanks, Chip, Definition, MAX_BANKS, MAX_BYTES, MAX_CHIPS,
+};
 use ttmem_wire::segment::word;
 use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U64};
@@ -15,20 +17,20 @@ use zerocopy::little_endian::{U16, U64};
 impl Writer {
     /// Appends a definition.
     pub(super) fn define(&mut self, definition: &Definition<'_>) -> Result<()> {
-        let mut room = [0; ROOM];
-        let encoded = definition.encode(&mut room);
+        let mut bytes = [0; MAX_BYTES];
+        let encoded = definition.encode(&mut bytes);
         let used = self.blocks_used;
         let Some(segment) = self.segment() else { return Err(Fault::Lost) };
-        // Names may not take the room of what nothing can be tracked without.
+        // Names may use half of the space: without the other definitions, nothing can be tracked.
         let named = matches!(definition, Definition::Program(..) | Definition::Site(..));
-        let room_left = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
-        let blocks = encoded.filter(|&blocks| used as usize + blocks <= room_left);
+        let limit = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
+        let blocks = encoded.filter(|&blocks| used as usize + blocks <= limit);
         let Some(blocks) = blocks else {
             return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         };
-        for (n, bytes) in room.chunks_exact(ttmem_wire::segment::BLOCK).take(blocks).enumerate() {
+        for (n, block) in bytes.chunks_exact(ttmem_wire::segment::BLOCK).take(blocks).enumerate() {
             let Some(line) = segment.block(used as usize + n) else { return Err(Fault::Lost) };
-            for (word, bytes) in line.iter().zip(bytes.chunks_exact(8)) {
+            for (word, bytes) in line.iter().zip(block.chunks_exact(8)) {
                 let bytes = <[u8; 8]>::try_from(bytes).unwrap_or_default();
                 word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
             }
@@ -39,56 +41,56 @@ impl Writer {
         Ok(())
     }
 
-    /// A hash of a definition's contents, never 0.
-    pub(super) fn fingerprint(definition: &Definition<'_>) -> u64 {
-        let mut room = [0; ROOM];
-        let blocks = definition.encode(&mut room).unwrap_or(0);
-        let words = room[..blocks * ttmem_wire::segment::BLOCK].chunks_exact(8);
+    /// Returns a hash of a definition's contents, never 0.
+    fn fingerprint(definition: &Definition<'_>) -> u64 {
+        let mut bytes = [0; MAX_BYTES];
+        let blocks = definition.encode(&mut bytes).unwrap_or(0);
+        let words = bytes[..blocks * ttmem_wire::segment::BLOCK].chunks_exact(8);
         let words = words.map(|bytes| u64::from_le_bytes(<[u8; 8]>::try_from(bytes).unwrap_or_default()));
         words.fold(1, |sum, word| hash(word, sum, 3)) | 1
     }
 
-    /// Whether a definition is new; from now on it is not.
-    pub(super) fn remember(&mut self, definition: &Definition<'_>, number: u64) -> bool {
-        let print = Self::fingerprint(definition);
-        match self.recall(print) {
+    /// Returns whether a definition is new, and remembers its number.
+    pub(super) fn is_new_definition(&mut self, definition: &Definition<'_>, number: u64) -> bool {
+        let fingerprint = Self::fingerprint(definition);
+        match self.find_definition(fingerprint) {
             Some(_) => false,
             None => {
-                self.keep(print, number);
+                self.remember_definition(fingerprint, number);
                 true
             }
         }
     }
 
-    pub(super) fn recall(&self, print: u64) -> Option<u64> {
-        let mut at = print as usize;
-        // There is room for more than there can be definitions, so this ends soon.
+    fn find_definition(&self, fingerprint: u64) -> Option<u64> {
+        let mut at = fingerprint as usize;
+        // There are more entries than there can be definitions, so this ends soon.
         for _ in 0..REMEMBERED_DEFINITIONS {
             at = (at + 1) % REMEMBERED_DEFINITIONS;
-            match self.known[at] {
+            match self.definitions[at] {
                 [0, _] => return None,
-                [known, number] if known == print => return Some(number),
+                [known, number] if known == fingerprint => return Some(number),
                 _ => {}
             }
         }
         None
     }
 
-    /// Keeps a number, if there is room: a definition that is not found is only made again.
-    pub(super) fn keep(&mut self, print: u64, number: u64) {
-        let mut at = print as usize;
+    /// Remembers the number of a definition, if there is a free entry: a definition that is not found is only made again.
+    fn remember_definition(&mut self, fingerprint: u64, number: u64) {
+        let mut at = fingerprint as usize;
         for _ in 0..REMEMBERED_DEFINITIONS {
             at = (at + 1) % REMEMBERED_DEFINITIONS;
-            if self.known[at][0] == 0 || self.known[at][0] == print {
-                self.known[at] = [print, number];
+            if self.definitions[at][0] == 0 || self.definitions[at][0] == fingerprint {
+                self.definitions[at] = [fingerprint, number];
                 return;
             }
         }
     }
 
     pub(crate) fn define_chip(&mut self, chip: &Chip) -> Result<u16> {
-        let print = Self::fingerprint(&Definition::Chip(0, chip));
-        if let Some(number) = self.recall(print) {
+        let fingerprint = Self::fingerprint(&Definition::Chip(0, chip));
+        if let Some(number) = self.find_definition(fingerprint) {
             return Ok(number as u16);
         }
         if self.chips_used == u16::MAX {
@@ -98,7 +100,7 @@ impl Writer {
         self.define(&Definition::Chip(number, chip))?;
         self.chip_index[usize::from(number)] = chip.index.get();
         self.chips_used = number;
-        self.keep(print, u64::from(number));
+        self.remember_definition(fingerprint, u64::from(number));
         Ok(number)
     }
 
@@ -113,71 +115,72 @@ impl Writer {
         if let Some(chip) = chips.clone().find(|&chip| unknown(chip)) {
             return Err(self.refuse(Fault::UnknownChip, None, 0, u64::from(chip)));
         }
-        let room = self.covered.len() - self.covered_used as usize;
-        let fits = count <= MAX_CHIPS.min(room) && banks.len() <= MAX_BANKS;
+        let left = self.allocator_chips.len() - self.allocator_chips_used as usize;
+        let fits = count <= MAX_CHIPS.min(left) && banks.len() <= MAX_BANKS;
         if !fits || self.allocators_used >= u16::MAX - 1 {
             return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
         let number = self.allocators_used + 1;
-        for ((place, covered), chip) in
-            numbers.iter_mut().zip(&mut self.covered[self.covered_used as usize..]).zip(chips)
-        {
-            (*place, *covered) = (chip.into(), chip);
+        let first = self.allocator_chips_used as usize;
+        for ((place, kept), chip) in numbers.iter_mut().zip(&mut self.allocator_chips[first..]).zip(chips) {
+            (*place, *kept) = (chip.into(), chip);
         }
-        // A device that is opened again is the same allocator again.
-        let print = Self::fingerprint(&Definition::Allocator(0, banks, &numbers[..count]));
-        if let Some(known) = self.recall(print) {
+        let mut room = [WireBanks::new_zeroed(); MAX_BANKS];
+        let wire_banks = to_wire(banks, &mut room);
+        // A device that is opened again gets its former allocator.
+        let fingerprint = Self::fingerprint(&Definition::Allocator(0, wire_banks, &numbers[..count]));
+        if let Some(known) = self.find_definition(fingerprint) {
             let known = known as u16;
             let state = self.allocators[usize::from(known)];
             if state.open == 0 {
-                if state.print != print {
-                    self.define(&Definition::Allocator(known, banks, &numbers[..count]))?;
-                    self.allocators[usize::from(known)].print = print;
+                if state.fingerprint != fingerprint {
+                    self.define(&Definition::Allocator(known, wire_banks, &numbers[..count]))?;
+                    self.allocators[usize::from(known)].fingerprint = fingerprint;
                 }
-                return self.open_allocator(known);
+                return self.begin_allocator(known);
             }
         }
-        self.define(&Definition::Allocator(number, banks, &numbers[..count]))?;
-        self.keep(print, u64::from(number));
+        self.define(&Definition::Allocator(number, wire_banks, &numbers[..count]))?;
+        self.remember_definition(fingerprint, u64::from(number));
         let mut state = AllocatorState {
             chips: count as u16,
-            first_chip: self.covered_used,
-            print,
+            first_chip: self.allocator_chips_used,
+            fingerprint,
             ..AllocatorState::new_zeroed()
         };
-        for it in banks.iter().filter(|it| usize::from(it.space) < Space::NUMBERS) {
-            state.banks[usize::from(it.space)] = it.banks.get();
+        for layout in banks {
+            state.banks[layout.space as usize] = layout.banks;
         }
         self.allocators[usize::from(number)] = state;
-        self.covered_used += count as u32;
+        self.allocator_chips_used += count as u32;
         self.allocators_used = number;
-        self.open_allocator(number)
+        self.begin_allocator(number)
     }
 
-    /// The allocator that stands for a set of devices, known by their numbers only: the same set, in whatever order, the same
-    /// one.
-    pub(crate) fn devices(&mut self, devices: &[u32]) -> Result<u16> {
-        let sum = devices.iter().fold(0u64, |sum, &it| sum.wrapping_add(hash(u64::from(it), 2, 5)));
-        let print = hash(devices.len() as u64, sum, 5) | 1;
-        match self.recall(print) {
-            Some(known) if self.allocator(known as u16).is_some() => Ok(known as u16),
-            Some(known) => self.open_allocator(known as u16),
-            None => self.define_devices(devices, print),
+    /// Returns the allocator for a set of devices that are known by number only. The order of the devices does not matter.
+    pub(crate) fn define_devices(&mut self, devices: &[u32]) -> Result<u16> {
+        let sum = devices.iter().fold(0u64, |sum, &device| sum.wrapping_add(hash(u64::from(device), 2, 5)));
+        let fingerprint = hash(devices.len() as u64, sum, 5) | 1;
+        match self.find_definition(fingerprint) {
+            Some(known) if self.open_allocator(known as u16).is_some() => Ok(known as u16),
+            Some(known) => self.begin_allocator(known as u16),
+            None => self.define_new_devices(devices, fingerprint),
         }
     }
 
     #[cold]
-    fn define_devices(&mut self, devices: &[u32], print: u64) -> Result<u16> {
+    fn define_new_devices(&mut self, devices: &[u32], fingerprint: u64) -> Result<u16> {
         let mut chips = [0u16; MAX_CHIPS];
         let mut count = 0;
         for &device in devices {
-            // No runtime numbers so many. An error that was passed on as a number is one of these.
+            // No runtime has such numbers. An error code that was passed on as a number is one of these.
             if device > MAX_DEVICE_NUMBER {
                 return Err(self.refuse(Fault::UnknownChip, None, 0, u64::from(device)));
             }
-            // What the process calls by that number, if it has said which chip that is.
-            let known = (1..=self.chips_used).rev().find(|&it| self.chip_index[usize::from(it)] == device);
-            let chip = match known {
+            // The chip that the process defined with that number, if there is one.
+            let defined =
+                (1..=self.chips_used).rev().find(|&chip| self.chip_index[usize::from(chip)] == device);
+            let chip = match defined {
                 Some(chip) => chip,
                 None => self.define_chip(&Chip { index: device.into(), ..Chip::default() })?,
             };
@@ -194,40 +197,43 @@ impl Writer {
         }
         chips[..count].sort_unstable();
         let number = self.define_allocator(&[], chips[..count].iter().copied())?;
-        self.keep(print, u64::from(number));
+        self.remember_definition(fingerprint, u64::from(number));
         Ok(number)
     }
 
-    /// Defines an open allocator's banks anew.
+    /// Redefines the banks of an open allocator.
     pub(crate) fn resize_allocator(&mut self, number: u16, banks: &[Banks]) -> Result<()> {
-        let Some(&state) = self.allocator(number) else {
+        let Some(&state) = self.open_allocator(number) else {
             return Err(self.refuse(Fault::UnknownAllocator, None, number, 0));
         };
         let mut chips = [U16::new(0); MAX_CHIPS];
         let count = usize::from(state.chips).min(MAX_CHIPS);
-        let covered = self.covered.iter().skip(state.first_chip as usize);
+        let covered = self.allocator_chips.iter().skip(state.first_chip as usize);
         for (place, &chip) in chips.iter_mut().zip(covered).take(count) {
             *place = chip.into();
         }
         if banks.len() > MAX_BANKS {
             return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
         }
-        let print = Self::fingerprint(&Definition::Allocator(0, banks, &chips[..count]));
-        if state.print != print {
-            self.define(&Definition::Allocator(number, banks, &chips[..count]))?;
-            self.allocators[usize::from(number)].print = print;
+        let mut room = [WireBanks::new_zeroed(); MAX_BANKS];
+        let wire_banks = to_wire(banks, &mut room);
+        let fingerprint = Self::fingerprint(&Definition::Allocator(0, wire_banks, &chips[..count]));
+        if state.fingerprint != fingerprint {
+            self.define(&Definition::Allocator(number, wire_banks, &chips[..count]))?;
+            self.allocators[usize::from(number)].fingerprint = fingerprint;
         }
         Ok(())
     }
 
-    fn open_allocator(&mut self, number: u16) -> Result<u16> {
+    /// Records that an allocator is open.
+    fn begin_allocator(&mut self, number: u16) -> Result<u16> {
         if !self.begin(&mut Record::new(Kind::AllocatorBegin, None, number)) {
             return Err(Fault::Lost);
         }
         let state = &mut self.allocators[usize::from(number)];
         state.open = 1;
         let banks = state.banks;
-        // So that readers can tell an allocator that holds nothing from one that was closed.
+        // With its rows, readers distinguish an allocator without allocations from a closed one.
         for space in Space::ALL.into_iter().filter(|&space| banks[space as usize] > 0) {
             if let Some(row) = self.row_of(number, space) {
                 self.write_row(row);
@@ -239,8 +245,8 @@ impl Writer {
 
     pub(crate) fn define_cores(&mut self, cores: [u64; 4]) -> Result<u16> {
         let words = cores.map(U64::new);
-        let print = Self::fingerprint(&Definition::Cores(0, &words));
-        if let Some(number) = self.recall(print) {
+        let fingerprint = Self::fingerprint(&Definition::Cores(0, &words));
+        if let Some(number) = self.find_definition(fingerprint) {
             return Ok(number as u16);
         }
         if self.cores_used == u16::MAX {
@@ -250,19 +256,27 @@ impl Writer {
         self.define(&Definition::Cores(number, &words))?;
         self.core_counts[usize::from(number)] = cores.iter().map(|word| word.count_ones() as u16).sum();
         self.cores_used = number;
-        self.keep(print, u64::from(number));
+        self.remember_definition(fingerprint, u64::from(number));
         Ok(number)
     }
 
     pub(crate) fn define_site(&mut self, site: &str) -> Result<u32> {
-        let print = Self::fingerprint(&Definition::Site(0, site));
-        if let Some(number) = self.recall(print) {
+        let fingerprint = Self::fingerprint(&Definition::Site(0, site));
+        if let Some(number) = self.find_definition(fingerprint) {
             return Ok(number as u32);
         }
         let number = self.sites_used + 1;
         self.define(&Definition::Site(number, site))?;
         self.sites_used = number;
-        self.keep(print, u64::from(number));
+        self.remember_definition(fingerprint, u64::from(number));
         Ok(number)
     }
+}
+
+/// Converts the layouts of an allocator's spaces to the form of a segment. There are no more than `room` has.
+fn to_wire<'a>(banks: &[Banks], room: &'a mut [WireBanks; MAX_BANKS]) -> &'a [WireBanks] {
+    for (place, layout) in room.iter_mut().zip(banks) {
+        *place = layout.to_wire();
+    }
+    &room[..banks.len().min(MAX_BANKS)]
 }

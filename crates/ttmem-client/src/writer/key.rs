@@ -1,27 +1,27 @@
-//! What distinguishes one live slot from another.
+//! Keys: what distinguishes one live slot from another.
 
-use crate::live::hash;
+use crate::slot_index::hash;
 use ttmem_wire::record::{Head, Kind, Record, Space, word};
 
-/// Which slot is meant: its hash in the map, and what its words must be.
+/// Identity of a slot: its hash in the index, and the words that it must have.
 pub(super) struct Key {
     pub(super) hash: u64,
     head: Head,
     id: u64,
     requested: u64,
     program: u32,
-    by: By,
+    compare: Compare,
 }
 
 /// Which words of a slot are compared.
-enum By {
-    /// Kind, space and allocator: there is one such slot.
+enum Compare {
+    /// Kind, space and allocator: there is only one such slot.
     Space,
-    /// The id as well.
+    /// Kind, space, allocator and id.
     Id,
-    /// Cores, size and program as well: several of these may share an address.
+    /// Kind, space, allocator, id, cores, size and program: several placements may share an address.
     Placement,
-    /// The program. Its slot holds what happened to it last, so its kind does not count; no other slot lacks a space.
+    /// Allocator and program. Its slot has the last record of the program, so the kind does not count; no other slot lacks a space.
     Program,
 }
 
@@ -43,32 +43,39 @@ impl Key {
                 id,
                 requested: 0,
                 program: 0,
-                by: By::Id,
+                compare: Compare::Id,
             };
         }
         let mixed = hash(id, head.identity() | u64::from(program) << 32, requested | u64::from(cores) << 48);
-        Self { hash: mixed, head: head.with_cores(cores), id, requested, program, by: By::Placement }
+        Self {
+            hash: mixed,
+            head: head.with_cores(cores),
+            id,
+            requested,
+            program,
+            compare: Compare::Placement,
+        }
     }
 
     pub(super) fn program(allocator: u16, program: u32) -> Self {
         let head = Head::new(Kind::ProgramBegin, None, allocator);
         let hash = hash(u64::from(program) << 32, head.identity(), 1);
-        Self { hash, head, id: 0, requested: 0, program, by: By::Program }
+        Self { hash, head, id: 0, requested: 0, program, compare: Compare::Program }
     }
 
     pub(super) fn audit(allocator: u16, space: Space) -> Self {
         let head = Head::new(Kind::Audit, Some(space), allocator);
         let hash = hash(0, head.identity(), 2);
-        Self { hash, head, id: 0, requested: 0, program: 0, by: By::Space }
+        Self { hash, head, id: 0, requested: 0, program: 0, compare: Compare::Space }
     }
 
     pub(super) fn trace(allocator: u16, trace: u32) -> Self {
         let head = Head::new(Kind::Trace, Some(Space::Trace), allocator);
         let id = u64::from(trace);
-        Self { hash: hash(id, head.identity(), 4), head, id, requested: 0, program: 0, by: By::Id }
+        Self { hash: hash(id, head.identity(), 4), head, id, requested: 0, program: 0, compare: Compare::Id }
     }
 
-    /// The key that finds a slot with this record.
+    /// Returns the key of a slot with this record.
     pub(super) fn of(held: &Record) -> Self {
         let (allocator, program) = (held.allocator.get(), held.program.get());
         match (Kind::from_byte(held.kind), held.space()) {
@@ -81,23 +88,23 @@ impl Key {
         }
     }
 
-    /// Whether a slot is meant, by its words.
+    /// Returns whether a slot with these words has this key.
     #[inline]
-    pub(super) fn fits(&self, at: impl Fn(usize) -> u64) -> bool {
+    pub(super) fn matches(&self, at: impl Fn(usize) -> u64) -> bool {
         let head = Head::from_word(at(Head::WORD));
         let same = || head.identity() == self.head.identity();
         let same_program = || word::program(at(word::PROGRAM)) == self.program;
-        match self.by {
-            By::Space => same(),
-            By::Id => same() && at(word::ID) == self.id,
-            By::Placement => {
+        match self.compare {
+            Compare::Space => same(),
+            Compare::Id => same() && at(word::ID) == self.id,
+            Compare::Placement => {
                 same()
                     && head.cores() == self.head.cores()
                     && at(word::ID) == self.id
                     && at(word::REQUESTED) == self.requested
                     && same_program()
             }
-            By::Program => head.owner() == self.head.owner() && same_program(),
+            Compare::Program => head.owner() == self.head.owner() && same_program(),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Programs: what they registered hangs in a list, so that its end is one event. And traces, which are made of them.
+//! Programs and traces. What a program registered is a linked list of slots, so that the end of a program is one event.
 
-use super::{Key, Link, OVERFLOW, Writer, listed};
+use super::slots::{Link, OVERFLOW, table_number};
+use super::{Key, Writer};
 use crate::publish::Ordering;
 use crate::types::{Program, Result};
 use ttmem_types::Fault;
@@ -8,20 +9,20 @@ use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags, word};
 use ttmem_wire::segment::definition::Definition;
 
 impl Writer {
-    /// A record of a whole program, which was dispatched so often.
-    pub(super) fn program_record(kind: Kind, it: &Program, dispatches: u64) -> Record {
+    /// Returns the record of a program that was dispatched so often.
+    fn program_record(kind: Kind, program: &Program, dispatches: u64) -> Record {
         Record {
-            flags: flags::of_class(it.class).into(),
-            cores: it.cores.0.into(),
+            flags: flags::of_class(program.class).into(),
+            cores: program.cores.0.into(),
             requested: dispatches.into(),
             padding: PADDING_UNKNOWN.into(),
-            program: it.program.into(),
-            site: it.site.0.into(),
-            ..Record::new(kind, None, it.allocator.0)
+            program: program.number.into(),
+            site: program.site.0.into(),
+            ..Record::new(kind, None, program.allocator.0)
         }
     }
 
-    /// The slot of a program, which begins here if it has not yet.
+    /// Returns the slot of a program, which begins here if it has not yet.
     pub(super) fn program_slot(&mut self, allocator: u16, program: u32) -> Result<u32> {
         match self.find(&Key::program(allocator, program)) {
             Some(slot) => Ok(slot),
@@ -29,19 +30,19 @@ impl Writer {
         }
     }
 
-    fn add_program(&mut self, it: &Program, dispatches: u64) -> Result<u32> {
-        let (key, program) = (Key::program(it.allocator.0, it.program), it.program);
-        let Some(slot) = self.take_slot() else { return Err(self.lose(u64::from(program))) };
-        if !self.live.insert(key.hash, slot) {
-            self.untake(slot);
-            return Err(self.lose(u64::from(program)));
+    fn add_program(&mut self, program: &Program, dispatches: u64) -> Result<u32> {
+        let key = Key::program(program.allocator.0, program.number);
+        let Some(slot) = self.take_slot() else { return Err(self.lose(u64::from(program.number))) };
+        if !self.index.insert(key.hash, slot) {
+            self.return_slot(slot);
+            return Err(self.lose(u64::from(program.number)));
         }
-        let mut record = Self::program_record(Kind::ProgramBegin, it, dispatches);
-        record.slot = listed(slot).into();
+        let mut record = Self::program_record(Kind::ProgramBegin, program, dispatches);
+        record.slot = table_number(slot).into();
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
-        self.occupy(slot, &record);
+        self.fill_slot(slot, &record);
         if let Some(link) = self.link(slot) {
             link.next = 0;
         }
@@ -49,8 +50,8 @@ impl Writer {
         Ok(slot)
     }
 
-    /// Hangs a slot into its program's list.
-    pub(super) fn join(&mut self, program: u32, slot: u32) {
+    /// Adds a slot to its program's list.
+    pub(super) fn link_to_program(&mut self, program: u32, slot: u32) {
         let Some(head) = self.link(program) else { return };
         let first = core::mem::replace(&mut head.next, slot + 1);
         if let Some(link) = self.link(slot) {
@@ -61,7 +62,8 @@ impl Writer {
         }
     }
 
-    pub(super) fn leave(&mut self, slot: u32) {
+    /// Removes a slot from its program's list.
+    pub(super) fn unlink_from_program(&mut self, slot: u32) {
         let Some(&mut Link { next, previous }) = self.link(slot) else { return };
         if let Some(link) = previous.checked_sub(1).and_then(|previous| self.link(previous)) {
             link.next = next;
@@ -72,24 +74,22 @@ impl Writer {
     }
 
     pub(crate) fn begin_program(&mut self, allocator: u16, program: u32, name: &str) -> Result {
-        if self.allocator(allocator).is_none() {
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, u64::from(program)));
         }
         if program == 0 {
             return Err(self.refuse(Fault::UnknownProgram, None, allocator, 0));
         }
-        // Many programs have the same name, so it is kept once. If there is no room for it, that is counted, and the program is
-        // there all the same.
+        // Many programs have the same name, so it is stored once. If there is no space for it, that is counted, and the program is
+        // recorded without a name.
         let site = if name.is_empty() { 0 } else { self.define_site(name).unwrap_or(0) };
-        let it = Program {
-            site: crate::SiteNumber(site),
-            ..Program::new(crate::AllocatorNumber(allocator), program)
-        };
         let Some(slot) = self.find(&Key::program(allocator, program)) else {
-            self.add_program(&it, 0)?;
+            let named =
+                Program::new(crate::AllocatorNumber(allocator), program).site(crate::SiteNumber(site));
+            self.add_program(&named, 0)?;
             return Ok(self.sequence);
         };
-        let mut record = self.held(slot);
+        let mut record = self.slot_record(slot);
         if site == 0 || record.site.get() == site {
             return Ok(self.sequence);
         }
@@ -98,46 +98,46 @@ impl Writer {
             if !self.begin(&mut record) {
                 return Err(Fault::Lost);
             }
-            self.occupy(slot, &record);
+            self.fill_slot(slot, &record);
             return Ok(self.finish());
         }
-        // Its slot says when it was dispatched last, which is not to be said again.
-        if self.remember(&Definition::Program(program, name), u64::from(program)) {
+        // Its slot has the time of its last dispatch, which must not be recorded again.
+        if self.is_new_definition(&Definition::Program(program, name), u64::from(program)) {
             let _ = self.define(&Definition::Program(program, name));
         }
         Ok(self.sequence)
     }
 
-    /// A program as it is now. What it had registered before is gone; how often it was dispatched is not.
-    pub(crate) fn build_program(&mut self, it: &Program) -> Result {
-        let (allocator, program) = (it.allocator.0, it.program);
-        if self.allocator(allocator).is_none() {
+    /// Records a program that is built or rebuilt. What it had registered is removed; its number of dispatches stays.
+    pub(crate) fn build_program(&mut self, built: &Program) -> Result {
+        let (allocator, program) = (built.allocator.0, built.number);
+        if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, u64::from(program)));
         }
         if program == 0 {
             return Err(self.refuse(Fault::UnknownProgram, None, allocator, 0));
         }
-        let (mut it, mut dispatches) = (*it, 0);
+        let (mut built, mut dispatches) = (*built, 0);
         if let Some(slot) = self.find(&Key::program(allocator, program)) {
-            let held = self.held(slot);
+            let held = self.slot_record(slot);
             dispatches = held.requested.get();
-            if it.site.0 == 0 {
-                it.site.0 = held.site.get();
+            if built.site.0 == 0 {
+                built.site.0 = held.site.get();
             }
             self.end_program(allocator, program)?;
         }
-        self.add_program(&it, dispatches)?;
+        self.add_program(&built, dispatches)?;
         Ok(self.sequence)
     }
 
-    /// `hint` is where the program's slot was the last time, if there was one.
+    /// Records a dispatch. `hint` is the program's slot at the last dispatch, if there was one.
     pub(crate) fn dispatch(&mut self, allocator: u16, program: u32, hint: &mut u32) -> Result {
         let key = Key::program(allocator, program);
         let line = self.segment.as_ref().and_then(|segment| segment.slot(*hint));
         let hinted = line.is_some_and(|line| {
             let at = |n: usize| line[n].load(Ordering::Relaxed);
             // A free slot keeps its words, but not its sequence.
-            at(word::SEQUENCE) != 0 && key.fits(at)
+            at(word::SEQUENCE) != 0 && key.matches(at)
         });
         if !hinted {
             let Some(slot) = self.find(&key) else {
@@ -146,17 +146,17 @@ impl Writer {
             *hint = slot;
         }
         let slot = *hint;
-        let held = self.held(slot);
+        let held = self.slot_record(slot);
         let mut record = Record {
             kind: Kind::Dispatch as u8,
             requested: (held.requested.get() + 1).into(),
-            slot: listed(slot).into(),
+            slot: table_number(slot).into(),
             ..held
         };
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
-        self.occupy(slot, &record);
+        self.fill_slot(slot, &record);
         Ok(self.finish())
     }
 
@@ -165,37 +165,37 @@ impl Writer {
         let Some(slot) = self.find(&key) else {
             return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
         };
-        let it = Program::new(crate::AllocatorNumber(allocator), program);
-        let mut record = Self::program_record(Kind::ProgramEnd, &it, 0);
+        let ended = Program::new(crate::AllocatorNumber(allocator), program);
+        let mut record = Self::program_record(Kind::ProgramEnd, &ended, 0);
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
         self.changes += 1;
         let mut part = self.link(slot).map_or(0, |link| link.next);
-        let mut touched = [usize::MAX; 4];
+        let mut changed_rows = [usize::MAX; 4];
         while let Some(slot) = part.checked_sub(1) {
             part = self.link(slot).map_or(0, |link| link.next);
-            let held = self.held(slot);
-            self.live.remove(Key::of(&held).hash, slot);
-            self.vacate(slot);
+            let held = self.slot_record(slot);
+            self.index.remove(Key::of(&held).hash, slot);
+            self.clear_slot(slot);
             if let Some(row) = self.subtract(&held, slot >= OVERFLOW) {
-                let free = touched.iter().position(|&it| it == row || it == usize::MAX);
-                if let Some(place) = free.and_then(|n| touched.get_mut(n)) {
+                let free = changed_rows.iter().position(|&changed| changed == row || changed == usize::MAX);
+                if let Some(place) = free.and_then(|n| changed_rows.get_mut(n)) {
                     *place = row;
                 }
             }
         }
-        self.live.remove(key.hash, slot);
-        self.vacate(slot);
-        for row in touched.into_iter().filter(|&row| row != usize::MAX) {
+        self.index.remove(key.hash, slot);
+        self.clear_slot(slot);
+        for row in changed_rows.into_iter().filter(|&row| row != usize::MAX) {
             self.write_row(row);
         }
         Ok(self.finish())
     }
 
-    /// A trace of so many dispatches was captured, or, if there is one of that number, replayed.
-    pub(crate) fn trace(&mut self, allocator: u16, trace: u32, dispatches: u64) -> Result {
-        if self.allocator(allocator).is_none() {
+    /// Records that a trace of so many dispatches was captured, or replayed if there is one with that number.
+    pub(crate) fn capture_or_replay_trace(&mut self, allocator: u16, trace: u32, dispatches: u64) -> Result {
+        if self.open_allocator(allocator).is_none() {
             let fault = Fault::UnknownAllocator;
             return Err(self.refuse(fault, Some(Space::Trace), allocator, u64::from(trace)));
         }
@@ -203,41 +203,41 @@ impl Writer {
         let known = self.find(&key);
         let Some(slot) = known.or_else(|| self.take_slot()) else { return Err(self.lose(u64::from(trace))) };
         let mut record = if known.is_some() {
-            let held = self.held(slot);
-            // How often it was replayed.
+            let held = self.slot_record(slot);
+            // The number of replays.
             Record { padding: held.padding.get().saturating_add(1).into(), ..held }
         } else {
-            if !self.live.insert(key.hash, slot) {
-                self.untake(slot);
+            if !self.index.insert(key.hash, slot) {
+                self.return_slot(slot);
                 return Err(self.lose(u64::from(trace)));
             }
             Record {
                 id: u64::from(trace).into(),
                 requested: dispatches.into(),
                 bytes_per_bank: self.clock.now().into(),
-                slot: listed(slot).into(),
+                slot: table_number(slot).into(),
                 ..Record::new(Kind::Trace, Some(Space::Trace), allocator)
             }
         };
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
-        self.occupy(slot, &record);
+        self.fill_slot(slot, &record);
         Ok(self.finish())
     }
 
-    pub(crate) fn end_trace(&mut self, allocator: u16, trace: u32) -> Result {
+    pub(crate) fn release_trace(&mut self, allocator: u16, trace: u32) -> Result {
         let key = Key::trace(allocator, trace);
         let Some(slot) = self.find(&key) else {
             let fault = Fault::UnknownProgram;
             return Err(self.refuse(fault, Some(Space::Trace), allocator, u64::from(trace)));
         };
-        let mut record = Record { kind: Kind::TraceEnd as u8, ..self.held(slot) };
+        let mut record = Record { kind: Kind::TraceEnd as u8, ..self.slot_record(slot) };
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }
-        self.live.remove(key.hash, slot);
-        self.vacate(slot);
+        self.index.remove(key.hash, slot);
+        self.clear_slot(slot);
         Ok(self.finish())
     }
 }

@@ -191,7 +191,7 @@ impl OpenFile {
                 problems.push(format!("have a total of {total} of {space}, but {sum} for their processes"));
             }
         }
-        if region.full() {
+        if region.is_full() {
             let slots = region::PROCESS_SLOTS;
             problems
                 .push(format!("are full: all {slots} entries are in use, further processes are not counted"));
@@ -226,7 +226,7 @@ impl OpenFile {
 
 /// Reads a whole file, or one byte more than any layout has.
 fn read_content(file: &OwnedFd) -> rustix::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; region::MOST_BYTES + 1];
+    let mut bytes = vec![0; region::MAX_BYTES + 1];
     let mut len = 0;
     while len < bytes.len() {
         match rustix::io::pread(file, &mut bytes[len..], len as u64) {

@@ -2,8 +2,8 @@ use super::*;
 use crate::legacy::Type;
 use proptest::prelude::*;
 
-/// What a stream holds, by the simplest reading of it: message after message of a size known beforehand.
-fn naive(messages: &[Message], vintage: Vintage) -> Vec<Frame> {
+/// Returns the frames of messages, without deriving their size.
+fn expected_frames(messages: &[Message], vintage: Vintage) -> Vec<Frame> {
     messages
         .iter()
         .map(|&m| {
@@ -21,24 +21,24 @@ fn bytes_of(messages: &[Message], vintage: Vintage) -> Vec<u8> {
     messages.iter().flat_map(|m| m.encode(vintage, &mut buffer).to_vec()).collect()
 }
 
-/// A sink that takes everything.
-fn into(frames: &mut Vec<Frame>) -> impl FnMut(Frame) -> ControlFlow<()> {
+/// Returns a sink that collects every frame.
+fn collect(frames: &mut Vec<Frame>) -> impl FnMut(Frame) -> ControlFlow<()> {
     |frame| {
         frames.push(frame);
         ControlFlow::Continue(())
     }
 }
 
-/// A sink that takes nothing.
-fn none(_: Frame) -> ControlFlow<()> {
+/// A sink that expects no frame.
+fn expect_none(_: Frame) -> ControlFlow<()> {
     panic!("too early")
 }
 
-/// Feeds `bytes` cut at `cuts`, then ends the stream.
-fn framed(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, FrameError> {
+/// Feeds `bytes` divided at `cuts`, then ends the stream.
+fn frame(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, FrameError> {
     let (mut framer, mut frames, mut from) = (Framer::default(), Vec::new(), 0);
     for &to in cuts.iter().chain([&bytes.len()]) {
-        framer.feed(&bytes[from..to], into(&mut frames))?;
+        framer.feed(&bytes[from..to], collect(&mut frames))?;
         from = to;
     }
     frames.extend(framer.end()?);
@@ -59,136 +59,140 @@ fn message(kind: u8, seed: u64) -> Message {
 }
 
 #[test]
-fn every_vintage_every_type_every_split_point() {
+fn every_vintage_type_and_split_point_is_framed() {
     for vintage in Vintage::ALL {
         for first in 1..=12 {
             let messages = [message(first, 3), message(13 - first, 4), message(1, 5)];
-            let (bytes, expected) = (bytes_of(&messages, vintage), naive(&messages, vintage));
+            let (bytes, expected) = (bytes_of(&messages, vintage), expected_frames(&messages, vintage));
             for cut in 0..=bytes.len() {
                 assert_eq!(
-                    framed(&bytes, &[cut]).as_ref(),
+                    frame(&bytes, &[cut]).as_ref(),
                     Ok(&expected),
                     "{vintage:?} type {first} cut {cut}"
                 );
             }
             let every: Vec<usize> = (0..bytes.len()).collect();
-            assert_eq!(framed(&bytes, &every).as_ref(), Ok(&expected), "{vintage:?} byte by byte");
+            assert_eq!(frame(&bytes, &every).as_ref(), Ok(&expected), "{vintage:?} byte by byte");
         }
     }
 }
 
 #[test]
-fn a_single_message_of_every_vintage_is_told_by_the_end() {
+fn end_of_stream_completes_a_single_message() {
     for vintage in Vintage::ALL {
         for kind in 1..=12 {
             let messages = [message(kind, 7)];
             let bytes = bytes_of(&messages, vintage);
             for cut in 0..=bytes.len() {
-                assert_eq!(framed(&bytes, &[cut]), Ok(naive(&messages, vintage)), "{vintage:?} {kind} {cut}");
+                assert_eq!(
+                    frame(&bytes, &[cut]),
+                    Ok(expected_frames(&messages, vintage)),
+                    "{vintage:?} {kind} {cut}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn an_event_is_handed_out_with_its_head() {
+fn event_is_delivered_with_its_head() {
     for vintage in Vintage::ALL {
         let messages = [message(1, 9)];
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
-        framer.feed(&bytes_of(&messages, vintage)[..72], into(&mut frames)).unwrap();
-        assert_eq!(frames, naive(&messages, vintage));
-        assert!(!framer.waits_for_pause(), "an event needs no clock");
+        framer.feed(&bytes_of(&messages, vintage)[..72], collect(&mut frames)).unwrap();
+        assert_eq!(frames, expected_frames(&messages, vintage));
+        assert!(!framer.waits_for_pause(), "an event needs no pause");
     }
 }
 
 #[test]
-fn a_pause_settles_a_first_question_and_the_stream_goes_on() {
+fn pause_completes_a_first_question() {
     for vintage in Vintage::ALL {
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
         let messages = [message(3, 1), message(6, 2), message(8, 3)];
-        framer.feed(&bytes_of(&messages[..1], vintage), into(&mut frames)).unwrap();
+        framer.feed(&bytes_of(&messages[..1], vintage), collect(&mut frames)).unwrap();
         if vintage == Vintage::V144 {
             assert_eq!(frames.len(), 1, "144 zero-filled bytes can be nothing else");
         } else {
             assert!(framer.waits_for_pause());
             frames.extend(framer.pause());
         }
-        framer.feed(&bytes_of(&messages[1..], vintage), into(&mut frames)).unwrap();
-        assert_eq!(frames, naive(&messages, vintage));
+        framer.feed(&bytes_of(&messages[1..], vintage), collect(&mut frames)).unwrap();
+        assert_eq!(frames, expected_frames(&messages, vintage));
     }
 }
 
 #[test]
-fn a_tail_after_the_pause_is_refused_not_misread() {
+fn bytes_of_a_message_after_the_pause_are_refused() {
     let mut framer = Framer::default();
     let bytes = bytes_of(&[message(3, 1)], Vintage::V144);
-    framer.feed(&bytes[..72], none).unwrap();
+    framer.feed(&bytes[..72], expect_none).unwrap();
     assert!(matches!(framer.pause(), Some(Frame::Question(_, Vintage::V72))));
-    let late = framer.feed(&bytes[72..], none);
+    let late = framer.feed(&bytes[72..], expect_none);
     assert_eq!(late, Err(FrameError::LateTail { offset: 72 }));
 }
 
 #[test]
-fn a_newline_alone_is_a_person_and_with_zeros_a_kernel_load() {
+fn newline_is_a_dump_request_or_a_kernel_load() {
     let mut framer = Framer::default();
-    framer.feed(b"\n", none).unwrap();
+    framer.feed(b"\n", expect_none).unwrap();
     assert!(framer.waits_for_pause());
     assert_eq!(framer.pause(), Some(Frame::Newline));
 
     let mut framer = Framer::default();
-    framer.feed(b"\n", none).unwrap();
+    framer.feed(b"\n", expect_none).unwrap();
     assert_eq!(framer.end(), Ok(Some(Frame::Newline)));
 
     let load = [message(Type::KernelLoad as u8, 2)];
-    assert_eq!(framed(&bytes_of(&load, Vintage::V144), &[1]), Ok(naive(&load, Vintage::V144)));
-    assert_eq!(framed(b"\n\n", &[]), Err(FrameError::Half { offset: 0, left: 2 }));
+    assert_eq!(frame(&bytes_of(&load, Vintage::V144), &[1]), Ok(expected_frames(&load, Vintage::V144)));
+    assert_eq!(frame(b"\n\n", &[]), Err(FrameError::Half { offset: 0, left: 2 }));
 }
 
 #[test]
-fn junk_is_refused_by_its_first_four_bytes() {
+fn invalid_start_is_refused() {
     for junk in [&b"\0\0\0\0"[..], b"\x0d\0\0\0", b"\x01\x01\0\0", b"QUERY_ALL\n", b"GET / HTTP/1.1\r\n"] {
         let found = u32::from_le_bytes(junk[..4].try_into().unwrap());
-        assert_eq!(framed(junk, &[]), Err(FrameError::NotAMessage { offset: 0, found }));
+        assert_eq!(frame(junk, &[]), Err(FrameError::NotAMessage { offset: 0, found }));
     }
     let mut bytes = bytes_of(&[message(1, 1), message(2, 2)], Vintage::V112);
     bytes.extend([0xff; 4]);
-    let broken = framed(&bytes, &[]);
+    let broken = frame(&bytes, &[]);
     assert_eq!(broken, Err(FrameError::NotAMessage { offset: 224, found: u32::MAX }));
 }
 
 #[test]
-fn a_tail_that_is_not_zero_is_no_known_message() {
+fn nonzero_padding_is_refused() {
     let mut bytes = bytes_of(&[message(1, 1)], Vintage::V144);
     bytes[100] = 1;
-    assert_eq!(framed(&bytes, &[]), Err(FrameError::UnknownSize { offset: 100 }));
+    assert_eq!(frame(&bytes, &[]), Err(FrameError::UnknownSize { offset: 100 }));
 }
 
 #[test]
-fn what_follows_a_whole_message_is_judged_by_itself() {
+fn invalid_second_message_is_refused() {
     let question = [message(3, 1)];
     let mut bytes = bytes_of(&question, Vintage::V144);
     bytes.extend([0, 1, 0, 0]);
     for cut in 0..bytes.len() {
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
         let (one, two) = bytes.split_at(cut);
-        let end = framer.feed(one, into(&mut frames)).and_then(|_| framer.feed(two, into(&mut frames)));
+        let end = framer.feed(one, collect(&mut frames)).and_then(|_| framer.feed(two, collect(&mut frames)));
         assert_eq!(end, Err(FrameError::NotAMessage { offset: 144, found: 256 }), "cut {cut}");
-        assert_eq!(frames, naive(&question, Vintage::V144));
+        assert_eq!(frames, expected_frames(&question, Vintage::V144));
     }
 }
 
 #[test]
-fn half_a_message_at_the_end_is_reported() {
+fn incomplete_message_at_the_end_is_an_error() {
     let bytes = bytes_of(&[message(1, 1), message(1, 2)], Vintage::V128);
-    assert_eq!(framed(&bytes[..200], &[]), Err(FrameError::Half { offset: 128, left: 72 }));
-    assert_eq!(framed(&bytes[..71], &[]), Err(FrameError::Half { offset: 0, left: 71 }));
-    // Of a single event no more than the head is needed, but 100 bytes are no message.
-    assert_eq!(framed(&bytes[..100], &[]), Err(FrameError::Half { offset: 0, left: 100 }));
-    assert_eq!(framed(&[], &[]), Ok(vec![]));
+    assert_eq!(frame(&bytes[..200], &[]), Err(FrameError::Half { offset: 128, left: 72 }));
+    assert_eq!(frame(&bytes[..71], &[]), Err(FrameError::Half { offset: 0, left: 71 }));
+    // A single event is delivered with its head, but no message has 100 bytes.
+    assert_eq!(frame(&bytes[..100], &[]), Err(FrameError::Half { offset: 0, left: 100 }));
+    assert_eq!(frame(&[], &[]), Ok(vec![]));
 }
 
-/// Feeds `bytes` to a sink that breaks at every message, going on with the rest each time.
-fn framed_one_by_one(bytes: &[u8], cut: usize) -> Result<Vec<Frame>, FrameError> {
+/// Feeds `bytes` to a sink that breaks at every message, and continues with the rest each time.
+fn frame_one_by_one(bytes: &[u8], cut: usize) -> Result<Vec<Frame>, FrameError> {
     let (mut framer, mut frames) = (Framer::default(), Vec::new());
     for piece in [&bytes[..cut], &bytes[cut..]] {
         let mut rest = piece;
@@ -199,7 +203,7 @@ fn framed_one_by_one(bytes: &[u8], cut: usize) -> Result<Vec<Frame>, FrameError>
                 ControlFlow::Break(())
             })?;
             rest = &rest[taken..];
-            assert!(frames.len() <= before + 1, "it went on after the break");
+            assert!(frames.len() <= before + 1, "frames were delivered after the break");
             if frames.len() == before {
                 assert!(rest.is_empty());
                 break;
@@ -212,7 +216,7 @@ fn framed_one_by_one(bytes: &[u8], cut: usize) -> Result<Vec<Frame>, FrameError>
 
 proptest! {
     #[test]
-    fn a_sink_may_take_one_message_at_a_time(
+    fn sink_may_take_one_message_at_a_time(
         vintage in prop::sample::select(&Vintage::ALL[..]),
         kinds in prop::collection::vec((1u8..=12, any::<u64>()), 1..12),
         cut in 0usize..2000,
@@ -220,11 +224,11 @@ proptest! {
         let messages: Vec<Message> = kinds.iter().map(|&(kind, seed)| message(kind, seed)).collect();
         let bytes = bytes_of(&messages, vintage);
         let cut = cut.min(bytes.len());
-        prop_assert_eq!(framed_one_by_one(&bytes, cut), Ok(naive(&messages, vintage)));
+        prop_assert_eq!(frame_one_by_one(&bytes, cut), Ok(expected_frames(&messages, vintage)));
     }
 
     #[test]
-    fn any_cut_of_any_stream_gives_the_same_messages(
+    fn messages_do_not_depend_on_cuts(
         vintage in prop::sample::select(&Vintage::ALL[..]),
         kinds in prop::collection::vec((1u8..=12, any::<u64>()), 1..40),
         cuts in prop::collection::vec(0usize..6000, 0..60),
@@ -233,16 +237,16 @@ proptest! {
         let bytes = bytes_of(&messages, vintage);
         let mut cuts: Vec<usize> = cuts.into_iter().filter(|&c| c < bytes.len()).collect();
         cuts.sort_unstable();
-        prop_assert_eq!(framed(&bytes, &cuts), Ok(naive(&messages, vintage)));
+        prop_assert_eq!(frame(&bytes, &cuts), Ok(expected_frames(&messages, vintage)));
     }
 
     #[test]
-    fn any_bytes_cut_anyhow_end_the_same_way(
+    fn result_of_any_bytes_does_not_depend_on_cuts(
         bytes in prop::collection::vec(prop_oneof![3 => Just(0u8), 2 => 1u8..=12, 1 => any::<u8>()], 0..600),
         cuts in prop::collection::vec(0usize..600, 0..20),
     ) {
         let mut cuts: Vec<usize> = cuts.into_iter().filter(|&c| c < bytes.len()).collect();
         cuts.sort_unstable();
-        prop_assert_eq!(framed(&bytes, &cuts), framed(&bytes, &[]));
+        prop_assert_eq!(frame(&bytes, &cuts), frame(&bytes, &[]));
     }
 }

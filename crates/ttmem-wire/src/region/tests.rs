@@ -1,16 +1,17 @@
 use super::*;
-use proptest::prelude::*;
+
+mod arbitrary;
 
 fn levels(from: u64) -> Levels {
     Levels { dram: from, l1: from + 1, l1_small: from + 2, trace: from + 3, cb: from + 4, kernel: from + 5 }
 }
 
-/// What a layout has room for.
+/// Returns the levels that a layout has fields for.
 fn kept(layout: Layout, levels: Levels) -> Levels {
     Levels { kernel: if layout.has_kernels() { levels.kernel } else { 0 }, ..levels }
 }
 
-/// A region of a board with two chips and three processes in sparse slots, one of them the last.
+/// Returns a region of a board with two chips and three processes in sparse slots, one of them the last.
 fn sample(layout: Layout) -> Region {
     let process = |slot, pid, from, name: &str| ProcessSlot {
         slot,
@@ -56,8 +57,8 @@ fn put_u64s(bytes: &mut [u8], at: usize, values: &[u64]) {
     }
 }
 
-/// A region with nothing in it but its version and, of version 4, that it is ready.
-fn bare(layout: Layout) -> Vec<u8> {
+/// Returns a region with only its version and, in version 4, its ready word.
+fn empty(layout: Layout) -> Vec<u8> {
     let mut bytes = vec![0; if layout == Layout::Poc { 9280 } else { 8576 }];
     put_u32(&mut bytes, 0, layout.version());
     if layout >= Layout::V2 {
@@ -68,27 +69,27 @@ fn bare(layout: Layout) -> Vec<u8> {
     if layout == Layout::V4 {
         put_u32(&mut bytes, 8536, 0x5245_4459);
     }
-    // Otherwise chip 0 is listed.
+    // In a region of device 0, chip 0 would be listed.
     put_u32(&mut bytes, 40, 1);
     bytes
 }
 
-/// What every region that can be read at all must fulfil.
+/// Checks what holds for every region that can be parsed.
 fn check(region: &Region) {
     assert!(region.chips.len() <= CHIP_SLOTS && region.processes.len() <= PROCESS_SLOTS);
     let taken = region.processes.len() as u32 + region.releasing_slots + region.broken_slots;
     assert!(taken <= 64);
-    assert_eq!(region.full(), taken == 64);
+    assert_eq!(region.is_full(), taken == 64);
     assert!(region.processes.windows(2).all(|pair| pair[0].slot < pair[1].slot));
     for process in &region.processes {
         assert!(process.slot < 64 && (1..=i32::MAX as u32).contains(&process.pid));
         assert!(process.name.len() <= NAME_BYTES && !process.name.contains(char::is_control));
     }
-    assert_eq!(parse(&build(region.layout, region)).as_ref(), Ok(region), "built and read again");
+    assert_eq!(parse(&build(region.layout, region)).as_ref(), Ok(region), "built and parsed again");
 }
 
 #[test]
-fn every_layout_comes_back_as_it_was_built() {
+fn every_layout_is_parsed_as_built() {
     for layout in Layout::ALL {
         let region = sample(layout);
         let bytes = build(layout, &region);
@@ -100,7 +101,7 @@ fn every_layout_comes_back_as_it_was_built() {
 }
 
 #[test]
-fn one_region_can_be_built_in_each_layout() {
+fn region_can_be_built_in_each_layout() {
     for from in Layout::ALL {
         for to in Layout::ALL {
             let mut expected = Region { layout: to, ..sample(from) };
@@ -118,7 +119,7 @@ fn one_region_can_be_built_in_each_layout() {
 }
 
 #[test]
-fn what_has_no_room_is_left_out() {
+fn what_has_no_field_is_left_out() {
     let mut region = sample(Layout::V3);
     region.chips = (1..=20).map(|chip_id| ChipSlot { chip_id, ..region.chips[0] }).collect();
     region.processes[0].slot = 64;
@@ -132,15 +133,15 @@ fn what_has_no_room_is_left_out() {
     check(&read);
 }
 
-/// Literal offsets, as tt-metal's headers compile, and nothing of ours.
+/// Literal offsets of tt-metal's structs, independent of the structs here.
 #[test]
-fn fields_stand_where_tt_metal_has_them() {
+fn fields_have_the_offsets_of_tt_metal() {
     for layout in Layout::ALL {
         let poc = layout == Layout::Poc;
         let (chips, chip_bytes, processes, process_bytes) =
             if poc { (96, 56, 992, 128) } else { (88, 48, 856, 120) };
         let (updated, name) = if poc { (56, 64) } else { (48, 56) };
-        let mut bytes = bare(layout);
+        let mut bytes = empty(layout);
         put_u32(&mut bytes, 4, 11);
         put_u64s(&mut bytes, 8, &[12]);
         put_u32(&mut bytes, 16, 13);
@@ -205,7 +206,7 @@ fn fields_stand_where_tt_metal_has_them() {
 }
 
 #[test]
-fn a_layout_is_a_size_and_a_version_together() {
+fn layout_is_a_size_and_a_version() {
     for bytes in [0, 1, 3, 4, 8575, 8576, 8577, 9279, 9280, 9281, 12_288] {
         for version in [0, 1, 2, 3, 4, 5, 99, u32::MAX] {
             let mut file = vec![0; bytes];
@@ -219,9 +220,9 @@ fn a_layout_is_a_size_and_a_version_together() {
                 (8576, 1) => Ok(Layout::V1),
                 (8576, 2) => Ok(Layout::V2),
                 (8576, 3) => Ok(Layout::V3),
-                // A version 4 that nobody has filled in yet.
+                // A version 4 that is not initialised.
                 (0, _) | (8576 | 9280, 0) | (8576, 4) => Err(RegionError::BeingMade),
-                // Too short for a version.
+                // Too short for a version word.
                 (1 | 3, _) => Err(RegionError::UnknownLayout { bytes, version: 0 }),
                 _ => Err(RegionError::UnknownLayout { bytes, version }),
             };
@@ -230,12 +231,12 @@ fn a_layout_is_a_size_and_a_version_together() {
     }
     for layout in Layout::ALL {
         assert_eq!(Layout::of(layout.bytes(), layout.version()), Some(layout));
-        assert!(layout.bytes() <= MOST_BYTES);
+        assert!(layout.bytes() <= MAX_BYTES);
     }
 }
 
 #[test]
-fn version_4_is_read_when_it_is_ready() {
+fn version_4_is_read_when_ready() {
     let bytes = build(Layout::V4, &sample(Layout::V4));
     for (word, result) in [
         (0, Err(RegionError::BeingMade)),
@@ -250,9 +251,9 @@ fn version_4_is_read_when_it_is_ready() {
     }
 }
 
-/// Defect 51: version 3 leaves zero where version 4 says that it is ready.
+/// Defect 51: version 3 has zero where version 4 has its ready word.
 #[test]
-fn the_version_is_looked_at_before_the_readiness() {
+fn version_is_checked_before_the_ready_word() {
     for layout in [Layout::V1, Layout::V2, Layout::V3] {
         let mut bytes = build(layout, &sample(layout));
         assert_eq!(bytes[8536..8540], [0; 4]);
@@ -263,9 +264,9 @@ fn the_version_is_looked_at_before_the_readiness() {
     }
 }
 
-/// Defect 44: slots are sparse, so the number of processes says nothing about where they are.
+/// Defect 44: slots are sparse, so the number of processes is no bound.
 #[test]
-fn all_slots_are_looked_at_whatever_the_count_says() {
+fn all_slots_are_read_for_any_count() {
     for layout in Layout::ALL {
         for active_processes in [0, 1, 64, u32::MAX] {
             let region = Region { active_processes, ..sample(layout) };
@@ -275,7 +276,7 @@ fn all_slots_are_looked_at_whatever_the_count_says() {
 }
 
 #[test]
-fn a_full_region_is_told() {
+fn full_region_is_recognised() {
     for layout in Layout::ALL {
         let mut region = Region { broken_slots: 0, releasing_slots: 0, ..sample(layout) };
         let process = region.processes[0].clone();
@@ -284,17 +285,17 @@ fn a_full_region_is_told() {
         region.chips = (1..=16).map(|chip_id| ChipSlot { chip_id, ..region.chips[0] }).collect();
         let read = parse(&build(layout, &region)).unwrap();
         assert_eq!(read, region, "{layout:?}");
-        assert!(read.full());
+        assert!(read.is_full());
         region.processes.remove(17);
-        assert!(!parse(&build(layout, &region)).unwrap().full());
-        // Nobody else can have such a slot, either.
+        assert!(!parse(&build(layout, &region)).unwrap().is_full());
+        // An invalid slot cannot be used either.
         region.broken_slots = 1;
-        assert!(parse(&build(layout, &region)).unwrap().full());
+        assert!(parse(&build(layout, &region)).unwrap().is_full());
     }
 }
 
 #[test]
-fn pids_that_cannot_be_are_counted_and_not_listed() {
+fn invalid_pids_are_counted_but_not_listed() {
     for layout in Layout::ALL {
         let at = if layout == Layout::Poc { 992 } else { 856 };
         for (pid, listed, releasing, broken) in [
@@ -305,7 +306,7 @@ fn pids_that_cannot_be_are_counted_and_not_listed() {
             (-2, 0, 0, 1),
             (i32::MIN, 0, 0, 1),
         ] {
-            let mut bytes = bare(layout);
+            let mut bytes = empty(layout);
             put(&mut bytes, at, pid.to_le_bytes());
             let region = parse(&bytes).unwrap();
             let found = (region.processes.len(), region.releasing_slots, region.broken_slots);
@@ -315,7 +316,7 @@ fn pids_that_cannot_be_are_counted_and_not_listed() {
     }
 }
 
-/// Defect 46: before there was a mark for free slots, chip 0 looked like one.
+/// Defect 46: before there was a mark for free slots, a slot of chip 0 could not be distinguished from one.
 #[test]
 fn chip_0_is_found_where_zero_means_free() {
     let ids = |bytes: &[u8]| -> Vec<u32> {
@@ -325,34 +326,34 @@ fn chip_0_is_found_where_zero_means_free() {
     };
     for layout in [Layout::Poc, Layout::V1] {
         let (chips, step) = if layout == Layout::Poc { (96, 56) } else { (88, 48) };
-        let mut bytes = bare(layout);
-        assert_eq!(ids(&bytes), [], "another device's, and nothing counted");
+        let mut bytes = empty(layout);
+        assert_eq!(ids(&bytes), [], "another device, and no counts");
         put_u32(&mut bytes, 40, 0);
-        assert_eq!(ids(&bytes), [0], "its own, though it holds nothing");
+        assert_eq!(ids(&bytes), [0], "its own chip, without counts");
         put_u32(&mut bytes, chips, 5);
-        assert_eq!(ids(&bytes), [5, 0], "a second chip took its slot, so it has the next");
+        assert_eq!(ids(&bytes), [5, 0], "a second chip has its slot, so it has the next one");
         put_u32(&mut bytes, 40, 5);
         assert_eq!(ids(&bytes), [5], "now it is device 5");
         for field in (4..step).step_by(4) {
             let mut bytes = bytes.clone();
             put_u32(&mut bytes, chips + 3 * step + field, 1);
-            assert_eq!(ids(&bytes), [5, 0], "something is counted at {field}");
+            assert_eq!(ids(&bytes), [5, 0], "a count at {field}");
         }
         put_u32(&mut bytes, chips + step, u32::MAX);
         assert_eq!(ids(&bytes), [5, u32::MAX], "no mark yet");
     }
     for layout in [Layout::V3, Layout::V4] {
-        let mut bytes = bare(layout);
+        let mut bytes = empty(layout);
         assert_eq!(ids(&bytes), []);
         put_u64s(&mut bytes, 88 + 8, &[1, 2, 3]);
-        assert_eq!(ids(&bytes), [], "what a free slot holds is nothing");
+        assert_eq!(ids(&bytes), [], "counts of a free slot are ignored");
         put_u32(&mut bytes, 88 + 48, 0);
-        assert_eq!(ids(&bytes), [0], "chip 0, whatever it holds and whose region it is");
+        assert_eq!(ids(&bytes), [0], "chip 0, with any counts and in any region");
         put_u32(&mut bytes, 40, 0);
         assert_eq!(ids(&bytes), [0]);
     }
-    // Version 2 had no mark when it began.
-    let mut bytes = bare(Layout::V2);
+    // Early files of version 2 have no mark.
+    let mut bytes = empty(Layout::V2);
     assert_eq!(ids(&bytes), []);
     put_u32(&mut bytes, 40, 0);
     assert_eq!(ids(&bytes), []);
@@ -366,7 +367,7 @@ fn chip_0_is_found_where_zero_means_free() {
 }
 
 #[test]
-fn levels_can_be_as_large_as_they_like() {
+fn largest_levels_are_kept() {
     for layout in Layout::ALL {
         let most = kept(
             layout,
@@ -387,9 +388,9 @@ fn levels_can_be_as_large_as_they_like() {
 }
 
 #[test]
-fn names_are_safe_to_show() {
+fn names_are_safe_to_display() {
     let read = |field: &[u8]| {
-        let mut bytes = bare(Layout::V3);
+        let mut bytes = empty(Layout::V3);
         put_u32(&mut bytes, 856, 1);
         bytes[856 + 56..856 + 120].fill(0);
         bytes[856 + 56..856 + 56 + field.len()].copy_from_slice(field);
@@ -402,14 +403,14 @@ fn names_are_safe_to_show() {
     assert_eq!(read(b"py\0thon"), "py");
     assert_eq!(read(&[b'x'; 64]), "x".repeat(64));
     assert_eq!(read(b"a\x1b[2Jb\nc\x7f"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
-    assert_eq!(read("\u{9b}2J".as_bytes()), "\u{fffd}2J", "a terminal may take this for an escape, too");
+    assert_eq!(read("\u{9b}2J".as_bytes()), "\u{fffd}2J", "a terminal may interpret this as an escape");
     assert_eq!(read(&[0xff; 64]), "\u{fffd}".repeat(21), "as many as fit");
     assert_eq!(read("größe\u{e4}".as_bytes()), "größeä");
     assert_eq!(read(&"größe".as_bytes()[..3]), "gr\u{fffd}", "cut within a character");
 }
 
 #[test]
-fn only_regions_have_an_id() {
+fn other_file_names_are_refused() {
     for (name, id) in [
         ("tt_device_0_memory", Some(0)),
         ("tt_device_7083537624395052613_memory", Some(7_083_537_624_395_052_613)),
@@ -435,19 +436,19 @@ fn only_regions_have_an_id() {
         ("sem.tt_device_1_memory", None),
         ("", None),
     ] {
-        assert_eq!(id_of(name), id, "{name:?}");
+        assert_eq!(parse_name(name), id, "{name:?}");
     }
 }
 
 #[test]
-fn only_the_first_layouts_count_by_the_monotonic_clock() {
+fn only_the_first_layouts_use_the_monotonic_clock() {
     let clocks = Layout::ALL.map(Layout::clock);
     assert_eq!(clocks, [Clock::Monotonic, Clock::Monotonic, Clock::Wall, Clock::Wall, Clock::Wall]);
     assert_eq!(Layout::ALL.map(Layout::name), ["poc", "v1", "v2", "v3", "v4"]);
 }
 
 #[test]
-fn errors_say_what_was_found() {
+fn errors_name_what_was_found() {
     assert_eq!(RegionError::BeingMade.to_string(), "is still being made");
     assert_eq!(
         parse(&[7; 100]).unwrap_err().to_string(),
@@ -457,14 +458,14 @@ fn errors_say_what_was_found() {
 }
 
 #[test]
-fn a_region_cut_or_continued_anywhere_is_refused() {
+fn region_of_another_length_is_refused() {
     for layout in Layout::ALL {
         let mut bytes = build(layout, &sample(layout));
-        bytes.resize(2 * MOST_BYTES, 0xa5);
+        bytes.resize(2 * MAX_BYTES, 0xa5);
         for len in 0..bytes.len() {
             let read = parse(&bytes[..len]).map(|region| region.layout);
             match Layout::of(len, layout.version()) {
-                // Nothing but its size tells the first layout from the second.
+                // Only the size distinguishes the first layout from the second.
                 Some(of) => assert_eq!(read, Ok(of)),
                 None if len == 0 => assert_eq!(read, Err(RegionError::BeingMade)),
                 None => assert!(
@@ -477,7 +478,7 @@ fn a_region_cut_or_continued_anywhere_is_refused() {
 }
 
 #[test]
-fn no_single_byte_does_harm() {
+fn any_changed_byte_is_read_or_refused() {
     for layout in Layout::ALL {
         let bytes = build(layout, &sample(layout));
         let mut broken = bytes.clone();
@@ -491,100 +492,5 @@ fn no_single_byte_does_harm() {
             }
             broken[at] = bytes[at];
         }
-    }
-}
-
-fn any_levels(layout: Layout) -> impl Strategy<Value = Levels> {
-    // Zero is what makes an empty slot, and would hardly ever come up.
-    let counter = || prop_oneof![Just(0), any::<u64>()];
-    (counter(), counter(), counter(), counter(), counter(), counter()).prop_map(
-        move |(dram, l1, l1_small, trace, cb, kernel)| {
-            kept(layout, Levels { dram, l1, l1_small, trace, cb, kernel })
-        },
-    )
-}
-
-/// A region as a reader may find it: every chip has a number that is nobody's mark.
-fn any_region() -> impl Strategy<Value = Region> {
-    prop::sample::select(&Layout::ALL[..]).prop_flat_map(|layout| {
-        let chip = (1..u32::MAX, any::<bool>(), any_levels(layout))
-            .prop_map(|(chip_id, remote, held)| ChipSlot { chip_id, remote, held });
-        let process = (1..=i32::MAX as u32, any_levels(layout), any::<u64>(), "[^\\pC]{0,16}");
-        let processes = prop::collection::btree_map(0..PROCESS_SLOTS, process, 0..=PROCESS_SLOTS);
-        let head =
-            (any::<u32>(), any::<u64>(), any::<u32>(), any::<u64>(), any::<u64>(), 1..=u32::MAX, 0..80_u32);
-        (head, any_levels(layout), prop::collection::vec(chip, 0..=CHIP_SLOTS), processes).prop_map(
-            move |(head, totals, chips, processes)| Region {
-                active_processes: head.0,
-                updated_ns: head.1,
-                reference_count: head.2,
-                board_serial: head.3,
-                asic_id: head.4,
-                device_id: head.5,
-                totals,
-                chips,
-                broken_slots: head.6.min((PROCESS_SLOTS - processes.len()) as u32),
-                processes: processes
-                    .into_iter()
-                    .map(|(slot, (pid, held, updated_ns, name))| ProcessSlot {
-                        slot,
-                        pid,
-                        held,
-                        updated_ns,
-                        name,
-                    })
-                    .collect(),
-                ..Region::new(layout)
-            },
-        )
-    })
-}
-
-proptest! {
-    #[test]
-    fn any_region_comes_back(region in any_region()) {
-        prop_assert_eq!(parse(&build(region.layout, &region)), Ok(region));
-    }
-
-    #[test]
-    fn any_words_anywhere_are_read_or_refused(
-        layout in prop::sample::select(&Layout::ALL[..]),
-        filled in any::<bool>(),
-        device in 0..3_u32,
-        words in prop::collection::vec((0..MOST_BYTES / 4, prop_oneof![Just(0), Just(1), Just(u32::MAX), any::<u32>()]), 0..200),
-    ) {
-        let mut bytes = if filled { build(layout, &sample(layout)) } else { bare(layout) };
-        for (at, word) in words {
-            if let Some(room) = bytes.get_mut(at * 4..at * 4 + 4) {
-                room.copy_from_slice(&word.to_le_bytes());
-            }
-        }
-        put_u32(&mut bytes, 40, device);
-        if let Ok(region) = parse(&bytes) {
-            check(&region);
-        }
-    }
-
-    #[test]
-    fn any_bytes_of_the_right_length_are_read_or_refused(
-        layout in prop::sample::select(&Layout::ALL[..]),
-        piece in prop::collection::vec(any::<u8>(), 1..300),
-    ) {
-        let mut bytes: Vec<u8> = piece.iter().copied().cycle().take(layout.bytes()).collect();
-        put_u32(&mut bytes, 0, layout.version());
-        if layout == Layout::V4 {
-            put_u32(&mut bytes, 8536, 0x5245_4459);
-        }
-        check(&parse(&bytes).unwrap());
-    }
-
-    #[test]
-    fn any_name_is_an_id_or_not(name in ".*", id in any::<u64>()) {
-        let _ = id_of(&name);
-        let file = format!("{FILE_PREFIX}{name}{FILE_SUFFIX}");
-        if let Some(read) = id_of(&file) {
-            prop_assert_eq!(file, format!("{FILE_PREFIX}{read}{FILE_SUFFIX}"));
-        }
-        prop_assert_eq!(id_of(&format!("{FILE_PREFIX}{id}{FILE_SUFFIX}")), Some(id));
     }
 }

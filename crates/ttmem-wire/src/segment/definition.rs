@@ -1,20 +1,20 @@
 //! Definitions: what records refer to by number.
 //!
-//! Each begins on a 64-byte block and takes whole blocks. Its head says what it is and how many blocks it has, so that a
-//! reader can step over what it does not know. A later definition of the same kind and number replaces an earlier one.
+//! A definition is a number of 64-byte blocks. Its head has its kind and its number of blocks, so that a reader can skip kinds
+//! that it does not know. A later definition of the same kind and number replaces an earlier one.
 
 use super::BLOCK;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Largest definition, in bytes.
-pub const ROOM: usize = 4096;
-/// Most chips an allocator can name.
+/// Bytes of the largest definition.
+pub const MAX_BYTES: usize = 4096;
+/// Most chips of an allocator.
 pub const MAX_CHIPS: usize = 1024;
-/// Most spaces an allocator can lay out.
+/// Most spaces of an allocator.
 pub const MAX_BANKS: usize = 16;
-/// Longest name or call site.
-pub const MAX_TEXT: usize = ROOM - size_of::<Head>();
+/// Bytes of the longest name or call site.
+pub const MAX_TEXT: usize = MAX_BYTES - size_of::<Head>();
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -32,13 +32,13 @@ const CORES: u8 = 3;
 const PROGRAM: u8 = 4;
 const SITE: u8 = 5;
 
-/// A chip, as its process knows it. What is not known is 0.
+/// A chip, as its process describes it; 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Chip {
-    /// Its unique id.
+    /// Unique id.
     pub unique_id: U64,
-    /// The number the process calls it by.
+    /// Device number in the process.
     pub index: U32,
     /// 1 Wormhole B0, 2 Blackhole.
     pub arch: u8,
@@ -46,31 +46,31 @@ pub struct Chip {
     pub remote: u8,
     /// Zero.
     pub reserved: U16,
-    /// All of DRAM.
+    /// DRAM in bytes.
     pub dram_bytes: U64,
-    /// The part of a channel the runtime uses.
+    /// Bytes of a DRAM channel that the runtime uses.
     pub dram_bytes_per_channel: U64,
-    /// L1 of one core.
+    /// L1 of one core in bytes.
     pub l1_bytes_per_core: U64,
-    /// What the runtime can hand out of DRAM.
+    /// DRAM that the runtime can allocate, in bytes.
     pub dram_allocatable: U64,
-    /// What the runtime can hand out of L1.
+    /// L1 that the runtime can allocate, in bytes.
     pub l1_allocatable: U64,
     /// DRAM channels.
     pub dram_channels: U32,
-    /// Tensix cores, harvested ones left out.
+    /// Tensix cores, without harvested ones.
     pub cores: U32,
     /// Board name.
     pub board: [u8; 24],
     /// PCI address.
     pub pci: [u8; 16],
-    /// Where the ring of kernels begins in a core's L1.
+    /// Start address of the kernel config buffer in a core's L1.
     pub kernel_config: U32,
-    /// Where it ends, and what programs and buffers share begins.
+    /// End of the kernel config buffer, where memory of programs and buffers begins.
     pub unreserved: U32,
     /// Columns of cores that programs can use.
     pub columns: u8,
-    /// Rows of them.
+    /// Rows of cores that programs can use.
     pub rows: u8,
     /// Zero.
     pub reserved_bytes: [u8; 6],
@@ -84,14 +84,14 @@ impl Default for Chip {
     }
 }
 
-/// How one space of an allocator is laid out.
+/// Layout of one memory space of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Banks {
     /// A [`crate::record::Space`] by number.
     pub space: u8,
     reserved: u8,
-    /// Banks that move in lock-step.
+    /// Banks, which allocate in lock-step.
     pub banks: U16,
     reserved_word: U32,
     /// First allocatable address in a bank.
@@ -101,7 +101,7 @@ pub struct Banks {
 }
 
 impl Banks {
-    /// A layout.
+    /// Returns the layout of a space.
     pub fn new(space: crate::record::Space, banks: u16, base: u64, bytes_per_bank: u64) -> Self {
         Self {
             space: space as u8,
@@ -113,24 +113,24 @@ impl Banks {
     }
 }
 
-/// One definition.
+/// A definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Definition<'a> {
-    /// A chip and its number.
+    /// A chip's number and description.
     Chip(u16, &'a Chip),
-    /// An allocator, the spaces it has and the chips it covers, by number.
+    /// An allocator's number, its spaces, and its chips by number.
     Allocator(u16, &'a [Banks], &'a [U16]),
-    /// A set of cores: bit `16 y + x`.
+    /// A core set's number and its bitmap: core `x` of row `y` is bit `16 y + x`.
     Cores(u16, &'a [U64; 4]),
-    /// A program's name.
+    /// A program's number and name.
     Program(u32, &'a str),
-    /// A call site.
+    /// A call site's number and text.
     Site(u32, &'a str),
 }
 
 impl<'a> Definition<'a> {
-    /// Writes the definition and returns its length in blocks. `None`: it is too large.
-    pub fn encode(&self, room: &mut [u8; ROOM]) -> Option<usize> {
+    /// Writes the definition and returns its length in blocks; `None` if it is too large.
+    pub fn encode(&self, bytes: &mut [u8; MAX_BYTES]) -> Option<usize> {
         let (kind, number, length) = match *self {
             Self::Chip(number, _) => (CHIP, u32::from(number), 0),
             Self::Allocator(number, _, chips) if chips.len() <= MAX_CHIPS => {
@@ -157,20 +157,20 @@ impl<'a> Definition<'a> {
         };
         let mut end = size_of::<Head>();
         for part in parts {
-            room.get_mut(end..end + part.len())?.copy_from_slice(part);
+            bytes.get_mut(end..end + part.len())?.copy_from_slice(part);
             end += part.len();
         }
         let blocks = end.div_ceil(BLOCK);
-        room[end..blocks * BLOCK].fill(0);
+        bytes[end..blocks * BLOCK].fill(0);
         let head = Head { kind, blocks: blocks as u8, length: (length as u16).into(), number: number.into() };
-        head.write_to_prefix(room).ok()?;
+        head.write_to_prefix(bytes).ok()?;
         Some(blocks)
     }
 
-    /// The definition at the beginning of `bytes`, if it is one we know and whole, and what follows it.
+    /// Returns the definition at the beginning of `bytes`, if its kind is known and it is complete, and the bytes after it.
     fn decode(bytes: &'a [u8]) -> Option<(Option<Self>, &'a [u8])> {
         let (head, _) = Head::read_from_prefix(bytes).ok()?;
-        // A length of 0 would never end.
+        // With a length of 0, the parser would not advance.
         let len = usize::from(head.blocks).max(1) * BLOCK;
         let rest = bytes.get(len..)?;
         let body = bytes.get(size_of::<Head>()..len)?;
@@ -199,7 +199,7 @@ impl<'a> Definition<'a> {
     }
 }
 
-/// The definitions in a piece of the area that holds whole ones; `None` for one that is not known or broken.
+/// Parses the definitions in a part of their area; `None` for one that is of an unknown kind or invalid.
 pub fn parse(mut bytes: &[u8]) -> impl Iterator<Item = Option<Definition<'_>>> {
     core::iter::from_fn(move || {
         let (definition, rest) = Definition::decode(bytes)?;

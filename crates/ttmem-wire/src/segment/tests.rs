@@ -1,10 +1,10 @@
-use super::definition::{Banks, Chip, Definition, ROOM, parse};
+use super::definition::{Banks, Chip, Definition, MAX_BYTES, parse};
 use super::*;
 use crate::record::{PADDING_UNKNOWN, Space, flags};
 use proptest::prelude::*;
 
-/// The bytes of a vector in docs/protocol: a block that begins with "```hex" and its name. Each line is an offset and the
-/// bytes at that offset; bytes left out are zero.
+/// Returns the bytes of a vector in docs/protocol: a block that begins with "```hex" and its name. Each line is an offset and the
+/// bytes at that offset; other bytes are zero.
 fn vector(name: &str) -> Vec<u8> {
     let pages = [
         include_str!("../../../../docs/protocol/segment.md"),
@@ -101,13 +101,13 @@ fn row() -> RowCopy {
 }
 
 fn encoded(definition: Definition<'_>) -> Vec<u8> {
-    let mut room = [0xff; ROOM];
-    let blocks = definition.encode(&mut room).unwrap();
-    room[..blocks * BLOCK].to_vec()
+    let mut bytes = [0xff; MAX_BYTES];
+    let blocks = definition.encode(&mut bytes).unwrap();
+    bytes[..blocks * BLOCK].to_vec()
 }
 
 #[test]
-fn the_documented_vectors_are_what_is_written_and_what_is_read() {
+fn documented_vectors_are_written_and_read() {
     assert_eq!(vector("header"), header().as_bytes());
     assert_eq!(Header::read_from_bytes(&vector("header")), Ok(header()));
     assert_eq!(vector("record"), record().as_bytes());
@@ -136,7 +136,7 @@ fn banks() -> [Banks; 2] {
 }
 
 #[test]
-fn names_are_pids_and_nonces_and_nothing_else() {
+fn invalid_file_names_are_refused() {
     assert_eq!(parse_name(b"ttmem.4242.0123456789abcdef"), Some((4242, 0x0123_4567_89ab_cdef)));
     for bad in [
         "ttmem.4242",
@@ -152,20 +152,20 @@ fn names_are_pids_and_nonces_and_nothing_else() {
     }
 }
 
-/// Old reader and new writer, and the reverse: what PROTOCOL.md says in its version matrix.
+/// The version matrix of PROTOCOL.md: an old reader and a new writer, and the reverse.
 #[test]
-fn the_version_matrix_holds() {
+fn version_matrix_holds() {
     let bytes = plan().bytes(2) as u64;
     let with = |change: &dyn Fn(&mut Header)| {
         let mut header = header();
         change(&mut header);
         Layout::of(&header, 1 << 20)
     };
-    // The same, an older and a newer minor version.
+    // The current, an older and a newer minor version.
     assert_eq!(Layout::of(&header(), bytes).unwrap().table, plan().table_offset() as u64);
     assert!(with(&|h| h.minor = 0.into()).is_ok());
     assert!(with(&|h| h.minor = 99.into()).is_ok());
-    // A newer minor version may have a longer header, longer rows, and areas in between that we do not know.
+    // A newer minor version may have a longer header, longer rows, and unknown areas between the known ones.
     let longer = with(&|h| {
         h.minor = 1.into();
         h.header_bytes = 8192.into();
@@ -177,10 +177,10 @@ fn the_version_matrix_holds() {
     });
     let longer = longer.unwrap();
     assert_eq!((longer.rows, longer.ring, longer.table), ((8192, 2, 256), (20_000, 4), 40_000));
-    // Another major version means something else by the same bytes.
+    // In another major version, the same bytes have another meaning.
     assert_eq!(with(&|h| h.major = 2.into()), Err(SegmentError::Version(2, 0)));
     assert_eq!(with(&|h| h.major = 0.into()), Err(SegmentError::Version(0, 0)));
-    // Definitions, kinds and spaces that came later are stepped over.
+    // Definitions, kinds and spaces of later versions are skipped.
     let mut unknown = encoded(Definition::Site(1, "x"));
     unknown[0] = 200;
     unknown.extend(encoded(Definition::Program(2, "y")));
@@ -190,7 +190,7 @@ fn the_version_matrix_holds() {
 }
 
 #[test]
-fn a_header_that_contradicts_itself_or_its_file_is_refused() {
+fn contradictory_header_is_refused() {
     let file = plan().bytes(2) as u64;
     let with = |change: &dyn Fn(&mut Header)| {
         let mut header = header();
@@ -220,7 +220,7 @@ fn a_header_that_contradicts_itself_or_its_file_is_refused() {
 
 proptest! {
     #[test]
-    fn definitions_survive_the_trip(
+    fn definitions_are_read_as_written(
         chips in prop::collection::vec(any::<u16>(), 0..200), count in 0..3usize, number in any::<u16>(),
         words in any::<[u64; 4]>(), text in "\\PC{0,300}",
     ) {
@@ -239,17 +239,17 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_a_reader(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-        // At most one definition a block, whatever they claim.
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        // At most one definition per block, whatever lengths they have.
         prop_assert!(parse(&bytes).count() <= bytes.len() / BLOCK);
-        newest(&bytes);
+        newest_copy(&bytes);
         if let Ok((header, _)) = Header::read_from_prefix(&bytes) {
             let _ = Layout::of(&header, bytes.len() as u64);
         }
         let mut table = Vec::new();
         for chunk in bytes.chunks_exact(SIZE) {
             if let Ok((mut record, kind, _)) = Record::parse(chunk) {
-                // A slot that is far away costs its place; none is further than a table may be.
+                // The table grows up to the slot, so slots are limited here.
                 record.slot = (record.slot.get() % 5000).into();
                 replay(&mut table, &record, kind);
             }
@@ -257,9 +257,9 @@ proptest! {
         prop_assert!(table.len() <= 5000);
     }
 
-    /// Any slot may be torn in a copy in any way, as long as records replayed later touch it.
+    /// A slot of a copy may have any contents, if a record that is replayed later changes it.
     #[test]
-    fn replaying_makes_a_torn_copy_whole(
+    fn replaying_completes_a_torn_copy(
         steps in prop::collection::vec((0..6u32, 0..4u8, 1..3u32), 1..60),
         split in any::<prop::sample::Index>(), garbage in any::<[u8; 64]>(),
     ) {
@@ -285,11 +285,11 @@ proptest! {
         };
         let mut truth = Vec::new();
         run(&records, &mut truth);
-        // The copy began after some records; slots touched since hold anything at all.
+        // The copy began after some records; slots that changed since have arbitrary contents.
         let split = split.index(records.len());
         let mut copy = Vec::new();
         run(&records[..split], &mut copy);
-        for (record, _) in records[split..].iter().filter(|(_, kind)| change(*kind) == Change::Put) {
+        for (record, _) in records[split..].iter().filter(|(_, kind)| table_change(*kind) == TableChange::Put) {
             let slot = record.slot.get() as usize;
             copy.resize(copy.len().max(slot + 1), Record::new_zeroed());
             copy[slot] = Record::read_from_bytes(&garbage).unwrap();
@@ -300,7 +300,7 @@ proptest! {
 }
 
 #[test]
-fn text_is_cut_at_a_character() {
+fn text_is_cut_at_a_character_boundary() {
     let mut field = [0xff; 5];
     set_text(&mut field, "abcdé");
     assert_eq!(text(&field), "abcd");

@@ -66,7 +66,7 @@ impl Where {
         let (right, bottom) = (columns - 1, rows - 1);
         let range = |from: (u8, u8), to: (u8, u8)| {
             let inside = |(x, y): (u8, u8)| (x.min(right), y.min(bottom));
-            CoreRange { from: inside(from), to: inside(to) }
+            CoreRange::new(inside(from), inside(to))
         };
         match self {
             Self::All => vec![range((0, 0), (right, bottom))],
@@ -143,9 +143,9 @@ pub(crate) fn run(args: &DemoClientArgs) -> anyhow::Result<()> {
     rustix::thread::set_name(&name)?;
     let place = args.place.to_str().context("the demo's folder has a strange name")?.to_owned();
     let options = if args.role.is_legacy() {
-        Options { transport: Transport::Legacy(place), ..Options::default() }
+        Options::default().transport(Transport::Legacy(place))
     } else {
-        Options { folder: place, runtime: "simulated".to_owned(), ..Options::default() }
+        Options::default().folder(place).runtime("simulated")
     };
     let tracker = Tracker::new(&options);
     let mut life = Life::new(&tracker, args.sim, args.role)?;
@@ -180,7 +180,7 @@ impl<'a> Life<'a> {
         let known = machine.client_chips();
         let mut chips = Vec::new();
         for chip in &known {
-            chips.push(tracker.chip(chip)?);
+            chips.push(tracker.define_chip(chip)?);
         }
         let quarter = chips.len() / 4;
         let chips = match role {
@@ -190,12 +190,12 @@ impl<'a> Life<'a> {
             Role::Leaky => &chips[chips.len() - 1..],
         };
         let banks = machine.banks();
-        let of = |space: Space| banks.iter().find(|it| it.space == space as u8);
-        let count = |space| of(space).map_or(1, |it| u64::from(it.banks.get()));
-        let base = |space| of(space).map_or(0, |it| it.base.get());
+        let of = |space: Space| banks.iter().find(|it| it.space == space);
+        let count = |space| of(space).map_or(1, |it| u64::from(it.banks));
+        let base = |space| of(space).map_or(0, |it| it.base);
         Ok(Self {
             tracker,
-            allocator: tracker.allocator(chips, &banks)?,
+            allocator: tracker.define_allocator(chips, &banks)?,
             grid: known.first().map_or((1, 1), |chip| chip.grid),
             dram_banks: count(Space::Dram),
             l1_banks: count(Space::L1),
@@ -214,13 +214,11 @@ impl<'a> Life<'a> {
             _ => self.l1_banks,
         };
         let bytes_per_bank = bytes.div_ceil(TILE).div_ceil(banks) * TILE;
-        let buffer = Buffer {
-            bytes_per_bank,
-            occupied: Some(bytes.next_multiple_of(TILE)),
-            layout: Layout::Interleaved,
-            site: self.tracker.site(site)?,
-            ..Buffer::new(self.allocator, space, address, bytes)
-        };
+        let buffer = Buffer::new(self.allocator, space, address, bytes)
+            .bytes_per_bank(bytes_per_bank)
+            .occupied(bytes.next_multiple_of(TILE))
+            .layout(Layout::Interleaved)
+            .site(self.tracker.define_site(site)?);
         self.tracker.alloc(&buffer)?;
         Ok(())
     }
@@ -230,14 +228,13 @@ impl<'a> Life<'a> {
         let ranges = cores.ranges(self.grid);
         let width = |it: &CoreRange| u64::from(it.to.0 - it.from.0 + 1) * u64::from(it.to.1 - it.from.1 + 1);
         let bytes = bytes_per_core * ranges.iter().map(width).sum::<u64>();
-        self.tracker.alloc(&Buffer {
-            bytes_per_bank: bytes_per_core,
-            occupied: Some(bytes),
-            cores: self.tracker.cores(&ranges)?,
-            layout,
-            site: self.tracker.site(site)?,
-            ..Buffer::new(self.allocator, Space::L1, address, bytes)
-        })?;
+        let buffer = Buffer::new(self.allocator, Space::L1, address, bytes)
+            .bytes_per_bank(bytes_per_core)
+            .occupied(bytes)
+            .cores(self.tracker.define_cores(&ranges)?)
+            .layout(layout)
+            .site(self.tracker.define_site(site)?);
+        self.tracker.alloc(&buffer)?;
         Ok(())
     }
 
@@ -253,20 +250,20 @@ impl<'a> Life<'a> {
 
     fn kernel(&self, program: u32, id: u64, bytes: u64, cores: CoresNumber, class: KernelClass) -> Told {
         let allocator = self.allocator;
-        self.tracker.load_kernel(&Kernel { cores, class, ..Kernel::new(allocator, program, id, bytes) })?;
+        self.tracker.load_kernel(&Kernel::new(allocator, program, id, bytes).cores(cores).class(class))?;
         Ok(())
     }
 
     /// A program: a kernel, and circular buffers where all programs have theirs.
     fn compile(&self, program: u32, op: &Op) -> Told {
-        let cores = self.tracker.cores(&op.cores.ranges(self.grid))?;
-        let site = self.tracker.site(op.name)?;
-        self.tracker.program(&Program { cores, site, ..Program::new(self.allocator, program) })?;
+        let cores = self.tracker.define_cores(&op.cores.ranges(self.grid))?;
+        let site = self.tracker.define_site(op.name)?;
+        self.tracker.build_program(&Program::new(self.allocator, program).cores(cores).site(site))?;
         self.kernel(program, 0x1000 + u64::from(program), op.kernel_bytes, cores, KernelClass::Application)?;
         let mut address = self.cb_base;
         for kib in op.cbs {
             let placed = Placement::new(self.allocator, program, Space::Cb, address, kib * KIB);
-            self.tracker.place(&Placement { cores, ..placed })?;
+            self.tracker.place(&placed.cores(cores))?;
             address += kib * KIB;
         }
         Ok(())
@@ -287,8 +284,8 @@ impl<'a> Life<'a> {
     }
 
     fn llm(&mut self) -> Told {
-        let all = self.tracker.cores(&Where::All.ranges(self.grid))?;
-        let row = self.tracker.cores(&Where::Row(0).ranges(self.grid))?;
+        let all = self.tracker.define_cores(&Where::All.ranges(self.grid))?;
+        let row = self.tracker.define_cores(&Where::Row(0).ranges(self.grid))?;
         for n in 0..2 {
             self.kernel(1000, 0x10 + n, 57_344, row, KernelClass::Fabric)?;
             self.kernel(1001, 0x20 + n, 47_104, all, KernelClass::Dispatch)?;
@@ -324,13 +321,13 @@ impl<'a> Life<'a> {
             let (trace, state) = (1 + request, self.l1_top - 0x2_0000);
             let heads = Where::Block(2, 0, 4);
             self.shard(state, 64 * KIB, heads, Layout::WidthSharded, "generate.py:63 decode_state")?;
-            self.tracker.trace(self.allocator, trace, u64::from(programs))?;
+            self.tracker.capture_trace(self.allocator, trace, u64::from(programs))?;
             for token in 0..40 {
                 self.tracker.replay_trace(self.allocator, trace)?;
                 self.dispatch(1 + token % programs)?;
                 self.wait(180);
             }
-            self.tracker.end_trace(self.allocator, trace)?;
+            self.tracker.release_trace(self.allocator, trace)?;
             self.give_back(Space::L1, state)?;
         }
         Ok(())
@@ -435,7 +432,7 @@ mod tests {
         for board in ["n150", "n300", "p100a", "p150a", "galaxy-wh", "galaxy-bh"] {
             let machine: Machine = board.parse().unwrap();
             let grid = machine.client_chips()[0].grid;
-            let base = machine.banks().iter().find(|it| it.space == Space::L1 as u8).unwrap().base.get();
+            let base = machine.banks().iter().find(|it| it.space == Space::L1).unwrap().base;
             for ops in [&LLM[..], &VISION, &DIFFUSION, &VICTIM] {
                 let mut places = BTreeSet::new();
                 for op in ops {

@@ -539,14 +539,11 @@ fn program_memory_that_is_not_listed_goes_with_its_program() {
 #[test]
 fn many_trackers_in_one_process_are_one_process() {
     let folder = memory_folder();
-    let options = ttmem_client::Options {
-        folder: folder.path().to_str().unwrap().to_owned(),
-        ..ttmem_client::Options::default()
-    };
+    let options = ttmem_client::Options::default().folder(folder.path().to_str().unwrap());
     let trackers: Vec<_> = (0..130).map(|_| ttmem_client::Tracker::new(&options)).collect();
     for tracker in &trackers {
-        let chip = tracker.chip(&ttmem_client::Chip { unique_id: 0x77, ..Default::default() }).unwrap();
-        let allocator = tracker.allocator(&[chip], &[]).unwrap();
+        let chip = tracker.define_chip(&ttmem_client::Chip::default().unique_id(0x77)).unwrap();
+        let allocator = tracker.define_allocator(&[chip], &[]).unwrap();
         let buffer = ttmem_client::Buffer::new(allocator, ttmem_client::Space::Dram, 4096, 10);
         tracker.alloc(&buffer).unwrap();
     }

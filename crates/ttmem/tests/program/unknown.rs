@@ -4,35 +4,31 @@ use crate::exe;
 use std::path::Path;
 use std::process::Command;
 use ttmem_client::{
-    AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker, Uncertainty,
+    AllocatorNumber, Banks, Buffer, Chip, CoreRange, Kernel, Options, Placement, Space, Tracker,
 };
 use ttmem_testkit::memory_folder;
 use ttmem_testkit::producer::{KERNEL_CONFIG, L1_END, L1_SMALL, UNRESERVED};
 
-const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
-const ESTIMATED: Uncertainty = Uncertainty { unplaced: false, estimated: true, unfollowed: true };
 /// As numbers of programs are that readers of old reports make up.
 const LARGE: u32 = 0x8000_0000;
 
 fn tracker(folder: &Path) -> Tracker {
-    Tracker::new(&Options { folder: folder.to_str().unwrap().to_owned(), ..Options::default() })
+    Tracker::new(&Options::default().folder(folder.to_str().unwrap()))
 }
 
 /// A chip of 4 x 2 cores, if they are laid out at all.
 fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> AllocatorNumber {
-    let chip = Chip {
-        unique_id: 0x100,
-        dram_bytes: 12 << 30,
-        cores: 8,
-        l1_bytes_per_core,
-        kernel_config: KERNEL_CONFIG as u32,
-        unreserved: UNRESERVED as u32,
-        grid,
-        ..Chip::default()
-    };
-    let chip = tracker.chip(&chip).unwrap();
+    let chip = Chip::default()
+        .unique_id(0x100)
+        .dram_bytes(12 << 30)
+        .cores(8)
+        .l1_bytes_per_core(l1_bytes_per_core)
+        .kernel_config(KERNEL_CONFIG as u32)
+        .unreserved(UNRESERVED as u32)
+        .grid(grid);
+    let chip = tracker.define_chip(&chip).unwrap();
     let banks = Banks::new(Space::L1, 8, UNRESERVED, L1_SMALL - UNRESERVED);
-    tracker.allocator(&[chip], &[banks]).unwrap()
+    tracker.define_allocator(&[chip], &[banks]).unwrap()
 }
 
 /// What `ttmem` prints, however it ends.
@@ -44,20 +40,18 @@ fn page(folder: &Path, args: &[&str]) -> String {
 /// A program that is followed, with a circular buffer at an address and one at none; and one that nobody follows.
 fn half_known(tracker: &Tracker) {
     let allocator = define(tracker, (4, 2), L1_END);
-    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (3, 1) }]).unwrap();
-    let placed =
-        |address, bytes| Placement { cores, ..Placement::new(allocator, 7, Space::Cb, address, bytes) };
+    let cores = tracker.define_cores(&[CoreRange::new((0, 0), (3, 1))]).unwrap();
+    let placed = |address, bytes| Placement::new(allocator, 7, Space::Cb, address, bytes).cores(cores);
     tracker.begin_program(allocator, 7, "matmul").unwrap();
     tracker.place(&placed(UNRESERVED, 4096)).unwrap();
     // Taken for an address its number would lie in the first one.
-    tracker.place(&Placement { uncertainty: UNPLACED, ..placed(UNRESERVED + 64, 2048) }).unwrap();
+    tracker.place(&placed(UNRESERVED + 64, 2048).unplaced(true).unfollowed(true)).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
     for n in 0..2 {
-        let mut of = Placement::new(allocator, LARGE + n, Space::Cb, u64::from(n), 1 << 20);
-        of.uncertainty = UNPLACED;
-        tracker.place(&of).unwrap();
-        let mut kernel = Kernel::new(allocator, LARGE + n, u64::from(n) + 1, 3 << 10);
-        kernel.uncertainty = ESTIMATED;
+        let of = Placement::new(allocator, LARGE + n, Space::Cb, u64::from(n), 1 << 20);
+        tracker.place(&of.unplaced(true).unfollowed(true)).unwrap();
+        let kernel = Kernel::new(allocator, LARGE + n, u64::from(n) + 1, 3 << 10);
+        let mut kernel = kernel.estimated(true).unfollowed(true);
         if n == 0 {
             kernel.cores = cores;
         }
@@ -138,12 +132,12 @@ fn names_do_not_reach_a_terminal_as_they_are() {
     let tracker = tracker(folder.path());
     let allocator = define(&tracker, (4, 2), L1_END);
     let evil = "a\x1b]0;owned\x07b\u{9b}2Jc\nd\u{202e}e";
-    let site = tracker.site(evil).unwrap();
-    tracker.alloc(&Buffer { site, ..Buffer::new(allocator, Space::L1, UNRESERVED + 8192, 4096) }).unwrap();
+    let site = tracker.define_site(evil).unwrap();
+    tracker.alloc(&Buffer::new(allocator, Space::L1, UNRESERVED + 8192, 4096).site(site)).unwrap();
     tracker.begin_program(allocator, 7, evil).unwrap();
-    let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (3, 1) }]).unwrap();
+    let cores = tracker.define_cores(&[CoreRange::new((0, 0), (3, 1))]).unwrap();
     let kept = Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096);
-    tracker.place(&Placement { cores, ..kept }).unwrap();
+    tracker.place(&kept.cores(cores)).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
     for args in
         [&["dump"][..], &["dump", "--programs"], &["dump", "--cores"], &["dump", "--cores", "0,0"], &[]]

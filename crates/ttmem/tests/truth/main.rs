@@ -80,7 +80,7 @@ fn spawn(words: &[&str]) -> anyhow::Result<Process> {
 }
 
 fn tracker(folder: &str) -> Tracker {
-    Tracker::new(&Options { folder: folder.to_owned(), ..Options::default() })
+    Tracker::new(&Options::default().folder(folder))
 }
 
 /// The only segment in a folder, once there is one.

@@ -174,10 +174,11 @@ impl Script {
 
     /// Defines device, allocator and cores, before the first step.
     pub(crate) fn define(&mut self, tracker: &Tracker) -> anyhow::Result<()> {
-        let chip = Chip { unique_id: 0x7e57, ..Chip::default() };
-        let chip = tracker.chip(&chip)?;
-        let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)])?;
-        let cores = tracker.cores(&[CoreRange { from: (0, 0), to: (7, 7) }])?;
+        let chip = Chip::default().unique_id(0x7e57);
+        let chip = tracker.define_chip(&chip)?;
+        let allocator =
+            tracker.define_allocator(&[chip], &[Banks::new(Space::Dram, BANKS as u16, 0, 1 << 40)])?;
+        let cores = tracker.define_cores(&[CoreRange::new((0, 0), (7, 7))])?;
         self.defined = Some((allocator, cores));
         Ok(())
     }
@@ -189,18 +190,18 @@ impl Script {
             Step::Alloc { address, bytes } => {
                 let bytes_per_bank = bytes.div_ceil(BANKS);
                 let buffer = Buffer::new(allocator, Space::Dram, address, bytes);
-                tracker.alloc(&Buffer { bytes_per_bank, occupied: Some(bytes), ..buffer })?
+                tracker.alloc(&buffer.bytes_per_bank(bytes_per_bank).occupied(bytes))?
             }
             Step::Free { address } => tracker.free(allocator, Space::Dram, address)?,
             Step::Place { program, address, bytes } => {
                 let placed = Placement::new(allocator, program, Space::Cb, address, bytes);
-                tracker.place(&Placement { cores, ..placed })?
+                tracker.place(&placed.cores(cores))?
             }
             Step::Dispatch { program } => tracker.dispatch(allocator, program)?,
             Step::End { program } => tracker.end_program(allocator, program)?,
             Step::Audit => {
-                let it = Statistics { allocated: 1, free: 2, largest_free_per_bank: 3 };
-                tracker.audit(Some(tracker.before_audit()?), allocator, Space::Dram, it)?
+                let it = Statistics::default().allocated(1).free(2).largest_free_per_bank(3);
+                tracker.audit(Some(tracker.begin_audit()?), allocator, Space::Dram, it)?
             }
         };
         Ok(())

@@ -107,8 +107,8 @@ const FREED: u64 = 1 << 63;
 /// The writer: `events` from each thread, at `rate` a second in all, then the log.
 pub(super) fn write(folder: &str, events: u64, rate: u64, log: &str) -> anyhow::Result<()> {
     let tracker = tracker(folder);
-    let chip = tracker.chip(&Chip { unique_id: 0x7e57, ..Chip::default() })?;
-    let allocator = tracker.allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
+    let chip = tracker.define_chip(&Chip::default().unique_id(0x7e57))?;
+    let allocator = tracker.define_allocator(&[chip], &[Banks::new(Space::Dram, 12, 0, 1 << 40)])?;
     let logs: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -156,8 +156,7 @@ fn thread_writes(
         let comes = held.len() < MOST && (held.is_empty() || random.below(2) == 0);
         if comes {
             let (address, bytes) = ((thread << 48 | n) << 5, 1 + random.below(1 << 20));
-            let buffer =
-                Buffer { bytes_per_bank: bytes, ..Buffer::new(allocator, Space::Dram, address, bytes) };
+            let buffer = Buffer::new(allocator, Space::Dram, address, bytes).bytes_per_bank(bytes);
             log.push((tracker.alloc(&buffer)?, address, bytes));
             held.push((address, bytes));
         } else {

@@ -1,2 +1,2 @@
-// Where some of the old documents have it.
+// The path in some of the old documents.
 #include "../tt_metal/impl/allocator/allocation_client.hpp"

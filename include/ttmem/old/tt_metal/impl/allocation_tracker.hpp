@@ -18,8 +18,8 @@ namespace detail {
 using Placements = std::map<std::tuple<int, uint64_t, uint64_t>, std::vector<ttmem_placement>>;
 
 inline Placements& placements() {
-    static Placements& it = *new Placements;
-    return it;
+    static Placements& instance = *new Placements;
+    return instance;
 }
 
 }  // namespace detail
@@ -47,17 +47,17 @@ void report_cb_allocation(int device_id, uint64_t size, uint32_t buffer_index, c
         }
         tracked::CoreList list;
         tracked::read_cores(cores, list);
-        ttmem_placement it{};
-        it.allocator = ttmem::define_devices({device_id}).number();
-        it.space = TTMEM_SPACE_CB;
+        ttmem_placement placement{};
+        placement.allocator = ttmem::define_devices({device_id}).number();
+        placement.space = TTMEM_SPACE_CB;
         // Programs share indices, and the program is unknown.
-        it.address = tracked::registry().fresh(size);
-        it.bytes = size;
-        it.cores = list.are_known() ? ttmem_define_cores(list.data(), list.size()) : 0;
-        it.flags = TTMEM_FLAG_UNPLACED;
+        placement.address = tracked::registry().fresh(size);
+        placement.bytes = size;
+        placement.cores = list.are_known() ? ttmem_define_cores(list.data(), list.size()) : 0;
+        placement.flags = TTMEM_FLAG_UNPLACED;
         tracked::registry().alone([&] {
-            if (ttmem_place(&it) >= 0) {
-                detail::placements()[{device_id, size, buffer_index}].push_back(it);
+            if (ttmem_place(&placement) >= 0) {
+                detail::placements()[{device_id, size, buffer_index}].push_back(placement);
             }
         });
     };

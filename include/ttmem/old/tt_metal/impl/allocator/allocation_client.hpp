@@ -21,7 +21,7 @@ public:
     static void report_allocation(int device_id, uint64_t size, uint8_t buffer_type, uint64_t buffer_id) noexcept {
         ttmem::AllocationClient::report_allocation(device_id, size, buffer_type, buffer_id);
     }
-    /// With TT-Metal's own `BufferType`, before the address or behind it.
+    /// Takes TT-Metal's own `BufferType`, before or after the address.
     template <class Type, ttmem::detail::if_enum<Type> = 0>
     static void report_allocation(int device_id, uint64_t size, Type buffer_type, uint64_t buffer_id) noexcept {
         ttmem::AllocationClient::report_allocation(device_id, size, buffer_type, buffer_id);

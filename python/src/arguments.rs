@@ -1,25 +1,25 @@
-//! Arguments, as Python gives them.
+//! Conversion of arguments from Python.
 
-use crate::errors::refused;
+use crate::errors::fault_exception;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
-use ttmem_client::{Arch, Chip, CoresNumber, Space, Tracker};
+use ttmem_client::{Arch, Chip, CoresNumber, Space, Tracker, agent};
 
-/// Longer names are cut.
+/// Bytes of the longest name; longer ones are cut.
 const MAX_NAME: usize = 512;
 
-/// No mesh has more devices.
+/// Most devices of a mesh.
 const MAX_DEVICES: usize = ttmem_wire::segment::definition::MAX_CHIPS;
 
-/// No set of cores is said in more parts.
+/// Most ranges of a core set.
 const MAX_RANGES: usize = 4096;
 
-/// A space, by its name.
+/// A space, converted from its name.
 #[derive(Clone, Copy)]
-pub(crate) struct InSpace(pub(crate) Space);
+pub(crate) struct SpaceArgument(pub(crate) Space);
 
-impl<'a, 'py> FromPyObject<'a, 'py> for InSpace {
+impl<'a, 'py> FromPyObject<'a, 'py> for SpaceArgument {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
@@ -32,20 +32,20 @@ impl<'a, 'py> FromPyObject<'a, 'py> for InSpace {
     }
 }
 
-/// A name for people: whatever is no text in it is replaced, and it is cut where it is too long.
-pub(crate) fn name(given: &Bound<'_, PyString>) -> String {
-    cut(given.to_string_lossy().into_owned())
+/// Returns a name for display: invalid characters are replaced, and it is cut if it is too long.
+pub(crate) fn display_name(given: &Bound<'_, PyString>) -> String {
+    cut_name(given.to_string_lossy().into_owned())
 }
 
-/// Cuts a name where it is too long.
-pub(crate) fn cut(mut name: String) -> String {
+/// Cuts a name that is too long.
+pub(crate) fn cut_name(mut name: String) -> String {
     if name.len() > MAX_NAME {
         name.truncate(name.floor_char_boundary(MAX_NAME));
     }
     name
 }
 
-/// The numbers of a device, of several, or of what has such: a mesh of ttnn (`get_device_ids()`), or a device (`id()`).
+/// Device numbers, converted from a number, several numbers, a mesh of ttnn (`get_device_ids()`) or a device (`id()`).
 pub(crate) enum Devices {
     One([u32; 1]),
     Many(Vec<u32>),
@@ -68,17 +68,17 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Devices {
     #[inline]
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         if given.is_instance_of::<PyInt>() {
-            given.extract().map(|it| Self::One([it]))
+            given.extract().map(|device| Self::One([device]))
         } else {
-            several(&given)
+            extract_several(&given)
         }
     }
 }
 
 #[cold]
-fn several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
+fn extract_several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     if let Some(ids) = given.getattr_opt("get_device_ids")? {
-        return numbers(&ids.call0()?);
+        return extract_numbers(&ids.call0()?);
     }
     if let Some(id) = given.getattr_opt("id")? {
         let id = if id.is_callable() { id.call0()? } else { id };
@@ -91,13 +91,13 @@ fn several(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     }
     match given.extract() {
         Ok(device) => Ok(Devices::One([device])),
-        Err(_) => numbers(given),
+        Err(_) => extract_numbers(given),
     }
 }
 
-fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
-    // One more than there can be, so that a list without an end has one.
-    let numbers = given.try_iter()?.take(MAX_DEVICES + 1).map(|it| it?.extract());
+fn extract_numbers(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
+    // One more than is valid: an iterator may be endless.
+    let numbers = given.try_iter()?.take(MAX_DEVICES + 1).map(|number| number?.extract());
     let numbers: Vec<u32> = numbers.collect::<PyResult<_>>()?;
     if numbers.len() > MAX_DEVICES {
         return Err(PyValueError::new_err(format!("too many devices: at most {MAX_DEVICES}")));
@@ -105,15 +105,15 @@ fn numbers(given: &Bound<'_, PyAny>) -> PyResult<Devices> {
     Ok(Devices::Many(numbers))
 }
 
-/// A set of cores: each a column and a row, or a rectangle from column and row to column and row.
-pub(crate) fn cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
+/// Defines a set of cores: each element is a column and a row, or a rectangle from column and row to column and row.
+pub(crate) fn define_cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
     let Some(given) = given else { return Ok(CoresNumber::NONE) };
     let mut set = [0u64; 4];
     for (n, range) in given.try_iter()?.enumerate() {
         if n == MAX_RANGES {
             return Err(PyValueError::new_err(format!("too many core ranges: at most {MAX_RANGES}")));
         }
-        let range = range?.try_iter()?.take(5).map(|it| it?.extract());
+        let range = range?.try_iter()?.take(5).map(|value| value?.extract());
         let range: Vec<u8> = range.collect::<PyResult<_>>()?;
         let (x0, y0, x1, y1) = match range[..] {
             [x, y] => (x, y, x, y),
@@ -134,56 +134,54 @@ pub(crate) fn cores(given: Option<&Bound<'_, PyAny>>) -> PyResult<CoresNumber> {
     if set == [0; 4] {
         return Err(PyValueError::new_err("core set is empty"));
     }
-    Tracker::global().core_set(set).map_err(|e| refused(given.py(), e))
+    agent::define_core_bitmap(Tracker::global(), set).map_err(|e| fault_exception(given.py(), e))
 }
 
-/// A chip, as `ttmem.Chip` has it.
-pub(crate) struct GivenChip {
+/// A chip, converted from `ttmem.Chip`.
+pub(crate) struct ChipArgument {
     chip: Chip<'static>,
     board: String,
     pci: String,
 }
 
-impl GivenChip {
-    /// A chip of which only the number is known.
-    pub(crate) fn numbered(index: u32) -> Self {
-        Self { chip: Chip { index, ..Chip::default() }, board: String::new(), pci: String::new() }
+impl ChipArgument {
+    /// Returns a chip of which only the number is known.
+    pub(crate) fn from_index(index: u32) -> Self {
+        Self { chip: Chip::default().index(index), board: String::new(), pci: String::new() }
     }
 
     pub(crate) fn index(&self) -> u32 {
         self.chip.index
     }
 
-    /// As the tracker knows it.
+    /// Returns the chip as an argument of the tracker.
     pub(crate) fn as_chip(&self) -> Chip<'_> {
-        Chip { board: &self.board, pci: &self.pci, ..self.chip }
+        self.chip.board(&self.board).pci(&self.pci)
     }
 
-    pub(crate) fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+    /// Converts a `ttmem.Chip`.
+    pub(crate) fn extract(given: &Bound<'_, PyAny>) -> PyResult<Self> {
         let number = |name: &str| given.getattr(name)?.extract::<u64>();
         let small = |name: &str| given.getattr(name)?.extract::<u32>();
-        let text = |name: &str| PyResult::Ok(self::name(given.getattr(name)?.cast::<PyString>()?));
+        let text = |name: &str| PyResult::Ok(display_name(given.getattr(name)?.cast::<PyString>()?));
         let arch: Option<String> = given.getattr("arch")?.extract()?;
         let unknown = |name: &str| PyValueError::new_err(format!("unknown architecture {name:?}"));
         let arch = arch.map(|name| Arch::from_name(&name).ok_or_else(|| unknown(&name))).transpose()?;
-        let chip = Chip {
-            unique_id: number("unique_id")?,
-            index: small("index")?,
-            arch,
-            remote: given.getattr("remote")?.extract()?,
-            board: "",
-            pci: "",
-            dram_bytes: number("dram_bytes")?,
-            dram_channels: small("dram_channels")?,
-            dram_bytes_per_channel: number("dram_bytes_per_channel")?,
-            cores: small("cores")?,
-            l1_bytes_per_core: number("l1_bytes_per_core")?,
-            dram_allocatable: number("dram_allocatable")?,
-            l1_allocatable: number("l1_allocatable")?,
-            kernel_config: small("kernel_config")?,
-            unreserved: small("unreserved")?,
-            grid: given.getattr("grid")?.extract()?,
-        };
+        let mut chip = Chip::default()
+            .unique_id(number("unique_id")?)
+            .index(small("index")?)
+            .remote(given.getattr("remote")?.extract()?)
+            .dram_bytes(number("dram_bytes")?)
+            .dram_channels(small("dram_channels")?)
+            .dram_bytes_per_channel(number("dram_bytes_per_channel")?)
+            .cores(small("cores")?)
+            .l1_bytes_per_core(number("l1_bytes_per_core")?)
+            .dram_allocatable(number("dram_allocatable")?)
+            .l1_allocatable(number("l1_allocatable")?)
+            .kernel_config(small("kernel_config")?)
+            .unreserved(small("unreserved")?)
+            .grid(given.getattr("grid")?.extract()?);
+        chip.arch = arch;
         Ok(Self { chip, board: text("board")?, pci: text("pci")? })
     }
 }

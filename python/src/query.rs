@@ -1,6 +1,6 @@
-//! What the machine's memory is used for: the daemon's word, or read here.
+//! Snapshots of the machine, from a daemon or read by this process.
 
-use crate::errors::exception;
+use crate::errors::make_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt::Write;
 use ttmem_reader::{ReaderOptions, Request, ask_isolated};
 
-/// The answer to a request of the query protocol, one line of JSON. Other threads run meanwhile.
+/// Returns the answer to a request of the query protocol, one line of JSON. Other threads run meanwhile.
 #[pyfunction]
 pub(crate) fn ask<'py>(py: Python<'py>, local: bool, request: &str) -> PyResult<Bound<'py, PyBytes>> {
     let request: Request =
@@ -23,7 +23,7 @@ pub(crate) fn ask<'py>(py: Python<'py>, local: bool, request: &str) -> PyResult<
                 let _ = write!(text, ": {e}");
                 cause = e.source();
             }
-            Err(exception(py, "ReadError", text))
+            Err(make_exception(py, "ReadError", text))
         }
     }
 }

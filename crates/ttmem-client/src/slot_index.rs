@@ -1,26 +1,26 @@
-//! Where a live allocation's slot is: a private map from its identity to the number of its slot.
+//! The slots of live allocations: a private map from an allocation's identity to the number of its slot.
 //!
-//! Linear probing over 8-byte entries, half of them free: finding one costs one cache line, at any number of them. An
-//! entry is the upper half of the hash, which is also where it belongs, and the slot; whether it is the right one the
-//! slot itself tells.
+//! Linear probing over 8-byte entries, of which at least half are free: a lookup reads one cache line, however many there are.
+//! An entry is the upper half of the hash, which also gives its home position, and the slot. The caller compares the slot's
+//! own words.
 
 use crate::memory::Array;
 
-pub(crate) struct Live {
-    /// Upper half: tag. Lower half: slot + 1, or 0 for nobody.
+pub(crate) struct SlotIndex {
+    /// Upper half: tag. Lower half: slot + 1, or 0 for a free entry.
     entries: Array<u64>,
     bits: u32,
     len: usize,
 }
 
 const FIRST_BITS: u32 = 12;
-const MOST_BITS: u32 = 24;
-/// Up to this size (128 KiB) room costs little.
-const SPACIOUS_BITS: u32 = 14;
-/// From this size on (2 MiB) large pages are worth asking for.
+const MAX_BITS: u32 = 24;
+/// Up to this size (128 KiB) free entries cost little.
+const SPARSE_BITS: u32 = 14;
+/// From this size on (2 MiB) large pages are worth requesting.
 const HUGE_BITS: u32 = 18;
 
-impl Live {
+impl SlotIndex {
     pub(crate) fn new() -> Option<Self> {
         Some(Self { entries: Array::new(1 << FIRST_BITS)?, bits: FIRST_BITS, len: 0 })
     }
@@ -34,18 +34,18 @@ impl Live {
         (entry >> (64 - bits)) as usize
     }
 
-    /// Something with this hash will be looked for in a moment.
+    /// Prefetches the entry of a hash.
     #[inline]
-    pub(crate) fn expect(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         self.entries.prefetch(Self::home(hash, self.bits));
     }
 
-    /// The slot with this hash that `is_it`, and where its entry is.
+    /// Returns the slot with this hash that `matches`, and the position of its entry.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<(u32, usize)> {
+    pub(crate) fn find(&self, hash: u64, matches: impl Fn(u32) -> bool) -> Option<(u32, usize)> {
         let mask = self.entries.len() - 1;
         let mut at = Self::home(hash, self.bits);
-        // At most half of the entries are taken, so this ends.
+        // At most half of the entries are used, so this ends.
         loop {
             let entry = self.entries[at & mask];
             if entry == 0 {
@@ -53,7 +53,7 @@ impl Live {
             }
             if entry >> 32 == hash >> 32 {
                 let slot = (entry as u32) - 1;
-                if is_it(slot) {
+                if matches(slot) {
                     return Some((slot, at & mask));
                 }
             }
@@ -61,13 +61,12 @@ impl Live {
         }
     }
 
-    /// Adds a slot. `false`: there is no memory for it.
+    /// Adds a slot; `false` if there is no memory for it.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) -> bool {
-        // While it is small it is kept nearly empty: a probe that does not end where it begins is one that the processor
-        // did not foresee.
-        let room = if self.bits <= SPACIOUS_BITS { 8 } else { 2 };
-        if (self.len + 1) * room > self.entries.len() && !self.grow() {
+        // A small map is kept nearly empty: a probe that does not end at its home position is a branch misprediction.
+        let factor = if self.bits <= SPARSE_BITS { 8 } else { 2 };
+        if (self.len + 1) * factor > self.entries.len() && !self.grow() {
             return false;
         }
         Self::place(&mut self.entries, self.bits, (hash >> 32) << 32 | u64::from(slot + 1));
@@ -85,7 +84,7 @@ impl Live {
     }
 
     fn grow(&mut self) -> bool {
-        if self.bits == MOST_BITS {
+        if self.bits == MAX_BITS {
             return false;
         }
         let bits = self.bits + 1;
@@ -100,14 +99,14 @@ impl Live {
         true
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
-        if let Some((_, at)) = self.find(hash, |it| it == slot) {
+        if let Some((_, at)) = self.find(hash, |found| found == slot) {
             self.remove_at(at);
         }
     }
 
-    /// Takes an entry out. Whoever was pushed on by it moves back, so that no mark of it stays.
+    /// Removes an entry. Entries that it had displaced move back, so no tombstone is needed.
     #[inline]
     pub(crate) fn remove_at(&mut self, mut hole: usize) {
         let mask = self.entries.len() - 1;
@@ -118,7 +117,7 @@ impl Live {
             if entry == 0 {
                 break;
             }
-            // It may move if its home is not between the hole and itself.
+            // An entry may move if its home is not between the hole and itself.
             let home = Self::home(entry, self.bits);
             if at.wrapping_sub(home) & mask >= at - hole {
                 self.entries[hole & mask] = entry;
@@ -130,7 +129,7 @@ impl Live {
     }
 }
 
-/// Mixes a key of three words. A multiply that keeps both halves of its product needs no table.
+/// Hashes a key of three words. A multiplication that keeps both halves of its product needs no table.
 #[inline]
 pub(crate) fn hash(a: u64, b: u64, c: u64) -> u64 {
     const fn fold(a: u64, b: u64) -> u64 {
@@ -148,38 +147,39 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_plain_map_finds(
+        fn index_matches_a_plain_map(
             steps in prop::collection::vec((0u64..90, any::<bool>()), 0..600), clash in any::<bool>()
         ) {
             // Few tags, so that neighbours and wrapping round are common.
             let hash_of = |key: u64| if clash { (key % 7 + 250) << 56 } else { hash(key, 1, 2) };
-            let mut live = Live::new().unwrap();
+            let mut index = SlotIndex::new().unwrap();
             let mut model: BTreeMap<u64, u32> = BTreeMap::new();
-            for (step, (key, comes)) in steps.into_iter().enumerate() {
+            for (step, (key, inserts)) in steps.into_iter().enumerate() {
                 let key_of: BTreeMap<u32, u64> = model.iter().map(|(&k, &s)| (s, k)).collect();
-                let found = live.find(hash_of(key), |slot| key_of.get(&slot) == Some(&key));
+                let found = index.find(hash_of(key), |slot| key_of.get(&slot) == Some(&key));
                 let found = found.map(|(slot, _)| slot);
                 prop_assert_eq!(found, model.get(&key).copied());
-                if let (Some(slot), false) = (found, comes) {
-                    live.remove(hash_of(key), slot);
+                if let (Some(slot), false) = (found, inserts) {
+                    index.remove(hash_of(key), slot);
                     model.remove(&key);
-                } else if found.is_none() && comes {
-                    prop_assert!(live.insert(hash_of(key), step as u32));
+                } else if found.is_none() && inserts {
+                    prop_assert!(index.insert(hash_of(key), step as u32));
                     model.insert(key, step as u32);
                 }
-                prop_assert_eq!(live.len(), model.len());
+                prop_assert_eq!(index.len(), model.len());
             }
         }
     }
 
     #[test]
-    fn it_grows_and_keeps_everyone() {
-        let mut live = Live::new().unwrap();
+    fn growing_keeps_every_entry() {
+        let mut index = SlotIndex::new().unwrap();
         for n in 0..200_000u32 {
-            assert!(live.insert(hash(u64::from(n) << 5, 0, 0), n));
+            assert!(index.insert(hash(u64::from(n) << 5, 0, 0), n));
         }
         for n in 0..200_000u32 {
-            assert_eq!(live.find(hash(u64::from(n) << 5, 0, 0), |slot| slot == n).map(|it| it.0), Some(n));
+            let found = index.find(hash(u64::from(n) << 5, 0, 0), |slot| slot == n);
+            assert_eq!(found.map(|(slot, _)| slot), Some(n));
         }
     }
 }

@@ -1,5 +1,6 @@
-//! How much of the segment folder ttmem may use. It is the workload's own, and in a container often small: all segments
-//! of one user together stay below an eighth of it, and of crash segments only the newest are kept. The oldest go first.
+//! How much of the segment folder ttmem may use. The folder is the workload's own, and in a container often small: all segments
+//! of one user together use at most an eighth of its filesystem, and of crash segments only the newest are kept. The oldest
+//! are removed first.
 
 use crate::identity;
 use core::mem::MaybeUninit;
@@ -9,34 +10,34 @@ use ttmem_types::limits::CRASH_SEGMENTS;
 use ttmem_wire::segment::{Header, parse_name};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// The part of the filesystem that is ttmem's.
+/// The divisor for the part of the filesystem that ttmem may use.
 const SHARE: u64 = 8;
-/// Crash segments that are removed at once.
-const MOST_REMOVED: usize = 64;
+/// Most crash segments that are removed at once.
+const MAX_REMOVED: usize = 64;
 
 /// Removes this user's crash segments except the newest [`CRASH_SEGMENTS`].
-pub(crate) fn expire(folder: BorrowedFd<'_>) {
-    for _ in 0..MOST_REMOVED {
-        let Crashed { count, oldest } = find_crashed(folder);
+pub(crate) fn remove_old_crash_segments(folder: BorrowedFd<'_>) {
+    for _ in 0..MAX_REMOVED {
+        let CrashSegments { count, oldest } = find_crash_segments(folder);
         if count <= CRASH_SEGMENTS || !remove(folder, oldest) {
             return;
         }
     }
 }
 
-/// Whether a file of this user may take `wanted` more bytes, after removing the crash segments that must go for that.
-pub(crate) fn make(folder: BorrowedFd<'_>, wanted: u64) -> bool {
+/// Returns whether a file of this user may take `wanted` more bytes, after removing the crash segments in the way of that.
+pub(crate) fn make_space(folder: BorrowedFd<'_>, wanted: u64) -> bool {
     let Ok(system) = rustix::fs::fstatfs(folder) else { return true };
     let total = system.f_blocks.saturating_mul(system.f_bsize as u64);
-    // Some filesystems do not say how large they are.
+    // Some filesystems do not report their size.
     if total == 0 {
         return true;
     }
-    for _ in 0..MOST_REMOVED {
-        if used(folder).saturating_add(wanted) <= total / SHARE {
+    for _ in 0..MAX_REMOVED {
+        if used_bytes(folder).saturating_add(wanted) <= total / SHARE {
             return true;
         }
-        if !remove(folder, find_crashed(folder).oldest) {
+        if !remove(folder, find_crash_segments(folder).oldest) {
             return false;
         }
     }
@@ -50,13 +51,13 @@ fn remove(folder: BorrowedFd<'_>, name: Option<Name>) -> bool {
 type Name = crate::text::Text<64>;
 
 /// This user's crash segments.
-struct Crashed {
+struct CrashSegments {
     count: usize,
     oldest: Option<Name>,
 }
 
-/// Bytes that this user's segments take.
-fn used(folder: BorrowedFd<'_>) -> u64 {
+/// Returns the bytes that this user's segments take.
+fn used_bytes(folder: BorrowedFd<'_>) -> u64 {
     let mut used = 0u64;
     each_segment(folder, |_, _, _, stat| {
         used = used.saturating_add((stat.st_blocks as u64).saturating_mul(512));
@@ -64,22 +65,22 @@ fn used(folder: BorrowedFd<'_>) -> u64 {
     used
 }
 
-fn find_crashed(folder: BorrowedFd<'_>) -> Crashed {
+fn find_crash_segments(folder: BorrowedFd<'_>) -> CrashSegments {
     let mut count = 0;
     let mut oldest: Option<((i64, i64), Name)> = None;
     each_segment(folder, |folder, name, pid, stat| {
-        if !is_left_behind(folder, name, pid) {
+        if !is_crash_segment(folder, name, pid) {
             return;
         }
         count += 1;
-        let at = (stat.st_mtime, stat.st_mtime_nsec as i64);
-        if oldest.as_ref().is_none_or(|(than, _)| at < *than) {
+        let modified = (stat.st_mtime, stat.st_mtime_nsec as i64);
+        if oldest.as_ref().is_none_or(|(earliest, _)| modified < *earliest) {
             let mut copy = Name::new();
             copy.push(format_args!("{name}"));
-            oldest = Some((at, copy));
+            oldest = Some((modified, copy));
         }
     });
-    Crashed { count, oldest: oldest.map(|(_, name)| name) }
+    CrashSegments { count, oldest: oldest.map(|(_, name)| name) }
 }
 
 /// Calls `visit` with each of this user's segments: folder, name, pid in the name, attributes.
@@ -105,10 +106,10 @@ fn each_segment(
     }
 }
 
-/// Whether it is certain that no process writes a segment any more.
-fn is_left_behind(folder: &rustix::fd::OwnedFd, name: &str, pid: u32) -> bool {
+/// Returns whether it is certain that no process writes a segment any more.
+fn is_crash_segment(folder: &rustix::fd::OwnedFd, name: &str, pid: u32) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // Opening and closing one's own segment would drop one's lock on it.
+    // Opening and closing a segment of this process would drop the lock on it.
     if pid == identity::pid() {
         return false;
     }
@@ -120,7 +121,7 @@ fn is_left_behind(folder: &rustix::fd::OwnedFd, name: &str, pid: u32) -> bool {
     let lock = rustix::process::Flock::from(rustix::process::FlockType::WriteLock);
     let held = rustix::process::fcntl_getlk(&file, &lock);
     matches!(held, Ok(None))
-        && identity::same_namespace(&header)
+        && identity::is_own_namespace(&header)
         && header.pid.get() == pid
         && identity::is_gone(pid, header.start_ticks.get())
 }
