@@ -367,7 +367,7 @@ proptest! {
 
 /// What a reader knows, as far as that does not depend on when it looked.
 fn look(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
-    let mut snapshot = reader.look();
+    let mut snapshot = reader.poll();
     // A verdict on what was once so is kept by whoever saw it, and cannot be made later.
     for process in &mut snapshot.processes {
         process.audit.clear();

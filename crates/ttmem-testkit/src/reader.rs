@@ -6,17 +6,17 @@ use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Limits, Snapshot, State};
 use ttmem_sources::{EventSink, Owner, Reading, Sources};
 
-/// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
+/// Follows segments as `ttmem --local` does, but without a clock: its state depends on the segments alone.
 pub struct Reader {
-    /// What it knows.
+    /// The state so far.
     pub state: State,
-    /// Where it has got to.
+    /// The segments, and how far each was read.
     pub sources: Sources,
 }
 
-struct Ear<'a>(&'a mut State);
+struct StateSink<'a>(&'a mut State);
 
-impl EventSink for Ear<'_> {
+impl EventSink for StateSink<'_> {
     fn register(&mut self, owner: &Owner, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.emit(id, basis, Event::Born(Process::default()));
@@ -33,17 +33,17 @@ impl EventSink for Ear<'_> {
 }
 
 impl Reader {
-    /// Of the segments in a folder.
+    /// A reader of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
         let mut state = State::new(Limits::default(), 7);
         let mut sources = Sources::new(Reading::segments(folder));
-        sources.survey(&mut Ear(&mut state));
+        sources.survey(&mut StateSink(&mut state));
         Self { state, sources }
     }
 
-    /// Takes in what happened since the last look.
-    pub fn look(&mut self) -> Snapshot {
-        self.sources.look(Mono(1), &mut Ear(&mut self.state));
+    /// Reads what changed since the last poll, and returns a snapshot.
+    pub fn poll(&mut self) -> Snapshot {
+        self.sources.look(Mono(1), &mut StateSink(&mut self.state));
         let mut snapshot = self.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &ttmem_core::Detail::NONE);
         self.sources.report(&mut snapshot.health);
         snapshot

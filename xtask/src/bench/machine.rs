@@ -15,7 +15,7 @@ const PROCESSES: u32 = 64;
 /// As a test makes them, with counters in which every process is on its chips.
 fn machine() -> anyhow::Result<Machine> {
     let mut machine = galaxy("2.10.0");
-    machine.busy(PROCESSES);
+    machine.add_processes(PROCESSES);
     for node in machine.nodes() {
         let id = std::fs::read_to_string(machine.attribute(node, "tt_asic_id"))?;
         let id = u64::from_str_radix(id.trim(), 16)?;

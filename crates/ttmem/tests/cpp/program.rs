@@ -88,7 +88,7 @@ impl Program {
     /// What is held, of all processes in its folder, in order.
     pub(crate) fn look(&self) -> Vec<Held> {
         let mut reader = Reader::new(self.folder.path());
-        reader.look();
+        reader.poll();
         let (list, rest) = reader.state.allocations(0, usize::MAX, reader.state.now());
         assert_eq!(rest, None);
         let mut held: Vec<Held> = list.into_iter().map(held).collect();
@@ -99,7 +99,7 @@ impl Program {
     /// The whole of what a reader sees, with its programs.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut reader = Reader::new(self.folder.path());
-        reader.look();
+        reader.poll();
         let detail = Detail { programs: true, ..Detail::NONE };
         reader.state.snapshot(jiff::Timestamp::UNIX_EPOCH, &detail)
     }

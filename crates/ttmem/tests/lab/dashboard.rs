@@ -76,6 +76,6 @@ fn eight_chips_at_work_are_shown_live() {
     puppet.does("d.disable_and_clear_program_cache()");
     screen.wait_for_text("No programs.");
     screen.send("q");
-    screen.end();
+    screen.expect_clean_exit();
     assert!(puppet.quits().success());
 }

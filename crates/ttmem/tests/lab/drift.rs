@@ -127,7 +127,7 @@ impl Case {
         let mut done = Done::default();
         for step in 0.. {
             let line = workload.next()?.with_context(|| format!("it ended at step {step}"))?;
-            let snapshot = reader.look();
+            let snapshot = reader.poll();
             let skipped = &snapshot.health.skipped;
             ensure!(skipped.is_empty(), "not read: {skipped:?}");
             compare(&line, &snapshot, &mut done)
