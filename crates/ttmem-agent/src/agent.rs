@@ -1,14 +1,16 @@
 //! Events of the runtime's allocators: the shim calls these functions, and they report to the tracker.
 #![allow(unsafe_code)]
 
-use crate::allocators::{AllocatorInfo, SPACES, add, banks_of, define, find, is_hybrid, find_or_define, round_up, mark_inherited};
+use crate::allocators::{
+    AllocatorInfo, SPACES, add, banks_of, define, find, find_or_define, is_hybrid, mark_inherited, round_up,
+};
 use crate::audit;
 use crate::flight::{self, Lock};
 use crate::manual;
 use crate::runtime;
 use crate::shim::{
-    ACTIVE, PASS_THROUGH, CoreAddress, DRAM, BufferFacts, L1, L1_SMALL, MEMORY_L1, NOT_STARTED, PAUSED, TRACE,
-    ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
+    ACTIVE, BufferFacts, CoreAddress, DRAM, L1, L1_SMALL, MEMORY_L1, NOT_STARTED, PASS_THROUGH, PAUSED,
+    TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
 };
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +45,7 @@ pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
     if cores == [0; 4] {
         return CoresNumber::NONE;
     }
-    let slot =
-        (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % CACHED;
+    let slot = (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % CACHED;
     let mut recent = RECENT.get();
     if recent[slot].0 == cores {
         return recent[slot].1;

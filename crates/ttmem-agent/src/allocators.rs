@@ -6,9 +6,9 @@ use crate::agent::tracker;
 use crate::audit;
 use crate::flight::{self, Lock};
 use crate::shim::{
-    BankFacts, ChipFacts, DRAM, BufferFacts, KNOWS_ARCH, KNOWS_BOARD, KNOWS_HARVESTING, KNOWS_REMOTE, L1, L1_SMALL,
-    MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE, ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip,
-    ttmem_chips, ttmem_cores, ttmem_statistics, ttmem_worker_l1,
+    BankFacts, BufferFacts, ChipFacts, DRAM, KNOWS_ARCH, KNOWS_BOARD, KNOWS_HARVESTING, KNOWS_REMOTE, L1,
+    L1_SMALL, MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE, ttmem_alignment, ttmem_bank, ttmem_base,
+    ttmem_chip, ttmem_chips, ttmem_cores, ttmem_statistics, ttmem_worker_l1,
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::{AllocatorNumber, Arch, Banks, Chip, ChipNumber, Space, Statistics};

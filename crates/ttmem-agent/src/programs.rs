@@ -9,7 +9,8 @@ use crate::agent::{cores_of, tracker};
 use crate::allocators::{chip_number, mark_inherited};
 use crate::flight::{self, Lock};
 use crate::shim::{
-    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_parts, ttmem_program,
+    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_parts,
+    ttmem_program,
 };
 use crate::traces;
 use core::ffi::c_void;

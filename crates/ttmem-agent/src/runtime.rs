@@ -46,8 +46,7 @@ pub(crate) struct BufferLayout {
 const EXPORTED: BufferLayout =
     BufferLayout { device: -1, size: -1, kind: -1, layout: -1, has_shard_spec: -1 };
 /// For runtimes up to 0.79, where these functions are inline. Checked against the exported functions before use.
-const INLINE: BufferLayout =
-    BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
+const INLINE: BufferLayout = BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
 
 /// Offsets of fields of a program's parts that no runtime exports a function for; -1: unknown.
 #[derive(Clone, Copy)]

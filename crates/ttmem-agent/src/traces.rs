@@ -6,8 +6,8 @@ use crate::agent::tracker;
 use crate::allocators::mark_inherited;
 use crate::programs::{owner_key, with_table};
 use crate::shim::{
-    ProgramFacts, TRACE_BEGUN, TRACE_CAPTURED, TRACE_RELEASED, TRACE_REPLAYED, ProgramTarget, ttmem_impl_chips,
-    ttmem_program,
+    ProgramFacts, ProgramTarget, TRACE_BEGUN, TRACE_CAPTURED, TRACE_RELEASED, TRACE_REPLAYED,
+    ttmem_impl_chips, ttmem_program,
 };
 use ttmem_client::AllocatorNumber;
 

@@ -180,7 +180,10 @@ fn types_are_recognised_by_their_members() {
         devices.sort_unstable();
         assert_eq!(devices, [6, 8, 9], "fifty programs are no devices");
         program.resume();
-        assert_eq!(sorted(program.held_at("a number alone forgotten")), sorted(vec![of_no_program, of_device]));
+        assert_eq!(
+            sorted(program.held_at("a number alone forgotten")),
+            sorted(vec![of_no_program, of_device])
+        );
     });
 }
 
@@ -207,13 +210,20 @@ fn old_snippets_compile_unchanged() {
         program.resume();
         let manual = [circular.clone(), plain(Cb, &[5], 4096), kernel, plain(Kernel, &[5], 2048)];
         assert_eq!(sorted(program.held_at("manual reporting")), sorted(manual.to_vec()));
-        assert_eq!(program.held_at("only the circular buffer of no program"), std::slice::from_ref(&circular));
+        assert_eq!(
+            program.held_at("only the circular buffer of no program"),
+            std::slice::from_ref(&circular)
+        );
         let tracked = (Cb, vec![6], 512, vec![[0, 0, 3, 0]], None, "unplaced");
         let kernel = plain(Kernel, &[6], 4 * 30000);
         let kernels = vec![kernel.clone(), kernel];
         let with_kernels = |more: Vec<Held>| sorted([more, kernels.clone()].concat());
         let all = vec![circular.clone(), tracked.clone(), tracked.clone()];
-        assert_eq!(sorted(program.held_at("full integration")), with_kernels(all), "both kernels of handle 0");
+        assert_eq!(
+            sorted(program.held_at("full integration")),
+            with_kernels(all),
+            "both kernels of handle 0"
+        );
         assert_eq!(sorted(program.held_at("one freed")), with_kernels(vec![circular.clone(), tracked]));
         assert_eq!(sorted(program.held_at("both freed")), with_kernels(vec![circular]));
     });

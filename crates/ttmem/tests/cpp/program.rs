@@ -50,7 +50,11 @@ impl Program {
     pub(crate) fn wait_at(&mut self, stop: &str) {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        assert!(line.trim_end() == stop, "{stop}: the program is at {line:?}; {}", self.errors(line.is_empty()));
+        assert!(
+            line.trim_end() == stop,
+            "{stop}: the program is at {line:?}; {}",
+            self.errors(line.is_empty())
+        );
     }
 
     /// Makes the program continue.
@@ -130,8 +134,7 @@ fn comparable(allocation: Allocation) -> Held {
         (true, true) => "estimated, unplaced",
     };
     let Allocation { space, indexes, cores, program, .. } = allocation;
-    let bytes =
-        if cores.is_some() { allocation.bytes_per_bank.unwrap() } else { allocation.requested_bytes };
+    let bytes = if cores.is_some() { allocation.bytes_per_bank.unwrap() } else { allocation.requested_bytes };
     (space, indexes, bytes, cores.unwrap_or_default(), program, unknown)
 }
 

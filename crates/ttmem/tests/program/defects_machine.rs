@@ -64,7 +64,8 @@ fn defect_44_processes_are_found_in_whatever_slots_they_are() {
         for active_processes in [0, 1, 3] {
             let (mut machine, id) = busy(700);
             for pid in [701, 702] {
-                machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
+                machine
+                    .add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
             }
             let all = [(7, 700), (41, 701), (63, 702)];
             let all = all.iter().zip(1..).map(|(&(at, pid), n)| entry(layout, at, pid, "python", n, 100));
