@@ -1,8 +1,8 @@
 //! Generates Python's dataclasses from the JSON Schema of snapshots.
 //!
-//! The generator is our own so that `gen --check` installs no Python tools, and because the package's conventions are a few lines
-//! each: frozen keyword-only dataclasses, tuples, `str` for vocabularies that grow, a docstring for each field. `_record.py`
-//! reads JSON into the classes by their annotations.
+//! No existing generator is used, so that `gen --check` installs no Python tools, and because the package's conventions are a
+//! few lines each: frozen keyword-only dataclasses, tuples, `str` for vocabularies that grow, a docstring for each field.
+//! `_record.py` reads JSON into the classes by their annotations.
 
 use anyhow::{Context, bail, ensure};
 use indexmap::IndexMap;
@@ -30,7 +30,7 @@ from ._record import Record, Word
 const ENUMS: [&str; 1] = ["Space"];
 
 /// Added to the docstring of each enum.
-const ANY_STRING: &str = "Wherever one is wanted, its name as a plain string will do, too.";
+const ANY_STRING: &str = "Functions that take one also accept its name as a plain string.";
 
 /// Python keywords that could be a key; their field ends in an underscore.
 const KEYWORDS: [&str; 14] = [
@@ -116,7 +116,7 @@ pub(crate) fn module(schema: &str) -> anyhow::Result<String> {
 struct Module<'a> {
     definitions: &'a IndexMap<String, Schema>,
     text: String,
-    /// Classes that the text has already.
+    /// Classes that are in the text already.
     written: Vec<&'a str>,
 }
 
@@ -256,7 +256,7 @@ mod tests {
         let expected = r#"
 
 class Space(Word):
-    """Memory. Wherever one is wanted, its name as a plain string will do, too."""
+    """Memory. Functions that take one also accept its name as a plain string."""
 
     L1_SMALL = "l1_small"
     """The top of ``L1``."""
