@@ -30,7 +30,7 @@ from ._record import Record, Word
 const ENUMS: [&str; 1] = ["Space"];
 
 /// Added to the docstring of each enum.
-const ANY_STRING: &str = "Functions that take one also accept its name as a plain string.";
+const ANY_STRING: &str = "Its name as a plain string is accepted, too.";
 
 /// Python keywords that could be a key; their field ends in an underscore.
 const KEYWORDS: [&str; 14] = [
@@ -256,7 +256,7 @@ mod tests {
         let expected = r#"
 
 class Space(Word):
-    """Memory. Functions that take one also accept its name as a plain string."""
+    """Memory. Its name as a plain string is accepted, too."""
 
     L1_SMALL = "l1_small"
     """The top of ``L1``."""

@@ -32,7 +32,7 @@ int swallow(Args&&...) = delete;
 template <class... Args>
 int make_kernel(Args&&...) = delete;
 template <class... Args>
-int call_and_tell(Args&&...) = delete;
+int call_and_report(Args&&...) = delete;
 template <class... Args>
 int define_devices(Args&&...) = delete;
 
