@@ -1,5 +1,5 @@
-//! Makes Rust's half of the two tables, and compiles the shim: the only code that calls into the runtime. The tables,
-//! `runtime.def` and `shared.def`, say at their top what they hold; C++ includes them as they are.
+//! Generates Rust code from the two tables, `runtime.def` and `shared.def`, whose first lines describe them and which C++
+//! includes directly, and compiles the shim, the only code that calls into the runtime.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -8,24 +8,24 @@ fn main() {
     for file in ["runtime.def", "shared.def", "shim.hpp", "shim.cpp", "shim_programs.cpp"] {
         println!("cargo:rerun-if-changed=src/{file}");
     }
-    generate("runtime.rs", &runtime(&read("runtime.def")));
-    generate("exports.rs", &exports(&read("runtime.def")));
-    generate("shared.rs", &shared(&read("shared.def")));
+    write("runtime.rs", &generate_runtime(&read("runtime.def")));
+    write("exports.rs", &generate_exports(&read("runtime.def")));
+    write("shared.rs", &generate_shared(&read("shared.def")));
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .files(["src/shim.cpp", "src/shim_programs.cpp"])
         .flag("-fno-rtti")
         .flag("-fvisibility=hidden")
-        // Whatever the shim defines for others is declared by a table.
+        // Every function that the shim defines for Rust is declared by a table.
         .flag("-Wmissing-declarations")
         // Without a C++ library to catch with, exceptions must cross no frame of ours: calls through must be jumps.
         .opt_level(2)
         .warnings(true)
         .extra_warnings(true)
         .warnings_into_errors(true)
-        // The C++ library is the runtime's own, found when the runtime is: loading another one into every process
-        // that is watched could keep the right one out.
+        // The C++ library is the runtime's own, looked up together with the runtime: another one, loaded into every
+        // preloaded process, could keep the right one out.
         .cpp_link_stdlib(None)
         .compile("ttmem_shim");
 }
@@ -37,7 +37,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Its arguments, of which there must be so many.
+    /// The entry's arguments, of which there must be `N`.
     fn arguments<const N: usize>(&self) -> [&str; N] {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         arguments
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// The entries of a table, without comments and what is for the preprocessor only.
+/// The entries of a table, without comments and preprocessor lines.
 fn read(file: &str) -> Vec<Entry> {
     let text = fs::read_to_string(Path::new("src").join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -56,15 +56,15 @@ fn read(file: &str) -> Vec<Entry> {
     let mut rest = code.trim();
     while !rest.is_empty() {
         let (name, after) = rest.split_once('(').unwrap_or_else(|| panic!("{file}: no entry: {rest}"));
-        let end = closing(after).unwrap_or_else(|| panic!("{file}: {name} does not end"));
+        let end = find_closing(after).unwrap_or_else(|| panic!("{file}: {name} does not end"));
         entries.push(Entry { name: name.trim().to_owned(), arguments: split(&after[..end]) });
         rest = after[end + 1..].trim();
     }
     entries
 }
 
-/// Where the parenthesis closes that was opened before this.
-fn closing(text: &str) -> Option<usize> {
+/// Index of the parenthesis that closes one opened before `text`.
+fn find_closing(text: &str) -> Option<usize> {
     let mut depth = 1;
     text.char_indices().find_map(|(at, c)| {
         depth += i32::from(c == '(') - i32::from(c == ')');
@@ -72,7 +72,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// What lies between commas outside of parentheses.
+/// Splits at commas outside of parentheses.
 fn split(text: &str) -> Vec<String> {
     let mut depth = 0;
     let parts = text.split(|c| {
@@ -82,7 +82,7 @@ fn split(text: &str) -> Vec<String> {
     parts.map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-fn generate(file: &str, code: &str) {
+fn write(file: &str, code: &str) {
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(folder.join(file), code).unwrap_or_else(|e| panic!("{file}: {e}"));
 }
@@ -93,8 +93,8 @@ fn camel_case(name: &str) -> String {
     name.split('_').filter(|it| !it.is_empty()).map(word).collect()
 }
 
-/// The enum of calls, what to look up for each, and where the addresses of the C++ library's functions go.
-fn runtime(table: &[Entry]) -> String {
+/// The enum of calls, the symbol to look up for each, and the variables for addresses of the C++ library's functions.
+fn generate_runtime(table: &[Entry]) -> String {
     let (mut names, mut calls, mut variables, mut cxx) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for entry in table {
         let (call, need, symbol) = match entry.name.as_str() {
@@ -129,14 +129,14 @@ fn runtime(table: &[Entry]) -> String {
 enum Call {{
 {}
 }}
-/// All of them, by index.
+/// All calls, by index.
 const CALLS: [Entry; {}] = [
 {}
 ];
 unsafe extern \"C\" {{
 {}
 }}
-/// Functions of the C++ library, and where the shim expects their addresses.
+/// Functions of the C++ library, and the shim's variables for their addresses.
 fn cxx() -> [(&'static CStr, *mut *mut c_void); {}] {{
 [
 {}
@@ -152,12 +152,12 @@ fn cxx() -> [(&'static CStr, *mut *mut c_void); {}] {{
     )
 }
 
-/// The functions that the agent exports instead of the runtime's, for `stand_in!`.
-fn exports(table: &[Entry]) -> String {
+/// The functions that the agent exports instead of the runtime's, for `export_hooks!`.
+fn generate_exports(table: &[Entry]) -> String {
     let mut lines = Vec::new();
     let mut export = |name: &str, symbol: &str, hook: &Entry| {
         let [_, _, result, function, parameters, _] = hook.arguments();
-        // Pointers are only passed on.
+        // Pointers are passed on without being read.
         let opaque = |c: &str| if c.contains('*') { "Pointer".to_owned() } else { rust_type(c) };
         let parameters = split(inside(parameters));
         let parameters: Vec<String> =
@@ -176,11 +176,11 @@ fn exports(table: &[Entry]) -> String {
             export(&format!("{}_alias", call.to_lowercase()), symbol, hook);
         }
     }
-    format!("stand_in! {{\n{}\n}}\n", lines.join("\n"))
+    format!("export_hooks! {{\n{}\n}}\n", lines.join("\n"))
 }
 
-/// Constants, declarations of what the shim defines, and checks of what Rust does.
-fn shared(table: &[Entry]) -> String {
+/// Constants, declarations of what the shim defines, and checks of what Rust defines.
+fn generate_shared(table: &[Entry]) -> String {
     let (mut defined, mut declared, mut checked) = (Vec::new(), Vec::new(), Vec::new());
     for entry in table {
         match entry.name.as_str() {
@@ -210,7 +210,7 @@ fn shared(table: &[Entry]) -> String {
                 let function = format!("unsafe extern \"C\" fn({parameters}){result}");
                 checked.push(format!("const _: {function} = crate::{module}::{name};"));
             }
-            "STRUCT" => checked.push(layout(entry, table)),
+            "STRUCT" => checked.push(generate_layout_check(entry, table)),
             "FIELD" | "GAP" => {}
             other => panic!("shared.def: unknown kind of entry: {other}"),
         }
@@ -219,8 +219,8 @@ fn shared(table: &[Entry]) -> String {
     format!("{defined}\nunsafe extern \"C\" {{\n{declared}\n}}\n{checked}\n")
 }
 
-/// Checks that a struct has the stated size, and exactly the stated fields at the stated offsets.
-fn layout(entry: &Entry, table: &[Entry]) -> String {
+/// Code that checks that a struct has the stated size, and exactly the stated fields at the stated offsets.
+fn generate_layout_check(entry: &Entry, table: &[Entry]) -> String {
     let number =
         |text: &str| text.parse::<usize>().unwrap_or_else(|_| panic!("shared.def: {text} is no number"));
     let [owner, size] = entry.arguments();
@@ -254,19 +254,19 @@ fn rust_result(c: &str) -> String {
     if c == "void" { String::new() } else { format!(" -> {}", rust_type(c)) }
 }
 
-/// The types of a list of C's parameters.
+/// The Rust types of a list of C parameters.
 fn rust_types(parameters: &str) -> Vec<String> {
     split(inside(parameters)).iter().map(|it| rust_type(it)).collect()
 }
 
-/// What is in parentheses.
+/// The text inside parentheses.
 fn inside(text: &str) -> &str {
     text.strip_prefix('(')
         .and_then(|it| it.strip_suffix(')'))
         .unwrap_or_else(|| panic!("no parentheses: {text}"))
 }
 
-/// A type of C, which a name may follow.
+/// The Rust type of a C type, which a name may follow.
 fn rust_type(c: &str) -> String {
     let name = |c: &str| match c {
         "Object" | "size_t" => "usize".to_owned(),
@@ -275,7 +275,7 @@ fn rust_type(c: &str) -> String {
         "uint64_t" => "u64".to_owned(),
         "int" => "core::ffi::c_int".to_owned(),
         "void" => "core::ffi::c_void".to_owned(),
-        // The same in both languages; anything else does not compile.
+        // Types with one name in both languages; anything else does not compile.
         other => other.to_owned(),
     };
     if let Some((pointee, _)) = c.split_once('*') {

@@ -1,6 +1,6 @@
-//! A library that is written in Rust, too, and has nothing to do with ttmem.
+//! Another library written in Rust, unrelated to ttmem.
 
-/// Uses enough of Rust's own library: it allocates, panics, unwinds, and has a thread.
+/// Uses much of Rust's standard library: it allocates, panics, unwinds, and starts a thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn other_answer() -> i32 {
     std::panic::set_hook(Box::new(|_| {}));

@@ -1,13 +1,15 @@
-"""What tracking costs.
+"""Measures the cost of tracking.
 
     cost.py ROWSxCOLUMNS
 
-Told `pairs N`, it takes and gives back a tensor N times and says how many nanoseconds of its thread's processor time a pair
-took. Told `added N`, it does so in short blocks with the agent at work and only calling through, in turns, and says what N
-pairs of blocks differ by. Told `programs N`, it makes N programs and says how much processor time the process has used. Told
-`dispatches N`, it caches N programs that take no memory and runs one of them, in the same way, and says what a dispatch differs
-by; before those, how many programs are cached and what a dispatch takes with the agent only calling through. Told `turns N`, the
-same with all of them in turn.
+It reads commands from standard input, and prints numbers for each:
+
+* `pairs N` allocates and frees a tensor N times: nanoseconds of the thread's processor time per pair;
+* `added N` does so in short blocks with tracking on and paused, in turns: the differences of N pairs of blocks;
+* `programs N` creates N programs: the number of cached programs, and the processor time of the process;
+* `dispatches N` caches N programs that allocate nothing and runs one of them, with tracking on and paused, in turns: the number
+  of cached programs, the cost of a dispatch with tracking paused, and the differences of pairs of blocks;
+* `turns N` does as `dispatches N`, but runs all N programs in turn.
 """
 
 import ctypes
@@ -18,8 +20,9 @@ import time
 import ttnn
 
 SHORT = 400
-# Dispatches of a block, at least, and of all blocks of one kind.
+# Dispatches of a block, at least.
 BLOCK = 20
+# Dispatches of all blocks of one kind.
 DISPATCHES = 60000
 
 
@@ -32,8 +35,7 @@ def pairs(device, count):
 
 
 def added(device, count):
-    """Where things lie in memory is worth more than what is measured, and differs from process to process: so both are
-    measured in one."""
+    """Both are measured in one process, since the placement in memory differs between processes and matters more."""
     switch = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0]).ttmem_agent_switch
     differences = []
     for _ in range(count):
@@ -45,7 +47,7 @@ def added(device, count):
 
 
 def programs(device, count):
-    """Products of different shapes are different programs; each runs three times, as in a model that repeats itself."""
+    """Products of different shapes are different programs; each runs three times, as in a model."""
     for repeat in range(3):
         for n in range(count):
             rows, columns = 32 * (1 + n % 16), 32 * (1 + n // 16)
@@ -56,7 +58,7 @@ def programs(device, count):
 
 
 def dispatches(device, count, turns=False):
-    """As `added`: programs of different shapes, each into a tensor that is there already."""
+    """Measures as `added` does: programs of different shapes, each into an existing tensor."""
     switch = ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0]).ttmem_agent_switch
     device.clear_program_cache()
     runs = []
@@ -65,7 +67,7 @@ def dispatches(device, count, turns=False):
         zeros = lambda *shape: ttnn.zeros(shape, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
         runs.append((zeros(rows, 64), zeros(64, columns), zeros(rows, columns)))
         ttnn.matmul(runs[n][0], runs[n][1], optional_output_tensor=runs[n][2])
-    # All of them in each block, so that none finds warm what the other block has warmed.
+    # All programs in each block, so that no block profits from caches that the other has filled.
     block = runs * max(1, BLOCK // count) if turns else [runs[0]] * BLOCK
 
     def run():
@@ -96,7 +98,8 @@ def main():
     device.enable_program_cache()
     for line in sys.stdin:
         what, count = line.split()
-        print("cost:", *{"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches, "turns": turns}[what](device, int(count)), flush=True)
+        commands = {"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches, "turns": turns}
+        print("cost:", *commands[what](device, int(count)), flush=True)
 
 
 main()

@@ -1,9 +1,9 @@
-"""Stands in for the kernel compiler that the ttnn wheel calls but does not contain.
+"""A stand-in for the kernel compiler that the ttnn wheel calls but does not contain.
 
 A mock chip never runs a kernel: the runtime only loads each kernel's ELF file, makes it position independent and adds
-up its bytes. So whatever the source says, a kernel becomes a run of nops, linked with the wheel's own linker scripts.
-How long it is follows from the kernel's name and the processor it is for: sizes differ from kernel to kernel and are
-the same on every machine. TTMEM_LAB_KERNEL_NOPS=N makes every kernel N instructions longer.
+up its bytes. So every kernel becomes a series of nops, linked with the wheel's own linker scripts. Its length depends on
+the kernel's name and its processor: sizes differ between kernels and are the same on every machine.
+TTMEM_LAB_KERNEL_NOPS=N makes every kernel N instructions longer.
 
 The runtime calls it in four ways: for its version, for precompiled headers, to compile (`-c`) and to link.
 """
@@ -16,8 +16,8 @@ import sys
 # Filled in when this is installed: the runtime uses the wheel's precompiled firmware only if the version is the same.
 VERSION = "@VERSION@"
 
-# Instructions of four bytes. At most 5 KiB for one of a core's five processors stays far below the 69 KiB that a core has
-# for a program's kernels, and below the 16 KiB of instruction memory that one Wormhole processor has.
+# Instructions of four bytes. At most 5 KiB for one of a core's five processors is far below the 69 KiB of the kernel config
+# buffer, and below the 16 KiB of instruction memory of one Wormhole processor.
 SHORTEST, SPREAD = 160, 1024
 
 # The runtime refuses a kernel without relocations, since a real one always has some; the jump has one. Firmware is linked
@@ -36,10 +36,10 @@ body:
 
 
 def nops(output):
-    """Length of what goes to .../KERNEL/HASH/PROCESSOR/FILE.o, or to .../firmware/PROCESSOR/FILE.o."""
+    """Length of the kernel for .../KERNEL/HASH/PROCESSOR/FILE.o, or of the firmware for .../firmware/PROCESSOR/FILE.o."""
     kernel, parent, processor, _file = os.path.abspath(output).split(os.sep)[-4:]
     if parent == "firmware":
-        # The wheel has no firmware for some settings. It has little room, and its size interests nobody.
+        # The wheel has no firmware for some settings. Firmware has little space, and its size does not matter.
         return 0
     digest = hashlib.sha256(f"{kernel} {processor}".encode()).digest()
     extra = int(os.environ.get("TTMEM_LAB_KERNEL_NOPS") or 0)
@@ -50,7 +50,7 @@ def compile_source(output, dependencies):
     program = PROGRAM.format(nops=nops(output))
     assembler = ["riscv64-unknown-elf-as", "-march=rv32im", "-mabi=ilp32", "-o", output]
     status = subprocess.run(assembler, input=program.encode(), check=False).returncode
-    # The runtime compiles again when a dependency changes, and this file is what every kernel depends on.
+    # The runtime compiles again when a dependency changes, and every kernel depends on this file.
     with open(dependencies, "w", encoding="utf-8") as rule:
         rule.write(f"{output}: {os.path.abspath(__file__)}\n")
     return status
@@ -63,7 +63,7 @@ def link(args, output):
             linker += arg.removeprefix("-Wl,").split(",")
         elif arg.startswith(("-T", "-L")):
             linker.append(arg)
-        # The wheel's own objects are of a processor variant that this linker does not know, and nothing needs them.
+        # The wheel's own objects are for a processor variant that this linker does not support, and are not needed.
         elif arg.endswith(".o") and arg != output and f"{os.sep}runtime{os.sep}hw{os.sep}" not in arg:
             linker.append(arg)
     return subprocess.run(linker, check=False).returncode
@@ -81,7 +81,7 @@ def main(args):
     if "-c" in args:
         return compile_source(output, following.get("-MF", os.path.splitext(output)[0] + ".d"))
     if "c++-header" in args:
-        # Only ever handed back to this program.
+        # Only this program reads it.
         open(output, "wb").close()
         return 0
     return link(args, output)

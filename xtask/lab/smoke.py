@@ -1,4 +1,4 @@
-"""Opens a mesh of mock chips, allocates, runs an op, frees and closes; prints what the allocator said as one JSON line.
+"""Opens a mesh of mock chips, allocates, runs an op, frees and closes; prints the allocator's statistics as one JSON line.
 
     TT_METAL_MOCK_CLUSTER_DESC_PATH=DESCRIPTOR python smoke.py ROWSxCOLUMNS
 """
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-# Before the import: the runtime reads it once, and a line of its log on standard output would not be JSON.
+# Set before the import: the runtime reads it once, and a line of its log on standard output would not be JSON.
 os.environ.setdefault("TT_LOGGER_LEVEL", "error")
 os.environ.setdefault("LOGURU_LEVEL", "ERROR")
 
@@ -17,16 +17,16 @@ import ttnn  # noqa: E402
 
 
 def spaces(device):
-    """What the allocator of a device says of itself, by kind of memory."""
-    told = {}
+    """Statistics of a device's allocator, by kind of memory."""
+    statistics = {}
     for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1):
         view = ttnn.get_memory_view(device, kind)
-        told[kind.name] = {
+        statistics[kind.name] = {
             "banks": view.num_banks,
             "bytes_per_bank": view.total_bytes_per_bank,
             "allocated_per_bank": view.total_bytes_allocated_per_bank,
         }
-    return told
+    return statistics
 
 
 @contextlib.contextmanager
@@ -39,7 +39,7 @@ def opened(rows, columns):
 
 
 def exercise(device):
-    """Holds a tensor in each kind of memory and the sum of two; says what that takes and what is left of it."""
+    """Allocates a tensor in each kind of memory and the sum of two, and frees them; returns the statistics before and after."""
     about = {"dtype": ttnn.bfloat16, "layout": ttnn.TILE_LAYOUT, "device": device}
     tensors = [ttnn.zeros((512, 512), memory_config=ttnn.L1_MEMORY_CONFIG, **about), ttnn.zeros((1024, 1024), **about)]
     tensors.append(ttnn.add(tensors[1], tensors[1]))

@@ -1,20 +1,20 @@
-//! What the agent needs of the processes it is loaded into.
+//! Requirements of the agent in the processes that it is loaded into.
 
 use crate::{build_release, target};
 use anyhow::{Context, bail, ensure};
 use std::process::Command;
 
-/// The C library that the wheels need themselves (manylinux_2_34).
+/// Version of the C library that the wheels need (manylinux_2_34).
 const NEWEST_GLIBC: (u32, u32) = (2, 34);
 
-/// Libraries that every process has, or that come with the compiler and know their older selves. A C++ library is not
-/// among them: which one is right is the runtime's to say.
+/// Libraries that every process has, or that come with the compiler and are compatible with older versions. A C++ library is
+/// not among them: the agent uses the runtime's.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
 
-/// What it exports besides symbols of the runtime: for `ttmem-client` in the same process.
+/// Functions that it exports besides symbols of the runtime, for `ttmem-client` in the same process.
 const FOR_CLIENTS: [&str; 2] = ["ttmem_agent_yield", "ttmem_agent_reset_peaks"];
 
-/// Checks that the agent runs wherever the wheels do, and exports nothing but what it must.
+/// Checks that the agent runs on all systems that the wheels run on, and exports only what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {
     build_release()?;
     let library = target().join("release/libttmem_agent.so");
@@ -36,14 +36,14 @@ pub(crate) fn check_needs() -> anyhow::Result<()> {
         let mut numbers = version.split('.').map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     });
-    let newest: (u32, u32) = versions.max().context("it needs some C library")?;
+    let newest: (u32, u32) = versions.max().context("no version of the C library was found")?;
     ensure!(
         newest <= NEWEST_GLIBC,
         "the agent needs glibc {}.{}, newer than the wheels do",
         newest.0,
         newest.1
     );
-    // What it exports replaces other libraries' symbols of that name. That these are those of its table is for the tests
+    // An exported symbol replaces other libraries' of that name. Tests check that they are those of the agent's table
     // (`versions.rs` of the stand-in).
     let exported = symbols.lines().filter(|line| line.contains(" .text") && line.contains(" g "));
     let names: Vec<&str> = exported.filter_map(|line| line.split_whitespace().last()).collect();

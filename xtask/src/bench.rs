@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: one table of figures against their budgets.
 //!
-//! Wall-clock time on shared cores says little, so every figure is processor time, memory, or a ratio of two runs made
-//! in turns a moment apart. What else ran on the machine then shows in the discarding server and the standard map.
+//! Wall-clock time on shared cores is unreliable, so every figure is processor time, memory, or a ratio of two runs that
+//! alternate. Other load on the machine shows in the figures of the discarding server and of the standard map.
 
 mod agent;
 mod c;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use ttmem_testkit::{Client, Server};
 use ttmem_wire::legacy::Vintage;
 
-/// One line of the table.
+/// A line of the table.
 pub(crate) struct Figure {
     what: String,
     anchor: &'static str,
@@ -34,13 +34,13 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    /// A figure that should be at most `budget`.
+    /// A figure whose budget is an upper limit.
     fn at_most(what: &str, anchor: &'static str, budget: f64, measured: f64, unit: &'static str) -> Self {
         let ok = Some(measured <= budget);
         Self { what: what.to_owned(), anchor, budget: format!("<= {budget} {unit}"), measured, unit, ok }
     }
 
-    /// A figure that should be at least `budget`.
+    /// A figure whose budget is a lower limit.
     fn at_least(what: &str, anchor: &'static str, budget: f64, measured: f64, unit: &'static str) -> Self {
         let ok = Some(measured >= budget);
         Self { what: what.to_owned(), anchor, budget: format!(">= {budget} {unit}"), measured, unit, ok }
@@ -130,7 +130,7 @@ fn start(exe: &Path, args: &[&str]) -> Server {
     Server::start(exe, args)
 }
 
-/// Old clients, one message a send, against the real server and one that reads and discards, in turns.
+/// Old clients, one message a send, with the real server and with one that reads and discards, in turns.
 fn ingest(exe: &Path) -> anyhow::Result<Vec<Figure>> {
     const ROUNDS: usize = 7;
     let mut figures = Vec::new();
@@ -180,7 +180,7 @@ fn ingest(exe: &Path) -> anyhow::Result<Vec<Figure>> {
                 median(discard_costs),
                 "ns",
             ),
-            // The calibration: whatever slows the machine down slows both.
+            // A calibration: other load slows down both servers.
             Figure::plain(
                 &format!("legacy socket, {many}: server CPU over the discarding one's"),
                 "same run",
@@ -199,7 +199,7 @@ fn served(exe: &Path, args: &[&str], clients: usize, messages: usize) -> anyhow:
     Ok((sent, server.cpu_time().saturating_sub(before)))
 }
 
-/// What a live buffer costs the daemon.
+/// The daemon's memory for a live buffer.
 fn memory(exe: &Path) -> anyhow::Result<Vec<Figure>> {
     let mut worst: f64 = 0.0;
     let mut figures = Vec::new();
@@ -229,19 +229,19 @@ fn memory(exe: &Path) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A large machine: 32 chips, 64 processes, 100,000 buffers.
+/// Snapshots of a large machine: 32 chips, 64 processes, 100,000 buffers.
 fn snapshot(exe: &Path) -> anyhow::Result<Vec<Figure>> {
-    const LOOKS: u32 = 21;
+    const ROUNDS: u32 = 21;
     let server = start(exe, &["--sim", "galaxy-wh", "--quiet"]);
     let holders: Vec<Holder> =
         (0..64).map(|_| Holder::start(&server.legacy, 32, 100_000 / 64)).collect::<anyhow::Result<_>>()?;
     let shown = server.snapshot();
     anyhow::ensure!(shown.processes.len() == 64 && shown.devices.len() == 32, "the machine is not set up");
     let live = shown.health.live_records;
-    let (mut asked, mut answered, mut tabled) = (vec![], vec![], vec![]);
+    let (mut json, mut daemon, mut table) = (vec![], vec![], vec![]);
     let mut bytes = 0;
-    for _ in 0..LOOKS {
-        for (args, costs) in [(&["--json"][..], &mut asked), (&[], &mut tabled)] {
+    for _ in 0..ROUNDS {
+        for (args, costs) in [(&["--json"][..], &mut json), (&[], &mut table)] {
             let (before, served) = (cpu_of_children(), server.cpu_time());
             let output = Command::new(exe)
                 .args(args)
@@ -255,21 +255,21 @@ fn snapshot(exe: &Path) -> anyhow::Result<Vec<Figure>> {
                 continue;
             }
             bytes = output.stdout.len();
-            answered.push(server.cpu_time().saturating_sub(served).as_secs_f64() * 1e3);
+            daemon.push(server.cpu_time().saturating_sub(served).as_secs_f64() * 1e3);
         }
     }
     drop(holders);
     let anchor = "nvidia-smi 22-90 ms, all-smi 20 ms";
     let size = format!("32 chips x 64 processes, {live} buffers");
     Ok(vec![
-        Figure::at_most(&format!("ttmem --json, {size}"), anchor, 10.0, median(asked), "ms"),
-        Figure::at_most("ttmem (table), the same", anchor, 30.0, median(tabled), "ms"),
-        Figure::plain("the daemon's share of ttmem --json", "-", median(answered), "ms"),
+        Figure::at_most(&format!("ttmem --json, {size}"), anchor, 10.0, median(json), "ms"),
+        Figure::at_most("ttmem (table), the same", anchor, 30.0, median(table), "ms"),
+        Figure::plain("the daemon's share of ttmem --json", "-", median(daemon), "ms"),
         Figure::plain("size of that JSON", "-", bytes as f64 / 1e6, "MB"),
     ])
 }
 
-/// Nothing happens.
+/// A daemon without load.
 fn idle(exe: &Path) -> [Figure; 2] {
     let server = start(exe, &["--sim", "galaxy-wh", "--quiet"]);
     let client = Client::connect(&server, Vintage::V144);

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what CI runs, in the order in which it fails fastest; `cargo xtask check` its quick part.
+//! `cargo xtask ci`: all that CI runs, fast failures first; `cargo xtask check`: its quick part.
 
 use crate::lab::compiler;
 use crate::packages::{has, install};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Programs that tests and checks call, and the Debian packages that have them.
+/// Programs that tests and checks call, and the Debian packages that contain them.
 const NEEDED: [(&str, &str); 22] = [
     ("nc", "netcat-openbsd"),
     ("strace", "strace"),
@@ -31,18 +31,18 @@ const NEEDED: [(&str, &str); 22] = [
     ("make", "make"),
     ("pkg-config", "pkg-config"),
     ("groff", "groff-base"),
-    // For the lab's stand-in of the kernel compiler.
+    // For the lab's stand-in for the kernel compiler.
     (compiler::PROGRAMS[0], compiler::PACKAGE),
     (compiler::PROGRAMS[1], compiler::PACKAGE),
 ];
 
 const DRIFT_STEPS: u64 = 5000;
 
-/// One line of the summary.
+/// A step of a run, and a line of its summary.
 struct Step {
     name: &'static str,
     run: fn() -> anyhow::Result<()>,
-    /// Nothing after it means anything if it fails, so the run ends there.
+    /// Whether the run ends if this step fails, since later ones would be meaningless.
     essential: bool,
 }
 
@@ -68,20 +68,20 @@ const CI: [Step; 16] = [
     step("python", crate::python::run),
     step("agent's requirements", crate::agent::check_needs),
     step("lab", lab),
-    step("agent in stock ttnn", || lab::test(&LAB_VERSIONS, &["--skip", "the_oldest_wheel"])),
+    step("agent in stock ttnn", || lab::test(&LAB_VERSIONS, &["--skip", "oldest_wheel"])),
     step("demo", demo),
     step("drift", || crate::long::run_drift(DRIFT_STEPS, 1, &[])),
 ];
 
 const CHECK: [Step; 3] = [step("format", format), essential("lints", lints), step("fast tests", fast_tests)];
 
-/// Versions of ttnn that CI runs: the newest and an older one. The oldest takes a minute and 0.7 GB for a single test:
-/// `cargo xtask lab --test` runs it.
+/// Versions of ttnn that CI runs: the newest and an older one. The oldest, which takes a minute and 0.7 GB for a single test,
+/// is left to `cargo xtask lab --test`.
 const LAB_VERSIONS: [&str; 2] = [lab::TTNN, lab::OLDER];
 
 pub(crate) fn run() -> anyhow::Result<()> {
     let result = run_steps(&CI);
-    // If the run ended early, an installation must not be left half done.
+    // If the run ended early, a running installation must still complete.
     let _ = wait_for_wheels();
     result
 }
@@ -146,7 +146,7 @@ fn prerequisites() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sanitizers are a package of their own without a program to look for.
+/// Whether clang can link with sanitizers, whose package contains no program to search for.
 fn clang_has_sanitizers() -> bool {
     let program = "echo 'int main(void) { return 0; }' | clang -fsanitize=address -x c - -o /dev/null";
     Command::new("sh").args(["-c", program]).output().is_ok_and(|output| output.status.success())
@@ -156,7 +156,7 @@ fn format() -> anyhow::Result<()> {
     succeed(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-/// All targets; the lab's tests are not among them unless they are named.
+/// Checks all targets. The lab's tests are included only if they are named.
 fn lints() -> anyhow::Result<()> {
     for targets in [["--all-targets"].as_slice(), &["--test", "lab"]] {
         let mut clippy = cargo(&["clippy", "--workspace", "--locked"]);
@@ -173,7 +173,7 @@ fn docs() -> anyhow::Result<()> {
 /// Integration tests that `cargo xtask check` runs.
 const FAST: [&str; 7] = ["it", "machine", "model", "public_api", "publish", "release", "replay"];
 
-/// Threads that run tests. Most tests wait for other processes, so more than there are processors.
+/// Threads that run tests: more than processors, since most tests wait for other processes.
 const TEST_THREADS: &str = "4";
 
 fn tests(options: &[&str]) -> Command {
@@ -182,8 +182,8 @@ fn tests(options: &[&str]) -> Command {
     command
 }
 
-/// Tests without other processes: unit and property tests, screens, models, replayed fuzz inputs. All packages are selected, so
-/// that nothing is built for this command alone.
+/// Runs tests without other processes: unit and property tests, screens, models, replayed fuzz inputs. All packages are
+/// selected, so that nothing is built for this command alone.
 fn fast_tests() -> anyhow::Result<()> {
     let mut command = tests(&["--no-fail-fast", "--lib", "--bins"]);
     for target in FAST {
@@ -192,7 +192,7 @@ fn fast_tests() -> anyhow::Result<()> {
     succeed(&mut command)
 }
 
-/// The first command of the README, for a moment.
+/// Runs the first command of the README for three seconds.
 fn demo() -> anyhow::Result<()> {
     let mut command = Command::new(target().join("release/ttmem"));
     let output =
@@ -213,7 +213,7 @@ fn wheels() -> MutexGuard<'static, Option<JoinHandle<anyhow::Result<()>>>> {
     WHEELS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until the wheels are there, if they are on their way.
+/// Waits until the wheels are installed, if they are being installed.
 fn wait_for_wheels() -> anyhow::Result<()> {
     let thread = wheels().take();
     thread.map_or(Ok(()), |thread| {
@@ -221,7 +221,7 @@ fn wait_for_wheels() -> anyhow::Result<()> {
     })
 }
 
-/// Stock ttnn in the versions that CI uses, and every board opened once.
+/// Prepares stock ttnn in the versions that CI uses, and opens every board once.
 fn lab() -> anyhow::Result<()> {
     wait_for_wheels()?;
     lab::smoke(lab::TTNN)

@@ -1,8 +1,8 @@
 //! Generates Python's dataclasses from the JSON Schema of snapshots.
 //!
-//! The generator is our own so that `gen --check` installs no Python tools, and because the package's conventions are a few lines
-//! each: frozen keyword-only dataclasses, tuples, `str` for vocabularies that grow, a docstring for each field. `_record.py`
-//! reads JSON into the classes by their annotations.
+//! No existing generator is used, so that `gen --check` installs no Python tools, and because the package's conventions are a
+//! few lines each: frozen keyword-only dataclasses, tuples, `str` for vocabularies that grow, a docstring for each field.
+//! `_record.py` reads JSON into the classes by their annotations.
 
 use anyhow::{Context, bail, ensure};
 use indexmap::IndexMap;
@@ -116,7 +116,7 @@ pub(crate) fn module(schema: &str) -> anyhow::Result<String> {
 struct Module<'a> {
     definitions: &'a IndexMap<String, Schema>,
     text: String,
-    /// Classes that the text has already.
+    /// Classes that are in the text already.
     written: Vec<&'a str>,
 }
 

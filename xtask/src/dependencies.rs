@@ -1,8 +1,7 @@
-//! `cargo xtask dependencies`: licences of everything that is linked or tested with, where it comes from, and which crates
-//! of ours depend on which.
+//! `cargo xtask dependencies`: licences and sources of all dependencies, and which of the workspace's crates depend on which.
 //!
-//! This replaces cargo-deny, of which only these rules were used: it takes minutes to build, and what they need is in
-//! `cargo metadata` already. Licence expressions are evaluated by the library that cargo-deny itself uses.
+//! This replaces cargo-deny, of which only these rules were used: it takes minutes to build, and `cargo metadata` has all that
+//! they need. Licence expressions are evaluated by the library that cargo-deny itself uses.
 
 use crate::cargo;
 use anyhow::{Context, ensure};
@@ -14,18 +13,18 @@ const ALLOWED: [&str; 4] = ["Apache-2.0", "MIT", "Zlib", "Unicode-3.0"];
 
 /// Further licences, each for one package only.
 const EXCEPTIONS: [(&str, &str); 4] = [
-    // Of the validator of JSON schemas, for tests.
+    // A dependency of the validator of JSON schemas, for tests.
     ("borrow-or-share", "MIT-0"),
-    // A tool that makes a header; nothing of it is linked into what people run.
+    // A tool that generates a header; it is not linked into what is installed.
     ("cbindgen", "MPL-2.0"),
     // Linked into fuzz targets only.
     ("libfuzzer-sys", "NCSA"),
-    // PyO3 asks it at build time what the target is.
+    // Used by PyO3 at build time.
     ("target-lexicon", "Apache-2.0 WITH LLVM-exception"),
 ];
 
-/// Crates of ours and those of ours that each may depend on, apart from tests. Arrows point one way; the Python package
-/// reads without the daemon.
+/// The workspace's crates, and those that each may depend on, apart from tests. Arrows point one way; the Python package reads
+/// without the daemon.
 const ARROWS: [(&str, &[&str]); 12] = [
     ("ttmem-types", &[]),
     ("ttmem-wire", &["ttmem-types"]),
@@ -41,7 +40,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("ttmem-python", &["ttmem-types", "ttmem-wire", "ttmem-client", "ttmem-core", "ttmem-reader"]),
 ];
 
-/// Crates that run in other people's processes, and what they never depend on.
+/// Crates that run in workloads, and so never depend on `TOO_LARGE`.
 const IN_WORKLOADS: [&str; 4] = ["ttmem-wire", "ttmem-client", "ttmem-c", "ttmem-agent"];
 const TOO_LARGE: [&str; 4] = ["serde", "serde_json", "tokio", "tracing"];
 
@@ -63,11 +62,11 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was found in a dependency graph.
+/// Result of checking a dependency graph.
 #[derive(Debug, Default)]
 struct Report {
     packages: usize,
-    /// Names with several versions: worth knowing, not an error.
+    /// Names with several versions, which is not an error.
     duplicates: Vec<String>,
     problems: Vec<String>,
 }
@@ -80,7 +79,7 @@ fn check(metadata: &Value) -> Report {
     let mut report = Report { packages: packages.len(), ..Report::default() };
     let mut problem = |name: &str, what: &str| report.problems.push(format!("{name}: {what}"));
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    // What a dependency without `registry` refers to: the default registry.
+    // The default registry: a dependency without `registry` refers to it.
     let mut registries = BTreeSet::new();
     for package in &packages {
         let name = text(&package["name"]);
@@ -132,7 +131,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether a package may be used under some choice of what its licence offers.
+/// Checks that a package may be used under one of the licences that it offers.
 fn check_licence(name: &str, licence: Option<&str>) -> Result<(), String> {
     let licence = licence.ok_or("names no licence")?;
     // Old packages write `MIT/Apache-2.0`.
@@ -190,7 +189,7 @@ mod tests {
         let git = "git+https://example.com/dep#0123";
         let refused = problems(&[ours(dependency("dep", Some(git), "*")), package("dep", Some(git), &[])]);
         assert_eq!(refused.len(), 2, "a wildcard and a source: {refused:?}");
-        // Patched, so that only the package itself shows it.
+        // A patched dependency: only the package itself has the other source.
         let patched = problems(&[ours(good.clone()), package("dep", Some(git), &[])]);
         assert!(patched.len() == 1 && patched[0].contains("default registry"), "{patched:?}");
         let mut other = dependency("dep", Some("registry+https://other.example/index"), "^1");

@@ -1,4 +1,4 @@
-//! Generates Python's exceptions: a class for each fault that the tracker returns, and those of the package itself.
+//! Generates Python's exceptions: a class for each fault that the tracker returns, and the package's own classes.
 
 use ttmem_types::Fault;
 
@@ -24,7 +24,7 @@ const OF_THE_PACKAGE: [(&str, &str, &str); 2] = [
     ("ReadError", "read_error", "The machine could not be read, or the daemon could not be queried."),
 ];
 
-/// Faults that only C's pointers and numbers can have.
+/// Faults that only pointers and numbers of C can cause.
 const OF_C: [Fault; 4] = [Fault::Null, Fault::NotUtf8, Fault::BadValue, Fault::Internal];
 
 /// The module `_errors.py`.

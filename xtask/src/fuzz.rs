@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target for a while. The flags are in `fuzz/.cargo/config.toml`.
+//! `cargo xtask fuzz`: runs every fuzz target for a time. The flags are in `fuzz/.cargo/config.toml`.
 
 use crate::{cargo, root, succeed};
 use anyhow::{Context, bail};
@@ -18,14 +18,14 @@ fn targets() -> anyhow::Result<Vec<String>> {
 
 pub(crate) fn run(seconds: u64) -> anyhow::Result<()> {
     let folder = root().join("fuzz");
-    // Flags from outside would silently replace those that make fuzzing find anything.
+    // Flags from outside would silently replace those that fuzzing needs.
     let mut build =
         cargo(&["build", "--release", "--locked", "--quiet", "--features", "libfuzzer", "--bins"]);
     build.current_dir(&folder).env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
     build.env_remove("CARGO_TARGET_DIR");
     succeed(&mut build)?;
     for target in targets()? {
-        // libFuzzer adds what it finds to the first folder; the corpus in git only changes by hand.
+        // libFuzzer adds new inputs to the first folder; the corpus in git is changed by hand only.
         let [found, artifacts] = ["found", "artifacts"].map(|name| folder.join(name).join(&target));
         fs::create_dir_all(&found)?;
         fs::create_dir_all(&artifacts)?;

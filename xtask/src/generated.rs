@@ -1,10 +1,10 @@
-//! `cargo xtask gen`: files that are made from code and kept in the repository.
+//! `cargo xtask gen`: files that are generated from code and kept in the repository.
 
 use crate::{cargo, dataclasses, exceptions, header, root};
 use anyhow::{Context, bail, ensure};
 use std::fs;
 
-/// Writes the files that are out of date; `check`: fails if there are any.
+/// Writes the files that are out of date; with `check`, fails if there are any.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let schema = schema()?;
     let files = [
@@ -35,7 +35,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first line in which a file differs from what it would be.
+/// Describes the first line in which a file is out of date.
 fn difference(name: &str, kept: &str, now: &str) -> String {
     let differs = kept.lines().zip(now.lines()).position(|(a, b)| a != b);
     let at = differs.unwrap_or_else(|| kept.lines().count().min(now.lines().count()));

@@ -1,4 +1,4 @@
-//! The C header, from the code that it declares.
+//! Generates the C header from the code that it declares.
 
 use crate::root;
 use anyhow::Context;
@@ -18,7 +18,7 @@ const BEGINNING: &str = "\
  * Tracking is on with TTMEM=1 (or TT_ALLOC_TRACKING_ENABLED=1) in the environment, or after ttmem_enable.
  */";
 
-/// The functions that the library exports, as its header declares them.
+/// The functions that the library exports, from its header.
 pub(crate) fn functions() -> anyhow::Result<Vec<String>> {
     let header = header()?;
     let mut names: Vec<String> = header
@@ -60,17 +60,17 @@ pub(crate) fn header() -> anyhow::Result<String> {
         export: ExportConfig { include: vec!["ttmem_flag".to_owned()], ..ExportConfig::default() },
         ..Config::default()
     };
-    let made = cbindgen::Builder::new()
+    let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_crate(root().join("crates/ttmem-c"))
         .generate()
         .context("cannot read crates/ttmem-c")?;
     let mut bytes = Vec::new();
-    made.write(&mut bytes);
+    bindings.write(&mut bytes);
     Ok(without_rust(&String::from_utf8(bytes)?))
 }
 
-/// The enums of the vocabulary. No function mentions them: in C, numbers stand for them.
+/// The enums of the vocabulary. Functions take plain numbers instead of them.
 fn enums() -> String {
     macro_rules! c_enum {
         ($enum:ident, $name:literal, $doc:literal, $is_in_c:expr) => {{
@@ -90,7 +90,7 @@ fn enums() -> String {
         ),
         c_enum!(Space, "ttmem_space", "Memory spaces."),
         c_enum!(Arch, "ttmem_arch", "Device architectures; 0: unknown."),
-        // Mirrors have a flag, and views are what programs place.
+        // Mirrors have a flag, and views belong to placements.
         c_enum!(
             Layout,
             "ttmem_layout",
@@ -112,12 +112,12 @@ fn c_enum<'a>(name: &str, doc: &str, rows: impl Iterator<Item = (&'a str, i64, &
     format!("\n\n// {doc}\ntypedef enum {name} {{\n{rows}}} {name};")
 }
 
-/// What the code says to Rust only is of no use in C.
+/// Removes comment lines that make sense in Rust only.
 fn without_rust(header: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for line in header.lines() {
         if line.trim() == "// # Safety" {
-            // What follows holds in C, too. The headline and the empty lines around it are not needed.
+            // The text of the section applies to C, too; its heading and the empty lines around it do not.
             kept.pop();
         } else if line.trim() != "//" || kept.last().is_some_and(|line| line.starts_with("//")) {
             kept.push(line);

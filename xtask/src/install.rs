@@ -1,4 +1,4 @@
-//! `cargo xtask install`: everything in its place below a prefix, to be used from there with the source tree gone.
+//! `cargo xtask install`: installs everything below a prefix, where it works without the source tree.
 
 mod library;
 mod tree;
@@ -14,28 +14,28 @@ use tree::{DATA, PROGRAM, Tree};
 
 const USAGE: &str = "usage: cargo xtask install --prefix DIR [--destdir DIR] [--no-build]";
 
-/// Where the shells look for completions.
+/// Paths in which shells search for completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/ttmem"),
     ("zsh", "share/zsh/site-functions/_ttmem"),
     ("fish", "share/fish/vendor_completions.d/ttmem.fish"),
 ];
 
-/// What is read besides `docs`.
+/// Pages that are installed besides `docs`.
 const PAGES: [&str; 5] = ["README.md", "CHANGELOG.md", "LICENSE", "PROTOCOL.md", "ARCHITECTURE.md"];
 
-/// The names of the old tools; under these the program behaves as they did.
+/// Names of the old tools; under these the program behaves as they did.
 pub(crate) const OLD_NAMES: [&str; 2] = ["allocation_server_poc", "tt_smi_umd"];
 
-/// What was asked for.
+/// An installation.
 pub(crate) struct Request {
-    /// Where everything will be used.
+    /// The folder from which everything will be used.
     pub(crate) prefix: PathBuf,
-    /// Where a package is put together: the prefix lies below it for now.
+    /// The folder in which a package is assembled, with the prefix below it.
     pub(crate) destination: Option<PathBuf>,
-    /// Build first.
+    /// Whether to build first.
     pub(crate) build: bool,
-    /// Do not say what is put in place.
+    /// Whether to print no file names.
     pub(crate) quiet: bool,
 }
 
@@ -59,7 +59,7 @@ fn parse(args: &[&str]) -> anyhow::Result<Request> {
     Ok(Request { prefix, destination, build, quiet: false })
 }
 
-/// The command.
+/// Runs the command.
 pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
     let request = parse(args)?;
     install(&request)?;
@@ -71,14 +71,14 @@ pub(crate) fn command(args: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A path as a shell takes it for one word, whatever is in it.
+/// Quotes a path for a shell.
 fn for_shell(path: &Path) -> String {
     let path = path.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
     if path.chars().all(plain) { path.into_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-/// Builds what is missing, unless told not to, and puts everything in place.
+/// Builds what is out of date, if requested, and installs everything.
 pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
     let prefix = &request.prefix;
     let base = tree::base(prefix, request.destination.as_deref())?;
@@ -86,11 +86,11 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
         build_release()?;
     }
     let release = target().join("release");
-    // Nothing is written to where cargo builds: whoever installs may be root, and whoever builds next may not.
+    // Nothing is written to cargo's target folder: root may install, and another user may build next.
     let folder = tempfile::tempdir()?;
     let (shared, fixed) = library::make(&release, folder.path())?;
-    let program = stripped(&release.join("ttmem"), folder.path())?;
-    let agent = stripped(&release.join("libttmem_agent.so"), folder.path())?;
+    let program = strip(&release.join("ttmem"), folder.path())?;
+    let agent = strip(&release.join("libttmem_agent.so"), folder.path())?;
 
     let mut tree = Tree::new(base, request.quiet);
     tree.copy("bin/ttmem", PROGRAM, &program)?;
@@ -107,44 +107,44 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
         let name = file.strip_prefix(&include)?.display();
         tree.copy(&format!("include/{name}"), DATA, &file)?;
     }
-    for (template, place) in [
+    for (template, name) in [
         ("ttmem.pc.in", "lib/pkgconfig/ttmem.pc"),
         ("ttmem-config.cmake.in", "lib/cmake/ttmem/ttmem-config.cmake"),
         ("ttmem-config-version.cmake.in", "lib/cmake/ttmem/ttmem-config-version.cmake"),
         ("ttmem.service.in", "lib/systemd/system/ttmem.service"),
     ] {
         let text = fs::read_to_string(root().join("packaging").join(template))?;
-        tree.put(place, DATA, filled(&text, prefix)?.as_bytes())?;
+        tree.put(name, DATA, fill_template(&text, prefix)?.as_bytes())?;
     }
     for command in std::iter::once(None).chain(subcommands(&program)?.iter().map(Some)) {
         let page = output(Command::new(&program).arg("man").args(command))?;
         let name = command.map_or_else(String::new, |name| format!("-{name}"));
         tree.put(&format!("share/man/man1/ttmem{name}.1"), DATA, page.as_bytes())?;
     }
-    for (shell, place) in COMPLETIONS {
+    for (shell, name) in COMPLETIONS {
         let script = output(Command::new(&program).args(["completions", shell]))?;
-        tree.put(place, DATA, script.as_bytes())?;
+        tree.put(name, DATA, script.as_bytes())?;
     }
     for page in PAGES {
         tree.copy(&format!("share/doc/ttmem/{page}"), DATA, &root().join(page))?;
     }
     for file in files_below(&root().join("docs"))? {
-        // As in the source tree, so that links between pages hold.
+        // The same folders as in the source tree, so that links between pages work.
         let name = file.strip_prefix(root())?.display();
         tree.copy(&format!("share/doc/ttmem/{name}"), DATA, &file)?;
     }
     tree.finish()
 }
 
-/// A copy without what only debuggers read.
-fn stripped(file: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+/// Copies a file without its debug information.
+fn strip(file: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     ensure!(file.is_file(), "{} is not there: build it first", file.display());
     let copy = folder.join(file.file_name().context("a file has a name")?);
     succeed(Command::new("objcopy").arg("--strip-debug").arg(file).arg(&copy))?;
     Ok(copy)
 }
 
-/// Commands that are no secret, as the program's help lists them.
+/// The commands that the program's help lists.
 pub(crate) fn subcommands(program: &Path) -> anyhow::Result<Vec<String>> {
     let help = output(Command::new(program).arg("-h"))?;
     let list =
@@ -156,9 +156,9 @@ pub(crate) fn subcommands(program: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A template with what it leaves open.
-fn filled(template: &str, prefix: &Path) -> anyhow::Result<String> {
-    // Programs below a home can only be run by a service that sees homes.
+/// Replaces the variables of a template.
+fn fill_template(template: &str, prefix: &Path) -> anyhow::Result<String> {
+    // A service can only run programs below a home if it can read homes.
     let in_home = ["/home", "/root", "/run/user"].iter().any(|home| prefix.starts_with(home));
     let text = template
         .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
@@ -170,21 +170,21 @@ fn filled(template: &str, prefix: &Path) -> anyhow::Result<String> {
         .replace("@PRIVATE_LIBS_LIST@", &library::PRIVATE.replace(' ', ";"))
         .replace("@BINDIR@", &systemd_path(&prefix.join("bin")))
         .replace("@PROTECT_HOME@", if in_home { "read-only" } else { "yes" });
-    // Upper case: `@system-service` is none of ours.
-    let ours = |it: &&str| it.len() > 3 && it.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-    match text.split('@').find(ours) {
+    // Variables are in upper case, unlike `@system-service`.
+    let is_variable = |it: &&str| it.len() > 3 && it.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    match text.split('@').find(is_variable) {
         Some(name) => bail!("a template leaves @{name}@ open"),
         None => Ok(text),
     }
 }
 
-/// As a unit file writes it.
+/// Escapes a path for a unit file.
 fn systemd_path(path: &Path) -> String {
     let path = path.display().to_string().replace('\\', r"\\").replace('%', "%%").replace('"', "\\\"");
     if path.contains([' ', '\t']) { path.replace(' ', r"\x20").replace('\t', r"\x09") } else { path }
 }
 
-/// Every file below a folder, by name.
+/// All files below a folder, sorted.
 pub(crate) fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_must_be_named() {
+    fn prefix_is_required() {
         assert!(parse(&[]).is_err() && parse(&["--prefix"]).is_err() && parse(&["--prefix", ""]).is_err());
         assert!(parse(&["--prefix", "/usr", "--fast"]).is_err());
         let all = parse(&["--prefix=/usr", "--destdir", "/tmp/d", "--no-build"]).unwrap();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_shell_is_to_read_is_one_word() {
+    fn shell_reads_a_quoted_path_as_one_word() {
         assert_eq!(for_shell(Path::new("/usr/local")), "/usr/local");
         for name in ["/opt/a b", "/opt/it's", "/opt/$HOME;*", "/opt/ü\t"] {
             let script = format!("printf %s {}", for_shell(Path::new(name)));
@@ -229,16 +229,17 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_filled_whole() {
+    fn templates_are_filled_completely() {
         let unit =
             "ExecStart=@BINDIR@/ttmem serve\nProtectHome=@PROTECT_HOME@\nSystemCallFilter=@system-service\n";
-        let made = filled(unit, Path::new("/usr")).unwrap();
+        let filled = fill_template(unit, Path::new("/usr")).unwrap();
         assert_eq!(
-            made,
+            filled,
             "ExecStart=/usr/bin/ttmem serve\nProtectHome=yes\nSystemCallFilter=@system-service\n"
         );
-        assert!(filled(unit, Path::new("/home/a b")).unwrap().contains(r"=/home/a\x20b/bin/ttmem serve"));
-        assert!(filled(unit, Path::new("/root/x")).unwrap().contains("ProtectHome=read-only"));
-        assert!(filled("@NOBODY_KNOWS@", Path::new("/usr")).is_err());
+        let in_home = fill_template(unit, Path::new("/home/a b")).unwrap();
+        assert!(in_home.contains(r"=/home/a\x20b/bin/ttmem serve"));
+        assert!(fill_template(unit, Path::new("/root/x")).unwrap().contains("ProtectHome=read-only"));
+        assert!(fill_template("@UNKNOWN@", Path::new("/usr")).is_err());
     }
 }

@@ -1,15 +1,15 @@
-//! Tests of the workspace that have a long form: `cargo xtask truth`, `drift` and `loom`.
+//! Long tests of the workspace: `cargo xtask truth`, `drift` and `loom`.
 
 use crate::{build_release, cargo, lab, succeed, target};
 use anyhow::{Context, ensure};
 
-/// `cargo xtask loom`: models of publication, in every order another processor may see the writer's stores.
+/// `cargo xtask loom`: models of publication, in every order in which another processor may see the writer's stores.
 pub(crate) fn loom() -> anyhow::Result<()> {
     succeed(&mut cargo(&["test", "--locked", "--package", "ttmem-loom"]))
 }
 
-/// `cargo xtask truth [NAME…]`: `crates/ttmem/tests/truth` in full. In release, since a writer built without optimisation
-/// would hardly trouble a reader.
+/// `cargo xtask truth [NAME…]`: the long form of `crates/ttmem/tests/truth`. In release, since an unoptimised writer would be
+/// too slow to race with a reader.
 pub(crate) fn truth(names: &[&str]) -> anyhow::Result<()> {
     let mut test = cargo(&["test", "--release", "--locked", "--package", "ttmem", "--test", "truth", "--"]);
     succeed(test.arg("--nocapture").args(names).env("TTMEM_LONG", "1"))
@@ -32,8 +32,8 @@ pub(crate) fn drift(args: &[&str]) -> anyhow::Result<()> {
     run_drift(steps, seed, &cases)
 }
 
-/// `drift` of `crates/ttmem/tests/lab`: so many steps in all, over all cases or those whose name contains one of `cases`,
-/// with the program and the agent as people use them.
+/// `drift` of `crates/ttmem/tests/lab`: `steps` steps in total, over all cases or those whose name contains one of `cases`,
+/// with the release program and agent.
 pub(crate) fn run_drift(steps: u64, seed: u64, cases: &[&str]) -> anyhow::Result<()> {
     build_release()?;
     let agent = lab::build_probe_agent()?;
@@ -50,7 +50,7 @@ pub(crate) fn run_drift(steps: u64, seed: u64, cases: &[&str]) -> anyhow::Result
     let names: Vec<String> = names.filter(wanted).map(|name| format!("drift::{name}")).collect();
     ensure!(!names.is_empty(), "no case is called {}", cases.join(" "));
     let mut test = test();
-    // One case at a time: their threads race, and what else runs decides how.
+    // One case at a time, so that their threads race with each other only.
     test.args(["--nocapture", "--test-threads=1", "--exact"])
         .args(&names)
         .env("TTMEM_PROGRAM", target().join("release/ttmem"))

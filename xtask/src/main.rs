@@ -94,7 +94,7 @@ fn main() -> ExitCode {
         ["public-api", "--check"] => public_api::run(true),
         ["install", ref args @ ..] => install::command(args),
         ["prefix"] => prefix::run(),
-        // What it runs where the source tree is gone.
+        // The part of `prefix` that runs with the source tree hidden.
         ["prefix-inside", prefix, work] => prefix::inside(Path::new(prefix), Path::new(work)),
         ["python"] => python::run(),
         ["screens"] => screens::run(),
@@ -126,13 +126,13 @@ fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// Builds what is installed, in release: program, agent, C library. Always these three together, since another selection
-/// may mean other features of what they depend on, and so another build.
+/// Builds what is installed, in release: program, agent, C library. Always these three together, since another selection may
+/// mean other features of dependencies, and so another build.
 fn build_release() -> anyhow::Result<()> {
     let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
     succeed(cargo(&["build", "--release", "--locked", "--quiet"]).args(packages))
@@ -145,7 +145,7 @@ fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; failing is an error that names it.
+/// Runs a command to its end; a failure is an error that names it.
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     if !status.success() {

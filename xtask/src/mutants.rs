@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: cargo-mutants changes one function at a time and expects a test to fail. What it changes and
-//! which tests it runs is in `.cargo/mutants.toml`.
+//! `cargo xtask mutants`: cargo-mutants changes one function at a time and expects a test to fail. `.cargo/mutants.toml`
+//! selects files and tests.
 
 use crate::packages::cargo_tool;
 use crate::{root, succeed};

@@ -1,18 +1,18 @@
-//! Programs of the system that other commands call, and how to get those that are missing.
+//! System programs that other commands call, and the installation of missing ones.
 
 use crate::{cargo, root, succeed};
 use anyhow::Context;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Whether there is such a program.
+/// Whether a program is installed.
 pub(crate) fn has(program: &str) -> bool {
     let found =
         Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
     found.is_ok_and(|status| status.success())
 }
 
-/// Installs Debian packages, through sudo if this is not root, and says so.
+/// Installs Debian packages, through sudo if this is not root, and prints their names.
 pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     let root = rustix::process::geteuid().is_root();
     let through = if root { "" } else { " through sudo" };
@@ -31,7 +31,7 @@ pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     succeed(apt(&["install", "-y", "-qq", "--no-install-recommends"]).args(packages)).with_context(missing)
 }
 
-/// A cargo subcommand of this version, built into `target/tools` if it is not there yet.
+/// Path of a cargo subcommand of a version, which is built into `target/tools` if it is missing.
 pub(crate) fn cargo_tool(name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let tools = root().join("target/tools").join(format!("{name}-{version}"));
     let program = tools.join("bin").join(name);

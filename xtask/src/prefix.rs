@@ -1,5 +1,5 @@
-//! `cargo xtask prefix`: everything is installed into an empty folder, the source tree is hidden, and all of it is used: the
-//! program, its manual, the old names, the agent, and the library from programs that other people's compilers build.
+//! `cargo xtask prefix`: installs everything into an empty folder, hides the source tree, and uses all of it: the program, its
+//! manual, the old names, the agent, and the library in programs of both compilers.
 
 mod programs;
 
@@ -11,15 +11,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Hides folders, and becomes what follows: `$1` is the source tree, `$2` where cargo builds, which may lie elsewhere.
+/// Hides folders, and runs the rest of its arguments: `$1` is the source tree, `$2` cargo's target folder, which may be
+/// elsewhere.
 const HIDE: &str = r#"
 mount -t tmpfs none "$1"
 if [ -d "$2" ]; then mount -t tmpfs none "$2"; fi
 shift 2
 exec "$@""#;
 
-/// Variables by which a test of ours, or whoever runs it, could reach into it.
-const OURS: [&str; 9] = [
+/// Variables that could affect the installed programs.
+const VARIABLES: [&str; 9] = [
     "TTMEM",
     "TTMEM_AGENT",
     "TTMEM_SHM_DIR",
@@ -31,10 +32,10 @@ const OURS: [&str; 9] = [
     "CMAKE_PREFIX_PATH",
 ];
 
-/// How exposed systemd may say the service is, in tenths: it sees other users' processes, and little else.
-const MOST_EXPOSED: u32 = 20;
+/// Highest exposure of the service by systemd's rating, in tenths: it sees other users' processes, and little else.
+const MAX_EXPOSURE: u32 = 20;
 
-/// Installs, hides the source tree from what follows, and goes on there.
+/// Installs everything, hides the source tree, and runs the checks there.
 pub(crate) fn run() -> anyhow::Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "only root can hide the source tree from its own programs");
     let folder = tempfile::Builder::new().prefix("ttmem-prefix.").tempdir()?;
@@ -51,23 +52,23 @@ pub(crate) fn run() -> anyhow::Result<()> {
         fs::copy(file.path(), work.join(file.file_name()))?;
     }
     programs::extract_examples(&root(), &work)?;
-    let ourselves = work.join("xtask");
-    fs::copy(std::env::current_exe()?, &ourselves)?;
+    let xtask = work.join("xtask");
+    fs::copy(std::env::current_exe()?, &xtask)?;
     let mut inside = Command::new("unshare");
     inside.args(["--mount", "--propagation", "private", "sh", "-eu", "-c", HIDE, "sh"]);
-    inside.arg(root()).arg(target()).arg(&ourselves).arg("prefix-inside").arg(&prefix).arg(&work);
-    for name in OURS {
+    inside.arg(root()).arg(target()).arg(&xtask).arg("prefix-inside").arg(&prefix).arg(&work);
+    for name in VARIABLES {
         inside.env_remove(name);
     }
     succeed(inside.current_dir("/"))
 }
 
-/// A second time gives the same, and the list of files is all that there is.
+/// Checks that a second installation has the same files, and that the list of files is complete.
 fn check_again(request: &Request) -> anyhow::Result<()> {
     let prefix = &request.prefix;
     let before = install::files_below(prefix)?;
     install::install(request)?;
-    ensure!(install::files_below(prefix)? == before, "installing again adds or takes away files");
+    ensure!(install::files_below(prefix)? == before, "installing again adds or removes files");
     let list = fs::read_to_string(prefix.join(install::LIST))?;
     let mut listed: Vec<PathBuf> = list.lines().map(|name| prefix.join(name)).collect();
     listed.sort();
@@ -75,25 +76,25 @@ fn check_again(request: &Request) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The second half, where the source tree is gone.
+/// The checks, with the source tree hidden.
 pub(crate) fn inside(prefix: &Path, work: &Path) -> anyhow::Result<()> {
     ensure!(!root().join("Cargo.toml").exists(), "the source tree is still there");
-    let said = |what: &str| println!("ok: {what}");
+    let passed = |what: &str| println!("ok: {what}");
     check_program(prefix)?;
-    said("program, old names, manual, completions");
+    passed("program, old names, manual, completions");
     check_agent(prefix)?;
-    said("ttmem run finds the agent");
+    passed("ttmem run finds the agent");
     check_service(prefix)?;
-    said("the service starts what is installed");
+    passed("the service starts what is installed");
     let count = programs::check(prefix, work)?;
-    said(&format!("{count} programs built; those that hold memory were watched while they did"));
+    passed(&format!("{count} programs built; those that hold memory were read while they did"));
 
-    // Nothing in it says where it was; and blanks do no harm.
+    // The files do not contain the prefix, and a blank in its path is harmless.
     let moved = prefix.with_file_name("moved elsewhere");
     fs::rename(prefix, &moved)?;
     let count = programs::check_moved(&moved, work)?;
-    said(&format!("{count} programs after the prefix was moved"));
-    // But to the dynamic linker, which cannot preload such a path.
+    passed(&format!("{count} programs after the prefix was moved"));
+    // Except for the dynamic linker, which cannot preload such a path.
     let (blank, moved) = (moved, prefix.with_file_name("moved"));
     fs::rename(blank, &moved)?;
     check_agent(&moved)?;
@@ -102,7 +103,7 @@ pub(crate) fn inside(prefix: &Path, work: &Path) -> anyhow::Result<()> {
     shell(&moved, &format!(r#"cd "$0" && xargs rm -f < {}"#, install::LIST))?;
     let left = install::files_below(&moved)?;
     ensure!(left.is_empty(), "uninstalling leaves {left:?}");
-    said("uninstalling leaves nothing");
+    passed("uninstalling leaves nothing");
     Ok(())
 }
 
@@ -119,7 +120,7 @@ fn check_program(prefix: &Path) -> anyhow::Result<()> {
         help.contains("--watch") && help.contains("Commands:"),
         "the old monitor's name is none:\n{help}"
     );
-    // No device and nothing tracked, or a machine with both: either way it looked.
+    // Exit code 3 without a device and tracked processes, otherwise 0.
     let shown = run_installed(&monitor, &["--local", "--json", "--sysfs"])?;
     ensure!(matches!(shown.status.code(), Some(0 | 3)), "{shown:?}");
 
@@ -129,13 +130,13 @@ fn check_program(prefix: &Path) -> anyhow::Result<()> {
     {
         let page = pages.join(format!("ttmem{command}.1"));
         let output = Command::new("groff").args(["-man", "-Tutf8", "-ww", "-P-cbou"]).arg(&page).output()?;
-        let (shown, complaints) = (text(&output)?, String::from_utf8_lossy(&output.stderr));
+        let (shown, errors) = (text(&output)?, String::from_utf8_lossy(&output.stderr));
         let name = format!("ttmem{command}");
         ensure!(shown.contains("SYNOPSIS") && shown.contains(&name), "{}: {shown}", page.display());
-        ensure!(complaints.trim().is_empty(), "{}: {complaints}", page.display());
+        ensure!(errors.trim().is_empty(), "{}: {errors}", page.display());
     }
 
-    // What bash offers behind `ttmem du`.
+    // Completions of `ttmem du` in bash.
     let offered = shell(
         prefix,
         r#"bash -euc 'source "$0/share/bash-completion/completions/ttmem"; COMP_WORDS=(ttmem du); COMP_CWORD=1
@@ -159,12 +160,12 @@ fn check_agent(prefix: &Path) -> anyhow::Result<()> {
         &["run", "--", "sh", "-c", "echo $LD_PRELOAD; grep -c libttmem_agent /proc/self/maps"],
     )?)?;
     let agent = prefix.join("lib/ttmem/libttmem_agent.so").canonicalize()?;
-    let (preload, loaded) = seen.split_once('\n').context("it says two lines")?;
+    let (preload, loaded) = seen.split_once('\n').context("it prints two lines")?;
     ensure!(Path::new(preload) == agent && loaded.trim() != "0", "ttmem run gave {seen:?}");
     Ok(())
 }
 
-/// What systemd would start is there, and takes these arguments.
+/// Checks that the program that systemd would start exists, and accepts the arguments.
 fn check_service(prefix: &Path) -> anyhow::Result<()> {
     let unit = fs::read_to_string(prefix.join("lib/systemd/system/ttmem.service"))?;
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).context("it starts nothing")?;
@@ -180,15 +181,15 @@ fn check_service(prefix: &Path) -> anyhow::Result<()> {
     }
     let path = prefix.join("lib/systemd/system/ttmem.service");
     let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output()?;
-    let complaints = String::from_utf8_lossy(&verified.stderr);
-    // Other units of this machine are none of our business.
-    let ours = complaints.lines().find(|line| line.contains("ttmem"));
-    ensure!(ours.is_none(), "systemd says: {complaints}");
-    let exposure = format!("--threshold={MOST_EXPOSED}");
-    let mut judge = Command::new("systemd-analyze");
-    judge.args(["security", "--offline=true", "--no-pager", &exposure]).arg(&path);
-    let judged = text(&judge.output()?).context("the service is more exposed than it was")?;
-    println!("{}", judged.lines().last().unwrap_or_default().trim());
+    let errors = String::from_utf8_lossy(&verified.stderr);
+    // Messages about other units of this machine do not matter.
+    let ours = errors.lines().find(|line| line.contains("ttmem"));
+    ensure!(ours.is_none(), "systemd says: {errors}");
+    let exposure = format!("--threshold={MAX_EXPOSURE}");
+    let mut analyze = Command::new("systemd-analyze");
+    analyze.args(["security", "--offline=true", "--no-pager", &exposure]).arg(&path);
+    let rating = text(&analyze.output()?).context("the service is more exposed than it was")?;
+    println!("{}", rating.lines().last().unwrap_or_default().trim());
     Ok(())
 }
 
@@ -198,7 +199,7 @@ fn run_installed(program: &Path, args: &[&str]) -> anyhow::Result<Output> {
     command.output().with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// What a program printed, if it ended well.
+/// The output of a program that must have succeeded.
 fn text(output: &Output) -> anyhow::Result<String> {
     if !output.status.success() {
         bail!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));

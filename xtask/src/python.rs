@@ -1,4 +1,4 @@
-//! `cargo xtask python`: the wheel, built and tried in an environment of its own.
+//! `cargo xtask python`: builds the wheel, and tests it in a new environment.
 
 use crate::{build_release, lab, root, succeed, target};
 use anyhow::{Context, ensure};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What builds the wheel, and what checks its types.
+/// Packages that build the wheel and check its types.
 const TOOLS: [&str; 2] = ["maturin==1.16.0", "mypy==2.4.1"];
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -14,7 +14,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let tools = tools()?;
     succeed(Command::new(tools.join("bin/mypy")).current_dir(&package))?;
     let (wheel, python) = install()?;
-    // Whether what is written about the native half is what it has.
+    // Checks that the stubs match the native module.
     let mut stubs = Command::new(tools.join("bin/stubtest"));
     succeed(stubs.arg("ttmem._ttmem").env("PYTHONPATH", packages(&python)?))?;
     build_release()?;
@@ -28,14 +28,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the wheel and installs it into a new environment; the wheel, and that environment's Python.
+/// Builds the wheel and installs it into a new environment; returns the wheel and that environment's Python.
 pub(crate) fn install() -> anyhow::Result<(PathBuf, PathBuf)> {
     let tools = tools()?;
     let wheels = folder().join("wheels");
     remove(&wheels)?;
     let mut build = Command::new(tools.join("bin/maturin"));
     build.current_dir(root().join("python")).args(["build", "--release", "--locked", "--quiet", "--out"]);
-    // No other Python on the path is to be looked for: it makes no difference to the wheel.
+    // maturin need not search for other Pythons: they make no difference to the wheel.
     build.stdout(Stdio::null());
     succeed(build.arg(&wheels).arg("--interpreter").arg(tools.join("bin/python")))?;
     let built: Vec<PathBuf> = fs::read_dir(&wheels)?.flatten().map(|it| it.path()).collect();
@@ -51,7 +51,7 @@ pub(crate) fn install() -> anyhow::Result<(PathBuf, PathBuf)> {
     Ok((wheel, python))
 }
 
-/// The environment of tools, made if it is not there or has others.
+/// The environment of tools, which is created if it is missing or has other versions.
 fn tools() -> anyhow::Result<PathBuf> {
     let tools = folder().join("tools");
     let has = tools.join("has.txt");
@@ -72,10 +72,10 @@ fn new_environment(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.join("bin/python"))
 }
 
-/// Where an environment has its packages.
+/// Folder of an environment's packages.
 fn packages(python: &Path) -> anyhow::Result<PathBuf> {
-    let asked = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"];
-    let output = Command::new(python).args(asked).output().context("cannot ask Python")?;
+    let script = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"];
+    let output = Command::new(python).args(script).output().context("cannot run Python")?;
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask screens`: the README's pictures, of the real program. Not part of CI: a picture of other figures each time
-//! would be of no use there; that what is written is well-formed is tested.
+//! `cargo xtask screens`: draws the README's pictures of the real program. Not part of CI, since the figures differ each time;
+//! tests check that pictures are well-formed.
 
 mod svg;
 
@@ -9,16 +9,16 @@ use std::process::Command;
 use ttmem_testkit::terminal::Terminal;
 
 const SIZE: (u16, u16) = (120, 34);
-/// Looks before the first picture: charts show a minute, and the demo takes a while to do all it does.
-const BEFORE: usize = 130;
-/// Of each picture: its name, and the keys that lead to it.
+/// Frames before the first picture: charts show a minute, and the demo needs a while to show everything.
+const WARM_UP_FRAMES: usize = 130;
+/// Pictures: their names, and the keys that lead to them.
 const PICTURES: [(&str, &str); 6] = [
     ("charts", "2"),
     ("telemetry", "3"),
     ("map", "4"),
     ("buffers", "5"),
     ("programs", "6"),
-    // Last, so that its own window has been filled.
+    // Last, so that its history is filled.
     ("main", "1"),
 ];
 
@@ -30,7 +30,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     command.args(["demo", "--sim", "t3k", "--theme", "dark"]).env("COLORTERM", "truecolor");
     let mut terminal = Terminal::start(&command, SIZE);
     terminal.wait_for_text("demo-llm");
-    terminal.wait_for_frames(BEFORE);
+    terminal.wait_for_frames(WARM_UP_FRAMES);
     for (name, keys) in PICTURES {
         terminal.send(keys);
         terminal.wait_for_frames(4);

@@ -1,56 +1,57 @@
-//! The runtime's allocators, by address: found in a few instructions, and described to the tracker when they are met.
+//! A table of the runtime's allocators, by address: a lookup takes a few instructions. An allocator and its chips are defined
+//! for the tracker when a mesh receives it, or at its first event.
 #![allow(unsafe_code)]
 
 use crate::agent::tracker;
 use crate::audit;
 use crate::flight::{self, Lock};
 use crate::shim::{
-    BankFacts, ChipFacts, DRAM, Facts, KNOWS_ARCH, KNOWS_BOARD, KNOWS_HARVESTING, KNOWS_REMOTE, L1, L1_SMALL,
-    MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE, ttmem_alignment, ttmem_bank, ttmem_base, ttmem_chip,
-    ttmem_chips, ttmem_cores, ttmem_statistics, ttmem_worker_l1,
+    BankFacts, BufferFacts, ChipFacts, DRAM, KNOWS_ARCH, KNOWS_BOARD, KNOWS_HARVESTING, KNOWS_REMOTE, L1,
+    L1_SMALL, MEMORY_DRAM, MEMORY_L1, RuntimeStatistics, TRACE, ttmem_alignment, ttmem_bank, ttmem_base,
+    ttmem_chip, ttmem_chips, ttmem_cores, ttmem_statistics, ttmem_worker_l1,
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use ttmem_client::{AllocatorNumber, Arch, Banks, Chip, ChipNumber, Space, Statistics};
 use ttmem_types::Board;
 
-/// The runtime's numbers of spaces, and ours. It has one more, of which it has no allocator.
+/// The runtime's numbers of spaces, and ours. The runtime has one more number, for which it has no allocator.
 pub(crate) const SPACES: [(u32, Space); 4] =
     [(DRAM, Space::Dram), (L1, Space::L1), (L1_SMALL, Space::L1Small), (TRACE, Space::Trace)];
-/// Chips of the largest mesh we can describe.
-const MOST_CHIPS: usize = 256;
-/// No bank is larger: what is, is a difference that went below zero.
-const MOST_BANK_BYTES: u64 = 1 << 44;
+/// Chips of the largest mesh that can be described.
+const MAX_CHIPS: usize = 256;
+/// No bank is larger: a larger value is a difference that went below zero.
+const MAX_BANK_BYTES: u64 = 1 << 44;
 
-/// An allocator of the runtime's. What every event needs is one cache line.
+/// An allocator of the runtime. Everything that an event needs is in one cache line.
 #[repr(align(64))]
-pub(crate) struct Known {
-    /// Where it is; 0: nobody's place, 1: somebody's who is gone.
+pub(crate) struct AllocatorInfo {
+    /// The allocator's address. 0: the slot was never used; `VACATED`: its allocator was destroyed.
     at: AtomicUsize,
-    /// Its device or mesh.
+    /// The allocator's device or mesh.
     device: AtomicUsize,
-    /// Our number of it; 0: nothing was heard of it yet but that it exists, or nobody is here. It changes back to 0 only in a
-    /// turn to ask, so whoever has that turn and finds a number finds one that is open.
+    /// The tracker's number; 0: the allocator is not defined yet, or the slot is free. Set back to 0 only with the query lock
+    /// held, so a number that is read under that lock belongs to an open allocator.
     number: AtomicU32,
-    /// What sizes are rounded up to, in every space.
+    /// Unit that sizes are rounded up to, in every space.
     unit: AtomicU32,
-    /// What pages of L1 are rounded up to.
+    /// Unit that pages of L1 are rounded up to.
     l1_alignment: AtomicU32,
-    /// Banks, by the runtime's numbers of spaces.
+    /// Number of banks, by the runtime's numbers of spaces.
     banks: [AtomicU16; 5],
-    /// Spaces it has, a bit for each of the runtime's numbers.
+    /// Spaces of the allocator, a bit for each of the runtime's numbers.
     spaces: AtomicU32,
-    /// 1: it came with a fork, so its figures are the parent's.
+    /// 1: inherited by a fork, so the figures are the parent's.
     inherited: AtomicU32,
-    /// How often it changed.
+    /// Number of changes.
     changes: AtomicU64,
-    /// `changes` when it was last audited.
+    /// `changes` at the last audit.
     audited: AtomicU64,
 }
 
-const GONE: usize = 1;
-const ROOM: usize = 4096;
-static ALLOCATORS: [Known; ROOM] = [const {
-    Known {
+const VACATED: usize = 1;
+const CAPACITY: usize = 4096;
+static ALLOCATORS: [AllocatorInfo; CAPACITY] = [const {
+    AllocatorInfo {
         at: AtomicUsize::new(0),
         device: AtomicUsize::new(0),
         number: AtomicU32::new(0),
@@ -62,32 +63,34 @@ static ALLOCATORS: [Known; ROOM] = [const {
         changes: AtomicU64::new(0),
         audited: AtomicU64::new(0),
     }
-}; ROOM];
-impl Known {
+}; CAPACITY];
+
+impl AllocatorInfo {
     pub(crate) fn number(&self) -> Option<AllocatorNumber> {
         let number = self.number.load(Ordering::Acquire) as u16;
         (number != 0).then(|| AllocatorNumber::new(number))
     }
 
-    pub(crate) fn belongs_to(&self, device: usize) {
+    pub(crate) fn set_device(&self, device: usize) {
         self.device.store(device, Ordering::Relaxed);
     }
 
-    /// It will be defined anew.
-    pub(crate) fn forget_number(&self) {
+    /// Clears the number: the next event defines the allocator anew.
+    pub(crate) fn clear_number(&self) {
         self.number.store(0, Ordering::Release);
     }
 
-    /// Its place is free for another. Returns the number it had, which leaves first: whoever comes next may be here at once,
-    /// and neither may an audit take the old number for its own, nor whoever closes this one take its number.
-    pub(crate) fn give_up_place(&self) -> Option<AllocatorNumber> {
+    /// Frees the slot for another allocator, and returns this one's number. The number is cleared before the address, since
+    /// the next allocator may use the slot at once: an audit must not take the old number for the new allocator's, nor may
+    /// the caller close the new allocator.
+    pub(crate) fn vacate(&self) -> Option<AllocatorNumber> {
         let number = self.number();
-        self.forget_number();
-        self.at.store(GONE, Ordering::Release);
+        self.clear_number();
+        self.at.store(VACATED, Ordering::Release);
         number
     }
 
-    pub(crate) fn changed(&self) {
+    pub(crate) fn mark_changed(&self) {
         let changes = self.changes.load(Ordering::Relaxed);
         self.changes.store(changes.wrapping_add(1), Ordering::Relaxed);
     }
@@ -96,16 +99,16 @@ impl Known {
         self.inherited.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it changed since it was audited; from now on it has not.
+    /// Whether the allocator changed since the last audit. Resets that.
     pub(crate) fn take_changed(&self) -> bool {
         let changes = self.changes.load(Ordering::Relaxed);
         self.audited.swap(changes, Ordering::Relaxed) != changes
     }
 
-    /// What a buffer takes in each bank, or on each core, and in all of them: whole pages, each at a multiple of what its
-    /// memory can be read at, and in a bank no less than the allocator's unit.
+    /// A buffer's bytes in each bank or on each core, and in all of them. A buffer occupies whole pages, each aligned as its
+    /// memory requires, and in a bank at least the allocator's unit.
     #[inline]
-    pub(crate) fn sizes(&self, facts: &Facts) -> (u64, u64) {
+    pub(crate) fn sizes(&self, facts: &BufferFacts) -> (u64, u64) {
         let unit = self.unit();
         let (mut page, mut per_bank, mut occupied) =
             (facts.aligned_page_size, facts.aligned_size_per_bank, facts.occupied);
@@ -118,7 +121,7 @@ impl Known {
             per_bank = pages.div_ceil(u64::from(banks.max(1))).saturating_mul(page);
             occupied = pages.saturating_mul(page);
         }
-        // There a page begins at a multiple of the unit, too.
+        // In this mode a page of L1 begins at a multiple of the unit, too.
         if facts.kind == L1 && is_hybrid() && page > 0 {
             per_bank = (per_bank / page).saturating_mul(round_up(page, unit));
         }
@@ -131,118 +134,121 @@ impl Known {
 
     #[cfg(any(feature = "probe", debug_assertions))]
     pub(crate) fn bank_bytes(&self, kind: u32) -> u64 {
-        let mut it = BankFacts::default();
+        let mut banks = BankFacts::default();
         // SAFETY: as in `statistics`.
-        unsafe { ttmem_bank(self.at.load(Ordering::Acquire), u64::from(kind), &raw mut it) };
-        it.bytes
+        unsafe { ttmem_bank(self.at.load(Ordering::Acquire), u64::from(kind), &raw mut banks) };
+        banks.bytes
     }
 
-    /// The allocator's own figures of a space, over all its banks.
+    /// The allocator's own statistics of a space, over all its banks.
     pub(crate) fn statistics(&self, kind: u32) -> Option<Statistics> {
-        let mut it = RuntimeStatistics::default();
+        let mut per_bank = RuntimeStatistics::default();
         let mut banks = BankFacts::default();
         let at = self.at.load(Ordering::Acquire);
-        if at <= GONE || self.spaces.load(Ordering::Relaxed) & 1 << kind == 0 {
+        if at <= VACATED || self.spaces.load(Ordering::Relaxed) & 1 << kind == 0 {
             return None;
         }
-        // SAFETY: whoever asks holds the turn, so the allocator is not ended meanwhile; or is called by it.
-        let asked = unsafe {
-            ttmem_statistics(at, u64::from(kind), &raw mut it)
+        // SAFETY: the caller holds the query lock, so the allocator is not destroyed meanwhile, or the allocator calls us.
+        let answered = unsafe {
+            ttmem_statistics(at, u64::from(kind), &raw mut per_bank)
                 && ttmem_bank(at, u64::from(kind), &raw mut banks)
         };
-        asked.then(|| {
+        answered.then(|| {
             Statistics::default()
-                .allocated(it.allocated.saturating_mul(banks.banks))
-                .free(it.free.saturating_mul(banks.banks))
-                .largest_free_per_bank(it.largest_free)
+                .allocated(per_bank.allocated.saturating_mul(banks.banks))
+                .free(per_bank.free.saturating_mul(banks.banks))
+                .largest_free_per_bank(per_bank.largest_free)
         })
     }
 }
 
-/// Whether buffers may have an address on each core.
+/// Whether buffers may have per-core addresses.
 #[inline]
 pub(crate) fn is_hybrid() -> bool {
     flight::state().hybrid.load(Ordering::Relaxed) != 0
 }
 
-/// To a multiple of a power of two. What cannot be rounded up cannot be a size, and stays as it is.
+/// Rounds up to a multiple of a power of two. A value that cannot be rounded up is no size, and is returned unchanged.
 #[inline]
 pub(crate) fn round_up(bytes: u64, to: u64) -> u64 {
     bytes.checked_add(to - 1).map_or(bytes, |it| it & !(to - 1))
 }
 
-/// All allocators that something is known of.
-pub(crate) fn allocators() -> impl Iterator<Item = &'static Known> {
-    ALLOCATORS.iter().filter(|it| it.at.load(Ordering::Acquire) > GONE)
+/// All allocators in the table.
+pub(crate) fn allocators() -> impl Iterator<Item = &'static AllocatorInfo> {
+    ALLOCATORS.iter().filter(|it| it.at.load(Ordering::Acquire) > VACATED)
 }
 
-fn first_place(at: usize) -> usize {
+fn first_slot(at: usize) -> usize {
     (at >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52
 }
 
-pub(crate) fn find(at: usize) -> Option<&'static Known> {
-    let mut place = first_place(at);
+pub(crate) fn find(at: usize) -> Option<&'static AllocatorInfo> {
+    let mut slot = first_slot(at);
     loop {
-        let it = &ALLOCATORS[place % ROOM];
-        match it.at.load(Ordering::Acquire) {
+        let allocator = &ALLOCATORS[slot % CAPACITY];
+        match allocator.at.load(Ordering::Acquire) {
             0 => return None,
-            known if known == at => return Some(it),
-            _ => place += 1,
+            address if address == at => return Some(allocator),
+            _ => slot += 1,
         }
-        if place > ROOM * 2 {
+        if slot > CAPACITY * 2 {
             return None;
         }
     }
 }
 
-pub(crate) fn add(at: usize, device: usize) -> Option<&'static Known> {
-    let _adding = Lock::to_add()?;
-    if let Some(known) = find(at) {
-        return Some(known);
+pub(crate) fn add(at: usize, device: usize) -> Option<&'static AllocatorInfo> {
+    let _lock = Lock::acquire_add()?;
+    if let Some(allocator) = find(at) {
+        return Some(allocator);
     }
-    let first = first_place(at);
-    let free = |it: &&Known| it.at.load(Ordering::Relaxed) <= GONE;
-    let it = (first..first + ROOM).map(|place| &ALLOCATORS[place % ROOM]).find(free)?;
-    it.device.store(device, Ordering::Relaxed);
-    it.number.store(0, Ordering::Relaxed);
-    it.inherited.store(0, Ordering::Relaxed);
-    it.spaces.store(0, Ordering::Relaxed);
-    it.at.store(at, Ordering::Release);
-    Some(it)
+    let first = first_slot(at);
+    let is_free = |it: &&AllocatorInfo| it.at.load(Ordering::Relaxed) <= VACATED;
+    let free = (first..first + CAPACITY).map(|slot| &ALLOCATORS[slot % CAPACITY]).find(is_free)?;
+    free.device.store(device, Ordering::Relaxed);
+    free.number.store(0, Ordering::Relaxed);
+    free.inherited.store(0, Ordering::Relaxed);
+    free.spaces.store(0, Ordering::Relaxed);
+    free.at.store(at, Ordering::Release);
+    Some(free)
 }
 
-/// A child sees that what it has, it inherited.
-pub(crate) fn settle() {
-    if flight::page().is_some_and(flight::Page::is_new) {
+/// Marks all allocators as inherited, once in a forked child.
+pub(crate) fn mark_inherited() {
+    if flight::page().is_some_and(flight::Page::initialize) {
         for it in allocators() {
             it.inherited.store(1, Ordering::Relaxed);
         }
     }
 }
 
-/// The allocator, defined if it was not.
-pub(crate) fn known(at: usize, device: impl FnOnce() -> usize) -> Option<(&'static Known, AllocatorNumber)> {
-    settle();
-    let it = match find(at) {
-        Some(it) => it,
+/// Finds an allocator, and adds and defines it if that was not done yet.
+pub(crate) fn find_or_define(
+    at: usize,
+    device: impl FnOnce() -> usize,
+) -> Option<(&'static AllocatorInfo, AllocatorNumber)> {
+    mark_inherited();
+    let allocator = match find(at) {
+        Some(allocator) => allocator,
         None => add(at, device())?,
     };
-    match it.number() {
-        Some(number) => Some((it, number)),
-        None => Some((it, define(it)?)),
+    match allocator.number() {
+        Some(number) => Some((allocator, number)),
+        None => Some((allocator, define(allocator)?)),
     }
 }
 
 #[cold]
-pub(crate) fn define(it: &'static Known) -> Option<AllocatorNumber> {
-    let _adding = Lock::to_add()?;
-    if let Some(number) = it.number() {
+pub(crate) fn define(allocator: &'static AllocatorInfo) -> Option<AllocatorNumber> {
+    let _lock = Lock::acquire_add()?;
+    if let Some(number) = allocator.number() {
         return Some(number);
     }
-    let (at, device) = (it.at.load(Ordering::Acquire), it.device.load(Ordering::Relaxed));
+    let (at, device) = (allocator.at.load(Ordering::Acquire), allocator.device.load(Ordering::Relaxed));
     let alignment = |kind: u32| {
         let mut bytes = 0;
-        // SAFETY: the runtime is in a call of this allocator, or has just made it.
+        // SAFETY: the runtime is in a call of this allocator, or has just created it.
         if unsafe { ttmem_alignment(at, kind, &raw mut bytes) } { bytes } else { 1 }
     };
     let (unit, l1_alignment) = (alignment(DRAM), alignment(L1));
@@ -252,33 +258,33 @@ pub(crate) fn define(it: &'static Known) -> Option<AllocatorNumber> {
     for (kind, space) in SPACES {
         let of = banks.iter().find(|it| it.space == space);
         spaces |= u32::from(of.is_some()) << kind;
-        it.banks[kind as usize].store(of.map_or(0, |it| it.banks), Ordering::Relaxed);
+        allocator.banks[kind as usize].store(of.map_or(0, |it| it.banks), Ordering::Relaxed);
     }
-    let mut indexes = [0; MOST_CHIPS];
+    let mut indexes = [0; MAX_CHIPS];
     let mut count = 0;
     if device != 0 {
         // SAFETY: the allocator's own device.
-        count = unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MOST_CHIPS) };
+        count = unsafe { ttmem_chips(device, indexes.as_mut_ptr(), MAX_CHIPS) };
     }
-    let mut chips = [ChipNumber::default(); MOST_CHIPS];
+    let mut chips = [ChipNumber::default(); MAX_CHIPS];
     let mut defined = 0;
-    for &index in &indexes[..count.min(MOST_CHIPS)] {
+    for &index in &indexes[..count.min(MAX_CHIPS)] {
         if let Ok(number) = define_chip(index, at, device, banks) {
             chips[defined] = number;
             defined += 1;
         }
     }
     let number = tracker().define_allocator(&chips[..defined], banks).ok()?;
-    it.unit.store(unit, Ordering::Relaxed);
-    it.l1_alignment.store(l1_alignment, Ordering::Relaxed);
-    it.spaces.store(spaces, Ordering::Relaxed);
-    it.number.store(u32::from(number.get()), Ordering::Release);
-    it.changed();
-    audit::begin();
+    allocator.unit.store(unit, Ordering::Relaxed);
+    allocator.l1_alignment.store(l1_alignment, Ordering::Relaxed);
+    allocator.spaces.store(spaces, Ordering::Relaxed);
+    allocator.number.store(u32::from(number.get()), Ordering::Release);
+    allocator.mark_changed();
+    audit::start_thread();
     Some(number)
 }
 
-/// The banks of an allocator's spaces, and where they begin.
+/// The banks of an allocator's spaces, with their base addresses.
 pub(crate) fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     let mut bases = [0; 2];
     for memory in [MEMORY_L1, MEMORY_DRAM] {
@@ -287,21 +293,21 @@ pub(crate) fn banks_of(at: usize) -> ([Banks; SPACES.len()], usize) {
     }
     let mut all = [Banks::new(Space::Dram, 0, 0, 0); SPACES.len()];
     let mut len = 0;
-    // Traces lie behind the rest of DRAM, and the reserved top of L1 behind L1.
+    // Traces come after the rest of DRAM, and L1_SMALL after L1.
     let mut ends = [bases[1], bases[0]];
     for (kind, space) in SPACES {
-        let mut it = BankFacts::default();
+        let mut facts = BankFacts::default();
         // SAFETY: as in `define`.
-        let known = unsafe { ttmem_bank(at, u64::from(kind), &raw mut it) };
-        if !known || it.banks == 0 || it.bytes == 0 || it.bytes > MOST_BANK_BYTES {
+        let known = unsafe { ttmem_bank(at, u64::from(kind), &raw mut facts) };
+        if !known || facts.banks == 0 || facts.bytes == 0 || facts.bytes > MAX_BANK_BYTES {
             continue;
         }
         let end = &mut ends[usize::from(matches!(space, Space::L1 | Space::L1Small))];
-        all[len] = Banks::new(space, it.banks.min(u64::from(u16::MAX)) as u16, *end, it.bytes);
-        *end = end.saturating_add(it.bytes);
+        all[len] = Banks::new(space, facts.banks.min(u64::from(u16::MAX)) as u16, *end, facts.bytes);
+        *end = end.saturating_add(facts.bytes);
         len += 1;
     }
-    // L1 shrinks from below: what is missing at the core's end is missing at the beginning.
+    // L1 shrinks from below: bytes missing up to the core's end are missing at the beginning.
     // SAFETY: as in `define`.
     let missing = unsafe { ttmem_worker_l1(at) }.saturating_sub(ends[1]);
     for bank in all[..len].iter_mut().filter(|it| matches!(it.space, Space::L1 | Space::L1Small)) {
@@ -317,7 +323,7 @@ fn define_chip(
     banks: &[Banks],
 ) -> ttmem_client::Result<ChipNumber> {
     let mut facts = ChipFacts::default();
-    // SAFETY: asks the runtime for what it knows of a chip that it has just named.
+    // SAFETY: queries a chip that the runtime has just listed.
     unsafe { ttmem_chip(index, &raw mut facts) };
     let knows = |bit: u32| facts.known & bit != 0;
     let arch = match facts.arch {
@@ -364,30 +370,30 @@ fn define_chip(
     // SAFETY: the allocator's own device.
     unsafe { ttmem_cores(device, &raw mut columns, &raw mut rows, &raw mut most_unreserved) };
     chip.grid = (columns as u8, rows as u8);
-    // The ring of kernels begins where nothing would be left but what the runtime must have.
-    let ring = chip.l1_bytes_per_core.saturating_sub(most_unreserved);
+    // The kernel config buffer begins where the largest possible unreserved part would begin.
+    let kernel_config = chip.l1_bytes_per_core.saturating_sub(most_unreserved);
     let mut unreserved = 0;
     // SAFETY: as above.
     if most_unreserved > 0 && unsafe { ttmem_base(allocator, u64::from(MEMORY_L1), &raw mut unreserved) } {
-        (chip.kernel_config, chip.unreserved) = (ring as u32, unreserved as u32);
+        (chip.kernel_config, chip.unreserved) = (kernel_config as u32, unreserved as u32);
     }
     let defined = tracker().define_chip(&chip);
     if let Ok(number) = defined {
-        chip_is(index, number);
+        set_chip_number(index, number);
     }
     defined
 }
 
-/// What the runtime calls a chip, and what we do.
+/// The tracker's numbers of chips, by the runtime's.
 static CHIP_NUMBERS: [AtomicU16; 4096] = [const { AtomicU16::new(0) }; 4096];
 
-fn chip_is(index: u32, number: ChipNumber) {
-    if let Some(place) = CHIP_NUMBERS.get(index as usize) {
-        place.store(number.get(), Ordering::Release);
+fn set_chip_number(index: u32, number: ChipNumber) {
+    if let Some(slot) = CHIP_NUMBERS.get(index as usize) {
+        slot.store(number.get(), Ordering::Release);
     }
 }
 
-/// A chip that is part of some allocator.
+/// The number of a chip of any allocator so far.
 pub(crate) fn chip_number(index: u32) -> Option<ChipNumber> {
     let number = CHIP_NUMBERS.get(index as usize)?.load(Ordering::Acquire);
     (number != 0).then(|| ChipNumber::new(number))

@@ -1,5 +1,5 @@
-//! The allocators' own figures, asked for from a thread of its own: at most ten times a second, after something changed,
-//! and when a reader rings. So the last word after the last event is always an audit.
+//! Audits: the allocators' own statistics, read by a thread of the agent's, at most ten times a second, after a change and when
+//! a reader requests it. So an audit always follows the last event.
 #![allow(unsafe_code)]
 
 use crate::agent::{SPENT, tracker};
@@ -11,48 +11,48 @@ use std::fs::File;
 use std::io::Read;
 use ttmem_client::{AuditMark, agent};
 
-/// Between audits while something happens.
-const BUSY: Duration = Duration::from_millis(100);
-/// Between looks while nothing does.
-const IDLE: Duration = Duration::from_millis(500);
-/// Looks in vain before it counts as nothing.
-const PATIENCE: u32 = 10;
+/// Interval of polls while allocators change.
+const BUSY_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval of polls while none changes.
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+/// Polls without a change after which the process counts as idle.
+const IDLE_AFTER: u32 = 10;
 
-/// The process is ending, and its allocators with it.
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// Whether the process is exiting, and its allocators may be destroyed.
+static EXITING: AtomicBool = AtomicBool::new(false);
 
-/// Whether no hook is under way but `own` ones.
-pub(crate) fn is_calm(own: u64) -> bool {
+/// Whether no hook is active except `own` ones.
+pub(crate) fn is_quiescent(own: u64) -> bool {
     flight::page().is_some_and(|page| page.under_way() == own)
 }
 
-/// A mark for an audit, unless something else than the caller's `own` hooks is on its way.
+/// A mark for an audit, unless hooks other than the caller's `own` are active.
 pub(crate) fn mark(own: u64) -> Option<AuditMark> {
-    is_calm(own).then(|| tracker().begin_audit().ok()).flatten()
+    is_quiescent(own).then(|| tracker().begin_audit().ok()).flatten()
 }
 
-/// Called when the process ends by itself.
-extern "C" fn end() {
-    let _turn = Lock::to_ask();
-    ENDING.store(true, Ordering::Release);
+/// Stops audits. Called when the process exits by itself.
+extern "C" fn stop() {
+    let _lock = Lock::acquire_query();
+    EXITING.store(true, Ordering::Release);
 }
 
 /// Starts the thread, if this process has none.
-pub(crate) fn begin() {
+pub(crate) fn start_thread() {
     let Some(page) = flight::page() else { return };
     if page.thread.swap(1, Ordering::AcqRel) != 0 {
         return;
     }
-    // Registered after the runtime's own, it is called before them.
-    // SAFETY: `end` may be called at any time.
-    unsafe { libc::atexit(end) };
-    // The workload's signals are not for us.
+    // Registered after the runtime's exit handlers, so called before them.
+    // SAFETY: `stop` may be called at any time.
+    unsafe { libc::atexit(stop) };
+    // The thread must not receive the workload's signals.
     // SAFETY: both sets are filled before they are read.
     unsafe {
         let (mut all, mut before) = (core::mem::zeroed(), core::mem::zeroed());
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        // Without a thread there is an audit at each failure, and none else.
+        // Without a thread there are audits only at failed allocations.
         let _ = std::thread::Builder::new().name("ttmem".to_owned()).stack_size(256 << 10).spawn(run);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
     }
@@ -60,8 +60,8 @@ pub(crate) fn begin() {
 
 fn run() {
     let mut quiet = 0;
-    while !ENDING.load(Ordering::Acquire) && (quiet == 0 || !is_alone()) {
-        std::thread::sleep(if quiet < PATIENCE { BUSY } else { IDLE });
+    while !EXITING.load(Ordering::Acquire) && (quiet == 0 || !is_alone()) {
+        std::thread::sleep(if quiet < IDLE_AFTER { BUSY_INTERVAL } else { IDLE_INTERVAL });
         let all = agent::take_audit_request(tracker());
         quiet = if audit(all) { 0 } else { quiet.saturating_add(1) };
         let spent = SPENT.load(Ordering::Relaxed) + own_time();
@@ -70,40 +70,40 @@ fn run() {
     }
 }
 
-/// Whether the workload's threads have all ended. A process lives as long as one of its threads does: this one would keep
-/// it for ever.
+/// Whether all threads of the workload have ended. A process lives as long as one of its threads: this one would keep it
+/// for ever.
 fn is_alone() -> bool {
-    // No memory is taken for it: a child may be made of the process at any time.
+    // Nothing is allocated here: another thread may fork at any time.
     let mut text = [0; 512];
     let read = File::open("/proc/self/stat").and_then(|mut it| it.read(&mut text));
     let text = &text[..read.unwrap_or(0)];
-    // The main thread is listed until all others have ended. Behind its name, which may hold anything, come its state and,
-    // as 18th, the number of threads.
+    // The main thread is listed until all others have ended. After its name, which may contain anything, come its state and,
+    // as 18th field, the number of threads.
     let name_ends = text.iter().rposition(|&byte| byte == b')').unwrap_or(0);
     let mut fields = text[name_ends..].split(|&byte| byte == b' ').skip(1);
     fields.next() == Some(b"Z") && fields.nth(16) == Some(b"2")
 }
 
-/// Audits what changed, or everything. Whether there was anything.
+/// Audits the allocators that changed, or all of them. Returns whether there was any.
 pub(crate) fn audit(all: bool) -> bool {
     let mut any = false;
-    for it in allocators() {
-        // Each is a turn of its own: nobody who ends an allocator waits for the others.
-        let Some(_turn) = Lock::to_ask() else { return any };
-        let changed = it.take_changed();
-        if ENDING.load(Ordering::Acquire) || it.is_inherited() || !(all || changed) {
+    for allocator in allocators() {
+        // The lock is taken for each allocator, so a thread that destroys one waits for one audit at most.
+        let Some(_lock) = Lock::acquire_query() else { return any };
+        let changed = allocator.take_changed();
+        if EXITING.load(Ordering::Acquire) || allocator.is_inherited() || !(all || changed) {
             continue;
         }
-        let Some(number) = it.number() else { continue };
+        let Some(number) = allocator.number() else { continue };
         for (kind, space) in SPACES {
             let before = mark(0);
-            let Some(statistics) = it.statistics(kind) else { continue };
+            let Some(statistics) = allocator.statistics(kind) else { continue };
             any = true;
-            let judged = before.filter(|_| mark(0) == before);
-            let _ = tracker().audit(judged, number, space, statistics);
-            if judged.is_none() {
-                // Something was on its way, and it need not be this allocator that changes then: so it is asked again.
-                it.changed();
+            let mark = before.filter(|_| mark(0) == before);
+            let _ = tracker().audit(mark, number, space, statistics);
+            if mark.is_none() {
+                // An event occurred meanwhile, perhaps of another allocator only, so this one is audited again.
+                allocator.mark_changed();
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What a forked child must find at zero: which hooks are under way, who audits, which allocators are its own, and locks
-//! that some other thread held.
+//! State that must be zero in a forked child: hooks in flight, whether a thread audits, which allocators are inherited, and
+//! locks that another thread may have held.
 #![allow(unsafe_code)]
 
 use crate::shim::{FLIGHT_LINES, ttmem_state};
@@ -8,48 +8,47 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::time::Duration;
 use std::time::Instant;
 
-/// Who cannot have an allocator for so long goes on without it: whoever has it will not come out, and the workload must
-/// not wait for that.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A thread that cannot take a lock for so long continues without it: the holder hangs, and the workload must not wait.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What every event reads, in one cache line.
+/// Variables that every event reads, in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct State {
-    /// `NOT_STARTED`, `AT_WORK`, `CALLS_THROUGH` or `PAUSED`.
+    /// `NOT_STARTED`, `ACTIVE`, `PASS_THROUGH` or `PAUSED`.
     pub(crate) mode: AtomicU32,
-    /// Whether buffers may have an address on each core.
+    /// Whether buffers may have per-core addresses.
     pub(crate) hybrid: AtomicU32,
-    /// Changes when this process turns out to be a child, whose threads are not enrolled.
+    /// Changes in a forked child, where no thread is enrolled yet.
     pub(crate) generation: AtomicU32,
-    /// How many events the shim has counted, for its meter.
+    /// Number of events, for the shim's meter.
     pub(crate) events: AtomicU32,
     pub(crate) page: AtomicPtr<Page>,
 }
 
-/// In pages of its own, which the kernel wipes in a child, however it was made.
+/// State in a mapping of its own, which the kernel wipes in a child, however that was created.
 #[repr(C)]
 pub(crate) struct Page {
-    /// Threads that wanted a line.
+    /// Threads that requested a line.
     pub(crate) enrolled: AtomicU32,
-    /// Of those that found none: how many are under way.
+    /// Active hooks of threads without a line.
     pub(crate) others: AtomicU32,
-    /// 1: this process has seen what it inherited.
-    pub(crate) settled: AtomicU32,
-    /// 1: the thread that audits was started.
+    /// 1: inherited allocators were marked in this process.
+    pub(crate) initialized: AtomicU32,
+    /// 1: the audit thread was started.
     pub(crate) thread: AtomicU32,
-    /// 1: somebody looks for the runtime.
+    /// 1: a thread looks up the runtime.
     pub(crate) starting: AtomicU32,
-    /// 1: somebody adds an allocator, or defines one.
+    /// 1: a thread adds or defines an allocator.
     pub(crate) adding: AtomicU32,
-    /// 1: somebody asks an allocator, or ends one.
+    /// 1: a thread queries or destroys an allocator.
     pub(crate) auditing: AtomicU32,
-    /// 1: somebody is at the programs.
+    /// 1: a thread uses the table of programs.
     pub(crate) programs: AtomicU32,
-    /// Which threads are between a change of an allocator and its record.
+    /// Threads that are between a change of an allocator and its record.
     pub(crate) lines: [Line; FLIGHT_LINES as usize],
 }
 
-/// A thread's counter of the hooks it is in.
+/// A thread's count of its active hooks.
 #[repr(C, align(64))]
 pub(crate) struct Line {
     pub(crate) under_way: AtomicU32,
@@ -58,21 +57,21 @@ pub(crate) struct Line {
 #[inline]
 pub(crate) fn state() -> &'static State {
     let state = &raw const ttmem_state;
-    // SAFETY: everything in it is atomic.
+    // SAFETY: all fields are atomic.
     unsafe { &*state }
 }
 
-/// The pages, made if there are none. `None`: there is no memory for them.
-fn begin() -> Option<&'static Page> {
+/// The page, mapped if it was not. `None`: there is no memory for it.
+fn page_or_map() -> Option<&'static Page> {
     if let Some(page) = page() {
         return Some(page);
     }
-    make(&state().page);
+    map_zeroed(&state().page);
     page()
 }
 
-/// Makes something of zeros, which a forked child finds at zero again, unless it is there already.
-pub(crate) fn make<T>(place: &AtomicPtr<T>) {
+/// Maps a value of zeros, which is zero again in a forked child, unless there is one already.
+pub(crate) fn map_zeroed<T>(pointer: &AtomicPtr<T>) {
     let bytes = size_of::<T>().next_multiple_of(4096);
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -81,35 +80,35 @@ pub(crate) fn make<T>(place: &AtomicPtr<T>) {
     if new == libc::MAP_FAILED {
         return;
     }
-    // Where the kernel cannot (before 4.14), a child looks like its parent: its audits are then its own affair.
-    // SAFETY: our own mapping; in this process it changes nothing.
+    // A kernel before 4.14 cannot do this: a child then has its parent's state, and its audits are not reliable.
+    // SAFETY: our own mapping; the call has no effect in this process.
     unsafe { libc::madvise(new, bytes, libc::MADV_WIPEONFORK) };
-    let first = place.compare_exchange(ptr::null_mut(), new.cast(), Ordering::AcqRel, Ordering::Acquire);
+    let first = pointer.compare_exchange(ptr::null_mut(), new.cast(), Ordering::AcqRel, Ordering::Acquire);
     if first.is_err() {
-        // SAFETY: another thread was faster, and nobody has seen this one.
+        // SAFETY: another thread was faster, and no other thread has this mapping's address.
         unsafe { libc::munmap(new, bytes) };
     }
 }
 
 #[inline]
 pub(crate) fn page() -> Option<&'static Page> {
-    // SAFETY: null, or the pages, which are never given back; zeros are valid.
+    // SAFETY: null, or the mapping, which is never unmapped; zeros are valid.
     unsafe { state().page.load(Ordering::Acquire).as_ref() }
 }
 
 impl Page {
-    /// Whether this process has not yet seen what it inherited. From now on it has.
+    /// Marks the page as initialized. Returns whether this is the first call in this process.
     #[inline]
-    pub(crate) fn is_new(&self) -> bool {
-        if self.settled.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn initialize(&self) -> bool {
+        if self.initialized.load(Ordering::Relaxed) != 0 {
             return false;
         }
-        self.settled.store(1, Ordering::Relaxed);
+        self.initialized.store(1, Ordering::Relaxed);
         state().generation.fetch_add(1, Ordering::Relaxed);
         true
     }
 
-    /// Hooks that are under way.
+    /// Number of active hooks.
     pub(crate) fn under_way(&self) -> u64 {
         fence(Ordering::SeqCst);
         let enrolled = self.enrolled.load(Ordering::Relaxed) as usize;
@@ -119,43 +118,43 @@ impl Page {
     }
 }
 
-/// A lock of the page's, as long as this lives.
+/// A lock of the page, held until this is dropped.
 pub(crate) struct Lock(&'static AtomicU32);
 
 impl Lock {
-    /// Waits for the others: they hold it for microseconds.
+    /// Waits for a lock, which others hold for microseconds.
     #[inline]
-    fn take(lock: &'static AtomicU32, patience: Duration) -> Option<Self> {
+    fn acquire(lock: &'static AtomicU32, timeout: Duration) -> Option<Self> {
         let mut since = None;
         while lock.swap(1, Ordering::Acquire) != 0 {
-            if since.get_or_insert_with(Instant::now).elapsed() > patience {
+            if since.get_or_insert_with(Instant::now).elapsed() > timeout {
                 return None;
             }
-            // SAFETY: has no effect but on who runs.
+            // SAFETY: affects only scheduling.
             unsafe { libc::sched_yield() };
         }
         Some(Self(lock))
     }
 
-    /// Nobody else looks for the runtime. Without it nothing can go on.
-    pub(crate) fn to_start() -> Option<Self> {
-        Self::take(&begin()?.starting, Duration::MAX)
+    /// Excludes other threads from looking up the runtime. No thread can continue before that is done, so there is no timeout.
+    pub(crate) fn acquire_start() -> Option<Self> {
+        Self::acquire(&page_or_map()?.starting, Duration::MAX)
     }
 
-    /// Nobody else adds an allocator, or defines one.
-    pub(crate) fn to_add() -> Option<Self> {
-        Self::take(&page()?.adding, PATIENCE)
+    /// Excludes other threads from adding and defining allocators.
+    pub(crate) fn acquire_add() -> Option<Self> {
+        Self::acquire(&page()?.adding, LOCK_TIMEOUT)
     }
 
-    /// Nobody else is at the programs.
+    /// Excludes other threads from the table of programs.
     #[inline]
-    pub(crate) fn of_programs() -> Option<Self> {
-        Self::take(&page()?.programs, PATIENCE)
+    pub(crate) fn acquire_programs() -> Option<Self> {
+        Self::acquire(&page()?.programs, LOCK_TIMEOUT)
     }
 
-    /// Nobody else asks an allocator, or ends one.
-    pub(crate) fn to_ask() -> Option<Self> {
-        Self::take(&page()?.auditing, PATIENCE)
+    /// Excludes other threads from querying and destroying allocators.
+    pub(crate) fn acquire_query() -> Option<Self> {
+        Self::acquire(&page()?.auditing, LOCK_TIMEOUT)
     }
 }
 

@@ -6,27 +6,27 @@
 //! * the shim (`shim.cpp`, and `shim_programs.cpp` for programs) has the hooks, and every call into the runtime;
 //! * `lib` exports the runtime's symbols and passes calls to the hooks;
 //! * `runtime` looks up the runtime's functions; a version may lack some of them;
-//! * `shim` is what Rust sees of the shim;
+//! * `shim` declares the shim's functions and types for Rust;
 //! * `agent` turns calls into events; `allocators` keeps the runtime's allocators and their devices;
 //! * `programs` keeps the runtime's programs and what they allocate, `traces` which of them a replay leaves behind;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
-//! * `others` silences libraries in the same process that report by hand;
-//! * `probe` exports what tests and benchmarks need beyond that, in debug builds and with the feature of that name.
+//! * `manual` silences libraries in this process that report by hand;
+//! * `probe` exports what only tests and benchmarks need, in debug builds and with the feature `probe`.
 //!
-//! In a process that never loads the runtime none of it ever runs: there is no constructor, no thread, no file.
+//! In a process that never loads the runtime nothing of the agent runs: no constructor, no thread, no file.
 //!
 //! | variable | means |
 //! |---|---|
 //! | `TTMEM=0` | call through, and do nothing else |
 //!
-//! The others are those of `ttmem-client`.
+//! `ttmem-client` documents the other variables.
 #![allow(unsafe_code)]
 
 mod agent;
 mod allocators;
 mod audit;
 mod flight;
-mod others;
+mod manual;
 #[cfg(any(feature = "probe", debug_assertions))]
 mod probe;
 mod programs;
@@ -39,9 +39,9 @@ use shim::Span;
 
 type Pointer = *mut c_void;
 
-/// Exports symbols of the runtime, each with a hook of the shim behind it. They are in Rust because rustc hides every symbol of
-/// a C++ object. The frame between caller and hook has nothing to unwind, so exceptions of the runtime pass through it.
-macro_rules! stand_in {
+/// Exports symbols of the runtime, each a call of the shim's hook. They are in Rust because rustc hides every symbol of a C++
+/// object. The frame between caller and hook has nothing to unwind, so exceptions of the runtime pass through it.
+macro_rules! export_hooks {
     ($($name:ident: $symbol:literal => $hook:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
         /// Replaces a function of the runtime.
         ///
@@ -53,7 +53,7 @@ macro_rules! stand_in {
             unsafe extern "C-unwind" {
                 fn $hook($($argument: $kind),*) $(-> $result)?;
             }
-            // SAFETY: the arguments are the runtime's own, passed on as they came.
+            // SAFETY: the arguments are the runtime's own, passed on unchanged.
             unsafe { $hook($($argument),*) }
         }
     )*};

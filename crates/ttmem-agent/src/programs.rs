@@ -1,15 +1,16 @@
-//! The runtime's programs, by its own numbers: what each keeps is told when it is built, and that it was dispatched when it
-//! is. Addresses would not do, since they are used again; and numbers of programs that are used together lie close to each
-//! other, so that what a dispatch looks at does, too.
+//! The runtime's programs, by the runtime's own numbers. A program's memory is reported when its offsets are finalised, and
+//! each dispatch when it happens. Addresses cannot be keys, since they are reused; and programs that are used together have
+//! numbers close to each other, so their entries share cache lines.
 //!
-//! All of it lies in memory that a forked child finds at zero: its parent's programs are not its own.
+//! The table is zero in a forked child, since the parent's programs are not the child's.
 #![allow(unsafe_code)]
 
 use crate::agent::{cores_of, tracker};
-use crate::allocators::{chip_number, settle};
+use crate::allocators::{chip_number, mark_inherited};
 use crate::flight::{self, Lock};
 use crate::shim::{
-    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, Where, ttmem_chips_of, ttmem_parts, ttmem_program,
+    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_parts,
+    ttmem_program,
 };
 use crate::traces;
 use core::ffi::c_void;
@@ -21,89 +22,89 @@ use ttmem_client::{
 };
 use ttmem_types::program_key;
 
-/// Programs that can be known at a time.
-const ROOM: usize = 1 << 16;
-/// Places of dataflow buffers that can be.
-const NOTES: usize = 1 << 18;
+/// Slots for programs.
+const CAPACITY: usize = 1 << 16;
+/// Slots for notes of dataflow buffers.
+const MAX_NOTES: usize = 1 << 18;
 /// Sets of chips that programs run on.
-const SCOPES: usize = 4096;
-/// Chips of the largest mesh we can describe.
-const MOST_CHIPS: usize = 256;
-/// What one program keeps, range by range; what is more is told in turns.
-const PARTS: usize = 1024;
+const MAX_SCOPES: usize = 4096;
+/// Chips of the largest mesh that can be described.
+const MAX_CHIPS: usize = 256;
+/// Parts of one program that are collected before they are reported; more are reported in batches.
+const MAX_PARTS: usize = 1024;
 
-/// A program. Zeros: nobody's place.
+/// A program. Zeros: a free slot.
 #[derive(Clone, Copy)]
 struct Entry {
-    /// The runtime's number of it, and 1.
+    /// The runtime's number, plus 1.
     tag: u64,
-    /// What its views looked like when they were last told.
+    /// Fingerprint of the views that were last reported.
     views: u64,
-    /// The first of its notes, and 1.
+    /// Index of the first note, plus 1.
     notes: u32,
-    /// Where it was told; 0: it was not.
+    /// The scope that the program was reported for; 0: not reported.
     scope: u16,
     class: u8,
     flags: u8,
 }
 
-const NOBODY: Entry = Entry { tag: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
+const EMPTY: Entry = Entry { tag: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
 
-/// It has views, whose addresses may be others at every dispatch.
+/// The program has views, whose addresses may differ at every dispatch.
 const HAS_VIEWS: u8 = 1;
-/// It must be read again when it is next dispatched.
+/// The program must be read again at the next dispatch.
 const CHANGED: u8 = 2;
-/// It was told, and its mesh was closed; who keeps it may dispatch it on another.
+/// The program was reported, and its mesh was closed; it may be dispatched on another mesh.
 const CLOSED: u8 = 4;
 
-/// Where a dataflow buffer is.
+/// The place of a dataflow buffer.
 #[derive(Clone, Copy)]
 struct Note {
     address: u64,
     bytes: u32,
     cores: u16,
-    /// The next one, and 1.
+    /// Index of the program's next note, plus 1.
     next: u32,
 }
 
-/// Chips that programs run on, for readers: an allocator that hands out nothing.
+/// A set of chips that programs run on; readers see it as an allocator without spaces.
 #[derive(Clone, Copy)]
 struct Scope {
-    /// The mesh or chip; 0: nobody's place.
+    /// The mesh or chip; 0: a free slot.
     owner: u64,
-    /// Which of its chips.
-    print: u64,
+    /// Hash of the chips' indexes.
+    fingerprint: u64,
     number: u16,
 }
 
 pub(crate) struct Table {
-    /// Where the tracker had a program the last time, by its first place; as likely as not another's. They are by themselves,
-    /// so that all that are in use lie near.
-    hints: [u32; ROOM],
-    entries: [Entry; ROOM],
+    /// Where the tracker found a program last, by its first slot; may be another program's. Separate from `entries`, so that
+    /// the hints in use are close together.
+    hints: [u32; CAPACITY],
+    entries: [Entry; CAPACITY],
     len: usize,
-    notes: [Note; NOTES],
+    notes: [Note; MAX_NOTES],
     notes_used: u32,
-    /// The first of those given back, and 1.
-    vacant_note: u32,
-    scopes: [Scope; SCOPES],
+    /// Index of the first free note, plus 1.
+    free_note: u32,
+    scopes: [Scope; MAX_SCOPES],
     scopes_used: usize,
-    /// Of the program that is being told.
-    parts: [Part; PARTS],
+    /// Parts of the program that is being reported.
+    parts: [Part; MAX_PARTS],
     pub(crate) traces: traces::Traces,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
-/// The table, for one thread at a time.
-pub(crate) fn with<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
-    let _turn = Lock::of_programs()?;
+/// Calls a function with the table, for one thread at a time.
+pub(crate) fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
+    let _lock = Lock::acquire_programs()?;
     let mut table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
-        flight::make(&TABLE);
+        flight::map_zeroed(&TABLE);
         table = TABLE.load(Ordering::Acquire);
     }
-    // SAFETY: null, or a mapping that is never given back, of which zeros are valid; and we have the lock.
+    // SAFETY: null, or a mapping that is never unmapped and valid as zeros; and we hold the lock.
     unsafe { table.as_mut() }.map(work)
 }
 
@@ -116,94 +117,94 @@ fn mix(sum: u64, value: u64) -> u64 {
     (sum ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// Who a mesh, or a chip, is to us.
-pub(crate) fn owner(is_mesh: bool, id: u32) -> u64 {
+/// The key of a mesh or a chip as owner of scopes and traces.
+pub(crate) fn owner_key(is_mesh: bool, id: u32) -> u64 {
     u64::from(id) | if is_mesh { 1 << 32 } else { 1 << 33 }
 }
 
-/// Where a program is looked for first: beside its neighbours, but not beside those of 65,536 programs ago, which would all
-/// have to be passed over.
+/// The first slot that is searched for a program: beside its neighbours, but not beside those of 65,536 programs ago, all of
+/// which a search would have to pass.
 #[inline]
-fn first_place(id: u64) -> usize {
+fn first_slot(id: u64) -> usize {
     const TOGETHER: u64 = 32;
     let block = (id / TOGETHER).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53;
-    (block * TOGETHER + id % TOGETHER) as usize % ROOM
+    (block * TOGETHER + id % TOGETHER) as usize % CAPACITY
 }
 
 impl Table {
     #[inline]
-    fn place(&self, id: u64) -> Option<usize> {
-        let mut place = first_place(id);
+    fn slot(&self, id: u64) -> Option<usize> {
+        let mut slot = first_slot(id);
         loop {
-            match self.entries[place % ROOM].tag {
+            match self.entries[slot % CAPACITY].tag {
                 0 => return None,
-                tag if tag == id.wrapping_add(1) => return Some(place % ROOM),
-                _ => place += 1,
+                tag if tag == id.wrapping_add(1) => return Some(slot % CAPACITY),
+                _ => slot += 1,
             }
         }
     }
 
     #[inline]
     fn find(&mut self, id: u64) -> Option<&mut Entry> {
-        self.place(id).map(|place| &mut self.entries[place])
+        self.slot(id).map(|slot| &mut self.entries[slot])
     }
 
-    /// The program with a number, noted from now on.
+    /// Finds a program, and adds it if it is new.
     fn find_or_add(&mut self, id: u64) -> Option<&mut Entry> {
-        if self.place(id).is_none() {
-            // Looking for what is not there must stay short.
-            if self.len >= ROOM / 4 * 3 || id == u64::MAX {
+        if self.slot(id).is_none() {
+            // A search for an unknown program must stay short.
+            if self.len >= CAPACITY / 4 * 3 || id == u64::MAX {
                 return None;
             }
-            let mut place = first_place(id);
-            while self.entries[place % ROOM].tag != 0 {
-                place += 1;
+            let mut slot = first_slot(id);
+            while self.entries[slot % CAPACITY].tag != 0 {
+                slot += 1;
             }
-            self.entries[place % ROOM] = Entry { tag: id + 1, ..NOBODY };
+            self.entries[slot % CAPACITY] = Entry { tag: id + 1, ..EMPTY };
             self.len += 1;
         }
         self.find(id)
     }
 
-    /// Takes a program out, and moves up those that made way for it.
+    /// Removes a program, and moves up entries that were displaced by it.
     fn remove(&mut self, id: u64) -> Option<Entry> {
-        let mut hole = self.place(id)?;
-        let gone = self.entries[hole];
-        self.forget_notes(gone.notes);
-        let mut place = hole;
+        let mut hole = self.slot(id)?;
+        let removed = self.entries[hole];
+        self.free_notes(removed.notes);
+        let mut slot = hole;
         loop {
-            place = (place + 1) % ROOM;
-            let entry = self.entries[place];
+            slot = (slot + 1) % CAPACITY;
+            let entry = self.entries[slot];
             if entry.tag == 0 {
                 break;
             }
-            // Whether it may lie at the hole: not before its first place.
-            let first = first_place(entry.tag - 1);
-            if place.wrapping_sub(first) % ROOM >= place.wrapping_sub(hole) % ROOM {
+            // An entry may move to the hole unless that is before its first slot.
+            let first = first_slot(entry.tag - 1);
+            if slot.wrapping_sub(first) % CAPACITY >= slot.wrapping_sub(hole) % CAPACITY {
                 self.entries[hole] = entry;
-                hole = place;
+                hole = slot;
             }
         }
-        self.entries[hole] = NOBODY;
+        self.entries[hole] = EMPTY;
         self.len -= 1;
-        Some(gone)
+        Some(removed)
     }
 
-    fn forget_notes(&mut self, mut first: u32) {
-        while let Some(place) = first.checked_sub(1) {
-            let note = &mut self.notes[place as usize];
+    fn free_notes(&mut self, mut first: u32) {
+        while let Some(index) = first.checked_sub(1) {
+            let note = &mut self.notes[index as usize];
             first = note.next;
-            note.next = core::mem::replace(&mut self.vacant_note, place + 1);
+            note.next = core::mem::replace(&mut self.free_note, index + 1);
         }
     }
 
-    fn note(&mut self, id: u64, part: &Part) {
-        let place = match self.vacant_note.checked_sub(1) {
-            Some(vacant) => {
-                self.vacant_note = self.notes[vacant as usize].next;
-                vacant
+    fn add_note(&mut self, id: u64, part: &Part) {
+        let index = match self.free_note.checked_sub(1) {
+            Some(free) => {
+                self.free_note = self.notes[free as usize].next;
+                free
             }
-            None if (self.notes_used as usize) < NOTES => {
+            None if (self.notes_used as usize) < MAX_NOTES => {
                 self.notes_used += 1;
                 self.notes_used - 1
             }
@@ -211,47 +212,47 @@ impl Table {
         };
         let cores = cores_of(part.cores).get();
         let Some(entry) = self.find(id) else { return };
-        let next = core::mem::replace(&mut entry.notes, place + 1);
-        self.notes[place as usize] = Note { address: part.address, bytes: part.bytes as u32, cores, next };
+        let next = core::mem::replace(&mut entry.notes, index + 1);
+        self.notes[index as usize] = Note { address: part.address, bytes: part.bytes as u32, cores, next };
     }
 
-    /// The number of some chips of a mesh, or of a chip by itself.
-    pub(crate) fn scope(&mut self, owner: u64, indexes: &[u32]) -> Option<AllocatorNumber> {
-        let print = indexes.iter().fold(1, |sum, &index| mix(sum, u64::from(index)));
+    /// The number of a set of chips of a mesh, or of a single chip, defined if it was not.
+    pub(crate) fn find_or_define_scope(&mut self, owner: u64, indexes: &[u32]) -> Option<AllocatorNumber> {
+        let fingerprint = indexes.iter().fold(1, |sum, &index| mix(sum, u64::from(index)));
         let used = self.scopes_used;
-        let known = self.scopes[..used].iter().find(|it| it.owner == owner && it.print == print);
+        let known = self.scopes[..used].iter().find(|it| it.owner == owner && it.fingerprint == fingerprint);
         if let Some(known) = known {
             return Some(AllocatorNumber::new(known.number));
         }
-        let mut chips = [ChipNumber::default(); MOST_CHIPS];
+        let mut chips = [ChipNumber::default(); MAX_CHIPS];
         let mut len = 0;
-        for (place, number) in chips.iter_mut().zip(indexes.iter().filter_map(|&index| chip_number(index))) {
-            *place = number;
+        for (chip, number) in chips.iter_mut().zip(indexes.iter().filter_map(|&index| chip_number(index))) {
+            *chip = number;
             len += 1;
         }
         if len == 0 || len < indexes.len() {
             return None;
         }
-        let place = self.scopes[..used].iter().position(|it| it.owner == 0).unwrap_or(used);
-        let Some(free) = self.scopes.get_mut(place) else {
+        let slot = self.scopes[..used].iter().position(|it| it.owner == 0).unwrap_or(used);
+        let Some(free) = self.scopes.get_mut(slot) else {
             agent::count_lost(tracker());
             return None;
         };
         let number = tracker().define_allocator(&chips[..len], &[]).ok()?;
-        *free = Scope { owner, print, number: number.get() };
-        self.scopes_used = used.max(place + 1);
+        *free = Scope { owner, fingerprint, number: number.get() };
+        self.scopes_used = used.max(slot + 1);
         Some(number)
     }
 
-    /// A mesh is closed: nothing of its programs is on its chips any more, though they may live on.
-    fn close(&mut self, owner: u64) {
-        self.traces.forget(owner);
-        for place in 0..self.scopes_used {
-            let scope = self.scopes[place];
+    /// Closes a mesh: its programs are no longer on its chips, though they may still exist.
+    fn close_mesh(&mut self, owner: u64) {
+        self.traces.remove_owner(owner);
+        for slot in 0..self.scopes_used {
+            let scope = self.scopes[slot];
             if scope.owner != owner {
                 continue;
             }
-            self.scopes[place].owner = 0;
+            self.scopes[slot].owner = 0;
             for entry in self.entries.iter_mut().filter(|it| it.tag != 0 && it.scope == scope.number) {
                 entry.scope = 0;
                 entry.flags |= CHANGED | CLOSED;
@@ -260,22 +261,22 @@ impl Table {
         }
     }
 
-    /// Tells what a program is and keeps.
+    /// Reports a program and its memory.
     #[cold]
-    fn tell(&mut self, at: usize, id: u64, place: &Where) {
-        let mut indexes = [0; MOST_CHIPS];
+    fn report(&mut self, at: usize, id: u64, target: &ProgramTarget) {
+        let mut indexes = [0; MAX_CHIPS];
         let Some(&mut Entry { scope: old, class, notes, .. }) = self.find(id) else { return };
-        // SAFETY: the runtime has just named this device.
-        let chips = unsafe { ttmem_chips_of(place.device, place.range, indexes.as_mut_ptr(), MOST_CHIPS) };
+        // SAFETY: the runtime has just passed this device.
+        let chips = unsafe { ttmem_chips_of(target.device, target.range, indexes.as_mut_ptr(), MAX_CHIPS) };
         let first = indexes[0];
-        let whose = if place.is_mesh { owner(true, place.mesh) } else { owner(false, first) };
-        let Some(scope) = self.scope(whose, &indexes[..chips.min(MOST_CHIPS)]) else { return };
+        let owner = if target.is_mesh { owner_key(true, target.mesh) } else { owner_key(false, first) };
+        let Some(scope) = self.find_or_define_scope(owner, &indexes[..chips.min(MAX_CHIPS)]) else { return };
         let program = key_of(id);
         if old != 0 && old != scope.get() {
             let _ = tracker().end_program(AllocatorNumber::new(old), program);
         }
         let mut facts = ProgramFacts { kernel_bytes: 0, name_len: 0, cores: [0; 4], name: [0; 192] };
-        // SAFETY: the runtime has just named this program, which is built.
+        // SAFETY: the runtime has just passed this program, which is built.
         unsafe { ttmem_program(at, &raw mut facts) };
         let name = facts.name.get(..facts.name_len as usize).unwrap_or_default();
         let name = core::str::from_utf8(name).unwrap_or_default();
@@ -294,51 +295,51 @@ impl Table {
             let _ = tracker().load_kernel(&kernel.cores(cores).class(class));
         }
         let mut note = notes;
-        while let Some(place) = note.checked_sub(1) {
-            let Note { address, bytes, cores, next } = self.notes[place as usize];
+        while let Some(index) = note.checked_sub(1) {
+            let Note { address, bytes, cores, next } = self.notes[index as usize];
             note = next;
             let (space, bytes, cores) = (Space::Dfb, u64::from(bytes), CoresNumber::new(cores));
             let placed = Placement::new(scope, program, space, address, bytes);
             let _ = tracker().place(&placed.cores(cores));
         }
-        let mut telling = Telling { scope, program, parts: &mut self.parts, len: 0, views: 0 };
-        if place.placed {
-            // SAFETY: as above, and everything that it keeps has its place. `telling` outlives the call.
-            unsafe { ttmem_parts(at, false, collect, (&raw mut telling).cast()) };
+        let mut collector = PartCollector { scope, program, parts: &mut self.parts, len: 0, views: 0 };
+        if target.placed {
+            // SAFETY: as above, and all parts of the program have addresses. `collector` outlives the call.
+            unsafe { ttmem_parts(at, false, collect_part, (&raw mut collector).cast()) };
         }
-        telling.tell();
-        let views = telling.views;
+        collector.report();
+        let views = collector.views;
         if let Some(entry) = self.find(id) {
             entry.scope = scope.get();
             entry.views = views;
             entry.flags = if views == 0 { 0 } else { HAS_VIEWS };
-            if !place.placed {
+            if !target.placed {
                 entry.flags |= CHANGED;
             }
         }
     }
 
-    /// A program that was told is what is there now.
+    /// Reports the dispatch of a program, if the program itself was reported.
     #[inline]
     pub(crate) fn dispatch(&mut self, id: u64) {
         if let Some(&mut Entry { scope, .. }) = self.find(id).filter(|it| it.scope != 0) {
-            let hint = &mut self.hints[first_place(id)];
+            let hint = &mut self.hints[first_slot(id)];
             let _ = agent::dispatch_with_hint(tracker(), AllocatorNumber::new(scope), key_of(id), hint);
         }
     }
 }
 
-/// What a program keeps, collected: what lies at one place on several cores is one thing.
-struct Telling<'a> {
+/// Collects the parts of a program. A part at the same address on several cores is one placement.
+struct PartCollector<'a> {
     scope: AllocatorNumber,
     program: u32,
-    parts: &'a mut [Part; PARTS],
+    parts: &'a mut [Part; MAX_PARTS],
     len: usize,
     views: u64,
 }
 
-impl Telling<'_> {
-    fn tell(&mut self) {
+impl PartCollector<'_> {
+    fn report(&mut self) {
         for part in &self.parts[..self.len] {
             let (cores, view) = (cores_of(part.cores), part.view != 0);
             let placed = Placement::new(self.scope, self.program, part.space(), part.address, part.bytes);
@@ -348,75 +349,77 @@ impl Telling<'_> {
     }
 }
 
-extern "C" fn collect(to: *mut c_void, part: &Part) {
-    // SAFETY: what was given to `ttmem_parts` along with this.
-    let telling = unsafe { &mut *to.cast::<Telling<'_>>() };
+extern "C" fn collect_part(to: *mut c_void, part: &Part) {
+    // SAFETY: the pointer passed to `ttmem_parts` along with this function.
+    let collector = unsafe { &mut *to.cast::<PartCollector<'_>>() };
     if part.view != 0 {
-        see(&mut telling.views, part);
+        add_to_fingerprint(&mut collector.views, part);
     }
-    // What lies nowhere is nothing.
+    // A part without bytes or cores occupies nothing.
     if part.bytes == 0 || part.cores == [0; 4] {
         return;
     }
     let same = |it: &&mut Part| {
         (it.address, it.bytes, it.space, it.view) == (part.address, part.bytes, part.space, part.view)
     };
-    if let Some(known) = telling.parts[..telling.len].iter_mut().find(same) {
+    if let Some(known) = collector.parts[..collector.len].iter_mut().find(same) {
         for (mine, more) in known.cores.iter_mut().zip(part.cores) {
             *mine |= more;
         }
         return;
     }
-    if telling.len == PARTS {
-        telling.tell();
+    if collector.len == MAX_PARTS {
+        collector.report();
     }
-    telling.parts[telling.len] = *part;
-    telling.len += 1;
+    collector.parts[collector.len] = *part;
+    collector.len += 1;
 }
 
-/// What tells one state of a program's views from another; never 0 if there are any.
-fn see(print: &mut u64, part: &Part) {
-    *print = mix(mix(*print, part.address), part.bytes) | 1;
+/// Adds a view to the fingerprint of a program's views, which is never 0 if there are any.
+fn add_to_fingerprint(fingerprint: &mut u64, part: &Part) {
+    *fingerprint = mix(mix(*fingerprint, part.address), part.bytes) | 1;
 }
 
-extern "C" fn look(to: *mut c_void, part: &Part) {
-    // SAFETY: what was given to `ttmem_parts` along with this.
-    see(unsafe { &mut *to.cast::<u64>() }, part);
+extern "C" fn fingerprint_part(to: *mut c_void, part: &Part) {
+    // SAFETY: the pointer passed to `ttmem_parts` along with this function.
+    add_to_fingerprint(unsafe { &mut *to.cast::<u64>() }, part);
 }
 
 /// The program's offsets were finalised.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, place: &Where) {
-    settle();
-    with(|table| match table.find_or_add(id) {
-        Some(_) => table.tell(program, id, place),
+pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, target: &ProgramTarget) {
+    mark_inherited();
+    with_table(|table| match table.find_or_add(id) {
+        Some(_) => table.report(program, id, target),
         None => agent::count_lost(tracker()),
     });
 }
 
-/// A program is about to be dispatched, which takes a while: what we will need then is brought near meanwhile. Nothing is
-/// locked, so it may be another's.
+/// A program is about to be dispatched, which takes a while: prefetches what `ttmem_agent_dispatched` will read. Nothing is
+/// locked, so the prefetched entry may be another program's.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_dispatching(id: u64) {
     let table = TABLE.load(Ordering::Acquire);
     if !table.is_null() {
-        // SAFETY: a mapping that is never given back; a number that is read while it changes is only fetched in vain.
-        let hint = unsafe { ptr::read_volatile(&raw const (*table).hints[first_place(id)]) };
+        // SAFETY: a mapping that is never unmapped; a hint that is read while it changes only prefetches the wrong line.
+        let hint = unsafe { ptr::read_volatile(&raw const (*table).hints[first_slot(id)]) };
         // SAFETY: as above.
-        let entry = unsafe { &raw const (*table).entries[first_place(id)] };
+        let entry = unsafe { &raw const (*table).entries[first_slot(id)] };
         agent::prefetch_dispatch(tracker(), hint, entry.cast());
     }
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: &Where) {
-    settle();
-    with(|table| {
-        // One that was never built may have nothing in its place, and asking for that is an error.
-        let built = |it: &&mut Entry| it.scope != 0 || it.flags & CLOSED != 0;
-        let Some(&mut Entry { scope, flags, views: told, .. }) = table.find(id).filter(built) else { return };
-        // What is captured is not there yet: what has changed of it is read when it is.
-        if scope != 0 && table.traces.capture(place, program, id, scope) {
+pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, target: &ProgramTarget) {
+    mark_inherited();
+    with_table(|table| {
+        // The parts of a program that was never built may have no addresses, and querying those is an error.
+        let is_built = |it: &&mut Entry| it.scope != 0 || it.flags & CLOSED != 0;
+        let Some(&mut Entry { scope, flags, views: reported, .. }) = table.find(id).filter(is_built) else {
+            return;
+        };
+        // A captured program does not run yet; its changes are read at the first dispatch that does.
+        if scope != 0 && table.traces.capture(target, program, id, scope) {
             return;
         }
         if flags != 0 {
@@ -424,11 +427,11 @@ pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: 
             if flags & HAS_VIEWS != 0 {
                 let mut views = 0u64;
                 // SAFETY: the runtime has just dispatched it; `views` outlives the call.
-                unsafe { ttmem_parts(program, true, look, (&raw mut views).cast()) };
-                changed |= views != told;
+                unsafe { ttmem_parts(program, true, fingerprint_part, (&raw mut views).cast()) };
+                changed |= views != reported;
             }
-            if changed && place.device != 0 {
-                table.tell(program, id, place);
+            if changed && target.device != 0 {
+                table.report(program, id, target);
             }
         }
         table.dispatch(id);
@@ -436,63 +439,63 @@ pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, place: 
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_program_gone(id: u64) {
-    settle();
-    with(|table| {
-        let Some(gone) = table.remove(id) else { return };
-        if gone.scope != 0 {
-            let _ = tracker().end_program(AllocatorNumber::new(gone.scope), key_of(id));
+pub(crate) extern "C" fn ttmem_agent_program_destroyed(id: u64) {
+    mark_inherited();
+    with_table(|table| {
+        let Some(removed) = table.remove(id) else { return };
+        if removed.scope != 0 {
+            let _ = tracker().end_program(AllocatorNumber::new(removed.scope), key_of(id));
         }
     });
 }
 
-/// What the program keeps will have another place.
+/// The program's parts will be placed anew.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_program_changed(id: u64) {
-    settle();
-    with(|table| {
+    mark_inherited();
+    with_table(|table| {
         if let Some(entry) = table.find(id) {
             entry.flags |= CHANGED;
         }
     });
 }
 
-/// The program is one of the runtime's own.
+/// The program is one of the runtime's own, of the given class.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_program_class(id: u64, class: u32) {
-    settle();
-    with(|table| {
+    mark_inherited();
+    with_table(|table| {
         if let Some(entry) = table.find_or_add(id) {
             entry.class = class as u8;
         }
     });
 }
 
-/// Where the program's dataflow buffers are, all of them; or, with `more`, more of them.
+/// The program's dataflow buffers were placed. With `more`, these are added to those of the call before.
 ///
 /// # Safety
 ///
 /// `parts` must point to `len` parts.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, len: usize, more: bool) {
-    settle();
-    // SAFETY: the caller's word.
+    mark_inherited();
+    // SAFETY: the caller promises `len` parts.
     let parts = unsafe { core::slice::from_raw_parts(parts, len) };
-    with(|table| {
+    with_table(|table| {
         let Some(entry) = table.find_or_add(id) else { return };
         entry.flags |= CHANGED;
         if !more {
             let old = core::mem::take(&mut entry.notes);
-            table.forget_notes(old);
+            table.free_notes(old);
         }
         for part in parts.iter().filter(|it| it.bytes > 0 && it.cores != [0; 4]) {
-            table.note(id, part);
+            table.add_note(id, part);
         }
     });
 }
 
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_mesh_closed(mesh: u32) {
-    settle();
-    with(|table| table.close(owner(true, mesh)));
+    mark_inherited();
+    with_table(|table| table.close_mesh(owner_key(true, mesh)));
 }

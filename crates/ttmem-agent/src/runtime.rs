@@ -1,5 +1,5 @@
-//! Looks up the runtime's functions. They are listed in `runtime.def`; a function that a runtime does not have is a call that
-//! is not made. Where a runtime keeps something without exporting a function for it is known by version.
+//! Looks up the runtime's functions, which `runtime.def` lists. A function that a runtime lacks is not called. The offsets of
+//! fields for which a runtime exports no function are known by version.
 #![allow(unsafe_code)]
 
 use crate::shim::{ttmem_layout, ttmem_program_layout};
@@ -25,13 +25,13 @@ struct Entry {
 enum Need {
     /// The hook is incomplete without it.
     Required(Hook),
-    /// The same; but runtimes that lack it lack what the hook is for, too.
+    /// The hook is incomplete without it; but a runtime that lacks it also lacks the feature that the hook is for.
     Newer(Hook),
     /// Nothing: there is another way, or runtimes that lack it do not need it.
     Optional,
 }
 
-/// Where `Buffer` keeps what a runtime exports no function for; -1: it exports one, or that is not known.
+/// Offsets in `Buffer` of fields that a runtime exports no function for; -1: it exports one, or the offset is unknown.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BufferLayout {
@@ -42,28 +42,31 @@ pub(crate) struct BufferLayout {
     pub(crate) has_shard_spec: i32,
 }
 
-/// Runtimes that have functions for everything.
+/// For runtimes that export functions for all of them.
 const EXPORTED: BufferLayout =
     BufferLayout { device: -1, size: -1, kind: -1, layout: -1, has_shard_spec: -1 };
-/// Runtimes until 0.79, which kept these in line; checked against the functions there are before it is believed.
-const IN_LINE: BufferLayout =
-    BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
+/// For runtimes up to 0.79, where these functions are inline. Checked against the exported functions before use.
+const INLINE: BufferLayout = BufferLayout { device: 16, size: 24, kind: 32, layout: 36, has_shard_spec: 152 };
 
-/// Where a program's parts keep what no runtime has a function for; -1: not known.
+/// Offsets of fields of a program's parts that no runtime exports a function for; -1: unknown.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct ProgramLayout {
-    /// The list of scratchpads in `Kernel`, and what one takes there.
+    /// The list of scratchpads in `Kernel`.
     pub(crate) scratchpads: i32,
+    /// Size of an entry of that list.
     pub(crate) scratchpad: i32,
-    /// In `DataflowBufferImpl`: its cores, the size and number of its entries, whether it borrows a buffer, and where that is.
+    /// The cores in `DataflowBufferImpl`.
     pub(crate) dfb_cores: i32,
+    /// Size and number of entries, as two 32-bit values.
     pub(crate) dfb_entries: i32,
+    /// Whether the dataflow buffer borrows a buffer.
     pub(crate) dfb_borrows: i32,
+    /// The borrowed buffer's address.
     pub(crate) dfb_borrowed: i32,
 }
 
-/// By release, as far as it was looked at: of others nothing is known.
+/// The layout of a release that was examined; `None` for others.
 fn program_layout(runtime: &str) -> Option<ProgramLayout> {
     let mut numbers = runtime.strip_prefix("ttnn ")?.split('.').map(str::parse::<u32>);
     let (Some(Ok(0)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
@@ -95,25 +98,25 @@ unsafe extern "C" {
     static mut ttmem_calls: [*mut c_void; CALLS.len()];
 }
 
-/// What was found.
+/// The runtime as `find` found it.
 pub(crate) struct Found {
-    /// Hooks that took, a bit each.
+    /// Hooks that are complete, a bit each.
     pub(crate) taken: u64,
-    /// Hooks that were wanted of this runtime.
+    /// Hooks that this runtime should have.
     pub(crate) wanted: u64,
-    /// The runtime, for people.
+    /// Name and version of the runtime, to be displayed.
     pub(crate) runtime: String,
-    /// Whether exceptions can be caught and passed on; if not, nothing but calling through is safe.
+    /// Whether exceptions can be caught and passed on; if not, only calling through is safe.
     pub(crate) usable: bool,
 }
 
-/// Libraries that are loaded, by path.
-fn loaded() -> Vec<CString> {
+/// The paths of loaded libraries.
+fn loaded_libraries() -> Vec<CString> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, list: *mut c_void) -> c_int {
-        // SAFETY: the C library passes what it documents, and `list` is what `loaded` gave it.
+        // SAFETY: the C library passes what it documents, and `list` is the pointer passed below.
         let (name, list) = unsafe { ((*info).dlpi_name, &mut *list.cast::<Vec<CString>>()) };
         if !name.is_null() {
-            // SAFETY: a C string, for the length of this call.
+            // SAFETY: a C string, valid during this call.
             list.push(unsafe { CStr::from_ptr(name) }.to_owned());
         }
         0
@@ -124,8 +127,8 @@ fn loaded() -> Vec<CString> {
     list
 }
 
-/// Finds the runtime and everything in it that we know. Python loads it with a scope of its own, so neither the global
-/// scope nor the next library has its names: its own handle does. The handle is kept: an address must not outlive its code.
+/// Looks up the runtime and all of its functions that the agent uses. Python loads the runtime in a scope of its own, so its
+/// symbols are found through its own handle only. The handle is never closed: the addresses must stay valid.
 pub(crate) fn find() -> Found {
     let mut handles = Vec::new();
     let mut path = PathBuf::new();
@@ -133,30 +136,30 @@ pub(crate) fn find() -> Found {
         let file = name.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         file.starts_with(b"libtt_metal.so")
     };
-    for name in loaded().iter().filter(|name| is_runtime(name)) {
-        // SAFETY: it is loaded already, so nothing of it runs now.
+    for name in loaded_libraries().iter().filter(|name| is_runtime(name)) {
+        // SAFETY: the library is loaded already, so no code of it runs now.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !handle.is_null() {
             handles.push(handle);
             path = PathBuf::from(String::from_utf8_lossy(name.to_bytes()).into_owned());
         }
     }
-    // A program that contains the runtime, or one by another name.
+    // For a program that contains the runtime, or a library with another name.
     handles.push(libc::RTLD_NEXT);
-    let look_up = |name: &CStr| {
-        // SAFETY: looking up a name has no effect.
+    let resolve = |name: &CStr| {
+        // SAFETY: a lookup has no effect.
         let mut found = handles.iter().map(|&handle| unsafe { libc::dlsym(handle, name.as_ptr()) });
         found.find(|it| !it.is_null()).unwrap_or(ptr::null_mut())
     };
-    // What is the language's is found as the runtime finds it: where the program has its own, that is the one.
-    let look_up_bound = |name: &CStr| {
+    // Functions of the language are looked up as the loader binds them for the runtime: the program's own win.
+    let resolve_global = |name: &CStr| {
         // SAFETY: as above.
-        let everybodys = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-        if everybodys.is_null() { look_up(name) } else { everybodys }
+        let global = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        if global.is_null() { resolve(name) } else { global }
     };
     let (mut taken, mut wanted) = (u64::MAX, 0);
     for Entry { call, symbol, need } in CALLS {
-        let address = if call == Call::FreeMemory { look_up_bound(symbol) } else { look_up(symbol) };
+        let address = if call == Call::FreeMemory { resolve_global(symbol) } else { resolve(symbol) };
         // SAFETY: only `ttmem_agent_start` calls this, once, before the shim reads the table.
         unsafe { ttmem_calls[call as usize] = address };
         match need {
@@ -167,7 +170,7 @@ pub(crate) fn find() -> Found {
                 }
             }
             Need::Newer(hook) if !address.is_null() => wanted |= hook.bit(),
-            // Half of what it takes is as good as nothing, but not the same as a runtime without.
+            // A hook with some of its functions is incomplete, which differs from a runtime without the feature.
             Need::Newer(hook) => taken &= !hook.bit(),
             Need::Optional => {}
         }
@@ -175,16 +178,16 @@ pub(crate) fn find() -> Found {
     // SAFETY: as above.
     unsafe {
         let exported = !ttmem_calls[Call::BufferType as usize].is_null();
-        ttmem_layout = if exported { EXPORTED } else { IN_LINE };
+        ttmem_layout = if exported { EXPORTED } else { INLINE };
     }
     let mut can_catch = true;
     for (symbol, variable) in cxx() {
-        let address = look_up_bound(symbol);
+        let address = resolve_global(symbol);
         can_catch &= !address.is_null();
         // SAFETY: as above; nothing is thrown through the shim before this is done.
         unsafe { *variable = address };
     }
-    let runtime = describe(&path);
+    let runtime = describe_runtime(&path);
     match program_layout(&runtime) {
         // SAFETY: as above.
         Some(layout) => unsafe { ttmem_program_layout = layout },
@@ -196,8 +199,8 @@ pub(crate) fn find() -> Found {
     Found { taken, wanted, runtime, usable: can_catch && taken & essential == essential }
 }
 
-/// Which package a library belongs to: pip leaves a folder named after it beside it.
-fn describe(library: &Path) -> String {
+/// The package that a library belongs to: pip leaves a folder with the package's name beside it.
+fn describe_runtime(library: &Path) -> String {
     for folder in library.ancestors().skip(1).take(5) {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
         for entry in entries.flatten() {

@@ -1,4 +1,4 @@
-// The runtime's allocators, buffers and chips.
+// Hooks and queries of the runtime's allocators, buffers and chips.
 
 #include "shim.hpp"
 
@@ -9,9 +9,9 @@ SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1};
 SHARED State ttmem_state;
 }
 
-SHARED bool ttmem_given_up[CALLS];
+SHARED bool ttmem_disabled_calls[CALLS];
 
-// What the compiler's `try`, `catch` and `throw` call. They jump on, so that the function that is called sees its caller's
+// The functions that `try`, `catch` and `throw` compile to. Each jumps to the C++ library's, so that this one sees its caller's
 // frame.
 #define JUMP(symbol, target)                                                                                    \
     __asm__(".text\n.globl " symbol "\n.hidden " symbol "\n.type " symbol ", @function\n" symbol ":\n endbr64\n" \
@@ -25,10 +25,10 @@ JUMP("__cxa_call_unexpected", "ttmem_cxx_terminate")
 
 namespace {
 
-// The cores of a shard grid, of which only the first `most` are used.
-void read_grid(void *buffer, Facts *facts, uint32_t most) {
-    // A ShardSpecBuffer begins with its grid, which is a vector and nothing else; behind it are the shard's shape and
-    // the order of the cores.
+// Reads the cores of a shard grid, of which only the first `most` are used.
+void read_grid(void *buffer, BufferFacts *facts, uint32_t most) {
+    // A ShardSpecBuffer begins with its grid, which consists of a vector; then come the shard's shape and the order of the
+    // cores.
     struct {
         Vector ranges;
         uint32_t shape[2];
@@ -38,7 +38,7 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
     __builtin_memset(&spec, 0, sizeof spec);
     call<BUFFER_SHARD_SPEC>(&spec, buffer);
     if (!spec.ranges.holds(sizeof(CoreRange), 256) || spec.column_major > 1) {
-        give_up(BUFFER_SHARD_SPEC);  // and leak it: what it is, is not known
+        disable_call(BUFFER_SHARD_SPEC);  // and leak the result, whose layout is unknown
         return;
     }
     uint32_t found = 0;
@@ -58,11 +58,11 @@ void read_grid(void *buffer, Facts *facts, uint32_t most) {
     }
 }
 
-// The runtime's numbers of spaces end here.
+// End of the runtime's numbers of spaces.
 constexpr uint32_t TYPES = 5;
 
-// Whether a buffer looks as we think it does: what lies there must be what the functions say that there are.
-bool is_laid_out(void *buffer) {
+// Whether `ttmem_layout` fits a buffer: its fields must equal what the exported functions return.
+bool has_known_layout(void *buffer) {
     if (ttmem_layout.kind < 0) return false;
     uint64_t pages = call<BUFFER_NUM_PAGES>(buffer);
     uint32_t type = at<uint32_t>(buffer, ttmem_layout.kind);
@@ -71,28 +71,28 @@ bool is_laid_out(void *buffer) {
            has(BUFFER_IS_DRAM) && call<BUFFER_IS_DRAM>(buffer) == (type == DRAM || type == TRACE);
 }
 
-// `TYPES`: not known.
+// The buffer's type; `TYPES`: unknown.
 uint32_t type_of(void *buffer) {
     if (has(BUFFER_TYPE)) return call<BUFFER_TYPE>(buffer);
-    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.kind) : TYPES;
+    return has_known_layout(buffer) ? at<uint32_t>(buffer, ttmem_layout.kind) : TYPES;
 }
 
-// 8: not known.
+// The buffer's layout; 8: unknown.
 uint32_t layout_of(void *buffer) {
     if (has(BUFFER_LAYOUT)) return call<BUFFER_LAYOUT>(buffer);
-    return is_laid_out(buffer) ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
+    return has_known_layout(buffer) ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
 }
 
 bool is_per_core(void *buffer) {
     return ttmem_state.hybrid && has(BUFFER_IS_PER_CORE) && call<BUFFER_IS_PER_CORE>(buffer);
 }
 
-// What the runtime says of a buffer. False: it would not.
-bool read_buffer(void *buffer, Facts *facts) noexcept {
+// Queries the runtime about a buffer. False: there was no usable answer.
+bool read_buffer(void *buffer, BufferFacts *facts) noexcept {
     try {
         facts->kind = type_of(buffer);
         facts->known = 0;
-        // Most are not sharded, and asking the runtime to work out their sizes takes longer than all the rest.
+        // Most buffers are not sharded, and the runtime's computation of their sizes takes longer than all the rest.
         uint32_t layout = layout_of(buffer);
         if (layout == 0 && has(BUFFER_SIZE)) {
             facts->requested = call<BUFFER_SIZE>(buffer);
@@ -114,7 +114,7 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
         auto cores = call<BUFFER_NUM_CORES>(buffer);
         if (cores.has && has(BUFFER_SHARD_SPEC)) {
             bool spec = has(BUFFER_HAS_SHARD_SPEC) ? call<BUFFER_HAS_SHARD_SPEC>(buffer)
-                        : is_laid_out(buffer) && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
+                        : has_known_layout(buffer) && at<uint8_t>(buffer, ttmem_layout.has_shard_spec) == 1;
             if (spec) read_grid(buffer, facts, cores.value);
         }
         return facts->kind < TYPES;
@@ -123,8 +123,8 @@ bool read_buffer(void *buffer, Facts *facts) noexcept {
     }
 }
 
-// What must be known before it is freed. False: the runtime would not say.
-bool read_place(void *buffer, Facts *facts) noexcept {
+// Reads what identifies a buffer, before it is freed. False: there was no usable answer.
+bool read_address(void *buffer, BufferFacts *facts) noexcept {
     try {
         facts->kind = type_of(buffer);
         facts->known = is_per_core(buffer) ? PER_CORE : 0;
@@ -138,7 +138,7 @@ bool read_place(void *buffer, Facts *facts) noexcept {
 void *device_of(void *buffer) noexcept {
     try {
         if (has(BUFFER_DEVICE)) return call<BUFFER_DEVICE>(buffer);
-        return is_laid_out(buffer) ? at<void *>(buffer, ttmem_layout.device) : nullptr;
+        return has_known_layout(buffer) ? at<void *>(buffer, ttmem_layout.device) : nullptr;
     } catch (...) {
         return nullptr;
     }
@@ -151,9 +151,9 @@ void *device_of(void *buffer) noexcept {
 extern "C" {
 
 SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
-    if (!at_work()) return call<ALLOCATE>(allocator, buffer);
+    if (!is_active()) return call<ALLOCATE>(allocator, buffer);
     Flight flight;
-    Facts facts;
+    BufferFacts facts;
     uint64_t address;
     try {
         address = call<ALLOCATE>(allocator, buffer);
@@ -173,11 +173,11 @@ SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
 }
 
 SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
-    if (!at_work()) return call<DEALLOCATE>(allocator, buffer);
+    if (!is_active()) return call<DEALLOCATE>(allocator, buffer);
     Flight flight;
     Meter meter;
-    Facts facts;
-    bool known = read_place(buffer, &facts);
+    BufferFacts facts;
+    bool known = read_address(buffer, &facts);
     if (known && (facts.known & PER_CORE)) known = read_buffer(buffer, &facts);
     if (known) {
         ttmem_agent_freeing(allocator, buffer, &facts);
@@ -188,7 +188,7 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
     try {
         call<DEALLOCATE>(allocator, buffer);
     } catch (...) {
-        // It is still held, then. What that was is asked again: it cost nothing to forget it.
+        // The buffer is still allocated. It is queried again, so that frees that succeed need not keep its facts.
         uint64_t address = known ? facts.address : 0;
         if (known && read_buffer(buffer, &facts)) {
             facts.address = address;
@@ -199,73 +199,73 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
 }
 
 SHARED void ttmem_hook_deallocate_all(void *allocator) {
-    if (!at_work()) return call<DEALLOCATE_ALL>(allocator);
+    if (!is_active()) return call<DEALLOCATE_ALL>(allocator);
     Flight flight;
     ttmem_agent_cleared(allocator);
     call<DEALLOCATE_ALL>(allocator);
 }
 
 SHARED void ttmem_hook_clear(void *allocator) {
-    if (!at_work()) return call<CLEAR>(allocator);
+    if (!is_active()) return call<CLEAR>(allocator);
     Flight flight;
     ttmem_agent_cleared(allocator);
     call<CLEAR>(allocator);
-    ttmem_agent_resized(allocator);  // it has back what it was shrunk by
+    ttmem_agent_resized(allocator);  // clearing undoes shrinking
 }
 
 SHARED void ttmem_hook_destroy(void *allocator) {
-    if (at_work()) ttmem_agent_gone(allocator);
+    if (is_active()) ttmem_agent_destroyed(allocator);
     call<DESTROY>(allocator);
 }
 
 SHARED void ttmem_hook_mirror(void *allocator, uint64_t address, uint64_t bytes) {
-    if (!at_work()) return call<MIRROR>(allocator, address, bytes);
+    if (!is_active()) return call<MIRROR>(allocator, address, bytes);
     Flight flight;
     call<MIRROR>(allocator, address, bytes);
     ttmem_agent_mirrored(allocator, address, bytes);
 }
 
 SHARED void ttmem_hook_unmirror(void *allocator, uint64_t address) {
-    if (!at_work()) return call<UNMIRROR>(allocator, address);
+    if (!is_active()) return call<UNMIRROR>(allocator, address);
     Flight flight;
     ttmem_agent_unmirroring(allocator, address);
     call<UNMIRROR>(allocator, address);
 }
 
 SHARED void ttmem_hook_override_state(void *allocator, const void *state) {
-    if (!at_work()) return call<OVERRIDE_STATE>(allocator, state);
+    if (!is_active()) return call<OVERRIDE_STATE>(allocator, state);
     Flight flight;
     call<OVERRIDE_STATE>(allocator, state);
     ttmem_agent_overridden(allocator);
 }
 
 SHARED void ttmem_hook_shrink(void *allocator, const void *type, uint64_t bytes, bool bottom_up) {
-    if (!at_work()) return call<SHRINK>(allocator, type, bytes, bottom_up);
+    if (!is_active()) return call<SHRINK>(allocator, type, bytes, bottom_up);
     Flight flight;
     call<SHRINK>(allocator, type, bytes, bottom_up);
     ttmem_agent_resized(allocator);
 }
 
 SHARED void ttmem_hook_reset_size(void *allocator, const void *type) {
-    if (!at_work()) return call<RESET_SIZE>(allocator, type);
+    if (!is_active()) return call<RESET_SIZE>(allocator, type);
     Flight flight;
     call<RESET_SIZE>(allocator, type);
     ttmem_agent_resized(allocator);
 }
 
-// A mesh, or a device of an older runtime, is given its allocator.
+// A mesh, or a device of an older runtime, receives its allocator.
 SHARED void ttmem_hook_mesh_allocator(void *manager, void *device, void **allocator, void *subs, size_t subs_len) {
-    void *given = allocator != nullptr ? *allocator : nullptr;
-    bool working = at_work();
+    void *received = allocator != nullptr ? *allocator : nullptr;
+    bool active = is_active();
     call<MESH_ALLOCATOR>(manager, device, allocator, subs, subs_len);
-    if (working && given != nullptr) ttmem_agent_met(given, device, true);
+    if (active && received != nullptr) ttmem_agent_created(received, device, true);
 }
 
 SHARED void *ttmem_hook_device_allocator(
     void **made, void *device, uint64_t l1_small, uint64_t trace, uint64_t l1_base, Span remap) {
-    bool working = at_work();
+    bool active = is_active();
     void *result = call<DEVICE_ALLOCATOR>(made, device, l1_small, trace, l1_base, remap);
-    if (working && *made != nullptr) ttmem_agent_met(*made, device, false);
+    if (active && *made != nullptr) ttmem_agent_created(*made, device, false);
     return result;
 }
 
@@ -275,7 +275,7 @@ SHARED bool ttmem_statistics(Object allocator, uint64_t kind, RuntimeStatistics 
     if (!has(STATISTICS)) return false;
     struct {
         RuntimeStatistics known;
-        Vector blocks;  // of runtimes until 0.67
+        Vector blocks;  // of runtimes up to 0.67
         char rest[512];
     } answer;
     __builtin_memset(&answer, 0, sizeof answer);
@@ -289,7 +289,7 @@ SHARED bool ttmem_statistics(Object allocator, uint64_t kind, RuntimeStatistics 
         call<FREE_MEMORY>(answer.blocks.begin);
     }
     bool plausible = out->allocated + out->free == out->allocatable && out->largest_free <= out->free;
-    if (!plausible) give_up(STATISTICS);
+    if (!plausible) disable_call(STATISTICS);
     return plausible;
 }
 
@@ -333,14 +333,14 @@ SHARED uint64_t ttmem_worker_l1(Object allocator) noexcept {
     }
 }
 
-// The chips of a device or a mesh. Returns how many there are, 0 if that is not known.
+// The chips of a device or a mesh. Returns their number, 0 if unknown.
 SHARED size_t ttmem_chips(Object device, uint32_t *out, size_t room) noexcept {
     try {
         if (is_a(device, MESH_VTABLE) && has(MESH_DEVICE_IDS)) {
-            return chip_list<MESH_DEVICE_IDS>(device, out, room);
+            return read_chips<MESH_DEVICE_IDS>(device, out, room);
         }
         if (is_a(device, DEVICE_VTABLE) && has(MESH_VTABLE) && has(MESH_ID)) {
-            // Both implement one interface: the place of `id` in the mesh's table is its place in the device's.
+            // Both implement one interface: `id` has the same slot in the mesh's vtable and in the device's.
             auto mesh = static_cast<void **>(ttmem_calls[MESH_VTABLE]) + 2;
             auto own = static_cast<void **>(ttmem_calls[DEVICE_VTABLE]) + 2;
             for (size_t slot = 0; slot < 64 && room > 0; slot++) {
@@ -358,7 +358,7 @@ SHARED size_t ttmem_chips(Object device, uint32_t *out, size_t room) noexcept {
 
 SHARED Object ttmem_device_of(Object buffer) noexcept { return device_of(buffer); }
 
-// What the driver's description says of one chip.
+// Reads one chip's entries of the cluster descriptor.
 SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
     __builtin_memset(out, 0, sizeof *out);
     out->index = index;
@@ -400,7 +400,7 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
             }
         }
         if (has(CHIP_PCI)) {
-            // Chip and text, which is a pointer and a length.
+            // From chip to text, which is a pointer and a length.
             auto addresses = call<CHIP_PCI>(descriptor);
             size_t left = addresses->len;
             for (auto node = addresses->nodes(); node != nullptr && left > 0; node = node->next, left--) {
@@ -410,7 +410,7 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
                 if (len < sizeof out->pci) __builtin_memcpy(out->pci, text, len);
             }
         }
-        // This one throws where there is no board, so it is last.
+        // Last, since it throws if there is no board.
         if (has(CHIP_BOARD_ID)) {
             out->board_id = call<CHIP_BOARD_ID>(descriptor, chip);
             out->known |= KNOWS_BOARD;
@@ -419,7 +419,7 @@ SHARED void ttmem_chip(uint32_t index, ChipFacts *out) noexcept {
     }
 }
 
-// Passes each allocated block to `sink`. The runtime answers with a vector of maps from text to text, which is taken apart here.
+// Passes each allocated block to `sink`. The runtime returns a vector of maps from text to text, which is read and freed here.
 SHARED bool ttmem_blocks(Object allocator, uint64_t kind, BlockSink sink, void *to) noexcept {
     struct Text {
         const char *begin;
@@ -449,16 +449,16 @@ SHARED bool ttmem_blocks(Object allocator, uint64_t kind, BlockSink sink, void *
     } catch (...) {
         return false;
     }
-    bool right = table.holds(sizeof(Block), size_t{1} << 24);
-    for (size_t n = 0; right && n < table.len(sizeof(Block)); n++) {
+    bool plausible = table.holds(sizeof(Block), size_t{1} << 24);
+    for (size_t n = 0; plausible && n < table.len(sizeof(Block)); n++) {
         auto block = reinterpret_cast<Block *>(table.begin) + n;
         uint64_t address = 0, size = 0;
-        bool taken = false;
+        bool allocated = false;
         for (auto node = block->map.nodes(); node != nullptr;) {
             auto entry = reinterpret_cast<Entry *>(node);
             if (entry->name.is("address")) address = entry->value.number();
             if (entry->name.is("size")) size = entry->value.number();
-            if (entry->name.is("allocated")) taken = entry->value.is("yes");
+            if (entry->name.is("allocated")) allocated = entry->value.is("yes");
             for (Text *text : {&entry->name, &entry->value}) {
                 if (text->begin != text->inside) call<FREE_MEMORY>(text->begin);
             }
@@ -466,14 +466,14 @@ SHARED bool ttmem_blocks(Object allocator, uint64_t kind, BlockSink sink, void *
             call<FREE_MEMORY>(entry);
         }
         if (block->map.buckets != &block->single) call<FREE_MEMORY>(block->map.buckets);
-        if (taken && size > 0) sink(to, address, size);
+        if (allocated && size > 0) sink(to, address, size);
     }
-    if (right && table.begin != nullptr) call<FREE_MEMORY>(table.begin);
-    if (!right) give_up(BLOCK_TABLE);
-    return right;
+    if (plausible && table.begin != nullptr) call<FREE_MEMORY>(table.begin);
+    if (!plausible) disable_call(BLOCK_TABLE);
+    return plausible;
 }
 
-// The addresses of a buffer that has one on each core. Returns how many cores there are.
+// The addresses of a buffer with per-core addresses. Returns the number of cores.
 SHARED size_t ttmem_core_addresses(Object buffer, CoreAddress *out, size_t room) noexcept {
     if (!has(BUFFER_CORE_ADDRESSES)) return 0;
     try {
@@ -491,7 +491,7 @@ SHARED size_t ttmem_core_addresses(Object buffer, CoreAddress *out, size_t room)
     }
 }
 
-// How a core's L1 is divided, and how many cores there are. What is not known stays as it is.
+// The grid of cores, and the largest part of a core's L1 that can be unreserved. Unknown values are not written.
 SHARED void ttmem_cores(Object device, uint32_t *columns, uint32_t *rows, uint64_t *most_unreserved) noexcept {
     try {
         Xy grid = {};

@@ -1,8 +1,8 @@
-// Every call into the runtime. Whatever the runtime throws at the workload reaches the workload; whatever it throws at
-// us ends here. Nothing here allocates, prints or remembers; what the answers mean is decided in Rust.
+// All calls into the runtime. Exceptions meant for the workload reach the workload; exceptions of the agent's own queries end
+// here. The shim does not allocate, print or keep state; Rust decides what the answers mean.
 //
-// The functions are listed in `runtime.def` and found at run time (`runtime.rs`). So is the C++ library behind `try`: the one
-// that the runtime uses. Linking another one would load it into every process that is watched.
+// The functions are listed in `runtime.def` and looked up at run time (`runtime.rs`), as is the C++ library that `try` needs:
+// the one that the runtime uses. Linking another one would load it into every preloaded process.
 
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #define SHARED __attribute__((visibility("hidden")))
 
-// The runtime's functions, by their place in `ttmem_calls`.
+// The runtime's functions, by their index in `ttmem_calls`.
 enum Call : uint32_t {
 #define CALL(call, need, result, parameters, symbol) call,
 #define ADDRESS(call, need, symbol) call,
@@ -21,21 +21,21 @@ enum Call : uint32_t {
     CALLS,
 };
 
-// What every event calls is in one cache line.
+// The functions that every event calls are in one cache line.
 constexpr bool is_in_first_line(Call call) { return call < 64 / sizeof(void *); }
 static_assert(is_in_first_line(ALLOCATE) && is_in_first_line(DEALLOCATE) && is_in_first_line(BUFFER_TYPE) &&
               is_in_first_line(BUFFER_LAYOUT) && is_in_first_line(BUFFER_SIZE) && is_in_first_line(BUFFER_PAGE_SIZE) &&
               is_in_first_line(BUFFER_ADDRESS),
               "what every event calls comes first in runtime.def");
 
-// Something of the runtime's, which Rust keeps as a number.
+// An object of the runtime, which Rust keeps as a number.
 using Object = void *;
 
 // Constants that Rust has as well.
 #define CONSTANT(name, value) constexpr uint32_t name = value;
 #include "shared.def"
 
-// Where a program's parts keep what its runtime has no exported function for; -1: not known.
+// Offsets of fields of a program's parts that no runtime exports a function for; -1: unknown.
 struct ProgramLayout {
     int32_t scratchpads;
     int32_t scratchpad;
@@ -45,7 +45,7 @@ struct ProgramLayout {
     int32_t dfb_borrowed;
 };
 
-// Where a `Buffer` keeps what its runtime has no exported function for; -1: not known.
+// Offsets in `Buffer` of fields that a runtime exports no function for; -1: unknown.
 struct BufferLayout {
     int32_t device;
     int32_t size;
@@ -54,26 +54,26 @@ struct BufferLayout {
     int32_t has_shard_spec;
 };
 
-// A buffer.
-struct Facts {
+// Facts about a buffer.
+struct BufferFacts {
     uint64_t address;
     uint64_t requested;
     uint64_t page_size;
     uint32_t kind;
-    uint32_t known;  // INTERLEAVED: what follows is left for Rust to work out; CORES; PER_CORE; the layout
+    uint32_t known;  // INTERLEAVED: Rust computes what follows; CORES; PER_CORE; the layout
     uint64_t aligned_page_size;
     uint64_t aligned_size_per_bank;
     uint64_t occupied;
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
-// A chip; what is not known is 0.
+// Facts about a chip; unknown ones are 0.
 struct ChipFacts {
     uint64_t unique_id;
     uint64_t board_id;
     uint32_t index;
     uint32_t arch;
-    uint32_t harvested_cores;  // of the mask
+    uint32_t harvested_cores;  // bits of the mask
     uint32_t harvested_dram;
     uint32_t known;
     uint32_t remote;
@@ -86,7 +86,7 @@ struct BankFacts {
     uint64_t bytes;
 };
 
-// An allocator's own figures of one space, in each bank.
+// An allocator's own statistics of one space, per bank.
 struct RuntimeStatistics {
     uint64_t allocatable;
     uint64_t allocated;
@@ -94,13 +94,13 @@ struct RuntimeStatistics {
     uint64_t largest_free;
 };
 
-// One core of a buffer that has an address on each core.
+// One core of a buffer with per-core addresses.
 struct CoreAddress {
     uint64_t core;  // `y * 16 + x`
     uint64_t address;
 };
 
-// What a program keeps on its cores.
+// Memory of a program on its cores: a circular buffer, a dataflow buffer or a scratchpad.
 struct Part {
     uint64_t address;
     uint64_t bytes;  // on each core
@@ -109,17 +109,17 @@ struct Part {
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
-// Where a program runs.
-struct Where {
-    void *device;  // a mesh or a chip; null: not known
+// The device and the queue that a program runs on.
+struct ProgramTarget {
+    void *device;  // a mesh or a chip; null: unknown
     void *range;   // of the mesh; null: all of it
-    uint32_t mesh; // the mesh's number, if it is one
+    uint32_t mesh; // the mesh's number, if the device is a mesh
     uint32_t queue;
     bool is_mesh;
-    bool placed;   // whether everything that it keeps has its place
+    bool placed;   // whether all parts of the program have addresses
 };
 
-// A program, apart from what it keeps.
+// Facts about a program, without its parts.
 struct ProgramFacts {
     uint32_t kernel_bytes;  // code, arguments and semaphores, on each core
     uint32_t name_len;
@@ -127,16 +127,16 @@ struct ProgramFacts {
     char name[192];
 };
 
-// A thread's counter of the hooks it is in.
+// A thread's count of its active hooks.
 struct alignas(64) Line {
     uint32_t under_way;
 };
 
-// In memory that a forked child finds at zero. The shim uses the first two fields and the lines.
+// State that is zero in a forked child. The shim uses the first two fields and the lines.
 struct Page {
     uint32_t enrolled;
     uint32_t others;
-    uint32_t settled;
+    uint32_t initialized;
     uint32_t thread;
     uint32_t starting;
     uint32_t adding;
@@ -146,14 +146,14 @@ struct Page {
 };
 
 struct alignas(64) State {
-    uint32_t mode;    // NOT_STARTED, AT_WORK, CALLS_THROUGH, PAUSED
-    uint32_t hybrid;  // whether buffers may have an address on each core
-    uint32_t generation;  // changes when this process turns out to be a child: who was enrolled was so in the parent
+    uint32_t mode;    // NOT_STARTED, ACTIVE, PASS_THROUGH, PAUSED
+    uint32_t hybrid;  // whether buffers may have per-core addresses
+    uint32_t generation;  // changes in a forked child, where no thread is enrolled yet
     uint32_t events;
     Page *page;
 };
 
-// Layouts of the C++ library's own, which it has promised not to change.
+// Types of the C++ library, whose layouts are part of its stable ABI.
 struct Vector {
     char *begin, *end, *room;
 
@@ -175,7 +175,7 @@ struct HashMap {
     size_t len;
     float load;
 
-    // The first node, or none if this is something else.
+    // The first node; null if this is no hash map.
     Node *nodes() const { return load == 1.0f && bucket_count > 0 && len < 65536 ? first : nullptr; }
 };
 
@@ -197,7 +197,7 @@ struct OptionalU32 {
     bool has;
 };
 
-// Prototypes of everything that is defined in one language and used in the other, and checks of the structs above.
+// Prototypes of all that is defined in one language and used in the other, and checks of the structs above.
 #define STRUCT(owner, bytes) static_assert(sizeof(owner) == bytes, #owner " has not the size in shared.def");
 #define FIELD(owner, field, offset, bytes)                                           \
     static_assert(offsetof(owner, field) == offset && sizeof(owner::field) == bytes, \
@@ -205,7 +205,7 @@ struct OptionalU32 {
 #define VARIABLE(type, name) extern SHARED type name;
 #define SINK(name, parameters) using name = void(*) parameters noexcept;
 #define SHIM(result, name, parameters) SHARED result name parameters noexcept;
-// Hidden, although Rust defines them: so the linker exports none of them, and calls to them are direct.
+// Hidden, although Rust defines them, so the linker exports none of them and calls are direct.
 #define AGENT(module, result, name, parameters) SHARED result name parameters noexcept;
 extern "C" {
 #include "shared.def"
@@ -224,13 +224,13 @@ struct Signature;
     };
 #include "runtime.def"
 
-// Set by `ttmem_agent_start`, once.
+// Set once by `ttmem_agent_start`.
 extern "C" SHARED void *ttmem_calls[CALLS];
 
-// Calls that gave nonsense. Where they lead stays known: another thread may be about to go there.
-extern SHARED bool ttmem_given_up[CALLS];
+// Calls whose results were implausible. Their addresses stay in `ttmem_calls`: another thread may be about to call them.
+extern SHARED bool ttmem_disabled_calls[CALLS];
 
-// What both parts of the shim are made of; each has its own, but for what is remembered.
+// Helpers of both parts of the shim, each of which has its own copy.
 namespace {
 
 template <Call which, typename... A>
@@ -239,31 +239,31 @@ auto call(A... arguments) {
 }
 
 [[maybe_unused]] bool has(Call which) {
-    return ttmem_calls[which] != nullptr && !__atomic_load_n(&ttmem_given_up[which], __ATOMIC_RELAXED);
+    return ttmem_calls[which] != nullptr && !__atomic_load_n(&ttmem_disabled_calls[which], __ATOMIC_RELAXED);
 }
 
-// A call that gave nonsense once is not made again.
-[[maybe_unused]] void give_up(Call which) { __atomic_store_n(&ttmem_given_up[which], true, __ATOMIC_RELAXED); }
+// Stops further calls of a function whose result was implausible.
+[[maybe_unused]] void disable_call(Call which) { __atomic_store_n(&ttmem_disabled_calls[which], true, __ATOMIC_RELAXED); }
 
-[[maybe_unused]] bool at_work() {
+[[maybe_unused]] bool is_active() {
     uint32_t mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
     if (__builtin_expect(mode == NOT_STARTED, 0)) {
         ttmem_agent_start();
         mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
     }
-    return mode == AT_WORK;
+    return mode == ACTIVE;
 }
 
-// From before the allocator changes until that is on record, or the other way round. Each thread has a line of its own
-// and only stores to it: between that and the change there is always a lock taken, the allocator's or the tracker's,
-// which orders the two for whoever looks.
+// Marks the time between a change of an allocator and its record, in either order. Each thread has a line of its own and only
+// stores to it: between the store and the change a lock is always taken, the allocator's or the tracker's, which orders the
+// two for readers.
 class Flight {
     uint32_t *under_way;
 
     static uint32_t *enroll() {
         static thread_local uint32_t *own __attribute__((tls_model("initial-exec")));
         static thread_local uint32_t since __attribute__((tls_model("initial-exec")));
-        // It is never 0 in a process that is at work.
+        // The generation is never 0 in a process that is tracked.
         uint32_t generation = __atomic_load_n(&ttmem_state.generation, __ATOMIC_RELAXED);
         if (__builtin_expect(since != generation, 0)) {
             uint32_t line = __atomic_fetch_add(&ttmem_state.page->enrolled, 1, __ATOMIC_RELAXED);
@@ -291,10 +291,10 @@ public:
     }
 };
 
-// One event in 64 is timed, and stands for all of them.
+// Measures one event in 64, which stands for all of them.
 class Meter {
     static constexpr uint32_t EVERY = 64;
-    uint64_t begun = 0;
+    uint64_t start = 0;
 
 public:
     static uint64_t now() {
@@ -306,15 +306,15 @@ public:
     Meter() {
         uint32_t event = __atomic_load_n(&ttmem_state.events, __ATOMIC_RELAXED);
         __atomic_store_n(&ttmem_state.events, event + 1, __ATOMIC_RELAXED);
-        // Not the first one: it defines an allocator, once.
+        // Never the first event: that one defines an allocator.
         if (__builtin_expect(event % EVERY == EVERY / 2, 0)) {
-            begun = now();
+            start = now();
         }
     }
 
     void stop() const {
-        if (__builtin_expect(begun != 0, 0)) {
-            ttmem_agent_spent((now() - begun) * EVERY);
+        if (__builtin_expect(start != 0, 0)) {
+            ttmem_agent_spent((now() - start) * EVERY);
         }
     }
 };
@@ -338,7 +338,7 @@ T at(const void *base, int32_t offset) {
     }
 }
 
-// Of a set of ranges, which is a vector and nothing else. False: it is something else.
+// Adds the cores of a `CoreRangeSet`, which consists of a vector. False: this is no such vector.
 [[maybe_unused]] bool add_ranges(uint64_t *cores, const void *set) {
     auto ranges = static_cast<const Vector *>(set);
     if (!ranges->holds(sizeof(CoreRange), 4096)) return false;
@@ -353,14 +353,14 @@ T at(const void *base, int32_t offset) {
            at<char *>(device, 0) == static_cast<char *>(ttmem_calls[vtable]) + 2 * sizeof(void *);
 }
 
-// The chips that a mesh lists.
+// Reads the chips of a mesh with one of the runtime's functions.
 template <Call which>
-size_t chip_list(void *mesh, uint32_t *out, size_t room) noexcept {
+size_t read_chips(void *mesh, uint32_t *out, size_t room) noexcept {
     try {
         Vector ids = {};
         call<which>(&ids, mesh);
         if (!ids.holds(sizeof(uint32_t), 4096)) {
-            give_up(which);
+            disable_call(which);
             return 0;
         }
         size_t len = ids.len(sizeof(uint32_t));

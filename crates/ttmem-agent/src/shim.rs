@@ -1,5 +1,5 @@
-//! The shim as Rust sees it: what it reports, and how to query it. `shared.def` lists all of it; the structs are written here,
-//! and the compiler checks their layouts against that list.
+//! Declarations of the shim for Rust: the structs that it passes, and the functions that query it. `shared.def` lists all of
+//! them; the structs are written here, and the compiler checks their layouts against that list.
 #![allow(unsafe_code)]
 
 use crate::flight::{Line, Page, State};
@@ -7,16 +7,16 @@ use crate::runtime::{BufferLayout, ProgramLayout};
 use core::ffi::c_void;
 use ttmem_client::{Layout, Space};
 
-// Constants, types of functions, declarations of the shim's variables and functions; checks of layouts and of the functions
-// that the shim calls.
+// Constants, function types, declarations of the shim's variables and functions, checks of layouts and of the functions that
+// the shim calls.
 include!(concat!(env!("OUT_DIR"), "/shared.rs"));
 
-/// The size of a field, for the checks.
+/// The size of a field, for the layout checks.
 const fn bytes_of<Owner, Field>(_: fn(&Owner) -> &Field) -> usize {
     size_of::<Field>()
 }
 
-/// A span of the C++ library, which passes it in two registers.
+/// `std::span`, which is passed in two registers.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Span {
@@ -24,22 +24,22 @@ pub struct Span {
     pub(crate) len: usize,
 }
 
-/// A buffer.
+/// Facts about a buffer.
 #[repr(C)]
-pub(crate) struct Facts {
+pub(crate) struct BufferFacts {
     pub(crate) address: u64,
     pub(crate) requested: u64,
     pub(crate) page_size: u64,
     pub(crate) kind: u32,
     pub(crate) known: u32,
-    // Not filled in if it is interleaved.
+    // The rest is not filled in for an interleaved buffer.
     pub(crate) aligned_page_size: u64,
     pub(crate) aligned_size_per_bank: u64,
     pub(crate) occupied: u64,
     pub(crate) cores: [u64; 4],
 }
 
-impl Facts {
+impl BufferFacts {
     pub(crate) fn is_interleaved(&self) -> bool {
         self.known & INTERLEAVED != 0
     }
@@ -53,7 +53,7 @@ impl Facts {
     }
 
     pub(crate) fn layout(&self) -> Layout {
-        // The runtime's number, and 1; it has one of its own that is not used any more.
+        // The runtime's number plus 1; the missing number is of a layout that is no longer used.
         match self.known >> LAYOUT_SHIFT {
             1 => Layout::Interleaved,
             3 => Layout::HeightSharded,
@@ -65,7 +65,7 @@ impl Facts {
     }
 }
 
-/// A chip; what is not known is 0.
+/// Facts about a chip; unknown ones are 0.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct ChipFacts {
@@ -80,7 +80,7 @@ pub(crate) struct ChipFacts {
     pub(crate) pci: [u8; 16],
 }
 
-/// Banks of one space: how many, and bytes of each.
+/// The banks of one space: their number, and the bytes of each.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct BankFacts {
@@ -88,7 +88,7 @@ pub(crate) struct BankFacts {
     pub(crate) bytes: u64,
 }
 
-/// An allocator's own figures of one space, in each bank.
+/// An allocator's own statistics of one space, per bank.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct RuntimeStatistics {
@@ -98,7 +98,7 @@ pub(crate) struct RuntimeStatistics {
     pub(crate) largest_free: u64,
 }
 
-/// One core of a buffer that has an address on each core.
+/// One core of a buffer with per-core addresses.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct CoreAddress {
@@ -107,7 +107,7 @@ pub(crate) struct CoreAddress {
     pub(crate) address: u64,
 }
 
-/// What a program keeps on its cores.
+/// Memory of a program on its cores: a circular buffer, a dataflow buffer or a scratchpad.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Part {
@@ -128,21 +128,21 @@ impl Part {
     }
 }
 
-/// Where a program runs.
+/// The device and the queue that a program runs on.
 #[repr(C)]
-pub(crate) struct Where {
-    /// A mesh or a chip; 0: not known.
+pub(crate) struct ProgramTarget {
+    /// A mesh or a chip; 0: unknown.
     pub(crate) device: usize,
-    /// The part of the mesh; 0: all of it.
+    /// The range of the mesh; 0: all of it.
     pub(crate) range: usize,
     pub(crate) mesh: u32,
     pub(crate) queue: u32,
     pub(crate) is_mesh: bool,
-    /// Whether everything that it keeps has its place.
+    /// Whether all parts of the program have addresses.
     pub(crate) placed: bool,
 }
 
-/// A program, apart from what it keeps.
+/// Facts about a program, without its parts.
 #[repr(C)]
 pub(crate) struct ProgramFacts {
     pub(crate) kernel_bytes: u32,

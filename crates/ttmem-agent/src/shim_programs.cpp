@@ -1,4 +1,4 @@
-// The runtime's programs, what they keep, and traces.
+// Hooks and queries of the runtime's programs, their parts, and traces.
 
 #include "shim.hpp"
 
@@ -20,7 +20,7 @@ uint32_t mesh_impl_id(void *impl) noexcept {
     }
 }
 
-void tell_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexcept {
+void report_trace(uint32_t step, void *impl, uint32_t trace, uint8_t queue) noexcept {
     if (has(MESH_IMPL_ID)) ttmem_agent_trace(step, mesh_impl_id(impl), trace, queue, impl);
 }
 
@@ -34,14 +34,14 @@ uint64_t program_id(const void *program) noexcept {
     }
 }
 
-// What others see of a program is a pointer to it.
-void tell_class(void *program, uint32_t kind) {
+// A `Program` is a pointer to its implementation.
+void report_class(void *program, uint32_t kind) {
     if (program == nullptr || !has(PROGRAM_ID)) return;
-    auto behind = at<void *>(program, 0);
-    if (behind != nullptr) ttmem_agent_program_class(program_id(behind), kind);
+    auto impl = at<void *>(program, 0);
+    if (impl != nullptr) ttmem_agent_program_class(program_id(impl), kind);
 }
 
-// The workload that this thread is finalising.
+// The workload that this thread finalises.
 thread_local void *workload __attribute__((tls_model("initial-exec")));
 
 // The mesh that this thread last finalised a workload for.
@@ -50,19 +50,19 @@ thread_local void *finalized_for __attribute__((tls_model("initial-exec")));
 // The program that this thread finalised last.
 thread_local void *finalized_last __attribute__((tls_model("initial-exec")));
 
-// Whether a workload's programs are where we think: one that was finalised was found there. Until then none is asked.
+// Whether the layout of a workload's map of programs is confirmed: a finalised program was found in it. Until then no program
+// from it is queried.
 bool programs_found;
 
-class Within {
+class WorkloadScope {
     void *before = workload;
 
 public:
-    explicit Within(void *impl) { workload = impl; }
-    ~Within() { workload = before; }
+    explicit WorkloadScope(void *impl) { workload = impl; }
+    ~WorkloadScope() { workload = before; }
 };
 
-// A workload's programs, each with the part of the mesh that it is for. They are in a map, whose nodes hold a range and then
-// the program, which is a pointer to what we know it by. `tell` returns whether to go on.
+// Offsets in the nodes of a workload's map of programs: the range of the mesh, and the program, a pointer to its implementation.
 constexpr int32_t NODE_RANGE = 8, NODE_PROGRAM = 248;
 
 HashMap *programs_of(void *of) noexcept {
@@ -73,42 +73,43 @@ HashMap *programs_of(void *of) noexcept {
     }
 }
 
-// Returns whether there was a map to look into.
-template <typename Tell>
-bool each_program(void *of, Tell tell) {
+// Calls `visit` with each program of a workload and its range of the mesh, until it returns false. Returns whether there is a
+// map of programs.
+template <typename Visit>
+bool for_each_program(void *of, Visit visit) {
     auto programs = programs_of(of);
     if (programs == nullptr) return false;
     size_t left = programs->len;
     for (auto node = programs->nodes(); node != nullptr && left > 0; node = node->next, left--) {
         auto program = at<void *>(node, NODE_PROGRAM);
-        if (program != nullptr && !tell(program, reinterpret_cast<char *>(node) + NODE_RANGE)) break;
+        if (program != nullptr && !visit(program, reinterpret_cast<char *>(node) + NODE_RANGE)) break;
     }
     return true;
 }
 
-// The part of the mesh that a program of this thread's workload is for.
+// The range of the mesh of a program of this thread's workload.
 void *range_of(void *program) {
     void *found = nullptr;
     if (workload == nullptr) return found;
-    // What others see of a workload is a pointer to it.
-    bool looked = each_program(&workload, [&](void *other, void *range) {
+    // A `MeshWorkload` is a pointer to its implementation.
+    bool searched = for_each_program(&workload, [&](void *other, void *range) {
         if (other == program) found = range;
         return found == nullptr;
     });
     if (found != nullptr) {
         __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
-    } else if (looked) {
-        give_up(WORKLOAD_PROGRAMS);
+    } else if (searched) {
+        disable_call(WORKLOAD_PROGRAMS);
     }
     return found;
 }
 
-// Where this thread's dataflow buffers are put, range by range of cores.
+// Collects the addresses of a program's dataflow buffers, range by range of cores.
 class Notes {
     uint64_t program;
     Part parts[64];
     size_t len = 0;
-    bool told = false;
+    bool reported = false;
 
 public:
     explicit Notes(uint64_t program) : program(program) {}
@@ -118,7 +119,7 @@ public:
         while (n < len && (parts[n].address != address || parts[n].bytes != bytes)) n++;
         if (n == len) {
             if (len == sizeof parts / sizeof *parts) {
-                tell();
+                report();
                 n = 0;
             }
             parts[n] = Part{address, bytes, PART_DFB, 0, {}};
@@ -127,22 +128,22 @@ public:
         add_range(parts[n].cores, range);
     }
 
-    // What was told before is replaced by the first that is told.
-    void tell() {
-        if (len > 0) ttmem_agent_dfbs(program, parts, len, told);
-        told = true;
+    // The first report replaces those of earlier placements.
+    void report() {
+        if (len > 0) ttmem_agent_dfbs(program, parts, len, reported);
+        reported = true;
         len = 0;
     }
 };
 
 thread_local Notes *notes __attribute__((tls_model("initial-exec")));
 
-class Noting {
+class NotesScope {
     Notes *before = notes;
 
 public:
-    explicit Noting(Notes *to) { notes = to; }
-    ~Noting() { notes = before; }
+    explicit NotesScope(Notes *to) { notes = to; }
+    ~NotesScope() { notes = before; }
 };
 
 struct Text {
@@ -155,14 +156,14 @@ struct Text {
     }
 };
 
-// Tells of each kernel on the cores that programs run on.
-template <typename Tell>
-void each_kernel(void *program, Tell tell) {
+// Calls `visit` with each kernel on the cores that programs run on.
+template <typename Visit>
+void for_each_kernel(void *program, Visit visit) {
     if (!has(PROGRAM_KERNELS)) return;
     auto kernels = call<PROGRAM_KERNELS>(program, 0);
     size_t left = kernels->len;
     for (auto node = kernels->nodes(); node != nullptr && left > 0; node = node->next, left--) {
-        if (auto kernel = at<void *>(node, 16)) tell(kernel);
+        if (auto kernel = at<void *>(node, 16)) visit(kernel);
     }
 }
 
@@ -171,7 +172,7 @@ void add_name(ProgramFacts *facts, void *kernel) {
     Text name = {};
     call<KERNEL_NAME>(&name, kernel);
     if (name.begin == nullptr || name.len > 4096) {
-        give_up(KERNEL_NAME);  // and leak it: what it is, is not known
+        disable_call(KERNEL_NAME);  // and leak the result, whose layout is unknown
         return;
     }
     size_t at = 0;
@@ -195,42 +196,42 @@ void add_name(ProgramFacts *facts, void *kernel) {
 
 extern "C" {
 
-// Programs. One is built when its offsets are finalised: then all that it keeps has its place, if that was for a workload.
+// Programs. A program is built when its offsets are finalised: then all its parts have addresses, if that was for a workload.
 
 SHARED uint32_t ttmem_hook_finalize_programs(
     int context, void *device, void *kernels, void *groups, void *semaphores, Span programs) {
-    bool working = at_work();
+    bool active = is_active();
     uint32_t result = call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
-    if (!working || !has(PROGRAM_ID)) return result;
-    uint64_t begun = Meter::now();
-    Where where = {};
-    where.device = device;
-    where.is_mesh = is_a(device, MESH_VTABLE);
-    where.mesh = mesh_id(device);
-    where.placed = workload != nullptr;
+    if (!active || !has(PROGRAM_ID)) return result;
+    uint64_t start = Meter::now();
+    ProgramTarget target = {};
+    target.device = device;
+    target.is_mesh = is_a(device, MESH_VTABLE);
+    target.mesh = mesh_id(device);
+    target.placed = workload != nullptr;
     auto list = static_cast<void **>(programs.begin);
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
         if (list[n] == nullptr) continue;
-        where.range = range_of(list[n]);
+        target.range = range_of(list[n]);
         finalized_last = list[n];
-        ttmem_agent_built(list[n], program_id(list[n]), &where);
+        ttmem_agent_built(list[n], program_id(list[n]), &target);
     }
-    ttmem_agent_spent(Meter::now() - begun);
+    ttmem_agent_spent(Meter::now() - start);
     return result;
 }
 
 SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
-    if (!at_work()) return call<FINALIZE_WORKLOAD>(impl, mesh);
-    Within within(impl);
+    if (!is_active()) return call<FINALIZE_WORKLOAD>(impl, mesh);
+    WorkloadScope scope(impl);
     finalized_for = mesh;
     call<FINALIZE_WORKLOAD>(impl, mesh);
 }
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
-    if (!at_work() || !has(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
+    if (!is_active() || !has(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
     bool found = __atomic_load_n(&programs_found, __ATOMIC_RELAXED);
     if (found) {
-        each_program(of, [](void *program, void *) {
+        for_each_program(of, [](void *program, void *) {
             ttmem_agent_dispatching(program_id(program));
             return true;
         });
@@ -239,125 +240,125 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     call<ENQUEUE>(queue, of, blocking);
     Meter meter;
     if (!found) {
-        each_program(of, [&](void *program, void *) {
+        for_each_program(of, [&](void *program, void *) {
             found = program == finalized_last;
             return !found;
         });
         if (found) __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
         if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
     }
-    Where where = {};
-    // A queue has its mesh and its number behind its table of functions. But what it has just worked for is certain.
-    where.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
-    where.queue = at<uint32_t>(queue, 16) & 0xff;
-    where.is_mesh = where.device != nullptr && is_a(where.device, MESH_VTABLE);
-    where.mesh = where.is_mesh ? mesh_id(where.device) : 0;
-    where.placed = true;
-    each_program(of, [&](void *program, void *range) {
-        where.range = range;
-        ttmem_agent_dispatched(program, program_id(program), &where);
+    ProgramTarget target = {};
+    // A queue has its mesh and its number after its vtable pointer. A mesh that it has just finalised for is certain.
+    target.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
+    target.queue = at<uint32_t>(queue, 16) & 0xff;
+    target.is_mesh = target.device != nullptr && is_a(target.device, MESH_VTABLE);
+    target.mesh = target.is_mesh ? mesh_id(target.device) : 0;
+    target.placed = true;
+    for_each_program(of, [&](void *program, void *range) {
+        target.range = range;
+        ttmem_agent_dispatched(program, program_id(program), &target);
         return true;
     });
     meter.stop();
 }
 
 SHARED void ttmem_hook_end_program(void *program) {
-    if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_gone(program_id(program));
+    if (is_active() && has(PROGRAM_ID)) ttmem_agent_program_destroyed(program_id(program));
     call<END_PROGRAM>(program);
 }
 
-// No function names a dataflow buffer's place but the one that marks it as taken, on one range of cores after the other.
+// A dataflow buffer's address is visible only where the runtime marks it as taken, for one range of cores after the other.
 SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
-    if (!at_work() || !has(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
+    if (!is_active() || !has(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
     Notes noted(program_id(program));
     {
-        Noting noting(&noted);
+        NotesScope scope(&noted);
         call<PLACE_DFBS>(program, device);
     }
-    noted.tell();
+    noted.report();
 }
 
 SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
-    at_work();  // whatever of the runtime is called first, what it leads to must be known
+    is_active();  // starts the agent if this is the first hook: the next line needs the runtime's functions
     call<MARK_ADDRESS>(taken, address, bytes, base);
     if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes);
 }
 
 SHARED void ttmem_hook_unplace_cbs(void *program) {
-    if (at_work() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
+    if (is_active() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<UNPLACE_CBS>(program);
 }
 
 SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
     auto list = static_cast<Vector *>(sizes);
-    if (at_work() && list->begin != list->end && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
+    if (is_active() && list->begin != list->end && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<RESIZE_DFBS>(program, sizes);
 }
 
 SHARED void ttmem_hook_mesh_close(void *impl, void *mesh) {
-    // Programs live on in their cache, but not on a device.
-    if (at_work()) ttmem_agent_mesh_closed(has(MESH_IMPL_ID) ? mesh_impl_id(impl) : mesh_id(mesh));
+    // Programs stay in their cache, but are no longer on a device.
+    if (is_active()) ttmem_agent_mesh_closed(has(MESH_IMPL_ID) ? mesh_impl_id(impl) : mesh_id(mesh));
     call<MESH_CLOSE>(impl, mesh);
 }
 
 SHARED void ttmem_hook_trace_begin(void *impl, uint8_t queue, const uint32_t *trace) {
-    bool working = at_work();
+    bool active = is_active();
     call<TRACE_BEGIN>(impl, queue, trace);
-    if (working) tell_trace(TRACE_BEGUN, impl, *trace, queue);
+    if (active) report_trace(TRACE_BEGUN, impl, *trace, queue);
 }
 
 SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trace) {
     uint32_t id = *trace;
-    if (!at_work()) return call<TRACE_END>(impl, queue, trace);
+    if (!is_active()) return call<TRACE_END>(impl, queue, trace);
     try {
         call<TRACE_END>(impl, queue, trace);
     } catch (...) {
-        // There was no room for it. The queue has stopped capturing all the same.
-        tell_trace(TRACE_RELEASED, impl, id, queue);
+        // The trace did not fit. The queue has stopped capturing all the same.
+        report_trace(TRACE_RELEASED, impl, id, queue);
         throw;
     }
-    tell_trace(TRACE_CAPTURED, impl, id, queue);
+    report_trace(TRACE_CAPTURED, impl, id, queue);
 }
 
 SHARED void ttmem_hook_trace_replay(void *impl, uint8_t queue, const uint32_t *trace, bool blocking) {
     uint32_t id = *trace;
-    bool working = at_work();
+    bool active = is_active();
     call<TRACE_REPLAY>(impl, queue, trace, blocking);
-    if (working) tell_trace(TRACE_REPLAYED, impl, id, queue);
+    if (active) report_trace(TRACE_REPLAYED, impl, id, queue);
 }
 
 SHARED void ttmem_hook_trace_release(void *mesh, const uint32_t *trace) {
     uint32_t id = *trace;
-    bool working = at_work();
-    uint32_t number = working ? mesh_id(mesh) : 0;
+    bool active = is_active();
+    uint32_t number = active ? mesh_id(mesh) : 0;
     call<TRACE_RELEASE>(mesh, trace);
-    if (working) ttmem_agent_trace(TRACE_RELEASED, number, id, 0, nullptr);
+    if (active) ttmem_agent_trace(TRACE_RELEASED, number, id, 0, nullptr);
 }
 
-// The runtime's own programs are known by who makes them.
+// The runtime's own programs are recognised by the function that creates them.
 
 SHARED void *ttmem_hook_fabric_program(void **made, void *context, int type, void *device) {
-    bool working = at_work();
+    bool active = is_active();
     void *result = call<FABRIC_PROGRAM>(made, context, type, device);
-    if (working) tell_class(*made, CLASS_FABRIC);
+    if (active) report_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void *ttmem_hook_fabric_program_before(void **made, void *device) {
-    bool working = at_work();
+    bool active = is_active();
     void *result = call<FABRIC_PROGRAM_BEFORE>(made, device);
-    if (working) tell_class(*made, CLASS_FABRIC);
+    if (active) report_class(*made, CLASS_FABRIC);
     return result;
 }
 
 SHARED void ttmem_hook_dispatch_program(void *group, void *device, void **program) {
-    if (at_work()) tell_class(*program, CLASS_DISPATCH);
+    if (is_active()) report_class(*program, CLASS_DISPATCH);
     call<DISPATCH_PROGRAM>(group, device, program);
 }
 
 // Queries from Rust.
 
-// What a program is, apart from what it keeps.
+// Reads facts about a program, without its parts.
 SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
     __builtin_memset(out, 0, sizeof *out);
     try {
@@ -365,17 +366,17 @@ SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
             out->kernel_bytes = *call<PROGRAM_CONFIG_SIZE>(program, 0);
         }
         if (has(PROGRAM_GROUPS)) {
-            // Pointers that are shared, to groups that begin with a number and their cores.
+            // Shared pointers to groups, which begin with a number and their cores.
             auto groups = call<PROGRAM_GROUPS>(program, 0);
             if (!groups->holds(2 * sizeof(void *), 65536)) return false;
             for (size_t n = 0; n < groups->len(2 * sizeof(void *)); n++) {
                 auto group = reinterpret_cast<char **>(groups->begin)[2 * n];
-                if (group != nullptr && !add_ranges(out->cores, group + 8)) give_up(PROGRAM_GROUPS);
+                if (group != nullptr && !add_ranges(out->cores, group + 8)) disable_call(PROGRAM_GROUPS);
             }
         }
-        // What it computes says most of what it is.
+        // Compute kernels first: their names say most about a program.
         for (bool computes : {true, false}) {
-            each_kernel(program, [&](void *kernel) {
+            for_each_kernel(program, [&](void *kernel) {
                 if (has(KERNEL_NAME) && is_a(kernel, COMPUTE_KERNEL) == computes) add_name(out, kernel);
             });
         }
@@ -385,14 +386,14 @@ SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
     }
 }
 
-// Passes what a program keeps in circular buffers, all of it or only views, and in scratchpads to `sink`. What borrows a buffer
-// is a view, too.
+// Passes a program's parts to `sink`: its circular buffers, all of them or only views, and its scratchpads. A dataflow buffer
+// that borrows a buffer is a view, too.
 SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to) noexcept {
     try {
         if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
-            // Pointers that are shared. What others see of a circular buffer is a pointer to it.
+            // Shared pointers. A `CircularBuffer` is a pointer to its implementation.
             auto buffers = call<PROGRAM_CBS>(program);
-            if (buffers.len > 65536) give_up(PROGRAM_CBS);
+            if (buffers.len > 65536) disable_call(PROGRAM_CBS);
             for (size_t n = 0; has(PROGRAM_CBS) && has(CB_CORES) && n < buffers.len; n++) {
                 void *buffer = static_cast<void **>(buffers.begin)[2 * n];
                 if (buffer == nullptr) continue;
@@ -403,16 +404,16 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
                 part.address = call<CB_ADDRESS>(buffer);
                 part.bytes = call<CB_SIZE>(&buffer);
                 if (!add_ranges(part.cores, call<CB_CORES>(&buffer))) {
-                    give_up(CB_CORES);
+                    disable_call(CB_CORES);
                     break;
                 }
                 sink(to, &part);
             }
         }
-        // Most dataflow buffers are noted when they get their place; these have none of their own.
+        // Other dataflow buffers are noted when they are placed; those that borrow a buffer are not placed.
         if (ttmem_program_layout.dfb_cores >= 0 && has(PROGRAM_DFBS)) {
             auto buffers = call<PROGRAM_DFBS>(program);
-            if (!buffers->holds(2 * sizeof(void *), 65536)) give_up(PROGRAM_DFBS);
+            if (!buffers->holds(2 * sizeof(void *), 65536)) disable_call(PROGRAM_DFBS);
             for (size_t n = 0; has(PROGRAM_DFBS) && n < buffers->len(2 * sizeof(void *)); n++) {
                 auto buffer = reinterpret_cast<char **>(buffers->begin)[2 * n];
                 if (buffer == nullptr) continue;
@@ -426,7 +427,7 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
                 part.address = at<uint32_t>(buffer, ttmem_program_layout.dfb_borrowed);
                 if (borrows > 1 || part.bytes >= (1 << 21) || part.address >= (1 << 21) ||
                     !add_ranges(part.cores, buffer + ttmem_program_layout.dfb_cores)) {
-                    give_up(PROGRAM_DFBS);
+                    disable_call(PROGRAM_DFBS);
                     break;
                 }
                 sink(to, &part);
@@ -434,9 +435,9 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
         }
         int32_t list = ttmem_program_layout.scratchpads, unit = ttmem_program_layout.scratchpad;
         if (only_views || list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
-        each_kernel(program, [&](void *kernel) {
+        for_each_kernel(program, [&](void *kernel) {
             auto pads = at<Vector>(kernel, list);
-            if (!pads.holds(static_cast<size_t>(unit), 256)) return give_up(PLACE_SCRATCHPADS);
+            if (!pads.holds(static_cast<size_t>(unit), 256)) return disable_call(PLACE_SCRATCHPADS);
             for (char *pad = pads.begin; pad < pads.end; pad += unit) {
                 // A name, a size and an address.
                 Part part = {};
@@ -445,12 +446,12 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
                 part.address = at<uint32_t>(pad, 40);
                 Vector ranges = {};
                 call<KERNEL_CORES>(&ranges, kernel);
-                bool right = add_ranges(part.cores, &ranges) && part.address % 16 == 0 && part.address < (1 << 21) &&
-                             part.bytes > 0 && part.bytes < (1 << 21);
+                bool plausible = add_ranges(part.cores, &ranges) && part.address % 16 == 0 && part.address < (1 << 21) &&
+                                 part.bytes > 0 && part.bytes < (1 << 21);
                 if (ranges.begin != nullptr && ranges.holds(sizeof(CoreRange), 4096)) {
                     call<FREE_MEMORY>(ranges.begin);
                 }
-                if (!right) return give_up(PLACE_SCRATCHPADS);
+                if (!plausible) return disable_call(PLACE_SCRATCHPADS);
                 sink(to, &part);
             }
         });
@@ -460,7 +461,7 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
     }
 }
 
-// The chips that a program is for. Returns how many there are, 0 if that is not known.
+// The chips in a range of a mesh. Returns their number, 0 if unknown.
 SHARED size_t ttmem_chips_of(Object device, Object range, uint32_t *out, size_t room) noexcept {
     if (range == nullptr || !is_a(device, MESH_VTABLE) || !has(MESH_VIEW) || !has(VIEW_DEVICES)) return ttmem_chips(device, out, room);
     try {
@@ -468,12 +469,12 @@ SHARED size_t ttmem_chips_of(Object device, Object range, uint32_t *out, size_t 
         void *view = call<MESH_VIEW>(device);
         call<VIEW_DEVICES>(&devices, view, range);
         if (!devices.holds(sizeof(void *), 4096)) {
-            give_up(VIEW_DEVICES);
+            disable_call(VIEW_DEVICES);
             return 0;
         }
         size_t found = 0;
         for (size_t n = 0; n < devices.len(sizeof(void *)) && found < room; n++) {
-            // One of another host is not ours to count.
+            // Null: a chip of another host.
             auto chip = reinterpret_cast<void **>(devices.begin)[n];
             if (chip != nullptr) found += ttmem_chips(chip, out + found, 1);
         }
@@ -484,8 +485,8 @@ SHARED size_t ttmem_chips_of(Object device, Object range, uint32_t *out, size_t 
     }
 }
 
-// The chips of a mesh, by what is behind it.
+// The chips of a mesh, by its implementation object.
 SHARED size_t ttmem_impl_chips(Object impl, uint32_t *out, size_t room) noexcept {
-    return has(MESH_IMPL_CHIPS) ? chip_list<MESH_IMPL_CHIPS>(impl, out, room) : 0;
+    return has(MESH_IMPL_CHIPS) ? read_chips<MESH_IMPL_CHIPS>(impl, out, room) : 0;
 }
 }

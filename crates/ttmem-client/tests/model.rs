@@ -370,7 +370,7 @@ proptest! {
 
 /// Polls a reader, and returns what does not depend on the time of the poll.
 fn poll(reader: &mut Reader) -> (serde_json::Value, Vec<String>) {
-    let mut snapshot = reader.look();
+    let mut snapshot = reader.poll();
     // A reader that saw an earlier audit keeps its verdict; a later reader cannot derive it.
     for process in &mut snapshot.processes {
         process.audit.clear();

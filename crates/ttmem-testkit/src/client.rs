@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
-/// A message as clients fill it in.
+/// A message with the fields that clients set.
 pub fn message(kind: Type, device: i32, buffer_type: u8, id: u64, size: u64) -> Message {
     Message {
         device_id: device,
@@ -19,7 +19,7 @@ pub fn message(kind: Type, device: i32, buffer_type: u8, id: u64, size: u64) -> 
     }
 }
 
-/// One connection.
+/// A connection to a server's legacy socket.
 #[derive(Debug)]
 pub struct Client {
     /// The socket, for tests that misuse it.
@@ -33,10 +33,10 @@ impl Client {
         Self::connect_to(&server.legacy, vintage)
     }
 
-    /// Connects to a path.
+    /// Connects to the socket at a path.
     pub fn connect_to(path: &std::path::Path, vintage: Vintage) -> Self {
         let stream = UnixStream::connect(path).unwrap();
-        // A server that stands still fails the test instead of holding it up.
+        // A server that hangs fails the test instead of blocking it.
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
         Self { stream, vintage }
@@ -48,38 +48,38 @@ impl Client {
         self.stream.write_all(message.encode(self.vintage, &mut buffer)).unwrap();
     }
 
-    /// ALLOC.
+    /// Sends ALLOC.
     pub fn alloc(&mut self, device: i32, buffer_type: u8, id: u64, size: u64) {
         self.send(message(Type::Alloc, device, buffer_type, id, size));
     }
 
-    /// FREE.
+    /// Sends FREE.
     pub fn free(&mut self, device: i32, id: u64) {
         self.send(message(Type::Free, device, 0, id, 0));
     }
 
-    /// `CB_ALLOC`.
+    /// Sends `CB_ALLOC`.
     pub fn cb_alloc(&mut self, device: i32, id: u64, size: u64) {
         self.send(message(Type::CbAlloc, device, 0, id, size));
     }
 
-    /// `CB_FREE`.
+    /// Sends `CB_FREE`.
     pub fn cb_free(&mut self, device: i32, id: u64, size: u64) {
         self.send(message(Type::CbFree, device, 0, id, size));
     }
 
-    /// `KERNEL_LOAD`.
+    /// Sends `KERNEL_LOAD`.
     pub fn kernel_load(&mut self, device: i32, class: u8, id: u64, size: u64) {
         self.send(message(Type::KernelLoad, device, class, id, size));
     }
 
-    /// `KERNEL_UNLOAD`.
+    /// Sends `KERNEL_UNLOAD`.
     pub fn kernel_unload(&mut self, device: i32, id: u64, size: u64) {
         self.send(message(Type::KernelUnload, device, 0, id, size));
     }
 
-    /// Sends a question and reads its answer, whole and in the size it was asked in. Everything sent before on this
-    /// connection has been taken in by then.
+    /// Sends a query and reads its answer, in the size of the query. The server has then processed everything that was sent
+    /// before on this connection.
     pub fn ask(&mut self, question: Message) -> Message {
         self.send(question);
         self.answer()
@@ -92,17 +92,17 @@ impl Client {
         Message::decode(self.vintage, &bytes).unwrap()
     }
 
-    /// QUERY.
+    /// Sends QUERY and reads the answer.
     pub fn query(&mut self, device: i32) -> Message {
         self.ask(message(Type::Query, device, 0, 0, 0))
     }
 
-    /// `DEVICE_INFO_QUERY`.
+    /// Sends `DEVICE_INFO_QUERY` and reads the answer.
     pub fn device_info(&mut self, device: i32) -> Message {
         self.ask(message(Type::DeviceInfoQuery, device, 0, 0, 0))
     }
 
-    /// Waits until everything sent so far was taken in.
+    /// Waits until the server has processed everything that was sent so far.
     pub fn sync(&mut self) {
         self.query(0);
     }

@@ -1,10 +1,10 @@
 //! Processes that a test starts and controls, one request at a time.
 //!
 //! A helper is the test binary itself, started again with [`ROLE`] set; there the test [`TEST`] calls [`run_if_asked`],
-//! which reads requests from standard input and writes a reply to standard output for each, both JSON, a line each.
-//! It is not a binary of this crate because Cargo builds and names for a test only the binaries of the test's own
-//! package: another package's would need a nested build. Nothing is written to standard error, so that a test can see
-//! what the library in the helper prints.
+//! which reads requests from standard input and writes a reply for each to standard output, as lines of JSON. It is not a
+//! binary of this crate because Cargo builds and names for a test only the binaries of the test's own package: another
+//! package's would need a nested build. The helper writes nothing to standard error itself, so that a test can see what the
+//! library in it prints.
 
 use crate::{producer, puppet};
 use serde::de::DeserializeOwned;
@@ -17,10 +17,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 /// The environment variable that makes a test binary a helper.
 pub const ROLE: &str = "TTMEM_TEST_HELPER";
-/// What the test that calls [`run_if_asked`] is called.
+/// Name of the test that calls [`run_if_asked`].
 pub const TEST: &str = "helper";
 
-/// What kind of helper a process is; the value of [`ROLE`], as JSON.
+/// A kind of helper; as JSON, the value of [`ROLE`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Role {
     /// A [`crate::puppet::Puppet`].
@@ -39,13 +39,13 @@ impl Role {
     }
 }
 
-/// The options that make a test binary run [`TEST`] only, and print nothing before its replies but whole lines.
+/// Options that make a test binary run only [`TEST`], and print only whole lines before the replies.
 pub const OPTIONS: [&str; 5] = ["--exact", TEST, "--nocapture", "--test-threads=1", "--quiet"];
 
-/// What a helper replies: a value, or why a library refused the request.
+/// A helper's reply: a value, or the error with which a library refused the request.
 pub(crate) type Reply = Result<Value, String>;
 
-/// A helper process, seen from the test.
+/// A helper process.
 pub(crate) struct Helper {
     child: Child,
     requests: Option<ChildStdin>,
@@ -79,7 +79,7 @@ impl Helper {
         Self { child, requests, replies }
     }
 
-    /// The pid of the process that was started: the helper's, unless it was started through another one that forks.
+    /// Pid of the process that was started: the helper's, unless it was started through a program that forks.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -100,7 +100,7 @@ impl Helper {
             let mut line = String::new();
             let len = self.replies.read_line(&mut line).unwrap();
             assert!(len > 0, "the helper died of {request:?}: {}", self.errors());
-            // The test harness prints lines of its own first.
+            // The test harness prints its own lines first.
             if line.starts_with('{') {
                 let reply: Reply = serde_json::from_str(&line).unwrap();
                 return reply.map(|value| serde_json::from_value(value).unwrap());
@@ -108,18 +108,18 @@ impl Helper {
         }
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits.
     pub(crate) fn wait(&mut self) {
         let _ = self.child.wait();
     }
 
-    /// kill -9, and wait until the kernel has reaped it.
+    /// Kills the process with SIGKILL, and waits until it is reaped.
     pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Closes its standard input, at which it exits; returns how it did and what it wrote to standard error.
+    /// Closes the process's standard input, which makes it exit; returns its exit status and standard error.
     pub(crate) fn quit(&mut self) -> (ExitStatus, String) {
         self.requests = None;
         let mut rest = String::new();
@@ -150,7 +150,7 @@ pub(crate) trait Execute {
     fn execute(&mut self, request: Self::Request) -> Reply;
 }
 
-/// Becomes a helper if this process was started as one, and does not return then.
+/// Runs as a helper if this process was started as one, and then does not return.
 pub fn run_if_asked() {
     let Ok(role) = std::env::var(ROLE) else { return };
     match serde_json::from_str(&role).unwrap() {
@@ -165,7 +165,7 @@ fn run(mut process: impl Execute) -> ! {
     loop {
         let mut line = String::new();
         if requests.read_line(&mut line).unwrap() == 0 {
-            // SAFETY: no destructor and no exit handler is left to run: workloads may end without them.
+            // SAFETY: skips destructors and exit handlers, as workloads may.
             unsafe { libc::_exit(0) };
         }
         let reply = process.execute(serde_json::from_str(&line).unwrap());
@@ -173,13 +173,13 @@ fn run(mut process: impl Execute) -> ! {
     }
 }
 
-/// Sends a reply in one write, so that nothing of it is in a buffer when the process is forked or killed.
+/// Sends a reply in one write, so that no part of it is buffered when the process forks or is killed.
 pub(crate) fn send(reply: &Reply) {
     let line = serde_json::to_string(reply).unwrap() + "\n";
     rustix::io::write(rustix::stdio::stdout(), line.as_bytes()).unwrap();
 }
 
-/// Kills a child of a helper, which nothing else waits for, and waits until it is gone.
+/// Kills a child of a helper, and waits until it is reaped.
 #[allow(unsafe_code)]
 pub(crate) fn reap(pid: i32) {
     // SAFETY: both calls take numbers only.
@@ -189,7 +189,7 @@ pub(crate) fn reap(pid: i32) {
     }
 }
 
-/// A reply from what a library returned.
+/// Converts a library's result to a reply.
 pub(crate) fn reply<T: Serialize, E: Debug>(result: Result<T, E>) -> Reply {
     match result {
         Ok(value) => Ok(serde_json::to_value(value).unwrap()),
@@ -197,13 +197,13 @@ pub(crate) fn reply<T: Serialize, E: Debug>(result: Result<T, E>) -> Reply {
     }
 }
 
-/// Declares the requests of a kind of helper: the enum that is sent, the functions that tests call, and the dispatch
-/// to functions of the same names in the process. All three come from one list, so the compiler checks both ends.
+/// Declares the requests of a kind of helper: the enum that is sent, the functions that tests call, and the dispatch to
+/// functions of the same names in the process. All three are generated from one list, so the compiler checks both ends.
 macro_rules! requests {
     ($caller:ident, $process:ident {
         $($(#[doc = $doc:literal])+ $variant:ident: $name:ident($($field:ident: $type:ty),*) -> $reply:ty;)+
     }) => {
-        /// What the process can be asked to do.
+        /// A request to the process.
         #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
         #[allow(missing_docs, reason = "the fields are named, and described with their request")]
         pub enum Request {

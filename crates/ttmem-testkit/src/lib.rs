@@ -1,15 +1,15 @@
-//! Test support. Servers and clients are real processes on real sockets; only cards are pretended.
+//! Test support. Servers and clients are real processes on real sockets; only cards are simulated.
 //!
-//! * [`Server`]: a `ttmem serve` of one's own.
-//! * [`Client`]: a connection that speaks any vintage, as badly as asked.
-//! * [`machine`]: the files of a host with cards in it, for any version of the driver.
-//! * [`helper`]: processes that a test starts and controls, one request at a time; of these there are
-//!   [`producer`], with a tracker in it, and [`puppet`], with a client of the old protocol.
+//! * [`Server`]: a private `ttmem serve`.
+//! * [`Client`]: a connection that speaks any vintage of the old protocol, correctly or not.
+//! * [`machine`]: the files of a host with cards, for any version of the driver.
+//! * [`helper`]: processes that a test starts and controls, one request at a time: those of [`producer`] have a tracker,
+//!   those of [`puppet`] a client of the old protocol.
 //! * [`agent`], [`c_library`]: this workspace's libraries, as Cargo has just built them.
-//! * [`Reader`]: what follows segments, in the test's own process.
+//! * [`Reader`]: follows segments in the test's own process.
 //! * [`schema`]: reads and validates printed JSON.
-//! * [`terminal`]: a program in a terminal of its own, and what can be seen there.
-#![allow(clippy::unwrap_used, reason = "a test that cannot set itself up should stop")]
+//! * [`terminal`]: runs a program in a pseudo-terminal, and reads its screen.
+#![allow(clippy::unwrap_used, reason = "a test whose setup fails should stop")]
 
 mod client;
 pub mod helper;

@@ -1,23 +1,23 @@
-//! The libraries of this workspace that tests preload or link, as Cargo has just built them.
+//! Paths of this workspace's libraries that tests preload or link, as Cargo has just built them.
 //!
-//! A test's package names them as dev-dependencies, so that Cargo builds them with the test and no test runs Cargo.
+//! The test's package has them as dev-dependencies, so that Cargo builds them with the test and no test runs Cargo.
 
 use std::fs::{self, DirEntry};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The agent, a shared library.
+/// Path of the agent, a shared library.
 pub fn agent() -> PathBuf {
-    built("libttmem_agent", "so")
+    find_built("libttmem_agent", "so")
 }
 
-/// The C library, a static one.
+/// Path of the C library, a static one.
 pub fn c_library() -> PathBuf {
-    built("libttmem_c", "a")
+    find_built("libttmem_c", "a")
 }
 
-/// Dependencies lie beside the test binary. There may be several, of other features: the newest is this build's.
-fn built(name: &str, extension: &str) -> PathBuf {
+/// Finds a dependency beside the test binary. There may be several, with other features: the newest is this build's.
+fn find_built(name: &str, extension: &str) -> PathBuf {
     let of = |entry: DirEntry| -> Option<(SystemTime, PathBuf)> {
         let path = entry.path();
         let (stem, found) = (path.file_stem()?.to_str()?, path.extension()?);

@@ -1,6 +1,7 @@
-//! Another process with a tracker in it, as [`crate::puppet`] has a client of the old protocol.
+//! Helper processes with a tracker, as those of [`crate::puppet`] have a client of the old protocol.
 //!
-//! How the process is started and controlled is in [`crate::helper`].
+//! [`crate::helper`] starts and controls them. The requests are served here, those about the process itself in
+//! `lifecycle`.
 #![allow(unsafe_code)]
 #![allow(
     clippy::unnecessary_wraps,
@@ -9,10 +10,11 @@
     reason = "requests are dispatched to functions of one form"
 )]
 
+mod lifecycle;
+
 use crate::helper::{self, Helper, Role};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::ExitStatus;
 use ttmem_client::compat::AllocationClient;
@@ -21,21 +23,21 @@ use ttmem_client::{
     Result, Space, Tracker,
 };
 
-/// Banks of its DRAM.
+/// Banks of DRAM of a producer's chip.
 pub const BANKS: u64 = 12;
-/// Where the kernel config buffer begins in each of its cores, if those are laid out.
+/// Begin of the kernel config buffer in each core of [`Producer::define_grid`].
 pub const KERNEL_CONFIG: u64 = 0x8000;
-/// Where it ends, and L1 can be used.
+/// End of the kernel config buffer; L1 can be used from here.
 pub const UNRESERVED: u64 = 0x1_8000;
-/// Where the reserved top begins.
+/// Begin of `L1_SMALL`.
 pub const L1_SMALL: u64 = 0x15_0000;
-/// Where L1 ends.
+/// End of L1.
 pub const L1_END: u64 = 0x16_0000;
 
-/// A rectangle of cores by two of its corners: column and row.
+/// A rectangle of cores by two of its corners, each column and row.
 pub type Corners = [(u8, u8); 2];
 
-/// What a program can hold on its cores.
+/// A kind of memory that a program can hold on its cores.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Held {
     /// A circular buffer.
@@ -48,25 +50,25 @@ pub enum Held {
     Scratch,
 }
 
-/// How a child is made.
+/// How a child process is created.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Fork {
-    /// By the C library, which runs the handlers that were registered for that.
+    /// By the C library, which runs fork handlers.
     WithHandlers,
-    /// By the system call, so that no handler runs.
+    /// By the system call, so that no fork handler runs.
     WithoutHandlers,
 }
 
-/// What the tracker says of itself; see [`ttmem_client::Status`].
+/// The tracker's status; see [`ttmem_client::Status`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Status {
-    /// The segment's file name, or nothing.
+    /// The segment's file name, or empty.
     pub segment: String,
-    /// Why there is none, or a smaller one.
+    /// Why there is no segment, or a smaller one.
     pub reason: String,
     /// Live allocations.
     pub live: u64,
-    /// Of these, how many did not fit the table.
+    /// Live allocations that did not fit the table.
     pub unlisted: u64,
     /// Events that could not be recorded.
     pub lost: u64,
@@ -74,109 +76,109 @@ pub struct Status {
     pub queued: u64,
 }
 
-/// What became of allocations in a signal handler.
+/// Result of allocations in a signal handler.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Interrupted {
     /// Calls of the handler.
     pub calls: u64,
-    /// Allocations that are live at the end.
+    /// Live allocations at the end.
     pub live: u64,
     /// Allocations that were lost.
     pub lost: u64,
 }
 
-/// A process with a tracker, seen from the test.
+/// A helper process with a tracker.
 pub struct Producer {
     helper: Helper,
-    /// The pid of the process with the tracker in it, as seen from here.
+    /// The process's pid, in the test's namespace.
     pub pid: u32,
 }
 
 impl Producer {
     /// Starts a process whose segment goes into a folder, and defines one chip with an allocator.
     pub fn new(folder: &Path) -> Self {
-        let mut producer = Self::by(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
+        let mut producer = Self::start_through(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
         producer.define(1);
         producer
     }
 
-    /// Starts a process through another program, as `["setpriv", "--reuid", "65534"]`, with more environment.
-    pub fn by(through: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::of(&std::env::current_exe().unwrap(), through, env)
+    /// Starts a process through another program, such as `["setpriv", "--reuid", "65534"]`, with more environment.
+    pub fn start_through(through: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_copy(&std::env::current_exe().unwrap(), through, env)
     }
 
-    /// Starts a process of a copy of the test binary.
-    pub fn of(exe: &Path, through: &[&str], env: &[(&str, &str)]) -> Self {
+    /// Starts a process from a copy of the test binary.
+    pub fn start_copy(exe: &Path, through: &[&str], env: &[(&str, &str)]) -> Self {
         let helper = Helper::start(exe, through, &Role::Producer, env);
         let pid = helper.pid();
         Self { helper, pid }
     }
 
-    /// Sends a request that the tracker may refuse; the error is its name then.
+    /// Sends a request that the tracker may refuse; the error is the name of the tracker's error.
     pub fn attempt<T: DeserializeOwned>(&mut self, request: &Request) -> std::result::Result<T, String> {
         self.helper.attempt(request)
     }
 
-    /// Sends a request that the tracker must refuse; returns the name of its error.
+    /// Sends a request that the tracker must refuse; returns the name of the tracker's error.
     pub fn refusal(&mut self, request: &Request) -> String {
         self.attempt::<serde_json::Value>(request).unwrap_err()
     }
 
-    /// kill -9, and wait until the kernel has reaped it.
+    /// Kills the process with SIGKILL, and waits until it is reaped.
     pub fn kill(&mut self) {
         self.helper.kill();
     }
 
-    /// Has it exit by itself while so many threads report, and waits until it has.
+    /// Makes the process exit by itself while `threads` threads report, and waits until it has.
     pub fn exit_cleanly(&mut self, threads: u64) {
         self.exit(threads);
         self.helper.wait();
     }
 
-    /// Lets it exit without exit handlers; returns how it did and what it wrote to standard error.
+    /// Makes the process exit without exit handlers; returns its exit status and standard error.
     pub fn quit(mut self) -> (ExitStatus, String) {
         self.helper.quit()
     }
 }
 
 helper::requests!(Producer, Process {
-    /// Does nothing: the process is alive if it is answered.
+    /// Does nothing: a reply shows that the process is alive.
     Ping: ping() -> ();
-    /// Defines so many chips and one allocator over all of them; returns its number.
+    /// Defines chips and one allocator over all of them; returns the allocator's number.
     Define: define(chips: u64) -> u64;
-    /// Defines the same with laid-out cores: chips, columns, rows.
+    /// Defines chips with a grid of cores, and one allocator over all of them; returns the allocator's number.
     DefineGrid: define_grid(chips: u64, columns: u8, rows: u8) -> u64;
-    /// Allocates a buffer in DRAM; returns the event's sequence number, as every request does that is an event.
+    /// Allocates a buffer in DRAM; returns the event's sequence number, as every request that is an event does.
     Alloc: alloc(address: u64, bytes: u64) -> u64;
     /// Frees a buffer in DRAM.
     Free: free(address: u64) -> u64;
-    /// Allocates a buffer in L1, of so many bytes on each of its cores: all, unless corners are given.
+    /// Allocates a buffer in L1, with `bytes` on each of its cores: all cores, unless corners are given.
     AllocL1: alloc_l1(address: u64, bytes: u64, corners: Option<Corners>) -> u64;
-    /// Allocates a buffer in the small L1 region of all cores.
+    /// Allocates a buffer in `L1_SMALL` of all cores.
     AllocL1Small: alloc_l1_small(address: u64, bytes: u64) -> u64;
-    /// Reports that an allocation of so many bytes of DRAM failed, and the largest free block if it is known.
+    /// Reports that an allocation of DRAM failed, and the largest free block if it is known.
     OutOfMemory: out_of_memory(bytes: u64, largest_free: Option<u64>) -> u64;
-    /// Allocates so many buffers of a size in DRAM, one behind the other from [`FLOOD`] on.
+    /// Allocates buffers of a size in DRAM, one after the other from [`FLOOD`] on.
     Flood: flood(count: u64, bytes: u64) -> ();
-    /// Allocates and frees in one thread, so many times.
+    /// Allocates and frees in one thread.
     Churn: churn(rounds: u64) -> ();
-    /// Allocates and frees in so many threads, each its own addresses, so many times each.
+    /// Allocates and frees in several threads, each with its own addresses.
     Storm: storm(threads: u64, rounds: u64) -> ();
-    /// Begins a program under a name.
+    /// Begins a program with a name.
     BeginProgram: begin_program(program: u32, name: String) -> u64;
     /// Defines a program's cores.
     Program: program(program: u32, corners: Corners) -> u64;
     /// Places a circular buffer of a program on four cores.
     Place: place(program: u32, address: u64, bytes: u64) -> u64;
-    /// Places what a program holds, so many bytes on each core.
+    /// Places memory of a program, with `bytes` on each core.
     Hold: hold(program: u32, held: Held, address: u64, bytes: u64, corners: Corners) -> u64;
-    /// Loads a kernel of a program, so many bytes on each core.
+    /// Loads a kernel of a program, with `bytes` on each core.
     LoadKernel: load_kernel(program: u32, kernel: u64, bytes: u64, corners: Corners) -> u64;
     /// Dispatches a program.
     Dispatch: dispatch(program: u32) -> u64;
     /// Ends a program.
     EndProgram: end_program(program: u32) -> u64;
-    /// Captures a trace of so many dispatches.
+    /// Captures a trace with a number of dispatches.
     Trace: trace(trace: u32, dispatches: u64) -> u64;
     /// Replays a trace.
     ReplayTrace: replay_trace(trace: u32) -> u64;
@@ -184,48 +186,49 @@ helper::requests!(Producer, Process {
     EndTrace: end_trace(trace: u32) -> u64;
     /// Reports an allocation in DRAM by device number only.
     Report: report(device: u32, address: u64, bytes: u64) -> u64;
-    /// Reports that it was freed.
+    /// Reports the free of a buffer in DRAM by device number only.
     ReportFree: report_free(device: u32, address: u64) -> u64;
     /// Defines a call site; returns its number.
     Site: site(site: String) -> u64;
     /// Returns the peak of DRAM.
     Peak: peak() -> u64;
-    /// Lets the peak of DRAM begin anew.
+    /// Resets the peak of DRAM to what is allocated now.
     ResetPeak: reset_peak() -> u64;
-    /// Lets the tracker do what waits: try for a segment again, send what is queued.
+    /// Makes the tracker do what is pending: try again to create a segment, send queued messages.
     Refresh: refresh() -> ();
-    /// Returns what the tracker says of itself.
+    /// Returns the tracker's status.
     Status: status() -> Status;
     /// Closes the allocator.
     CloseAllocator: close_allocator() -> u64;
     /// Closes the tracker.
     CloseTracker: close_tracker() -> ();
-    /// Makes children that stay; each holds a buffer, and tries to free one that the parent holds. Returns their pids.
+    /// Creates children that keep running; each holds a buffer, and tries to free one that the parent holds. Returns their
+    /// pids.
     Children: children(how: Fork, count: u64, held_by_parent: u64) -> Vec<i32>;
-    /// Kills children and waits until they are gone.
+    /// Kills children and waits until they are reaped.
     Reap: reap(pids: Vec<i32>) -> ();
-    /// Exits, as a program that returns from `main`, while so many threads report.
+    /// Exits, as a program that returns from `main`, while `threads` threads report.
     Exit: exit(threads: u64) -> ();
-    /// Makes a child that exits, as a program that returns from `main`, and waits for it; it may allocate before.
+    /// Creates a child that exits, as a program that returns from `main`, and waits for it; it may allocate before.
     ExitInChild: exit_in_child(allocates: bool) -> ();
     /// Runs another program to its end.
     Spawn: spawn() -> ();
-    /// Goes on as another program.
+    /// Becomes another program with exec.
     Exec: exec() -> ();
     /// Closes all descriptors, as programs do that become daemons.
     CloseDescriptors: close_descriptors() -> ();
-    /// Opens files of the workload's own, where other descriptors were.
+    /// Opens the workload's own files, with numbers that closed descriptors had.
     OpenFiles: open_files() -> ();
-    /// Writes to these files; returns whether they hold what was written.
+    /// Writes to these files; returns whether they contain what was written.
     FilesAreIntact: files_are_intact() -> bool;
-    /// Allocates and frees so many times while a signal handler interrupts that to allocate, too.
+    /// Allocates and frees while a signal handler interrupts that to allocate, too.
     Interrupt: interrupt(rounds: u64) -> Interrupted;
 });
 
 /// The address of the first buffer of [`Producer::flood`].
 pub const FLOOD: u64 = 1 << 32;
 
-/// The process itself.
+/// The helper process's side.
 pub(crate) struct Process {
     tracker: &'static Tracker,
     allocator: AllocatorNumber,
@@ -234,14 +237,14 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new() -> Self {
-        // As in programs that are not written in Rust.
-        // SAFETY: no handler is replaced that anything here relies on.
+        // Rust's runtime ignores SIGPIPE; programs in other languages do not.
+        // SAFETY: nothing here relies on the handler that is replaced.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
         Self { tracker: Tracker::global(), allocator: AllocatorNumber::new(0), files: Vec::new() }
     }
 
-    /// The same tracker and allocator, for another thread.
-    fn again(&self) -> Self {
+    /// Another handle to the tracker and the allocator, for another thread.
+    fn clone_for_thread(&self) -> Self {
         Self { tracker: self.tracker, allocator: self.allocator, files: Vec::new() }
     }
 
@@ -328,7 +331,7 @@ impl Process {
     fn storm(&self, threads: u64, rounds: u64) -> Result<()> {
         std::thread::scope(|scope| {
             for thread in 0..threads {
-                let process = self.again();
+                let process = self.clone_for_thread();
                 scope.spawn(move || {
                     for round in 0..rounds {
                         let address = ((thread + 1) << 40) + (round % 3) * 4096;
@@ -434,132 +437,5 @@ impl Process {
     fn close_tracker(&self) -> Result<()> {
         self.tracker.close();
         Ok(())
-    }
-
-    fn children(&self, how: Fork, count: u64, held_by_parent: u64) -> Result<Vec<i32>> {
-        let mut pids = Vec::new();
-        for n in 0..count {
-            let (result, report) = rustix::pipe::pipe().unwrap();
-            // SAFETY: the child uses the tracker, which is made for that, and calls that are safe after a fork.
-            let pid = unsafe {
-                let pid = match how {
-                    Fork::WithHandlers => libc::fork(),
-                    Fork::WithoutHandlers => libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32,
-                };
-                if pid == 0 {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    let held = self.alloc(0x10_0000 + n, 100 + n).is_ok();
-                    let freed = self.free(held_by_parent) == Err(ttmem_client::Fault::InheritedFree);
-                    let _ = rustix::io::write(&report, &[u8::from(held) + u8::from(freed)]);
-                    loop {
-                        libc::pause();
-                    }
-                }
-                pid
-            };
-            let mut word = [0];
-            rustix::io::read(&result, &mut word).unwrap();
-            assert_eq!(word, [2], "a child could not use the tracker");
-            pids.push(pid);
-        }
-        Ok(pids)
-    }
-
-    fn reap(&self, pids: Vec<i32>) -> Result<()> {
-        pids.into_iter().for_each(helper::reap);
-        Ok(())
-    }
-
-    fn exit(&self, threads: u64) -> Result<()> {
-        for thread in 0..threads {
-            let process = self.again();
-            std::thread::spawn(move || {
-                while process.alloc((thread + 1) << 36, 64).and(process.free((thread + 1) << 36)).is_ok() {}
-            });
-        }
-        helper::send(&helper::reply(Result::Ok(())));
-        std::process::exit(0);
-    }
-
-    fn exit_in_child(&self, allocates: bool) -> Result<()> {
-        // SAFETY: the child uses the tracker, which is made for that, and exits; this process has one thread.
-        unsafe {
-            match libc::fork() {
-                0 => {
-                    if allocates {
-                        self.alloc(4096, 64).unwrap();
-                    }
-                    libc::exit(0);
-                }
-                child => assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child),
-            }
-        }
-        Ok(())
-    }
-
-    fn spawn(&self) -> Result<()> {
-        std::process::Command::new("true").status().unwrap();
-        Ok(())
-    }
-
-    fn exec(&self) -> Result<()> {
-        use std::os::unix::process::CommandExt;
-        helper::send(&helper::reply(Result::Ok(())));
-        panic!("{}", std::process::Command::new("sleep").arg("1000").exec());
-    }
-
-    fn close_descriptors(&self) -> Result<()> {
-        for fd in 3..2000 {
-            // SAFETY: that the owners of these descriptors lose them is the purpose.
-            unsafe { libc::close(fd) };
-        }
-        Ok(())
-    }
-
-    fn open_files(&mut self) -> Result<()> {
-        self.files = (0..8).map(|_| tempfile::tempfile().unwrap()).collect();
-        Ok(())
-    }
-
-    fn files_are_intact(&mut self) -> Result<bool> {
-        Ok(self.files.iter_mut().all(|file| {
-            file.write_all(b"mine").is_ok()
-                && file.seek(SeekFrom::Start(0)).is_ok()
-                && std::io::read_to_string(&*file).is_ok_and(|text| text == "mine")
-        }))
-    }
-
-    fn interrupt(&self, rounds: u64) -> Result<Interrupted> {
-        static ALLOCATOR: std::sync::OnceLock<AllocatorNumber> = std::sync::OnceLock::new();
-        static CALLS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        extern "C" fn handle(_: i32) {
-            let n = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let allocator = ALLOCATOR.get().copied().unwrap();
-            let process = Process { tracker: Tracker::global(), allocator, files: Vec::new() };
-            let _ = process.alloc((1 << 50) + n, 1);
-        }
-        let _ = ALLOCATOR.set(self.allocator);
-        let period = libc::timeval { tv_sec: 0, tv_usec: 100 };
-        let timer = libc::itimerval { it_interval: period, it_value: period };
-        let none = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        // SAFETY: the handler calls the tracker only.
-        unsafe {
-            libc::signal(libc::SIGALRM, handle as extern "C" fn(i32) as libc::sighandler_t);
-            libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
-        }
-        for _ in 0..rounds {
-            self.alloc(1 << 51, 64)?;
-            self.free(1 << 51)?;
-        }
-        // SAFETY: as above.
-        unsafe {
-            let off = libc::itimerval { it_interval: none, it_value: none };
-            libc::setitimer(libc::ITIMER_REAL, &raw const off, std::ptr::null_mut());
-        }
-        // The handler may have run in another thread, and may still wait for its turn there.
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        let status = self.tracker.status();
-        let calls = CALLS.load(std::sync::atomic::Ordering::Relaxed);
-        Ok(Interrupted { calls, live: status.live, lost: status.lost })
     }
 }

@@ -1,7 +1,7 @@
-//! Another process with a client of the old protocol in it.
+//! Helper processes with a client of the old protocol.
 //!
-//! So a test can have clients with pids of their own, in other namespaces or of other users, that fork, die and hold
-//! still exactly when it wants. How the process is started and controlled is in [`crate::helper`].
+//! With them a test has clients with their own pids, in other namespaces or of other users, that fork, exit and pause exactly
+//! when requested. [`crate::helper`] starts and controls them.
 #![allow(unsafe_code)]
 #![allow(
     clippy::unnecessary_wraps,
@@ -16,22 +16,22 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use ttmem_wire::legacy::{MAX_SIZE, Type, Vintage};
 
-/// A process with a legacy client, seen from the test.
+/// A helper process with a legacy client.
 pub struct Puppet {
     helper: Helper,
-    /// The pid of the process with the client in it, as seen from here.
+    /// The process's pid, in the test's namespace.
     pub pid: u32,
 }
 
 impl Puppet {
     /// Starts a process that connects to a server.
     pub fn new(socket: &Path) -> Self {
-        Self::by(&[], &std::env::current_exe().unwrap(), socket)
+        Self::start_through(&[], &std::env::current_exe().unwrap(), socket)
     }
 
-    /// Starts a process through another program, as `["setpriv", "--reuid", "65534"]`; `exe` is the test binary or a
-    /// copy of it.
-    pub fn by(through: &[&str], exe: &Path, socket: &Path) -> Self {
+    /// Starts a process through another program, such as `["setpriv", "--reuid", "65534"]`; `exe` is the test binary or a copy
+    /// of it.
+    pub fn start_through(through: &[&str], exe: &Path, socket: &Path) -> Self {
         let helper = Helper::start(exe, through, &Role::Puppet { socket: socket.to_owned() }, &[]);
         let pid = helper.pid();
         let mut puppet = Self { helper, pid };
@@ -44,41 +44,41 @@ impl Puppet {
         self.send_byte(kind as u8, device, buffer_type, id, size);
     }
 
-    /// Waits for its end.
+    /// Waits until the process exits.
     pub fn wait(&mut self) {
         self.helper.wait();
     }
 
-    /// kill -9, and wait until the kernel has reaped it.
+    /// Kills the process with SIGKILL, and waits until it is reaped.
     pub fn kill(&mut self) {
         self.helper.kill();
     }
 
-    /// Lets it exit.
+    /// Makes the process exit.
     pub fn quit(mut self) {
         self.helper.quit();
     }
 }
 
 helper::requests!(Puppet, Process {
-    /// Does nothing: once it is answered, the process is connected.
+    /// Does nothing: a reply shows that the process is connected.
     Ping: ping() -> ();
     /// Sends one message, its type as a byte, and waits until the server has processed it.
     Send: send_byte(kind: u8, device: i32, buffer_type: u8, id: u64, size: u64) -> ();
-    /// Allocates so many buffers of a size without waiting in between.
+    /// Allocates buffers of a size without waiting in between.
     Flood: flood(count: u64, size: u64) -> ();
-    /// Opens so many more connections, each of which allocates one byte.
+    /// Opens more connections, each of which allocates one byte.
     Crowd: crowd(count: u64) -> ();
-    /// Sends a query on each of these connections and waits for no answer.
+    /// Sends a query on each of these connections without waiting for answers.
     CrowdQueries: crowd_queries() -> ();
-    /// Closes its connection and opens another one.
+    /// Closes the connection and opens another one.
     Reconnect: reconnect() -> ();
-    /// Forks a child that allocates on its parent's socket and then holds still; returns its pid once the server has
-    /// processed that.
+    /// Forks a child that allocates on its parent's socket and then pauses; returns its pid once the server has processed
+    /// that.
     Fork: fork(id: u64, size: u64) -> i32;
-    /// Forks the same child, but returns as soon as it has sent its message.
+    /// Forks a child as `Fork` does, but returns as soon as it has sent its message.
     ForkUnanswered: fork_unanswered(id: u64, size: u64) -> i32;
-    /// Kills a child and waits until it is gone.
+    /// Kills a child and waits until it is reaped.
     Reap: reap(pid: i32) -> ();
     /// Sends a query.
     Query: query() -> ();
@@ -88,7 +88,7 @@ helper::requests!(Puppet, Process {
     FreeAndQuit: free_and_quit(id: u64) -> ();
 });
 
-/// The process itself.
+/// The helper process's side.
 pub(crate) struct Process {
     socket: PathBuf,
     client: Client,
@@ -176,14 +176,13 @@ impl Process {
     }
 }
 
-/// Forks a child that uses the parent's socket for one ALLOC on device 0 and then holds still. Returns its pid once it
-/// has sent that.
+/// Forks a child that sends one ALLOC for device 0 on the parent's socket and then pauses. Returns its pid once that is sent.
 fn fork(client: &Client, id: u64, size: u64) -> io::Result<i32> {
     let mut buffer = [0; MAX_SIZE];
     let bytes = message(Type::Alloc, 0, 0, id, size).encode(Vintage::V144, &mut buffer).to_vec();
     let fd = client.stream.as_raw_fd();
     let (sent, done) = rustix::pipe::pipe()?;
-    // SAFETY: the child calls nothing but send, write, prctl and pause, which are safe after a fork of threads.
+    // SAFETY: the child calls only send, write, prctl and pause, which are safe after a fork with threads.
     let pid = unsafe {
         match libc::fork() {
             0 => {

@@ -6,18 +6,18 @@ use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
 use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
 
-/// Follows segments as `ttmem --local` does, but without a clock: what it knows depends on the segments alone.
+/// Follows segments as `ttmem --local` does, but without a clock: its state depends on the segments alone.
 pub struct Reader {
-    /// What it knows.
+    /// The state so far.
     pub state: State,
     analysis: Analysis,
-    /// Where it has got to.
+    /// The segments, and how far each was read.
     pub sources: Sources,
 }
 
-struct Ear<'a>(&'a mut State, &'a mut Analysis);
+struct StateSink<'a>(&'a mut State, &'a mut Analysis);
 
-impl EventSink for Ear<'_> {
+impl EventSink for StateSink<'_> {
     fn register(&mut self, owner: &ProcessIdentity, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
         self.emit(id, basis, Event::Born(Process::default()));
@@ -34,23 +34,23 @@ impl EventSink for Ear<'_> {
 }
 
 impl Reader {
-    /// Of the segments in a folder.
+    /// A reader of the segments in a folder.
     pub fn new(folder: &Path) -> Self {
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let mut sources = Sources::new(SourceConfig::segments(folder));
-        sources.rescan(&mut Ear(&mut state, &mut analysis));
+        sources.rescan(&mut StateSink(&mut state, &mut analysis));
         Self { state, analysis, sources }
     }
 
-    /// Takes in what happened since the last look.
-    pub fn look(&mut self) -> Snapshot {
-        self.sources.poll(Mono(1), &mut Ear(&mut self.state, &mut self.analysis));
+    /// Reads what changed since the last poll, and returns a snapshot.
+    pub fn poll(&mut self) -> Snapshot {
+        self.sources.poll(Mono(1), &mut StateSink(&mut self.state, &mut self.analysis));
         let mut snapshot = self.snapshot(&Detail::NONE);
         self.sources.fill_health(&mut snapshot.health);
         snapshot
     }
 
-    /// What it knows.
+    /// A snapshot of the state.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
         self.analysis.snapshot(&self.state, jiff::Timestamp::UNIX_EPOCH, detail)
     }

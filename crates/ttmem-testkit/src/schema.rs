@@ -17,7 +17,7 @@ pub fn dump<T: DeserializeOwned>(printed: &[u8]) -> T {
 #[track_caller]
 #[cfg_attr(not(feature = "validate"), expect(unused_variables, reason = "only the validator needs it"))]
 fn read<T: DeserializeOwned>(printed: &[u8], definition: &str) -> T {
-    // Benchmarks and models, which do without the feature, must not spend time on this.
+    // Benchmarks and models do not enable the feature: they must not spend time on this.
     #[cfg(feature = "validate")]
     if let Err(why) = validate(&parse(printed), definition) {
         panic!("printed JSON does not match the schema: {why}");
@@ -37,7 +37,7 @@ fn validate(value: &serde_json::Value, definition: &str) -> Result<(), String> {
     use std::sync::LazyLock;
 
     static SCHEMA: &str = include_str!("../../../docs/snapshot.schema.json");
-    /// The compiled schema: the root and the definition that is printed as a document of its own.
+    /// The compiled schema: the root, and the definition that is printed as a document.
     static COMPILED: LazyLock<(Schemas, [(&str, SchemaIndex); 2])> = LazyLock::new(|| {
         let name = "ttmem://docs/snapshot.schema.json";
         let (mut compiler, mut schemas) = (Compiler::new(), Schemas::new());
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn required_keys_must_be_there_and_others_may() {
+    fn required_keys_must_exist_and_others_may() {
         let required = ["schema", "at", "simulated", "host", "devices", "processes", "findings", "health"];
         for key in required {
             let mut snapshot = valid();

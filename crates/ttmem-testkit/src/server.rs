@@ -1,4 +1,4 @@
-//! A server of one's own.
+//! Private servers for tests.
 
 use crate::schema;
 use std::fs::{self, File};
@@ -11,11 +11,11 @@ use ttmem_core::snapshot::{Device, Event, Process, Usage};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::protocol::{Request, ask};
 
-/// Waits for something that must happen. How long it takes decides nothing, short of never.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+/// Polls until a condition holds, and returns its value. The limit only ends a test that would never end.
+pub fn eventually<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
         assert!(begin.elapsed() < Duration::from_secs(60), "never: {what}");
@@ -23,7 +23,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A folder in memory that everybody may write to, as `/dev/shm` is.
+/// A folder in memory that all users may write to, like `/dev/shm`.
 pub fn memory_folder() -> std::sync::Arc<TempDir> {
     let folder = tempfile::Builder::new().prefix("ttmem-test.").tempdir_in("/dev/shm").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -33,15 +33,15 @@ pub fn memory_folder() -> std::sync::Arc<TempDir> {
 /// A running `ttmem serve`.
 #[derive(Debug)]
 pub struct Server {
-    /// Where old clients connect.
+    /// The legacy socket.
     pub legacy: PathBuf,
-    /// Where questions are asked.
+    /// The query socket.
     pub query: PathBuf,
-    /// Its folder; sockets and outputs lie there.
+    /// The server's folder, with its sockets and outputs.
     pub folder: TempDir,
-    /// Where segments lie, in memory; of its own, so that tests do not see each other.
+    /// The folder of segments, in memory; private, so that tests do not see each other.
     pub segments: std::sync::Arc<TempDir>,
-    /// The first answer it gave.
+    /// The server's first answer.
     pub first: Snapshot,
     child: Child,
 }
@@ -52,22 +52,22 @@ impl Server {
         Self::start_by(Command::new(exe), args)
     }
 
-    /// Starts it by a command that ends in the program's name, as `unshare -pf ttmem`.
+    /// Starts a server with a command that ends in the program's name, such as `unshare -pf ttmem`.
     pub fn start_by(command: Command, args: &[&str]) -> Self {
         Self::start_logging(command, args, None)
     }
 
-    /// The same, with standard output going elsewhere than into a file.
+    /// Starts a server whose standard output may be redirected elsewhere than to a file.
     pub fn start_logging(command: Command, args: &[&str], log: Option<Stdio>) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), command, args, log)
     }
 
-    /// The same, in a folder that is there already.
+    /// Starts a server in an existing folder.
     pub fn start_in(folder: TempDir, command: Command, args: &[&str], log: Option<Stdio>) -> Self {
         Self::start_reading(folder, memory_folder(), command, args, log)
     }
 
-    /// The same, with segments that are there already.
+    /// Starts a server in an existing folder, with an existing folder of segments.
     pub fn start_reading(
         folder: TempDir,
         segments: std::sync::Arc<TempDir>,
@@ -75,7 +75,7 @@ impl Server {
         args: &[&str],
         log: Option<Stdio>,
     ) -> Self {
-        // Other users connect, too.
+        // Other users connect, too, so they must be able to enter the folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
         let file = |name| Stdio::from(File::create(folder.path().join(name)).unwrap());
@@ -104,31 +104,31 @@ impl Server {
         server
     }
 
-    /// Its pid (of the wrapper, if it was started by one).
+    /// Pid of the server, or of the wrapper that started it.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it knows now.
+    /// The current snapshot.
     pub fn snapshot(&self) -> Snapshot {
         let answer = ask(&self.query, &Request::SNAPSHOT).unwrap();
         schema::snapshot(&answer)
     }
 
-    /// Its recent events, oldest first.
+    /// Recent events, oldest first.
     pub fn events(&self) -> Vec<Event> {
         let detail = Detail { events: true, ..Detail::NONE };
         let answer = ask(&self.query, &Request::Snapshot(detail)).unwrap();
         schema::snapshot::<Snapshot>(&answer).events.unwrap()
     }
 
-    /// One device of that.
+    /// One device of the current snapshot.
     pub fn device(&self, index: u32) -> Device {
         let found = self.snapshot().devices.into_iter().find(|device| device.index == index);
         found.unwrap_or_else(|| panic!("no device {index}"))
     }
 
-    /// Its usage.
+    /// Usage of one device.
     pub fn usage(&self, index: u32) -> Usage {
         self.device(index).usage
     }
@@ -171,30 +171,30 @@ impl Server {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the server exits.
     pub fn wait(&mut self) -> ExitStatus {
         eventually("the server ends", || self.child.try_wait().unwrap())
     }
 
-    /// Whether it still runs.
+    /// Whether the server still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Memory it has in use, in bytes.
+    /// The server's resident memory, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
     }
 
-    /// Processor time it has used.
+    /// Processor time of the server.
     pub fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
         Duration::from_nanos(stat.split_ascii_whitespace().next().unwrap().parse().unwrap())
     }
 
-    /// Open descriptors it has.
+    /// Number of the server's open descriptors.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }

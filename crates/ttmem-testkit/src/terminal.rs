@@ -1,4 +1,4 @@
-//! A terminal of one's own: a pty, a program whose controlling terminal it is, and what can be seen on it.
+//! Private terminals for tests: a pty, a program that it controls, and the screen.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal};
@@ -16,40 +16,40 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 pub use vt100::{Cell, Color, MouseProtocolMode, Parser, Screen};
 
-/// Begins a frame.
+/// Begin of a frame.
 const BEGIN: &[u8] = b"\x1b[?2026h";
-/// Ends it.
+/// End of a frame.
 const END: &[u8] = b"\x1b[?2026l";
-/// Whatever takes longer never happens.
+/// Time after which a test fails.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A program in a terminal.
 pub struct Terminal {
     pty: Option<Arc<File>>,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+    seen: Arc<(Mutex<Output>, Condvar)>,
     closing: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
     child: Child,
     before: String,
-    /// The person's folder for settings.
+    /// The user's folder of settings.
     pub settings: TempDir,
 }
 
-/// All that came so far.
-struct Seen {
+/// Output of the program so far.
+struct Output {
     screen: Parser,
     bytes: Vec<u8>,
     frames: usize,
-    /// A frame has begun and not ended; what is on the screen then is half of this and half of that.
+    /// Whether a frame has begun and not ended: the screen is then partly the old frame and partly the new one.
     within: bool,
-    /// The other side has been closed.
+    /// Whether the program's side has been closed.
     closed: bool,
 }
 
-impl Seen {
-    fn take(&mut self, bytes: &[u8]) {
+impl Output {
+    fn add(&mut self, bytes: &[u8]) {
         self.screen.process(bytes);
-        // A mark may have come in two pieces.
+        // A mark may be split over two reads.
         let from = self.bytes.len().saturating_sub(END.len() - 1);
         self.bytes.extend_from_slice(bytes);
         for mark in self.bytes[from..].windows(END.len()) {
@@ -63,7 +63,7 @@ impl Seen {
     }
 }
 
-/// What a terminal is set to, for comparing.
+/// The terminal's modes, for comparison.
 fn modes(pty: &File) -> String {
     let Termios { input_modes, output_modes, control_modes, local_modes, special_codes, .. } =
         &rustix::termios::tcgetattr(pty).unwrap();
@@ -74,7 +74,7 @@ fn winsize((columns, rows): (u16, u16)) -> Winsize {
     Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
-/// A pty, and the name of its other side.
+/// Opens a pty; returns it and the name of the program's side.
 fn open(size: (u16, u16)) -> (File, PathBuf) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let pty: OwnedFd = rustix::pty::openpt(flags).unwrap();
@@ -86,14 +86,14 @@ fn open(size: (u16, u16)) -> (File, PathBuf) {
 }
 
 impl Terminal {
-    /// Starts a program in a terminal of so many columns and rows, which is its controlling one.
+    /// Starts a program in a terminal with a number of columns and rows, which is its controlling terminal.
     pub fn start(command: &Command, size: (u16, u16)) -> Self {
         let mut through = Command::new("setsid");
         through.arg("--ctty").arg(command.get_program()).args(command.get_args());
         Self::start_by(through, command, size)
     }
 
-    /// The same, but it hears nothing of the terminal being closed: that is another session's.
+    /// Starts a program in a terminal that is not its controlling one, so it gets no signal when that is closed.
     pub fn start_without_control(command: &Command, size: (u16, u16)) -> Self {
         let mut through = Command::new("setsid");
         through.arg(command.get_program()).args(command.get_args());
@@ -118,9 +118,9 @@ impl Terminal {
         }
         through.stdin(other.try_clone().unwrap()).stdout(other.try_clone().unwrap()).stderr(other);
         let child = through.spawn().unwrap();
-        // What stays open in there would keep the terminal open.
+        // The command's descriptors would keep the terminal open.
         drop(through);
-        let seen = Seen {
+        let seen = Output {
             screen: Parser::new(size.1.try_into().unwrap(), size.0.try_into().unwrap(), 0),
             bytes: Vec::new(),
             frames: 0,
@@ -140,7 +140,7 @@ impl Terminal {
         self.pty.as_ref().unwrap()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Output> {
         self.seen.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,7 +149,7 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Types.
+    /// Types keys.
     pub fn send(&self, keys: &str) {
         self.pty().write_all(keys.as_bytes()).unwrap();
     }
@@ -160,29 +160,29 @@ impl Terminal {
         self.send(&format!("\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m"));
     }
 
-    /// Turns the wheel by one: towards the person, or away.
+    /// Turns the mouse wheel by one step.
     pub fn wheel(&self, down: bool, (column, row): (usize, usize)) {
         self.send(&format!("\x1b[<{};{};{}M", 64 + u8::from(down), column + 1, row + 1));
     }
 
-    /// Pastes, as terminals do that were asked to mark it.
+    /// Pastes a text, with the marks of bracketed paste.
     pub fn paste(&self, text: &str) {
         self.send(&format!("\x1b[200~{text}\x1b[201~"));
     }
 
-    /// Changes the size: columns and rows.
+    /// Changes the number of columns and rows.
     pub fn resize(&self, size: (u16, u16)) {
         let (columns, rows) = (size.0.try_into().unwrap(), size.1.try_into().unwrap());
         self.seen().screen.screen_mut().set_size(rows, columns);
         rustix::termios::tcsetwinsize(self.pty(), winsize(size)).unwrap();
     }
 
-    /// Waits until whole frames satisfy something; returns what that found.
-    pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut(&Screen) -> Option<T>) -> T {
+    /// Waits until `find` returns a value for a complete frame, and returns that value.
+    pub fn wait_for<T>(&self, what: &str, mut find: impl FnMut(&Screen) -> Option<T>) -> T {
         let begin = Instant::now();
         let mut seen = self.seen();
         loop {
-            let found = if seen.within && !seen.closed { None } else { look(seen.screen.screen()) };
+            let found = if seen.within && !seen.closed { None } else { find(seen.screen.screen()) };
             if let Some(found) = found {
                 return found;
             }
@@ -203,7 +203,7 @@ impl Terminal {
         self.wait_for(&format!("no {text}"), |screen| (!screen.contents().contains(text)).then_some(()));
     }
 
-    /// Waits until so many more frames have been drawn; returns the bytes they took.
+    /// Waits until `more` frames have been drawn; returns how many bytes they took.
     pub fn wait_for_frames(&self, more: usize) -> usize {
         let begin = Instant::now();
         let mut seen = self.seen();
@@ -216,39 +216,39 @@ impl Terminal {
         seen.bytes.len() - bytes
     }
 
-    /// Frames drawn so far, and bytes written.
+    /// Numbers of frames drawn and of bytes written so far.
     pub fn drawn(&self) -> (usize, usize) {
         let seen = self.seen();
         (seen.frames, seen.bytes.len())
     }
 
-    /// All that was written so far.
+    /// All bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.seen().bytes.clone()
     }
 
-    /// The screen as it is.
+    /// The current screen.
     pub fn screen(&self) -> Screen {
         self.seen().screen.screen().clone()
     }
 
-    /// Its text.
+    /// Text of the current screen.
     pub fn text(&self) -> String {
         self.seen().screen.screen().contents()
     }
 
-    /// Where a text is: column and row. Waits for it.
-    pub fn place_of(&self, text: &str) -> (usize, usize) {
-        self.wait_for(text, |screen| place(screen, text))
+    /// Waits for a text on the screen; returns its column and row.
+    pub fn position_of(&self, text: &str) -> (usize, usize) {
+        self.wait_for(text, |screen| find_text(screen, text))
     }
 
-    /// Whether the terminal itself, not what is shown on it, is set as it was before.
+    /// Whether the terminal's modes, apart from those of the screen, are as before.
     pub fn is_cooked(&self) -> bool {
         modes(self.pty()) == self.before
     }
 
-    /// Waits until everything about the terminal is as it was found.
-    pub fn wait_until_given_back(&self) {
+    /// Waits until the terminal is restored to how the program found it.
+    pub fn wait_until_restored(&self) {
         self.wait_for("the terminal is given back", |screen| {
             let shown = !screen.alternate_screen() && !screen.hide_cursor() && !screen.bracketed_paste();
             let quiet = screen.mouse_protocol_mode() == MouseProtocolMode::None;
@@ -256,7 +256,7 @@ impl Terminal {
         });
     }
 
-    /// Waits until the dashboard has it.
+    /// Waits until the dashboard has taken over the terminal.
     pub fn wait_until_taken(&self) {
         self.wait_for("the terminal is taken", |screen| {
             let shown = screen.alternate_screen() && screen.hide_cursor() && screen.bracketed_paste();
@@ -269,19 +269,19 @@ impl Terminal {
         rustix::process::kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// How the kernel says it is: `R`, `S`, `T`, and so on.
+    /// The kernel's state of the program: `R`, `S`, `T`, and so on.
     pub fn state(&self) -> char {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let rest = stat.rsplit_once(") ").map_or("", |it| it.1);
         rest.chars().next().unwrap_or('X')
     }
 
-    /// Processor time of all its threads.
+    /// Processor time of all the program's threads.
     pub fn cpu_time(&self) -> Duration {
         cpu_time_of(self.pid())
     }
 
-    /// Waits for its end, and for all it wrote.
+    /// Waits until the program exits and all its output is read.
     pub fn wait(&mut self) -> ExitStatus {
         let status = crate::eventually("the program ends", || self.child.try_wait().unwrap());
         if let Some(reader) = self.reader.take() {
@@ -290,14 +290,14 @@ impl Terminal {
         status
     }
 
-    /// Waits for its end, which must be one in peace, with the terminal given back.
-    pub fn end(&mut self) {
+    /// Waits until the program exits, which must be with status 0 and the terminal restored.
+    pub fn expect_clean_exit(&mut self) {
         let status = self.wait();
         assert_eq!(status.code(), Some(0), "{}", self.text());
-        self.wait_until_given_back();
+        self.wait_until_restored();
     }
 
-    /// Closes the terminal under it.
+    /// Closes the terminal while the program runs.
     pub fn close(&mut self) {
         self.closing.store(true, Ordering::Relaxed);
         if let Some(reader) = self.reader.take() {
@@ -315,7 +315,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Processor time of all threads of a process, those that ended and those that live.
+/// Processor time of all threads of a process.
 pub fn cpu_time_of(pid: u32) -> Duration {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
     let nanos = |task: &Path| -> Option<u64> {
@@ -325,28 +325,28 @@ pub fn cpu_time_of(pid: u32) -> Duration {
     Duration::from_nanos(tasks.filter_map(|task| nanos(&task.ok()?.path())).sum())
 }
 
-/// Where a text is on a screen: column and row.
-pub fn place(screen: &Screen, text: &str) -> Option<(usize, usize)> {
+/// Column and row of a text on a screen.
+pub fn find_text(screen: &Screen, text: &str) -> Option<(usize, usize)> {
     let rows = screen.rows(0, screen.size().1.get());
-    let mut places = rows.enumerate().filter_map(|(row, line)| {
+    let mut positions = rows.enumerate().filter_map(|(row, line)| {
         let at = line.find(text)?;
         Some((line[..at].chars().count(), row))
     });
-    places.next()
+    positions.next()
 }
 
-fn read(mut pty: &File, seen: &(Mutex<Seen>, Condvar), closing: &AtomicBool) {
+fn read(mut pty: &File, seen: &(Mutex<Output>, Condvar), closing: &AtomicBool) {
     let mut buffer = vec![0; 64 << 10];
-    let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     while !closing.load(Ordering::Relaxed) {
-        let ready = rustix::event::poll(&mut [PollFd::new(&pty, PollFlags::IN)], Some(&moment));
+        let ready = rustix::event::poll(&mut [PollFd::new(&pty, PollFlags::IN)], Some(&timeout));
         if matches!(ready, Ok(0) | Err(rustix::io::Errno::INTR)) {
             continue;
         }
-        // Nobody has the other side open any more: that is an error here.
+        // Fails when no process has the program's side open.
         let len = pty.read(&mut buffer).unwrap_or(0);
         let mut now = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-        now.take(&buffer[..len]);
+        now.add(&buffer[..len]);
         now.closed |= len == 0;
         drop(now);
         seen.1.notify_all();

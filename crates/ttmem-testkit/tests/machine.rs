@@ -1,4 +1,4 @@
-//! Pretended machines, held against what real drivers showed and against what is known of their versions.
+//! Simulated machines, compared with what real drivers showed and with what is known of the driver's versions.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use ttmem_testkit::machine::{
     BOOT, Card, FakeProcess, Machine, cards, galaxy, galaxy_blackhole, n150, p150a, p300b, t3k,
 };
 
-/// What the bus shows of any device and nobody asks a card for.
+/// Files that the bus shows of any device, and that simulated machines lack.
 const LEFT_OUT: [&str; 23] = [
     "ari_enabled",
     "broken_parity_status",
@@ -40,11 +40,11 @@ const LEFT_OUT: [&str; 23] = [
 enum Entry {
     File(String),
     Link(String),
-    /// It is there, and nobody looked inside.
+    /// A file whose text was not captured.
     Unread,
 }
 
-/// Paths as on the machine, and what is there. Folders are not listed.
+/// Entries by path on the machine. Folders are not listed.
 type Tree = BTreeMap<String, Entry>;
 
 fn walk(root: &Path, below: &str, tree: &mut Tree) {
@@ -62,8 +62,8 @@ fn walk(root: &Path, below: &str, tree: &mut Tree) {
     }
 }
 
-/// Names sensors after the device they belong to: their numbers mean nothing.
-fn plain(tree: Tree) -> Tree {
+/// Replaces the arbitrary numbers of sensors by the names of their devices.
+fn normalized(tree: Tree) -> Tree {
     let targets = tree.iter().filter_map(|(path, entry)| match entry {
         Entry::Link(target) if path.starts_with("/sys/class/hwmon/") => Some((path, target)),
         _ => None,
@@ -86,8 +86,8 @@ fn plain(tree: Tree) -> Tree {
     entries.collect()
 }
 
-/// A machine with the same cards, as far as they have an identity; readings are what ours usually are.
-fn alike(driver: &str, shown: &Tree) -> Machine {
+/// A simulated machine with the same cards, by their identity; readings are the default ones.
+fn simulate(driver: &str, shown: &Tree) -> Machine {
     let mut machine = Machine::new(driver);
     for (path, entry) in shown {
         let (Some(node), Entry::Link(target)) =
@@ -101,23 +101,23 @@ fn alike(driver: &str, shown: &Tree) -> Machine {
             Some(Entry::File(text)) => text.trim().to_owned(),
             _ => String::new(),
         };
-        let said = |name: &str| text(format!("{folder}/{name}"));
+        let attribute = |name: &str| text(format!("{folder}/{name}"));
         let hex = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap_or(0);
         let subsystem = |name: &str| hex(text(format!("{device}/subsystem_{name}"))) as u16;
-        machine.card(Card {
+        machine.add_card(Card {
             pci: device.rsplit('/').next().unwrap().to_owned(),
             subsystem: (subsystem("vendor"), subsystem("device")),
-            serial: hex(said("tt_serial")),
-            asic_id: hex(said("tt_asic_id")),
-            firmware: said("tt_fw_bundle_ver"),
-            ..Card::new(&said("tt_card_type"), node.parse().unwrap())
+            serial: hex(attribute("tt_serial")),
+            asic_id: hex(attribute("tt_asic_id")),
+            firmware: attribute("tt_fw_bundle_ver"),
+            ..Card::new(&attribute("tt_card_type"), node.parse().unwrap())
         });
     }
     machine
 }
 
 #[test]
-fn pretended_machines_show_what_real_drivers_showed() {
+fn simulated_machines_match_captures_of_real_drivers() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/sysfs");
     let Ok(captures) = fs::read_dir(&folder) else {
         println!("nothing to compare with: there is no {}", folder.display());
@@ -136,15 +136,15 @@ fn pretended_machines_show_what_real_drivers_showed() {
                 (text("path").unwrap(), what.unwrap_or(Entry::Unread))
             })
             .collect();
-        let machine = alike(json["kmd"].as_str().unwrap(), &shown);
+        let machine = simulate(json["kmd"].as_str().unwrap(), &shown);
         assert!(!machine.nodes().is_empty(), "{name}: no card was recognised");
 
         let mut ours = Tree::new();
         walk(machine.root(), "sys", &mut ours);
-        // Nobody looked there: it is links to the devices, which are compared.
+        // Captures lack these links; the devices that they point to are compared.
         ours.retain(|path, _| !path.starts_with("/sys/bus/"));
         walk(machine.root(), "proc/driver", &mut ours);
-        let (ours, shown) = (plain(ours), plain(shown));
+        let (ours, shown) = (normalized(ours), normalized(shown));
         for (path, entry) in &ours {
             assert_eq!(shown.get(path), Some(entry), "{name}: {path}");
         }
@@ -157,9 +157,9 @@ fn pretended_machines_show_what_real_drivers_showed() {
     }
 }
 
-/// What is known to come and go with versions, by a file that tells.
+/// Features that differ between versions, each recognised by one file.
 fn features(machine: &Machine) -> String {
-    let told_by = [
+    let files = [
         ("clocks", machine.attribute(0, "tt_aiclk")),
         ("serial", machine.attribute(0, "tt_serial")),
         ("kind", machine.attribute(0, "tt_card_type")),
@@ -174,12 +174,12 @@ fn features(machine: &Machine) -> String {
         ("limits", machine.hwmon(0, "power1_max")),
         ("fan", machine.hwmon(0, "fan1_input")),
     ];
-    let there = told_by.into_iter().filter(|(_, path)| path.exists()).map(|(name, _)| name);
+    let there = files.into_iter().filter(|(_, path)| path.exists()).map(|(name, _)| name);
     there.collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn each_generation_of_the_driver_has_what_it_is_known_for() {
+fn each_driver_generation_has_its_features() {
     let all = "clocks serial kind bundle eth asic heartbeat counters pids sensors limits";
     let all_blackhole = "clocks serial kind bundle asic heartbeat trips counters pids sensors limits fan";
     let generations = [
@@ -221,7 +221,7 @@ fn each_generation_of_the_driver_has_what_it_is_known_for() {
 }
 
 #[test]
-fn before_all_that_there_is_only_the_node() {
+fn oldest_driver_shows_only_the_node() {
     let machine = n150("1.26");
     let names = |path: &Path| -> BTreeSet<String> {
         let entries = fs::read_dir(path).unwrap();
@@ -256,7 +256,7 @@ fn links_lead_from_class_to_device_and_back() {
 }
 
 #[test]
-fn boards_of_several_chips_are_told_by_their_serial_number() {
+fn chips_of_one_board_share_a_serial_number() {
     let serials = |machine: &Machine| -> BTreeSet<String> {
         machine.nodes().into_iter().map(|node| text(machine.attribute(node, "tt_serial"))).collect()
     };
@@ -286,16 +286,16 @@ fn galaxies_are_numbered_by_tray_since_2_8() {
 }
 
 #[test]
-fn a_card_says_what_it_is_told_to() {
+fn card_files_can_be_changed_and_removed() {
     let mut machine = Machine::new("2.10.0");
-    machine.card(Card::new("p150a", 3).with("temp1_input", "65535999").without("fan1_input"));
+    machine.add_card(Card::new("p150a", 3).with("temp1_input", "65535999").without("fan1_input"));
     assert_eq!(text(machine.hwmon(3, "temp1_input")), "65535999\n");
     assert!(!machine.hwmon(3, "fan1_input").exists());
     assert_eq!(machine.nodes(), [3]);
 }
 
 #[test]
-fn who_keeps_a_file_open_sees_it_change_and_go() {
+fn open_files_show_changes_and_unplugging() {
     let mut machine = n150("2.10.0");
     let kept = File::open(machine.attribute(0, "tt_aiclk")).unwrap();
     let read = || {
@@ -318,7 +318,7 @@ fn who_keeps_a_file_open_sees_it_change_and_go() {
     assert_eq!(sys.into_keys().collect::<Vec<_>>(), ["/sys/module/tenstorrent/version"]);
     assert!(proc.is_empty());
 
-    machine.card(Card::new("n150", 0));
+    machine.add_card(Card::new("n150", 0));
     assert_eq!(text(machine.attribute(0, "tt_aiclk")), "1000\n");
     for driver in ["1.26", "1.34"] {
         let mut old = cards(driver, "n150", 2);
@@ -332,9 +332,9 @@ fn processes_are_shown_as_the_kernel_does() {
     let mut machine = cards("2.10.0", "n300", 2);
     let plain = FakeProcess::new(77, "a) (b c) 1 2", &[0, 1, 1]);
     let command = vec!["python3".to_owned(), "run it.py".to_owned()];
-    machine.process(FakeProcess { start: 12_345, command, ..plain });
+    machine.add_process(FakeProcess { start: 12_345, command, ..plain });
     let inside = FakeProcess::new(78, "python3", &[1]);
-    machine.process(FakeProcess { uid: 0, container: Some((5, 9)), ..inside });
+    machine.add_process(FakeProcess { uid: 0, container: Some((5, 9)), ..inside });
 
     let stat = text(machine.proc(77, "stat"));
     let (head, rest) = stat.rsplit_once(") ").unwrap();
@@ -355,29 +355,29 @@ fn processes_are_shown_as_the_kernel_does() {
 
     assert_eq!(text(machine.pids(0)), "77\n");
     assert_eq!(text(machine.pids(1)), "77\n77\n78\n");
-    machine.end(77);
+    machine.end_process(77);
     assert_eq!((text(machine.pids(0)).as_str(), text(machine.pids(1)).as_str()), ("", "78\n"));
     assert!(!machine.proc(77, "").exists());
 
-    // An old driver says nothing; the descriptors still do.
+    // An old driver lists no processes; their descriptors still show the card.
     let mut old = n150("2.4.0");
-    old.process(FakeProcess::new(7, "x", &[0]));
+    old.add_process(FakeProcess::new(7, "x", &[0]));
     assert!(!old.pids(0).exists());
     assert_eq!(fs::read_link(old.proc(7, "fd/3")).unwrap(), Path::new("/dev/tenstorrent/0"));
-    old.end(7);
+    old.end_process(7);
 }
 
 #[test]
-fn a_busy_galaxy_has_eight_openers_on_every_chip() {
+fn busy_galaxy_has_eight_processes_on_every_chip() {
     let mut machine = galaxy("2.10.0");
-    machine.busy(64);
+    machine.add_processes(64);
     for node in machine.nodes() {
         assert_eq!(text(machine.pids(node)).lines().collect::<BTreeSet<_>>().len(), 8);
     }
 }
 
 #[test]
-fn without_its_driver_a_card_is_only_on_the_bus() {
+fn card_without_driver_is_only_on_the_bus() {
     for driver in ["1.26", "2.10.0"] {
         let mut machine = t3k(driver);
         machine.unload();

@@ -1,4 +1,4 @@
-//! The C interface from C: what is told is what readers see, and whatever is wrong gives an error.
+//! The C interface from C: readers see what is reported, and every mistake returns an error.
 
 mod build;
 
@@ -15,7 +15,7 @@ fn source(name: &str) -> std::path::PathBuf {
 }
 
 #[test]
-fn misuse_gives_an_error_and_the_next_call_works() {
+fn misuse_returns_an_error_and_the_next_call_works() {
     for compiler in Compiler::all("c11") {
         let program = compiler.build(&source("misuse.c"), &["-pthread"]);
         for trial in TRIALS {
@@ -28,7 +28,7 @@ fn misuse_gives_an_error_and_the_next_call_works() {
 }
 
 #[test]
-fn sanitizers_find_nothing_in_it() {
+fn sanitizers_report_nothing() {
     for compiler in Compiler::all("c11") {
         let flags = ["-pthread", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
         let program = compiler.build(&source("misuse.c"), &flags);
@@ -41,7 +41,7 @@ fn sanitizers_find_nothing_in_it() {
 }
 
 #[test]
-fn without_being_asked_nothing_is_tracked() {
+fn nothing_is_tracked_unless_enabled() {
     let program = Compiler::all("c11")[0].build(&source("misuse.c"), &["-pthread"]);
     for (env, tracked) in [
         (&[][..], 0),
@@ -59,7 +59,7 @@ fn without_being_asked_nothing_is_tracked() {
 }
 
 #[test]
-fn what_threads_told_is_what_readers_see() {
+fn readers_see_what_threads_reported() {
     let program = Compiler::all("c11")[0].build(&source("misuse.c"), &["-pthread"]);
     let folder = memory_folder();
     let (status, _, errors) = run(&program, &["threads", "_exit"], &[("TTMEM", "1")], folder.path());
@@ -71,6 +71,6 @@ fn what_threads_told_is_what_readers_see() {
         rows.fold((0, 0), |sum, row| (sum.0 + row.count.get(), sum.1 + row.requested.get()))
     };
     assert!(contents.exact);
-    assert_eq!(held(1), (20_000, 20_000 * 64), "DRAM of the mesh: half of what eight threads took");
+    assert_eq!(held(1), (20_000, 20_000 * 64), "DRAM of the mesh: half of what eight threads allocated");
     assert_eq!(held(2), (20_000, 20_000 * 64), "L1 of eight devices");
 }

@@ -1,4 +1,4 @@
-//! What the agent costs stock ttnn: in the lab, beside the same without it and with tt-metal's own counters.
+//! The agent's cost in stock ttnn, in the lab, compared with runs without it and with tt-metal's own counters.
 
 use super::{Figure, median};
 use crate::lab::board::Board;
@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use ttmem_testkit::memory_folder;
 
-/// Times that all processes are started anew: where the loader happens to put things is worth a hundred nanoseconds.
+/// Times that all processes are started anew: the placement of code in memory changes figures by a hundred nanoseconds.
 const STARTS: usize = 6;
-/// Blocks of each kind after each start, made in turns.
+/// Blocks of each kind after each start, in turns.
 const BLOCKS: usize = 10;
 /// Pairs of a block.
 const PAIRS: usize = 2000;
@@ -21,7 +21,7 @@ const SHORT_BLOCKS: u64 = 60;
 /// Programs of the run that hooks are measured on.
 const PROGRAMS: u64 = 200;
 
-/// One process that is told what to measure.
+/// A process that measures on request.
 struct Model {
     child: Child,
     input: ChildStdin,
@@ -37,14 +37,14 @@ impl Model {
         Ok(Self { child, input, output })
     }
 
-    fn ask(&mut self, what: &str, count: u64) -> anyhow::Result<Vec<f64>> {
+    fn measure(&mut self, what: &str, count: u64) -> anyhow::Result<Vec<f64>> {
         writeln!(self.input, "{what} {count}").context("ttnn ended")?;
         let mut line = String::new();
         loop {
             line.clear();
-            ensure!(self.output.read_line(&mut line)? > 0, "ttnn ended while it was asked for {what}");
-            if let Some(told) = line.strip_prefix("cost: ") {
-                return told.split_whitespace().map(|it| it.parse().context("a number")).collect();
+            ensure!(self.output.read_line(&mut line)? > 0, "ttnn ended while it measured {what}");
+            if let Some(numbers) = line.strip_prefix("cost: ") {
+                return numbers.split_whitespace().map(|it| it.parse().context("a number")).collect();
             }
         }
     }
@@ -94,16 +94,16 @@ fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
             Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?,
         ];
         for model in &mut models {
-            model.ask("pairs", PAIRS as u64)?;
+            model.measure("pairs", PAIRS as u64)?;
         }
         for block in 0..BLOCKS {
-            // Each is the first one as often as the others.
+            // Each is first as often as the others.
             for n in 0..models.len() {
                 let which = (n + block) % models.len();
-                costs[which].extend(models[which].ask("pairs", PAIRS as u64)?);
+                costs[which].extend(models[which].measure("pairs", PAIRS as u64)?);
             }
         }
-        added.extend(models[2].ask("added", SHORT_BLOCKS)?);
+        added.extend(models[2].measure("added", SHORT_BLOCKS)?);
     }
     let [plain, region, agent] = &costs;
     let more = |of: &[f64]| of.iter().zip(plain).map(|(with, without)| with - without).collect::<Vec<_>>();
@@ -135,8 +135,8 @@ fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     ])
 }
 
-/// What a dispatch costs more: of one program that is cached alone or among many, and of many in turn, whose own cost
-/// grows, too, with what no longer fits the processor's caches.
+/// The agent's cost of a dispatch: of one program that is cached alone or among many, and of many in turn, which also cost more
+/// without the agent since they no longer fit the processor's caches.
 fn dispatches(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
     let mut added = [const { Vec::new() }; 3];
     let mut plain = [const { Vec::new() }; 3];
@@ -146,16 +146,16 @@ fn dispatches(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 
         for (n, (what, count)) in
             [("dispatches", 1), ("dispatches", PROGRAMS), ("turns", PROGRAMS)].into_iter().enumerate()
         {
-            let told = model.ask(what, count)?;
-            let [entries, without, more @ ..] = &told[..] else { anyhow::bail!("too few numbers") };
+            let numbers = model.measure(what, count)?;
+            let [entries, without, more @ ..] = &numbers[..] else { anyhow::bail!("too few numbers") };
             ensure!(*entries >= count as f64, "only {entries} programs are cached");
             plain[n].push(*without);
-            // What happens beside it makes single blocks several times as slow, on either side.
+            // Other load makes single blocks several times as slow, on either side.
             added[n].push(median(more.to_vec()));
         }
     }
     let chips = board.chips();
-    // Where things lie in memory differs from start to start, and not within one: so all of them count.
+    // The placement in memory differs between starts only, so the mean of all starts counts.
     let [alone, among, turns] = added.map(|of| of.iter().sum::<f64>() / of.len() as f64);
     let [plain, _, plain_turns] = plain.map(median);
     println!(
@@ -177,13 +177,13 @@ fn dispatches(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 
     ])
 }
 
-/// Of a run of many programs, how much of the processor time the agent took, by its own count.
+/// The agent's share of the processor time of a run with many programs, by its own count.
 fn programs(lab: &Lab, agent: &Path) -> anyhow::Result<Figure> {
     let folder = memory_folder();
     let mut model = Model::start(tracked(agent, folder.path(), &script(lab, Board::N150, false)?))?;
-    let told = model.ask("programs", PROGRAMS)?;
-    let [entries, used_ns] = told[..] else { anyhow::bail!("two numbers, not {told:?}") };
-    ensure!(entries >= PROGRAMS as f64, "only {entries} programs were made");
+    let numbers = model.measure("programs", PROGRAMS)?;
+    let [entries, used_ns] = numbers[..] else { anyhow::bail!("two numbers, not {numbers:?}") };
+    ensure!(entries >= PROGRAMS as f64, "only {entries} programs were created");
     let spent = spent_ns(folder.path())?;
     println!(
         "{entries} cached programs, run three times: {:.2} s of processor time, {:.2} ms of it the agent's",
@@ -194,12 +194,12 @@ fn programs(lab: &Lab, agent: &Path) -> anyhow::Result<Figure> {
     Ok(Figure::at_most(&what, "same run", 2.0, spent / used_ns * 100.0, "%"))
 }
 
-/// What the agent says it took, once it has said so after everything.
+/// The agent's own count of its processor time, after its last update.
 fn spent_ns(folder: &Path) -> anyhow::Result<f64> {
     std::thread::sleep(std::time::Duration::from_secs(1));
     let mut ttmem = Command::new(target().join("release/ttmem"));
     let output = ttmem.args(["--json", "--local", "--shm-dir"]).arg(folder).output()?;
     let snapshot: ttmem_core::Snapshot = serde_json::from_slice(&output.stdout)?;
     let tracker = snapshot.processes.first().and_then(|it| it.tracker.clone()).context("it is tracked")?;
-    Ok(tracker.cost_seconds.context("it says what it cost")? * 1e9)
+    Ok(tracker.cost_seconds.context("the agent reports its cost")? * 1e9)
 }

@@ -1,4 +1,4 @@
-//! What an event costs in C, beside the same in Rust, a moment apart.
+//! The cost of an event in C and in Rust, in turns.
 
 use super::segment::event_cost;
 use super::{Figure, median};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const LIVE: usize = 1000;
 const EVENTS: usize = 2_000_000;
-/// Turns of each. What else runs on the machine changes within seconds.
+/// Turns of each, since other load on the machine changes within seconds.
 const TURNS: usize = 9;
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
@@ -44,7 +44,7 @@ fn build(folder: &Path, shared: bool) -> anyhow::Result<PathBuf> {
         let made = folder.join("libttmem.so");
         let mut link = Command::new("cc");
         link.args(["-shared", "-Wl,--whole-archive"]).arg(&library).arg("-Wl,--no-whole-archive");
-        // As in the installed one, its own calls go nowhere else.
+        // As in the installed library, its own calls are bound to itself.
         succeed(link.args(["-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,now", "-o"]).arg(&made))?;
         compile.arg(made).arg(format!("-Wl,-rpath,{}", folder.display()));
     } else {

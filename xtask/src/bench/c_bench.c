@@ -1,4 +1,4 @@
-/* What an event costs a program in C, in nanoseconds of processor time: as `segment.rs` does it in Rust. */
+/* Measures the cost of an event in C, in nanoseconds of processor time, as `segment.rs` does in Rust. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,15 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static int32_t take(int32_t allocator, uint64_t n) {
-    ttmem_buffer it = {.allocator = allocator, .space = TTMEM_SPACE_DRAM, .address = n * 2048, .requested = 2048,
-                       .bytes_per_bank = 2048, .occupied = 2048};
-    return ttmem_alloc(&it);
+static int32_t allocate(int32_t allocator, uint64_t n) {
+    ttmem_buffer buffer = {.allocator = allocator, .space = TTMEM_SPACE_DRAM, .address = n * 2048, .requested = 2048,
+                           .bytes_per_bank = 2048, .occupied = 2048};
+    return ttmem_alloc(&buffer);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     if (count != 3) return 2;
-    uint64_t live = strtoull(words[1], NULL, 10), events = strtoull(words[2], NULL, 10);
+    uint64_t live = strtoull(arguments[1], NULL, 10), events = strtoull(arguments[2], NULL, 10);
     ttmem_chip chip = {.unique_id = 1};
     int32_t number = ttmem_define_chip(&chip);
     ttmem_banks banks = {TTMEM_SPACE_DRAM, 12, 0, (uint64_t)1 << 40};
@@ -36,9 +36,9 @@ int main(int count, char **words) {
     uint64_t *held = malloc(live * sizeof *held);
     for (uint64_t n = 0; n < live; n++) {
         held[n] = n;
-        if (take(allocator, n) != 0) return 1;
+        if (allocate(allocator, n) != 0) return 1;
     }
-    uint64_t steps = events / ROUNDS / 2, state = 0x2545f4914f6cdd1d, fresh = live;
+    uint64_t steps = events / ROUNDS / 2, state = 0x2545f4914f6cdd1d, next = live;
     uint32_t *order = malloc(steps * sizeof *order);
     for (uint64_t n = 0; n < steps; n++) {
         state ^= state << 13;
@@ -50,10 +50,10 @@ int main(int count, char **words) {
     for (int round = 0; round < ROUNDS; round++) {
         double begin = cpu();
         for (uint64_t n = 0; n < steps; n++) {
-            uint64_t *place = &held[order[n]];
-            if (ttmem_free(allocator, TTMEM_SPACE_DRAM, *place * 2048) != 0) return 1;
-            *place = fresh++;
-            if (take(allocator, *place) != 0) return 1;
+            uint64_t *slot = &held[order[n]];
+            if (ttmem_free(allocator, TTMEM_SPACE_DRAM, *slot * 2048) != 0) return 1;
+            *slot = next++;
+            if (allocate(allocator, *slot) != 0) return 1;
         }
         costs[round] = (cpu() - begin) / (double)(steps * 2);
     }

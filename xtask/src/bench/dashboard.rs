@@ -1,4 +1,4 @@
-//! What a frame of the dashboard costs: 32 chips, 64 processes whose buffers come and go, a large terminal.
+//! The cost of a frame of the dashboard: 32 chips, 64 processes that allocate and free, a large terminal.
 
 use super::{Figure, start};
 use crate::bench::this_program;
@@ -15,15 +15,15 @@ const CHIPS: u32 = 32;
 const PROCESSES: u32 = 64;
 const BUFFERS: u64 = 100_000;
 const PROGRAMS: u32 = 24;
-/// Every so many-th process allocates and frees all the time.
+/// One of so many processes allocates and frees all the time.
 const BUSY: u32 = 8;
 const SIZE: (u16, u16) = (200, 60);
-const SETTLE: usize = 15;
+const WARM_UP_FRAMES: usize = 15;
 const FRAMES: usize = 60;
 const BUDGET_MS: f64 = 3.0;
 const VIEWS: [&str; 7] = ["Main", "Charts", "Telemetry", "L1 map", "Buffers", "Programs", "Events"];
 
-/// A process that ends with the benchmark.
+/// A process that is killed at the end of the benchmark.
 struct Owned(Child);
 
 impl Drop for Owned {
@@ -33,7 +33,7 @@ impl Drop for Owned {
     }
 }
 
-/// Starts all processes, each on so many chips, and waits until they have published themselves.
+/// Starts all processes, each on `chips_each` chips, and waits until they have published their memory.
 fn load(folder: &Path, chips_each: u32) -> anyhow::Result<Vec<Owned>> {
     let program = this_program()?;
     let mut all = Vec::new();
@@ -47,15 +47,15 @@ fn load(folder: &Path, chips_each: u32) -> anyhow::Result<Vec<Owned>> {
             .spawn();
         all.push(Owned(child.context("cannot start a process")?));
     }
-    for it in &mut all {
+    for process in &mut all {
         let mut line = String::new();
-        BufReader::new(it.0.stdout.as_mut().context("no output")?).read_line(&mut line)?;
+        BufReader::new(process.0.stdout.as_mut().context("no output")?).read_line(&mut line)?;
         ensure!(line.contains("ready"), "a process did not start");
     }
     Ok(all)
 }
 
-/// Such a process.
+/// The code of such a process.
 pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let failed = |e| anyhow::anyhow!("cannot publish: {e:?}");
@@ -87,7 +87,7 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
     let site = tracker.define_site("model.py:123 forward").map_err(failed)?;
     let buffers = BUFFERS / u64::from(PROCESSES);
     let buffer = |i: u64| {
-        // Some of it lies in L1, of some processes only: more than fits is nobody's.
+        // Some buffers of some processes are in L1; more would not fit.
         let (space, address, bytes) = if i.is_multiple_of(50) && n < 8 {
             (Space::L1, 0xa_0000 + i / 50 * 0x1000 + u64::from(n) * 0x100, 2048)
         } else {
@@ -117,11 +117,11 @@ pub(crate) fn publish(folder: &str, n: u32, chips_each: u32) -> anyhow::Result<(
         std::thread::sleep(Duration::from_millis(if busy { 10 } else { 500 }));
         if busy {
             for k in 0..4 {
-                let mut it = buffer((round * 4 + k) % buffers);
-                tracker.free(allocator, it.space, it.address).map_err(failed)?;
-                // What comes again is a little larger or smaller than it was.
-                it.requested -= (round % 7) * 64;
-                tracker.alloc(&it).map_err(failed)?;
+                let mut buffer = buffer((round * 4 + k) % buffers);
+                tracker.free(allocator, buffer.space, buffer.address).map_err(failed)?;
+                // The new buffer's size differs a little.
+                buffer.requested -= (round % 7) * 64;
+                tracker.alloc(&buffer).map_err(failed)?;
             }
             if round % 10 == 0 {
                 let program = 1 + (n + (round / 10) as u32) % PROGRAMS;
@@ -137,9 +137,9 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for chips_each in [2, CHIPS] {
         let folder = memory_folder();
-        let place = folder.path().display().to_string();
+        let segments = folder.path().display().to_string();
         let _load = load(folder.path(), chips_each)?;
-        let server = start(exe, &["--sim", "galaxy-wh", "--quiet", "--shm-dir", &place]);
+        let server = start(exe, &["--sim", "galaxy-wh", "--quiet", "--shm-dir", &segments]);
         let begin = Instant::now();
         while server.snapshot().processes.len() < PROCESSES as usize {
             ensure!(begin.elapsed() < Duration::from_secs(60), "not all processes are seen");
@@ -149,7 +149,7 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
             let mut command = Command::new(exe);
             command.args(["top", "-r", "100"]).env("TTMEM_QUERY_SOCKET", &server.query);
             if local {
-                command.args(["--local", "--shm-dir", &place]);
+                command.args(["--local", "--shm-dir", &segments]);
             }
             let terminal = Terminal::start(&command, SIZE);
             terminal.wait_for_text("Processes");
@@ -157,22 +157,22 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
             let mut most = (0.0, "");
             for (n, view) in VIEWS.into_iter().enumerate() {
                 terminal.send(&(n + 1).to_string());
-                terminal.wait_for_frames(SETTLE);
+                terminal.wait_for_frames(WARM_UP_FRAMES);
                 let (frames, bytes) = terminal.drawn();
                 let (cpu, served) = (terminal.cpu_time(), cpu_time_of(server.pid()));
                 terminal.wait_for_frames(FRAMES);
                 let cpu = terminal.cpu_time().saturating_sub(cpu);
                 let served = cpu_time_of(server.pid()).saturating_sub(served);
                 let (more_frames, more_bytes) = terminal.drawn();
-                let each = |it: f64| it / (more_frames - frames) as f64;
+                let per_frame = |total: f64| total / (more_frames - frames) as f64;
                 let what = format!("frame of {view}, {chips_each} chips each, {how}");
-                let spent = each(cpu.as_secs_f64() * 1e3);
+                let spent = per_frame(cpu.as_secs_f64() * 1e3);
                 figures.push(Figure::at_most(&what, "-", BUDGET_MS, spent, "ms CPU"));
                 if !local {
-                    let served = each(served.as_secs_f64() * 1e3);
+                    let served = per_frame(served.as_secs_f64() * 1e3);
                     figures.push(Figure::plain("    the daemon's share of it", "same run", served, "ms CPU"));
                 }
-                let bytes = each((more_bytes - bytes) as f64) / 1024.0;
+                let bytes = per_frame((more_bytes - bytes) as f64) / 1024.0;
                 if bytes > most.0 {
                     most = (bytes, view);
                 }

@@ -1,4 +1,4 @@
-//! What a frame of a dashboard costs the core: a large machine in two shapes, and a load that changes with every frame.
+//! The core's cost of a dashboard frame: a large machine in two shapes, and a load that changes with every frame.
 
 use super::model::Model;
 use std::hint::black_box;
@@ -20,7 +20,7 @@ const SCOPE: Scope = Scope::Allocator(1);
 struct Load {
     state: Model,
     now: u64,
-    /// Buffers that came in the frame before, and go in the next.
+    /// Buffers that were allocated in the last frame, and are freed in the next.
     last: Vec<(u32, Space, u64)>,
 }
 
@@ -102,7 +102,7 @@ impl Load {
         }
         for n in 0..BUFFERS {
             let (pid, n) = (n % PROCESSES + 1, n / PROCESSES);
-            // Everybody's somewhere else, with room in between.
+            // Each process has other addresses, with free space in between.
             let at = u64::from(n) * 512 * 1024 + u64::from(pid) * 4096;
             let event = match n % 20 {
                 0..12 => alloc(Space::Dram, at, 2048 * (1 + u64::from(n % 3)), 0),
@@ -134,7 +134,7 @@ impl Load {
         state.apply(Mono(now), origin(pid), Event::Program(program));
     }
 
-    /// Of so many processes, buffers come and go, and a program is dispatched.
+    /// A frame in which `processes` processes free and allocate buffers, and dispatch a program.
     fn frame(&mut self, processes: u32) {
         self.now += 100_000_000;
         let now = Mono(self.now);
@@ -155,7 +155,7 @@ impl Load {
         }
     }
 
-    /// Milliseconds a frame of `work`, with so many processes changing before each.
+    /// Milliseconds that `work` takes per frame, with `changing` processes changing before each.
     fn cost(&mut self, changing: u32, mut work: impl FnMut(&mut Model, Mono)) -> f64 {
         let mut costs: Vec<f64> = (0..FRAMES)
             .map(|_| {
@@ -168,7 +168,7 @@ impl Load {
     }
 }
 
-/// What is measured, its budget if it has one, and its cost; all in milliseconds.
+/// Names of measurements, with their budgets if any and their costs, in milliseconds.
 pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
     let brief = Detail { brief: true, ..Detail::NONE };
     let page = BufferQuery { limit: 60, ..BufferQuery::default() };
@@ -190,7 +190,7 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
     for chips_each in [2, CHIPS] {
         let mut load = Load::new(chips_each);
         for (changing, how) in [(1, "one changes"), (PROCESSES, "all change")] {
-            // Budgets are for what programs do; all of them at once is to see how far it goes.
+            // The budgets are for one changing process; all at once shows the limit.
             let budget = |ms: Option<f64>| ms.filter(|_| changing == 1);
             let name = |what: &str| format!("frame, {chips_each} chips each, {how}: {what}");
             let cost = load.cost(changing, Model::tick);

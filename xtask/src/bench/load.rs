@@ -1,4 +1,4 @@
-//! Processes that make load, and the server that does nothing with it.
+//! Processes that produce load, and a server that discards it.
 #![allow(unsafe_code, clippy::unwrap_used)]
 
 use super::this_program;
@@ -14,16 +14,16 @@ use tempfile::TempDir;
 use ttmem_testkit::message;
 use ttmem_wire::legacy::{MAX_SIZE, Type, Vintage};
 
-/// Buffers a sending client holds before it begins to free.
+/// Buffers that a sending client holds before it begins to free.
 const WINDOW: u64 = 1000;
 
-/// What sending took.
+/// The time that sending took.
 pub(crate) struct Sent {
     pub(crate) time: Duration,
 }
 
-/// `clients` processes send `messages` each, one a send, and wait until the server has read them all. Each has a chip of
-/// its own, as processes do.
+/// Starts `clients` processes that send `messages` each, one a send, and waits until the server has read them all. Each has its
+/// own chip, as processes do.
 pub(crate) fn send_from(path: &Path, clients: usize, messages: usize) -> anyhow::Result<Sent> {
     let program = this_program()?;
     let mut children: Vec<Child> = (0..clients)
@@ -53,7 +53,7 @@ pub(crate) fn send_from(path: &Path, clients: usize, messages: usize) -> anyhow:
     Ok(Sent { time: begin.elapsed() })
 }
 
-/// The client's side of both kinds of load.
+/// The client's side of all kinds of load.
 pub(crate) fn client(args: &[&str]) -> anyhow::Result<()> {
     match *args {
         ["send", path, messages, device] => send(Path::new(path), messages.parse()?, device.parse()?),
@@ -70,28 +70,28 @@ fn send(path: &Path, messages: u64, device: i32) -> anyhow::Result<()> {
     let mut buffer = [0; MAX_SIZE];
     let (mut next, mut oldest) = (0, 0);
     for n in 0..messages {
-        let it = if next - oldest >= WINDOW && n % 2 == 0 {
+        let message = if next - oldest >= WINDOW && n % 2 == 0 {
             oldest += 1;
             message(Type::Free, device, 0, oldest - 1, 0)
         } else {
             next += 1;
             message(Type::Alloc, device, 0, next - 1, 4096)
         };
-        stream.write_all(it.encode(Vintage::V144, &mut buffer))?;
+        stream.write_all(message.encode(Vintage::V144, &mut buffer))?;
     }
-    // The server closes once it has read everything.
+    // The server closes the connection once it has read everything.
     stream.shutdown(std::net::Shutdown::Write)?;
     let _ = stream.read(&mut [0]);
     Ok(())
 }
 
-/// Messages for that many live buffers, at addresses as allocators give them out.
+/// Messages for `count` live buffers, at addresses as allocators return them.
 pub(crate) fn many_buffers(count: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count as usize * 144);
     let mut buffer = [0; MAX_SIZE];
     for n in 0..count {
-        let it = message(Type::Alloc, 0, (n % 2) as u8, 0x10_0000 + n * 2048, 2048);
-        bytes.extend_from_slice(it.encode(Vintage::V144, &mut buffer));
+        let message = message(Type::Alloc, 0, (n % 2) as u8, 0x10_0000 + n * 2048, 2048);
+        bytes.extend_from_slice(message.encode(Vintage::V144, &mut buffer));
     }
     bytes
 }
@@ -177,7 +177,7 @@ impl Drop for Discard {
     }
 }
 
-/// One thread, epoll, large reads: what the daemon does, less everything it does with the bytes.
+/// The discarding server: one thread, epoll and large reads, as in the daemon, without processing.
 pub(crate) fn discard(path: &Path) -> anyhow::Result<()> {
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;

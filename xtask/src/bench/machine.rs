@@ -1,4 +1,4 @@
-//! The machine without a daemon: a Galaxy of 32 chips, 64 processes on them, and tt-metal's counters of all.
+//! Reading a machine without a daemon: a Galaxy of 32 chips, 64 processes, and tt-metal's counters of all.
 
 use super::load::cpu_of_children;
 use super::{Figure, median};
@@ -12,10 +12,10 @@ use ttmem_wire::region::{self, Levels, ProcessSlot, Region};
 
 const PROCESSES: u32 = 64;
 
-/// As a test makes them, with counters in which every process is on its chips.
+/// A simulated machine with counters in which every process is on its chips.
 fn machine() -> anyhow::Result<Machine> {
     let mut machine = galaxy("2.10.0");
-    machine.busy(PROCESSES);
+    machine.add_processes(PROCESSES);
     for node in machine.nodes() {
         let id = std::fs::read_to_string(machine.attribute(node, "tt_asic_id"))?;
         let id = u64::from_str_radix(id.trim(), 16)?;
@@ -33,7 +33,7 @@ fn machine() -> anyhow::Result<Machine> {
             name: name(pid).unwrap_or_default(),
         });
         let n = pids.len() as u64;
-        let it = Region {
+        let region = Region {
             asic_id: id,
             device_id: node,
             totals: Levels { dram: n << 20, l1: 4096 * n, ..Levels::default() },
@@ -41,7 +41,7 @@ fn machine() -> anyhow::Result<Machine> {
             ..Region::new(region::Layout::V3)
         };
         let path = machine.root().join(format!("dev/shm/tt_device_{id}_memory"));
-        std::fs::write(path, region::build(it.layout, &it))?;
+        std::fs::write(path, region::build(region.layout, &region))?;
     }
     Ok(machine)
 }
@@ -65,7 +65,7 @@ pub(super) fn figures(exe: &Path) -> anyhow::Result<Vec<Figure>> {
         Ok(median(costs))
     };
     let (table, json) = (once(&[])?, once(&["--json"])?);
-    // The first looks open everything; what counts is what every further one costs.
+    // The first refreshes open files; the cost of every further one counts.
     let watched = |frames: usize| -> anyhow::Result<f64> {
         let before = cpu_of_children();
         let mut child = run(&["-w", "-r", "50"]).stdout(Stdio::piped()).spawn()?;

@@ -1,4 +1,4 @@
-//! What needs no process: the framer, the ledger, making a snapshot.
+//! Benchmarks without other processes: the framer, the ledger, creating a snapshot.
 
 use super::model::Model;
 use super::{Figure, median};
@@ -86,11 +86,11 @@ fn state(chips: u32, processes: u32) -> Model {
     state
 }
 
-/// One alloc and one free among so many live buffers, against the standard map doing the same.
+/// One allocation and one free among `live` buffers, compared with the standard map.
 fn ledger(live: u64) -> [Figure; 2] {
     const COUNT: u64 = 200_000;
     let mut state = state(1, 1);
-    // Addresses in an order that no cache foresees.
+    // Addresses in an order that the caches cannot predict.
     let id = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) << 11;
     for n in 0..live {
         state.apply(Mono(n), process(1), alloc(0, Space::Dram, id(n)));
@@ -130,7 +130,7 @@ fn snapshot() -> Figure {
     let cost = median(
         (0..21)
             .map(|n| {
-                // A change each time, so that nothing is kept from the last.
+                // A change each time, so that nothing is cached.
                 state.apply(Mono(2), process(1), alloc(0, Space::Cb, n << 40));
                 let time = cpu(|| {
                     let snapshot = state.snapshot(&ttmem_core::Detail::NONE);

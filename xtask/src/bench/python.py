@@ -1,4 +1,4 @@
-"""Nanoseconds of this thread's processor time that calls of the package take, as JSON. The loop around them is taken off."""
+"""Prints the cost of the package's calls as JSON, in nanoseconds of this thread's processor time, without the loop around them."""
 
 import json
 import statistics
@@ -12,7 +12,7 @@ ADDRESSES = [(1 << 40) + (n << 12) for n in range(CALLS)]
 
 
 def measure(alloc, free):
-    """What one call of each takes: the median of many rounds."""
+    """The cost of one call of each, and of the loop: medians of many rounds."""
     now = time.thread_time_ns
     costs = []
     for _ in range(ROUNDS):
@@ -32,7 +32,7 @@ def measure(alloc, free):
 
 
 def measure_by_number(alloc, free):
-    """The same by device number: one argument more."""
+    """The cost of one call of each by device number, which is one argument more."""
     now = time.thread_time_ns
     costs = []
     for _ in range(ROUNDS):
@@ -52,7 +52,7 @@ def measure_by_number(alloc, free):
 
 
 def nothing(*_):
-    """Takes what the others take."""
+    """Accepts the arguments of the others."""
 
 
 assert ttmem.enable()

@@ -1,11 +1,11 @@
-//! What a call from Python costs.
+//! The cost of a call from Python.
 
 use super::Figure;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::process::Command;
 
-/// Measures in the interpreter's own thread, and prints nanoseconds by name.
+/// Measures in the interpreter's thread, and prints nanoseconds by name.
 const SCRIPT: &str = include_str!("python.py");
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {

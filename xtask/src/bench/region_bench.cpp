@@ -1,12 +1,12 @@
-// region_bench: what one memory event costs in the statistics region that stock tt-metal keeps in /dev/shm.
+// region_bench: the cost of one memory event in the statistics region that stock tt-metal keeps in /dev/shm.
 //
 //   region_bench LIBTT_METAL_SO CHIPS EVENTS
 //
-// Loads the library of a published wheel and times its own record_allocation and record_deallocation, so that a
-// comparison with it rests on the shipped machine code and not on somebody's reading of the source.
+// Loads the library of a published wheel and times its own record_allocation and record_deallocation, so that the
+// comparison uses the shipped machine code.
 // Prints one line of JSON. Exit codes: 0 measured and checked, 1 failed, 2 wrong usage, 3 a symbol is missing.
 //
-// Nothing of tt-metal is compiled in. The symbols are looked up by their mangled names, which also encode the
+// No code of tt-metal is compiled in. The symbols are looked up by their mangled names, which also encode the
 // parameter types: a release that changes a signature gives "missing symbol", never a call with wrong arguments.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,12 +39,12 @@ Record record_alloc, record_free;
 constexpr uint64_t kIdBase = 0x7474626500000000;
 constexpr uint64_t kMaxChips = 256, kWarmUp = 1000;
 
-// Every allocation adds more than a deallocation takes away. So the final sum is right only if each single call
-// was recorded, and no subtraction meets the library's clamp at zero.
+// Every allocation adds more than a deallocation subtracts. So the final sum is right only if each single call
+// was recorded, and no subtraction is clamped to zero by the library.
 constexpr uint64_t kAllocated = 4096, kFreed = 1024;
 constexpr uint8_t kDram = 0;
 
-// Region layout, version 3 (little endian). Only the DRAM figures are looked at.
+// Region layout, version 3 (little endian). Only the DRAM figures are read.
 constexpr uint32_t kRegionVersion = 3;
 constexpr off_t kRegionSize = 8576, kVersion = 0, kUniqueId = 32, kTotalDram = 48;
 constexpr off_t kFirstChip = 88, kFirstProcess = 856, kDramInEntry = 8;  // an entry begins with its chip id or pid
@@ -58,8 +58,8 @@ void remove_file_and_die(int signal) {
 }
 
 struct Chip {
-    // The object has 32 bytes in 0.81.1; the rest is room for other releases. The size of a whole Chip is an odd
-    // number of cache lines: a power of two would put all objects into the same cache set and spoil the timing.
+    // The object has 32 bytes in 0.81.1; the rest is for other releases. The number of cache lines of a whole Chip is not
+    // even: a power of two would put all objects into the same cache set and spoil the timing.
     alignas(64) unsigned char object[512] = {};
     int fd = -1;
     uint32_t device_id = 0;
@@ -120,7 +120,7 @@ struct Chip {
 
 static_assert(sizeof(Chip) % 64 == 0 && sizeof(Chip) / 64 % 2 == 1, "see the comment at Chip::object");
 
-// Allocations and deallocations in turn, each told to one chip after the other: as the runtime does on a mesh.
+// Allocations and deallocations in turn, each recorded for one chip after the other, as the runtime does on a mesh.
 void run(std::vector<Chip>& chips, uint64_t events) {
     const int pid = getpid();
     for (uint64_t event = 0; event < events; ++event) {

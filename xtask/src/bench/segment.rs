@@ -1,5 +1,5 @@
-//! What an event costs the workload, beside what it costs with the old socket and with tt-metal's own counters; and what
-//! a reader can take in.
+//! The cost of an event in the workload, compared with the old socket and with tt-metal's own counters; and the throughput of
+//! a reader.
 
 use super::model::Model;
 use super::{Figure, load, median};
@@ -21,7 +21,7 @@ const EVENTS: usize = 10_000_000;
 
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
     let mut figures = client()?;
-    figures.extend(others()?);
+    figures.extend(alternatives()?);
     figures.push(ingest()?);
     Ok(figures)
 }
@@ -32,7 +32,7 @@ fn cpu() -> f64 {
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// A tracker of its own, and an allocator over so many chips.
+/// A new tracker, and an allocator over `chips` chips.
 fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorNumber)> {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let path = folder.path().to_str().context("a strange folder")?.to_owned();
@@ -43,7 +43,7 @@ fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorN
     Ok((folder, tracker, allocator))
 }
 
-/// Numbers below `end` that look random.
+/// Pseudo-random numbers below `end`.
 fn shuffled(end: usize, count: usize) -> Vec<u32> {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut next = || {
@@ -55,8 +55,8 @@ fn shuffled(end: usize, count: usize) -> Vec<u32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// Median over rounds of what one event costs with so many buffers live, in an order no cache can guess. Every buffer is
-/// freed in its turn, and the next one taken has an address that was never used.
+/// Median over rounds of the cost of one event with `live` buffers, in an order that caches cannot predict. Every freed buffer
+/// is replaced by one at an address that was never used.
 pub(super) fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Result<f64> {
     const ROUNDS: usize = 20;
     let (_folder, tracker, allocator) = tracker(chips)?;
@@ -67,16 +67,16 @@ pub(super) fn event_cost(live: usize, chips: u64, events: usize) -> anyhow::Resu
         tracker.alloc(&buffer(n))?;
     }
     let order = shuffled(live, events / ROUNDS / 2);
-    let mut fresh = live as u64;
+    let mut next = live as u64;
     let mut costs = Vec::new();
     for _ in 0..ROUNDS {
         let begin = cpu();
-        for &at in &order {
-            let place = &mut held[at as usize];
-            tracker.free(allocator, Space::Dram, *place * 2048)?;
-            *place = fresh;
-            fresh += 1;
-            tracker.alloc(&buffer(*place))?;
+        for &index in &order {
+            let slot = &mut held[index as usize];
+            tracker.free(allocator, Space::Dram, *slot * 2048)?;
+            *slot = next;
+            next += 1;
+            tracker.alloc(&buffer(*slot))?;
         }
         costs.push((cpu() - begin) / (order.len() * 2) as f64);
     }
@@ -108,8 +108,8 @@ fn client() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// The same with what there was before, in the same run.
-fn others() -> anyhow::Result<Vec<Figure>> {
+/// The cost of an event with the old client and with tt-metal's own counters, in the same run.
+fn alternatives() -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for chips in [1, 32] {
         let discard = load::Discard::start()?;
@@ -153,7 +153,7 @@ fn others() -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// `libtt_metal.so` of the stock wheel: the lab's if there is one, else got once without all that it depends on.
+/// `libtt_metal.so` of the stock wheel: the lab's if there is one, else downloaded once without its dependencies.
 fn region_library() -> anyhow::Result<PathBuf> {
     if let Some(lab) = lab::ready(TTNN) {
         return Ok(lab.library);
@@ -180,7 +180,7 @@ fn region_library() -> anyhow::Result<PathBuf> {
     Ok(library)
 }
 
-/// Only what is needed: a wheel is a zip file, and Python can read those.
+/// Unpacks only the libraries of a wheel, which is a zip file that Python can read.
 fn unpack(wheel: &Path, to: &Path) -> anyhow::Result<()> {
     const SCRIPT: &str = "import sys, zipfile\n\
         with zipfile.ZipFile(sys.argv[1]) as z:\n\
@@ -214,11 +214,12 @@ impl EventSink for Reader {
     }
 }
 
-/// Buffers live while records are taken in, and records a look.
+/// Live buffers while records are read.
 const LIVE: u64 = 1000;
+/// Records per poll.
 const BATCH: u64 = 12_000;
 
-/// Another process that writes a batch for each line it reads.
+/// A process that writes a batch for each line it reads.
 pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
     let tracker = Tracker::new(&Options::default().folder(folder));
     let chip = tracker.define_chip(&Chip::default().unique_id(1))?;
@@ -240,7 +241,7 @@ pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records a second from the file into the ledger.
+/// Throughput from the segment into the ledger, in records a second.
 fn ingest() -> anyhow::Result<Figure> {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let mut writer = Command::new(super::this_program()?)
@@ -249,7 +250,7 @@ fn ingest() -> anyhow::Result<Figure> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut ask = writer.stdin.take().context("no input")?;
+    let mut requests = writer.stdin.take().context("no input")?;
     let mut answers = BufReader::new(writer.stdout.take().context("no output")?);
     let mut line = String::new();
     answers.read_line(&mut line)?;
@@ -259,7 +260,7 @@ fn ingest() -> anyhow::Result<Figure> {
     sources.poll(Mono(1), &mut reader);
     let mut rates = Vec::new();
     for _ in 0..200 {
-        writeln!(ask)?;
+        writeln!(requests)?;
         answers.read_line(&mut line)?;
         reader.records = 0;
         let begin = cpu();
@@ -273,7 +274,7 @@ fn ingest() -> anyhow::Result<Figure> {
         "the ledger has {}",
         reader.model.state.live_records()
     );
-    drop(ask);
+    drop(requests);
     writer.wait()?;
     Ok(Figure::at_least(
         "segment ingest, file to ledger",

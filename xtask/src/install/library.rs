@@ -1,8 +1,8 @@
-//! `libttmem.so` and `libttmem.a`, made of what rustc makes of `crates/ttmem-c`.
+//! `libttmem.so` and `libttmem.a`, linked from rustc's static library of `crates/ttmem-c`.
 //!
-//! rustc's own shared libraries cannot have named versions of symbols, and its static ones show all of Rust's library to
-//! whoever links them. So it makes a static one, and the linker makes of it a shared one that exports `ttmem.symbols` and
-//! nothing else, and a single object in which everything else is local.
+//! rustc's own shared libraries cannot have versioned symbols, and its static ones export all of Rust's standard library. So
+//! rustc builds a static library, from which the linker makes a shared one that exports only `ttmem.symbols`, and a single
+//! object in which all other symbols are local.
 
 use crate::{header, root, succeed};
 use anyhow::{Context, bail, ensure};
@@ -12,28 +12,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the library needs where it is linked statically, as rustc says. A newer C library has them all in one; the unwinder is
-/// every compiler's own business, and another one for `-static`.
+/// Libraries that the static library needs, from rustc. A newer C library contains them all; the compiler adds its own
+/// unwinder, another one for `-static`.
 pub(super) const PRIVATE: &str = "-lutil -lrt -lpthread -lm -ldl";
 
 /// Libraries that every process has, or that come with the compiler.
 const NEEDED: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];
 
-/// Bytecode of Rust's own library, for a compiler that nobody has at this point. Tools that find a plugin for another
-/// version of it stumble over it.
+/// Sections with bytecode of Rust's standard library, which no compiler needs here. Tools with a plugin for another version
+/// of it fail on them.
 const BYTECODE: [&str; 2] = [".llvmbc", ".llvmcmd"];
 
-/// The name that programs ask for when they start.
+/// The name that programs load at start.
 pub(super) fn soname() -> String {
     format!("libttmem.so.{}", env!("CARGO_PKG_VERSION_MAJOR"))
 }
 
-/// The file's own name.
+/// The file's full name.
 pub(super) fn shared_name() -> String {
     concat!("libttmem.so.", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
-/// What the shared library exports: names, and since which version of its interface.
+/// The symbols that the shared library exports, and the version of the interface that introduced each.
 fn symbols() -> anyhow::Result<BTreeMap<String, String>> {
     let path = root().join("packaging/ttmem.symbols");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -45,7 +45,7 @@ fn symbols() -> anyhow::Result<BTreeMap<String, String>> {
     pairs.collect()
 }
 
-/// Both libraries, in a folder: the shared one and the static one.
+/// Links both libraries in a folder: the shared one and the static one.
 pub(super) fn make(release: &Path, folder: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let archive = release.join("libttmem_c.a");
     ensure!(archive.is_file(), "{} is not there: build it first", archive.display());
@@ -76,14 +76,14 @@ fn make_shared(archive: &Path, folder: &Path, symbols: &BTreeMap<String, String>
         "-Wl,--gc-sections,--as-needed,--build-id=sha1,-O1",
         "-Wl,-z,relro,-z,now,-z,defs,-z,noexecstack",
     ]);
-    // A program that unloads it while a thread ends would jump into nothing.
+    // Otherwise a program that unloads the library while a thread ends would crash.
     link.args(["-Wl,-z,nodelete", "-Wl,--strip-all"]);
     succeed(link.arg(archive).args(PRIVATE.split(' ')))?;
     check_shared(&library, symbols)?;
     Ok(library)
 }
 
-/// Each version names what came with it, and follows the one before.
+/// The linker's version script: each version lists its new symbols, and inherits the one before.
 fn version_script(symbols: &BTreeMap<String, String>) -> String {
     let versions: BTreeSet<&String> = symbols.values().collect();
     let mut text = String::new();
@@ -102,7 +102,7 @@ fn version_script(symbols: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// Nothing else is exported, and nothing less; and it needs no library that is not everywhere.
+/// Checks that exactly these symbols are exported, and that only libraries are needed that every system has.
 fn check_shared(library: &Path, symbols: &BTreeMap<String, String>) -> anyhow::Result<()> {
     let exported =
         output(Command::new("nm").args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library))?;
@@ -128,13 +128,14 @@ fn check_shared(library: &Path, symbols: &BTreeMap<String, String>) -> anyhow::R
 fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Result<PathBuf> {
     let (whole, object) = (folder.join("whole.o"), folder.join("ttmem.o"));
     let mut link = Command::new("ld");
-    // Sections that Rust libraries have in common would be thrown away in favour of another one's, with what is local here.
+    // Without this option, sections that several Rust libraries have would be dropped in favour of another library's,
+    // although their symbols are local here.
     link.args(["-r", "--gc-sections", "--force-group-allocation", "-o"]).arg(&whole);
     succeed(link.args(names.iter().map(|name| format!("--undefined={name}"))).arg(archive))?;
 
     let (public, weak) = (folder.join("public"), folder.join("weak"));
     fs::write(&public, lines(names))?;
-    // Functions that only newer C libraries have: the linker makes them strong when it throws sections away.
+    // Functions that only newer C libraries have: the linker makes them strong when it drops sections.
     fs::write(&weak, lines(&weak_names(archive)?))?;
     let mut strip = Command::new("objcopy");
     strip.arg(format!("--keep-global-symbols={}", public.display()));
@@ -156,7 +157,7 @@ fn make_static(archive: &Path, folder: &Path, names: &[&String]) -> anyhow::Resu
     Ok(library)
 }
 
-/// What the archive would use if it was there.
+/// Symbols that the archive uses only if they exist.
 fn weak_names(archive: &Path) -> anyhow::Result<Vec<String>> {
     let all = output(Command::new("readelf").args(["--symbols", "--wide"]).arg(archive))?;
     let weak = all.lines().filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -170,7 +171,7 @@ fn lines(names: &[impl AsRef<str>]) -> String {
     names.iter().fold(String::new(), |text, name| text + name.as_ref() + "\n")
 }
 
-/// What a command prints.
+/// The output of a command.
 pub(super) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_has_its_names_and_follows_the_one_before() {
+    fn version_lists_its_symbols_and_inherits_the_last() {
         let names = [("a", "TTMEM_0"), ("b", "TTMEM_1"), ("c", "TTMEM_0")];
         let symbols = names.iter().map(|&(name, of)| (name.to_owned(), of.to_owned())).collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Putting files where they belong: each appears whole, with its mode, in place of the one before.
+//! Installs files: each replaces the one before atomically, with its mode.
 
 use anyhow::{Context, ensure};
 use std::collections::BTreeSet;
@@ -6,17 +6,17 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-/// For everybody to read.
+/// Mode of files that all users may read.
 pub(super) const DATA: u32 = 0o644;
-/// For everybody to run.
+/// Mode of files that all users may run.
 pub(super) const PROGRAM: u32 = 0o755;
 
-/// The list of what was installed, in a prefix: one name a line, as seen from the prefix.
+/// The list of installed files, in a prefix: one name a line, relative to the prefix.
 pub(crate) const LIST: &str = "share/ttmem/files";
 
-/// A prefix that is being filled.
+/// An installation into a prefix.
 pub(super) struct Tree {
-    /// Where files go: the prefix below the folder that packages are put together in.
+    /// The folder of the files: the prefix, below the destination if there is one.
     base: PathBuf,
     quiet: bool,
     names: BTreeSet<String>,
@@ -27,38 +27,38 @@ impl Tree {
         Self { base, quiet, names: BTreeSet::new() }
     }
 
-    /// A file with these contents.
+    /// Installs a file with these contents.
     pub(super) fn put(&mut self, name: &str, mode: u32, contents: &[u8]) -> anyhow::Result<()> {
         self.replace(name, |new| {
             fs::write(new, contents)?;
-            // Whatever the umask is.
+            // Independent of the umask.
             fs::set_permissions(new, fs::Permissions::from_mode(mode))
         })
     }
 
-    /// A copy of a file.
+    /// Installs a copy of a file.
     pub(super) fn copy(&mut self, name: &str, mode: u32, from: &Path) -> anyhow::Result<()> {
         let contents = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         self.put(name, mode, &contents)
     }
 
-    /// A symbolic link.
+    /// Installs a symbolic link.
     pub(super) fn link(&mut self, name: &str, target: &str) -> anyhow::Result<()> {
         self.replace(name, |new| symlink(target, new))
     }
 
-    /// Makes something beside its place, and moves it there: who has the old one open or mapped keeps it, and nobody ever
-    /// finds half of the new one.
+    /// Creates a file under a temporary name, and renames it: processes that have the old one open or mapped keep it, and no
+    /// process ever sees a part of the new one.
     fn replace(&mut self, name: &str, make: impl Fn(&Path) -> std::io::Result<()>) -> anyhow::Result<()> {
         let path = self.base.join(name);
-        let folder = path.parent().context("every file lies in some folder")?;
-        make_folder(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let folder = path.parent().context("every file is in a folder")?;
+        create_folder(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let new = folder.join(format!(".ttmem-install.{}", std::process::id()));
         let done = make(&new).and_then(|()| fs::rename(&new, &path));
         if done.is_err() {
             let _ = fs::remove_file(&new);
         }
-        done.with_context(|| format!("cannot put {} in place", path.display()))?;
+        done.with_context(|| format!("cannot install {}", path.display()))?;
         if !self.quiet {
             println!("{}", path.display());
         }
@@ -66,7 +66,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes down what was installed, and takes away what an earlier version left that this one has not.
+    /// Writes the list of installed files, and removes files of an earlier version that this one lacks.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let before = fs::read_to_string(self.base.join(LIST)).unwrap_or_default();
         self.names.insert(LIST.to_owned());
@@ -82,24 +82,24 @@ impl Tree {
     }
 }
 
-/// Whether a name cannot lead out of the prefix.
+/// Whether a name stays in the prefix.
 fn is_below(name: &str) -> bool {
     !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// A folder for everybody to read, if it is not there; one that is stays as it is.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
+/// Creates a folder that all users may read. An existing one is not changed.
+fn create_folder(folder: &Path) -> std::io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
     if let Some(above) = folder.parent() {
-        make_folder(above)?;
+        create_folder(above)?;
     }
     fs::DirBuilder::new().mode(0o755).create(folder)?;
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }
 
-/// The prefix, and where it lies for now.
+/// The folder of the files: the prefix, below the destination if there is one.
 pub(super) fn base(prefix: &Path, destination: Option<&Path>) -> anyhow::Result<PathBuf> {
     ensure!(
         prefix.is_absolute(),
@@ -129,12 +129,12 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_replaces_an_older_one_whole_and_takes_its_leavings_along() {
+    fn newer_version_replaces_and_removes_old_files() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().join("deep/prefix");
         install(&base, &["bin/one", "bin/two"], "old");
         fs::write(base.join("bin/stranger"), "not ours").unwrap();
-        // Somebody runs the old one.
+        // A process has the old one open.
         let mut running = fs::File::open(base.join("bin/one")).unwrap();
         install(&base, &["bin/one"], "new");
         let mut text = String::new();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_cannot_have_strangers_files_removed() {
+    fn list_cannot_remove_files_outside_the_prefix() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().join("prefix");
         install(&base, &["bin/one"], "x");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_absolute_and_may_lie_elsewhere_for_now() {
+    fn prefix_is_absolute_and_may_be_below_a_destination() {
         assert!(base(Path::new("usr"), None).is_err());
         assert!(base(Path::new("/usr/../etc"), None).is_err());
         assert!(base(Path::new("/usr"), Some(Path::new("here"))).is_err());

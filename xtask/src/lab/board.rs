@@ -1,9 +1,9 @@
-//! The machines that the lab pretends to have, and what is known of each.
+//! The machines that the lab simulates.
 
 use std::str::FromStr;
 use ttmem_types::Arch;
 
-/// Lines of worker cores on the die, and cores in each. Lines are what is harvested: rows of a Wormhole, columns of a
+/// Lines of worker cores on the die, and cores in each. A line is the unit of harvesting: a row of a Wormhole, a column of a
 /// Blackhole.
 pub(crate) fn lines(arch: Arch) -> (u32, u32) {
     match arch {
@@ -20,20 +20,20 @@ pub(crate) fn channels(arch: Arch) -> u32 {
     }
 }
 
-/// A kind of card, as far as a descriptor tells of it.
+/// A kind of card, with the properties that a descriptor contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Card {
     pub(crate) name: &'static str,
-    /// The kind in the card's number.
+    /// The kind's code in the card's number.
     pub(crate) code: u64,
     pub(crate) arch: Arch,
-    /// Chips on it.
+    /// Chips on the card.
     pub(crate) chips: usize,
     /// Lines of worker cores switched off in each of its chips.
     pub(crate) harvested_lines: u32,
     /// Memory channels switched off in each of its chips.
     pub(crate) harvested_dram: u32,
-    /// Ethernet channels switched off in each of its chips. Software numbers the others anew.
+    /// Ethernet channels switched off in each of its chips. Software renumbers the others.
     pub(crate) harvested_ethernet: u32,
 }
 
@@ -61,7 +61,7 @@ const P100: Card = Card { name: "p100", code: 0x43, harvested_dram: 1, harvested
 const P300: Card = Card { name: "p300", code: 0x45, chips: 2, ..P150 };
 const UBB_BLACKHOLE: Card = Card { name: "ubb_blackhole", code: 0x47, chips: 8, harvested_lines: 1, ..P150 };
 
-/// A machine with one card or several alike.
+/// A machine with one card, or several of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Board {
     N150,
@@ -123,7 +123,7 @@ impl Board {
         rows * columns
     }
 
-    /// Rows and columns of the mesh that has every chip.
+    /// Rows and columns of the mesh of all chips.
     pub(crate) fn mesh(self) -> (usize, usize) {
         match self {
             Self::N150 | Self::P100 | Self::P150 => (1, 1),
@@ -139,9 +139,8 @@ impl Board {
         (lines - self.card().harvested_lines) * cores
     }
 
-    /// Banks of L1 that an allocator has on each chip. Those who open a device with ttnn and ask for nothing else lose
-    /// one line of worker cores to dispatch; not so on cards whose second chip hangs on ethernet, where ttnn lets
-    /// ethernet cores dispatch.
+    /// Banks of L1 that an allocator has on each chip. By default ttnn uses one line of worker cores for dispatch; on cards
+    /// whose second chip is remote, it uses ethernet cores instead.
     pub(crate) fn l1_banks(self) -> u32 {
         let dispatch = if self.card() == N300 { 0 } else { lines(self.arch()).1 };
         self.workers() - dispatch

@@ -1,4 +1,4 @@
-//! Installs the stand-in for the kernel compiler into a wheel, and what makes the wheel keep to itself.
+//! Installs the stand-in for the kernel compiler into a wheel, and settings that keep the wheel's files in the environment.
 
 use super::python;
 use crate::packages;
@@ -9,15 +9,16 @@ use std::path::Path;
 
 const STAND_IN: &str = include_str!("../../lab/kernel_compiler.py");
 
-/// Imported by every Python of the environment, through a file of the kind that Python looks for when it starts.
+/// Imported by every Python of the environment at start, through a `.pth` file.
 const AT_START: &str = include_str!("../../lab/ttmem_lab.py");
 const IMPORT: &str = "import ttmem_lab\n";
 
-/// Programs that the stand-in calls, and the Debian package that has them.
+/// Programs that the stand-in calls.
 pub(crate) const PROGRAMS: [&str; 2] = ["riscv64-unknown-elf-as", "riscv64-unknown-elf-ld"];
+/// The Debian package that contains them.
 pub(crate) const PACKAGE: &str = "binutils-riscv64-unknown-elf";
 
-/// Changes when anything that is installed here does.
+/// Changes when anything that is installed here changes.
 pub(super) fn fingerprint() -> u64 {
     super::fingerprint(&[STAND_IN, AT_START, IMPORT].concat())
 }
@@ -33,7 +34,7 @@ pub(super) fn prerequisites() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Puts the stand-in where the wheel looks for its compiler.
+/// Installs the stand-in at the path of the wheel's compiler.
 pub(super) fn install(environment: &Path) -> anyhow::Result<()> {
     let site = python::packages(environment)?;
     let toolchain = site.join("ttnn/runtime/sfpi");
@@ -42,8 +43,8 @@ pub(super) fn install(environment: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(toolchain.join("include"))?;
     let version =
         firmware_compiler(&site.join("ttnn/tt_metal/pre-compiled")).unwrap_or_else(|| "0".to_owned());
-    // The environment's own interpreter: a python3 on the path may be anything. It needs none of the environment's
-    // packages, and starts faster without them.
+    // The environment's own interpreter, since any python3 may be on the path. It needs none of the environment's packages,
+    // and starts faster without them.
     let begin = format!("#!{} -IS\n", environment.join("bin/python").display());
     fs::write(&program, begin + &STAND_IN.replace("@VERSION@", &version))
         .with_context(|| format!("cannot write {}", program.display()))?;
@@ -53,15 +54,15 @@ pub(super) fn install(environment: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the compiler calls itself that made the wheel's firmware: the runtime takes that firmware only if the compiler
-/// it finds is the same. Older wheels have no firmware, and have the stand-in make it.
+/// Name of the compiler that built the wheel's firmware: the runtime uses that firmware only if its own compiler has the same
+/// name. Older wheels have no firmware, and let the stand-in build it.
 fn firmware_compiler(firmware: &Path) -> Option<String> {
     let builds = fs::read_dir(firmware).into_iter().flatten().flatten();
     let mut files = builds.filter_map(|build| fs::read(build.path().join("brisc/brisc.elf")).ok());
     files.find_map(|bytes| compiler_named_in(&bytes))
 }
 
-/// From the note that a compiler leaves in what it makes: `GCC: (tenstorrent/sfpi:…) 15.1.0` and a zero.
+/// Reads the note that a compiler leaves in its output: `GCC: (tenstorrent/sfpi:…) 15.1.0` and a zero.
 fn compiler_named_in(elf: &[u8]) -> Option<String> {
     const NOTE: &[u8] = b"GCC: (tenstorrent/sfpi";
     let at = elf.windows(NOTE.len()).position(|it| it == NOTE)?;
@@ -70,7 +71,7 @@ fn compiler_named_in(elf: &[u8]) -> Option<String> {
 }
 
 #[test]
-fn the_firmwares_compiler_is_told_by_its_note() {
+fn firmware_compiler_is_read_from_its_note() {
     let elf = b"\x7fELF\0junk\0GCC: (tenstorrent/sfpi:1.2.3[4]) 15.1.0\0more";
     assert_eq!(compiler_named_in(elf).as_deref(), Some("(tenstorrent/sfpi:1.2.3[4]) 15.1.0"));
     assert_eq!(compiler_named_in(b"GCC: (Debian) 12"), None);

@@ -9,21 +9,21 @@ use ttmem_types::Arch;
 #[cfg(test)]
 mod tests;
 
-/// Everything a descriptor says of a chip.
+/// A chip of a descriptor.
 pub(crate) struct Chip {
     pub(crate) place: Place,
     pub(crate) unique_id: u64,
-    /// Bit a line of worker cores that is switched off.
+    /// A bit for each line of worker cores that is switched off.
     pub(crate) tensix_mask: u32,
-    /// Bit a memory channel that is switched off.
+    /// A bit for each memory channel that is switched off.
     pub(crate) dram_mask: u32,
-    /// Bit an ethernet channel that is switched off.
+    /// A bit for each ethernet channel that is switched off.
     pub(crate) ethernet_mask: u32,
-    /// Bit a PCIe port that is switched off.
+    /// A bit for each PCIe port that is switched off.
     pub(crate) pcie_mask: u32,
 }
 
-/// A machine, in the terms of its descriptor.
+/// A machine's cluster descriptor.
 pub(crate) struct Descriptor {
     pub(crate) board: Board,
     pub(crate) chips: Vec<Chip>,
@@ -43,10 +43,10 @@ impl Descriptor {
         (0..cards).map(|card| card_id(self.board, card)).collect()
     }
 
-    /// The file. It is written by hand, as this much YAML is no reason for a library.
+    /// The file's text, written without a YAML library since it is so little.
     pub(crate) fn yaml(&self) -> String {
         let mut out = String::new();
-        self.write(&mut out).expect("a string takes everything");
+        self.write(&mut out).expect("writing to a string does not fail");
         out
     }
 
@@ -129,7 +129,7 @@ fn chip(board: Board, n: usize, place: Place) -> Chip {
     };
     Chip {
         place,
-        // Every chip has its own, across machines, too: the runtime names a file in shared memory after it.
+        // Unique across machines, too: the runtime names a file in shared memory after it.
         unique_id: fingerprint(&format!("{} chip {n}", board.name())),
         tensix_mask: mask(n, card.harvested_lines, lines),
         dram_mask: mask(n, card.harvested_dram, 8),
@@ -138,12 +138,12 @@ fn chip(board: Board, n: usize, place: Place) -> Chip {
     }
 }
 
-/// As many bits of so many, others for each chip: chips are harvested where they are faulty.
+/// A mask with `bits` of `of` bits set, which differs between chips, since these are harvested where they are faulty.
 fn mask(chip: usize, bits: u32, of: u32) -> u32 {
     (0..bits).fold(0, |mask, n| mask | 1 << ((chip as u32 * 3 + n * 5 + 1) % of))
 }
 
-/// A card's number has its kind from bit 36 on; those of Wormhole cards begin with a one.
+/// A card's number, with its kind from bit 36 on; those of Wormhole cards begin with a one.
 fn card_id(board: Board, card: usize) -> u64 {
     let serial = fingerprint(&format!("{} card {card}", board.name())) & 0xffff_ffff;
     let begin = if board.arch() == Arch::WormholeB0 { 1 << 56 } else { 0 };

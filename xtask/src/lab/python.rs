@@ -1,22 +1,21 @@
-//! Finds a Python that ttnn has wheels for, and makes an environment with it.
+//! Finds a Python that ttnn has wheels for, and creates an environment with it.
 
 use crate::succeed;
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Minor versions that there are wheels for, the preferred one first.
+/// Minor versions with wheels, the preferred one first.
 const MINORS: [&str; 2] = ["10", "12"];
 
-/// Beside ttnn and what it depends on.
+/// Packages besides ttnn and its dependencies.
 const EXTRAS: [&str; 2] = ["pytest", "numpy"];
 
-/// Says which Python it is, if it can make environments.
+/// Prints the minor version of a Python, if it can create environments.
 const PROBE: &str =
     "import sys, venv, ensurepip; assert sys.version_info[0] == 3; print(sys.version_info[1])";
 
-/// Where a Python may be. What pyenv puts on the path answers only for versions that are switched on, so its own
-/// folders are looked through, too.
+/// Paths of Pythons. pyenv's programs on the path work only for enabled versions, so its own folders are searched, too.
 fn candidates() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let names = ["python3".to_owned()].into_iter().chain(MINORS.map(|minor| format!("python3.{minor}")));
@@ -33,7 +32,7 @@ fn candidates() -> Vec<PathBuf> {
     found
 }
 
-/// Those that really run and can make environments, with their minor versions.
+/// Pythons that run and can create environments, with their minor versions.
 fn running() -> Vec<(PathBuf, String)> {
     let minor = |python: &Path| {
         let output = Command::new(python).args(["-c", PROBE]).stderr(Stdio::null()).output().ok()?;
@@ -42,14 +41,14 @@ fn running() -> Vec<(PathBuf, String)> {
     candidates().into_iter().filter_map(|python| minor(&python).map(|minor| (python, minor))).collect()
 }
 
-/// Any Python from 3.10 on, for what needs no ttnn.
+/// Any Python from 3.10 on, for uses without ttnn.
 pub(crate) fn any() -> anyhow::Result<PathBuf> {
     let recent = |minor: &str| minor.parse::<u32>().is_ok_and(|minor| minor >= 10);
     let found = running().into_iter().find(|(_, minor)| recent(minor));
     found.map(|(python, _)| python).context("no Python 3.10 or later, with its venv module, on the path")
 }
 
-/// A Python of one of these versions that really runs.
+/// A Python of one of these versions that runs.
 fn find() -> anyhow::Result<PathBuf> {
     let running = running();
     let found = MINORS.iter().find_map(|wanted| running.iter().find(|(_, minor)| minor == wanted));
@@ -63,8 +62,8 @@ fn find() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// A new environment with this ttnn.
-pub(super) fn environment(folder: &Path, version: &str) -> anyhow::Result<()> {
+/// Creates an environment with a version of ttnn.
+pub(super) fn create_environment(folder: &Path, version: &str) -> anyhow::Result<()> {
     let python = find()?;
     println!("installing ttnn {version} (0.7 GB) into target/lab/{version} with {}", python.display());
     succeed(Command::new(&python).args(["-m", "venv"]).arg(folder))?;
@@ -77,7 +76,7 @@ pub(super) fn environment(folder: &Path, version: &str) -> anyhow::Result<()> {
     .with_context(|| format!("cannot install ttnn {version}"))
 }
 
-/// Where an environment has its packages.
+/// Folder of an environment's packages.
 pub(super) fn packages(folder: &Path) -> anyhow::Result<PathBuf> {
     let library = folder.join("lib");
     let python = std::fs::read_dir(&library)

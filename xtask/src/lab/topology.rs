@@ -1,21 +1,21 @@
-//! Where the chips of a machine are and how their ethernet is wired. The runtime finds the mesh by following the links,
-//! so they must be those of the real machines.
+//! Positions of a machine's chips, and its ethernet links. The runtime finds the mesh by following the links, so they must be
+//! those of the real machines.
 
 use super::board::Board;
 use ttmem_types::Arch;
 
-/// Where a chip is.
+/// Position of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Number of its card.
+    /// Number of the card.
     pub(crate) card: usize,
-    /// Which one on that card; galaxies count from 1, everyone else from 0.
+    /// Number on the card, from 1 in galaxies and from 0 in other machines.
     pub(crate) location: usize,
-    /// PCIe bus of the chip, or of the one that it is reached through.
+    /// PCIe bus of the chip, or of the local chip that it is reached through.
     pub(crate) bus: u8,
-    /// Whether the host reaches it over PCIe, not through another chip.
+    /// Whether the host reaches the chip over PCIe, not through another chip.
     pub(crate) local: bool,
-    /// Column and row that the firmware of older Wormhole machines gives a chip.
+    /// Column and row that the firmware of older Wormhole machines assigns to a chip.
     pub(crate) coordinates: Option<(usize, usize)>,
 }
 
@@ -49,7 +49,7 @@ impl Topology {
         }
     }
 
-    /// As many links side by side between two chips, from these channels upwards.
+    /// Adds parallel links between two chips, from these channels upwards.
     fn wire(&mut self, a: End, b: End, count: u32) {
         let next = |end: End, n| End { channel: end.channel + n, ..end };
         self.links.extend((0..count).map(|n| [next(a, n), next(b, n)]));
@@ -65,8 +65,8 @@ fn alone(card: usize) -> Place {
     Place { card, location: 0, bus: 0x01 + 0x20 * card as u8, local: true, coordinates: None }
 }
 
-/// n300 cards: one, or the four of a T3000, whose local chips form the inner square and whose remote chips stick out to
-/// both sides. Local chips come first, as the driver numbers them.
+/// n300 cards: one, or the four of a T3000, whose local chips form the inner square and whose remote chips are on both sides.
+/// Local chips come first, as the driver numbers them.
 fn n300s(cards: usize) -> Topology {
     let mut machine = Topology { places: vec![], links: vec![] };
     for local in [true, false] {
@@ -99,7 +99,7 @@ fn p300() -> Topology {
     Topology { places: vec![alone(0), second], links }
 }
 
-/// Eight cards cabled to two rings of four, side by side.
+/// Eight cards, cabled to two parallel rings of four.
 fn p150x8() -> Topology {
     let mut machine = Topology { places: (0..8).map(alone).collect(), links: vec![] };
     for row in 0..2 {
@@ -113,12 +113,12 @@ fn p150x8() -> Topology {
     machine
 }
 
-/// Rows and columns of a tray's chips.
+/// Rows of a tray's chips.
 const TRAY_ROWS: usize = 4;
+/// Columns of a tray's chips.
 const TRAY_COLUMNS: usize = 2;
 
-/// First channel towards each side of a chip. Trays are mirrored, so sides are told by the machine's edge and its
-/// middle.
+/// First channel towards each side of a chip. Trays are mirrored, so sides are named after the machine's edge and middle.
 struct Sides {
     row_out: u32,
     row_in: u32,
@@ -130,8 +130,8 @@ struct Sides {
     torus: bool,
 }
 
-/// Four trays of eight chips, one in each corner of an 8x4 mesh: a tray's first chip is in the corner, its next ones
-/// follow along the long edge, the second four are beside them.
+/// Four trays of eight chips, one in each corner of an 8x4 mesh: a tray's first chip is in the corner, the next three follow
+/// along the long edge, the second four are beside them.
 fn galaxy(arch: Arch) -> Topology {
     let (buses, sides) = match arch {
         // Per tray, in the order of their buses: whether it is at the bottom, whether it is at the right.
@@ -188,7 +188,7 @@ fn galaxy(arch: Arch) -> Topology {
 }
 
 impl Topology {
-    /// Two trays that meet in the machine's middle, and around its back.
+    /// Links two trays in the machine's middle, and in a torus also at its edges.
     fn join(&mut self, middle: Link, edge: Link, sides: &Sides) {
         self.wire(middle[0], middle[1], sides.links);
         if sides.torus {

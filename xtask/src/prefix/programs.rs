@@ -1,5 +1,5 @@
-//! Programs in C and C++ that use the installed library as other people do: built through pkg-config and CMake by both
-//! compilers, with sanitizers, too; and looked at by the installed `ttmem` while they hold memory.
+//! Programs in C and C++ that use the installed library as users do: built through pkg-config and CMake by both compilers, also
+//! with sanitizers, and read by the installed `ttmem` while they hold memory.
 
 use super::text;
 use anyhow::{Context, bail, ensure};
@@ -13,13 +13,14 @@ use tempfile::TempDir;
 const WARNINGS: [&str; 6] = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Werror"];
 const SANITIZERS: [&str; 3] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
 
-/// A language as its compilers call it.
+/// A language and its compilers.
 struct Language {
     compilers: [&'static str; 2],
     standards: &'static [&'static str],
     source: &'static str,
-    /// What begins its examples in the documentation, and how such files are called.
+    /// Begin of its examples in the documentation.
     fence: &'static str,
+    /// Extension of its files.
     extension: &'static str,
 }
 
@@ -43,17 +44,17 @@ const LANGUAGES: [Language; 2] = [
 /// How the library is linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// As everybody does.
+    /// Dynamically.
     Shared,
     /// The whole program is static.
     Static,
-    /// With sanitizers, which need a C library that is shared.
+    /// Dynamically, with sanitizers, which need a shared C library.
     Sanitized,
-    /// With sanitizers and our static library.
+    /// Statically, with sanitizers.
     SanitizedArchive,
 }
 
-/// What the program in C holds, as `holds.c` says.
+/// Memory that `holds.c` holds.
 fn held_in_c() -> Value {
     json!([{ "device": "0x0000000000c0ffee",
         "dram": { "requested_bytes": 1_048_576, "allocated_bytes": 12 * 90_112, "count": 1, "basis": "exact" },
@@ -61,7 +62,7 @@ fn held_in_c() -> Value {
         "cb": { "registered_bytes": 8192, "resident_bytes": 8192, "basis": "exact" } }])
 }
 
-/// What the program in C++ holds: by device number, so what an allocator charges is not known.
+/// Memory that `holds.cpp` holds, reported by device number, so allocated bytes are unknown.
 fn held_in_cpp() -> Value {
     let weights =
         json!({ "requested_bytes": 2 << 20, "allocated_bytes": null, "count": 1, "basis": "exact" });
@@ -71,7 +72,7 @@ fn held_in_cpp() -> Value {
           "cb": { "registered_bytes": 4096, "resident_bytes": null, "basis": "exact" } }])
 }
 
-/// The examples of the documentation that are whole programs, as files. Each language must have one.
+/// Writes the documentation's examples that are whole programs to files. Each language must have one.
 pub(super) fn extract_examples(root: &Path, work: &Path) -> anyhow::Result<()> {
     let mut pages: Vec<PathBuf> =
         fs::read_dir(root.join("docs"))?.map(|page| Ok(page?.path())).collect::<anyhow::Result<_>>()?;
@@ -116,7 +117,7 @@ fn examples(page: &str, fence: &str) -> Vec<String> {
     found
 }
 
-/// Everything; how many programs that were.
+/// Builds and runs all programs; returns their number.
 pub(super) fn check(prefix: &Path, work: &Path) -> anyhow::Result<usize> {
     let mut count = 0;
     for language in &LANGUAGES {
@@ -126,9 +127,9 @@ pub(super) fn check(prefix: &Path, work: &Path) -> anyhow::Result<usize> {
             for standard in language.standards {
                 for kind in [Kind::Shared, Kind::Static, Kind::Sanitized, Kind::SanitizedArchive] {
                     let build = |source: &Path| build(prefix, work, compiler, standard, kind, source);
-                    watch(prefix, &build(&work.join(language.source))?, language)?;
+                    check_usage_of(prefix, &build(&work.join(language.source))?, language)?;
                     count += 1;
-                    // Sanitizers look at examples, too; once is enough.
+                    // Examples run with sanitizers, too, in one linkage.
                     for example in examples.iter().filter(|_| matches!(kind, Kind::Shared | Kind::Sanitized))
                     {
                         run_example(prefix, example, &build(example)?)?;
@@ -145,11 +146,11 @@ pub(super) fn check(prefix: &Path, work: &Path) -> anyhow::Result<usize> {
     Ok(count)
 }
 
-/// The same for a few, where nothing is where it was installed.
+/// Builds and runs a few programs after the prefix was moved.
 pub(super) fn check_moved(prefix: &Path, work: &Path) -> anyhow::Result<usize> {
     let [c, cpp] = &LANGUAGES;
-    watch(prefix, &build(prefix, work, "gcc", "c11", Kind::Shared, &work.join(c.source))?, c)?;
-    watch(prefix, &build(prefix, work, "g++", "c++17", Kind::Static, &work.join(cpp.source))?, cpp)?;
+    check_usage_of(prefix, &build(prefix, work, "gcc", "c11", Kind::Shared, &work.join(c.source))?, c)?;
+    check_usage_of(prefix, &build(prefix, work, "g++", "c++17", Kind::Static, &work.join(cpp.source))?, cpp)?;
     Ok(2 + check_cmake(prefix, work, ["gcc", "g++"])?)
 }
 
@@ -157,7 +158,7 @@ fn held(language: &Language) -> Value {
     if language.extension == "c" { held_in_c() } else { held_in_cpp() }
 }
 
-/// Builds a program as a makefile does, with what pkg-config says.
+/// Builds a program as a makefile does, with pkg-config's flags.
 fn build(
     prefix: &Path,
     work: &Path,
@@ -174,7 +175,7 @@ fn build(
     options.extend(SANITIZERS.iter().filter(|_| sanitized).map(|&it| it.to_owned()));
     let pkg_config = |args: &[&str]| -> anyhow::Result<String> {
         let mut command = Command::new("pkg-config");
-        // Nothing of the system's can be found instead.
+        // No library of the system can be found instead.
         command.args(args).arg("ttmem").env("PKG_CONFIG_LIBDIR", prefix.join("lib/pkgconfig"));
         Ok(text(&command.output()?)?.trim().to_owned())
     };
@@ -191,7 +192,7 @@ fn build(
             )
         }
     };
-    // pkg-config writes blanks in paths as the shell reads them.
+    // pkg-config quotes blanks in paths for the shell.
     let mut command = Command::new("sh");
     command.args(["-euc", r#"more=$1; shift; eval "\"\$@\" $more""#, "sh", &format!("{flags} {libraries}")]);
     command.arg(compiler).args(&options).arg(source).arg("-o").arg(&to);
@@ -202,12 +203,12 @@ fn build(
     Ok(to)
 }
 
-/// A folder that a program publishes itself in.
+/// A folder for a program's segment.
 fn segments() -> anyhow::Result<TempDir> {
     Ok(tempfile::Builder::new().prefix("ttmem-prefix.").tempdir_in("/dev/shm")?)
 }
 
-/// A program as it is run: it finds the library, and is tracked.
+/// A command that runs a program with the library and with tracking.
 fn command(prefix: &Path, program: &Path, segments: &TempDir) -> Command {
     let mut command = Command::new(program);
     command
@@ -217,8 +218,8 @@ fn command(prefix: &Path, program: &Path, segments: &TempDir) -> Command {
     command
 }
 
-/// Runs a program to the point where it holds everything, compares what the installed `ttmem` says of it, and lets it end.
-fn watch(prefix: &Path, program: &Path, language: &Language) -> anyhow::Result<()> {
+/// Runs a program until it holds all its memory, compares its usage in the installed `ttmem`, and ends it.
+fn check_usage_of(prefix: &Path, program: &Path, language: &Language) -> anyhow::Result<()> {
     let folder = segments()?;
     let mut child = command(prefix, program, &folder)
         .stdin(Stdio::piped())
@@ -226,27 +227,30 @@ fn watch(prefix: &Path, program: &Path, language: &Language) -> anyhow::Result<(
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {}", program.display()))?;
-    let mut said = String::new();
+    let mut printed = String::new();
     let mut output = BufReader::new(child.stdout.take().context("it has an output")?);
-    output.read_line(&mut said)?;
-    let looked =
-        if said == "holding\n" { look(prefix, &folder, child.id(), &held(language)) } else { Ok(()) };
-    // Its input ends: so does it.
+    output.read_line(&mut printed)?;
+    let compared = if printed == "holding\n" {
+        compare_usage(prefix, &folder, child.id(), &held(language))
+    } else {
+        Ok(())
+    };
+    // The program exits when its input ends.
     drop(child.stdin.take());
     let ended = child.wait()?;
     let mut errors = String::new();
     child.stderr.take().context("it has an error output")?.read_to_string(&mut errors)?;
-    output.read_to_string(&mut said)?;
+    output.read_to_string(&mut printed)?;
     let name = program.display();
     ensure!(ended.success() && errors.is_empty(), "{name} ended with {ended}: {errors}");
-    ensure!(said == "holding\n", "{name} said {said:?}");
-    looked.with_context(|| format!("while {name} held it"))?;
+    ensure!(printed == "holding\n", "{name} printed {printed:?}");
+    compared.with_context(|| format!("while {name} held it"))?;
     ensure!(fs::read_dir(folder.path())?.next().is_none(), "{name} left its segment behind");
     Ok(())
 }
 
-/// What the installed program says of a process is what is expected, as far as that goes.
-fn look(prefix: &Path, folder: &TempDir, pid: u32, expected: &Value) -> anyhow::Result<()> {
+/// Compares a process's usage in the installed program with the expected values.
+fn compare_usage(prefix: &Path, folder: &TempDir, pid: u32, expected: &Value) -> anyhow::Result<()> {
     let found = usage(prefix, folder, pid)?;
     match difference(expected, &found, "usage") {
         Some(difference) => bail!("{difference} in {found}"),
@@ -254,32 +258,32 @@ fn look(prefix: &Path, folder: &TempDir, pid: u32, expected: &Value) -> anyhow::
     }
 }
 
-/// What the installed program says that a process holds.
+/// A process's usage in the installed program.
 fn usage(prefix: &Path, folder: &TempDir, pid: u32) -> anyhow::Result<Value> {
     let mut ttmem = Command::new(prefix.join("bin/ttmem"));
     ttmem.args(["--json", "--local", "--pid", &pid.to_string(), "--shm-dir"]).arg(folder.path());
     let mut all: Value = serde_json::from_str(&text(&ttmem.output()?)?)?;
     let process = &all["processes"][0];
     ensure!(process["pid"] == pid && process["complete"] == true, "it is not seen, or not exactly: {all}");
-    ensure!(all["findings"] == json!([]), "something is odd: {}", all["findings"]);
+    ensure!(all["findings"] == json!([]), "there are findings: {}", all["findings"]);
     Ok(all["processes"][0]["usage"].take())
 }
 
-/// The first place at which something is not as expected; what is there besides does not matter, but in lists.
-fn difference(expected: &Value, found: &Value, place: &str) -> Option<String> {
+/// The first difference from the expected values. Further keys of objects are ignored, further items of lists are not.
+fn difference(expected: &Value, found: &Value, path: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => expected.iter().find_map(|(key, value)| {
-            difference(value, found.get(key).unwrap_or(&Value::Null), &format!("{place}.{key}"))
+            difference(value, found.get(key).unwrap_or(&Value::Null), &format!("{path}.{key}"))
         }),
         (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
             let pairs = expected.iter().zip(found).enumerate();
-            pairs.into_iter().find_map(|(n, (a, b))| difference(a, b, &format!("{place}[{n}]")))
+            pairs.into_iter().find_map(|(n, (a, b))| difference(a, b, &format!("{path}[{n}]")))
         }
-        _ => (expected != found).then(|| format!("{place} is {found} and not {expected}")),
+        _ => (expected != found).then(|| format!("{path} is {found} and not {expected}")),
     }
 }
 
-/// An example does what it says, tracked and not; one that waits for input is seen by the installed `ttmem` meanwhile.
+/// Runs an example with tracking on and off; the installed `ttmem` must show one that waits for input.
 fn run_example(prefix: &Path, source: &Path, program: &Path) -> anyhow::Result<()> {
     let name = program.display();
     let folder = segments()?;
@@ -290,7 +294,7 @@ fn run_example(prefix: &Path, source: &Path, program: &Path) -> anyhow::Result<(
         .with_context(|| format!("cannot run {name}"))?;
     let mut seen = false;
     while !seen && child.try_wait()?.is_none() {
-        // It may not have begun.
+        // The process may not have started.
         seen = usage(prefix, &folder, child.id()).is_ok_and(|usage| usage[0].is_object());
     }
     drop(child.stdin.take());
@@ -305,7 +309,7 @@ fn run_example(prefix: &Path, source: &Path, program: &Path) -> anyhow::Result<(
     Ok(())
 }
 
-/// Another library written in Rust, whole, in the same program: neither sees the other's.
+/// Checks that the static library can be linked with another library written in Rust.
 fn check_beside_rust(prefix: &Path, work: &Path) -> anyhow::Result<()> {
     let (source, library, to) = (work.join("other.rs"), work.join("libother.a"), work.join("beside-rust"));
     let mut rustc = Command::new("rustc");
@@ -320,12 +324,12 @@ fn check_beside_rust(prefix: &Path, work: &Path) -> anyhow::Result<()> {
         .arg(&to);
     text(&link.output()?).context("libttmem.a cannot be linked beside another Rust library")?;
     let folder = segments()?;
-    let said = text(&command(prefix, &to, &folder).output()?)?;
-    ensure!(said == "42 1\n", "with another Rust library it says {said:?}");
+    let printed = text(&command(prefix, &to, &folder).output()?)?;
+    ensure!(printed == "42 1\n", "with another Rust library it prints {printed:?}");
     Ok(())
 }
 
-/// Builds everything through CMake; how many programs that were.
+/// Builds and runs all programs through CMake; returns their number.
 fn check_cmake(prefix: &Path, work: &Path, [c, cpp]: [&str; 2]) -> anyhow::Result<usize> {
     let build = tempfile::Builder::new().prefix("cmake-").tempdir_in(work)?;
     let mut configure = Command::new("cmake");
@@ -337,7 +341,7 @@ fn check_cmake(prefix: &Path, work: &Path, [c, cpp]: [&str; 2]) -> anyhow::Resul
     let mut count = 0;
     for kind in ["ttmem", "static"] {
         for (program, language) in [("c11", 0), ("cxx17", 1), ("cxx20", 1)] {
-            watch(prefix, &build.path().join(format!("{program}-{kind}")), &LANGUAGES[language])?;
+            check_usage_of(prefix, &build.path().join(format!("{program}-{kind}")), &LANGUAGES[language])?;
             count += 1;
         }
     }
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_expected_is_compared_and_nothing_else() {
+    fn only_expected_keys_are_compared() {
         let found = json!({ "a": 1, "b": [{ "c": null, "d": 5 }] });
         assert_eq!(difference(&json!({ "a": 1, "b": [{ "c": null }] }), &found, "it"), None);
         assert_eq!(

@@ -1,22 +1,22 @@
-//! A terminal's screen as a picture. Text is text; lines, blocks and dots are drawn, as fonts leave gaps between them.
+//! Draws a terminal's screen as SVG. Text is text; lines, blocks and dots are paths, since fonts leave gaps between them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use ttmem_testkit::terminal::{Cell, Color, Screen};
 
-/// A character's cell. Whole numbers, so that no seam is seen between two.
+/// Size of a character's cell, in whole numbers, so that there is no seam between two.
 const CELL: (u32, u32) = (9, 18);
 const MARGIN: u32 = 14;
 const FONT: &str =
     "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace";
 const FONT_SIZE: f64 = 14.6;
-/// Above the line that letters stand on.
+/// Distance from a cell's top to the baseline.
 const BASE: f64 = 13.5;
 
 type Rgb = (u8, u8, u8);
 const BACK: Rgb = (0x12, 0x14, 0x1a);
 const TEXT: Rgb = (0xd4, 0xd7, 0xdd);
-/// The first sixteen colours, which every terminal has its own of.
+/// The first sixteen colours, which differ between terminals.
 const SIXTEEN: [Rgb; 16] = [
     (0x12, 0x14, 0x1a),
     (0xe0, 0x6c, 0x75),
@@ -53,16 +53,16 @@ fn rgb(color: Color, otherwise: Rgb) -> Rgb {
     }
 }
 
-/// How a cell looks.
+/// Colours and attributes of a cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct Style {
     fore: Rgb,
     back: Rgb,
     bold: bool,
     underlined: bool,
 }
 
-fn look(cell: &Cell) -> Look {
+fn style_of(cell: &Cell) -> Style {
     let (mut fore, mut back) = (rgb(cell.fgcolor(), TEXT), rgb(cell.bgcolor(), BACK));
     if cell.inverse() {
         std::mem::swap(&mut fore, &mut back);
@@ -71,54 +71,54 @@ fn look(cell: &Cell) -> Look {
         let mix = |a: u8, b: u8| ((u16::from(a) * 6 + u16::from(b) * 4) / 10) as u8;
         fore = (mix(fore.0, back.0), mix(fore.1, back.1), mix(fore.2, back.2));
     }
-    Look { fore, back, bold: cell.bold(), underlined: cell.underline() }
+    Style { fore, back, bold: cell.bold(), underlined: cell.underline() }
 }
 
-/// What is drawn in one colour: areas, and lines.
+/// Paths of one colour: areas and lines.
 #[derive(Default)]
-struct Drawn {
+struct Paths {
     areas: String,
     lines: String,
 }
 
-/// Text in one look.
+/// Text in one style.
 struct Run {
     x: u32,
     y: u32,
     cells: u32,
-    look: Look,
+    style: Style,
     text: String,
 }
 
-/// The picture.
+/// Draws a screen.
 pub(super) fn write(screen: &Screen) -> String {
     let (rows, columns) = (u32::from(screen.size().0.get()), u32::from(screen.size().1.get()));
     let (width, height) = (columns * CELL.0 + 2 * MARGIN, rows * CELL.1 + 2 * MARGIN);
     let mut backs: BTreeMap<Rgb, String> = BTreeMap::new();
-    let mut drawn: BTreeMap<Rgb, Drawn> = BTreeMap::new();
+    let mut drawn: BTreeMap<Rgb, Paths> = BTreeMap::new();
     let mut runs: Vec<Run> = Vec::new();
     for row in 0..rows {
         let mut open = false;
         for column in 0..columns {
             let Some(cell) = screen.cell(row as u16, column as u16) else { continue };
             let (x, y) = (MARGIN + column * CELL.0, MARGIN + row * CELL.1);
-            let (look, text) = (look(cell), cell.contents());
-            if look.back != BACK {
-                let path = backs.entry(look.back).or_default();
+            let (style, text) = (style_of(cell), cell.contents());
+            if style.back != BACK {
+                let path = backs.entry(style.back).or_default();
                 let _ = write!(path, "M{x} {y}h{}v{}h-{}z", CELL.0, CELL.1, CELL.0);
             }
             let c = text.chars().next().unwrap_or(' ');
-            if c == ' ' || draw(c, x, y, drawn.entry(look.fore).or_default()) {
+            if c == ' ' || draw(c, x, y, drawn.entry(style.fore).or_default()) {
                 open = false;
                 continue;
             }
             let cells = if cell.is_wide() { 2 } else { 1 };
-            match runs.last_mut().filter(|run| open && run.look == look) {
+            match runs.last_mut().filter(|run| open && run.style == style) {
                 Some(run) => {
                     run.text.push_str(text);
                     run.cells += cells;
                 }
-                None => runs.push(Run { x, y, cells, look, text: text.to_owned() }),
+                None => runs.push(Run { x, y, cells, style, text: text.to_owned() }),
             }
             open = true;
         }
@@ -132,7 +132,7 @@ pub(super) fn write(screen: &Screen) -> String {
     for (color, path) in &backs {
         let _ = writeln!(svg, "<path fill=\"{}\" shape-rendering=\"crispEdges\" d=\"{path}\"/>", hex(*color));
     }
-    for (color, Drawn { areas, lines }) in &drawn {
+    for (color, Paths { areas, lines }) in &drawn {
         if !areas.is_empty() {
             let _ = writeln!(svg, "<path fill=\"{}\" d=\"{areas}\"/>", hex(*color));
         }
@@ -147,10 +147,10 @@ pub(super) fn write(screen: &Screen) -> String {
             run.x,
             f64::from(run.y) + BASE,
             run.cells * CELL.0,
-            hex(run.look.fore)
+            hex(run.style.fore)
         );
-        svg.push_str(if run.look.bold { " font-weight=\"bold\"" } else { "" });
-        svg.push_str(if run.look.underlined { " text-decoration=\"underline\"" } else { "" });
+        svg.push_str(if run.style.bold { " font-weight=\"bold\"" } else { "" });
+        svg.push_str(if run.style.underlined { " text-decoration=\"underline\"" } else { "" });
         let _ = writeln!(svg, ">{}</text>", escaped(&run.text));
     }
     svg.push_str("</svg>\n");
@@ -170,7 +170,7 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // XML has no way to write these.
+            // XML cannot contain these.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -178,7 +178,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Sides that a line leads to: left, right, up, down.
+/// Directions of a line-drawing character: left, right, up, down.
 fn arms(c: char) -> Option<[bool; 4]> {
     Some(match c {
         '─' => [true, true, false, false],
@@ -196,8 +196,8 @@ fn arms(c: char) -> Option<[bool; 4]> {
     })
 }
 
-/// Draws a character that is not text; `false`: it is.
-fn draw(c: char, x: u32, y: u32, into: &mut Drawn) -> bool {
+/// Draws a character that is not text. Returns false for text.
+fn draw(c: char, x: u32, y: u32, into: &mut Paths) -> bool {
     let (wide, high) = (f64::from(CELL.0), f64::from(CELL.1));
     let (x, y) = (f64::from(x), f64::from(y));
     // The middle of a pixel, so that a line is one pixel wide.
@@ -213,7 +213,7 @@ fn draw(c: char, x: u32, y: u32, into: &mut Drawn) -> bool {
         '▐' => area(x + wide / 2.0, y, wide / 2.0, high),
         '▔' => area(x, y, wide, eighth_high),
         '▕' => area(x + wide - eighth_wide, y, eighth_wide, high),
-        // Bars are drawn with these: thick lines, or the first half of one.
+        // Bars consist of these: thick lines, or the first half of one.
         '━' => area(x, my - 2.5, wide, 5.0),
         '╸' => area(x, my - 2.5, wide / 2.0, 5.0),
         '┃' => area(mx - 2.0, y, 4.0, high),
@@ -295,13 +295,13 @@ mod tests {
         let svg = write(&screen("</text><script>alert('x')&amp;\"]]>"));
         assert_eq!(texts(&svg), ["</text><script>alert('x')&amp;\"]]>"]);
         assert_eq!(escaped("a\u{0}\u{1b}\u{ffff}b"), "a\u{fffd}\u{fffd}\u{fffd}b");
-        // Whatever a terminal can show.
+        // All characters that a terminal can show.
         let all: String = (0x20..0x3000).filter_map(char::from_u32).collect();
         roxmltree::Document::parse(&write(&screen(&all))).unwrap();
     }
 
     #[test]
-    fn lines_blocks_and_dots_are_no_text() {
+    fn lines_blocks_and_dots_are_drawn() {
         let svg = write(&screen("╭─╮│┄█▇▉░⣿\x1b[31mred\x1b[0m and \x1b[1;7mturned"));
         assert_eq!(texts(&svg), ["red", "and", "turned"]);
         assert!(

@@ -1,18 +1,17 @@
-//! What each version of the driver shows of a card.
+//! The files that each version of the driver shows of a card.
 
 use std::collections::BTreeMap;
 use ttmem_core::words::Arch;
 
-/// A version of the driver; what comes behind these two numbers never changed a file.
+/// A version of the driver; patch releases never changed a file.
 pub(super) type Version = (u32, u32);
 
-/// A file: its name, the versions it came with on Wormhole and on Blackhole, and what is in it unless a card says
-/// otherwise.
+/// A file: its name, the first versions that have it on Wormhole and on Blackhole, and its text unless a card has another.
 pub(super) type Row = (&'static str, Version, Version, &'static str);
 
 const NEVER: Version = (u32::MAX, 0);
 
-/// Files of the driver's class. What is empty here is the card's identity.
+/// Files of the driver's class. Empty texts are filled in with the card's identity.
 pub(super) const ATTRIBUTES: [Row; 28] = [
     ("dev", (0, 0), (0, 0), ""),
     ("uevent", (0, 0), (0, 0), ""),
@@ -68,7 +67,7 @@ pub(super) const SENSORS: [Row; 20] = [
     ("fan1_input", NEVER, (2, 0), "1882"),
 ];
 
-/// Boards as the driver calls them, and their number: serial numbers begin with it, and PCI subsystem ids are it.
+/// Boards by the driver's names, with their number, which begins serial numbers and is the PCI subsystem id.
 const BOARDS: [(&str, Arch, u16); 12] = [
     ("n300", Arch::WormholeB0, 0x14),
     ("n150", Arch::WormholeB0, 0x18),
@@ -90,32 +89,32 @@ fn board(kind: &str) -> (&'static str, Arch, u16) {
 }
 
 const VENDOR: u16 = 0x1e52;
-/// Where a board's number is in a serial number.
+/// Position of a board's number in a serial number.
 const BOARD_SHIFT: u32 = 36;
 
-/// A chip on the bus. Chips behind others are none: no driver shows them.
+/// A chip on the bus. Remote chips are not on it: no driver shows them.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// Its board, as the driver calls it.
+    /// The board, by the driver's name.
     pub kind: &'static str,
-    /// The driver's number for it.
+    /// The driver's number of the card.
     pub node: u32,
-    /// Its place on the bus.
+    /// PCI address.
     pub pci: String,
     /// Vendor and device of the PCI subsystem.
     pub subsystem: (u16, u16),
-    /// Of the board: chips of one board share it.
+    /// Serial number of the board, which all its chips share.
     pub serial: u64,
-    /// Of the chip.
+    /// Unique id of the chip.
     pub asic_id: u64,
     /// Version of the firmware bundle.
     pub firmware: String,
-    /// What else its files say, by name; `None` for a file that is not there.
+    /// Changed texts of files, by name; `None` for a missing file.
     pub changed: BTreeMap<&'static str, Option<String>>,
 }
 
 impl Card {
-    /// A card of a kind, alone on its board.
+    /// A card of a kind, the only chip of its board.
     pub fn new(kind: &str, node: u32) -> Self {
         let (kind, _, number) = board(kind);
         Self {
@@ -131,20 +130,20 @@ impl Card {
         .board(node + 1)
     }
 
-    /// The same chip on a board that is one of several of its kind.
+    /// Sets the number of the board among those of its kind.
     #[must_use]
     pub fn board(mut self, number: u32) -> Self {
         self.serial = self.serial >> BOARD_SHIFT << BOARD_SHIFT | u64::from(number);
         self
     }
 
-    /// Another reading, by the name of its file: `temp1_input`, `tt_aiclk`, `pcie_perf_counters/...`.
+    /// Sets the text of a file: `temp1_input`, `tt_aiclk`, `pcie_perf_counters/...`.
     #[must_use]
     pub fn with(self, file: &str, text: &str) -> Self {
         self.change(file, Some(text.to_owned()))
     }
 
-    /// No such file, since the card's firmware has nothing to say there.
+    /// Removes a file, as if the card's firmware did not provide the value.
     #[must_use]
     pub fn without(self, file: &str) -> Self {
         self.change(file, None)
@@ -156,7 +155,7 @@ impl Card {
         self
     }
 
-    /// What a version of the driver shows of it.
+    /// The files that a version of the driver shows of the card.
     pub(super) fn files(&self, table: &[Row], driver: Version) -> Vec<(&'static str, String)> {
         let since = |row: &Row| if board(self.kind).1 == Arch::Blackhole { row.2 } else { row.1 };
         let rows = table.iter().filter(|row| driver >= since(row));
@@ -182,7 +181,7 @@ impl Card {
         })
     }
 
-    /// What the bus shows of it.
+    /// The files that the bus shows of the card.
     pub(super) fn bus_files(&self) -> Vec<(&'static str, String)> {
         let (device, revision) = match board(self.kind).1 {
             Arch::WormholeB0 => (0x401e, 1),

@@ -1,28 +1,28 @@
-//! What the kernel shows of a process.
+//! The files that the kernel shows of a process.
 
 use super::USERS;
 
-/// A process, as the kernel shows it.
+/// A simulated process.
 #[derive(Clone, Debug)]
 pub struct FakeProcess {
-    /// On the host.
+    /// Pid on the host.
     pub pid: u32,
-    /// Up to 15 bytes, of any kind.
+    /// Name, up to 15 bytes of any kind.
     pub name: String,
-    /// The command line, in words.
+    /// The command line's arguments.
     pub command: Vec<String>,
-    /// Whose it is.
+    /// The user's id.
     pub uid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time, in clock ticks since boot.
     pub start: u64,
-    /// Nodes it has open, once for each descriptor.
+    /// Open device nodes, once for each descriptor.
     pub opens: Vec<u32>,
-    /// Number of the container it runs in, and its pid there.
+    /// Number of its container, and its pid there.
     pub container: Option<(u32, u32)>,
 }
 
 impl FakeProcess {
-    /// Somebody's process, with some nodes open.
+    /// A process of an ordinary user, with some nodes open.
     pub fn new(pid: u32, name: &str, opens: &[u32]) -> Self {
         assert!(name.len() < 16, "the kernel keeps no more of a name");
         Self {
@@ -61,7 +61,7 @@ impl FakeProcess {
     }
 
     pub(super) fn links(&self) -> Vec<(String, String)> {
-        // Of the host, these numbers are the kernel's own; others it gives out as they come.
+        // The host's namespaces have fixed numbers; the kernel numbers others as they are created.
         let namespace = |own: u32| self.container.map_or(own, |(number, _)| own + 1000 + 2 * number);
         let opened = self.opens.iter().map(|node| format!("/dev/tenstorrent/{node}"));
         let descriptors = std::iter::repeat_n("/dev/null".to_owned(), 3).chain(opened).enumerate();

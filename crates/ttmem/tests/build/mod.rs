@@ -1,4 +1,4 @@
-//! Builds programs in C and C++ against the C library, as others do against the installed one.
+//! Builds programs in C and C++ against the C library, as users do against the installed one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A compiler and the standard that it is to follow.
+/// A compiler and a language standard.
 pub(crate) struct Compiler {
     program: &'static str,
     standard: &'static str,
@@ -20,20 +20,20 @@ impl fmt::Display for Compiler {
 }
 
 impl Compiler {
-    /// Both of the compilers that people have. That they are there is what CI sees to.
+    /// GCC and Clang, as far as they are installed; in CI both must be.
     pub(crate) fn all(standard: &'static str) -> Vec<Self> {
         let both = if standard.starts_with("c++") { ["g++", "clang++"] } else { ["gcc", "clang"] };
-        let there = |program: &&str| {
+        let is_installed = |program: &&str| {
             Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
         };
         let found: Vec<Self> =
-            both.into_iter().filter(there).map(|program| Self { program, standard }).collect();
+            both.into_iter().filter(is_installed).map(|program| Self { program, standard }).collect();
         assert!(!found.is_empty(), "there is no compiler");
         assert!(std::env::var_os("CI").is_none() || found.len() == both.len(), "{both:?} must both be there");
         found
     }
 
-    /// Builds a program, with every warning an error. `more` may have options for the compiler and for the linker.
+    /// Builds a program, with warnings as errors. `more` may have options for the compiler and for the linker.
     pub(crate) fn build(&self, source: &Path, more: &[&str]) -> PathBuf {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -52,18 +52,18 @@ impl Compiler {
     }
 }
 
-/// Runs a program with nothing else of ours in its environment; returns how it ended and what it printed.
+/// Runs a program without other variables of ttmem in its environment; returns its status, output and errors.
 pub(crate) fn run(
     program: &Path,
-    words: &[&str],
+    arguments: &[&str],
     env: &[(&str, &str)],
     folder: &Path,
 ) -> (ExitStatus, String, String) {
     let mut command = Command::new(program);
-    for ours in ["TTMEM", "TT_ALLOC_TRACKING_ENABLED", "TTMEM_TRANSPORT", "TTMEM_LOG"] {
-        command.env_remove(ours);
+    for name in ["TTMEM", "TT_ALLOC_TRACKING_ENABLED", "TTMEM_TRANSPORT", "TTMEM_LOG"] {
+        command.env_remove(name);
     }
-    command.args(words).envs(env.iter().copied()).env("TTMEM_SHM_DIR", folder);
+    command.args(arguments).envs(env.iter().copied()).env("TTMEM_SHM_DIR", folder);
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status, text(&output.stdout), text(&output.stderr))

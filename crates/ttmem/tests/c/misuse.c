@@ -1,4 +1,4 @@
-/* Everything that a program may do wrong: each gives an error, and the next call works. The first argument says which. */
+/* Mistakes that a program may make: each returns an error, and the next call works. The first argument selects a trial. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -37,7 +37,7 @@ static ttmem_buffer dram(int32_t allocator, uint64_t address, uint64_t bytes) {
     return it;
 }
 
-/* It still works after all of that. */
+/* Checks that tracking still works after a trial. */
 static void works(void) {
     int32_t allocator = mesh();
     CHECK(allocator > 0, 1);
@@ -65,18 +65,18 @@ static void nulls(void) {
     CHECK(ttmem_load_kernel(NULL), TTMEM_ERROR_NULL);
     CHECK(ttmem_audit(0, 1, TTMEM_SPACE_DRAM, NULL), TTMEM_ERROR_NULL);
     CHECK(ttmem_begin_program(mesh(), 3, NULL), 0);
-    /* None of nothing is an empty set, which stands for no device. */
+    /* An empty set of devices is no allocator. */
     CHECK(ttmem_define_devices(NULL, 0), TTMEM_ERROR_UNKNOWN_CHIP);
 }
 
-/* Pointers that cannot be right, and more of something than there can be. */
+/* Misaligned pointers, and impossible counts. */
 static void askew(void) {
-    _Alignas(8) char room[sizeof(ttmem_buffer) + 8];
-    memset(room, 0, sizeof room);
-    const void *odd = room + 1;
-    CHECK(ttmem_alloc((const ttmem_buffer *)odd), TTMEM_ERROR_BAD_VALUE);
-    CHECK(ttmem_place((const ttmem_placement *)odd), TTMEM_ERROR_BAD_VALUE);
-    CHECK(ttmem_define_devices((const int32_t *)odd, 2), TTMEM_ERROR_BAD_VALUE);
+    _Alignas(8) char bytes[sizeof(ttmem_buffer) + 8];
+    memset(bytes, 0, sizeof bytes);
+    const void *misaligned = bytes + 1;
+    CHECK(ttmem_alloc((const ttmem_buffer *)misaligned), TTMEM_ERROR_BAD_VALUE);
+    CHECK(ttmem_place((const ttmem_placement *)misaligned), TTMEM_ERROR_BAD_VALUE);
+    CHECK(ttmem_define_devices((const int32_t *)misaligned, 2), TTMEM_ERROR_BAD_VALUE);
     const int32_t one = 0;
     CHECK(ttmem_define_devices(&one, SIZE_MAX), TTMEM_ERROR_BAD_VALUE);
     CHECK(ttmem_define_devices(&one, (size_t)1 << 40), TTMEM_ERROR_BAD_VALUE);
@@ -94,7 +94,7 @@ static void texts(void) {
     memset(&options, 0, sizeof options);
     options.folder = bad;
     CHECK(ttmem_enable(&options), TTMEM_ERROR_NOT_UTF8);
-    /* There is room for names, not for novels; of a board's, the beginning is kept. */
+    /* A call site of this length is refused; a board's name is cut. */
     char *long_text = malloc(1 << 20);
     memset(long_text, 'x', (1 << 20) - 1);
     long_text[(1 << 20) - 1] = 0;
@@ -141,8 +141,8 @@ static void numbers(void) {
     CHECK(ttmem_define_devices(bad, 2), TTMEM_ERROR_UNKNOWN_CHIP);
     const int32_t far = 1 << 20;
     CHECK(ttmem_define_devices(&far, 1), TTMEM_ERROR_UNKNOWN_CHIP);
-    const int32_t nobody = 60000;
-    CHECK(ttmem_define_allocator(&nobody, 1, NULL, 0), TTMEM_ERROR_UNKNOWN_CHIP);
+    const int32_t unknown = 60000;
+    CHECK(ttmem_define_allocator(&unknown, 1, NULL, 0), TTMEM_ERROR_UNKNOWN_CHIP);
     const ttmem_core_range wide = {0, 0, 16, 0};
     CHECK(ttmem_define_cores(&wide, 1), TTMEM_ERROR_BAD_VALUE);
     const ttmem_core_range reversed[] = {{3, 3, 1, 1}, {3, 0, 1, 0}, {0, 3, 0, 1}};
@@ -192,7 +192,7 @@ static void closed(void) {
     CHECK(ttmem_close(), 0);
     CHECK(ttmem_close(), 0);
     CHECK(ttmem_is_enabled(), 0);
-    /* Off is no error: whoever tracks need not ask. */
+    /* Disabled tracking is no error, so callers need not check. */
     CHECK(ttmem_alloc(&it), 0);
     CHECK(ttmem_free(allocator, TTMEM_SPACE_DRAM, 0x1000), 0);
     CHECK(mesh(), 0);
@@ -268,7 +268,7 @@ static void threads(void) {
     CHECK(status.lost, 0);
 }
 
-/* Any numbers in any order from several threads, closing and opening among them. */
+/* Random calls with random numbers from several threads, with closing and enabling among them. */
 static void *roll(void *given) {
     uint64_t state = (uint64_t)(uintptr_t)given * 0x9e3779b97f4a7c15u + 1;
     for (int n = 0; n < 60000; n++) {
@@ -277,7 +277,7 @@ static void *roll(void *given) {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            /* Mostly small, so that something fits. */
+            /* Mostly small, so that some are valid. */
             r[i] = state & 0x700 ? state % 8 : state;
         }
         int32_t allocator = (int32_t)r[0];
@@ -344,18 +344,18 @@ static void anything(void) {
     (void)ttmem_enable(NULL);
 }
 
-int main(int count, char **words) {
+int main(int count, char **arguments) {
     static const struct {
         const char *name;
         void (*work)(void);
     } all[] = {{"nulls", nulls}, {"askew", askew}, {"texts", texts}, {"numbers", numbers}, {"twice", twice},
                {"closed", closed}, {"forked", forked}, {"threads", threads}, {"anything", anything}};
     for (size_t n = 0; n < sizeof all / sizeof *all; n++) {
-        if (count >= 2 && strcmp(words[1], all[n].name) == 0) {
+        if (count >= 2 && strcmp(arguments[1], all[n].name) == 0) {
             all[n].work();
             works();
-            /* As a program that is killed, so that its segment stays. */
-            if (count > 2 && strcmp(words[2], "_exit") == 0) _exit(failures ? 1 : 0);
+            /* As if killed, so that the segment stays. */
+            if (count > 2 && strcmp(arguments[2], "_exit") == 0) _exit(failures ? 1 : 0);
             return failures ? 1 : 0;
         }
     }

@@ -1,4 +1,4 @@
-// ttmem.hpp by itself. The test looks at what is published at each stop.
+// ttmem.hpp alone. At each stop the test reads what is published.
 #include <ttmem.hpp>
 
 #include <array>
@@ -15,7 +15,7 @@ using ttmem::Error;
 
 namespace {
 
-// As TT-Metal has it, but for a value that no memory has.
+// TT-Metal's enum, with values that are no memory.
 enum class MetalBufferType { DRAM, L1, SYSTEM_MEMORY, L1_SMALL, TRACE, NEGATIVE = -1, LARGE = 256 };
 enum Plain : unsigned char { plain_trace = 4 };
 
@@ -69,7 +69,7 @@ void mistakes() {
     CHECK(!ttmem::define_devices({-5, 2}));
     CHECK(std::strcmp(Client::report_deallocation(0, 0x1000).text(), "double free") == 0);
     CHECK(std::strcmp(ttmem::text(Error::none), "no error") == 0);
-    // Several devices were reported: which one is meant, nobody can tell.
+    // Ambiguous, since several devices were reported.
     CHECK(Client::report_deallocation(0x1000).error() == Error::unknown_chip);
     stop("nothing");
 }
@@ -110,7 +110,7 @@ void owners() {
     for (std::uint64_t n = 0; n < 10; ++n) {
         many.emplace_back(0, 10, BufferType::dram, 0x10000 + n * 16);
     }
-    // The one that it had is freed, and this one is held.
+    // Frees the allocation that `second` had.
     second = std::move(many.front());
     CHECK(!many.front().is_held());
     stop("many owners");
@@ -135,12 +135,12 @@ void ends() {
     CHECK(Client::report_allocation(0, 100, 0, 0x1000).ok());
     CHECK(Client::report_deallocation({0, 1}, 0x5000).ok());
     CHECK(Client::report_allocation({0, -1}, 100, 0, 1).error() == Error::unknown_chip);
-    Allocation unheard(0, 100, BufferType::dram, 0x1000);
-    CHECK(!unheard.is_held());
+    Allocation ignored(0, 100, BufferType::dram, 0x1000);
+    CHECK(!ignored.is_held());
     CHECK(before.reset().ok());
-    // What was told while it was off is not there, and its end is none.
+    // Reports while disabled are ignored, and so are their frees.
     CHECK(ttmem::enable().ok() && ttmem::is_enabled());
-    unheard.reset();
+    ignored.reset();
     CHECK(Client::report_allocation(5, 64, BufferType::l1, 0x40).ok());
     stop("again");
 }

@@ -1,4 +1,4 @@
-// Many threads, and forks among them.
+// Many threads, and forks while they run.
 #include <sys/wait.h>
 #include <ttmem/instrumented.hpp>
 #include <unistd.h>
@@ -20,7 +20,7 @@ constexpr int threads = 8;
 constexpr int rounds = 200;
 const CoreRange square({0, 0}, {1, 1});
 
-// Makes programs and forgets them; the last one stays.
+// Creates programs and forgets them; the last one stays.
 void work(int number, std::vector<Program>& kept) {
     Device chip(number % 2);
     const OnDevice scope(chip);
@@ -37,8 +37,8 @@ void work(int number, std::vector<Program>& kept) {
     CreateCircularBufferWithTracking(kept[static_cast<std::size_t>(number)], square, CircularBufferConfig(100));
 }
 
-// Everything a child does: its parent's programs are not its own, and its own are.
-int child(Program& inherited) {
+// Runs in a child: its parent's programs are not its own.
+int run_child(Program& inherited) {
     const auto before = counts();
     ForgetProgram(inherited);
     Device chip(5);
@@ -55,8 +55,8 @@ pid_t fork_a_child(Program& inherited) {
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        be_patient();
-        _exit(child(inherited));
+        set_time_limit();
+        _exit(run_child(inherited));
     }
     return pid;
 }
@@ -81,14 +81,14 @@ int main() {
     for (int n = 0; n < threads; ++n) {
         crowd.emplace_back(work, n, std::ref(kept));
     }
-    // Children are born while others are at work, in the registry, too.
+    // Children are created while other threads work, also in the registry.
     for (int n = 0; n < 20; ++n) {
         wait_for(fork_a_child(inherited));
     }
     for (auto& one : crowd) {
         one.join();
     }
-    // A child that is born while another thread is in the middle of something does not wait for that thread, which it has not.
+    // A child that is created while another thread has the registry's lock does not wait for that thread, which it lacks.
     std::atomic<bool> inside{false};
     std::thread busy([&] {
         detail::registry().alone([&] {
@@ -105,11 +105,11 @@ int main() {
     CHECK(counts().tracked == 1 + threads * (2 * rounds + 1));
     stop("crowd");
 
-    // A child that stays, to be looked at beside its parent.
+    // A child that keeps running, so that readers see it beside its parent.
     const pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        be_patient();
+        set_time_limit();
         ForgetProgram(inherited);
         const OnDevice scope(chip);
         Program program;

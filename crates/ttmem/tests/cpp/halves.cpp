@@ -1,4 +1,4 @@
-// Every header in both units of one program. This is the half with `main`; other_half.cpp is the other.
+// Every header in both units of one program. This half has `main`; other_half.cpp is the other.
 #include <allocation_tracker.hpp>
 #include <instrumented_helpers.hpp>
 #include <tt-metalium/allocation_client.hpp>
@@ -23,7 +23,7 @@ void make_in_the_other_half(Program& program) {
 int main() {
     Device chip(1);
     Program program;
-    // What one half says holds in the other.
+    // The scope applies to both halves.
     const ttmem::instrumented::OnDevice scope(chip);
     make_in_the_other_half(program);
     ttmem::instrumented::CreateCircularBufferWithTracking(program, CoreCoord{0, 0}, CircularBufferConfig(40));

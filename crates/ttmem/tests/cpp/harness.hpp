@@ -1,4 +1,4 @@
-// What the test programs share: checks, and stops at which the test looks at what is published.
+// Shared by the test programs: checks, and stops at which the test reads what is published.
 #pragma once
 
 #include <unistd.h>
@@ -14,7 +14,7 @@
         }                                                                           \
     } while (false)
 
-// Says where it is, and waits for a line.
+// Prints the stop's name, and waits for a line.
 inline void stop(const char* name) {
     std::printf("%s\n", name);
     std::fflush(stdout);
@@ -22,6 +22,6 @@ inline void stop(const char* name) {
     CHECK(std::fgets(line, sizeof line, stdin) != nullptr);
 }
 
-// Who waits for ever fails instead. To be said again by a forked child.
-inline unsigned be_patient() { return alarm(300); }
-inline const unsigned patience = be_patient();
+// Makes a program that hangs fail instead. A forked child must call it again.
+inline unsigned set_time_limit() { return alarm(300); }
+inline const unsigned time_limit = set_time_limit();

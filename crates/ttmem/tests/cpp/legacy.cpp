@@ -1,4 +1,4 @@
-// The old client's six messages, by the old names.
+// The old client's six messages, reported with the old names.
 #include "harness.hpp"
 #include "tt_metal/impl/allocator/allocation_client.hpp"
 

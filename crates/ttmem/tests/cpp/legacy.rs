@@ -1,4 +1,4 @@
-//! The old transport: what arrives at an old server's socket is what the old client would have sent, byte for byte.
+//! The old transport: an old server's socket receives the bytes that the old client would have sent.
 
 use crate::make::builds;
 use crate::program::Program;
@@ -17,9 +17,9 @@ fn start(socket: &str) -> Program {
     Program::start_with(build, &build.program("legacy.cpp", &[]), &env)
 }
 
-/// What the old client sent, but for the sender and the time.
+/// A message of the old client, without sender and time.
 fn sent(kind: Type, device: i32, size: u64, buffer_type: u8, id: u64) -> [u8; MAX_SIZE] {
-    // As that struct was declared, packed: type, device, size, buffer type, pid, id, time; all that an answer carries is zero.
+    // The packed struct has type, device, size, buffer type, pid, id and time; the fields of answers are zero.
     let mut bytes = [0; MAX_SIZE];
     bytes[0] = kind as u8;
     bytes[4..8].copy_from_slice(&device.to_le_bytes());
@@ -29,17 +29,18 @@ fn sent(kind: Type, device: i32, size: u64, buffer_type: u8, id: u64) -> [u8; MA
     bytes
 }
 
-/// The next messages, without sender and time, which are looked at here: frees carry no time.
-fn received(stream: &mut UnixStream, pid: u32, count: usize) -> Vec<[u8; MAX_SIZE]> {
+/// Reads messages, and clears sender and time after checking them: frees have no time.
+fn receive(stream: &mut UnixStream, pid: u32, count: usize) -> Vec<[u8; MAX_SIZE]> {
     let one = |_| {
         let mut bytes = [0; MAX_SIZE];
         stream.read_exact(&mut bytes).unwrap();
         let message = Message::decode(Vintage::V144, &bytes).unwrap();
         assert_eq!(message.process_id, pid as i32);
-        let comes = [Type::Alloc, Type::CbAlloc, Type::KernelLoad].map(|it| it as u8).contains(&message.kind);
-        // By the wall clock: it is some time after 2020.
-        assert_eq!(message.timestamp > 1_577_836_800_000_000_000, comes, "{message:?}");
-        assert!(comes || message.timestamp == 0, "{message:?}");
+        let allocates =
+            [Type::Alloc, Type::CbAlloc, Type::KernelLoad].map(|it| it as u8).contains(&message.kind);
+        // Wall clock time, after 2020.
+        assert_eq!(message.timestamp > 1_577_836_800_000_000_000, allocates, "{message:?}");
+        assert!(allocates || message.timestamp == 0, "{message:?}");
         bytes[20..24].fill(0);
         bytes[32..40].fill(0);
         bytes
@@ -48,7 +49,7 @@ fn received(stream: &mut UnixStream, pid: u32, count: usize) -> Vec<[u8; MAX_SIZ
 }
 
 #[test]
-fn an_old_server_hears_the_old_clients_messages() {
+fn old_server_receives_the_old_clients_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.sock");
     let listener = UnixListener::bind(&path).unwrap();
@@ -56,47 +57,47 @@ fn an_old_server_hears_the_old_clients_messages() {
     listener.set_nonblocking(true).unwrap();
     let (mut stream, _) = eventually("the client connects", || listener.accept().ok());
     stream.set_nonblocking(false).unwrap();
-    // Short of never.
+    // Fails instead of waiting for ever.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let comes = [
+    let allocations = [
         sent(Type::Alloc, 1, 4096, 0, 0x1000),
         sent(Type::Alloc, 2, 8192, 4, 0x1234_5678_9abc),
         sent(Type::CbAlloc, 3, 2048, 0, 0x1a000),
         sent(Type::KernelLoad, 4, 57344, 2, 77),
     ];
-    assert_eq!(received(&mut stream, program.pid(), 4), comes);
-    program.at("all held");
-    program.go();
-    let goes = [
+    assert_eq!(receive(&mut stream, program.pid(), 4), allocations);
+    program.wait_at("all held");
+    program.resume();
+    let frees = [
         sent(Type::Free, 1, 0, 0, 0x1000),
         sent(Type::Free, 2, 0, 0, 0x1234_5678_9abc),
         sent(Type::CbFree, 3, 2048, 0, 0x1a000),
         sent(Type::KernelUnload, 4, 57344, 0, 77),
     ];
-    assert_eq!(received(&mut stream, program.pid(), 4), goes);
-    program.at("all free");
-    assert_eq!(program.look(), [], "and no segment is made");
-    program.go();
-    program.ends();
+    assert_eq!(receive(&mut stream, program.pid(), 4), frees);
+    program.wait_at("all free");
+    assert_eq!(program.allocations(), [], "no segment is created");
+    program.resume();
+    program.expect_exit();
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "nothing else was sent");
 }
 
 #[test]
-fn our_own_server_hears_them_too() {
+fn own_server_accepts_the_same_messages() {
     let server = Server::start(Path::new(env!("CARGO_BIN_EXE_ttmem")), &["--sim", "t3k"]);
     let mut program = start(server.legacy.to_str().unwrap());
-    program.at("all held");
+    program.wait_at("all held");
     let held = eventually("all of it", || {
         let held = server.allocations();
         (held.len() == 4).then_some(held)
     });
-    let seen = |it: &serde_json::Value| {
-        let text = |name: &str| it[name].as_str().unwrap().to_owned();
+    let seen = |allocation: &serde_json::Value| {
+        let text = |name: &str| allocation[name].as_str().unwrap().to_owned();
         (
             text("space"),
-            it["indexes"][0].as_u64().unwrap(),
+            allocation["indexes"][0].as_u64().unwrap(),
             text("id"),
-            it["requested_bytes"].as_u64().unwrap(),
+            allocation["requested_bytes"].as_u64().unwrap(),
         )
     };
     let mut held: Vec<_> = held.iter().map(seen).collect();
@@ -114,10 +115,10 @@ fn our_own_server_hears_them_too() {
     {
         server.wait_for_log(line);
     }
-    program.go();
-    program.at("all free");
+    program.resume();
+    program.wait_at("all free");
     eventually("all free", || server.allocations().is_empty().then_some(()));
     assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
-    program.go();
-    program.ends();
+    program.resume();
+    program.expect_exit();
 }

@@ -1,5 +1,5 @@
-//! The C++ headers: compiled as other people would, by every compiler at hand and with every warning, run, with sanitizers, too, and
-//! read back from their segments.
+//! The C++ headers: programs are compiled as users do, by every installed compiler and with every warning, run, also with
+//! sanitizers, and compared with what readers see in their segments.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 #[expect(dead_code, reason = "programs are started in another way here")]
@@ -18,19 +18,19 @@ const NONE: Vec<[u8; 4]> = vec![];
 const ESTIMATE: u64 = 50 * 1024;
 
 /// Runs a program in every variant.
-fn everywhere(source: &str, test: impl Fn(&mut Program)) {
-    in_all(&builds(), source, test);
+fn run_all_builds(source: &str, test: impl Fn(&mut Program)) {
+    run_builds(&builds(), source, test);
 }
 
-fn in_all(builds: &[Build], source: &str, test: impl Fn(&mut Program)) {
+fn run_builds(builds: &[Build], source: &str, test: impl Fn(&mut Program)) {
     for build in builds {
         let mut program = Program::start(build, &build.program(source, &[]));
         test(&mut program);
-        program.ends();
+        program.expect_exit();
     }
 }
 
-/// What an old report leaves: no cores and no program.
+/// An allocation reported by device number: without cores and program.
 fn plain(space: ttmem_core::words::Space, devices: &[u32], bytes: u64) -> Held {
     (space, devices.to_vec(), bytes, NONE, None, "")
 }
@@ -40,8 +40,8 @@ fn cb(devices: &[u32], bytes: u64, cores: &[[u8; 4]], program: Option<u32>) -> H
 }
 
 #[test]
-fn the_client_reports_and_says_what_is_wrong() {
-    everywhere("client.cpp", |it| {
+fn client_reports_and_returns_errors() {
+    run_all_builds("client.cpp", |program| {
         let reports = [
             plain(Dram, &[0], 1000),
             plain(L1, &[0], 2000),
@@ -53,22 +53,22 @@ fn the_client_reports_and_says_what_is_wrong() {
             plain(Kernel, &[1], 900),
             plain(Host, &[1], 4000),
         ];
-        assert_eq!(sorted(it.held("reports")), sorted(reports.to_vec()));
-        assert_eq!(it.held("nothing"), [], "all reports were taken back");
-        assert_eq!(it.held("nothing"), [], "mistakes hold nothing");
+        assert_eq!(sorted(program.held_at("reports")), sorted(reports.to_vec()));
+        assert_eq!(program.held_at("nothing"), [], "all reports were undone");
+        assert_eq!(program.held_at("nothing"), [], "mistakes hold nothing");
         let mesh = [
             plain(Dram, &[1, 2, 3], 1 << 20),
             plain(L1, &[1, 2, 3], 4096),
             plain(Cb, &[1, 2, 3], 2048),
             plain(Kernel, &[1, 2, 3], 512),
         ];
-        assert_eq!(sorted(it.held("mesh")), sorted(mesh.to_vec()), "one record each");
-        assert_eq!(it.held("nothing"), []);
-        assert_eq!(it.held("owners"), [plain(Dram, &[0], 100), plain(L1, &[0, 1], 50)]);
-        assert_eq!(it.held("one owner"), [plain(Dram, &[0], 100)], "an exception freed the other");
-        assert_eq!(it.held("many owners"), vec![plain(Dram, &[0], 10); 10]);
-        assert_eq!(it.held("nothing"), []);
-        assert_eq!(it.held("again"), [plain(L1, &[5], 64)], "closed and enabled again");
+        assert_eq!(sorted(program.held_at("mesh")), sorted(mesh.to_vec()), "one record each");
+        assert_eq!(program.held_at("nothing"), []);
+        assert_eq!(program.held_at("owners"), [plain(Dram, &[0], 100), plain(L1, &[0, 1], 50)]);
+        assert_eq!(program.held_at("one owner"), [plain(Dram, &[0], 100)], "an exception freed the other");
+        assert_eq!(program.held_at("many owners"), vec![plain(Dram, &[0], 10); 10]);
+        assert_eq!(program.held_at("nothing"), []);
+        assert_eq!(program.held_at("again"), [plain(L1, &[5], 64)], "closed and enabled again");
     });
 }
 
@@ -78,80 +78,80 @@ fn sorted(mut held: Vec<Held>) -> Vec<Held> {
 }
 
 #[test]
-fn the_wrappers_publish_what_is_made() {
-    everywhere("wrappers.cpp", |it| {
+fn wrappers_publish_what_they_create() {
+    run_all_builds("wrappers.cpp", |program| {
         let first = cb(&[3], 4096, &[SQUARE], Some(1));
         let kernel = (Kernel, vec![3], ESTIMATE, vec![SQUARE, [3, 3, 3, 3]], Some(1), "estimated");
-        assert_eq!(it.held("one device"), [first.clone(), kernel.clone()]);
+        assert_eq!(program.held_at("one device"), [first.clone(), kernel.clone()]);
         let other = cb(&[3], 64, &[[7, 7, 7, 7]], Some(2));
-        it.at("two programs");
-        assert_eq!(it.look(), [other.clone(), first.clone(), first, kernel]);
-        let usage = it.usage(3);
+        program.wait_at("two programs");
+        assert_eq!(program.allocations(), [other.clone(), first.clone(), first, kernel]);
+        let usage = program.usage(3);
         let (cbs, kernels) = (usage.cb.unwrap(), usage.kernel.unwrap());
         assert_eq!((cbs.registered_bytes, cbs.resident_bytes), (2 * 4 * 4096 + 64, None));
         assert_eq!((kernels.registered_bytes, kernels.estimated_bytes), (5 * ESTIMATE, 5 * ESTIMATE));
-        it.go();
-        assert_eq!(it.held("one forgotten"), [other]);
-        assert_eq!(it.held("all forgotten"), []);
+        program.resume();
+        assert_eq!(program.held_at("one forgotten"), [other]);
+        assert_eq!(program.held_at("all forgotten"), []);
 
-        it.at("views");
-        let views = it.placements();
+        program.wait_at("views");
+        let views = program.placements();
         let seen = |it: &ttmem_core::snapshot::Placement| (it.address, it.bytes, it.view);
         let views: Vec<_> = views.iter().map(seen).collect();
         assert_eq!(views, [(Some(0x9000), 1024, true), (Some(0x12100), 2048, true)]);
-        assert_eq!(it.usage(0).cb.unwrap().registered_bytes, 0, "buffers are counted as such");
-        it.go();
+        assert_eq!(program.usage(0).cb.unwrap().registered_bytes, 0, "buffers are counted as such");
+        program.resume();
 
         let mesh = vec![0, 1, 4, 5];
         let one = [2, 3, 2, 3];
         let on_mesh =
             [cb(&mesh, 4096, &[SQUARE], Some(4)), (Kernel, mesh, ESTIMATE, vec![one], Some(4), "estimated")];
-        assert_eq!(it.held("mesh"), on_mesh, "one record, however many devices");
+        assert_eq!(program.held_at("mesh"), on_mesh, "one record, however many devices");
 
         let kinds = [
             cb(&[0], 16, &[[1, 2, 1, 2]], Some(5)),
             cb(&[0], 32, &[SQUARE], Some(5)),
             cb(&[0], 64, &[SQUARE, [5, 5, 5, 5]], Some(5)),
         ];
-        assert_eq!(it.held("kinds of cores"), kinds);
+        assert_eq!(program.held_at("kinds of cores"), kinds);
         let wide =
             [cb(&[0], 128, &[], Some(5)), (Kernel, vec![0], 17 * ESTIMATE, NONE, Some(5), "estimated")];
-        assert_eq!(it.held("wide cores")[3..], wide, "counted, but not told apart");
+        assert_eq!(program.held_at("wide cores")[3..], wide, "counted, but not per core");
 
-        assert_eq!(it.held("no device"), []);
+        assert_eq!(program.held_at("no device"), []);
         let front = [
             cb(&[2], 8192, &[SQUARE], Some(6)),
             (Kernel, vec![2], ESTIMATE, vec![SQUARE], Some(6), "estimated"),
         ];
-        assert_eq!(it.held("device in front"), front);
+        assert_eq!(program.held_at("device in front"), front);
         let numbers = [
             cb(&[1, 2, 3], 64, &[SQUARE], Some(7)),
             cb(&[4, 5], 32, &[SQUARE], Some(7)),
             cb(&[7], 16, &[SQUARE], Some(7)),
         ];
-        assert_eq!(it.held("devices by number"), numbers);
-        assert_eq!(it.held("exceptions"), [], "what threw was not made, or nobody knows what");
-        let held = it.held("address used again");
+        assert_eq!(program.held_at("devices by number"), numbers);
+        assert_eq!(program.held_at("exceptions"), [], "calls that threw created nothing known");
+        let held = program.held_at("address used again");
         assert_eq!(held.len(), 1, "each scope begins anew: {held:?}");
-        assert_eq!(it.held("scopes ended"), []);
+        assert_eq!(program.held_at("scopes ended"), []);
     });
 }
 
 #[test]
-fn types_are_known_by_what_they_offer() {
-    everywhere("shapes.cpp", |it| {
+fn types_are_recognised_by_their_members() {
+    run_all_builds("shapes.cpp", |program| {
         let row = [0, 0, 3, 0];
-        it.at("configurations");
+        program.wait_at("configurations");
         let held = [
             (Cb, vec![6], 640, NONE, Some(1), "unplaced"),
             (Cb, vec![6], 3000, vec![row], Some(1), ""),
             (Cb, vec![6], 16384, vec![row], Some(1), "unplaced"),
         ];
-        assert_eq!(it.look(), held);
-        let views: Vec<_> = it.placements().iter().filter(|it| it.view).map(|it| it.address).collect();
+        assert_eq!(program.allocations(), held);
+        let views: Vec<_> = program.placements().iter().filter(|it| it.view).map(|it| it.address).collect();
         assert_eq!(views, [Some(0x5000)]);
-        it.go();
-        assert_eq!(it.held("forgotten by number"), []);
+        program.resume();
+        assert_eq!(program.held_at("forgotten by number"), []);
         let measured = |bytes, cores: &[[u8; 4]]| (Kernel, vec![6], bytes, cores.to_vec(), Some(2), "");
         let kernels = [
             measured(300, &[row]),
@@ -161,109 +161,119 @@ fn types_are_known_by_what_they_offer() {
             (Kernel, vec![6], ESTIMATE, NONE, Some(2), "estimated"),
         ];
         assert_eq!(
-            sorted(it.held("kernels")),
+            sorted(program.held_at("kernels")),
             sorted(kernels.to_vec()),
             "400 bytes of words, 24 of characters"
         );
         let mesh = (Cb, vec![8, 9], 5000, NONE, Some(3), "unplaced");
-        assert_eq!(it.held("mesh by its devices"), [mesh]);
-        assert_eq!(it.held("nothing"), []);
-        let nobodys = (Cb, vec![8, 9], 5000, NONE, None, "unplaced");
-        assert_eq!(it.held("nobody's"), std::slice::from_ref(&nobodys));
-        // By reference a program, behind a pointer a device.
-        it.at("a number alone");
+        assert_eq!(program.held_at("mesh by its devices"), [mesh]);
+        assert_eq!(program.held_at("nothing"), []);
+        let of_no_program = (Cb, vec![8, 9], 5000, NONE, None, "unplaced");
+        assert_eq!(program.held_at("of no program"), std::slice::from_ref(&of_no_program));
+        // An object with only an id is a program by reference, and a device by pointer.
+        program.wait_at("a number alone");
         let of_device = cb(&[6], 5000, &[row], None);
         let kernel = (Kernel, vec![6], ESTIMATE, vec![[1, 1, 1, 1]], Some(4), "estimated");
-        let held = [nobodys.clone(), of_device.clone(), cb(&[6], 5000, &[row], Some(4)), kernel];
-        assert_eq!(sorted(it.look()), sorted(held.to_vec()));
-        let mut devices: Vec<u32> = it.snapshot().devices.iter().map(|it| it.index).collect();
+        let held = [of_no_program.clone(), of_device.clone(), cb(&[6], 5000, &[row], Some(4)), kernel];
+        assert_eq!(sorted(program.allocations()), sorted(held.to_vec()));
+        let mut devices: Vec<u32> = program.snapshot().devices.iter().map(|it| it.index).collect();
         devices.sort_unstable();
         assert_eq!(devices, [6, 8, 9], "fifty programs are no devices");
-        it.go();
-        assert_eq!(sorted(it.held("a number alone forgotten")), sorted(vec![nobodys, of_device]));
+        program.resume();
+        assert_eq!(
+            sorted(program.held_at("a number alone forgotten")),
+            sorted(vec![of_no_program, of_device])
+        );
     });
 }
 
 #[test]
-fn the_old_snippets_compile_as_they_stand() {
-    everywhere("seeds.cpp", |it| {
-        assert_eq!(it.held("custom tracking"), [plain(Dram, &[3], 1 << 20)]);
-        assert_eq!(it.held("nothing"), []);
+fn old_snippets_compile_unchanged() {
+    run_all_builds("seeds.cpp", |program| {
+        assert_eq!(program.held_at("custom tracking"), [plain(Dram, &[3], 1 << 20)]);
+        assert_eq!(program.held_at("nothing"), []);
         let hooks = [
             plain(L1, &[3], 4096),
             plain(Cb, &[3], 100),
             plain(Kernel, &[3], 2000),
             plain(Kernel, &[3], 3000),
         ];
-        assert_eq!(it.held("hooks of the allocator"), hooks);
-        assert_eq!(it.held("nothing"), []);
+        assert_eq!(program.held_at("hooks of the allocator"), hooks);
+        assert_eq!(program.held_at("nothing"), []);
         // 1,024 tiles of 2,048 bytes, and 50 KiB on each of 80 cores.
         let circular = (Cb, vec![4], 2 << 20, NONE, None, "unplaced");
         let kernel = (Kernel, vec![4], ESTIMATE, vec![[0, 0, 7, 9]], Some(1), "estimated");
-        it.at("wrappers");
-        assert_eq!(it.look(), [circular.clone(), kernel.clone()]);
-        let bytes = it.usage(4).kernel.unwrap().registered_bytes;
-        assert_eq!(bytes, 80 * 50 * 1024, "as the old wrapper had it");
-        it.go();
+        program.wait_at("wrappers");
+        assert_eq!(program.allocations(), [circular.clone(), kernel.clone()]);
+        let bytes = program.usage(4).kernel.unwrap().registered_bytes;
+        assert_eq!(bytes, 80 * 50 * 1024, "as with the old wrapper");
+        program.resume();
         let manual = [circular.clone(), plain(Cb, &[5], 4096), kernel, plain(Kernel, &[5], 2048)];
-        assert_eq!(sorted(it.held("manual reporting")), sorted(manual.to_vec()));
-        assert_eq!(it.held("only the circular buffer of no program"), std::slice::from_ref(&circular));
+        assert_eq!(sorted(program.held_at("manual reporting")), sorted(manual.to_vec()));
+        assert_eq!(
+            program.held_at("only the circular buffer of no program"),
+            std::slice::from_ref(&circular)
+        );
         let tracked = (Cb, vec![6], 512, vec![[0, 0, 3, 0]], None, "unplaced");
         let kernel = plain(Kernel, &[6], 4 * 30000);
         let kernels = vec![kernel.clone(), kernel];
         let with_kernels = |more: Vec<Held>| sorted([more, kernels.clone()].concat());
         let all = vec![circular.clone(), tracked.clone(), tracked.clone()];
-        assert_eq!(sorted(it.held("full integration")), with_kernels(all), "both kernels of handle 0");
-        assert_eq!(sorted(it.held("one freed")), with_kernels(vec![circular.clone(), tracked]));
-        assert_eq!(sorted(it.held("both freed")), with_kernels(vec![circular]));
+        assert_eq!(
+            sorted(program.held_at("full integration")),
+            with_kernels(all),
+            "both kernels of handle 0"
+        );
+        assert_eq!(sorted(program.held_at("one freed")), with_kernels(vec![circular.clone(), tracked]));
+        assert_eq!(sorted(program.held_at("both freed")), with_kernels(vec![circular]));
     });
 }
 
 #[test]
-fn threads_and_forked_children_keep_their_own_books() {
-    in_all(&builds_with_threads(), "crowd.cpp", |it| {
-        let of = |program: &Held| (program.1.clone(), program.2);
-        let kept: Vec<_> = it.held("crowd").iter().map(of).collect();
+fn threads_and_children_are_tracked_separately() {
+    run_builds(&builds_with_threads(), "crowd.cpp", |program| {
+        let of = |held: &Held| (held.1.clone(), held.2);
+        let kept: Vec<_> = program.held_at("crowd").iter().map(of).collect();
         let mut expected = vec![(vec![0], 7)];
         expected.extend([vec![(vec![0], 100); 4], vec![(vec![1], 100); 4]].concat());
         expected.sort();
         assert_eq!(kept, expected, "what eight threads left");
-        it.at("child");
-        let seen = it.snapshot();
+        program.wait_at("child");
+        let seen = program.snapshot();
         assert_eq!(seen.processes.len(), 2);
         assert!(seen.findings.is_empty(), "nothing of its parent's is touched: {:?}", seen.findings);
         let mut with_child = expected.clone();
         with_child.insert(0, (vec![0], 3));
-        assert_eq!(it.look().iter().map(of).collect::<Vec<_>>(), with_child);
-        it.go();
-        let after: Vec<_> = it.held("parent").iter().map(of).collect();
+        assert_eq!(program.allocations().iter().map(of).collect::<Vec<_>>(), with_child);
+        program.resume();
+        let after: Vec<_> = program.held_at("parent").iter().map(of).collect();
         assert!(expected.iter().all(|it| after.contains(it)), "{after:?}");
-        it.at("nothing");
-        let pid = it.pid();
-        let findings = it.snapshot().findings;
+        program.wait_at("nothing");
+        let pid = program.pid();
+        let findings = program.snapshot().findings;
         let of_programs = findings.iter().filter(|it| it.pid == Some(pid));
         assert_eq!(of_programs.count(), 0, "{findings:?}");
-        it.go();
+        program.resume();
     });
 }
 
 #[test]
-fn the_headers_may_be_included_everywhere() {
+fn headers_can_be_included_in_every_unit() {
     for build in builds() {
-        let mut it = Program::start(&build, &build.program("halves.cpp", &["other_half.cpp"]));
+        let mut program = Program::start(&build, &build.program("halves.cpp", &["other_half.cpp"]));
         let both = [cb(&[1], 40, &[[0, 0, 0, 0]], Some(1)), cb(&[1], 50, &[[1, 1, 1, 1]], Some(1))];
-        assert_eq!(it.held("both halves"), both);
-        assert_eq!(it.held("nothing"), []);
-        it.ends();
-        let mut it = Program::start(&build, &build.program_with("plain.cpp", &[], &["-fno-exceptions"]));
+        assert_eq!(program.held_at("both halves"), both);
+        assert_eq!(program.held_at("nothing"), []);
+        program.expect_exit();
+        let mut program = Program::start(&build, &build.program_with("plain.cpp", &[], &["-fno-exceptions"]));
         let made = [cb(&[2], 48, &[[0, 0, 0, 0]], Some(1)), plain(Kernel, &[2], 64)];
-        assert_eq!(sorted(it.held("without exceptions")), sorted(made.to_vec()));
-        it.ends();
+        assert_eq!(sorted(program.held_at("without exceptions")), sorted(made.to_vec()));
+        program.expect_exit();
     }
 }
 
 #[test]
-fn the_documented_example_does_what_it_says() {
+fn documented_example_prints_what_the_page_says() {
     let page = include_str!("../../../../docs/cpp.md");
     let mut examples = page.split("```cpp\n").skip(1).filter_map(|rest| rest.split("```").next());
     let example = examples.find(|it| it.contains("int main")).expect("the page has an example");
@@ -273,7 +283,7 @@ fn the_documented_example_does_what_it_says() {
     for build in builds() {
         let segments = ttmem_testkit::memory_folder();
         let output =
-            build.start(&build.foreign(&source)).env("TTMEM_SHM_DIR", segments.path()).output().unwrap();
+            build.command(&build.external(&source)).env("TTMEM_SHM_DIR", segments.path()).output().unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && page.contains(&format!("# prints: {printed}")), "{printed}");
         assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));

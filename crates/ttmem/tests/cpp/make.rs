@@ -1,21 +1,21 @@
-//! The test programs, in every variant.
+//! Compiles the test programs, in every variant.
 
 use crate::build::Compiler;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How a program is compiled.
+/// A variant in which programs are compiled.
 pub(crate) struct Build {
     compiler: Compiler,
     sanitizer: Option<Sanitizer>,
 }
 
-/// What looks on while a program runs.
+/// A sanitizer that programs are compiled with.
 #[derive(Clone, Copy)]
 enum Sanitizer {
-    /// Addresses, leaks and undefined behaviour.
+    /// Finds invalid addresses, leaks and undefined behaviour.
     Address,
-    /// Threads.
+    /// Finds data races.
     Thread,
 }
 
@@ -33,12 +33,12 @@ const ADDRESS: [&str; 6] = [
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer",
-    // With sanitizers, g++ 12 sees uninitialized memory in every `std::variant` that is a temporary. clang++ has no such option.
+    // With sanitizers, g++ 12 warns of uninitialized memory for every temporary `std::variant`. clang++ lacks this option.
     "-Wno-unknown-warning-option",
     "-Wno-maybe-uninitialized",
 ];
 
-/// Every variant that this machine has a compiler for.
+/// All variants whose compiler is installed.
 pub(crate) fn builds() -> Vec<Build> {
     let of = |(standard, sanitizer)| {
         Compiler::all(standard).into_iter().map(move |compiler| Build { compiler, sanitizer })
@@ -47,7 +47,7 @@ pub(crate) fn builds() -> Vec<Build> {
     [("c++17", None), ("c++17", address), ("c++20", None)].into_iter().flat_map(of).collect()
 }
 
-/// The same for programs with threads.
+/// All variants for programs with threads: these are also checked for data races.
 pub(crate) fn builds_with_threads() -> Vec<Build> {
     let mut all = builds();
     let threads = Compiler::all("c++17").into_iter();
@@ -65,7 +65,7 @@ impl Build {
         self.program_with(source, others, &[])
     }
 
-    /// The same with more options.
+    /// Compiles a program with more options.
     pub(crate) fn program_with(&self, source: &str, others: &[&str], options: &[&str]) -> PathBuf {
         let old = here("../../../../include/ttmem/old");
         let others: Vec<_> = others.iter().map(|name| here(name)).collect();
@@ -76,8 +76,8 @@ impl Build {
         self.compiler.build(&here(source), &more)
     }
 
-    /// Compiles a program that is somebody else's: a file elsewhere.
-    pub(crate) fn foreign(&self, source: &Path) -> PathBuf {
+    /// Compiles a program outside of this folder, with the public headers only.
+    pub(crate) fn external(&self, source: &Path) -> PathBuf {
         self.compiler.build(source, self.flags())
     }
 
@@ -85,16 +85,16 @@ impl Build {
         self.sanitizer.map_or(&[], Sanitizer::flags)
     }
 
-    /// Runs a program as this variant must be.
-    pub(crate) fn start(&self, program: &Path) -> Command {
+    /// A command that runs a program of this variant.
+    pub(crate) fn command(&self, program: &Path) -> Command {
         if self.sanitizer.is_none() {
             return Command::new(program);
         }
-        // Its memory must lie where the sanitizer expects it.
+        // Sanitizers need memory at fixed addresses.
         let mut command = Command::new("setarch");
         command.arg("-R").arg(program);
         command.env("ASAN_OPTIONS", "detect_leaks=1:exitcode=86").env("UBSAN_OPTIONS", "print_stacktrace=1");
-        // A forked child has none of its parent's threads to wait for.
+        // A forked child has no other threads.
         command.env("TSAN_OPTIONS", "exitcode=66:die_after_fork=0:report_thread_leaks=0");
         command
     }

@@ -6,7 +6,7 @@
 #include <ttmem/instrumented.hpp>
 
 #ifdef __cpp_exceptions
-#error "this is to be compiled without exceptions"
+#error "this must be compiled without exceptions"
 #endif
 
 #include "harness.hpp"

@@ -1,4 +1,4 @@
-//! A test program that runs, and what is seen of it from outside.
+//! A running test program, and what readers see of it.
 
 use crate::make::Build;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use ttmem_core::snapshot::{Allocation, Placement, Process, Snapshot, Usage};
 use ttmem_core::words::Space;
 use ttmem_testkit::{Reader, memory_folder};
 
-/// A program that stops where the test wants to look.
+/// A test program that stops at named points and waits for the test.
 pub(crate) struct Program {
     child: Child,
     input: Option<ChildStdin>,
@@ -19,20 +19,19 @@ pub(crate) struct Program {
     folder: Arc<TempDir>,
 }
 
-/// Something that is held, as short as can be compared: what, on which devices, how large, on which cores, of which program,
-/// and what is not known of it.
+/// An allocation in a form to compare: space, devices, bytes, cores, program, and what is unknown.
 pub(crate) type Held = (Space, Vec<u32>, u64, Vec<[u8; 4]>, Option<u32>, &'static str);
 
 impl Program {
-    /// Starts a program that is tracked.
+    /// Starts a program with tracking enabled.
     pub(crate) fn start(build: &Build, program: &Path) -> Self {
         Self::start_with(build, program, &[("TTMEM", "1")])
     }
 
-    /// Starts it with other variables instead.
+    /// Starts a program with the given variables.
     pub(crate) fn start_with(build: &Build, program: &Path, env: &[(&str, &str)]) -> Self {
         let folder = memory_folder();
-        let mut command = build.start(program);
+        let mut command = build.command(program);
         for name in ["TTMEM", "TTMEM_TRANSPORT", "TTMEM_LEGACY_SOCKET", "TT_ALLOC_TRACKING_ENABLED"] {
             command.env_remove(name);
         }
@@ -47,91 +46,96 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits until it is at a stop.
-    pub(crate) fn at(&mut self, stop: &str) {
+    /// Waits until the program is at a stop.
+    pub(crate) fn wait_at(&mut self, stop: &str) {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        assert!(line.trim_end() == stop, "{stop}: it is at {line:?}; {}", self.complaints(line.is_empty()));
+        assert!(
+            line.trim_end() == stop,
+            "{stop}: the program is at {line:?}; {}",
+            self.errors(line.is_empty())
+        );
     }
 
-    /// Lets it go on.
-    pub(crate) fn go(&mut self) {
+    /// Makes the program continue.
+    pub(crate) fn resume(&mut self) {
         self.input.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// Waits until it is at a stop, looks at all that is held, and lets it go on.
-    pub(crate) fn held(&mut self, stop: &str) -> Vec<Held> {
-        self.at(stop);
-        let held = self.look();
-        self.go();
+    /// Waits until the program is at a stop, reads its allocations, and makes it continue.
+    pub(crate) fn held_at(&mut self, stop: &str) -> Vec<Held> {
+        self.wait_at(stop);
+        let held = self.allocations();
+        self.resume();
         held
     }
 
-    /// Waits for its end, which must be a good and silent one.
-    pub(crate) fn ends(mut self) {
+    /// Waits until the program exits, which must be with success and without output.
+    pub(crate) fn expect_exit(mut self) {
         drop(self.input.take());
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
-        let complaints = self.complaints(true);
+        let errors = self.errors(true);
         let status = self.child.wait().unwrap();
-        assert!(status.success() && rest.is_empty() && complaints.is_empty(), "{status} {rest}{complaints}");
+        assert!(status.success() && rest.is_empty() && errors.is_empty(), "{status} {rest}{errors}");
     }
 
-    fn complaints(&mut self, ended: bool) -> String {
-        let mut complaints = String::new();
+    fn errors(&mut self, ended: bool) -> String {
+        let mut errors = String::new();
         if let Some(stderr) = self.child.stderr.as_mut().filter(|_| ended) {
-            stderr.read_to_string(&mut complaints).unwrap();
+            stderr.read_to_string(&mut errors).unwrap();
         }
-        complaints
+        errors
     }
 
-    /// What is held, of all processes in its folder, in order.
-    pub(crate) fn look(&self) -> Vec<Held> {
+    /// Allocations of all processes in the program's folder, sorted.
+    pub(crate) fn allocations(&self) -> Vec<Held> {
         let mut reader = Reader::new(self.folder.path());
-        reader.look();
+        reader.poll();
         let (list, rest) = reader.state.allocations(0, usize::MAX, reader.state.now());
         assert_eq!(rest, None);
-        let mut held: Vec<Held> = list.into_iter().map(held).collect();
+        let mut held: Vec<Held> = list.into_iter().map(comparable).collect();
         held.sort();
         held
     }
 
-    /// The whole of what a reader sees, with its programs.
+    /// A snapshot with programs.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut reader = Reader::new(self.folder.path());
-        reader.look();
+        reader.poll();
         let detail = Detail { programs: true, ..Detail::NONE };
         reader.snapshot(&detail)
     }
 
-    /// Its process, as a reader sees it.
+    /// The program's process in the snapshot.
     pub(crate) fn process(&self) -> Process {
         let pid = self.pid();
         self.snapshot().processes.into_iter().find(|it| it.pid == Some(pid)).unwrap()
     }
 
-    /// What it holds on a device.
+    /// The program's usage of a device.
     pub(crate) fn usage(&self, device: u32) -> Usage {
         let id = format!("ordinal-{device}");
         self.process().usage.into_iter().find(|it| it.device == id).unwrap().usage
     }
 
-    /// Everything that its programs keep.
+    /// All placements of its device programs.
     pub(crate) fn placements(&self) -> Vec<Placement> {
         self.process().programs.unwrap().into_iter().flat_map(|it| it.placements).collect()
     }
 }
 
-fn held(it: Allocation) -> Held {
-    assert_eq!(it.references, 1);
-    let unknown = match (it.estimated, it.unplaced) {
+fn comparable(allocation: Allocation) -> Held {
+    assert_eq!(allocation.references, 1);
+    let unknown = match (allocation.estimated, allocation.unplaced) {
         (false, false) => "",
         (true, false) => "estimated",
         (false, true) => "unplaced",
         (true, true) => "estimated, unplaced",
     };
-    let bytes = if it.cores.is_some() { it.bytes_per_bank.unwrap() } else { it.requested_bytes };
-    (it.space, it.indexes, bytes, it.cores.unwrap_or_default(), it.program, unknown)
+    let Allocation { space, indexes, cores, program, .. } = allocation;
+    let bytes = if cores.is_some() { allocation.bytes_per_bank.unwrap() } else { allocation.requested_bytes };
+    (space, indexes, bytes, cores.unwrap_or_default(), program, unknown)
 }
 
 impl Drop for Program {

@@ -1,6 +1,6 @@
-// The old documents' snippets, as they stand there, in the old namespaces: nothing but the include path and the library is ours.
+// Snippets of the old documents, unchanged, in the old namespaces: only the include path and the library are ttmem's.
 //
-// TT-Metal's types of that time are stand-ins, with what the snippets use of them.
+// TT-Metal's types of that time are stand-ins with the members that the snippets use.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -76,7 +76,7 @@ public:
 private:
     int id_;
     Device* device_;
-    // As in TT-Metal, in each program.
+    // Counted per program, as in TT-Metal.
     KernelHandle next_ = 0;
 };
 
@@ -103,7 +103,7 @@ void custom_tracking(int device_id, uint64_t size, uint8_t buffer_type, uint64_t
     stop("nothing");
 }
 
-// As the old allocator did.
+// The calls of the old allocator.
 void hooks_of_the_allocator(int device_id_, uint64_t size, uint8_t buffer_type, uint64_t address) {
     if (AllocationClient::is_enabled() && device_id_ >= 0) {
         AllocationClient::report_allocation(
@@ -121,7 +121,7 @@ void hooks_of_the_allocator(int device_id_, uint64_t size, uint8_t buffer_type, 
     AllocationClient::report_kernel_unload(device_id_, 2000, 7);
     AllocationClient::report_kernel_unload(device_id_, 8);
     AllocationClient::report_cb_deallocation(device_id_, 100, 0x100);
-    // As it was first.
+    // The first form of this call, without a device.
     AllocationClient::report_deallocation(address);
     stop("nothing");
 }
@@ -233,10 +233,10 @@ void full_integration() {
     const CircularBufferConfig config(512, {});
     allocation_tracker::enable_tracking();
     CHECK(program.add_kernel(std::make_shared<Kernel>(), CoreRangeSet({core_range})) == 0);
-    // Another program's, of the same handle and size.
+    // A kernel of another program, with the same handle and size.
     CHECK(Program(11, &chip).add_kernel(std::make_shared<Kernel>(), CoreRangeSet({core_range})) == 0);
     CHECK(CreateCircularBuffer(&chip, core_range, config) != nullptr);
-    // Another program's, of the same index and size.
+    // A circular buffer of another program, with the same index and size.
     CHECK(CreateCircularBuffer(&chip, core_range, config) != nullptr);
     stop("full integration");
     allocation_tracker::report_cb_free(6, 512, 2);

@@ -1,4 +1,4 @@
-// The wrappers, with types that nobody has: everything is forwarded, everything is returned, and nobody's names get in the way.
+// The wrappers, with invented types: arguments and results are forwarded, and names in the types' namespace do not interfere.
 #include <ttmem/instrumented.hpp>
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace greedy {
 
-// Takes whatever comes, by names that the wrappers use, too.
+// Accept anything, with names that the wrappers use, too: argument-dependent lookup must not find them.
 template <class... Args>
 int read_devices(Args&&...) = delete;
 template <class... Args>
@@ -32,14 +32,14 @@ int swallow(Args&&...) = delete;
 template <class... Args>
 int make_kernel(Args&&...) = delete;
 template <class... Args>
-int call_and_tell(Args&&...) = delete;
+int call_and_report(Args&&...) = delete;
 template <class... Args>
 int define_devices(Args&&...) = delete;
 
 struct Core {
     unsigned x, y;
 };
-// With names as they once were.
+// With the members' old names.
 struct Range {
     Core start, end;
 };
@@ -57,7 +57,7 @@ struct Sized {
 };
 struct Chip {
     int number;
-    // Not const, and of another type.
+    // Not const, and with another type.
     unsigned short id() { return static_cast<unsigned short>(number); }
 };
 struct Mesh {
@@ -77,7 +77,7 @@ struct Total {
     std::uint64_t total_size = 640;
 };
 
-// Identified by a number of its own; it knows its device, and the size of its kernels.
+// Has its own number, its device, and the size of its kernels.
 struct Program {
     int number;
     Chip* chip;
@@ -99,7 +99,7 @@ struct Program {
     void add_kernel() {}
 };
 
-// Of which no more is known than its number, which is no device's.
+// Has only a number, which is no device's.
 struct Bare {
     int number;
     int id() const { return number; }
@@ -147,7 +147,7 @@ int main() {
     CreateCircularBufferWithTracking(program, std::make_unique<Total>());
     stop("configurations");
 
-    // A copy has the same number: it is the same program.
+    // A copy with the same number is the same program.
     Program copy = program;
     ForgetProgram(copy);
     stop("forgotten by number");
@@ -170,9 +170,9 @@ int main() {
         stop("mesh by its devices");
     }
     stop("nothing");
-    // Without a program it stays.
+    // Without a program it stays allocated.
     CHECK(*CreateCircularBufferWithTracking(mesh, 0, &total) == 6);
-    stop("nobody's");
+    stop("of no program");
     CHECK(counts().failed == 0 && counts().without_device == 0 && counts().tracked == 10);
 
     for (int number = 100; number < 150; ++number) {

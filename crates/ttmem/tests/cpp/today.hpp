@@ -1,4 +1,4 @@
-// Types of the shape that TT-Metal's have in 2026, with as much behind them as the tests need.
+// Types with the members of TT-Metal's in 2026, as far as the tests need them.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ public:
     CoreCoord end_coord;
     CoreRange(const CoreCoord& point) : start_coord(point), end_coord(point) {}
     CoreRange(const CoreCoord& from, const CoreCoord& to) : start_coord(from), end_coord(to) {}
-    // Its iterator gives cores.
+    // Iterates over cores.
     const CoreCoord* begin() const { return &start_coord; }
     const CoreCoord* end() const { return &start_coord + 1; }
     std::size_t size() const { return (end_coord.x - start_coord.x + 1) * (end_coord.y - start_coord.y + 1); }
@@ -114,7 +114,7 @@ namespace distributed {
 class MeshDevice : public IDevice, public std::enable_shared_from_this<MeshDevice> {
 public:
     explicit MeshDevice(std::vector<int> ids) : ids_(std::move(ids)) {}
-    // No device has this number: meshes are numbered by themselves.
+    // No device's number: meshes have their own.
     int id() const override { return 77; }
     std::shared_ptr<MeshDevice> get_mesh_device() override { return shared_from_this(); }
     std::vector<int> get_device_ids() const { return ids_; }

@@ -1,4 +1,4 @@
-// The wrappers, with TT-Metal's types as they are today. The test looks at what is published at each stop.
+// The wrappers, with TT-Metal's current types. At each stop the test reads what is published.
 #include <ttmem/instrumented.hpp>
 
 #include <set>
@@ -32,7 +32,7 @@ void one_device() {
     CHECK(counts().tracked == 2 && counts().failed == 0 && counts().without_device == 0);
     stop("one device");
 
-    // Two of the same are two, and another program is another.
+    // Equal circular buffers count twice, and programs are distinct.
     Program other;
     CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096));
     CreateCircularBufferWithTracking(other, CoreCoord{7, 7}, CircularBufferConfig(64));
@@ -69,7 +69,7 @@ void meshes() {
         const OnDevice scope(mesh);
         CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096));
     }
-    // A mesh that is known as a device only.
+    // A mesh passed as a device.
     const IDevice* disguised = mesh.get();
     const OnDevice scope(disguised);
     AddKernelWithTracking(program, "compute.cpp", CoreCoord{2, 3}, ComputeConfig{});
@@ -85,13 +85,13 @@ void kinds_of_cores() {
     CreateCircularBufferWithTracking(program, CoreSpec(square), CircularBufferConfig(32));
     CreateCircularBufferWithTracking(program, CoreSpec(CoreRangeSet({square, CoreRange({5, 5})})), CircularBufferConfig(64));
     stop("kinds of cores");
-    // More than a record can tell.
+    // Cores that a record cannot hold.
     CreateCircularBufferWithTracking(program, CoreCoord{16, 0}, CircularBufferConfig(128));
     AddKernelWithTracking(program, "wide.cpp", CoreRange({0, 0}, {16, 0}), ComputeConfig{});
     stop("wide cores");
 }
 
-void nobody_knows_the_device() {
+void device_is_unknown() {
     Program program;
     const auto before = counts();
     CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
@@ -138,7 +138,7 @@ void exceptions() {
         CHECK(refused.code == 42 && std::string(refused.what()) == "no file");
     }
     CHECK(counts().tracked == before.tracked && counts().failed == before.failed);
-    // What is asked of the arguments may throw: that is our affair, and the call is made.
+    // Queries of the arguments may throw; the call is made all the same.
     CHECK(CreateCircularBufferWithTracking(&broken, program, square, CircularBufferConfig(4096)) > 1000);
     CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(13)) > 1000);
     CHECK(CreateCircularBufferWithTracking(program, CoreRangeSet(), CircularBufferConfig(4096)) > 1000);
@@ -147,7 +147,7 @@ void exceptions() {
     CHECK(counts().failed == before.failed + 4);
     CHECK(CreateCircularBufferWithTracking(program, square, CircularBufferConfig(4096)) > 1000);
     CHECK(counts().without_device == before.without_device + 1);
-    // A mesh of which one device does not say who it is, is none.
+    // A mesh with a device whose id is unknown is no device.
     const struct {
         std::vector<const Device*> devices;
         const std::vector<const Device*>& get_devices() const { return devices; }
@@ -162,18 +162,18 @@ void exceptions() {
 void addresses_are_used_again() {
     Device chip(0);
     const OnDevice scope(chip);
-    std::optional<Program> place(std::in_place);
-    // Of one that is gone and that nobody forgot.
-    CreateCircularBufferWithTracking(*place, square, CircularBufferConfig(512));
+    std::optional<Program> slot(std::in_place);
+    // Of a program that is destroyed without `ForgetProgram`.
+    CreateCircularBufferWithTracking(*slot, square, CircularBufferConfig(512));
     for (int round = 0; round < 3; ++round) {
-        place.emplace();
-        const ProgramScope followed(*place);
-        CreateCircularBufferWithTracking(*place, square, CircularBufferConfig(4096));
+        slot.emplace();
+        const ProgramScope followed(*slot);
+        CreateCircularBufferWithTracking(*slot, square, CircularBufferConfig(4096));
         if (round == 1) {
             stop("address used again");
         }
-        // As into a workload; what is left behind is taken back all the same.
-        const Program workload = std::move(*place);
+        // Moved, as into a workload; the scope frees its memory all the same.
+        const Program workload = std::move(*slot);
     }
     stop("scopes ended");
 }
@@ -196,7 +196,7 @@ int main() {
     views();
     meshes();
     kinds_of_cores();
-    nobody_knows_the_device();
+    device_is_unknown();
     device_in_front();
     exceptions();
     addresses_are_used_again();

@@ -1,6 +1,6 @@
-//! Stock ttnn without the agent: what its own counters say, read through the program and by hand.
+//! Stock ttnn without the agent: tt-metal's counters as ttmem shows them, compared with the files.
 
-use super::{Puppet, TTNN, exe, here, on, process, python};
+use super::{Puppet, TTNN, board_variable, exe, here, process, python};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use ttmem_testkit::eventually;
 
 const SPACES: [Space; 5] = [Space::Dram, Space::L1, Space::L1Small, Space::Trace, Space::Cb];
 
-/// A machine of its own: a `/dev/shm` that nobody else sees, under another name as well, which nobody else has.
+/// A mount namespace with a private `/dev/shm`, which is also mounted on a folder with a unique name.
 struct Machine {
     holder: Child,
     name: TempDir,
@@ -31,49 +31,51 @@ impl Machine {
             .spawn()
             .unwrap();
         let machine = Self { holder, name, board };
-        eventually("its memory is there", || machine.memory().join("ready").exists().then_some(()));
+        eventually("the private /dev/shm is mounted", || {
+            machine.memory().join("ready").exists().then_some(())
+        });
         machine
     }
 
-    /// Its memory, seen from outside.
+    /// The private `/dev/shm`, seen from outside.
     fn memory(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", self.holder.id(), self.name.path().display()))
     }
 
-    /// A command that runs there.
-    fn inside(&self, through: &[&str]) -> Command {
+    /// A command that runs in the namespace.
+    fn command(&self, through: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m"]).args(through);
         command.env_remove("LD_PRELOAD");
         command
     }
 
-    /// A ttnn with a device open as `d`, started by further words.
+    /// Starts a ttnn with a device open as `d`, through another program if `through` names one.
     fn ttnn(&self, version: &str, shape: &str, through: &[&str]) -> Puppet {
         let mut puppet = self.python(version, through);
-        puppet.does("import ttnn");
-        puppet.does(&format!("d = ttnn.open_mesh_device(ttnn.MeshShape({shape}))"));
+        puppet.run("import ttnn");
+        puppet.run(&format!("d = ttnn.open_mesh_device(ttnn.MeshShape({shape}))"));
         puppet
     }
 
     fn python(&self, version: &str, through: &[&str]) -> Puppet {
-        let mut command = self.inside(through);
+        let mut command = self.command(through);
         command.arg(python(version)).arg(here().join("puppet.py"));
-        let (name, value) = on(self.board);
+        let (name, value) = board_variable(self.board);
         command.env(name, value).env("TT_METAL_LOGGER_LEVEL", "FATAL");
         Puppet::start(command)
     }
 
-    fn look(&self, through: &[&str], args: &[&str]) -> Snapshot {
-        let mut command = self.inside(through);
+    fn snapshot(&self, through: &[&str], args: &[&str]) -> Snapshot {
+        let mut command = self.command(through);
         command.arg(exe()).args(["--json", "--local", "--shm-dir"]).arg(self.name.path()).args(args);
         let output = command.output().unwrap();
         assert!(!output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
         ttmem_testkit::schema::snapshot(&output.stdout)
     }
 
-    /// What the files say, by chip and pid, read by offset.
-    fn files(&self) -> BTreeMap<(String, i32), [u64; 5]> {
+    /// The files' counters, by chip and pid, read by offset.
+    fn file_counters(&self) -> BTreeMap<(String, i32), [u64; 5]> {
         let mut all = BTreeMap::new();
         for entry in fs::read_dir(self.memory()).unwrap() {
             let path = entry.unwrap().path();
@@ -113,9 +115,9 @@ fn figures(usage: &Usage) -> [u64; 5] {
     })
 }
 
-/// Whether the program says of every chip and process what the files say, and nothing else.
+/// Checks that a snapshot has the files' counters of every chip and process, and no others. Returns their number.
 fn compare(machine: &Machine, snapshot: &Snapshot, pids: &[u32]) -> usize {
-    let files = machine.files();
+    let files = machine.file_counters();
     let mut sums: BTreeMap<&str, [u64; 5]> = BTreeMap::new();
     for ((chip, pid), held) in &files {
         assert!(pids.contains(&(*pid as u32)), "{pid}");
@@ -136,7 +138,7 @@ fn compare(machine: &Machine, snapshot: &Snapshot, pids: &[u32]) -> usize {
 const WORK: &str = "a = tiles(d, 1024); b = tiles(d, 96, ttnn.L1_MEMORY_CONFIG); c = ttnn.add(a, a)";
 
 #[test]
-fn the_counters_of_every_machine_are_told_as_they_are() {
+fn counters_of_every_board_match_the_files() {
     for (board, version, shape, chips) in [
         ("n150", TTNN, "1, 1", 1),
         ("n300", TTNN, "1, 2", 2),
@@ -151,16 +153,16 @@ fn the_counters_of_every_machine_are_told_as_they_are() {
     ] {
         let machine = Machine::new(board);
         let mut puppet = machine.ttnn(version, shape, &[]);
-        puppet.does(WORK);
+        puppet.run(WORK);
         let pid = puppet.pid();
-        let snapshot = machine.look(&[], &[]);
+        let snapshot = machine.snapshot(&[], &[]);
         assert_eq!(compare(&machine, &snapshot, &[pid]), chips, "{board} {version}");
         assert_eq!(snapshot.health.counter_files as usize, chips);
         let sum = figures(&snapshot.devices[0].usage);
         assert!(sum[0] >= 2 << 20 && sum[1] >= 96 * 2048, "{board} {version}: {sum:?}");
-        // With the cluster's description there are its boards, its remote chips and its capacities.
-        let (_, descriptor) = on(board);
-        let described = machine.look(&[], &["--topology", descriptor.to_str().unwrap()]);
+        // With the cluster descriptor, boards, remote chips and capacities are known.
+        let (_, descriptor) = board_variable(board);
+        let described = machine.snapshot(&[], &["--topology", descriptor.to_str().unwrap()]);
         compare(&machine, &described, &[pid]);
         let remote = described.devices.iter().filter(|it| it.remote).count();
         assert_eq!(
@@ -181,10 +183,10 @@ fn the_counters_of_every_machine_are_told_as_they_are() {
                 _ => 120,
             }
         );
-        // Killed, it leaves its entries in the files, and nothing with us.
-        puppet.killed();
-        assert_eq!(machine.files().len(), chips, "the files keep what the dead had");
-        let snapshot = machine.look(&[], &["--topology", descriptor.to_str().unwrap()]);
+        // A killed process leaves its entries in the files, and nothing in the snapshot.
+        puppet.kill();
+        assert_eq!(machine.file_counters().len(), chips, "the files keep entries of exited processes");
+        let snapshot = machine.snapshot(&[], &["--topology", descriptor.to_str().unwrap()]);
         assert!(snapshot.processes.is_empty());
         assert!(snapshot.devices.iter().all(|it| it.usage == Usage::default()));
         let ghosts = snapshot.findings.iter().filter(|it| it.kind == FindingKind::GhostBytes);
@@ -193,95 +195,95 @@ fn the_counters_of_every_machine_are_told_as_they_are() {
 }
 
 #[test]
-fn two_processes_on_one_chip_have_each_their_own() {
+fn processes_on_one_chip_have_separate_counters() {
     let machine = Machine::new("n300");
     let mut one = machine.ttnn(TTNN, "1, 2", &[]);
     let mut other = machine.ttnn(TTNN, "1, 1", &[]);
-    one.does(WORK);
-    other.does("a = tiles(d, 7)");
+    one.run(WORK);
+    other.run("a = tiles(d, 7)");
     let pids = [one.pid(), other.pid()];
-    compare(&machine, &machine.look(&[], &[]), &pids);
-    one.does("ttnn.deallocate(a)");
-    compare(&machine, &machine.look(&[], &[]), &pids);
-    other.does("ttnn.close_mesh_device(d)");
-    let snapshot = machine.look(&[], &[]);
+    compare(&machine, &machine.snapshot(&[], &[]), &pids);
+    one.run("ttnn.deallocate(a)");
+    compare(&machine, &machine.snapshot(&[], &[]), &pids);
+    other.run("ttnn.close_mesh_device(d)");
+    let snapshot = machine.snapshot(&[], &[]);
     compare(&machine, &snapshot, &pids[..1]);
     assert_eq!(snapshot.findings, []);
 }
 
 #[test]
-fn a_process_in_another_pid_namespace_is_found_by_the_pid_it_has_here() {
+fn process_in_another_pid_namespace_is_found() {
     let machine = Machine::new("n150");
     let mut inner =
         machine.ttnn(TTNN, "1, 1", &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]);
-    inner.does("a = tiles(d, 1024)");
+    inner.run("a = tiles(d, 1024)");
     let own = inner.number("os.getpid()");
-    let files = machine.files();
+    let files = machine.file_counters();
     assert!(
         files.keys().all(|(_, pid)| i64::from(*pid) == own as i64),
-        "the file has the pid it knows itself by"
+        "the file has the pid of the process's own namespace"
     );
-    let snapshot = machine.look(&[], &[]);
+    let snapshot = machine.snapshot(&[], &[]);
     let [process] = &snapshot.processes[..] else { panic!("{:#?}", snapshot.processes) };
     assert_ne!(process.pid, Some(own as u32));
     assert_eq!(process.reported_pid, Some(own as i64));
     assert_eq!(process.name.as_deref(), Some("python"));
     assert_eq!(figures(&process.usage[0].usage), *files.values().next().unwrap());
     assert_eq!(snapshot.findings, [], "it is no ghost");
-    // From inside such a namespace, one outside may live and cannot be seen: neither counted nor called dead.
+    // From inside such a namespace, a process outside is not visible: it is neither counted nor reported as exited.
     let mut outer = machine.ttnn(TTNN, "1, 1", &[]);
-    outer.does("a = tiles(d, 5)");
-    let snapshot = machine.look(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"], &[]);
+    outer.run("a = tiles(d, 5)");
+    let snapshot = machine.snapshot(&["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"], &[]);
     let pid = outer.pid();
-    let unseen = snapshot.findings.iter().find(|it| it.pid == Some(pid)).unwrap();
-    assert!(unseen.text.contains("exited or is not visible"), "{}", unseen.text);
+    let finding = snapshot.findings.iter().find(|it| it.pid == Some(pid)).unwrap();
+    assert!(finding.text.contains("exited or is not visible"), "{}", finding.text);
 }
 
 #[test]
-fn another_users_process_is_known_to_root_and_named_to_others() {
+fn other_users_process_is_shown_to_root_and_named_to_others() {
     let machine = Machine::new("n150");
     let mut theirs = machine.python(TTNN, &[]);
-    theirs.does("import ttnn");
-    theirs.does("become(65534)");
-    theirs.does("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))");
-    theirs.does("a = tiles(d, 1024)");
+    theirs.run("import ttnn");
+    theirs.run("become(65534)");
+    theirs.run("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))");
+    theirs.run("a = tiles(d, 1024)");
     let pid = theirs.pid();
-    let snapshot = machine.look(&[], &[]);
+    let snapshot = machine.snapshot(&[], &[]);
     compare(&machine, &snapshot, &[pid]);
     assert_eq!(process(&snapshot, pid).user.as_deref(), Some("nobody"));
-    // Its owner sees it; a third user is told whose it is, and what to do.
-    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
-    compare(&machine, &machine.look(&nobody, &[]), &[pid]);
+    // Its user sees it; a third user sees whose it is, and what to do.
+    let owner = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    compare(&machine, &machine.snapshot(&owner, &[]), &[pid]);
     let third = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups"];
-    let snapshot = machine.look(&third, &[]);
+    let snapshot = machine.snapshot(&third, &[]);
     assert!(snapshot.processes.is_empty());
     let [skipped] = &snapshot.health.skipped[..] else { panic!("{:?}", snapshot.health.skipped) };
     assert!(skipped.reason.contains("belongs to nobody"), "{skipped:?}");
 }
 
 #[test]
-fn with_the_agent_and_without_it_nobody_is_counted_twice() {
+fn processes_with_and_without_agent_are_counted_once() {
     let machine = Machine::new("n150");
     let exe = exe().to_str().unwrap();
     let name = machine.name.path().to_str().unwrap();
     let mut tracked = machine.ttnn(TTNN, "1, 1", &[exe, "run", "--shm-dir", name, "--"]);
     let mut plain = machine.ttnn(TTNN, "1, 1", &[]);
-    tracked.does("a = tiles(d, 1)");
-    plain.does("a = tiles(d, 1)");
-    let snapshot = machine.look(&[], &[]);
+    tracked.run("a = tiles(d, 1)");
+    plain.run("a = tiles(d, 1)");
+    let snapshot = machine.snapshot(&[], &[]);
     assert_eq!((snapshot.devices.len(), snapshot.processes.len()), (1, 2));
     let of = |pid: u32| {
-        let it = process(&snapshot, pid);
-        let dram = it.usage[0].usage.dram.as_ref().unwrap();
-        (it.basis, dram.basis, dram.used_bytes)
+        let process = process(&snapshot, pid);
+        let dram = process.usage[0].usage.dram.as_ref().unwrap();
+        (process.basis, dram.basis, dram.used_bytes)
     };
-    // The one by events, with what the allocator takes; the other by counters, with what it asked for.
+    // One by events, with allocated bytes; the other by counters, with requested bytes.
     assert_eq!(of(tracked.pid()), (Basis::Exact, Basis::Exact, 24_576));
     assert_eq!(of(plain.pid()), (Basis::Counters, Basis::Counters, 2048));
     let dram = snapshot.devices[0].usage.dram.as_ref().unwrap();
     assert_eq!((dram.used_bytes, dram.requested_bytes, dram.basis), (24_576 + 2048, 4096, Basis::Counters));
-    assert_eq!(snapshot.devices[0].capacity.unwrap().cores, 72, "as the one with the agent knows");
-    plain.killed();
-    let snapshot = machine.look(&[], &[]);
+    assert_eq!(snapshot.devices[0].capacity.unwrap().cores, 72, "known from the agent");
+    plain.kill();
+    let snapshot = machine.snapshot(&[], &[]);
     assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().used_bytes, 24_576);
 }

@@ -1,4 +1,4 @@
-//! The dashboard beside stock ttnn at work on eight chips: what it shows is what the snapshot says, and follows it.
+//! The dashboard beside stock ttnn on eight chips: it shows the figures of the snapshot, and follows changes.
 
 use crate::{Puppet, exe, process, snapshot};
 use std::path::Path;
@@ -15,10 +15,10 @@ fn top(folder: &Path) -> Terminal {
 }
 
 #[test]
-fn eight_chips_at_work_are_shown_live() {
+fn dashboard_follows_a_workload_on_eight_chips() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("t3k", folder.path(), "2, 4");
-    puppet.does(
+    let mut puppet = Puppet::start_with_device("t3k", folder.path(), "2, 4");
+    puppet.run(
         "weights = [ttnn.zeros((1, 1, 1024, 1024), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d) for _ in range(8)]\n\
          x = ttnn.zeros((1, 1, 512, 1024), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=ttnn.L1_MEMORY_CONFIG)\n\
          y = ttnn.add(x, x)\n\
@@ -26,7 +26,7 @@ fn eight_chips_at_work_are_shown_live() {
     );
     let pid = puppet.pid();
     let mut screen = top(folder.path());
-    // Main: eight chips, the process, and that its allocators say the same.
+    // Main: eight chips, and the process, whose audits match.
     let row = screen.wait_for("the process", |screen| {
         let text = screen.contents();
         text.lines().find(|it| it.contains(&format!(" {pid} ")) && it.contains("audited")).map(str::to_owned)
@@ -38,17 +38,17 @@ fn eight_chips_at_work_are_shown_live() {
         assert!(row.contains(&expected), "{expected} in {row}");
     }
     assert!(screen.text().contains(" 1/8 "));
-    // Charts: each chip has its own, with the value.
+    // Charts: one for each chip, with its value.
     screen.send("2");
     let total = seen.devices[7].usage.l1_total.clone().unwrap();
     screen.wait_for_text("7 n300");
     screen.wait_for_text(&format!("L1 {} ", size(total.used_bytes)));
-    // The map: what is resident on a core, and the gap as the snapshot has it.
+    // Map: the resident program of a core, and the snapshot's free gap.
     screen.send("4");
     screen.wait_for_text("softmax");
     let room = seen.devices[0].tightest_core.unwrap();
     screen.wait_for_text(&format!("{:#x} to {:#x}", room.program_end, room.lowest_buffer));
-    // Buffers: as many as are listed, and each new one.
+    // Buffers: the number of allocations, before and after a new one.
     screen.send("5");
     let count = |folder: &Path| {
         let output = Command::new(exe())
@@ -61,21 +61,20 @@ fn eight_chips_at_work_are_shown_live() {
     };
     let before = count(folder.path());
     screen.wait_for_text(&format!("Buffers: {before} allocations"));
-    puppet.does(
-        "more = ttnn.zeros((1, 1, 2048, 2048), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d)",
-    );
+    puppet
+        .run("more = ttnn.zeros((1, 1, 2048, 2048), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d)");
     screen.wait_for_text(&format!("Buffers: {} allocations", count(folder.path())));
     screen.wait_for_text(" 8.0 MiB ");
-    puppet.does("ttnn.deallocate(more)");
+    puppet.run("ttnn.deallocate(more)");
     screen.wait_for_text(&format!("Buffers: {before} allocations"));
-    // Programs: both, and which of them is resident.
+    // Programs: both are listed, until the cache is cleared.
     screen.send("6");
     screen.wait_for_text("Programs: ");
     screen.wait_for_text("eltwise_binary");
     screen.wait_for_text("softmax");
-    puppet.does("d.disable_and_clear_program_cache()");
+    puppet.run("d.disable_and_clear_program_cache()");
     screen.wait_for_text("No programs.");
     screen.send("q");
-    screen.end();
-    assert!(puppet.quits().success());
+    screen.expect_clean_exit();
+    assert!(puppet.quit().success());
 }

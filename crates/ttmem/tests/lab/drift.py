@@ -1,9 +1,9 @@
-"""A seeded random workload on whatever machine there is. After every step it says what each allocator's own statistics
-are, and waits until that was compared with what ttmem says.
+"""A seeded random workload on any machine. After every step it prints each allocator's own statistics, and waits until they
+are compared with ttmem's.
 
     drift.py SEED STEPS ROWSxCOLUMNS [submeshes] [hybrid]
 
-One line of JSON goes out for each step, one line comes in when to go on.
+It writes one line of JSON for each step, and reads one line before the next.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ L1_SMALL, TRACE_REGION = 24 * 1024, 4 * 1024 * 1024
 
 
 class Figure(ctypes.Structure):
-    """As `Figure` in the agent."""
+    """`Figure` of the agent (probe.rs)."""
 
     _fields_ = [(name, ctypes.c_uint64) for name in ("allocator", "space", "banks", "allocated", "free", "largest")]
 
@@ -31,18 +31,18 @@ FIGURES = (Figure * 8192)()
 
 
 def figures():
-    """What every allocator says of itself, through the agent's shim."""
+    """The statistics of every allocator, through the agent's shim."""
     count = AGENT.ttmem_agent_figures(FIGURES, len(FIGURES))
     names = [name for name, _ in Figure._fields_]
     return [[getattr(FIGURES[n], name) for name in names] for n in range(count)]
 
 
 def view_of(device):
-    """What the runtime tells Python of one device: for those who do not believe the shim."""
-    told = []
+    """The statistics of one device from the runtime's Python call, which does not use the shim."""
+    rows = []
     for number, space in SPACES.items():
         view = ttnn.get_memory_view(device, space)
-        told.append(
+        rows.append(
             [
                 number,
                 view.num_banks,
@@ -51,7 +51,7 @@ def view_of(device):
                 view.largest_contiguous_bytes_free_per_bank,
             ]
         )
-    return told
+    return rows
 
 
 class Workload:
@@ -75,7 +75,7 @@ class Workload:
         self.grid = (grid.x, grid.y)
 
     def close(self):
-        """Sometimes with everything still held."""
+        """Closes all devices, sometimes with tensors still allocated."""
         held, self.held = self.held, []
         if self.random.random() < 0.5:
             held.clear()
@@ -85,7 +85,7 @@ class Workload:
         self.devices, self.mesh = [], None
         held.clear()
 
-    # What is asked for.
+    # Requests.
 
     def grid_of(self, rng, width, height):
         x, y = rng.randrange(self.grid[0] - width + 1), rng.randrange(self.grid[1] - height + 1)
@@ -95,7 +95,7 @@ class Workload:
     def interleaved(self, rng, kind):
         config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, kind)
         if rng.random() < 0.3:
-            # Rows of odd lengths: pages that are no multiple of what the allocator rounds to.
+            # Rows whose pages are no multiple of the allocator's unit.
             shape = (rng.randrange(1, 200), rng.choice((1, 3, 8, 24, 100, 333, 1000)))
             return shape, ttnn.ROW_MAJOR_LAYOUT, rng.choice((ttnn.bfloat16, ttnn.float32, ttnn.uint32)), config
         tiles = rng.choice((1, 2, 3, 7, 30, 200, 800))
@@ -152,13 +152,13 @@ class Workload:
             return self.sharded(rng, ttnn.BufferType.L1_SMALL)
         return self.interleaved(rng, ttnn.BufferType.TRACE)
 
-    def take(self, rng):
+    def allocate(self, rng):
         device = rng.choice(self.devices)
         shape, form, kind, config = self.request(rng)
         try:
             tensor = ttnn.empty(shape, dtype=kind, layout=form, device=device, memory_config=config)
         except RuntimeError as why:
-            # No room, or something that this version does not do: either way nothing was taken.
+            # Out of memory, or not supported by this version: nothing was allocated.
             if "Out of Memory" in str(why):
                 self.oom += 1
             else:
@@ -168,7 +168,7 @@ class Workload:
             self.allocated += 1
             self.held.append(tensor)
 
-    def give_back(self, rng, count=1):
+    def free(self, rng, count=1):
         for _ in range(count):
             with self.lock:
                 if not self.held:
@@ -179,19 +179,19 @@ class Workload:
                 ttnn.deallocate(tensor)
             del tensor
 
-    # What happens.
+    # Steps.
 
     def step(self):
         rng = self.random
         draw = rng.random()
         if draw < 0.50:
-            self.take(rng)
-            return "take"
+            self.allocate(rng)
+            return "allocate"
         if draw < 0.80:
-            self.give_back(rng)
-            return "give back"
+            self.free(rng)
+            return "free"
         if draw < 0.86:
-            # Far too much, in one piece and again and again.
+            # More than fits, in one piece or in many.
             shape = (32, 32, 1024, 64) if rng.random() < 0.5 else (1, 1, 32 * 1024, 1024)
             kind = rng.choice((ttnn.L1_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG, ttnn.DRAM_MEMORY_CONFIG))
             greedy = []
@@ -210,8 +210,8 @@ class Workload:
             self.threads(rng)
             return "threads"
         if draw < 0.95:
-            self.give_back(rng, len(self.held))
-            return "give back all"
+            self.free(rng, len(self.held))
+            return "free all"
         if draw < 0.97:
             cores = self.grid_of(rng, rng.randrange(1, self.grid[0]), rng.randrange(1, self.grid[1]))
             try:
@@ -235,9 +235,9 @@ class Workload:
             own = random.Random(seed)
             for _ in range(own.randrange(1, 12)):
                 if own.random() < 0.6:
-                    self.take(own)
+                    self.allocate(own)
                 else:
-                    self.give_back(own)
+                    self.free(own)
 
         seeds = [rng.randrange(1 << 30) for _ in range(4)]
         workers = [threading.Thread(target=work, args=(seed,)) for seed in seeds]
@@ -247,7 +247,7 @@ class Workload:
             worker.join()
 
 
-def tell(what, workload, extra=None):
+def report(what, workload, extra=None):
     print(json.dumps({"what": what, "figures": figures(), "held": len(workload.held)} | (extra or {})), flush=True)
     if not sys.stdin.readline():
         sys.exit(1)
@@ -257,15 +257,15 @@ def main():
     seed, steps = int(sys.argv[1]), int(sys.argv[2])
     shape = tuple(int(n) for n in sys.argv[3].split("x"))
     workload = Workload(seed, shape, "submeshes" in sys.argv[4:], "hybrid" in sys.argv[4:])
-    tell("open", workload, {"view": view_of(workload.mesh)})
+    report("open", workload, {"view": view_of(workload.mesh)})
     for n in range(steps):
         what = workload.step()
         # Slow with many buffers, so not at every step.
         extra = {"view": view_of(workload.mesh)} if n % 16 == 0 else None
-        tell(what, workload, extra)
+        report(what, workload, extra)
     workload.close()
     counts = {name: getattr(workload, name) for name in ("allocated", "freed", "oom")}
-    tell("closed", workload, {"counts": counts, "refused": workload.refused})
+    report("closed", workload, {"counts": counts, "refused": workload.refused})
 
 
 main()

@@ -1,12 +1,12 @@
-//! Whether ttmem's figures equal those of the runtime's own allocators, to the byte. Stock ttnn, started with `ttmem run`,
-//! takes random steps on simulated devices; after every step, what a reader of its segment knows is compared with the
-//! allocators' statistics, for every allocator and space.
+//! ttmem's figures equal those of the runtime's own allocators, to the byte. Stock ttnn, started with `ttmem run`, takes
+//! random steps on simulated devices; after every step, a reader's figures are compared with the allocators' statistics, for
+//! every allocator and space.
 //!
 //! `cargo xtask drift` runs it with the release program. `TTMEM_DRIFT_STEPS` is the number of steps over all cases
 //! (default 5000), `TTMEM_DRIFT_SEED` the seed of the first (default 1).
 
 use super::stage::OLDER;
-use super::{TTNN, agent, here, on, program, python};
+use super::{TTNN, agent, board_variable, here, program, python};
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,18 +19,18 @@ use ttmem_core::words::Space;
 use ttmem_testkit::{Reader, memory_folder};
 use ttmem_types::Fault;
 
-/// One machine and what is done on it.
+/// A machine and a workload.
 struct Case {
     version: &'static str,
     board: &'static str,
     mesh: &'static str,
-    /// Of all steps, in hundredths.
+    /// Share of all steps, in percent.
     share: u64,
     submeshes: bool,
     hybrid: bool,
 }
 
-/// Makes a test of each case: its name, version of ttnn, board, mesh, share, and options.
+/// Defines a test for each case: its name, version of ttnn, board, mesh, share, and options.
 macro_rules! cases {
     ($($number:literal $name:ident: $version:expr, $board:literal $mesh:literal, $share:literal $(, $option:ident)*;)*) => {
         $(
@@ -77,9 +77,9 @@ fn number(variable: &str, default: u64) -> anyhow::Result<u64> {
     }
 }
 
-/// What one case did.
+/// Counts of one case.
 #[derive(Default)]
-struct Done {
+struct Counts {
     compared: u64,
     allocators: usize,
     allocated: u64,
@@ -108,7 +108,7 @@ impl Case {
         Ok(())
     }
 
-    fn run(&self, seed: u64, steps: u64) -> anyhow::Result<Done> {
+    fn run(&self, seed: u64, steps: u64) -> anyhow::Result<Counts> {
         let folder = memory_folder();
         let mut command = Command::new(program());
         command.env("TTMEM_AGENT", agent());
@@ -118,16 +118,16 @@ impl Case {
         if self.hybrid {
             command.env("TT_METAL_ALLOCATOR_MODE_HYBRID", "1");
         }
-        let (name, value) = on(self.board);
+        let (name, value) = board_variable(self.board);
         command.env(name, value).env("TT_METAL_LOGGER_LEVEL", "FATAL");
-        // So that nothing else of the caller's gets in.
+        // The caller's settings must not interfere.
         command.env_remove("LD_PRELOAD").env_remove("TTMEM_LOG");
         let mut workload = Workload::start(&mut command)?;
         let mut reader = Reader::new(folder.path());
-        let mut done = Done::default();
+        let mut done = Counts::default();
         for step in 0.. {
-            let line = workload.next()?.with_context(|| format!("it ended at step {step}"))?;
-            let snapshot = reader.look();
+            let line = workload.next()?.with_context(|| format!("the workload ended at step {step}"))?;
+            let snapshot = reader.poll();
             let skipped = &snapshot.health.skipped;
             ensure!(skipped.is_empty(), "not read: {skipped:?}");
             compare(&line, &snapshot, &mut done)
@@ -138,20 +138,20 @@ impl Case {
                 let listed = reader.state.live_records();
                 ensure!(listed == 0, "{listed} records are left after everything was closed");
                 let refused = line["refused"].as_array().map_or(0, Vec::len) as u64;
-                // In HYBRID mode the runtime refuses what runs at once, and submeshes that meet.
+                // In HYBRID mode the runtime refuses parallel allocations, and submeshes that overlap.
                 let most = done.allocated / if self.hybrid { 1 } else { 20 };
                 ensure!(refused <= most, "{refused} were refused for other reasons: {}", line["refused"]);
                 break;
             }
-            workload.go_on()?;
+            workload.resume()?;
         }
         workload.finish()?;
         Ok(done)
     }
 }
 
-/// Compares every figure of every allocator.
-fn compare(line: &Value, snapshot: &Snapshot, done: &mut Done) -> anyhow::Result<()> {
+/// Compares all figures of all allocators.
+fn compare(line: &Value, snapshot: &Snapshot, done: &mut Counts) -> anyhow::Result<()> {
     type Figures = BTreeMap<(u64, u64), [u64; 4]>;
     let number = |value: &Value| value.as_u64().context("a figure is a number");
     let rows = line["figures"].as_array().context("there are figures")?;
@@ -164,14 +164,14 @@ fn compare(line: &Value, snapshot: &Snapshot, done: &mut Done) -> anyhow::Result
     for process in &snapshot.processes {
         ensure!(process.complete, "the reader is not exact");
         for allocator in &process.allocators {
-            for it in &allocator.spaces {
-                let free = it.usage.free_bytes.context("free is known")?;
+            for space in &allocator.spaces {
+                let free = space.usage.free_bytes.context("free is known")?;
                 let largest =
-                    it.usage.largest_free_bytes_per_bank.context("the largest free block is known")?;
-                // In HYBRID mode a device's allocator counts what it keeps clear of, too: all that is not free.
-                let whole = it.bytes_per_bank * u64::from(it.banks);
-                let figures = [u64::from(it.banks), whole - free, free, largest];
-                ours.insert((u64::from(allocator.id), wire_number(it.space)), figures);
+                    space.usage.largest_free_bytes_per_bank.context("the largest free block is known")?;
+                // In HYBRID mode a device's allocator also counts mirrored buffers: all that is not free.
+                let whole = space.bytes_per_bank * u64::from(space.banks);
+                let figures = [u64::from(space.banks), whole - free, free, largest];
+                ours.insert((u64::from(allocator.id), wire_number(space.space)), figures);
             }
         }
     }
@@ -192,7 +192,7 @@ fn compare(line: &Value, snapshot: &Snapshot, done: &mut Done) -> anyhow::Result
             lines.collect::<Vec<_>>().join("\n")
         );
     }
-    // What Python's own call says of the whole mesh is among them.
+    // The figures of the runtime's Python call for the whole mesh are among them.
     for row in line["view"].as_array().into_iter().flatten() {
         let row: Vec<u64> = row.as_array().context("a row")?.iter().map(number).collect::<Result<_, _>>()?;
         let space = [1, 2, 0, 3, 4][row[0] as usize];
@@ -203,13 +203,13 @@ fn compare(line: &Value, snapshot: &Snapshot, done: &mut Done) -> anyhow::Result
             "get_memory_view reports {figures:?} of space {space}; no allocator does"
         );
     }
-    let odd = snapshot.findings.iter().find(|it| {
+    let unexpected = snapshot.findings.iter().find(|finding| {
         use FindingKind::{DoubleFree, Drift, LostRecords, Refused, Replaced, UnknownFree};
-        // No model has as many different grids as this workload: at some point there is no room to define another.
-        let full = it.text.contains(Fault::DefinitionsFull.text());
-        matches!(it.kind, DoubleFree | UnknownFree | Replaced | LostRecords | Refused | Drift) && !full
+        // No model has as many different grids as this workload, so the definitions may be full at some point.
+        let full = finding.text.contains(Fault::DefinitionsFull.text());
+        matches!(finding.kind, DoubleFree | UnknownFree | Replaced | LostRecords | Refused | Drift) && !full
     });
-    if let Some(finding) = odd {
+    if let Some(finding) = unexpected {
         bail!("finding: {}", finding.text);
     }
     done.compared += 3 * theirs.len() as u64;
@@ -228,7 +228,7 @@ fn wire_number(space: Space) -> u64 {
     }
 }
 
-/// The Python process, and its lines.
+/// The Python process and its output.
 struct Workload {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
@@ -244,7 +244,7 @@ impl Workload {
         Ok(Self { child, lines, errors })
     }
 
-    /// The next line of its own: the runtime prints, too.
+    /// The workload's next line; the runtime's lines are skipped.
     fn next(&mut self) -> anyhow::Result<Option<Value>> {
         for line in &mut self.lines {
             let line = line?;
@@ -253,12 +253,12 @@ impl Workload {
             }
         }
         let status = self.child.wait()?;
-        let said = std::fs::read_to_string(self.errors.path()).unwrap_or_default();
-        let end: Vec<&str> = said.lines().rev().take(25).collect();
+        let errors = std::fs::read_to_string(self.errors.path()).unwrap_or_default();
+        let end: Vec<&str> = errors.lines().rev().take(25).collect();
         Err(anyhow!("{status}: {}", end.into_iter().rev().collect::<Vec<_>>().join("\n")))
     }
 
-    fn go_on(&mut self) -> anyhow::Result<()> {
+    fn resume(&mut self) -> anyhow::Result<()> {
         self.child
             .stdin
             .as_mut()
@@ -268,9 +268,9 @@ impl Workload {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        self.go_on()?;
+        self.resume()?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "it ended with {status}");
+        ensure!(status.success(), "the workload ended with {status}");
         Ok(())
     }
 }

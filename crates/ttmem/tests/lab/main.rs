@@ -1,10 +1,12 @@
-//! The agent in stock ttnn, on simulated devices. Needs `cargo xtask lab`, so `cargo test` leaves it out
-//! (`test = false`) unless it is named: `cargo test --test lab`. Nothing here is skipped: without the lab it fails.
+//! The agent in stock ttnn, on simulated devices. It needs `cargo xtask lab`, so `cargo test` leaves it out
+//! (`test = false`) unless it is named: `cargo test --test lab`. No test is skipped: without the lab they fail.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod compare;
 mod counters;
 mod dashboard;
 mod drift;
+mod intervals;
 mod own;
 mod processes;
 mod programs;
@@ -21,7 +23,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::Process;
 
-/// The wheel that everything is tried with.
+/// The wheel that all tests use.
 const TTNN: &str = "0.81.1";
 
 fn exe() -> &'static Path {
@@ -55,22 +57,22 @@ fn python(version: &str) -> PathBuf {
     python
 }
 
-/// What makes the runtime take its chips from a description.
-fn on(board: &str) -> (&'static str, PathBuf) {
+/// The environment variable that makes the runtime take its chips from a cluster descriptor.
+fn board_variable(board: &str) -> (&'static str, PathBuf) {
     ("TT_METAL_MOCK_CLUSTER_DESC_PATH", lab().join(format!("clusters/{board}.yaml")))
 }
 
-/// `ttmem run -- …` on a machine, in a folder of its own.
-fn tracked(board: &str, folder: &Path, program: &[&str]) -> Command {
+/// The command `ttmem run -- PROGRAM` on a simulated machine, with a folder for segments.
+fn tracked_command(board: &str, folder: &Path, program: &[&str]) -> Command {
     let mut command = Command::new(exe());
     command.args(["run", "--shm-dir"]).arg(folder).arg("--").args(program);
     command.env("TTMEM_AGENT", agent()).env_remove("LD_PRELOAD").env("TT_METAL_LOGGER_LEVEL", "FATAL");
-    let (name, value) = on(board);
+    let (name, value) = board_variable(board);
     command.env(name, value);
     command
 }
 
-/// A Python that does what it is told; see puppet.py.
+/// A Python process that runs code on request; see puppet.py.
 struct Puppet {
     child: Child,
     input: Option<ChildStdin>,
@@ -90,18 +92,18 @@ impl Puppet {
         Self { child, input, output }
     }
 
-    /// On a machine of its own, with the agent.
-    fn tracked(board: &str, folder: &Path) -> Self {
+    /// Starts a Python with the agent, on a simulated machine.
+    fn start_tracked(board: &str, folder: &Path) -> Self {
         let script = here().join("puppet.py");
         let program = [python(TTNN).to_str().unwrap().to_owned(), script.to_str().unwrap().to_owned()];
-        Self::start(tracked(board, folder, &program.each_ref().map(String::as_str)))
+        Self::start(tracked_command(board, folder, &program.each_ref().map(String::as_str)))
     }
 
-    /// The same, with a device open as `d`.
-    fn with_device(board: &str, folder: &Path, shape: &str) -> Self {
-        let mut puppet = Self::tracked(board, folder);
-        puppet.does("import ttnn");
-        puppet.does(&format!("d = ttnn.open_mesh_device(ttnn.MeshShape({shape}))"));
+    /// Starts a Python with the agent, with a device open as `d`.
+    fn start_with_device(board: &str, folder: &Path, shape: &str) -> Self {
+        let mut puppet = Self::start_tracked(board, folder);
+        puppet.run("import ttnn");
+        puppet.run(&format!("d = ttnn.open_mesh_device(ttnn.MeshShape({shape}))"));
         puppet
     }
 
@@ -109,15 +111,15 @@ impl Puppet {
         self.child.id()
     }
 
-    /// What an expression is, or nothing if the code is none.
-    fn does(&mut self, code: &str) -> Value {
+    /// Runs code. Returns the value if it is an expression.
+    fn run(&mut self, code: &str) -> Value {
         let line = serde_json::to_string(code).unwrap() + "\n";
         self.input.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
         let mut line = String::new();
         loop {
             line.clear();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended in: {code}");
-            // The runtime prints, too.
+            // The runtime prints lines, too.
             if let Some(answer) = line.strip_prefix("puppet: ") {
                 let answer: Value = serde_json::from_str(answer).unwrap();
                 assert!(answer.get("failed").is_none(), "{code}: {}", answer["failed"].as_str().unwrap());
@@ -127,16 +129,16 @@ impl Puppet {
     }
 
     fn number(&mut self, code: &str) -> u64 {
-        self.does(code).as_u64().unwrap_or_else(|| panic!("{code} is no number"))
+        self.run(code).as_u64().unwrap_or_else(|| panic!("{code} is no number"))
     }
 
-    /// Ends by itself.
-    fn quits(mut self) -> std::process::ExitStatus {
+    /// Makes the process exit.
+    fn quit(mut self) -> std::process::ExitStatus {
         drop(self.input.take());
         self.child.wait().unwrap()
     }
 
-    fn killed(mut self) {
+    fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -166,7 +168,7 @@ fn process(snapshot: &Snapshot, pid: u32) -> &Process {
     found.next().unwrap_or_else(|| panic!("pid {pid} is not among {:#?}", snapshot.processes))
 }
 
-/// What a process's allocators charge in DRAM and L1.
+/// Allocated bytes of a process in DRAM and L1.
 fn held(process: &Process) -> (u64, u64) {
     let of = |name: &str| {
         let spaces = process.allocators.iter().flat_map(|it| &it.spaces).filter(|it| it.space.name() == name);
@@ -175,11 +177,11 @@ fn held(process: &Process) -> (u64, u64) {
     (of("dram"), of("l1"))
 }
 
-/// `ttmem check --fresh` finds everything right.
-fn checked(folder: &Path) -> String {
+/// Checks that `ttmem check --fresh` finds no drift; returns its output.
+fn expect_no_drift(folder: &Path) -> String {
     let output = ttmem(folder, &["check", "--fresh", "--wait", "30"]);
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(told.contains("drift 0\n"), "{told}");
-    told
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("drift 0\n"), "{printed}");
+    printed
 }

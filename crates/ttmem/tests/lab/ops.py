@@ -1,8 +1,8 @@
-"""Ops of every kind that stock ttnn runs on chips that do not exist. OPS: by name, a function of the device; MESH_OPS: those
-that want several chips.
+"""Ops of every kind that stock ttnn runs on mock chips. OPS: by name, a function of the device; MESH_OPS: those that need
+several chips.
 
 All of OPS run on n150 and p150, with 0.81.1 and 0.76.0; with 0.81.1 also OPS and MESH_OPS on p150x8 as one row. Convolutions
-and pools want a device with `l1_small_size`, MESH_OPS a fabric. On Wormhole boards with remote chips the runtime refuses many:
+and pools need a device with `l1_small_size`, MESH_OPS a fabric. On Wormhole boards with remote chips the runtime refuses many:
 there its mesh and its chips disagree about the grid.
 """
 import ttnn
@@ -80,7 +80,7 @@ def max_pool(d):
 
 def sharded_eltwise(d, how, shape, x, y):
     mem = sharded(shape, x, y, how)
-    # Two of them: views of one tensor would lie over each other.
+    # Two tensors: views of one would overlap.
     return ttnn.add(z(d, *shape, mem=mem), z(d, *shape, mem=mem), memory_config=mem)
 
 

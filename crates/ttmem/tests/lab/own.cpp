@@ -1,8 +1,8 @@
-// A program of one's own that links the runtime of a stock wheel and makes its circular buffers through the wrappers.
+// A program that links the runtime of a stock wheel and creates circular buffers through the wrappers.
 //
-// Wheels have the runtime's library, but of its headers only what kernels need. So what is used of it is declared here, as it is in
-// ttnn 0.76 and 0.81: functions by their names, objects by how large they are at most.
-#include <tt-metalium/buffer_types.hpp>  // the one that wheels do have
+// Wheels have the runtime's library, but only those headers that kernels need. So what is used is declared here, as in ttnn
+// 0.76 and 0.81: functions by their names, objects by their maximum sizes.
+#include <tt-metalium/buffer_types.hpp>  // the one header that wheels have
 #include <ttmem/instrumented.hpp>
 
 #include <cstdint>
@@ -49,7 +49,7 @@ public:
     std::uint32_t address_offset() const;
 
 private:
-    // Some 10 KiB. What it owns is left behind: its destructor is in no library.
+    // Some 10 KiB. Its memory is leaked: its destructor is in no library.
     alignas(16) unsigned char content_[64 << 10];
 };
 
@@ -98,7 +98,7 @@ int main() {
     const auto third = CreateCircularBufferWithTracking(program, CoreRangeSet(cores), configured(8192, 2));
     std::string thrown;
     try {
-        // The same index again on the same cores: the runtime does not have it.
+        // The runtime refuses a second buffer with the same index on the same cores.
         CreateCircularBufferWithTracking(program, cores, configured(2048, 0));
     } catch (const std::exception& exception) {
         thrown = exception.what();

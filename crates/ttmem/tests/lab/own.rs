@@ -1,13 +1,13 @@
-//! Programs of one's own: the C++ wrappers around the runtime's own functions.
+//! A C++ program that links a wheel's runtime: the wrappers around the runtime's own functions.
 
-use crate::{here, lab, on, process, snapshot};
+use crate::{board_variable, here, lab, process, snapshot};
 use serde_json::json;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_testkit::memory_folder;
 
-/// Where a wheel's runtime is.
+/// Folder of a wheel's runtime.
 fn runtime(version: &str) -> PathBuf {
     let code = "import importlib.util as u; print(u.find_spec('ttnn').submodule_search_locations[0])";
     let output = Command::new(crate::python(version)).args(["-c", code]).output().unwrap();
@@ -28,13 +28,13 @@ fn compile(runtime: &Path, to: &Path) {
 }
 
 #[test]
-fn the_wrappers_wrap_the_runtimes_own_functions() {
+fn wrappers_work_with_the_runtimes_own_functions() {
     for version in [crate::TTNN, "0.76.0"] {
         let (folder, runtime) = (tempfile::tempdir().unwrap(), runtime(version));
         let program = folder.path().join("own");
         compile(&runtime, &program);
         let segments = memory_folder();
-        let (name, cluster) = on("n300");
+        let (name, cluster) = board_variable("n300");
         let mut child = Command::new(&program)
             .env(name, cluster)
             .env("TT_METAL_HOME", &runtime)
@@ -48,12 +48,12 @@ fn the_wrappers_wrap_the_runtimes_own_functions() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // The runtime prints, too.
-        let said = lines.map_while(Result::ok).find(|line| line.starts_with("own: "));
+        // The runtime prints lines, too.
+        let printed = lines.map_while(Result::ok).find(|line| line.starts_with("own: "));
         assert_eq!(
-            said.as_deref(),
+            printed.as_deref(),
             Some("own: 1 3 0 1"),
-            "{version}: three made and tracked, and one refused"
+            "{version}: three created and tracked, and one refused"
         );
         let snapshot = snapshot(segments.path());
         let usage = serde_json::to_value(&process(&snapshot, child.id()).usage).unwrap();

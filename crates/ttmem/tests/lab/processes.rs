@@ -1,6 +1,8 @@
-//! However the workload is started, split and ended.
+//! Workloads that are started, forked and ended in every way.
 
-use super::{Puppet, TTNN, checked, exe, held, here, lab, process, python, snapshot, tracked, ttmem};
+use super::{
+    Puppet, TTNN, exe, expect_no_drift, held, here, lab, process, python, snapshot, tracked_command, ttmem,
+};
 use std::path::Path;
 use std::process::{Command, Output};
 use ttmem_core::Detail;
@@ -11,24 +13,24 @@ use ttmem_testkit::{eventually, memory_folder};
 
 const TILE: u64 = 12 * 2048;
 
-/// Runs something to its end, with a look at what it holds from inside: `sys.argv[1]` is what asks ttmem.
+/// Runs a program to its end, which must succeed.
 fn run(board: &str, folder: &Path, program: &[&str]) -> Output {
-    let output = tracked(board, folder, program).env("PYTHONPATH", here()).output().unwrap();
+    let output = tracked_command(board, folder, program).env("PYTHONPATH", here()).output().unwrap();
     let text = || String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}", text());
     output
 }
 
-/// Lines of what it printed that are ours.
-fn told(output: &Output) -> Vec<String> {
+/// The results that a script printed.
+fn results(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().filter_map(|line| Some(line.split_once("told: ")?.1.to_owned())).collect()
+    text.lines().filter_map(|line| Some(line.split_once("result: ")?.1.to_owned())).collect()
 }
 
-/// Python that prints what each process with a segment holds in DRAM, in tiles: pid, then tiles.
-fn look(folder: &Path) -> String {
+/// Python code of `held_tiles`, a function that returns the DRAM of each process with a segment, in tiles, by pid.
+fn python_helper(folder: &Path) -> String {
     format!(
-        "def look():\n    import subprocess, json, os\n    \
+        "def held_tiles():\n    import subprocess, json, os\n    \
          env = {{k: v for k, v in os.environ.items() if k != 'LD_PRELOAD'}}\n    \
          out = subprocess.run([{exe:?}, '--json', '--local', '--shm-dir', {folder:?}], env=env, capture_output=True).stdout\n    \
          of = lambda p: sum(s['allocated_bytes'] for a in p.get('allocators', []) for s in a['spaces'] if s['space'] == 'dram')\n    \
@@ -39,22 +41,22 @@ fn look(folder: &Path) -> String {
 }
 
 #[test]
-fn pytest_is_followed() {
+fn pytest_is_tracked() {
     let folder = memory_folder();
     let tests = tempfile::tempdir().unwrap();
     let file = tests.path().join("test_model.py");
-    let text = look(folder.path())
+    let text = python_helper(folder.path())
         + "import os\nimport ttnn\nfrom puppet import tiles\nimport puppet\npuppet.ttnn = ttnn\n\n\
            def test_model():\n    \
                d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))\n    \
                held = tiles(d, 3)\n    \
-               assert look()[os.getpid()] == 1, 'three tiles lie in one place of each of twelve banks'\n    \
+               assert held_tiles()[os.getpid()] == 1, 'three tiles occupy one slot of each of twelve banks'\n    \
                more = tiles(d, 13)\n    \
-               assert look()[os.getpid()] == 3\n    \
+               assert held_tiles()[os.getpid()] == 3\n    \
                ttnn.deallocate(held)\n    \
-               assert look()[os.getpid()] == 2\n    \
+               assert held_tiles()[os.getpid()] == 2\n    \
                ttnn.close_mesh_device(d)\n    \
-               assert look()[os.getpid()] == 0\n";
+               assert held_tiles()[os.getpid()] == 0\n";
     std::fs::write(&file, text).unwrap();
     let python = python(TTNN);
     let output = run(
@@ -63,30 +65,30 @@ fn pytest_is_followed() {
         &[python.to_str().unwrap(), "-m", "pytest", "-q", "-p", "no:cacheprovider", file.to_str().unwrap()],
     );
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
-    assert_eq!(snapshot(folder.path()).processes.len(), 0, "it ended");
+    assert_eq!(snapshot(folder.path()).processes.len(), 0, "it exited");
 }
 
 #[test]
-fn a_shell_and_what_it_starts_are_followed() {
+fn shell_and_its_children_are_tracked() {
     let folder = memory_folder();
-    let script = look(folder.path())
+    let script = python_helper(folder.path())
         + "import os, sys\nimport ttnn, puppet\npuppet.ttnn = ttnn\n\
            d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))\nheld = puppet.tiles(d, 1)\n\
-           print('told:', look() == {os.getpid(): 1})\nttnn.close_mesh_device(d)\n";
+           print('result:', held_tiles() == {os.getpid(): 1})\nttnn.close_mesh_device(d)\n";
     let file = folder.path().join("model.py");
     std::fs::write(&file, script).unwrap();
-    // The shell, its cat and its wc have nothing to say.
+    // The shell, cat and wc have no segments.
     let line = format!("echo begin | cat && {} {} && ls / | wc -l", python(TTNN).display(), file.display());
     let output = run("n150", folder.path(), &["bash", "-c", &line]);
-    assert_eq!(told(&output), ["True"]);
+    assert_eq!(results(&output), ["True"]);
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("begin\n"));
 }
 
 #[test]
-fn processes_that_python_forks_or_spawns_are_their_own() {
+fn multiprocessing_workers_are_tracked_separately() {
     for method in ["fork", "spawn"] {
         let folder = memory_folder();
-        let script = look(folder.path())
+        let script = python_helper(folder.path())
             + &format!(
                 "import multiprocessing, os\nimport ttnn, puppet\npuppet.ttnn = ttnn\n\n\
                  def work(pipe):\n    \
@@ -101,57 +103,57 @@ fn processes_that_python_forks_or_spawns_are_their_own() {
                      [worker.start() for worker in workers]\n    \
                      pids = [end.recv() for end, _ in ends]\n    \
                      d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1)); held = puppet.tiles(d, 1)\n    \
-                     print('told:', look() == {{os.getpid(): 1}} | {{pid: 5 for pid in pids}})\n    \
+                     print('result:', held_tiles() == {{os.getpid(): 1}} | {{pid: 5 for pid in pids}})\n    \
                      [end.send(0) for end, _ in ends]; [worker.join() for worker in workers]\n    \
-                     print('told:', look() == {{os.getpid(): 1}})\n"
+                     print('result:', held_tiles() == {{os.getpid(): 1}})\n"
             );
         let file = folder.path().join("model.py");
         std::fs::write(&file, script).unwrap();
         let output = run("n150", folder.path(), &[python(TTNN).to_str().unwrap(), file.to_str().unwrap()]);
-        assert_eq!(told(&output), ["True", "True"], "{method}");
+        assert_eq!(results(&output), ["True", "True"], "{method}");
     }
 }
 
 #[test]
-fn a_fork_with_a_device_open_leaves_the_parents_figures_alone() {
+fn fork_with_an_open_device_keeps_the_parents_figures() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
-    puppet.does("a = [tiles(d, 1) for _ in range(4)]");
-    // The child frees two of its parent's, and takes one for itself.
-    puppet.does(
+    let mut puppet = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    puppet.run("a = [tiles(d, 1) for _ in range(4)]");
+    // The child frees two of its parent's tensors, and allocates one.
+    puppet.run(
         "child = os.fork()\n\
          if child == 0:\n    ttnn.deallocate(a[0]); ttnn.deallocate(a[1]); b = tiles(d, 1)\n    import time; time.sleep(600)\n",
     );
     let child = puppet.number("child") as u32;
-    let seen = eventually("the child has taken one", || {
+    let seen = eventually("the child has allocated one", || {
         let seen = snapshot(folder.path());
         seen.processes.iter().any(|it| it.pid == Some(child) && held(it).0 == TILE).then_some(seen)
     });
     assert_eq!(held(process(&seen, puppet.pid())).0, 4 * TILE);
-    // The child's allocator counts what it inherited: that is no drift.
+    // The child's allocator counts inherited buffers, which is no drift.
     let output = ttmem(folder.path(), &["check", "--fresh", "--wait", "2"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    puppet.does("os.kill(child, 9); os.waitpid(child, 0)");
-    checked(folder.path());
+    puppet.run("os.kill(child, 9); os.waitpid(child, 0)");
+    expect_no_drift(folder.path());
     assert_eq!(held(process(&snapshot(folder.path()), puppet.pid())).0, 4 * TILE);
 }
 
 #[test]
-fn a_process_killed_in_the_middle_leaves_nothing_but_its_black_box() {
+fn killed_process_leaves_only_a_crash_segment() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("t3k", folder.path(), "2, 4");
-    puppet.does(
+    let mut puppet = Puppet::start_with_device("t3k", folder.path(), "2, 4");
+    puppet.run(
         "import threading\n\
          def work():\n    \
              while True:\n        keep = [tiles(d, 1) for _ in range(50)]\n        del keep\n\
          [threading.Thread(target=work, daemon=True).start() for _ in range(3)]\n",
     );
-    eventually("it is at work", || {
+    eventually("the threads allocate", || {
         let seen = snapshot(folder.path());
         seen.processes.first().filter(|it| it.sequence > Some(5000)).map(|_| ())
     });
     let pid = puppet.pid();
-    puppet.killed();
+    puppet.kill();
     let seen = snapshot(folder.path());
     assert!(seen.processes.is_empty() && seen.health.crash_segments == 1);
     let name = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
@@ -162,25 +164,25 @@ fn a_process_killed_in_the_middle_leaves_nothing_but_its_black_box() {
 }
 
 #[test]
-fn two_processes_on_one_chip_are_both_right() {
+fn processes_on_one_chip_are_tracked_separately() {
     let folder = memory_folder();
-    let mut one = Puppet::with_device("n150", folder.path(), "1, 1");
-    let mut other = Puppet::with_device("n150", folder.path(), "1, 1");
-    one.does("a = [tiles(d, 1) for _ in range(3)]");
-    other.does("a = [tiles(d, 1) for _ in range(2)]");
+    let mut one = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    let mut other = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    one.run("a = [tiles(d, 1) for _ in range(3)]");
+    other.run("a = [tiles(d, 1) for _ in range(2)]");
     let seen = snapshot(folder.path());
     assert_eq!(held(process(&seen, one.pid())).0, 3 * TILE);
     assert_eq!(held(process(&seen, other.pid())).0, 2 * TILE);
     assert_eq!(seen.devices.len(), 1, "it is one chip: {:#?}", seen.devices);
-    // On a real chip only one could have it; here both were given the same addresses, and ttmem says so.
+    // On a real chip only one could have it open; here both have the same addresses, which count once.
     assert_eq!(seen.devices[0].usage.dram.as_ref().unwrap().allocated_bytes, Some(3 * TILE));
-    checked(folder.path());
-    assert!(one.quits().success());
+    expect_no_drift(folder.path());
+    assert!(one.quit().success());
     assert_eq!(snapshot(folder.path()).processes.len(), 1);
 }
 
 #[test]
-fn a_cpp_program_linked_with_the_runtime_is_followed() {
+fn cpp_program_linked_with_the_runtime_is_tracked() {
     let folder = memory_folder();
     let versions = std::fs::read_dir(lab().join(TTNN).join("lib")).unwrap();
     let site = versions.flatten().map(|it| it.path().join("site-packages")).find(|it| it.is_dir()).unwrap();
@@ -197,36 +199,36 @@ fn a_cpp_program_linked_with_the_runtime_is_followed() {
         .output()
         .unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let mut command = tracked("n150", folder.path(), &[program.to_str().unwrap()]);
+    let mut command = tracked_command("n150", folder.path(), &[program.to_str().unwrap()]);
     command.env("TT_METAL_RUNTIME_ROOT", site.join("ttnn")).env("TT_METAL_HOME", site.join("ttnn"));
     command.env("TT_METAL_CACHE", lab().join(TTNN).join("kernels/0"));
-    // It leaves files wherever it is started.
+    // The runtime writes files to the current folder.
     command.current_dir(folder.path());
     let mut puppet = Puppet::start(command);
-    // It answers as the puppet does; what it is told does not matter.
-    puppet.does("open");
+    // It answers as the puppet does, whatever the request is.
+    puppet.run("open");
     let own = puppet.number("take");
     let seen = snapshot(folder.path());
-    let it = process(&seen, puppet.pid());
-    assert_eq!(held(it).1, own, "what its allocator says is allocated in L1");
+    let process = process(&seen, puppet.pid());
+    assert_eq!(held(process).1, own, "allocated in L1 by its allocator's own statistics");
     assert!(own > 0);
-    checked(folder.path());
-    assert!(puppet.quits().success());
+    expect_no_drift(folder.path());
+    assert!(puppet.quit().success());
 }
 
 #[test]
 fn device_opened_and_closed_once_is_reported_once() {
     let folder = memory_folder();
-    let mut puppet = Puppet::tracked("n150", folder.path());
+    let mut puppet = Puppet::start_tracked("n150", folder.path());
     let mut session = Session::local(SourceConfig::segments(folder.path()));
-    puppet.does("import ttnn");
+    puppet.run("import ttnn");
     for open in
         ["ttnn.open_mesh_device(ttnn.MeshShape(1, 1))", "ttnn.open_device(device_id=0, l1_small_size=8192)"]
     {
-        puppet.does(&format!("d = {open}"));
-        puppet.does("a = tiles(d, 1)");
+        puppet.run(&format!("d = {open}"));
+        puppet.run("a = tiles(d, 1)");
         session.refresh();
-        puppet.does("del a; ttnn.close_device(d)");
+        puppet.run("del a; ttnn.close_device(d)");
         session.refresh();
     }
     let snapshot = session.snapshot(&Detail { events: true, ..Detail::NONE });
@@ -234,7 +236,7 @@ fn device_opened_and_closed_once_is_reported_once() {
     let count =
         |kind| events.iter().filter(|it| it.kind == kind).map(|it| it.text.as_str()).collect::<Vec<_>>();
     let who = format!("pid {} (python puppet.py)", puppet.pid());
-    // Twice each: once by either way.
+    // Twice each: once for either function.
     assert_eq!(count(EventKind::AllocatorOpened), [format!("{who} opened device 0 x2")]);
     assert_eq!(count(EventKind::AllocatorClosed), [format!("{who} closed device 0 x2")]);
 }

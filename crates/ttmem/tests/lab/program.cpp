@@ -1,5 +1,5 @@
-// A C++ program that uses the runtime without Python: opens a chip, takes some L1 and tells what its allocator says. The
-// wheel has no headers, so what is used of it is declared here.
+// A C++ program that uses the runtime without Python: it opens a chip, allocates some L1 and prints its allocator's statistics.
+// The wheel has no headers, so what is used of it is declared here.
 
 #include <cstddef>
 #include <cstdint>
@@ -81,7 +81,7 @@ int main() {
         auto bytes = allocator.get_statistics(BufferType::L1).allocated * allocator.get_num_banks(BufferType::L1);
         std::printf("puppet: {\"ok\": %zu}\n", bytes);
         std::fflush(stdout);
-        // Until there is nothing more to be told.
+        // Until the input is closed.
         while (std::getline(std::cin, line)) {
         }
     }

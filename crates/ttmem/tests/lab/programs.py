@@ -1,12 +1,12 @@
-"""What the runtime itself says of the programs on its chips: where they lie, how large they are, what was dispatched.
+"""The runtime's own data about the programs on its chips: addresses, sizes, dispatches.
 
-There are four sources, none of which is what the agent reads:
+There are four sources, none of which the agent reads:
 
 * the reports of the runtime's graph capture: a normal one has the addresses of circular buffers, one without dispatch has
-  sizes and cores of everything, without addresses;
+  sizes and cores of all parts, without addresses;
 * each program's own lists of L1 regions, by which the runtime checks that programs and tensors do not clash;
-* the size of each program's configuration, asked of the runtime;
-* what reached the queues, noted by queue.cpp, which must be preloaded.
+* the size of each program's configuration, from the runtime;
+* what reached the queues, recorded by queue.cpp, which must be preloaded.
 
 The puppet imports this; `python programs.py ROWSxCOLUMNS [OP ...]` compares the sources with each other.
 """
@@ -38,15 +38,15 @@ def _runtime():
 _LIBRARY = _runtime()
 _MEMORY = os.open("/proc/self/mem", os.O_RDONLY)
 
-# Where a `ProgramImpl` has its lists of regions: of circular buffers, and of dataflow buffers with scratchpads. There is no
-# function for them. 0.76.0 is told from 0.81.1 by a constructor that only the older has.
+# Offsets of a `ProgramImpl`'s lists of regions: of circular buffers, and of dataflow buffers with scratchpads. There is no
+# function for them. Only 0.76.0 has this constructor; otherwise it is 0.81.1.
 _REGIONS = (0x268, 0x3B8) if hasattr(_LIBRARY, "_ZN2tt8tt_metal6detail11ProgramImplC1Ev") else (0x290, 0x518)
 
 
 def _function(name, result, *arguments):
-    it = getattr(_LIBRARY, name)
-    it.restype, it.argtypes = result, arguments
-    return it
+    function = getattr(_LIBRARY, name)
+    function.restype, function.argtypes = result, arguments
+    return function
 
 
 _PROGRAM = "_ZN2tt8tt_metal6detail11ProgramImpl"
@@ -63,7 +63,7 @@ def _words(address, count):
 
 
 def _vector(address, size):
-    """Addresses of its elements."""
+    """Addresses of a vector's elements."""
     begin, end = _words(address, 2)
     assert (end - begin) % size == 0 and end - begin < 1 << 20, "this is no such vector"
     return range(begin, end, size)
@@ -78,16 +78,16 @@ def cores(rectangles):
 
 
 def _regions(program, offset):
-    """[x0, y0, x1, y1, begin, end] of each stretch of a rectangle of cores."""
+    """[x0, y0, x1, y1, begin, end] of each interval of a rectangle of cores."""
     found = []
-    for it in _vector(program + offset, 56):
-        for pair in _vector(it + 32, 16):
-            found.append([*_words(it, 4), *_words(pair, 2)])
+    for rectangle in _vector(program + offset, 56):
+        for pair in _vector(rectangle + 32, 16):
+            found.append([*_words(rectangle, 4), *_words(pair, 2)])
     return found
 
 
 def _processors(program):
-    """On how many of its processors the busiest core runs a kernel: three compute, one moves data."""
+    """Number of processors with a kernel on the busiest core: three for a compute kernel, one for data movement."""
     busy = collections.Counter()
     (node,) = _words(_kernels(program, 0) + 16, 1)
     while node:
@@ -100,8 +100,8 @@ def _processors(program):
     return max(busy.values(), default=0)
 
 
-def described(program):
-    """What the runtime knows of one that was dispatched and lives."""
+def describe(program):
+    """The runtime's data about a program that was dispatched and still exists."""
     circular, dataflow = (_regions(program, offset) for offset in _REGIONS)
     return {
         "id": _id(program),
@@ -131,7 +131,7 @@ class _Note(ctypes.Structure):
 
 _take = ctypes.CDLL(None).lab_queue_take
 _take.restype, _take.argtypes = ctypes.c_long, (ctypes.c_void_p, ctypes.c_size_t)
-_ROOM = (_Note * 65536)()
+_NOTES = (_Note * 65536)()
 _MESHES = {}
 
 
@@ -145,41 +145,41 @@ def _chips(note):
     return sorted(ids[r * columns + c] for r in range(r0, r1 + 1) for c in range(c0, c1 + 1))
 
 
-def dispatched():
-    """What reached the queues since this was last asked."""
-    count = _take(ctypes.addressof(_ROOM), len(_ROOM))
+def take_dispatched():
+    """What reached the queues since the last call."""
+    count = _take(ctypes.addressof(_NOTES), len(_NOTES))
     assert count >= 0, "too much was dispatched"
     found = []
-    for note in _ROOM[:count]:
-        it = {"kind": ("dispatched", "captured", "replayed")[note.kind], "trace": note.trace}
+    for note in _NOTES[:count]:
+        event = {"kind": ("dispatched", "captured", "replayed")[note.kind], "trace": note.trace}
         if note.kind != 2:
-            it.update(id=note.id, pointer=note.program, chips=_chips(note))
-        found.append(it)
+            event.update(id=note.id, pointer=note.program, chips=_chips(note))
+        found.append(event)
     return found
 
 
-def listed():
-    """The same, each with what the runtime knows of it. Only for programs that live."""
-    found = dispatched()
-    for it in found:
-        if "pointer" in it:
-            it.update(described(it.pop("pointer")))
+def dispatched_programs():
+    """What reached the queues since the last call, with the runtime's data about each program, which must still exist."""
+    found = take_dispatched()
+    for event in found:
+        if "pointer" in event:
+            event.update(describe(event.pop("pointer")))
     return found
 
 
 # Devices
 
 
-def known(mesh):
+def register_mesh(mesh):
     _MESHES[mesh.id()] = mesh
     return mesh
 
 
-def opened(rows, columns, fabric=False, **options):
+def open_mesh(rows, columns, fabric=False, **options):
     if fabric:
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
     options.setdefault("l1_small_size", 24576)
-    return known(ttnn.open_mesh_device(ttnn.MeshShape(rows, columns), **options))
+    return register_mesh(ttnn.open_mesh_device(ttnn.MeshShape(rows, columns), **options))
 
 
 # Graph capture
@@ -193,8 +193,8 @@ def _text(rectangles):
 _KINDS = {"circular_buffer_allocate": "cb", "dataflow_buffer_allocate": "dfb", "scratchpad_allocate": "scratch"}
 
 
-def captured(op, device, mode):
-    """What the runtime's report has of programs' memory: kind, chip, address, bytes, whether it is a view, cores."""
+def capture_report(op, device, mode):
+    """Programs' memory in the runtime's report: kind, chip, address, bytes, whether it is a view, cores."""
     GRAPH.begin_graph_capture(getattr(GRAPH.RunMode, mode))
     try:
         op(device)
@@ -205,33 +205,33 @@ def captured(op, device, mode):
         kind, about = _KINDS.get(node["node_type"]), node["params"]
         if kind:
             view = about.get("globally_allocated", about.get("borrows_memory", "0")) == "1"
-            place = {"space": kind, "chip": about["device_id"], "address": about["address"], "bytes": about["size"]}
-            found.append({**place, "view": view, "cores": _text(about["core_range_set"])})
+            part = {"space": kind, "chip": about["device_id"], "address": about["address"], "bytes": about["size"]}
+            found.append({**part, "view": view, "cores": _text(about["core_range_set"])})
     return found
 
 
-# Without addresses nothing is in the way of anything, so that these leave out a program that moves a tensor.
+# Without addresses nothing overlaps, so these ops leave out a program that moves a tensor.
 _MOVES = {"conv2d_3x3", "max_pool2d"}
 
 
 def run(name, device):
-    """Runs an op, the only one whose programs are cached afterwards, and says what the runtime says of it."""
+    """Runs an op, the only one whose programs are cached afterwards, and returns the runtime's reports of it."""
     op = OPS[name]
-    sizes = None if name in _MOVES else captured(op, device, "NO_DISPATCH")
+    sizes = None if name in _MOVES else capture_report(op, device, "NO_DISPATCH")
     device.clear_program_cache()
-    dispatched()
-    report = captured(op, device, "NORMAL")
-    programs = [it for it in listed() if it["kind"] == "dispatched"]
-    # Where a workload has several programs, they are compiled on threads whose doings the report has not.
+    take_dispatched()
+    report = capture_report(op, device, "NORMAL")
+    programs = [it for it in dispatched_programs() if it["kind"] == "dispatched"]
+    # The programs of a workload with several are compiled in threads that the report does not include.
     alone = all(it["chips"] == sorted(device.get_device_ids()) for it in programs)
     return {"op": name, "programs": programs, "report": report if alone else None, "sizes": sizes}
 
 
-# Tensors and programs to have many of
+# Tensors, and many programs
 
 
-def many(device, count):
-    """So many different programs, on few cores and on many, of few kernels, so that little is compiled."""
+def run_many(device, count):
+    """Runs ops with `count` different programs, on few cores and on many, with few kernels, so that little is compiled."""
 
     def tall(n, **options):
         return ops.z(device, 32 * n, 64, **options)
@@ -250,26 +250,26 @@ def many(device, count):
         kinds[n % len(kinds)](n // len(kinds) + 1)
 
 
-def filled(device, left):
-    """A tensor that leaves so many bytes of each core's L1 at most, where programs begin."""
-    it = ttnn.get_memory_view(device, ttnn.BufferType.L1)
-    rows = (it.largest_contiguous_bytes_free_per_bank - left) // 2048
-    shape = (1, 1, it.num_banks * 32 * rows, 32)
+def fill_l1(device, left):
+    """A tensor that leaves at most `left` bytes of each core's L1, where programs begin."""
+    statistics = ttnn.get_memory_view(device, ttnn.BufferType.L1)
+    rows = (statistics.largest_contiguous_bytes_free_per_bank - left) // 2048
+    shape = (1, 1, statistics.num_banks * 32 * rows, 32)
     return ttnn.empty(shape, dtype=ops.BF16, layout=ops.TILE, device=device, memory_config=ops.L1)
 
 
-def refused(work):
-    """Why the runtime refuses to do something."""
+def refusal_of(work):
+    """The error with which the runtime refuses to do something."""
     try:
         work()
     except RuntimeError as why:
         return str(why)
-    raise AssertionError("it was done")
+    raise AssertionError("it was not refused")
 
 
-def mixture(device):
-    """Tensors of every kind in L1, the reserved top included, with a hole."""
-    # The top takes no interleaved ones.
+def allocate_mixture(device):
+    """Tensors of every kind in L1 and L1_SMALL, with a hole."""
+    # L1_SMALL has no interleaved ones.
     spec = ttnn.ShardSpec(ops.grid(4, 2), (32, 32), ttnn.ShardOrientation.ROW_MAJOR)
     small = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1_SMALL, spec)
     held = {
@@ -285,8 +285,8 @@ def mixture(device):
     return held
 
 
-def shards(held):
-    """Address, bytes on a core and cores of those that lie on some only."""
+def shards_of(held):
+    """Address, bytes on a core and cores of sharded tensors."""
     found = []
     for tensor in held.values():
         spec = tensor.memory_config().shard_spec
@@ -297,17 +297,18 @@ def shards(held):
     return found
 
 
-def bank(device, space):
-    """What the allocator says of each of its banks: which stretches are taken, from where its space begins."""
-    it = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
-    blocks = [(int(b["address"]), int(b["size"])) for b in it.block_table if b["allocated"] == "yes"]
+def read_bank(device, space):
+    """The allocator's own statistics of a bank: allocated intervals, relative to the begin of the space, and sizes."""
+    statistics = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
+    blocks = [(int(b["address"]), int(b["size"])) for b in statistics.block_table if b["allocated"] == "yes"]
     taken = [[address, address + size] for address, size in blocks]
-    assert sum(end - begin for begin, end in taken) == it.total_bytes_allocated_per_bank, it.block_table
+    total = sum(end - begin for begin, end in taken)
+    assert total == statistics.total_bytes_allocated_per_bank, statistics.block_table
     return {
         "taken": taken,
-        "bytes": it.total_bytes_per_bank,
-        "allocated": it.total_bytes_allocated_per_bank,
-        "banks": it.num_banks,
+        "bytes": statistics.total_bytes_per_bank,
+        "allocated": statistics.total_bytes_allocated_per_bank,
+        "banks": statistics.num_banks,
     }
 
 
@@ -315,14 +316,14 @@ def bank(device, space):
 
 
 def union(ranges):
-    """By core, from [(rectangles, begin, end)]: what is covered, each stretch once."""
+    """The merged intervals of each core, from [(rectangles, begin, end)]."""
     by_core = collections.defaultdict(list)
     for rectangles, begin, end in ranges:
         for core in cores(rectangles):
             by_core[core].append((begin, end))
-    for core, stretches in by_core.items():
+    for core, intervals in by_core.items():
         merged = []
-        for begin, end in sorted(stretches):
+        for begin, end in sorted(intervals):
             if merged and begin <= merged[-1][1]:
                 merged[-1][1] = max(merged[-1][1], end)
             else:
@@ -331,13 +332,13 @@ def union(ranges):
     return dict(by_core)
 
 
-def agree(told):
-    """Whether the sources agree with each other about an op; why not, if not."""
+def find_disagreements(op_report):
+    """Differences between the sources about an op."""
     wrong = []
-    regions = union(([it[:4]], *it[4:]) for program in told["programs"] for it in program["cb"])
-    if told["report"] is not None:
-        chip = min((it["chip"] for it in told["report"]), default=0)
-        local = [it for it in told["report"] if it["space"] == "cb" and not it["view"] and it["chip"] == chip]
+    regions = union(([it[:4]], *it[4:]) for program in op_report["programs"] for it in program["cb"])
+    if op_report["report"] is not None:
+        chip = min((it["chip"] for it in op_report["report"]), default=0)
+        local = [it for it in op_report["report"] if it["space"] == "cb" and not it["view"] and it["chip"] == chip]
         report = union((it["cores"], it["address"], it["address"] + it["bytes"]) for it in local)
         if report != regions:
             wrong.append(f"circular buffers: the report has {report}, the regions {regions}")
@@ -346,18 +347,20 @@ def agree(told):
 
 def main():
     rows, columns = (int(n) for n in sys.argv[1].split("x"))
-    device = opened(rows, columns, fabric=rows * columns > 1)
+    device = open_mesh(rows, columns, fabric=rows * columns > 1)
     names = sys.argv[2:] or (OPS if rows * columns > 1 else ops.OPS)
     counts = collections.Counter()
     for name in names:
         begin = time.monotonic()
-        told = run(name, device)
-        wrong = agree(told)
+        op_report = run(name, device)
+        wrong = find_disagreements(op_report)
+        programs = op_report["programs"]
         counts["wrong" if wrong else "right"] += 1
-        counts["programs"] += len(told["programs"])
-        counts["reports"] += told["report"] is not None
-        ends = max((it[5] for p in told["programs"] for it in p["cb"] + p["dataflow"]), default=0)
-        print(f"{name:24} {time.monotonic() - begin:6.2f} s", [(p["id"], p["config_bytes"], p["processors"]) for p in told["programs"]][:3], ends, *wrong)
+        counts["programs"] += len(programs)
+        counts["reports"] += op_report["report"] is not None
+        ends = max((it[5] for p in programs for it in p["cb"] + p["dataflow"]), default=0)
+        sizes = [(p["id"], p["config_bytes"], p["processors"]) for p in programs]
+        print(f"{name:24} {time.monotonic() - begin:6.2f} s", sizes[:3], ends, *wrong)
     print(dict(counts))
     ttnn.close_mesh_device(device)
 

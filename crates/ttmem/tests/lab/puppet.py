@@ -1,6 +1,6 @@
-"""Does what it is told, a line of Python at a time, and answers each with a line of JSON.
+"""Runs Python code from standard input, one line each, and answers with lines of JSON.
 
-`ttnn` is imported when it is first needed, so that a puppet without it is one that never loads the runtime.
+`ttnn` is imported on request, so that a puppet can be a process that never loads the runtime.
 """
 
 import ctypes
@@ -15,13 +15,13 @@ ANSWER = "puppet: "
 
 
 def view(device, space):
-    """What the runtime's own call says is allocated, over all banks."""
-    it = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
-    return it.total_bytes_allocated_per_bank * it.num_banks
+    """Allocated bytes over all banks, from the runtime's own call."""
+    statistics = ttnn.get_memory_view(device, getattr(ttnn.BufferType, space))
+    return statistics.total_bytes_allocated_per_bank * statistics.num_banks
 
 
 def region(space):
-    """What tt-metal's own counters say, of the only chip there is: dram, l1, l1_small, trace or cb."""
+    """tt-metal's own counter of the only chip: dram, l1, l1_small, trace or cb."""
     files = [name for name in os.listdir("/dev/shm") if name.startswith("tt_device_")]
     with open(f"/dev/shm/{files[0]}", "rb") as file:
         totals = struct.unpack_from("<5Q", file.read(), 48)
@@ -29,7 +29,7 @@ def region(space):
 
 
 def tiles(device, count, memory=None):
-    """A tensor of so many tiles of 2 KiB."""
+    """A tensor of `count` tiles of 2 KiB."""
     memory = memory or ttnn.DRAM_MEMORY_CONFIG
     return ttnn.empty(
         (32 * count, 32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device, memory_config=memory
@@ -37,7 +37,7 @@ def tiles(device, count, memory=None):
 
 
 def across(cores):
-    """8 KiB of L1 on so many cores in a row."""
+    """A memory configuration with one tile of L1 on each of `cores` cores in a row."""
     grid = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(cores - 1, 0))})
     spec = ttnn.ShardSpec(grid, (32, 32), ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
@@ -52,7 +52,7 @@ def on_another_thread(work):
 
 
 def become(user):
-    """Goes on as another user, who may still read what is only ours: the lab may lie where nobody else can."""
+    """Continues as another user, who may still read all files: the lab may be in a folder that other users cannot enter."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.setgroups([])
     os.setresgid(user, user, user)
@@ -71,16 +71,16 @@ def main():
         try:
             code = json.loads(line)
             try:
-                answer = eval(compile(code, "<told>", "eval"), globals())
+                answer = eval(compile(code, "<request>", "eval"), globals())
             except SyntaxError:
-                exec(compile(code, "<told>", "exec"), globals())
+                exec(compile(code, "<request>", "exec"), globals())
                 answer = None
             if not isinstance(answer, (int, float, str, list, dict, bool)):
                 answer = None
-            told = {"ok": answer}
+            reply = {"ok": answer}
         except Exception:
-            told = {"failed": traceback.format_exc()}
-        print(ANSWER + json.dumps(told), flush=True)
+            reply = {"failed": traceback.format_exc()}
+        print(ANSWER + json.dumps(reply), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-//! What is told of chips, allocators and buffers, and what of runtimes that we know less well.
+//! Chips, allocators and buffers of the current wheel, and what is tracked of older ones.
 
-use super::{Puppet, TTNN, checked, here, process, python, snapshot, tracked, ttmem};
+use super::{Puppet, TTNN, expect_no_drift, here, process, python, snapshot, tracked_command, ttmem};
 use ttmem_core::snapshot::FindingKind;
 use ttmem_core::words::Space;
 use ttmem_testkit::memory_folder;
@@ -13,7 +13,7 @@ fn chips_are_described_as_the_runtime_knows_them() {
         ("galaxy", "8, 4", 32, 80, 1_499_136, 12 << 30, "galaxy-wormhole"),
     ] {
         let folder = memory_folder();
-        let mut puppet = Puppet::with_device(board, folder.path(), shape);
+        let mut puppet = Puppet::start_with_device(board, folder.path(), shape);
         let seen = snapshot(folder.path());
         assert_eq!(seen.devices.len(), chips, "{board}, with nothing allocated yet");
         for device in &seen.devices {
@@ -25,12 +25,12 @@ fn chips_are_described_as_the_runtime_knows_them() {
         }
         let remote = seen.devices.iter().filter(|it| it.remote).count();
         assert_eq!(remote, if board == "t3k" { 4 } else { 0 });
-        let it = process(&seen, puppet.pid());
-        let tracker = it.tracker.as_ref().unwrap();
+        let process = process(&seen, puppet.pid());
+        let tracker = process.tracker.as_ref().unwrap();
         assert_eq!(tracker.runtime.as_deref(), Some("ttnn 0.81.1"));
         assert_eq!(tracker.missing_hooks, [""; 0]);
-        // What the runtime can hand out is what it says itself.
-        let l1 = it.allocators[0].spaces.iter().find(|it| it.space == Space::L1).unwrap();
+        // The allocatable bytes are those of the runtime's own call.
+        let l1 = process.allocators[0].spaces.iter().find(|it| it.space == Space::L1).unwrap();
         let banks = puppet.number("ttnn.get_memory_view(d, ttnn.BufferType.L1).num_banks");
         let bytes = puppet.number("ttnn.get_memory_view(d, ttnn.BufferType.L1).total_bytes_per_bank");
         assert_eq!((u64::from(l1.banks), l1.bytes_per_bank), (banks, bytes));
@@ -38,11 +38,11 @@ fn chips_are_described_as_the_runtime_knows_them() {
 }
 
 #[test]
-fn a_buffer_says_what_it_is_and_where() {
+fn buffers_have_address_size_and_devices() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("t3k", folder.path(), "2, 4");
-    puppet.does("a = ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4))");
-    puppet.does("b = tiles(d, 13)");
+    let mut puppet = Puppet::start_with_device("t3k", folder.path(), "2, 4");
+    puppet.run("a = ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4))");
+    puppet.run("b = tiles(d, 13)");
     let address = puppet.number("b.buffer_address()");
     let output = ttmem(folder.path(), &["dump", "--json"]);
     let dump: serde_json::Value = ttmem_testkit::schema::dump(&output.stdout);
@@ -55,35 +55,35 @@ fn a_buffer_says_what_it_is_and_where() {
     assert_eq!(dram["id"], format!("0x{address:x}"));
     assert_eq!(dram["devices"].as_array().unwrap().len(), 8);
     assert_eq!((&dram["requested_bytes"], &dram["allocated_bytes"]), (&26_624.into(), &49_152.into()));
-    checked(folder.path());
+    expect_no_drift(folder.path());
 }
 
 #[test]
-fn the_peak_outlives_what_made_it() {
+fn peak_outlives_its_buffers() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
-    puppet.does("a = [tiles(d, 12) for _ in range(7)]; del a");
+    let mut puppet = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    puppet.run("a = [tiles(d, 12) for _ in range(7)]; del a");
     let seen = snapshot(folder.path());
     let dram = seen.devices[0].usage.dram.as_ref().unwrap();
     assert_eq!((dram.allocated_bytes, dram.peak_bytes), (Some(0), 7 * 12 * 2048));
-    puppet.does("ttnn.close_mesh_device(d)");
-    assert!(snapshot(folder.path()).processes[0].allocators.is_empty(), "it is closed");
+    puppet.run("ttnn.close_mesh_device(d)");
+    assert!(snapshot(folder.path()).processes[0].allocators.is_empty(), "the device is closed");
 }
 
 #[test]
-fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
+fn out_of_memory_is_reported_and_reaches_the_workload() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
-    let said = puppet.does(
+    let mut puppet = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    let answer = puppet.run(
         "def greedy():\n    \
              held = []\n    \
              try:\n        \
                  while True: held.append(tiles(d, 4096, ttnn.L1_MEMORY_CONFIG))\n    \
              except RuntimeError as why: return str(why)\n",
     );
-    assert!(said.is_null());
-    let said = puppet.does("greedy()");
-    assert!(said.as_str().unwrap().contains("Out of Memory: Not enough space to allocate"), "{said}");
+    assert!(answer.is_null());
+    let error = puppet.run("greedy()");
+    assert!(error.as_str().unwrap().contains("Out of Memory: Not enough space to allocate"), "{error}");
     let seen = snapshot(folder.path());
     let failure = seen.findings.iter().find(|it| it.kind == FindingKind::OutOfMemory).expect("a finding");
     assert!(
@@ -93,70 +93,70 @@ fn running_out_of_memory_is_told_and_the_workload_hears_of_it_as_ever() {
     );
     assert_eq!((failure.space, failure.bytes), (Some(Space::L1), Some(8 << 20)));
     assert_eq!(failure.device.as_ref(), Some(&seen.devices[0].id));
-    checked(folder.path());
+    expect_no_drift(folder.path());
 }
 
-/// The runtime refuses such a request, whatever is free.
+/// The runtime always refuses such a request.
 #[test]
 fn interleaved_l1_small_is_not_out_of_memory() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
-    puppet.does(
+    let mut puppet = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    puppet.run(
         "def small():\n    \
              config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.INTERLEAVED, ttnn.BufferType.L1_SMALL)\n    \
              try: return tiles(d, 1, config)\n    \
              except RuntimeError as why: return str(why)\n",
     );
-    let said = puppet.does("small()");
-    assert!(said.as_str().unwrap().contains("L1_SMALL only supports sharded allocations"), "{said}");
+    let error = puppet.run("small()");
+    assert!(error.as_str().unwrap().contains("L1_SMALL only supports sharded allocations"), "{error}");
     let seen = snapshot(folder.path());
     assert!(seen.findings.iter().all(|it| it.kind != FindingKind::OutOfMemory), "{:?}", seen.findings);
 }
 
 #[test]
-fn a_bulk_free_frees_everything_once() {
+fn bulk_free_frees_everything_once() {
     let folder = memory_folder();
-    let mut puppet = Puppet::with_device("n150", folder.path(), "1, 1");
-    puppet.does("a = [tiles(d, 12) for _ in range(7)]");
-    puppet.does("ttnn._ttnn.device.deallocate_buffers(d)");
+    let mut puppet = Puppet::start_with_device("n150", folder.path(), "1, 1");
+    puppet.run("a = [tiles(d, 12) for _ in range(7)]");
+    puppet.run("ttnn._ttnn.device.deallocate_buffers(d)");
     let seen = snapshot(folder.path());
     assert_eq!(super::held(process(&seen, puppet.pid())), (0, 0));
-    puppet.does("b = tiles(d, 12)");
-    checked(folder.path());
-    // A stale buffer frees what lies at its address now, whoever's it is: the runtime does, and so do we.
-    puppet.does("ttnn.deallocate(a[0])");
-    checked(folder.path());
+    puppet.run("b = tiles(d, 12)");
+    expect_no_drift(folder.path());
+    // A stale tensor frees the buffer that is at its address now: the runtime does so, and the record follows.
+    puppet.run("ttnn.deallocate(a[0])");
+    expect_no_drift(folder.path());
 }
 
-/// An older wheel, in its own way to work without hardware.
-fn older(version: &str, missing: &[&str]) {
+/// Tracks a wheel with slow dispatch, in which older ones work without hardware.
+fn track_slow_dispatch(version: &str, missing: &[&str]) {
     let folder = memory_folder();
     let python = python(version);
     let script = here().join("puppet.py");
-    let mut command = tracked("n150", folder.path(), &[python.to_str().unwrap(), script.to_str().unwrap()]);
+    let mut command =
+        tracked_command("n150", folder.path(), &[python.to_str().unwrap(), script.to_str().unwrap()]);
     command.env("TT_METAL_SLOW_DISPATCH_MODE", "1");
     let mut puppet = Puppet::start(command);
-    puppet.does("import ttnn");
-    puppet.does("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), l1_small_size=8192)");
-    puppet.does("a = [tiles(d, n, m) for n in (1, 2, 13, 50) for m in (ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG)]");
-    puppet.does("a.append(ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4)))");
+    puppet.run("import ttnn");
+    puppet.run("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), l1_small_size=8192)");
+    puppet.run("a = [tiles(d, n, m) for n in (1, 2, 13, 50) for m in (ttnn.DRAM_MEMORY_CONFIG, ttnn.L1_MEMORY_CONFIG)]");
+    puppet.run("a.append(ttnn.empty((32, 128), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=d, memory_config=across(4)))");
     let seen = snapshot(folder.path());
-    let it = process(&seen, puppet.pid());
-    let tracker = it.tracker.as_ref().unwrap();
+    let tracker = process(&seen, puppet.pid()).tracker.as_ref().unwrap();
     assert_eq!(tracker.runtime.as_deref(), Some(format!("ttnn {version}").as_str()));
     assert_eq!(tracker.missing_hooks, missing, "of {}", tracker.hooks);
-    println!("{}", checked(folder.path()));
-    puppet.does("[ttnn.deallocate(it) for it in a[::2]]");
-    checked(folder.path());
-    puppet.does("ttnn.close_mesh_device(d)");
+    println!("{}", expect_no_drift(folder.path()));
+    puppet.run("[ttnn.deallocate(it) for it in a[::2]]");
+    expect_no_drift(folder.path());
+    puppet.run("ttnn.close_mesh_device(d)");
 }
 
 #[test]
-fn the_oldest_wheel_that_opens_a_device_is_followed() {
-    older("0.67.4", &[]);
+fn oldest_wheel_that_opens_a_device_is_tracked() {
+    track_slow_dispatch("0.67.4", &[]);
 }
 
 #[test]
-fn the_newest_wheel_is_followed_without_dispatch_too() {
-    older(TTNN, &[]);
+fn newest_wheel_is_tracked_in_slow_dispatch() {
+    track_slow_dispatch(TTNN, &[]);
 }

@@ -1,148 +1,154 @@
-//! Traces and sub-device managers, which run on chips that do not exist with the help of queue.cpp.
+//! Traces and sub-device managers, which work on mock chips with the help of queue.cpp.
 
-use super::stage::{Known, OLDER, Stage, none_of};
+use super::compare::expect_no_differences;
+use super::stage::{OLDER, ProgramInfo, Stage};
 use super::*;
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::FindingKind;
 
-fn traced(version: &str, board: &str, open: &str, chips: u32) {
+fn trace_from_capture_to_release(version: &str, board: &str, open: &str, chips: u32) {
     let tracking = [("TT_METAL_TRACE_ALLOC_TRACKING", "1")];
-    let mut stage = Stage::with(board, version, &format!("{open}, trace_region_size=1 << 20"), &tracking);
+    let mut stage =
+        Stage::start_with(board, version, &format!("{open}, trace_region_size=1 << 20"), &tracking);
     let what = format!("{board}, {version}");
-    let mut faults = Vec::new();
-    // Captured ops must be cached, so they run once; then something else does, to be resident.
-    stage.puppet.does("a = ops.z(d, 64, 64); keep = [ttnn.add(a, a), ttnn.softmax(a, dim=-1), ttnn.typecast(a, ttnn.float32)]");
-    stage.watches();
-    stage.puppet.does("t = ttnn.begin_trace_capture(d, cq_id=0)");
-    stage.puppet.does("keep += [ttnn.softmax(a, dim=-1), ttnn.add(a, a), ttnn.softmax(a, dim=-1)]");
-    stage.puppet.does("ttnn.end_trace_capture(d, t, cq_id=0)");
-    let captured: Vec<Known> = stage.asks("p.listed()");
+    let mut differences = Vec::new();
+    // Captured ops must be cached, so they run once; then another op, which is resident.
+    stage.puppet.run("a = ops.z(d, 64, 64); keep = [ttnn.add(a, a), ttnn.softmax(a, dim=-1), ttnn.typecast(a, ttnn.float32)]");
+    stage.record_dispatches();
+    stage.puppet.run("t = ttnn.begin_trace_capture(d, cq_id=0)");
+    stage.puppet.run("keep += [ttnn.softmax(a, dim=-1), ttnn.add(a, a), ttnn.softmax(a, dim=-1)]");
+    stage.puppet.run("ttnn.end_trace_capture(d, t, cq_id=0)");
+    let captured: Vec<ProgramInfo> = stage.query("p.dispatched_programs()");
     assert_eq!(captured.iter().map(|it| it.kind.as_str()).collect::<Vec<_>>(), ["captured"; 3]);
-    // Nothing of it has run: what was there is there.
-    let seen = stage.look();
-    stage.compare(&seen, &format!("{what}: captured"), &mut faults);
-    none_of(&faults);
-    let it = stage.trace();
-    assert_eq!(it.id, captured[0].trace, "{what}");
-    assert_eq!((it.dispatches, it.replays, it.devices.len() as u32), (3, 0, chips), "{what}: {it:?}");
-    assert_eq!((it.endangered_count, it.endangered_bytes), (0, 0), "{what}: {it:?}");
-    assert!(dangers(&seen).is_empty(), "{what}: {:#?}", seen.findings);
-    // Replayed, its programs are what is resident, the last one last.
-    stage.puppet.does("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
-    let replayed: Vec<Known> = stage.asks("p.listed()");
+    // No captured program has run: the resident ones are unchanged.
+    let seen = stage.snapshot();
+    stage.compare(&seen, &format!("{what}: captured"), &mut differences);
+    expect_no_differences(&differences);
+    let trace = stage.only_trace();
+    assert_eq!(trace.id, captured[0].trace, "{what}");
+    assert_eq!(
+        (trace.dispatches, trace.replays, trace.devices.len() as u32),
+        (3, 0, chips),
+        "{what}: {trace:?}"
+    );
+    assert_eq!((trace.endangered_count, trace.endangered_bytes), (0, 0), "{what}: {trace:?}");
+    assert!(overwrite_findings(&seen).is_empty(), "{what}: {:#?}", seen.findings);
+    // After the replay its programs are resident.
+    stage.puppet.run("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
+    let replayed: Vec<ProgramInfo> = stage.query("p.dispatched_programs()");
     assert_eq!(
         replayed.iter().map(|it| (it.kind.as_str(), it.trace)).collect::<Vec<_>>(),
-        [("replayed", it.id)]
+        [("replayed", trace.id)]
     );
-    stage.dispatched(&captured);
-    // How often a replay dispatches a program that it holds several times is nobody's business.
+    stage.apply_dispatches(&captured);
+    // How often a replay dispatches a program that it has several times is not specified.
     stage.dispatches.clear();
-    let seen = stage.look();
-    stage.compare(&seen, &format!("{what}: replayed"), &mut faults);
-    none_of(&faults);
+    let seen = stage.snapshot();
+    stage.compare(&seen, &format!("{what}: replayed"), &mut differences);
+    expect_no_differences(&differences);
     assert_eq!(stage.process(&seen).traces[0].replays, 1, "{what}");
-    // What is allocated now may be written over by the next replay.
-    stage.puppet.does("x = tiles(d, 5); y = tiles(d, 7, ttnn.L1_MEMORY_CONFIG)");
-    let seen = stage.look();
-    let it = stage.trace();
-    assert_eq!((it.endangered_count, it.endangered_bytes), (2, 12 * 2048), "{what}: {it:?}");
-    let told = dangers(&seen);
-    assert!(!told.is_empty() && told.iter().all(|it| it.contains("trace")), "{what}: {:#?}", seen.findings);
-    stage.endangered(version, &["t"], &[2]);
-    stage.puppet.does("ttnn.deallocate(x)");
-    stage.endangered(version, &["t"], &[1]);
-    assert_eq!(stage.trace().endangered_bytes, 7 * 2048, "{what}");
-    stage.puppet.does("ttnn.release_trace(d, t)");
-    let seen = stage.look();
+    // Buffers that are allocated now may be overwritten by the next replay.
+    stage.puppet.run("x = tiles(d, 5); y = tiles(d, 7, ttnn.L1_MEMORY_CONFIG)");
+    let seen = stage.snapshot();
+    let trace = stage.only_trace();
+    assert_eq!((trace.endangered_count, trace.endangered_bytes), (2, 12 * 2048), "{what}: {trace:?}");
+    let texts = overwrite_findings(&seen);
+    assert!(!texts.is_empty() && texts.iter().all(|it| it.contains("trace")), "{what}: {:#?}", seen.findings);
+    stage.expect_endangered(version, &["t"], &[2]);
+    stage.puppet.run("ttnn.deallocate(x)");
+    stage.expect_endangered(version, &["t"], &[1]);
+    assert_eq!(stage.only_trace().endangered_bytes, 7 * 2048, "{what}");
+    stage.puppet.run("ttnn.release_trace(d, t)");
+    let seen = stage.snapshot();
     assert!(stage.process(&seen).traces.is_empty(), "{what}: released");
-    assert!(dangers(&seen).is_empty(), "{what}: {:#?}", seen.findings);
-    // Of two, each has its own. What a capture allocates endangers the other, but for the trace itself, which is where no
-    // tensor is.
-    stage.puppet.does("t = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, t, cq_id=0)");
-    stage.puppet.does("z = tiles(d, 3)");
-    stage.puppet.does("u = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, u, cq_id=0)");
-    stage.endangered(version, &["t", "u"], &[2, 0]);
-    stage.puppet.does("w = tiles(d, 2)");
-    stage.endangered(version, &["t", "u"], &[3, 1]);
-    stage.puppet.does("ttnn.release_trace(d, t)");
-    stage.endangered(version, &["u"], &[1]);
-    // Closed, the device has none.
-    stage.puppet.does("ttnn.close_mesh_device(d)");
-    let seen = stage.look();
+    assert!(overwrite_findings(&seen).is_empty(), "{what}: {:#?}", seen.findings);
+    // Each of two traces has its own count. Buffers that a capture allocates are endangered by the other trace, except the
+    // trace itself, which is in a space of its own.
+    stage.puppet.run("t = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, t, cq_id=0)");
+    stage.puppet.run("z = tiles(d, 3)");
+    stage.puppet.run("u = ttnn.begin_trace_capture(d, cq_id=0); keep.append(ttnn.add(a, a)); ttnn.end_trace_capture(d, u, cq_id=0)");
+    stage.expect_endangered(version, &["t", "u"], &[2, 0]);
+    stage.puppet.run("w = tiles(d, 2)");
+    stage.expect_endangered(version, &["t", "u"], &[3, 1]);
+    stage.puppet.run("ttnn.release_trace(d, t)");
+    stage.expect_endangered(version, &["u"], &[1]);
+    // A closed device has no traces.
+    stage.puppet.run("ttnn.close_mesh_device(d)");
+    let seen = stage.snapshot();
     assert!(stage.process(&seen).traces.is_empty(), "{what}: closed");
-    assert!(dangers(&seen).is_empty(), "{what}: {:#?}", seen.findings);
+    assert!(overwrite_findings(&seen).is_empty(), "{what}: {:#?}", seen.findings);
 }
 
-/// What is said of buffers that a trace may write over.
-fn dangers(seen: &Snapshot) -> Vec<&str> {
+/// Texts of findings about buffers that a trace may overwrite.
+fn overwrite_findings(seen: &Snapshot) -> Vec<&str> {
     let of = seen.findings.iter().filter(|it| it.kind == FindingKind::TraceOverwrite);
     of.map(|it| it.text.as_str()).collect()
 }
 
 #[test]
-fn a_trace_is_followed_from_capture_to_release() {
-    traced(TTNN, "n150", "1, 1", 1);
-    traced(TTNN, "p150x8", "1, 8", 8);
+fn trace_is_tracked_from_capture_to_release() {
+    trace_from_capture_to_release(TTNN, "n150", "1, 1", 1);
+    trace_from_capture_to_release(TTNN, "p150x8", "1, 8", 8);
 }
 
 #[test]
-fn a_trace_of_the_older_runtime_is_followed_from_capture_to_release() {
-    traced(OLDER, "n150", "1, 1", 1);
+fn trace_of_the_older_runtime_is_tracked() {
+    trace_from_capture_to_release(OLDER, "n150", "1, 1", 1);
 }
 
 #[test]
-fn a_trace_of_programs_for_single_chips_leaves_each_on_its_chip() {
+fn trace_of_single_chip_programs_is_tracked_per_chip() {
     let mut stage = Stage::new("p150x8", TTNN, "1, 8, fabric=True, trace_region_size=1 << 20");
-    // Of one op on every chip, one that has a program for each, and one on few cores of every chip.
-    stage.puppet.does("a = ops.z(d, 1, 1, 32, 64); keep = []");
+    // One op on every chip, one with a program for each chip, and one on few cores of every chip.
+    stage.puppet.run("a = ops.z(d, 1, 1, 32, 64); keep = []");
     let work = "keep += [ttnn.add(a, a), ttnn.all_gather(a, dim=3, num_links=1, topology=ttnn.Topology.Linear), ttnn.softmax(a, dim=-1)]";
-    stage.puppet.does(work);
-    stage.watches();
-    stage.puppet.does("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
-    stage.watches();
-    stage.puppet.does(&format!(
+    stage.puppet.run(work);
+    stage.record_dispatches();
+    stage.puppet.run("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
+    stage.record_dispatches();
+    stage.puppet.run(&format!(
         "t = ttnn.begin_trace_capture(d, cq_id=0); {work}; ttnn.end_trace_capture(d, t, cq_id=0)"
     ));
-    let captured: Vec<Known> = stage.asks("p.listed()");
+    let captured: Vec<ProgramInfo> = stage.query("p.dispatched_programs()");
     assert!(captured.len() >= 10 && captured.iter().all(|it| it.kind == "captured"), "{captured:#?}");
-    let mut faults = Vec::new();
-    stage.compare(&stage.look(), "captured", &mut faults);
-    none_of(&faults);
+    let mut differences = Vec::new();
+    stage.compare(&stage.snapshot(), "captured", &mut differences);
+    expect_no_differences(&differences);
     for replay in ["replayed", "replayed again"] {
-        stage.puppet.does("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
-        let replayed: Vec<Known> = stage.asks("p.listed()");
+        stage.puppet.run("ttnn.execute_trace(d, t, cq_id=0, blocking=False)");
+        let replayed: Vec<ProgramInfo> = stage.query("p.dispatched_programs()");
         assert_eq!(replayed.len(), 1);
-        stage.dispatched(&captured);
+        stage.apply_dispatches(&captured);
         stage.dispatches.clear();
-        stage.compare(&stage.look(), replay, &mut faults);
-        none_of(&faults);
-        // Something else in between.
-        stage.puppet.does("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
-        stage.watches();
+        stage.compare(&stage.snapshot(), replay, &mut differences);
+        expect_no_differences(&differences);
+        // Another op in between.
+        stage.puppet.run("keep.append(ttnn.matmul(ops.z(d, 256, 256), ops.z(d, 256, 256)))");
+        stage.record_dispatches();
         stage.dispatches.clear();
-        stage.compare(&stage.look(), "something else", &mut faults);
-        none_of(&faults);
+        stage.compare(&stage.snapshot(), "another op", &mut differences);
+        expect_no_differences(&differences);
     }
 }
 
 #[test]
 fn programs_of_a_sub_device_are_on_its_cores() {
     let mut stage = Stage::new("n150", TTNN, "1, 1");
-    stage.puppet.does("a = ops.OPS['add'](d)");
-    stage.watches();
-    stage.puppet.does("m = d.create_sub_device_manager([ttnn.SubDevice([ops.grid(4, 4)])], 0)");
-    stage.puppet.does("d.load_sub_device_manager(m); b = ops.OPS['add'](d)");
-    stage.watches();
-    let seen = stage.look();
-    let mut faults = Vec::new();
-    stage.compare(&seen, "with a manager", &mut faults);
-    none_of(&faults);
+    stage.puppet.run("a = ops.OPS['add'](d)");
+    stage.record_dispatches();
+    stage.puppet.run("m = d.create_sub_device_manager([ttnn.SubDevice([ops.grid(4, 4)])], 0)");
+    stage.puppet.run("d.load_sub_device_manager(m); b = ops.OPS['add'](d)");
+    stage.record_dispatches();
+    let seen = stage.snapshot();
+    let mut differences = Vec::new();
+    stage.compare(&seen, "with a manager", &mut differences);
+    expect_no_differences(&differences);
     let counts: Vec<(u32, u32)> =
         stage.programs(&seen).values().map(|it| (it.core_count, it.resident_cores)).collect();
     assert_eq!(counts, [(64, 48), (16, 16)]);
-    stage.puppet.does("d.clear_loaded_sub_device_manager(); d.remove_sub_device_manager(m)");
-    stage.puppet.does("c = ops.OPS['add'](d)");
-    stage.watches();
-    stage.compare(&stage.look(), "without it", &mut faults);
-    none_of(&faults);
+    stage.puppet.run("d.clear_loaded_sub_device_manager(); d.remove_sub_device_manager(m)");
+    stage.puppet.run("c = ops.OPS['add'](d)");
+    stage.record_dispatches();
+    stage.compare(&stage.snapshot(), "without it", &mut differences);
+    expect_no_differences(&differences);
 }

@@ -25,7 +25,7 @@ fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
 
 /// A device of 4 x 2 cores, a buffer on half of them, and two programs.
 fn busy(folder: &Path) -> Producer {
-    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
+    let mut producer = Producer::start_through(&[], &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
     producer.define_grid(1, 4, 2);
     producer.alloc_l1(L1_SMALL - 8192, 8192, Some([(0, 0), (3, 0)]));
     producer.alloc_l1_small(L1_SMALL, 1024);
@@ -234,7 +234,7 @@ fn each_core_has_its_own_process_and_each_device_its_own_programs() {
     let server = daemon();
     let folder = server.segments.path();
     let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
-    let (mut wide, mut narrow) = (Producer::by(&[], &env), Producer::by(&[], &env));
+    let (mut wide, mut narrow) = (Producer::start_through(&[], &env), Producer::start_through(&[], &env));
     wide.define_grid(2, 4, 2);
     narrow.define_grid(1, 4, 2);
     for (producer, bytes) in [(&mut wide, 4096), (&mut narrow, 2048)] {

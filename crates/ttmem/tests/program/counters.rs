@@ -58,7 +58,7 @@ pub(crate) fn put(machine: &Machine, id: u64, region: &Region) -> PathBuf {
 /// An n150 whose first runtime gave it its serial number as its name, and a process that uses it.
 pub(crate) fn busy(pid: u32) -> (Machine, u64) {
     let mut machine = machine::n150("2.10.0");
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
     let serial = seen(&machine).devices[0].serial.clone().unwrap();
     (machine, u64::from_str_radix(&serial, 16).unwrap())
 }
@@ -140,7 +140,7 @@ fn the_dead_are_ghosts_whoever_has_their_pid_now() {
     for layout in Layout::ALL {
         let (mut machine, id) = busy(700);
         // One is gone; one's pid is another's by now, who started after the entry was last changed.
-        machine.process(FakeProcess { start: 200 * TICKS, ..FakeProcess::new(702, "python", &[]) });
+        machine.add_process(FakeProcess { start: 200 * TICKS, ..FakeProcess::new(702, "python", &[]) });
         let all = vec![
             entry(layout, 0, 700, "python", 1, 100),
             entry(layout, 1, 701, "python", 2, 100),
@@ -170,9 +170,9 @@ fn the_dead_are_told_apart_after_somebody_set_the_clock() {
     machine
         .set("proc/stat", &format!("cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {}\nprocesses 1\n", BOOT + 3600));
     std::thread::sleep(std::time::Duration::from_millis(1100));
-    machine.end(700);
+    machine.end_process(700);
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 6, 3600 + 120)]));
-    machine.process(FakeProcess { start: 150 * TICKS, ..FakeProcess::new(700, "python", &[]) });
+    machine.add_process(FakeProcess { start: 150 * TICKS, ..FakeProcess::new(700, "python", &[]) });
     let snapshot = server.snapshot();
     assert_eq!(found(&snapshot, FindingKind::GhostBytes).len(), 1, "{:?}", snapshot.processes);
     assert!(snapshot.processes.iter().all(|it| it.usage.is_empty()));
@@ -212,16 +212,16 @@ fn a_process_that_ends_or_detaches_is_gone_at_once() {
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 7, 120)]));
     assert_eq!(dram(&server), Some(7 << 20));
     // Killed: the entry stays, and is a ghost's.
-    machine.end(700);
+    machine.end_process(700);
     machine.set(machine.pids(0), "");
     assert_eq!(dram(&server), None);
     assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
     // Another has its pid, and takes its place; then that one is killed, too.
-    machine.process(FakeProcess { start: 130 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
+    machine.add_process(FakeProcess { start: 130 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
     assert_eq!(dram(&server), None, "what was there before it is not its own");
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 700, "python", 8, 140)]));
     assert_eq!(dram(&server), Some(8 << 20));
-    machine.end(700);
+    machine.end_process(700);
     assert_eq!(found(&server.snapshot(), FindingKind::GhostBytes).len(), 1);
     fs::remove_file(file(&machine, id)).unwrap();
     eventually("the finding goes with the file", || server.snapshot().findings.is_empty().then_some(()));
@@ -504,8 +504,8 @@ fn a_container_on_the_hosts_memory_is_itself_and_not_whoever_has_its_pid_here() 
     let layout = Layout::V3;
     let (mut machine, id) = busy(700);
     // Inside it is pid 1; outside, pid 1 is another program.
-    machine.process(FakeProcess { start: 0, ..FakeProcess::new(1, "systemd", &[]) });
-    machine.process(FakeProcess {
+    machine.add_process(FakeProcess { start: 0, ..FakeProcess::new(1, "systemd", &[]) });
+    machine.add_process(FakeProcess {
         container: Some((3, 1)),
         start: 60 * TICKS,
         ..FakeProcess::new(900, "python", &[0])
@@ -528,7 +528,7 @@ fn a_pid_within_a_container_is_not_that_pid_outside() {
     for (pid, number, inside) in [(900, 5, 1), (901, 4, 900)] {
         let container = Some((number, inside));
         let start = 60 * TICKS;
-        machine.process(FakeProcess { container, start, ..FakeProcess::new(pid, "python", &[0]) });
+        machine.add_process(FakeProcess { container, start, ..FakeProcess::new(pid, "python", &[0]) });
         symlink("../..", machine.proc(pid, "root")).unwrap();
     }
     put(&machine, id, &region(layout, id, 0, vec![entry(layout, 0, 900, "python", 2, 100)]));
@@ -542,7 +542,7 @@ fn a_pid_within_a_container_is_not_that_pid_outside() {
 fn a_container_with_memory_of_its_own_is_in_no_other_file() {
     let layout = Layout::V3;
     let (mut machine, id) = busy(700);
-    machine.process(FakeProcess {
+    machine.add_process(FakeProcess {
         container: Some((4, 1)),
         start: 60 * TICKS,
         ..FakeProcess::new(901, "python", &[0])
@@ -592,8 +592,8 @@ fn the_second_chip_of_an_n300_is_known_by_its_board() {
     let layout = Layout::V3;
     let mut machine = Machine::new("2.10.0");
     let serial = 0x0100_0146_1190_302b;
-    machine.card(Card { serial, ..Card::new("n300", 0) });
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
+    machine.add_card(Card { serial, ..Card::new("n300", 0) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0]) });
     for (id, device) in [(0x2_6190_302b, 0), (0x3_6190_302b, 1)] {
         put(&machine, id, &region(layout, id, device, vec![entry(layout, 0, 700, "python", 1, 100)]));
     }
@@ -613,8 +613,8 @@ fn the_second_chip_of_an_n300_is_known_by_its_board() {
 fn where_a_name_says_nothing_its_users_open_chips_do() {
     let layout = Layout::V3;
     let mut machine = machine::p300b("2.10.0");
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1]) });
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(701, "mock", &[]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(701, "mock", &[]) });
     put(&machine, 0xabc, &region(layout, 0xabc, 1, vec![entry(layout, 0, 700, "python", 1, 100)]));
     put(&machine, 0xdef, &region(layout, 0xdef, 0, vec![entry(layout, 0, 701, "mock", 2, 100)]));
     let snapshot = seen(&machine);
@@ -624,7 +624,7 @@ fn where_a_name_says_nothing_its_users_open_chips_do() {
     assert_eq!(snapshot.devices[1].names, ["0x0000000000000abc"]);
     // One that was shown the second chip alone calls it its first.
     let mut machine = machine::p300b("2.10.0");
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[1]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[1]) });
     put(&machine, 0xabc, &region(layout, 0xabc, 0, vec![entry(layout, 0, 700, "python", 1, 100)]));
     let snapshot = seen(&machine);
     assert_eq!(snapshot.devices.len(), 2);
@@ -635,7 +635,7 @@ fn where_a_name_says_nothing_its_users_open_chips_do() {
 fn counters_of_a_chip_that_left_are_not_those_of_whoever_got_its_number() {
     let layout = Layout::V3;
     let mut machine = machine::cards("2.10.0", "p150a", 3);
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
     let ids: Vec<u64> =
         seen(&machine).devices.iter().map(|it| u64::from_str_radix(&it.id[2..], 16).unwrap()).collect();
     for (device, (&id, n)) in ids.iter().zip([4, 1, 2]).enumerate() {
@@ -661,7 +661,7 @@ fn counters_of_a_chip_that_left_are_not_those_of_whoever_got_its_number() {
     });
     assert_eq!(used(&server.snapshot()), wanted([None, Some(1), Some(2)]));
     assert_eq!(used(&seen(&machine)), wanted([None, Some(1), Some(2)]));
-    machine.card(Card::new("p150a", 0));
+    machine.add_card(Card::new("p150a", 0));
     eventually("the chip is back", || {
         (used(&server.snapshot()) == wanted([Some(0), Some(1), Some(2)])).then_some(())
     });
@@ -671,7 +671,7 @@ fn counters_of_a_chip_that_left_are_not_those_of_whoever_got_its_number() {
 fn a_topology_tells_what_is_harvested_and_who_is_behind_whom() {
     let mut machine = Machine::new("2.10.0");
     for node in 0..2 {
-        machine.card(Card::new("n300", node));
+        machine.add_card(Card::new("n300", node));
     }
     let ids: Vec<String> = seen(&machine).devices.iter().map(|it| it.id.clone()).collect();
     let first = u64::from_str_radix(&ids[0][2..], 16).unwrap();

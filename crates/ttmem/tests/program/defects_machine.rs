@@ -45,7 +45,7 @@ fn defect_42_what_hangs_is_remembered_from_look_to_look() {
 fn defect_43_each_file_is_read_by_its_own_name() {
     let layout = Layout::V3;
     let mut machine = machine::cards("2.10.0", "n150", 3);
-    machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
+    machine.add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(700, "python", &[0, 1, 2]) });
     let devices = seen(&machine).devices;
     for (device, n) in devices.iter().zip(1..) {
         let id = u64::from_str_radix(device.serial.as_ref().unwrap(), 16).unwrap();
@@ -64,7 +64,8 @@ fn defect_44_processes_are_found_in_whatever_slots_they_are() {
         for active_processes in [0, 1, 3] {
             let (mut machine, id) = busy(700);
             for pid in [701, 702] {
-                machine.process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
+                machine
+                    .add_process(FakeProcess { start: 50 * TICKS, ..FakeProcess::new(pid, "python", &[0]) });
             }
             let all = [(7, 700), (41, 701), (63, 702)];
             let all = all.iter().zip(1..).map(|(&(at, pid), n)| entry(layout, at, pid, "python", n, 100));

@@ -135,7 +135,7 @@ fn a_healthy_machine_is_well() {
     assert!(report.page.ends_with("No problems found.\n"), "{}", report.page);
 
     // A program that nobody follows; its name is its own choice.
-    machine.process(FakeProcess::new(77, "bad\x1b[2J", &[0, 3]));
+    machine.add_process(FakeProcess::new(77, "bad\x1b[2J", &[0, 3]));
     let report = of(&machine);
     let (_, found, remedy) = report.one("tracking", "warning");
     assert!(
@@ -239,7 +239,7 @@ fn a_chip_that_does_not_answer_is_broken_and_the_others_are_not() {
     for (change, why) in ways {
         let mut machine = cards("2.10.0", "n150", 3);
         machine.unplug(1);
-        machine.card(change(Card::new("n150", 1)).with("tt_asic_id", "FFFFFFFFFFFFFFFF"));
+        machine.add_card(change(Card::new("n150", 1)).with("tt_asic_id", "FFFFFFFFFFFFFFFF"));
         let report = of(&machine);
         assert_eq!((report.exit, report.complaints()), (1, vec!["device 1"; 2]), "{}", report.page);
         let (_, found, remedy) = report.one("device 1", "broken");
@@ -252,12 +252,12 @@ fn a_chip_that_does_not_answer_is_broken_and_the_others_are_not() {
 #[test]
 fn a_chip_may_be_unwell() {
     let mut machine = Machine::new("2.10.0");
-    machine.card(Card::new("p150a", 0).with("temp1_input", "91000").with("temp1_max", "90000"));
-    machine.card(Card::new("p150a", 1).with("tt_therm_trip_count", "3"));
-    machine.card(Card::new("p150a", 2).with("power1_input", "4294967295000000"));
-    machine.card(Card::new("p150a", 3).without("tt_asic_id"));
+    machine.add_card(Card::new("p150a", 0).with("temp1_input", "91000").with("temp1_max", "90000"));
+    machine.add_card(Card::new("p150a", 1).with("tt_therm_trip_count", "3"));
+    machine.add_card(Card::new("p150a", 2).with("power1_input", "4294967295000000"));
+    machine.add_card(Card::new("p150a", 3).without("tt_asic_id"));
     // No fan is no fault.
-    machine.card(Card::new("p150a", 4).with("fan1_input", "4294967295").without("tt_arcclk"));
+    machine.add_card(Card::new("p150a", 4).with("fan1_input", "4294967295").without("tt_arcclk"));
     let report = of(&machine);
     assert_eq!(report.complaints(), ["device 0", "device 1", "device 2", "device 3"], "{}", report.page);
     for (chip, part) in [
@@ -305,14 +305,14 @@ const CHIP: u64 = 0x89e9_91bd_b13e_022e;
 #[test]
 fn counters_are_of_the_living_or_of_the_dead() {
     let mut machine = n150("2.10.0");
-    machine.process(FakeProcess::new(77, "python", &[0]));
+    machine.add_process(FakeProcess::new(77, "python", &[0]));
     counters(&machine, CHIP, 77, "python", 4096);
     let report = of(&machine);
     assert_eq!(report.exit, 0, "{}", report.page);
     assert_eq!(report.one("counters", "ok").1, "1 file of tt-metal counters (v3), 1 in use");
     assert!(report.one("tracking", "note").1.contains("by tt-metal counters only"), "{}", report.page);
 
-    machine.end(77);
+    machine.end_process(77);
     let report = of(&machine);
     assert_eq!((report.exit, report.complaints()), (1, vec!["counters"]), "{}", report.page);
     let (_, found, remedy) = report.one("counters", "warning");
@@ -355,7 +355,7 @@ fn counters_are_of_the_living_or_of_the_dead() {
 #[test]
 fn what_another_user_may_not_read_is_said_with_a_remedy() {
     let mut machine = n150("2.10.0");
-    machine.process(FakeProcess { uid: 0, ..FakeProcess::new(77, "python", &[0]) });
+    machine.add_process(FakeProcess { uid: 0, ..FakeProcess::new(77, "python", &[0]) });
     let path = counters(&machine, CHIP, 77, "python", 4096);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(of(&machine).exit, 0, "root reads it");
@@ -593,7 +593,7 @@ fn the_daemon_is_asked() {
 #[test]
 fn no_chip_is_opened_and_nothing_is_written() {
     let mut machine = t3k("2.10.0");
-    machine.busy(4);
+    machine.add_processes(4);
     counters(&machine, CHIP, 77, "python", 4096);
     let trace = tempfile::NamedTempFile::new().unwrap();
     let calls = "open,openat,openat2,creat,mkdir,mkdirat,unlink,unlinkat,rename,renameat,renameat2,link,linkat,symlink,\

@@ -220,14 +220,14 @@ fn chips_are_numbered_by_their_places_and_known_by_their_boards() {
     // Without a name and a serial number, a Galaxy is known by how its vendor numbers it on the bus.
     for (kind, cores) in [("galaxy-wormhole", 80), ("galaxy-blackhole", 130)] {
         let mut machine = Machine::new("2.10.0");
-        machine.card(Card { serial: u64::MAX, ..Card::new(kind, 0) }.without("tt_card_type"));
+        machine.add_card(Card { serial: u64::MAX, ..Card::new(kind, 0) }.without("tt_card_type"));
         let device = seen(&machine).devices.remove(0);
         assert_eq!((device.board.as_deref(), device.capacity.unwrap().cores), (Some(kind), cores));
     }
     // The firmware decides how many cores a p150 has left.
     for (firmware, cores) in [("18.5.0.0", 140), ("19.4.2.0", 140), ("19.5.0.0", 120), ("20.1.0.0", 120)] {
         let mut machine = Machine::new("2.10.0");
-        machine.card(Card { firmware: firmware.to_owned(), ..Card::new("p150a", 0) });
+        machine.add_card(Card { firmware: firmware.to_owned(), ..Card::new("p150a", 0) });
         assert_eq!(seen(&machine).devices[0].capacity.unwrap().cores, cores, "{firmware}");
     }
 }
@@ -242,7 +242,7 @@ fn what_cannot_be_is_not_shown() {
         .with("in0_input", "65535")
         .with("tt_aiclk", "4294967295")
         .with("tt_heartbeat", "4294967295");
-    machine.card(sick).card(Card::new("p150a", 1).with("temp1_input", "32768000"));
+    machine.add_card(sick).add_card(Card::new("p150a", 1).with("temp1_input", "32768000"));
     let snapshot = seen(&machine);
     let sensors = snapshot.devices[0].sensors.as_ref().unwrap();
     let values = [sensors.asic_celsius, sensors.power_watts, sensors.current_amperes, sensors.vcore_volts];
@@ -254,14 +254,14 @@ fn what_cannot_be_is_not_shown() {
     assert_eq!((other.asic_celsius, other.power_watts), (None, Some(39.0)));
     // A chip that hangs reads as all ones everywhere: it has no number, but it is there.
     let mut machine = Machine::new("2.10.0");
-    machine.card(Card { serial: u64::MAX, asic_id: u64::MAX, ..Card::new("n150", 0) });
+    machine.add_card(Card { serial: u64::MAX, asic_id: u64::MAX, ..Card::new("n150", 0) });
     let device = seen(&machine).devices.remove(0);
     assert_eq!((device.id.as_str(), device.serial), ("pci-0000:01:00.0", None));
     let page = ttmem(&machine, &[]);
     assert!(page.status.success());
     // Below zero is cold, not impossible.
     let mut machine = Machine::new("2.10.0");
-    machine.card(Card::new("n150", 0).with("temp1_input", "-12500"));
+    machine.add_card(Card::new("n150", 0).with("temp1_input", "-12500"));
     assert_eq!(seen(&machine).devices[0].sensors.as_ref().unwrap().asic_celsius, Some(-12.5));
 }
 
@@ -410,7 +410,7 @@ fn a_chip_that_does_not_say_who_it_is_is_known_by_its_place_until_it_does() {
 #[test]
 fn a_copy_of_a_machine_does_not_lead_into_this_one() {
     let mut machine = machine::n150("2.10.0");
-    machine.process(FakeProcess { container: Some((1, 1)), ..FakeProcess::new(42, "python", &[0]) });
+    machine.add_process(FakeProcess { container: Some((1, 1)), ..FakeProcess::new(42, "python", &[0]) });
     symlink("/", machine.proc(42, "root")).unwrap();
     fs::copy("/proc/self/mountinfo", machine.proc(42, "mountinfo")).unwrap();
     // Something of ours, where that link would lead.
@@ -490,7 +490,7 @@ fn chips_come_and_go_and_their_values_change() {
     eventually("it is gone", || (ids(&server).len() == 3).then_some(()));
     // Back in the same place, it is the same chip under the same number.
     let card = Card { asic_id: u64::from_str_radix(&before[2][2..], 16).unwrap(), ..Card::new("n300", 2) };
-    machine.card(card.with("temp1_input", "30000"));
+    machine.add_card(card.with("temp1_input", "30000"));
     eventually("it is back", || (ids(&server) == before).then_some(()));
     eventually("and is read", || server.device(2).sensors.filter(|it| it.asic_celsius == Some(30.0)));
     // The last one goes, and the driver with it.
@@ -505,13 +505,13 @@ fn chips_come_and_go_and_their_values_change() {
 fn who_has_a_chip_open_is_known_with_all_that_people_ask() {
     let mut machine = machine::t3k("2.10.0");
     let words = ["python", "-m", "model", "--name", "a b"].map(str::to_owned);
-    machine.process(FakeProcess {
+    machine.add_process(FakeProcess {
         command: words.to_vec(),
         uid: 1001,
         start: 12_345,
         ..FakeProcess::new(4242, "py (odd) name", &[0, 0, 2])
     });
-    machine.process(FakeProcess { container: Some((7, 1)), ..FakeProcess::new(5000, "serve", &[1]) });
+    machine.add_process(FakeProcess { container: Some((7, 1)), ..FakeProcess::new(5000, "serve", &[1]) });
     let snapshot = seen(&machine);
     let [first, second] = &snapshot.processes[..] else { panic!("{:?}", snapshot.processes) };
     assert_eq!((first.pid, first.name.as_deref()), (Some(4242), Some("py (odd) name")));
@@ -529,11 +529,11 @@ fn who_has_a_chip_open_is_known_with_all_that_people_ask() {
     // Gone, and opened anew by another with the same pid.
     let server = follow(&machine);
     assert!(server.process(4242).is_some());
-    machine.end(4242);
+    machine.end_process(4242);
     machine.set(machine.pids(0), "");
     machine.set(machine.pids(2), "");
     eventually("it ended", || server.process(4242).is_none().then_some(()));
-    machine.process(FakeProcess { start: 99_999, ..FakeProcess::new(4242, "another", &[3]) });
+    machine.add_process(FakeProcess { start: 99_999, ..FakeProcess::new(4242, "another", &[3]) });
     eventually("the next one", || server.process(4242).filter(|it| it.name.as_deref() == Some("another")));
     machine.set(machine.pids(3), "");
     eventually("it closed the chip", || server.process(4242).is_none().then_some(()));
@@ -542,14 +542,14 @@ fn who_has_a_chip_open_is_known_with_all_that_people_ask() {
 #[test]
 fn old_drivers_do_not_say_who_has_a_chip_open_but_processes_do() {
     let mut machine = machine::p150a("2.3.0");
-    machine.process(FakeProcess::new(77, "python", &[0]));
-    machine.process(FakeProcess::new(78, "bystander", &[]));
+    machine.add_process(FakeProcess::new(77, "python", &[0]));
+    machine.add_process(FakeProcess::new(78, "bystander", &[]));
     let snapshot = seen(&machine);
     assert_eq!(snapshot.processes.len(), 1);
     assert_eq!((snapshot.processes[0].pid, snapshot.processes[0].open_devices.len()), (Some(77), 1));
     // With a new driver, a child that inherited the descriptor of a dead opener is found in the same way.
     let mut machine = machine::p150a("2.10.0");
-    machine.process(FakeProcess::new(80, "child", &[0]));
+    machine.add_process(FakeProcess::new(80, "child", &[0]));
     machine.set(machine.pids(0), "79\n79\n");
     let snapshot = seen(&machine);
     assert_eq!(snapshot.processes.iter().map(|it| it.pid).collect::<Vec<_>>(), [Some(80)]);
@@ -569,7 +569,7 @@ fn old_drivers_do_not_say_who_has_a_chip_open_but_processes_do() {
 #[test]
 fn nothing_of_a_chip_is_opened_and_nothing_is_written() {
     let mut machine = machine::t3k("2.10.0");
-    machine.busy(4);
+    machine.add_processes(4);
     let trace = tempfile::NamedTempFile::new().unwrap();
     let traced = || {
         let mut command = Command::new("strace");
@@ -635,8 +635,8 @@ fn nothing_of_a_chip_is_opened_and_nothing_is_written() {
 #[test]
 fn devices_and_processes_can_be_chosen() {
     let mut machine = machine::t3k("2.10.0");
-    machine.process(FakeProcess::new(10, "one", &[0]));
-    machine.process(FakeProcess { uid: 1001, ..FakeProcess::new(11, "two", &[1, 2]) });
+    machine.add_process(FakeProcess::new(10, "one", &[0]));
+    machine.add_process(FakeProcess { uid: 1001, ..FakeProcess::new(11, "two", &[1, 2]) });
     let all = seen(&machine);
     let device = &all.devices[2];
     let pci = device.pci.clone().unwrap();
@@ -663,7 +663,7 @@ fn devices_and_processes_can_be_chosen() {
 #[test]
 fn scripts_get_the_columns_they_ask_for() {
     let mut machine = machine::t3k("2.10.0");
-    machine.process(FakeProcess {
+    machine.add_process(FakeProcess {
         command: vec!["a,b".into(), "\"c\"".into()],
         ..FakeProcess::new(10, "one", &[1])
     });
@@ -723,7 +723,7 @@ fn a_machine_without_cards_is_told_in_one_line() {
 #[test]
 fn a_daemon_numbers_chips_as_runtimes_do_in_whatever_order_they_come() {
     let mut machine = Machine::new("2.10.0");
-    machine.card(Card::new("p150a", 2));
+    machine.add_card(Card::new("p150a", 2));
     let server = follow(&machine);
     let numbers = |snapshot: &Snapshot| -> Vec<_> {
         snapshot.devices.iter().map(|it| (it.index, it.pci.clone(), it.node)).collect()
@@ -735,7 +735,7 @@ fn a_daemon_numbers_chips_as_runtimes_do_in_whatever_order_they_come() {
     };
     as_seen(&machine);
     // As at boot, when the driver takes them one by one.
-    machine.card(Card::new("p150a", 0)).card(Card::new("p150a", 1)).card(Card::new("p150a", 3));
+    machine.add_card(Card::new("p150a", 0)).add_card(Card::new("p150a", 1)).add_card(Card::new("p150a", 3));
     let all = as_seen(&machine);
     assert_eq!(
         all.iter().map(|(index, _, node)| (*index, node.unwrap())).collect::<Vec<_>>(),

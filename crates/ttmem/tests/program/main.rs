@@ -19,6 +19,7 @@ mod segments;
 mod service;
 mod simulated;
 mod smi;
+mod source_words;
 mod streams;
 mod table;
 mod terminal;

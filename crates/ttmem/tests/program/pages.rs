@@ -243,7 +243,7 @@ fn run(fixture: &Fixture, folder: &Path, prelude: &str, command: &str) -> Result
             let mut terminal = Terminal::start(&fixture.environment(shell, folder), (120, 40));
             terminal.wait_for_text("Processes");
             terminal.send("q");
-            terminal.end();
+            terminal.expect_clean_exit();
             Ok(())
         }
         Kind::Daemon => {

@@ -27,7 +27,7 @@ fn container(commands: &str, options: &[&str]) -> Producer {
     let mut through = vec!["unshare", "--mount", "--pid", "--fork", "--mount-proc"];
     through.extend(options);
     through.extend(["sh", "-c", &script]);
-    Producer::by(&through, &[])
+    Producer::start_through(&through, &[])
 }
 
 /// The process that holds so much, which no other test's does.
@@ -178,7 +178,7 @@ fn other_users_segments_are_theirs() {
     let program = copied(exe(), &server);
     let folder = server.segments.path();
     let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
-    let mut theirs = Producer::of(&test, &NOBODY, &env);
+    let mut theirs = Producer::start_copy(&test, &NOBODY, &env);
     theirs.define(1);
     theirs.alloc(4096, 10);
     let mut ours = Producer::new(folder);
@@ -507,7 +507,7 @@ fn the_dead_make_room_for_the_living() {
     let folder = PathBuf::from(format!("/proc/{pid}/root/dev/shm"));
     let mut newest = String::new();
     for _ in 0..12 {
-        let mut one = Producer::of(&exe, &["nsenter", "--target", &pid, "--mount", "--pid"], &[]);
+        let mut one = Producer::start_copy(&exe, &["nsenter", "--target", &pid, "--mount", "--pid"], &[]);
         one.define(1);
         one.alloc(4096, 64);
         newest = one.status().segment;

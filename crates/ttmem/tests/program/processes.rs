@@ -24,7 +24,7 @@ fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
     let mut other = Puppet::new(&server.legacy);
     other.send(Type::Alloc, 1, DRAM, 1, 11);
     let through = ["unshare", "-pf", "--kill-child"];
-    let mut inside = Puppet::by(&through, &test_binary(), &server.legacy);
+    let mut inside = Puppet::start_through(&through, &test_binary(), &server.legacy);
     hold(&mut inside);
     let snapshot = server.snapshot();
     let process = snapshot.processes.iter().find(|p| p.pid != Some(other.pid)).unwrap();
@@ -49,7 +49,7 @@ fn another_users_client_is_tracked_named_and_reclaimed() {
     let mut other = Puppet::new(&server.legacy);
     other.send(Type::Alloc, 1, DRAM, 1, 11);
     let binary = copied(&test_binary(), &server);
-    let mut nobody = Puppet::by(&NOBODY, &binary, &server.legacy);
+    let mut nobody = Puppet::start_through(&NOBODY, &binary, &server.legacy);
     hold(&mut nobody);
     let process = server.process(nobody.pid).unwrap();
     assert_eq!(process.user.as_deref(), Some("nobody"));

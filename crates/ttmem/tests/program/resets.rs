@@ -40,7 +40,7 @@ fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
 #[test]
 fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
     let mut machine = machine::t3k("2.10.0");
-    machine.process(FakeProcess::new(4242, "python", &[1]));
+    machine.add_process(FakeProcess::new(4242, "python", &[1]));
     let asic_id = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
     let mut command = Command::new("strace");
     command.args(["-D", "-f", "-q", "-o", "/dev/null", "-e", "trace=pread64"]);

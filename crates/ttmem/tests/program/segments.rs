@@ -39,7 +39,8 @@ pub(crate) fn dram(process: &Process) -> u64 {
 #[test]
 fn a_process_is_seen_at_once_with_and_without_a_daemon() {
     let server = daemon();
-    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
+    let mut producer =
+        Producer::start_through(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
     producer.define(2);
     producer.alloc(4096, 24000);
     producer.begin_program(7, "matmul".to_owned());
@@ -573,7 +574,7 @@ fn where_no_segment_can_be_the_workload_works_all_the_same() {
         (Path::new("/proc"), &[], "cannot create segment"),
         (denied.path(), &NOBODY[..], "ermission denied"),
     ] {
-        let mut producer = Producer::by(through, &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
+        let mut producer = Producer::start_through(through, &[("TTMEM_SHM_DIR", folder.to_str().unwrap())]);
         producer.define(1);
         producer.alloc(4096, 1200);
         producer.flood(5000, 12);
@@ -601,7 +602,7 @@ fn a_limit_on_file_sizes_does_not_kill_the_workload() {
     let env = [("TTMEM_SHM_DIR", folder.path().to_str().unwrap())];
     // Too little for any segment, and enough for one that cannot grow.
     for (limit, published) in [("10000", false), ("2000000", true)] {
-        let mut producer = Producer::by(&["prlimit", &format!("--fsize={limit}")], &env);
+        let mut producer = Producer::start_through(&["prlimit", &format!("--fsize={limit}")], &env);
         producer.define(1);
         producer.flood(10000, 12);
         assert_eq!(producer.status().live, 10_000);
@@ -614,17 +615,19 @@ fn a_limit_on_file_sizes_does_not_kill_the_workload() {
 
 #[test]
 fn it_says_what_goes_wrong_only_if_asked() {
-    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
+    let mut producer =
+        Producer::start_through(&[], &[("TTMEM_SHM_DIR", "/nowhere"), ("TTMEM_LOG", "stderr")]);
     producer.define(1);
     let (_, complaints) = producer.quit();
     assert!(complaints.contains("cannot open segment folder (TTMEM_SHM_DIR): No such file"), "{complaints}");
     // And tracks only if asked.
     let folder = memory_folder();
-    let mut off = Producer::by(&[], &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0")]);
+    let mut off =
+        Producer::start_through(&[], &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap()), ("TTMEM", "0")]);
     assert_eq!(off.define(1), 0);
     assert_eq!(off.alloc(4096, 64), 0);
     assert_eq!(off.status().live, 0);
-    let mut old = Producer::by(
+    let mut old = Producer::start_through(
         &[],
         &[
             ("TTMEM_SHM_DIR", folder.path().to_str().unwrap()),
@@ -661,7 +664,8 @@ fn an_event_makes_no_system_call() {
     let folder = memory_folder();
     let trace = tempfile::NamedTempFile::new().unwrap();
     let through = ["strace", "-f", "-o", trace.path().to_str().unwrap()];
-    let mut producer = Producer::by(&through, &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap())]);
+    let mut producer =
+        Producer::start_through(&through, &[("TTMEM_SHM_DIR", folder.path().to_str().unwrap())]);
     producer.define(1);
     producer.churn(100);
     producer.churn(50000);

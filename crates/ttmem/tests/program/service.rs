@@ -201,7 +201,7 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
 
     // Another user's segment, which nobody else may read.
     let test = copied(&std::env::current_exe().unwrap(), &server);
-    let mut theirs = Producer::of(&test, &NOBODY, &[]);
+    let mut theirs = Producer::start_copy(&test, &NOBODY, &[]);
     theirs.define(1);
     theirs.alloc(4096, 9101);
     let held = |pid| server.process(pid).map(|it| dram(&it));
@@ -213,7 +213,7 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
     // A container's, in a folder of its own.
     let script = r#"mount -t tmpfs none /dev/shm && exec "$0" "$@""#;
     let through = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script];
-    let mut inside = Producer::by(&through, &[]);
+    let mut inside = Producer::start_through(&through, &[]);
     inside.define(1);
     inside.alloc(4096, 9102);
     eventually("a container's process", || {

@@ -96,7 +96,8 @@ fn what_happens_is_listed_for_those_who_ask() {
     let server = Server::start(exe(), &["--sim", "n300"]);
     assert!(json(&server, &[]).get("events").is_none());
     assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 added"]);
-    let mut producer = Producer::by(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
+    let mut producer =
+        Producer::start_through(&[], &[("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())]);
     producer.define(2);
     producer.alloc(4096, 24000);
     producer.out_of_memory(1_048_576, Some(4096));

@@ -224,8 +224,8 @@ fn an_old_driver_says_less_and_nothing_is_made_up() {
 fn processes_are_those_that_have_a_node_open() {
     let mut machine = galaxy(NEWEST);
     let command = ["python3", "-m", "serve"].map(str::to_owned).to_vec();
-    machine.process(FakeProcess { command, ..FakeProcess::new(4711, "python3", &[31, 2, 2]) });
-    machine.process(FakeProcess::new(815, "sh", &[2]));
+    machine.add_process(FakeProcess { command, ..FakeProcess::new(4711, "python3", &[31, 2, 2]) });
+    machine.add_process(FakeProcess::new(815, "sh", &[2]));
     let page: Page = serde_json::from_value(smi(&machine, &[])).unwrap();
     let rows: Vec<_> = page.processes.iter().map(|it| (it.device, it.pid, &*it.user, &*it.cmdline)).collect();
     let serve = "python3 -m serve";

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use ttmem_core::Detail;
 use ttmem_testkit::producer::Producer;
-use ttmem_testkit::terminal::{Screen, Terminal, place};
+use ttmem_testkit::terminal::{Screen, Terminal, find_text};
 use ttmem_testkit::{Server, eventually};
 
 const USUAL: (u16, u16) = (120, 40);
@@ -37,13 +37,13 @@ fn watching(server: &Server, args: &[&str]) -> Terminal {
 
 fn quit(mut terminal: Terminal) {
     terminal.send("q");
-    terminal.end();
+    terminal.expect_clean_exit();
 }
 
 /// The tab that is not like most.
 fn chosen(screen: &Screen) -> Option<usize> {
     let marks = TABS.map(|tab| {
-        let (column, row) = place(screen, tab)?;
+        let (column, row) = find_text(screen, tab)?;
         let cell = screen.cell(row as u16, column as u16)?;
         Some((format!("{:?}", cell.bgcolor()), cell.inverse()))
     });
@@ -56,7 +56,7 @@ fn wait_for_view(terminal: &Terminal, view: usize) {
 }
 
 fn wait_for_pid(terminal: &Terminal, pid: u32) -> (usize, usize) {
-    terminal.place_of(&format!(" {pid} "))
+    terminal.position_of(&format!(" {pid} "))
 }
 
 /// A producer with so many bytes, seen by the server.
@@ -82,7 +82,7 @@ fn it_starts_with_all_there_is_and_gives_the_terminal_back() {
     // The same by Ctrl-C, which is a key then.
     let mut terminal = watching(&server, &[]);
     terminal.send("\x03");
-    terminal.end();
+    terminal.expect_clean_exit();
     // And `ttmem -w` is the same thing.
     let mut command = Command::new(exe());
     command.arg("-w").env("TTMEM_QUERY_SOCKET", &server.query);
@@ -170,15 +170,15 @@ fn the_mouse_does_what_keys_do() {
     for it in &all {
         wait_for_pid(&terminal, it.pid);
     }
-    terminal.click(terminal.place_of("3 Telemetry"));
+    terminal.click(terminal.position_of("3 Telemetry"));
     wait_for_view(&terminal, 2);
-    terminal.click(terminal.place_of("1 Main"));
+    terminal.click(terminal.position_of("1 Main"));
     wait_for_view(&terminal, 0);
     // A click chooses, another one opens.
     let rows = |screen: &Screen| -> Option<Vec<u32>> {
         let mut at: Vec<(usize, u32)> = Vec::new();
         for it in &all {
-            at.push((place(screen, &format!(" {} ", it.pid))?.1, it.pid));
+            at.push((find_text(screen, &format!(" {} ", it.pid))?.1, it.pid));
         }
         at.sort_unstable();
         Some(at.into_iter().map(|it| it.1).collect())
@@ -199,10 +199,10 @@ fn the_mouse_does_what_keys_do() {
     // By what they hold is how it begins; a click on a title sorts by that, another one the other way round.
     let mut by_pid: Vec<u32> = all.iter().map(|it| it.pid).collect();
     by_pid.sort_unstable();
-    terminal.click(terminal.place_of("PID"));
+    terminal.click(terminal.position_of("PID"));
     terminal.wait_for("sorted by pid", |screen| (rows(screen)? == by_pid).then_some(()));
     by_pid.reverse();
-    terminal.click(terminal.place_of("PID"));
+    terminal.click(terminal.position_of("PID"));
     terminal.wait_for("and the other way round", |screen| (rows(screen)? == by_pid).then_some(()));
     quit(terminal);
 }
@@ -216,7 +216,7 @@ fn any_size_is_drawn_or_refused_in_words() {
     // The lowest line is the last one of the new size.
     let lowest = |rows: usize| {
         terminal.wait_for("the hints are in the lowest line", |screen| {
-            (place(screen, "? F1 help")?.1 + 1 == rows).then_some(())
+            (find_text(screen, "? F1 help")?.1 + 1 == rows).then_some(())
         });
     };
     lowest(40);
@@ -320,7 +320,7 @@ fn settings_are_kept_for_the_next_time() {
         let said = terminal.text();
         assert!(said.contains(&*file.to_string_lossy()) && said.contains(key), "{text}: {said}");
         assert!(said.contains("line 3") || said.contains("3 |"), "{text}: {said}");
-        terminal.wait_until_given_back();
+        terminal.wait_until_restored();
         assert!(!terminal.bytes().contains(&0x1b), "{said}");
     }
 }
@@ -462,7 +462,7 @@ fn signals_end_it_with_the_terminal_given_back() {
         let mut terminal = watching(&server, &[]);
         terminal.wait_until_taken();
         terminal.signal(signal);
-        terminal.end();
+        terminal.expect_clean_exit();
     }
 }
 
@@ -478,7 +478,7 @@ fn it_stops_for_the_shell_and_comes_back() {
             terminal.signal(Signal::TSTP);
         }
         eventually("it stops", || (terminal.state() == 'T').then_some(()));
-        terminal.wait_until_given_back();
+        terminal.wait_until_restored();
         let (frames, _) = terminal.drawn();
         terminal.signal(Signal::CONT);
         terminal.wait_until_taken();
@@ -490,7 +490,7 @@ fn it_stops_for_the_shell_and_comes_back() {
         assert!(TABS.iter().all(|tab| text.contains(tab)), "{text}");
         assert!(text.lines().filter(|line| line.contains("n300 ")).count() >= 8, "{text}");
         // Keys and the mouse are ours again.
-        terminal.click(terminal.place_of("2 Charts"));
+        terminal.click(terminal.position_of("2 Charts"));
         wait_for_view(&terminal, 1);
         terminal.send("1");
         wait_for_view(&terminal, 0);
@@ -540,7 +540,7 @@ fn a_panic_is_read_on_a_terminal_that_works() {
     terminal.wait_without("no list today");
     terminal.send(F12);
     assert_ne!(terminal.wait().code(), Some(0));
-    terminal.wait_until_given_back();
+    terminal.wait_until_restored();
     terminal.wait_for_text("the drawer is stuck");
 }
 
@@ -604,7 +604,7 @@ fn what_cannot_show_it_is_refused() {
         let (text, bytes) = (terminal.text(), terminal.bytes());
         assert!(text.contains("TERM is") && text.contains("cannot show the dashboard"), "{text}");
         assert!(!bytes.contains(&0x1b), "{bytes:?}");
-        terminal.wait_until_given_back();
+        terminal.wait_until_restored();
     }
     let output = top(&server.query, &[]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -632,7 +632,7 @@ fn the_demo_takes_all_of_itself_along() {
         } else {
             terminal.send("q");
         }
-        terminal.end();
+        terminal.expect_clean_exit();
         for child in children {
             eventually("its processes end", || {
                 (!Path::new(&format!("/proc/{child}")).exists()).then_some(())

@@ -15,7 +15,8 @@ fn server() -> Server {
 
 fn producer(server: &Server) -> Producer {
     let socket = server.legacy.to_str().unwrap();
-    let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", socket)]);
+    let mut producer =
+        Producer::start_through(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", socket)]);
     producer.define(2);
     producer
 }
@@ -86,7 +87,7 @@ fn descriptors_that_the_workload_took_over_are_its_own() {
         vec![("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", server.legacy.to_str().unwrap())],
         vec![("TTMEM_SHM_DIR", server.segments.path().to_str().unwrap())],
     ] {
-        let mut producer = Producer::by(&[], &env);
+        let mut producer = Producer::start_through(&[], &env);
         producer.define(2);
         producer.alloc(4096, 100);
         producer.close_descriptors();
@@ -164,7 +165,8 @@ fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left
     let socket = folder.path().join("server");
     let listener = UnixListener::bind(&socket).unwrap();
     let path = socket.to_str().unwrap();
-    let mut producer = Producer::by(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", path)]);
+    let mut producer =
+        Producer::start_through(&[], &[("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", path)]);
     producer.define(1);
     let descriptors = |pid: u32| std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let before = descriptors(producer.pid);

@@ -1,18 +1,20 @@
-//! The agent in a stand-in for the runtime, which does what the real one cannot be made to do, under sanitizers.
+//! The agent with a stand-in for the runtime, which fails in ways that the real one cannot be made to, also with sanitizers.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod by_hand;
-mod bystanders;
-mod ends;
 mod exceptions;
 mod figures;
 mod forks;
+mod lifetimes;
 mod make;
+mod manual_reports;
+mod program_errors;
+mod program_lifetimes;
 mod programs;
 mod traces;
 mod versions;
+mod without_runtime;
 
-use make::{Build, Vintage, Way};
+use make::{Build, Linkage, Vintage};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -25,13 +27,13 @@ use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Finding, FindingKind, Process};
 use ttmem_testkit::{eventually, memory_folder};
 
-/// So long nothing takes: who does not answer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// A program that does not answer for so long hangs.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Every way to have the library, plain and with sanitizers.
-const ALL: [(Build, Way); 3] =
-    [(Build::Plain, Way::Linked), (Build::Plain, Way::Loading), (Build::Address, Way::Loading)];
-/// What the next call does instead, and when; as in runtime.hpp.
+/// The builds and linkages that most tests run with.
+const ALL: [(Build, Linkage); 3] =
+    [(Build::Plain, Linkage::Linked), (Build::Plain, Linkage::Loaded), (Build::Address, Linkage::Loaded)];
+/// Failures of the next call, and when they happen; as in runtime.hpp.
 const FATAL: u32 = 1;
 const BAD_ALLOC: u32 = 2;
 const INT: u32 = 3;
@@ -44,11 +46,11 @@ fn exe() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ttmem"))
 }
 
-/// `ttmem run -- …` in a folder of its own.
-fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
+/// The command `ttmem run -- PROGRAM`, with a folder for segments.
+fn tracked_command(build: Build, folder: &Path, program: &Path) -> Command {
     let agent = ttmem_testkit::agent();
     let mut command = match build.sanitizer() {
-        // It must come first, and its memory must lie where it expects it.
+        // A sanitizer must be preloaded first, and needs memory at fixed addresses.
         Some(sanitizer) => {
             let preload = format!("LD_PRELOAD={}:{}", sanitizer.display(), agent.display());
             let mut command = Command::new("setarch");
@@ -58,7 +60,7 @@ fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
         None => Command::new(exe()),
     };
     command.args(["run", "--shm-dir"]).arg(folder).arg("--").arg(program);
-    // The agent is not compiled for it, so how its threads agree cannot be seen: what it calls is not its affair.
+    // The agent is compiled without the thread sanitizer, which therefore cannot see the agent's synchronisation.
     fs::write(folder.join("suppressions"), "called_from_lib:libttmem_agent.so\n").unwrap();
     let suppressions = format!("exitcode=66:suppressions={}", folder.join("suppressions").display());
     command.env_remove("LD_PRELOAD").env("TTMEM_AGENT", agent);
@@ -66,7 +68,7 @@ fn tracked(build: Build, folder: &Path, program: &Path) -> Command {
     command
 }
 
-/// The program, which does what it is told; see program.cpp.
+/// The test program, which runs commands; see program.cpp.
 struct Program {
     child: Child,
     input: Option<ChildStdin>,
@@ -75,34 +77,38 @@ struct Program {
 }
 
 impl Program {
-    fn start(build: Build, way: Way) -> Self {
-        Self::with(build, way, Vintage::New, &[])
+    fn start(build: Build, linkage: Linkage) -> Self {
+        Self::start_with(build, linkage, Vintage::New, &[])
     }
 
-    /// One whose buffers may have an address on each core.
-    fn hybrid(build: Build, way: Way) -> Self {
-        Self::with(build, way, Vintage::New, &[("TT_METAL_ALLOCATOR_MODE_HYBRID", "1")])
+    /// Starts a program whose buffers may have per-core addresses.
+    fn start_hybrid(build: Build, linkage: Linkage) -> Self {
+        Self::start_with(build, linkage, Vintage::New, &[("TT_METAL_ALLOCATOR_MODE_HYBRID", "1")])
     }
 
-    /// One that has a runtime of some vintage, and more environment.
-    fn with(build: Build, way: Way, vintage: Vintage, env: &[(&str, &str)]) -> Self {
-        match way {
-            Way::Linked => Self::of(build, way, Path::new("linked"), env),
-            Way::Loading | Way::Sealed => Self::of(build, way, make::library(build, vintage), env),
+    /// Starts a program with a runtime of a vintage, and more environment.
+    fn start_with(build: Build, linkage: Linkage, vintage: Vintage, env: &[(&str, &str)]) -> Self {
+        match linkage {
+            Linkage::Linked => Self::start_library(build, linkage, Path::new("linked"), env),
+            Linkage::Loaded | Linkage::Sealed => {
+                Self::start_library(build, linkage, make::library(build, vintage), env)
+            }
         }
     }
 
-    fn of(build: Build, way: Way, library: &Path, env: &[(&str, &str)]) -> Self {
+    fn start_library(build: Build, linkage: Linkage, library: &Path, env: &[(&str, &str)]) -> Self {
         let folder = memory_folder();
-        let mut command = tracked(build, folder.path(), make::program(build, way));
+        let mut command = tracked_command(build, folder.path(), make::program(build, linkage));
         command.arg(library);
         let errors = File::create(folder.path().join("errors")).unwrap();
         command.envs(env.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().unwrap();
         let input = child.stdin.take();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let (tell, answers) = mpsc::channel();
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        let (sender, answers) = mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
         Self { child, input, answers, folder }
     }
 
@@ -118,31 +124,31 @@ impl Program {
         fs::read_to_string(self.folder().join("errors")).unwrap()
     }
 
-    fn tell(&mut self, command: &str) {
+    fn send(&mut self, command: &str) {
         self.input.as_mut().unwrap().write_all(format!("{command}\n").as_bytes()).unwrap();
     }
 
-    fn hear(&mut self, of: &str) -> String {
-        let answer = self.answers.recv_timeout(PATIENCE);
-        let answer = answer.unwrap_or_else(|e| panic!("no answer to {of}: {e}\n{}", self.errors()));
-        answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{of}: {answer}")).to_owned()
+    fn receive(&mut self, what: &str) -> String {
+        let answer = self.answers.recv_timeout(ANSWER_TIMEOUT);
+        let answer = answer.unwrap_or_else(|e| panic!("no answer to {what}: {e}\n{}", self.errors()));
+        answer.strip_prefix("ok ").unwrap_or_else(|| panic!("{what}: {answer}")).to_owned()
     }
 
-    /// What it answers.
-    fn does(&mut self, command: &str) -> String {
-        self.tell(command);
-        self.hear(command)
+    /// Runs a command, and returns the answer.
+    fn run(&mut self, command: &str) -> String {
+        self.send(command);
+        self.receive(command)
     }
 
-    /// The first number of it.
+    /// Runs a command, and returns the first number of the answer.
     fn number(&mut self, command: &str) -> u64 {
-        let answer = self.does(command);
+        let answer = self.run(command);
         answer.split(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{command}: {answer}"))
     }
 
-    /// Has the next call do something else.
-    fn next(&mut self, kind: u32, when: u32, value: u32) {
-        self.does(&format!("next {kind} {when} {value}"));
+    /// Makes the next call fail.
+    fn fail_next(&mut self, kind: u32, when: u32, value: u32) {
+        self.run(&format!("next {kind} {when} {value}"));
     }
 
     fn ttmem(&self, args: &[&str]) -> Output {
@@ -161,8 +167,8 @@ impl Program {
         process(&self.snapshot(), self.pid()).expect("it is tracked")
     }
 
-    /// Nothing was missed, nothing refused.
-    fn is_exact(&self) {
+    /// Checks that no event was missed or refused.
+    fn expect_exact(&self) {
         assert!(self.process().complete, "{:#?}", self.snapshot().findings);
     }
 
@@ -171,36 +177,36 @@ impl Program {
     }
 
     /// Live buffers: space, address, cores and bytes.
-    fn listed(&self) -> Vec<Value> {
+    fn allocations(&self) -> Vec<Value> {
         let output = self.ttmem(&["dump", "--json"]);
         let mut dump: Value = ttmem_testkit::schema::dump(&output.stdout);
         serde_json::from_value(dump["allocations"].take()).unwrap()
     }
 
-    /// What `ttmem check --fresh` says, and its exit code.
-    fn checked(&self) -> (i32, Value) {
+    /// Runs `ttmem check --fresh`; returns its exit code and report.
+    fn run_check(&self) -> (i32, Value) {
         let output = self.ttmem(&["check", "--fresh", "--json", "--wait", "60"]);
         let report = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{e}: {output:?} {}", self.errors()));
         (output.status.code().unwrap(), report)
     }
 
-    /// The allocators, the agent, readers and `ttmem check` are of one mind.
-    fn is_right(&mut self) {
-        let truth = self.does("truth");
+    /// Checks that the allocators, the agent, readers and `ttmem check` have the same figures.
+    fn check_figures(&mut self) {
+        let truth = self.run("truth");
         let mut truth: Vec<&str> = truth.split(';').filter(|it| !it.is_empty()).collect();
         truth.sort_unstable();
-        assert_eq!(self.does("compare"), "equal");
+        assert_eq!(self.run("compare"), "equal");
         let process = self.process();
         let mut shown: Vec<String> = Vec::new();
-        for it in process.allocators.iter().flat_map(|it| &it.spaces) {
-            let free = (it.usage.free_bytes.unwrap(), it.usage.largest_free_bytes_per_bank.unwrap());
-            let allocated = it.bytes_per_bank * u64::from(it.banks) - free.0;
-            shown.push(format!("{} {} {allocated} {} {}", it.space.name(), it.banks, free.0, free.1));
+        for space in process.allocators.iter().flat_map(|it| &it.spaces) {
+            let free = (space.usage.free_bytes.unwrap(), space.usage.largest_free_bytes_per_bank.unwrap());
+            let allocated = space.bytes_per_bank * u64::from(space.banks) - free.0;
+            shown.push(format!("{} {} {allocated} {} {}", space.space.name(), space.banks, free.0, free.1));
         }
         shown.sort_unstable();
         assert_eq!(shown, truth);
-        let (code, report) = self.checked();
+        let (code, report) = self.run_check();
         assert_eq!(
             (code, &report["drifting"], &report["not_compared"]),
             (0, &0.into(), &0.into()),
@@ -209,21 +215,21 @@ impl Program {
         assert_eq!(report["compared"], truth.len(), "{report}");
     }
 
-    /// Processor time it has used.
+    /// Processor time of the program.
     fn cpu_time(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid())).unwrap();
         Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
     }
 
-    /// It goes on to its end.
-    fn ends(&mut self) -> ExitStatus {
+    /// Closes the program's input, and waits until it exits.
+    fn wait_for_exit(&mut self) -> ExitStatus {
         self.input = None;
         eventually("it ends", || self.child.try_wait().unwrap())
     }
 
-    /// Ends in peace, and nobody has said anything.
-    fn quits(mut self) {
-        let status = self.ends();
+    /// Makes the program exit, which must be with success and without error output.
+    fn quit(mut self) {
+        let status = self.wait_for_exit();
         assert!(status.success() && self.errors().is_empty(), "{status}: {}", self.errors());
     }
 }

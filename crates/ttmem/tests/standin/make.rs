@@ -15,19 +15,19 @@ pub(crate) enum Build {
     Thread,
 }
 
-/// Which runtime the library is.
+/// A variant of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vintage {
     New,
-    /// Half of what the agent knows is not there.
+    /// Without the functions that runtimes before 0.80 do not export.
     Old,
-    /// The same, and what has no function lies elsewhere.
+    /// Like `Old`, and with other offsets of the fields that have no function.
     Moved,
-    /// Without something that the agent cannot do without.
+    /// Without a function that the agent requires.
     Broken,
-    /// With a C++ library inside that nobody else sees.
+    /// With a private C++ library inside.
     Sealed,
-    /// Nothing says which one it is.
+    /// Without a package that has its version.
     Unknown,
 }
 
@@ -56,7 +56,7 @@ impl Build {
         }
     }
 
-    /// What must be preloaded before anything else.
+    /// The library that must be preloaded first.
     pub(crate) fn sanitizer(self) -> Option<PathBuf> {
         let name = match self {
             Self::Plain => return None,
@@ -80,7 +80,7 @@ impl Vintage {
         }
     }
 
-    /// What pip would leave beside it.
+    /// The folder that pip would leave beside the library.
     fn package(self) -> Option<&'static str> {
         match self {
             Self::New => Some("ttnn-0.81.1.dist-info"),
@@ -94,107 +94,107 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("standin")
 }
 
-/// Makes something while no other process makes it.
-fn alone<T>(what: &str, make: impl FnOnce() -> T) -> T {
+/// Calls a function while no other process does so for the same thing.
+fn with_lock<T>(what: &str, make: impl FnOnce() -> T) -> T {
     fs::create_dir_all(folder()).unwrap();
     let lock = File::create(folder().join(format!("{what}.lock"))).unwrap();
     lock.lock().unwrap();
     make()
 }
 
-/// Runs the compiler, unless it has been with the same words and sources.
-fn compile(to: &Path, words: &[&str]) {
+/// Runs the compiler, unless there is a result of the same arguments and sources.
+fn compile(to: &Path, arguments: &[&str]) {
     fs::create_dir_all(to.parent().unwrap()).unwrap();
     let stamp = to.with_extension("stamp");
-    let wanted = format!("{words:?}{SOURCES:?}");
+    let wanted = format!("{arguments:?}{SOURCES:?}");
     if to.exists() && fs::read_to_string(&stamp).is_ok_and(|it| it == wanted) {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin");
-    let output = Command::new("g++").current_dir(here).args(words).arg("-o").arg(to).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("g++").current_dir(here).args(arguments).arg("-o").arg(to).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     fs::write(stamp, wanted).unwrap();
 }
 
-/// The library, in a folder of its own: its name is what the agent knows it by.
+/// The library, in a folder of its own, since the agent recognises it by its name.
 pub(crate) fn library(build: Build, vintage: Vintage) -> &'static Path {
     static DONE: [OnceLock<PathBuf>; 18] = [const { OnceLock::new() }; 18];
     DONE[build as usize * 6 + vintage as usize].get_or_init(|| {
         let name = format!("{build:?}-{vintage:?}");
-        let words = [&FLAGS, build.flags(), vintage.flags()].concat();
-        alone(&name, || {
+        let arguments = [&FLAGS, build.flags(), vintage.flags()].concat();
+        with_lock(&name, || {
             let objects = ["runtime", "programs"].map(|source| {
                 let object = folder().join(&name).join(source).with_extension("o");
-                compile(&object, &[&words[..], &["-c", &format!("{source}.cpp")]].concat());
+                compile(&object, &[&arguments[..], &["-c", &format!("{source}.cpp")]].concat());
                 object.to_str().unwrap().to_owned()
             });
-            link(&name, vintage, &[&words[..], &["-shared", &objects[0], &objects[1]]].concat())
+            link(&name, vintage, &[&arguments[..], &["-shared", &objects[0], &objects[1]]].concat())
         })
     })
 }
 
-fn link(name: &str, vintage: Vintage, words: &[&str]) -> PathBuf {
+fn link(name: &str, vintage: Vintage, arguments: &[&str]) -> PathBuf {
     let path = folder().join(name).join("libtt_metal.so");
-    compile(&path, words);
+    compile(&path, arguments);
     if let Some(package) = vintage.package() {
         fs::create_dir_all(folder().join(name).join(package)).unwrap();
     }
     path
 }
 
-/// The same without some of its names: nobody else sees them.
+/// The library without some of its exported symbols.
 pub(crate) fn library_without(build: Build, what: &str, names: &[&str]) -> PathBuf {
     let whole = library(build, Vintage::New).parent().unwrap();
     let name = format!("{build:?}-without-{what}");
-    alone(&name, || {
+    with_lock(&name, || {
         fs::create_dir_all(folder().join(&name)).unwrap();
         let script = folder().join(&name).join("names");
         fs::write(&script, format!("{{ local: {}; }};\n", names.join("; "))).unwrap();
         let script = format!("-Wl,--version-script={}", script.display());
         let objects = ["runtime.o", "programs.o"].map(|it| whole.join(it).to_str().unwrap().to_owned());
-        let words = [build.flags(), &["-shared", &objects[0], &objects[1], &script]].concat();
-        link(&name, Vintage::New, &words)
+        let arguments = [build.flags(), &["-shared", &objects[0], &objects[1], &script]].concat();
+        link(&name, Vintage::New, &arguments)
     })
 }
 
-/// How the program has the library.
+/// How the program uses the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Linkage {
     Linked,
-    /// Knowing nothing of it until it loads it.
-    Loading,
-    /// The same, with a C++ library inside that nobody else sees.
+    /// With `dlopen`, as Python does.
+    Loaded,
+    /// With `dlopen`, and with a private C++ library inside the program.
     Sealed,
 }
 
-/// The program.
-pub(crate) fn program(build: Build, way: Way) -> &'static Path {
+/// The test program.
+pub(crate) fn program(build: Build, linkage: Linkage) -> &'static Path {
     static DONE: [OnceLock<PathBuf>; 9] = [const { OnceLock::new() }; 9];
     let library = library(build, Vintage::New).to_str().unwrap();
-    DONE[build as usize * 3 + way as usize].get_or_init(|| {
+    DONE[build as usize * 3 + linkage as usize].get_or_init(|| {
         let name = format!("program-{build:?}");
         let object = folder().join(format!("{name}.o"));
-        let path = folder().join(format!("{name}-{way:?}"));
+        let path = folder().join(format!("{name}-{linkage:?}"));
         let beside = format!("-Wl,-rpath,{}", Path::new(library).parent().unwrap().display());
-        alone(&name, || {
+        with_lock(&name, || {
             compile(&object, &[&FLAGS, build.flags(), &["-c", "program.cpp"]].concat());
-            // What it replaces in the C++ library, it replaces for everybody.
-            let mut words = [build.flags(), &["-rdynamic", object.to_str().unwrap()]].concat();
-            match way {
-                Way::Linked => words.extend(["-Wl,--no-as-needed", library, &beside]),
-                Way::Loading => {}
-                Way::Sealed => words.extend(SEALED),
+            // The program's operators replace those of the C++ library for all libraries.
+            let mut arguments = [build.flags(), &["-rdynamic", object.to_str().unwrap()]].concat();
+            match linkage {
+                Linkage::Linked => arguments.extend(["-Wl,--no-as-needed", library, &beside]),
+                Linkage::Loaded => {}
+                Linkage::Sealed => arguments.extend(SEALED),
             }
-            compile(&path, &words);
+            compile(&path, &arguments);
         });
         path
     })
 }
 
-/// A copy of the library that is told by hand: each has a tracker of its own.
-pub(crate) fn by_hand(copy: u32) -> PathBuf {
-    let to = folder().join(format!("by-hand-{copy}.so"));
-    alone("by-hand", || {
+/// A copy of the client library, which reports by hand; each copy has a tracker of its own.
+pub(crate) fn client_library(copy: u32) -> PathBuf {
+    let to = folder().join(format!("client-{copy}.so"));
+    with_lock("client", || {
         let mut link = Command::new("gcc");
         link.args(["-shared", "-Wl,--whole-archive"])
             .arg(ttmem_testkit::c_library())

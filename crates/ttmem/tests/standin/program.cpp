@@ -1,5 +1,5 @@
-// A program that uses the stand-in as it is told: one command a line on standard input, one answer a line on standard
-// output. `program linked` was linked with the library, `program PATH` loads it as Python does, sharing no names.
+// A program that runs commands with the stand-in: one command a line on standard input, one answer a line on standard output.
+// `program linked` is linked with the library, `program PATH` loads it as Python does, with local symbols.
 
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -14,21 +14,21 @@
 #include "trials.hpp"
 
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
-// Operators of its own, as some programs have: what they hand out, nobody else can take back.
-constexpr size_t ASIDE = 64;
+// Private operators, as some programs have: memory from them can be freed by them only.
+constexpr size_t OFFSET = 64;
 void *operator new(size_t bytes) {
-    auto memory = static_cast<char *>(malloc(bytes + ASIDE));
-    return memory ? memory + ASIDE : throw std::bad_alloc();
+    auto memory = static_cast<char *>(malloc(bytes + OFFSET));
+    return memory ? memory + OFFSET : throw std::bad_alloc();
 }
 void operator delete(void *memory) noexcept {
-    if (memory) free(static_cast<char *>(memory) - ASIDE);
+    if (memory) free(static_cast<char *>(memory) - OFFSET);
 }
 void operator delete(void *memory, size_t) noexcept { operator delete(memory); }
 #endif
 
-// Leaks count where a process ends in peace: in the middle of something, anything may be anywhere.
-bool in_peace = true;
-extern "C" int __lsan_is_turned_off() { return !in_peace; }
+// Leaks are checked only if the process exits normally: in the middle of a call, memory may be anywhere.
+bool check_leaks = true;
+extern "C" int __lsan_is_turned_off() { return !check_leaks; }
 
 namespace {
 
@@ -44,11 +44,11 @@ std::map<int, Held> buffers;
 std::map<int, Program *> programs;
 std::map<int, distributed::MeshWorkload *> workloads;
 int numbers;
-void *by_hand;
+void *client_library;
 
 template <class Function>
-Function *told(const char *name) {
-    return reinterpret_cast<Function *>(dlsym(by_hand, name));
+Function *client_function(const char *name) {
+    return reinterpret_cast<Function *>(dlsym(client_library, name));
 }
 
 void answer(const char *format, ...) {
@@ -84,14 +84,14 @@ BufferType type_of(const std::string &name) {
     exit(96);
 }
 
-// The same, as it is, of everything that is open.
+// The exact figures of every open allocator and space, in the format of `figures`.
 std::multiset<std::string> truth() {
     std::multiset<std::string> all;
     for (auto [number, device] : devices) {
-        AllocatorImpl *it = runtime->allocator(device);
+        AllocatorImpl *allocator = runtime->allocator(device);
         for (size_t space = 0; space < 4; space++) {
-            uint64_t banks = runtime->banks(it, TYPES[space]);
-            Statistics own = runtime->truth(it, TYPES[space]);
+            uint64_t banks = runtime->banks(allocator, TYPES[space]);
+            Statistics own = runtime->truth(allocator, TYPES[space]);
             if (banks == 0) continue;
             std::ostringstream line;
             line << NAMES[space] << ' ' << banks << ' ' << own.allocated * banks << ' ' << own.free * banks << ' '
@@ -113,7 +113,7 @@ Plan plan(std::istream &in) {
     std::string space, word;
     in >> space >> plan.page >> plan.pages;
     plan.type = type_of(space);
-    // `on X0 Y0 X1 Y1 CORES ORIENTATION` again and again: the ranges of its grid.
+    // `on X0 Y0 X1 Y1 CORES ORIENTATION`, repeated: the ranges of the grid.
     while (in >> word) {
         plan.per_core |= word == "percore";
         if (word != "on") continue;
@@ -127,14 +127,14 @@ Plan plan(std::istream &in) {
     return plan;
 }
 
-// `KIND [ADDRESS or NAME] BYTES X0 Y0 X1 Y1` again and again: what a program keeps; `and X0 Y0 X1 Y1`: and where else.
+// `KIND [ADDRESS or NAME] BYTES X0 Y0 X1 Y1`, repeated: the parts of a program; `and X0 Y0 X1 Y1`: another range of the last one.
 ProgramPlan program_plan(std::istream &in) {
     ProgramPlan plan;
     std::string word;
-    auto range = [&] {
-        CoreRange it;
-        in >> it.from.x >> it.from.y >> it.to.x >> it.to.y;
-        plan.keeps.back().cores.ranges.push_back(it);
+    auto read_range = [&] {
+        CoreRange range;
+        in >> range.from.x >> range.from.y >> range.to.x >> range.to.y;
+        plan.parts.back().cores.ranges.push_back(range);
     };
     while (in >> word) {
         if (word == "config") {
@@ -142,19 +142,19 @@ ProgramPlan program_plan(std::istream &in) {
             continue;
         }
         if (word != "and") {
-            Keep &it = plan.keeps.emplace_back();
-            it.kind = word == "cb"     ? Keep::CB
-                      : word == "view" ? Keep::VIEW
-                      : word == "dfb"  ? Keep::DFB
-                      : word == "borrow" ? Keep::BORROWING
-                      : word == "pad"  ? Keep::PAD
-                                       : Keep::KERNEL;
-            it.computes = word == "compute";
-            if (it.kind == Keep::VIEW || it.kind == Keep::BORROWING) in >> it.address;
-            it.kind == Keep::KERNEL ? in >> it.name : in >> it.bytes;
-            if (it.kind == Keep::PAD) continue;
+            PartPlan &part = plan.parts.emplace_back();
+            part.kind = word == "cb"       ? PartPlan::CB
+                        : word == "view"   ? PartPlan::VIEW
+                        : word == "dfb"    ? PartPlan::DFB
+                        : word == "borrow" ? PartPlan::BORROWING
+                        : word == "pad"    ? PartPlan::PAD
+                                           : PartPlan::KERNEL;
+            part.computes = word == "compute";
+            if (part.kind == PartPlan::VIEW || part.kind == PartPlan::BORROWING) in >> part.address;
+            part.kind == PartPlan::KERNEL ? in >> part.name : in >> part.bytes;
+            if (part.kind == PartPlan::PAD) continue;
         }
-        range();
+        read_range();
     }
     return plan;
 }
@@ -166,8 +166,8 @@ void drop_programs() {
     programs.clear();
 }
 
-// Whether it was about programs.
-bool obey_of_programs(const std::string &verb, std::istream &in) {
+// Runs a command about programs. Returns false if it is none.
+bool run_program_command(const std::string &verb, std::istream &in) {
     Programs *to = runtime->programs();
     std::string word;
     int number = 0, first = 0, last = 0, other = 0;
@@ -185,7 +185,7 @@ bool obey_of_programs(const std::string &verb, std::istream &in) {
         what = thrown([&] { made = to->make(it, maker, device); });
         if (made) programs[++numbers] = made, what = std::to_string(numbers);
     } else if (verb == "workload") {
-        // From chip to chip, and a program, again and again.
+        // First chip, last chip and program, repeated.
         workloads[++numbers] = to->make_workload();
         while (in >> first >> last >> number) {
             to->add(workloads[numbers], first, last, number ? programs.at(number) : nullptr);
@@ -257,7 +257,7 @@ void close_all() {
     devices.clear();
 }
 
-// Closes everything as the runtime does: in a destructor that was registered before anything was tracked.
+// Closes all devices as the runtime does: in a destructor that was registered before anything was tracked.
 bool closes_at_exit;
 struct Closer {
     ~Closer() {
@@ -273,12 +273,12 @@ void reload(int count) {
         load();
         if (n % 3 == 0) continue;
         IDevice *device = runtime->open_mesh(n % 8, 2, 0);
-        runtime->destroy(runtime->create(device, of(4096, 24)), true);
+        runtime->destroy(runtime->create(device, dram_plan(4096, 24)), true);
         runtime->close(device);
     }
 }
 
-void obey(const std::string &line) {
+void run_command(const std::string &line) {
     std::istringstream in(line);
     std::string verb, word;
     in >> verb;
@@ -335,7 +335,7 @@ void obey(const std::string &line) {
         std::string what = thrown([&] { runtime->shrink(allocator(number), type_of(word), bytes); });
         answer("%s", what.c_str());
     } else if (verb == "next") {
-        // What the next allocation or free does instead.
+        // The next allocation or free fails.
         in >> more >> count >> number;
         runtime->next() = {Failure::Kind(more), Failure::When(count), number};
         answer("set");
@@ -346,17 +346,17 @@ void obey(const std::string &line) {
         answer("set");
     } else if (verb == "nonsense" || verb == "torn" || verb == "huge") {
         in >> number;
-        Misbehaviour &it = runtime->misbehaviour();
-        (verb == "torn" ? it.torn : verb == "huge" ? it.huge : it.nonsense) = number != 0;
+        Misbehaviour &requested = runtime->misbehaviour();
+        (verb == "torn" ? requested.torn : verb == "huge" ? requested.huge : requested.nonsense) = number != 0;
         answer("set");
     } else if (verb == "truth") {
         answer("%s", joined(truth()).c_str());
     } else if (verb == "compare") {
-        // Ours beside the agent's.
+        // Compares exact figures with the agent's.
         auto own = joined(truth()), theirs = joined(figures());
         own == theirs ? answer("equal") : answer("%s differs from %s", own.c_str(), theirs.c_str());
-    } else if (verb == "asked") {
-        answer("%lu", runtime->misbehaviour().asked.load());
+    } else if (verb == "queries") {
+        answer("%lu", runtime->misbehaviour().queries.load());
     } else if (verb == "threads") {
         in >> number >> count >> more;
         answer("%d", threads(runtime, devices.at(number), count, more));
@@ -370,17 +370,17 @@ void obey(const std::string &line) {
         answer("over");
     } else if (verb == "forks") {
         in >> count >> more;
-        answer("%d", forks_in_the_middle(runtime, count, more != 0));
+        answer("%d", fork_while_busy(runtime, count, more != 0));
     } else if (verb == "lives") {
         in >> count >> more;
-        lives(runtime, count, more);
+        run_program_lives(runtime, count, more);
         answer("over");
     } else if (verb == "reload") {
         in >> count;
         reload(count);
         answer("loaded");
     } else if (verb == "fork" || verb == "clone") {
-        // The child obeys from here on, and the parent says how it ended.
+        // The child runs the next commands, and the parent answers with its exit code.
         int child = spawn(verb == "clone");
         if (child == 0) return answer("%d", getpid());
         int code = wait_for(child);
@@ -394,35 +394,35 @@ void obey(const std::string &line) {
         }
         answer("%d", wait_for(child));
     } else if (verb == "thread_exit") {
-        // A thread that ends inside an allocation.
+        // A thread exits inside an allocation.
         in >> number;
         std::thread([=] {
             runtime->next() = {Failure::THREAD_EXIT, Failure::ALLOCATE, 0};
-            runtime->create(devices.at(number), of(32, 32));
+            runtime->create(devices.at(number), dram_plan(32, 32));
             abort();
         }).join();
         answer("joined");
     } else if (verb == "park") {
-        // A thread stays inside an allocation, until so many questions were asked; then that fails.
+        // A thread stays inside an allocation until a number of statistics were queried; then the allocation fails.
         in >> number >> bytes;
-        Misbehaviour &it = runtime->misbehaviour();
-        it.parked = true;
-        uint64_t until = it.asked + bytes;
+        Misbehaviour &requested = runtime->misbehaviour();
+        requested.parked = true;
+        uint64_t until = requested.queries + bytes;
         std::thread([=] {
             runtime->next() = {Failure::PARK, Failure::ALLOCATE, 5};
-            std::string what = thrown([&] { runtime->create(devices.at(number), of(32, 32)); });
+            std::string what = thrown([&] { runtime->create(devices.at(number), dram_plan(32, 32)); });
             answer("%s", what.c_str());
         }).detach();
-        std::thread([=, &it] {
-            while (it.asked < until) std::this_thread::yield();
-            it.parked = false;
-            it.parked.notify_all();
+        std::thread([=, &requested] {
+            while (requested.queries < until) std::this_thread::yield();
+            requested.parked = false;
+            requested.parked.notify_all();
         }).detach();
-        while (it.parking == 0) std::this_thread::yield();
+        while (requested.parking == 0) std::this_thread::yield();
         answer("parked");
     } else if (verb == "exit") {
         in >> number >> word;
-        in_peace = false;
+        check_leaks = false;
         if (word == "_exit") _exit(number);
         if (word == "quick") quick_exit(number);
         if (word == "abort") abort();
@@ -431,18 +431,18 @@ void obey(const std::string &line) {
         closes_at_exit = word == "destructor";
         exit(number);
     } else if (verb == "hand") {
-        // A library that is told of memory by hand.
+        // A library that reports by hand.
         in >> word;
-        by_hand = dlopen(word.c_str(), RTLD_NOW | RTLD_LOCAL);
-        answer("%s", by_hand ? "loaded" : dlerror());
+        client_library = dlopen(word.c_str(), RTLD_NOW | RTLD_LOCAL);
+        answer("%s", client_library ? "loaded" : dlerror());
     } else if (verb == "hold" || verb == "unhold") {
         in >> number >> address;
-        answer("%d", verb == "hold" ? told<int(int, uint64_t, unsigned, uint64_t)>("ttmem_report_allocation")(
+        answer("%d", verb == "hold" ? client_function<int(int, uint64_t, unsigned, uint64_t)>("ttmem_report_allocation")(
                                           number, 4096, 0, address)
-                                    : told<int(int, uint64_t)>("ttmem_report_deallocation")(number, address));
+                                    : client_function<int(int, uint64_t)>("ttmem_report_deallocation")(number, address));
     } else if (verb == "is_enabled") {
-        answer("%d", told<bool()>("ttmem_is_enabled")());
-    } else if (!obey_of_programs(verb, in)) {
+        answer("%d", client_function<bool()>("ttmem_is_enabled")());
+    } else if (!run_program_command(verb, in)) {
         fprintf(stderr, "what is %s?\n", line.c_str());
         exit(95);
     }
@@ -461,7 +461,7 @@ int main(int, char **arguments) {
             line += byte;
             continue;
         }
-        obey(line);
+        run_command(line);
         line.clear();
     }
     close_all();

@@ -6,9 +6,9 @@
 #include <deque>
 #include <thread>
 
-using within::is_garbage;
-using within::misbehaviour;
-using within::trip;
+using internal_state::is_garbage;
+using internal_state::misbehaviour;
+using internal_state::throw_if_requested;
 
 namespace tt {
 namespace tt_metal {
@@ -17,7 +17,7 @@ constexpr uint32_t UNIT = 16;
 
 uint32_t round_up(uint32_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
 
-// A vector that is none.
+// Invalid vectors.
 void *const absurd[3] = {reinterpret_cast<void *>(16), reinterpret_cast<void *>(8), reinterpret_cast<void *>(24)};
 void *const vast[3] = {reinterpret_cast<void *>(0), reinterpret_cast<void *>(~31ul), reinterpret_cast<void *>(~31ul)};
 
@@ -28,7 +28,7 @@ T &garbage() {
 }  // namespace
 
 uint32_t CircularBufferImpl::address() const {
-    trip("cb_address");
+    throw_if_requested("cb_address");
     if (!at) {
         misbehaviour.unplaced++;
         throw Fatal{6, "not placed"};
@@ -36,16 +36,16 @@ uint32_t CircularBufferImpl::address() const {
     return *at;
 }
 const CoreRangeSet &CircularBuffer::core_ranges() const {
-    trip(__func__);
+    throw_if_requested(__func__);
     return is_garbage("ranges") || is_garbage("vast") ? garbage<const CoreRangeSet>() : impl->cores;
 }
-uint32_t CircularBuffer::size() const { return trip("cb_size"), impl->bytes; }
-bool CircularBuffer::globally_allocated() const { return trip(__func__), impl->global; }
+uint32_t CircularBuffer::size() const { return throw_if_requested("cb_size"), impl->bytes; }
+bool CircularBuffer::globally_allocated() const { return throw_if_requested(__func__), impl->global; }
 
 Kernel::~Kernel() = default;
 ComputeKernel::~ComputeKernel() = default;
-std::string Kernel::name() const { return trip(__func__), own_name; }
-std::vector<CoreRange> Kernel::logical_coreranges() const { return trip(__func__), own_cores.ranges; }
+std::string Kernel::name() const { return throw_if_requested(__func__), own_name; }
+std::vector<CoreRange> Kernel::logical_coreranges() const { return throw_if_requested(__func__), own_cores.ranges; }
 
 namespace detail {
 ProgramImpl::ProgramImpl(const ProgramPlan &plan) : config(plan.config) {
@@ -55,22 +55,22 @@ ProgramImpl::ProgramImpl(const ProgramPlan &plan) : config(plan.config) {
     static_assert(offsetof(Kernel, pads) == 0x220 && offsetof(KernelGroup, cores) == 8);
     static std::atomic<uint64_t> numbers = 0;
     id = numbers++;
-    for (const Keep &it : plan.keeps) {
-        if (it.kind == Keep::CB || it.kind == Keep::VIEW) {
+    for (const PartPlan &it : plan.parts) {
+        if (it.kind == PartPlan::CB || it.kind == PartPlan::VIEW) {
             auto cb = std::make_shared<CircularBufferImpl>();
             cb->cores = it.cores;
             cb->bytes = it.bytes;
-            cb->global = it.kind == Keep::VIEW;
+            cb->global = it.kind == PartPlan::VIEW;
             if (cb->global) cb->at = it.address;
             cbs.push_back(cb);
-        } else if (it.kind == Keep::DFB || it.kind == Keep::BORROWING) {
+        } else if (it.kind == PartPlan::DFB || it.kind == PartPlan::BORROWING) {
             auto dfb = std::make_shared<DataflowBufferImpl>();
             dfb->cores = it.cores;
             dfb->entries = it.bytes / dfb->entry;
-            dfb->borrows = it.kind == Keep::BORROWING;
+            dfb->borrows = it.kind == PartPlan::BORROWING;
             dfb->lender = it.address;
             dfbs.push_back(dfb);
-        } else if (it.kind == Keep::PAD) {
+        } else if (it.kind == PartPlan::PAD) {
             pads.push_back(it);
         } else {
             auto handle = static_cast<uint32_t>(kernels.size());
@@ -108,22 +108,22 @@ uint32_t ProgramImpl::finalize_program_offsets(ContextId context, IDevice *devic
     const std::function<std::vector<std::shared_ptr<KernelGroup>> &(uint32_t)> &,
     const std::function<const std::vector<Semaphore> &()> &, std::span<ProgramImpl *> programs) {
     if (context.value != 0 || device == nullptr) throw Fatal{7, "the arguments did not arrive"};
-    trip(__func__);
+    throw_if_requested(__func__);
     for (ProgramImpl *program : programs) {
         if (program) program->finalized = true;
     }
     return 4242;
 }
 
-uint64_t ProgramImpl::get_id() const { return trip(__func__), id; }
+uint64_t ProgramImpl::get_id() const { return throw_if_requested(__func__), id; }
 std::span<const std::shared_ptr<CircularBufferImpl>> ProgramImpl::circular_buffers() const {
-    trip(__func__);
+    throw_if_requested(__func__);
     if (is_garbage("cbs")) return {cbs.data(), ~size_t{0} >> 5};
     return cbs;
 }
 
 const std::vector<std::shared_ptr<DataflowBufferImpl>> &ProgramImpl::dataflow_buffers() const {
-    trip(__func__);
+    throw_if_requested(__func__);
     using All = const std::vector<std::shared_ptr<DataflowBufferImpl>>;
     return is_garbage("dfbs") || is_garbage("vast") ? garbage<All>() : dfbs;
 }
@@ -143,13 +143,13 @@ void ProgramImpl::allocate_dataflow_buffers(const IDevice *device) {
             CircularBufferAllocator{range, {}}.mark_address(lowest_free, dfb->bytes(), base);
         }
         lowest_free += round_up(dfb->bytes());
-        trip(__func__);
+        throw_if_requested(__func__);
     }
 }
 
 void ProgramImpl::allocate_scratchpads(const IDevice *) {
-    for (Keep &pad : pads) {
-        // On the cores of all its kernels, and in the list of each.
+    for (PartPlan &pad : pads) {
+        // On the cores of all kernels, and in the list of each.
         for (auto &[handle, kernel] : kernels) {
             kernel->pads.push_back({pad.name + " with a name that has memory of its own", pad.bytes, 0, lowest_free, {}});
             if (is_garbage("pads")) kernel->pads.back().address += 3;
@@ -170,31 +170,31 @@ void ProgramImpl::apply_dfb_size_overrides(const std::vector<DfbSizeOverride> &s
         placed = false;
     }
 }
-uint32_t &ProgramImpl::get_program_config_size(uint32_t) { return trip(__func__), config; }
+uint32_t &ProgramImpl::get_program_config_size(uint32_t) { return throw_if_requested(__func__), config; }
 std::vector<std::shared_ptr<KernelGroup>> &ProgramImpl::get_kernel_groups(uint32_t) {
-    trip(__func__);
+    throw_if_requested(__func__);
     return is_garbage("groups") || is_garbage("vast") ? garbage<std::vector<std::shared_ptr<KernelGroup>>>() : groups;
 }
 std::unordered_map<uint32_t, std::shared_ptr<Kernel>> &ProgramImpl::get_kernels(uint32_t) {
-    trip(__func__);
+    throw_if_requested(__func__);
     if (is_garbage("kernels")) kernels.max_load_factor(0.5);
     if (is_garbage("null")) kernels[1000] = nullptr;
     return kernels;
 }
 
 void ProgramImpl::place(const IDevice *device) {
-    // Runtimes before 0.80 ask at every dispatch.
+    // Runtimes before 0.80 place at every dispatch.
 #ifndef OLD
     if (placed) return;
 #endif
     if (!placed) {
-        lowest_free = within::L1_BASE;
+        lowest_free = internal_state::L1_BASE;
         for (auto &cb : cbs) {
             if (cb->global) continue;
             cb->at = lowest_free;
-            // Marked by the same function as dataflow buffers are, but they are none.
+            // Circular buffers are marked by the same function as dataflow buffers.
             for (const CoreRange &range : cb->cores.ranges) {
-                CircularBufferAllocator{range, {}}.mark_address(lowest_free, cb->bytes, within::L1_BASE);
+                CircularBufferAllocator{range, {}}.mark_address(lowest_free, cb->bytes, internal_state::L1_BASE);
             }
             lowest_free += round_up(cb->bytes);
         }
@@ -231,7 +231,7 @@ std::unique_ptr<Program> ProgramCompileGroup::take() {
 }
 
 namespace {
-void finalize_here(IDevice *device, std::span<ProgramImpl *> programs) {
+void finalize_programs(IDevice *device, std::span<ProgramImpl *> programs) {
     static std::unordered_map<uint32_t, std::shared_ptr<Kernel>> kernels;
     static std::vector<std::shared_ptr<KernelGroup>> groups;
     static std::vector<Semaphore> semaphores;
@@ -243,13 +243,13 @@ void finalize_here(IDevice *device, std::span<ProgramImpl *> programs) {
 }  // namespace
 }  // namespace detail
 
-uint32_t hal::get_max_worker_l1_unreserved_size() { return trip(__func__), 1499136 - 36864; }
+uint32_t hal::get_max_worker_l1_unreserved_size() { return throw_if_requested(__func__), 1499136 - 36864; }
 
 namespace distributed {
-ProgramMap &MeshWorkload::get_programs() { return trip(__func__), pimpl->programs; }
+ProgramMap &MeshWorkload::get_programs() { return throw_if_requested(__func__), pimpl->programs; }
 MeshCommandQueue::~MeshCommandQueue() = default;
 
-// Several programs are compiled at once, on threads of their own.
+// Several programs are compiled in parallel.
 void MeshWorkloadImpl::compile(MeshDevice *mesh) {
     if (programs.size() < 2) {
         for (auto &[range, program] : programs) {
@@ -271,7 +271,7 @@ void MeshWorkloadImpl::finalize_offsets(MeshDevice *mesh) {
         all.push_back(program.internal.get());
         finalized &= program.internal == nullptr || program.internal->finalized;
     }
-    if (!finalized) detail::finalize_here(mesh, all);
+    if (!finalized) detail::finalize_programs(mesh, all);
 }
 
 void EnqueueMeshWorkload(MeshCommandQueue &queue, MeshWorkload &workload, bool) {
@@ -281,14 +281,14 @@ void EnqueueMeshWorkload(MeshCommandQueue &queue, MeshWorkload &workload, bool) 
         for (auto &[range, program] : impl.programs) {
             for (IDevice *device : queue.device()->get_view().get_devices(range)) {
                 detail::ProgramImpl *all[] = {program.internal.get()};
-                if (!all[0]->finalized) detail::finalize_here(device, all);
+                if (!all[0]->finalized) detail::finalize_programs(device, all);
                 all[0]->place(device);
             }
         }
     } else {
         impl.compile(queue.device());
     }
-    trip(__func__);
+    throw_if_requested(__func__);
     for (auto &[range, program] : impl.programs) {
         if (program.internal) program.internal->borrow();
     }
@@ -299,17 +299,17 @@ void EnqueueMeshWorkload(MeshCommandQueue &queue, MeshWorkload &workload, bool) 
 namespace tt_fabric {
 namespace {
 thread_local tt_metal::ProgramPlan plan;
-std::unique_ptr<tt_metal::Program> make_here() {
+std::unique_ptr<tt_metal::Program> make_program() {
     auto made = std::make_unique<tt_metal::Program>();
     made->internal.reset(new tt_metal::detail::ProgramImpl(plan));
     return made;
 }
 }  // namespace
 std::unique_ptr<tt_metal::Program> create_and_compile_tt_fabric_program(FabricContext &, CoreType, tt_metal::IDevice *) {
-    return trip("fabric"), make_here();
+    return throw_if_requested("fabric"), make_program();
 }
 std::unique_ptr<tt_metal::Program> create_and_compile_tt_fabric_program(tt_metal::IDevice *) {
-    return trip("fabric"), make_here();
+    return throw_if_requested("fabric"), make_program();
 }
 }  // namespace tt_fabric
 }  // namespace tt
@@ -317,7 +317,7 @@ std::unique_ptr<tt_metal::Program> create_and_compile_tt_fabric_program(tt_metal
 namespace {
 using namespace tt::tt_metal;
 
-class Here final : public Programs {
+class ProgramsImpl final : public Programs {
     Program *make(const ProgramPlan &plan, Maker maker, Mesh *device) override {
         tt::tt_fabric::plan = plan;
         if (maker == FABRIC_BEFORE) return tt::tt_fabric::create_and_compile_tt_fabric_program(device).release();
@@ -337,7 +337,7 @@ class Here final : public Programs {
     void drop(Program *program) override { delete program; }
     void finalize(Mesh *device, Program *program) override {
         detail::ProgramImpl *all[] = {program ? program->internal.get() : nullptr};
-        detail::finalize_here(device, all);
+        detail::finalize_programs(device, all);
     }
     void move_views(Program *program, uint32_t address) override { program->internal->move_views(address); }
     void resize_cbs(Program *program, uint32_t bytes) override { program->internal->resize_cbs(bytes); }
@@ -374,7 +374,7 @@ class Here final : public Programs {
         ProgramPlan plan;
         CoreRangeSet cores{{{{0, 0}, {1, 0}}}};
         plan.config = 64;
-        plan.keeps = {{Keep::KERNEL, 0, 0, "many", true, cores}, {Keep::DFB, 32, 0, "", false, cores}};
+        plan.parts = {{PartPlan::KERNEL, 0, 0, "many", true, cores}, {PartPlan::DFB, 32, 0, "", false, cores}};
         std::deque<std::unique_ptr<Workload>> all;
         for (size_t n = 0; n < count; n++) {
             std::unique_ptr<Program> program(make(plan, WORKLOAD, mesh));
@@ -390,7 +390,7 @@ class Here final : public Programs {
 };
 }  // namespace
 
-Programs *programs_here() {
-    static Here here;
+Programs *programs_instance() {
+    static ProgramsImpl here;
     return &here;
 }

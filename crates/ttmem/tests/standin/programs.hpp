@@ -1,4 +1,4 @@
-// The stand-in's programs: laid out as the real ones where the agent looks at them, and placed in the simplest way there is.
+// The stand-in's programs: with the real layout where the agent reads it, and with a simple placement.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@ enum class CoreType : int { WORKER, ETH };
 
 namespace tt_metal {
 
-// What a program is made from. `address` is a view's, or of what is borrowed; what else there is gets its place when it is compiled.
-struct Keep {
+// A part of a program. `address` is of a view or of the borrowed buffer; other parts are placed when the program is compiled.
+struct PartPlan {
     enum Kind { CB, VIEW, DFB, BORROWING, PAD, KERNEL } kind;
     uint32_t bytes = 0;
     uint32_t address = 0;
@@ -20,7 +20,7 @@ struct Keep {
     CoreRangeSet cores;
 };
 struct ProgramPlan {
-    std::vector<Keep> keeps;
+    std::vector<PartPlan> parts;
     uint32_t config = 0;
 };
 
@@ -44,7 +44,7 @@ public:
     bool globally_allocated() const;
 };
 
-// As in 0.81.
+// With the layout of 0.81.
 struct DataflowBufferImpl {
     uint64_t id[2] = {};
     CoreRangeSet cores;
@@ -52,7 +52,7 @@ struct DataflowBufferImpl {
     char unused[66] = {};
     bool borrows = false;
     char more[117] = {};
-    // Only known once it was dispatched.
+    // Set at dispatch.
     uint32_t borrowed = 0;
     uint32_t lender = 0;
 
@@ -105,7 +105,7 @@ class ProgramImpl {
     bool placed = false;
     std::vector<std::shared_ptr<CircularBufferImpl>> cbs;
     std::vector<std::shared_ptr<DataflowBufferImpl>> dfbs;
-    std::vector<Keep> pads;
+    std::vector<PartPlan> pads;
     uint32_t config;
     std::unordered_map<uint32_t, std::shared_ptr<Kernel>> kernels;
     std::vector<std::shared_ptr<KernelGroup>> groups;
@@ -127,7 +127,7 @@ public:
 
     explicit ProgramImpl(const ProgramPlan &plan);
     ~ProgramImpl();
-    // Where one was, the next one is, if it is told so.
+    // Reuse addresses of destroyed programs, if requested.
     static void *operator new(size_t bytes);
     static void operator delete(void *memory);
 
@@ -146,7 +146,7 @@ public:
     std::vector<std::shared_ptr<KernelGroup>> &get_kernel_groups(uint32_t type);
     std::unordered_map<uint32_t, std::shared_ptr<Kernel>> &get_kernels(uint32_t type);
 
-    // As `compile_and_allocate`.
+    // Stands for `compile_and_allocate`.
     void place(const IDevice *device);
     void borrow();
     void move_views(uint32_t address);
@@ -179,7 +179,7 @@ struct MeshCoordinateRange {
     size_t first = 0, last = 0;
     uint64_t rest[28] = {};
 #ifdef MOVED
-    // Where a program would be.
+    // At the offset where the agent expects a program.
     uint64_t more[8] = {0x30, 0x31, 0x32};
 #endif
     bool operator==(const MeshCoordinateRange &) const = default;
@@ -228,7 +228,7 @@ std::unique_ptr<tt_metal::Program> create_and_compile_tt_fabric_program(tt_metal
 }  // namespace tt_fabric
 }  // namespace tt
 
-// The way to programs, for those who use the library.
+// The test program's interface to programs.
 class Programs {
 public:
     using Mesh = tt::tt_metal::IDevice;
@@ -239,21 +239,21 @@ public:
 
     virtual Program *make(const tt::tt_metal::ProgramPlan &plan, Maker maker, Mesh *device) = 0;
     virtual void drop(Program *program) = 0;
-    // Of one program, on one chip: nothing has its place then.
+    // Finalises one program for one chip, before its parts are placed.
     virtual void finalize(Mesh *device, Program *program) = 0;
     virtual void move_views(Program *program, uint32_t address) = 0;
     virtual void resize_cbs(Program *program, uint32_t bytes) = 0;
     virtual void resize_dfbs(Program *program, std::optional<uint32_t> bytes) = 0;
     virtual Workload *make_workload() = 0;
-    // No program: an empty one.
+    // Null: adds an empty program.
     virtual void add(Workload *workload, size_t first, size_t last, Program *program) = 0;
     virtual void drop(Workload *workload) = 0;
     virtual void compile(Mesh *mesh, Workload *workload) = 0;
     virtual void enqueue(Mesh *mesh, uint32_t queue, Workload *workload) = 0;
     virtual void trace(Step step, Mesh *mesh, uint8_t queue, uint32_t id) = 0;
-    // Programs built one after another; so many are alive at a time.
+    // Builds programs one after another, with `alive` of them at a time.
     virtual void many(Mesh *mesh, size_t count, size_t alive, bool dispatched) = 0;
     virtual ~Programs() = default;
 };
 
-Programs *programs_here();
+Programs *programs_instance();

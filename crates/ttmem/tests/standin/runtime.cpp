@@ -1,5 +1,5 @@
-// The stand-in itself; see runtime.hpp. Everything that the agent stands in for is called as the real library calls it:
-// from another function, through the table that the dynamic linker fills.
+// The stand-in; see runtime.hpp. Functions that the agent replaces are called as the real library calls them: from another
+// function, through the PLT.
 
 #include "programs.hpp"
 
@@ -12,8 +12,8 @@
 #include <utility>
 
 #ifdef __SANITIZE_THREAD__
-// The agent's own order between whoever begins or ends an allocator and whoever asks it cannot be seen by the sanitizer.
-// Whether it is one is for the address sanitizer to judge.
+// The sanitizer cannot see how the agent orders queries with the creation and destruction of allocators. The address
+// sanitizer checks that order.
 extern "C" void __tsan_acquire(void *);
 extern "C" void __tsan_release(void *);
 #else
@@ -21,51 +21,51 @@ extern "C" void __tsan_release(void *);
 #define __tsan_release(it) static_cast<void>(it)
 #endif
 
-namespace within {
+namespace internal_state {
 Misbehaviour misbehaviour;
 
-void trip(const char *function) {
+void throw_if_requested(const char *function) {
     if (!std::strcmp(misbehaviour.throwing.load(), function)) throw tt::Fatal{-1, function};
 }
 bool is_garbage(const char *what) { return !std::strcmp(misbehaviour.garbage.load(), what); }
-}  // namespace within
+}  // namespace internal_state
 
 namespace {
-// While an allocator is asked.
-struct Asked {
-    void *whom;
-    explicit Asked(const void *it) : whom(const_cast<void *>(it)) { __tsan_acquire(whom); }
-    ~Asked() { __tsan_release(whom); }
+// Lives while an allocator is queried.
+struct QueryScope {
+    void *allocator;
+    explicit QueryScope(const void *allocator) : allocator(const_cast<void *>(allocator)) { __tsan_acquire(this->allocator); }
+    ~QueryScope() { __tsan_release(allocator); }
 };
 
 thread_local Failure next;
 
-// As a Wormhole: banks, where they begin, and what everything is rounded up to.
+// A Wormhole's banks, their base addresses, and the units of allocation.
 constexpr uint32_t DRAM_BANKS = 12, L1_BANKS = 64, UNIT = 32, PAGE_UNIT_L1 = 16;
 constexpr uint64_t DRAM_BASE = 1048640, DRAM_BYTES = 1 << 30, TRACE_BYTES = 16384;
 constexpr uint64_t L1_END = 1499136;
-using within::L1_BASE, within::misbehaviour, within::trip;
+using internal_state::L1_BASE, internal_state::misbehaviour, internal_state::throw_if_requested;
 
 uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// Does what this thread was told to do instead, if it is time for it.
+// Fails as requested for this thread, if `when` is the time for it.
 void fail(Failure::When when) {
     if (next.kind == Failure::NONE || next.when != when) return;
-    Failure it = std::exchange(next, Failure{});
-    switch (it.kind) {
-        case Failure::FATAL: throw tt::Fatal{it.value, "told to"};
+    Failure failure = std::exchange(next, Failure{});
+    switch (failure.kind) {
+        case Failure::FATAL: throw tt::Fatal{failure.value, "injected"};
         case Failure::BAD_ALLOC: throw std::bad_alloc();
-        case Failure::INT: throw it.value;
+        case Failure::INT: throw failure.value;
         case Failure::THREAD_EXIT: pthread_exit(nullptr);
         case Failure::PROCESS_EXIT:
-            // Whoever asks now waits for the lock that is held here.
-            while (misbehaviour.asked == misbehaviour.answered) {
+            // Until an audit waits for the lock that is held here.
+            while (misbehaviour.queries == misbehaviour.answered_queries) {
             }
-            std::exit(it.value);
+            std::exit(failure.value);
         case Failure::PARK:
             misbehaviour.parking++;
             misbehaviour.parked.wait(true);
-            throw tt::Fatal{it.value, "was parked"};
+            throw tt::Fatal{failure.value, "was parked"};
         case Failure::NONE: break;
     }
 }
@@ -81,7 +81,7 @@ ClusterDescriptor::ClusterDescriptor() {
     }
 }
 const std::unordered_map<int, uint64_t> &ClusterDescriptor::get_chip_unique_ids() const { return ids; }
-int ClusterDescriptor::get_arch(int) const { return trip(__func__), 2; }
+int ClusterDescriptor::get_arch(int) const { return throw_if_requested(__func__), 2; }
 uint64_t ClusterDescriptor::get_board_id_for_chip(int chip) const {
     if (chip >= 32) throw Fatal{chip, "no board"};
     return uint64_t{0x14} << 36;
@@ -113,7 +113,7 @@ int Device::arch() const { return 2; }
 xy_pair Device::compute_with_storage_grid_size() const { return {8, 8}; }
 std::unique_ptr<AllocatorImpl> Device::initialize_allocator(size_t l1_small, size_t, size_t, std::span<const uint32_t> remap) {
     if (remap.size() != 3 || remap[2] != 7) throw Fatal{1, "the span did not arrive"};
-    // Of no derived class, so that it ends by another name.
+    // Not of the derived class, so that another destructor is called.
     return std::make_unique<AllocatorImpl>(l1_small);
 }
 
@@ -133,10 +133,10 @@ MeshDevice::MeshDevice(std::vector<int> chips) : pimpl(std::make_unique<MeshDevi
 MeshDevice::~MeshDevice() { pimpl->close_impl(this); }
 int MeshDevice::arch() const { return 2; }
 int MeshDevice::id() const { return pimpl->id(); }
-std::vector<int> MeshDevice::get_device_ids() const { return trip(__func__), pimpl->get_device_ids(); }
-const MeshDeviceView &MeshDevice::get_view() const { return trip(__func__), view; }
-xy_pair MeshDevice::compute_with_storage_grid_size() const { return trip(__func__), xy_pair{8, 8}; }
-void MeshDevice::release_mesh_trace(const MeshTraceId &) { trip(__func__); }
+std::vector<int> MeshDevice::get_device_ids() const { return throw_if_requested(__func__), pimpl->get_device_ids(); }
+const MeshDeviceView &MeshDevice::get_view() const { return throw_if_requested(__func__), view; }
+xy_pair MeshDevice::compute_with_storage_grid_size() const { return throw_if_requested(__func__), xy_pair{8, 8}; }
+void MeshDevice::release_mesh_trace(const MeshTraceId &) { throw_if_requested(__func__); }
 void MeshDevice::close() {
     pimpl->close_impl(this);
     another.reset();
@@ -144,7 +144,7 @@ void MeshDevice::close() {
 }
 
 std::vector<IDevice *> MeshDeviceView::get_devices(const MeshCoordinateRange &range) const {
-    trip(__func__);
+    throw_if_requested(__func__);
     if (range.first > range.last || range.last >= all.size()) throw Fatal{12, "no such chips"};
     return {all.begin() + static_cast<ptrdiff_t>(range.first), all.begin() + static_cast<ptrdiff_t>(range.last) + 1};
 }
@@ -153,12 +153,12 @@ MeshDeviceImpl::MeshDeviceImpl(std::vector<int> chips) : chips(std::move(chips))
     static std::atomic<int> numbers = 1000;
     number = numbers++;
 }
-int MeshDeviceImpl::id() const { return trip(__func__), number; }
+int MeshDeviceImpl::id() const { return throw_if_requested(__func__), number; }
 std::vector<int> MeshDeviceImpl::get_device_ids() const { return chips; }
 bool MeshDeviceImpl::close_impl(MeshDevice *) { return true; }
-void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId &) { trip(__func__); }
-void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId &) { trip(__func__); }
-void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId &, bool) { trip(__func__); }
+void MeshDeviceImpl::begin_mesh_trace(uint8_t, const MeshTraceId &) { throw_if_requested(__func__); }
+void MeshDeviceImpl::end_mesh_trace(uint8_t, const MeshTraceId &) { throw_if_requested(__func__); }
+void MeshDeviceImpl::replay_mesh_trace(uint8_t, const MeshTraceId &, bool) { throw_if_requested(__func__); }
 }  // namespace distributed
 
 Buffer::Buffer(IDevice *device, AllocatorImpl *allocator, const Plan &plan)
@@ -188,25 +188,25 @@ uint64_t Buffer::per_bank(uint64_t alignment) const {
 }
 
 namespace {
-uint64_t sane(uint64_t bytes) { return misbehaviour.huge ? ~bytes : bytes; }
+uint64_t reported_size(uint64_t bytes) { return misbehaviour.huge ? ~bytes : bytes; }
 uint64_t page_unit(BufferType type) { return type == BufferType::L1 || type == BufferType::L1_SMALL ? PAGE_UNIT_L1 : UNIT; }
 }  // namespace
 
 uint32_t Buffer::address() const {
-    trip(__func__);
+    throw_if_requested(__func__);
     if (status == 0) throw Fatal{3, "not allocated"};
     return static_cast<uint32_t>(address_);
 }
-uint64_t Buffer::page_size() const { return trip(__func__), page_; }
+uint64_t Buffer::page_size() const { return throw_if_requested(__func__), page_; }
 uint32_t Buffer::num_pages() const { return static_cast<uint32_t>(page_ ? size_ / page_ : 0); }
-uint64_t Buffer::aligned_page_size() const { return trip(__func__), sane(round_up(page_, page_unit(type_))); }
-uint64_t Buffer::aligned_size() const { return sane(num_pages() * round_up(page_, page_unit(type_))); }
+uint64_t Buffer::aligned_page_size() const { return throw_if_requested(__func__), reported_size(round_up(page_, page_unit(type_))); }
+uint64_t Buffer::aligned_size() const { return reported_size(num_pages() * round_up(page_, page_unit(type_))); }
 #ifndef BROKEN
-uint64_t Buffer::aligned_size_per_bank() const { return trip(__func__), sane(per_bank(page_unit(type_))); }
+uint64_t Buffer::aligned_size_per_bank() const { return throw_if_requested(__func__), reported_size(per_bank(page_unit(type_))); }
 #endif
-std::optional<uint32_t> Buffer::num_cores() const { return trip(__func__), cores; }
+std::optional<uint32_t> Buffer::num_cores() const { return throw_if_requested(__func__), cores; }
 ShardSpecBuffer Buffer::shard_spec() const {
-    trip(__func__);
+    throw_if_requested(__func__);
     if (!shards) throw Fatal{4, "not sharded"};
     ShardSpecBuffer spec = *shards;
     if (misbehaviour.torn) spec.orientation = 77;
@@ -214,16 +214,16 @@ ShardSpecBuffer Buffer::shard_spec() const {
 }
 bool Buffer::is_dram() const { return type_ == BufferType::DRAM || type_ == BufferType::TRACE; }
 #ifndef OLD
-BufferType Buffer::buffer_type() const { return trip(__func__), type_; }
-BufferLayout Buffer::buffer_layout() const { return trip(__func__), layout_; }
-uint64_t Buffer::size() const { return trip(__func__), sane(size_); }
+BufferType Buffer::buffer_type() const { return throw_if_requested(__func__), type_; }
+BufferLayout Buffer::buffer_layout() const { return throw_if_requested(__func__), layout_; }
+uint64_t Buffer::size() const { return throw_if_requested(__func__), reported_size(size_); }
 bool Buffer::has_shard_spec() const { return shards.has_value(); }
-IDevice *Buffer::device() const { return trip(__func__), device_; }
+IDevice *Buffer::device() const { return throw_if_requested(__func__), device_; }
 
 namespace experimental::per_core_allocation {
 bool is_per_core_allocation(const Buffer &buffer) { return buffer.per_core; }
 const std::unordered_map<xy_pair, uint64_t, HashXy> &get_per_core_addresses(const Buffer &buffer) {
-    return trip(__func__), buffer.core_addresses;
+    return throw_if_requested(__func__), buffer.core_addresses;
 }
 }  // namespace experimental::per_core_allocation
 #endif
@@ -232,29 +232,29 @@ const std::unordered_map<xy_pair, uint64_t, HashXy> &get_per_core_addresses(cons
 std::optional<uint64_t> Space::take(uint64_t bytes, bool from_below) {
     std::optional<uint64_t> found;
     uint64_t at = begin;
-    auto look = [&](uint64_t until) {
+    auto check_gap = [&](uint64_t until) {
         if (until - at >= bytes && !(from_below && found)) found = from_below ? at : until - bytes;
     };
     for (auto [block, len] : blocks) {
-        look(block);
+        check_gap(block);
         at = block + len;
     }
-    look(end);
+    check_gap(end);
     if (found) blocks[*found] = bytes;
     return found;
 }
 
 Statistics Space::statistics() const {
-    Statistics it = {end - begin, 0, 0, 0};
+    Statistics result = {end - begin, 0, 0, 0};
     uint64_t at = begin;
     for (auto [block, len] : blocks) {
-        it.allocated += len;
-        it.largest_free = std::max<size_t>(it.largest_free, block - at);
+        result.allocated += len;
+        result.largest_free = std::max<size_t>(result.largest_free, block - at);
         at = block + len;
     }
-    it.largest_free = std::max<size_t>(it.largest_free, end - at);
-    it.free = it.allocatable - it.allocated;
-    return it;
+    result.largest_free = std::max<size_t>(result.largest_free, end - at);
+    result.free = result.allocatable - result.allocated;
+    return result;
 }
 
 AllocatorImpl::AllocatorImpl(uint64_t l1_small) {
@@ -272,12 +272,12 @@ uint64_t AllocatorImpl::allocate_buffer(Buffer *buffer) {
     if (next.kind == Failure::PARK) fail(Failure::ALLOCATE);
     std::lock_guard lock(mutex);
     fail(Failure::ALLOCATE);
-    // There pages of L1 begin at a multiple of the unit.
+    // In HYBRID mode, pages of L1 begin at a multiple of the unit.
     static const bool hybrid = std::getenv("TT_METAL_ALLOCATOR_MODE_HYBRID") != nullptr;
     uint64_t page = hybrid && buffer->type_ == BufferType::L1 ? UNIT : page_unit(buffer->type_);
     uint64_t bytes = round_up(std::max<uint64_t>(buffer->per_bank(page), UNIT), UNIT);
     if (buffer->per_core) {
-        // In lists of their own, which the statistics know nothing of; every second core gets another address.
+        // In separate lists, which the statistics leave out; every second core has another address.
         uint64_t lowest = L1_BASE + per_core_taken;
         per_core_taken += 2 * bytes;
         for (const CoreRange &range : buffer->shards->grid.ranges) {
@@ -351,37 +351,37 @@ void AllocatorImpl::reset_allocator_size(const BufferType &type) {
 }
 
 Statistics AllocatorImpl::get_statistics(const BufferType &type) const {
-    Asked asked{this};
-    trip(__func__);
-    misbehaviour.asked++;
+    QueryScope scope{this};
+    throw_if_requested(__func__);
+    misbehaviour.queries++;
     std::lock_guard lock(mutex);
-    misbehaviour.answered++;
+    misbehaviour.answered_queries++;
     if (misbehaviour.nonsense) return {1, 2, 3, 4};
     return spaces.at(type).statistics();
 }
 uint32_t AllocatorImpl::get_num_banks(const BufferType &type) const {
-    Asked asked{this};
-    return trip(__func__), spaces.at(type).banks;
+    QueryScope scope{this};
+    return throw_if_requested(__func__), spaces.at(type).banks;
 }
 uint64_t AllocatorImpl::get_bank_size(const BufferType &type) const {
-    Asked asked{this};
-    trip(__func__);
+    QueryScope scope{this};
+    throw_if_requested(__func__);
     std::lock_guard lock(mutex);
     return spaces.at(type).end - spaces.at(type).begin;
 }
 uint64_t AllocatorImpl::get_base_allocator_addr(const HalMemType &memory) const {
-    return trip(__func__), memory == HalMemType::L1 ? L1_BASE : DRAM_BASE;
+    return throw_if_requested(__func__), memory == HalMemType::L1 ? L1_BASE : DRAM_BASE;
 }
 uint32_t AllocatorImpl::get_alignment(BufferType type) const {
-    return trip(__func__), static_cast<uint32_t>(page_unit(type));
+    return throw_if_requested(__func__), static_cast<uint32_t>(page_unit(type));
 }
-uint64_t AllocatorImpl::get_worker_l1_size() const { return trip(__func__), L1_END; }
+uint64_t AllocatorImpl::get_worker_l1_size() const { return throw_if_requested(__func__), L1_END; }
 std::vector<std::unordered_map<std::string, std::string>> AllocatorImpl::get_memory_block_table(const BufferType &type) const {
-    trip(__func__);
+    throw_if_requested(__func__);
     std::lock_guard lock(mutex);
     std::vector<std::unordered_map<std::string, std::string>> table;
     for (auto [at, bytes] : spaces.at(type).blocks) {
-        // The last one is too long for a string without memory of its own.
+        // The last value is too long for a string without allocated memory.
         table.push_back({{"address", std::to_string(at)}, {"size", std::to_string(bytes)}, {"allocated", "yes"},
             {"blockID", "a name that is longer than fits " + std::to_string(at)}});
     }
@@ -399,12 +399,12 @@ Statistics AllocatorImpl::truth(BufferType type) const {
 namespace {
 using namespace tt::tt_metal;
 
-class Here final : public Runtime {
+class RuntimeImpl final : public Runtime {
     IDevice *open_mesh(int first, int chips, uint64_t l1_small) override {
         std::vector<int> ids;
         for (int chip = 0; chip < chips; chip++) ids.push_back(first + chip);
-        // As opening a chip does: an allocator that nobody ever uses.
-        L1BankingAllocator ghost(l1_small);
+        // Opening a chip creates an allocator that is never used.
+        L1BankingAllocator unused(l1_small);
         auto mesh = std::make_unique<distributed::MeshDevice>(std::move(ids));
         static const SubDevice subs[2];
         mesh->manager =
@@ -430,8 +430,8 @@ class Here final : public Runtime {
         buffer->allocate();
         return buffer.release();
     }
-    void destroy(Buffer *buffer, bool give_back) override {
-        if (give_back) buffer->deallocate();
+    void destroy(Buffer *buffer, bool deallocate) override {
+        if (deallocate) buffer->deallocate();
         delete buffer;
     }
     void bulk(AllocatorImpl *it, bool clear) override { clear ? it->clear() : it->deallocate_buffers(); }
@@ -453,13 +453,13 @@ class Here final : public Runtime {
         if (!begin) return;
         mesh->another = std::make_unique<SubDeviceManager>(mesh, std::make_unique<L1BankingAllocator>(0), subs);
     }
-    Programs *programs() override { return programs_here(); }
-    Misbehaviour &misbehaviour() override { return within::misbehaviour; }
+    Programs *programs() override { return programs_instance(); }
+    Misbehaviour &misbehaviour() override { return internal_state::misbehaviour; }
     Failure &next() override { return ::next; }
 };
 }  // namespace
 
 extern "C" Runtime *standin() {
-    static Here here;
+    static RuntimeImpl here;
     return &here;
 }

@@ -1,8 +1,8 @@
-// A stand-in for tt-metal's library: the same names, and behind them a small allocator that knows the truth and does what
-// the real one cannot be made to do. Nothing here is tt-metal's; what must be alike are names, arguments and layouts.
+// A stand-in for tt-metal's library: the same symbols, with a small allocator that has exact figures and fails in ways that
+// the real one cannot be made to. No code is tt-metal's; names, arguments and layouts must match.
 //
-// -DOLD leaves out what runtimes before 0.80 do not export, -DMOVED also keeps it elsewhere than those do; -DBROKEN leaves
-// out what the agent cannot do without.
+// -DOLD leaves out what runtimes before 0.80 do not export, -DMOVED also has other offsets than those, and -DBROKEN leaves
+// out a function that the agent requires.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct StrongType {
 
 namespace tt {
 
-// Thrown where the real one throws of its own.
+// Stands for the runtime's own exceptions.
 struct Fatal {
     int value;
     std::string why;
@@ -38,7 +38,7 @@ struct xy_pair {
 };
 
 struct HashXy {
-    // Not `noexcept`, as the real one: the map then keeps it in its nodes.
+    // Not `noexcept`, like the real one: the map then stores hashes in its nodes.
     size_t operator()(const xy_pair &it) const { return it.y * 31 + it.x; }
 };
 
@@ -129,7 +129,6 @@ public:
     std::vector<IDevice *> get_devices(const MeshCoordinateRange &range) const;
 };
 
-// What is behind a mesh.
 class MeshDeviceImpl {
     int number;
     std::vector<int> chips;
@@ -151,7 +150,7 @@ class MeshDevice : public IDevice {
 
 public:
     std::unique_ptr<SubDeviceManager> manager;
-    // Loaded beside it.
+    // A second manager, loaded by `manage`.
     std::unique_ptr<SubDeviceManager> another;
 
     explicit MeshDevice(std::vector<int> chips);
@@ -183,7 +182,7 @@ struct ShardSpecBuffer {
     uint32_t tensor_in_pages[2];
 };
 
-// What a buffer is made from.
+// Parameters of a buffer.
 struct Plan {
     BufferType type = BufferType::DRAM;
     uint64_t page = 0;
@@ -193,7 +192,7 @@ struct Plan {
     bool per_core = false;
 };
 
-// Laid out as until 0.79, where some of it has no function.
+// With the layout of runtimes up to 0.79, where some fields have no function.
 class Buffer {
     void *self[2] = {};
 
@@ -255,7 +254,7 @@ struct Statistics {
     size_t allocatable, allocated, free, largest_free;
 };
 
-// Regions that another allocator has, by offset into a bank of DRAM or L1.
+// Regions of another allocator, by offset into a bank of DRAM or L1.
 struct AllocatorState {
     std::map<BufferType, std::vector<std::pair<uint64_t, uint64_t>>> regions;
 };
@@ -299,7 +298,7 @@ public:
     uint64_t get_worker_l1_size() const;
     std::vector<std::unordered_map<std::string, std::string>> get_memory_block_table(const BufferType &type) const;
 
-    // The truth, by no name that the agent knows.
+    // Exact statistics, with a name that the agent does not know.
     Statistics truth(BufferType type) const;
     uint32_t banks(BufferType type) const { return spaces.at(type).banks; }
 };
@@ -313,49 +312,49 @@ public:
 }  // namespace tt_metal
 }  // namespace tt
 
-// How it is told to misbehave.
+// Requested misbehaviour.
 struct Misbehaviour {
-    // The function that throws whenever somebody from outside calls it.
+    // The function that throws when it is called from outside.
     std::atomic<const char *> throwing{""};
-    // Statistics that cannot be.
+    // Statistics are implausible.
     std::atomic<bool> nonsense{false};
-    // Shard specs that are none.
+    // Shard specs are invalid.
     std::atomic<bool> torn{false};
-    // Sizes that no device has.
+    // Sizes are impossible.
     std::atomic<bool> huge{false};
-    // Threads that are to park stay so while this is set; how many do.
+    // Threads park while this is set; how many do.
     std::atomic<bool> parked{false};
     std::atomic<int> parking{0};
-    // Calls of `get_statistics`: begun, and over.
-    std::atomic<uint64_t> asked{0}, answered{0};
-    // What is not what it should be; see programs.cpp.
+    // Calls of `get_statistics`: started, and finished.
+    std::atomic<uint64_t> queries{0}, answered_queries{0};
+    // What is garbage; see programs.cpp.
     std::atomic<const char *> garbage{""};
-    // A program is where another was.
+    // New programs reuse addresses of destroyed ones.
     std::atomic<bool> reuse{false};
     // Programs are finalised before they are placed, chip by chip.
     std::atomic<bool> slow{false};
-    // Questions for addresses that there are not yet.
+    // Queries of addresses before there are any.
     std::atomic<uint64_t> unplaced{0};
 };
 
-namespace within {
+namespace internal_state {
 constexpr uint64_t L1_BASE = 105824;
 
 extern Misbehaviour misbehaviour;
-void trip(const char *function);
+void throw_if_requested(const char *function);
 bool is_garbage(const char *what);
-}  // namespace within
+}  // namespace internal_state
 
 class Programs;
 
-// What this thread's next call does instead of what it should.
+// A failure of this thread's next call.
 struct Failure {
     enum Kind { NONE, FATAL, BAD_ALLOC, INT, THREAD_EXIT, PROCESS_EXIT, PARK } kind = NONE;
     enum When { ALLOCATE, BEFORE_FREE, AFTER_FREE } when = ALLOCATE;
     int value = 0;
 };
 
-// What the program uses: the way into a library that may have been loaded without giving away its names.
+// The program's interface to the library, which may be loaded with local symbols.
 class Runtime {
 public:
     virtual tt::tt_metal::IDevice *open_mesh(int first, int chips, uint64_t l1_small) = 0;
@@ -363,17 +362,17 @@ public:
     virtual void close(tt::tt_metal::IDevice *device) = 0;
     virtual tt::tt_metal::AllocatorImpl *allocator(tt::tt_metal::IDevice *device) = 0;
     virtual tt::tt_metal::Buffer *create(tt::tt_metal::IDevice *device, const tt::tt_metal::Plan &plan) = 0;
-    // If giving it back throws, it is still there.
-    virtual void destroy(tt::tt_metal::Buffer *buffer, bool give_back) = 0;
+    // If deallocating throws, the buffer still exists.
+    virtual void destroy(tt::tt_metal::Buffer *buffer, bool deallocate) = 0;
     virtual void bulk(tt::tt_metal::AllocatorImpl *allocator, bool clear) = 0;
-    // No bytes: the end of it.
+    // No bytes: removes the mirror.
     virtual void mirror(tt::tt_metal::AllocatorImpl *allocator, uint64_t address, uint64_t bytes) = 0;
     virtual void override_state(tt::tt_metal::AllocatorImpl *allocator, const tt::tt_metal::AllocatorState &state) = 0;
-    // No bytes: to what it was.
+    // No bytes: resets the size.
     virtual void shrink(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type, uint64_t bytes) = 0;
     virtual tt::tt_metal::Statistics truth(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
     virtual uint32_t banks(tt::tt_metal::AllocatorImpl *allocator, tt::tt_metal::BufferType type) = 0;
-    // Another manager with an allocator of its own for a mesh, or its end.
+    // Loads or removes a second manager, with an allocator of its own, of a mesh.
     virtual void manage(tt::tt_metal::IDevice *mesh, bool begin) = 0;
     virtual Programs *programs() = 0;
     virtual Misbehaviour &misbehaviour() = 0;

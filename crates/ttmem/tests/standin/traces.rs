@@ -1,11 +1,11 @@
-//! Traces: nothing happens while one is captured, and all of it when it is replayed.
+//! Traces: nothing runs while one is captured, and all of it when it is replayed.
 
 use crate::{ALL, Program};
 
-/// Three programs, each of which has been dispatched: on two cores, on the first of them, and on another chip.
-fn with_three(how: (crate::Build, crate::Way)) -> (Program, [u64; 3]) {
+/// Starts with three dispatched programs: on two cores, on the first of them, and on another chip.
+fn start_with_three(how: (crate::Build, crate::Linkage)) -> (Program, [u64; 3]) {
     let mut program = Program::start(how.0, how.1);
-    program.does("mesh 0 2 0");
+    program.run("mesh 0 2 0");
     let plans = [
         ((0, 1), "config 16 data a 0 0 1 0 cb 64 0 0 1 0"),
         ((0, 1), "config 32 data b 0 0 0 0 cb 128 0 0 0 0"),
@@ -22,12 +22,12 @@ const AFTER_ALL: [[u64; 4]; 2] = [[64 + 128, 0, 0, 16 + 32], [64, 256, 0, 16 + 4
 const AFTER_FIRST: [[u64; 4]; 2] = [[128, 0, 0, 32]; 2];
 
 impl Program {
-    fn both(&self) -> [[u64; 4]; 2] {
+    fn resident_on_both(&self) -> [[u64; 4]; 2] {
         [self.resident(0), self.resident(1)]
     }
 
     fn trace(&mut self, step: &str, id: u32) {
-        assert_eq!(self.does(&format!("{step} 1 {id} 0")), "fine");
+        assert_eq!(self.run(&format!("{step} 1 {id} 0")), "fine");
     }
 
     /// Live traces: number, dispatches and replays.
@@ -37,58 +37,58 @@ impl Program {
 }
 
 #[test]
-fn nothing_runs_while_a_trace_is_captured_and_all_of_it_when_it_is_replayed() {
+fn captured_dispatches_run_at_replay() {
     for how in ALL {
-        let (mut program, [a, b, c]) = with_three(how);
-        assert_eq!(program.both(), AFTER_ALL);
+        let (mut program, [a, b, c]) = start_with_three(how);
+        assert_eq!(program.resident_on_both(), AFTER_ALL);
         program.enqueue(1, a);
-        assert_eq!(program.both(), AFTER_FIRST);
+        assert_eq!(program.resident_on_both(), AFTER_FIRST);
         program.trace("begin", 0);
         for workload in [a, b, a, b, c] {
             program.enqueue(1, workload);
-            assert_eq!(program.both(), AFTER_FIRST);
+            assert_eq!(program.resident_on_both(), AFTER_FIRST);
         }
         program.trace("end", 0);
-        assert_eq!(program.both(), AFTER_FIRST);
+        assert_eq!(program.resident_on_both(), AFTER_FIRST);
         program.trace("begin", 1);
         program.enqueue(1, b);
         program.enqueue(1, a);
         program.trace("end", 1);
         for _ in 0..2 {
             program.trace("replay", 0);
-            assert_eq!(program.both(), AFTER_ALL);
+            assert_eq!(program.resident_on_both(), AFTER_ALL);
             program.trace("replay", 1);
-            assert_eq!(program.both(), AFTER_FIRST);
+            assert_eq!(program.resident_on_both(), AFTER_FIRST);
         }
         assert_eq!(program.traces(), [(0, 5, 2), (1, 2, 2)]);
         program.trace("release", 0);
         program.trace("replay", 1);
         assert_eq!(program.traces(), [(1, 2, 3)]);
-        // One that is gone, and one that never was.
+        // A trace that was released, and one that never existed.
         program.trace("replay", 0);
         program.trace("release", 0);
         program.trace("end", 77);
-        assert_eq!(program.both(), AFTER_FIRST);
+        assert_eq!(program.resident_on_both(), AFTER_FIRST);
         program.enqueue(1, c);
-        assert_eq!(program.both(), [AFTER_FIRST[0], AFTER_ALL[1]]);
-        program.is_faultless();
-        // One is still live.
-        program.does("close 1");
-        assert!(program.kept().is_empty());
-        program.is_faultless();
+        assert_eq!(program.resident_on_both(), [AFTER_FIRST[0], AFTER_ALL[1]]);
+        program.expect_no_findings();
+        // The mesh is closed with a live trace.
+        program.run("close 1");
+        assert!(program.program_memory().is_empty());
+        program.expect_no_findings();
         let mesh = program.number("mesh 0 2 0");
-        assert_eq!(program.does(&format!("replay {mesh} 1 0")), "fine");
-        program.is_faultless();
-        program.quits();
+        assert_eq!(program.run(&format!("replay {mesh} 1 0")), "fine");
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
 #[test]
-fn a_trace_may_outlive_its_programs() {
+fn trace_can_outlive_its_programs() {
     for how in ALL {
         let mut program = Program::start(how.0, how.1);
-        program.does("mesh 0 1 0");
-        program.does("reuse 1");
+        program.run("mesh 0 1 0");
+        program.run("reuse 1");
         let (first, a) = program.workload((0, 0), "cb 64 0 0 0 0");
         let (_, b) = program.workload((0, 0), "cb 128 1 0 1 0");
         program.enqueue(1, a);
@@ -97,42 +97,42 @@ fn a_trace_may_outlive_its_programs() {
         program.enqueue(1, a);
         program.enqueue(1, b);
         program.trace("end", 0);
-        program.does(&format!("drop {first} {a}"));
-        // Where the first was.
+        program.run(&format!("drop {first} {a}"));
+        // At the address of the first.
         let (_, other) = program.workload((0, 0), "cb 256 0 0 0 0");
-        program.does(&format!("compile 1 {other}"));
+        program.run(&format!("compile 1 {other}"));
         program.trace("replay", 0);
-        assert_eq!(program.held(0)[0], (128 + 256, 128));
-        program.is_faultless();
+        assert_eq!(program.program_usage(0)[0], (128 + 256, 128));
+        program.expect_no_findings();
         program.trace("release", 0);
-        program.is_faultless();
-        program.quits();
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
 #[test]
 fn only_the_queue_of_a_capture_is_captured() {
     for how in ALL {
-        let (mut program, [a, b, _]) = with_three(how);
+        let (mut program, [a, b, _]) = start_with_three(how);
         program.enqueue(1, a);
-        assert_eq!(program.does("begin 1 0 1"), "fine");
-        assert_eq!(program.does(&format!("enqueue 1 {b} 1")), "fine");
-        assert_eq!(program.both(), AFTER_FIRST);
+        assert_eq!(program.run("begin 1 0 1"), "fine");
+        assert_eq!(program.run(&format!("enqueue 1 {b} 1")), "fine");
+        assert_eq!(program.resident_on_both(), AFTER_FIRST);
         program.enqueue(1, b);
-        assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
-        assert_eq!(program.does("end 1 0 1"), "fine");
+        assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2]);
+        assert_eq!(program.run("end 1 0 1"), "fine");
         program.enqueue(1, a);
-        assert_eq!(program.does("replay 1 0 1"), "fine");
-        assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
-        program.is_faultless();
-        program.quits();
+        assert_eq!(program.run("replay 1 0 1"), "fine");
+        assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2]);
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
-/// A capture on one mesh is not one on another that has the same chips.
+/// A capture on one mesh does not affect another with the same chips.
 #[test]
 fn only_the_mesh_of_a_capture_is_captured() {
-    let (mut program, [a, ..]) = with_three(ALL[1]);
+    let (mut program, [a, ..]) = start_with_three(ALL[1]);
     let sub = program.number("mesh 1 1 0");
     let (_, own) = program.workload((0, 0), "cb 512 0 0 1 0");
     program.trace("begin", 0);
@@ -143,97 +143,99 @@ fn only_the_mesh_of_a_capture_is_captured() {
     program.trace("end", 0);
     program.trace("replay", 0);
     assert_eq!(program.resident(1)[0], 128);
-    program.does(&format!("close {sub}"));
+    program.run(&format!("close {sub}"));
     program.trace("replay", 0);
     assert_eq!(program.resident(1)[0], 128);
-    program.is_faultless();
-    program.quits();
+    program.expect_no_findings();
+    program.quit();
 }
 
 #[test]
-fn what_throws_is_no_step_of_a_trace() {
+fn throwing_trace_functions_have_no_effect() {
     for how in ALL {
-        let (mut program, [a, b, _]) = with_three(how);
+        let (mut program, [a, b, _]) = start_with_three(how);
         program.enqueue(1, a);
-        program.does("throwing begin_mesh_trace");
-        assert_eq!(program.does("begin 1 0 0"), "fatal -1 begin_mesh_trace");
-        program.does("throwing nothing");
+        program.run("throwing begin_mesh_trace");
+        assert_eq!(program.run("begin 1 0 0"), "fatal -1 begin_mesh_trace");
+        program.run("throwing nothing");
         program.enqueue(1, b);
-        assert_eq!(program.both(), [AFTER_ALL[0]; 2], "nothing is captured");
-        // The queue is itself again when there is no room for what it captured.
+        assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2], "nothing is captured");
+        // A capture that does not fit ends, and the queue runs again.
         program.trace("begin", 1);
         program.enqueue(1, a);
-        program.does("throwing end_mesh_trace");
-        assert_eq!(program.does("end 1 1 0"), "fatal -1 end_mesh_trace");
-        program.does("throwing nothing");
-        assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
+        program.run("throwing end_mesh_trace");
+        assert_eq!(program.run("end 1 1 0"), "fatal -1 end_mesh_trace");
+        program.run("throwing nothing");
+        assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2]);
         program.enqueue(1, a);
-        assert_eq!(program.both(), AFTER_FIRST, "nothing is captured any more");
+        assert_eq!(program.resident_on_both(), AFTER_FIRST, "nothing is captured any more");
         program.trace("begin", 2);
         program.enqueue(1, b);
         program.trace("end", 2);
-        program.does("throwing replay_mesh_trace");
-        assert_eq!(program.does("replay 1 2 0"), "fatal -1 replay_mesh_trace");
-        assert_eq!(program.both(), AFTER_FIRST);
-        program.does("throwing release_mesh_trace");
-        assert_eq!(program.does("release 1 2"), "fatal -1 release_mesh_trace");
-        program.does("throwing nothing");
+        program.run("throwing replay_mesh_trace");
+        assert_eq!(program.run("replay 1 2 0"), "fatal -1 replay_mesh_trace");
+        assert_eq!(program.resident_on_both(), AFTER_FIRST);
+        program.run("throwing release_mesh_trace");
+        assert_eq!(program.run("release 1 2"), "fatal -1 release_mesh_trace");
+        program.run("throwing nothing");
         program.trace("replay", 2);
-        assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
-        program.is_faultless();
-        program.quits();
+        assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2]);
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
-/// A dispatch that throws inside a capture is no part of it.
 #[test]
-fn what_throws_is_not_captured() {
-    let (mut program, [a, b, _]) = with_three(ALL[1]);
+fn throwing_dispatch_is_not_captured() {
+    let (mut program, [a, b, _]) = start_with_three(ALL[1]);
     program.trace("begin", 0);
     program.enqueue(1, a);
-    program.does("throwing EnqueueMeshWorkload");
-    assert_eq!(program.does(&format!("enqueue 1 {b}")), "fatal -1 EnqueueMeshWorkload");
-    program.does("throwing nothing");
+    program.run("throwing EnqueueMeshWorkload");
+    assert_eq!(program.run(&format!("enqueue 1 {b}")), "fatal -1 EnqueueMeshWorkload");
+    program.run("throwing nothing");
     program.trace("end", 0);
     program.trace("replay", 0);
-    assert_eq!(program.both(), AFTER_FIRST);
-    program.is_faultless();
-    program.quits();
+    assert_eq!(program.resident_on_both(), AFTER_FIRST);
+    program.expect_no_findings();
+    program.quit();
 }
 
-/// Other tensors, or another size, are not on the device before the replay.
+/// Tensors and sizes that change in a capture are not on the device before the replay.
 #[test]
-fn what_changes_in_a_capture_stays_there() {
+fn changes_in_a_capture_take_effect_at_replay() {
     for how in ALL {
         let mut program = Program::start(how.0, how.1);
-        program.does("mesh 0 1 0");
+        program.run("mesh 0 1 0");
         let (made, a) =
             program.workload((0, 0), "config 16 data a 0 0 0 0 cb 64 0 0 0 0 view 500000 64 0 0 0 0");
         program.enqueue(1, a);
         assert_eq!(program.resident(0), [64, 0, 0, 16]);
         program.trace("begin", 0);
-        program.does(&format!("move {made} 600000"));
+        program.run(&format!("move {made} 600000"));
         program.enqueue(1, a);
-        assert_eq!(program.resident(0), [64, 0, 0, 16], "it is still there");
+        assert_eq!(program.resident(0), [64, 0, 0, 16], "it is still resident");
         program.trace("end", 0);
         assert_eq!(program.resident(0), [64, 0, 0, 16]);
         program.trace("replay", 0);
         assert_eq!(program.resident(0), [64, 0, 0, 16]);
-        program.does(&format!("move {made} 700000"));
+        program.run(&format!("move {made} 700000"));
         program.enqueue(1, a);
         assert!(
-            program.kept().iter().any(|it| it.contains(&format!("@{} ", 700_000 - crate::programs::BASE)))
+            program
+                .program_memory()
+                .iter()
+                .any(|it| it.contains(&format!("@{} ", 700_000 - crate::programs::BASE)))
         );
-        program.is_faultless();
-        program.quits();
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
-/// As many programs as are kept apart, and more traces.
+/// 128 programs in one trace, and 400 traces.
 #[test]
-fn a_trace_may_hold_very_much() {
+fn many_programs_and_traces_are_tracked() {
     let mut program = Program::start(ALL[1].0, ALL[1].1);
-    program.does("mesh 0 1 0");
+    program.run("mesh 0 1 0");
     let mut all = Vec::new();
     for n in 0..128 {
         let (x, y) = (n % 16, n / 16);
@@ -243,7 +245,7 @@ fn a_trace_may_hold_very_much() {
     let (_, over) = program.workload((0, 0), "config 16 data all 0 0 15 15 dfb 32 0 0 15 15");
     program.enqueue(1, over);
     for &workload in &all {
-        program.does(&format!("compile 1 {workload}"));
+        program.run(&format!("compile 1 {workload}"));
     }
     program.trace("begin", 0);
     for &workload in &all {
@@ -261,17 +263,17 @@ fn a_trace_may_hold_very_much() {
     for trace in 0..400 {
         program.trace("release", trace);
     }
-    program.is_faultless();
+    program.expect_no_findings();
     program.enqueue(1, over);
     assert_eq!(program.resident(0)[1], 256 * 32);
-    program.quits();
+    program.quit();
 }
 
 #[test]
-fn managers_of_sub_devices_come_and_go() {
+fn sub_device_managers_are_created_and_destroyed() {
     for how in ALL {
-        let (mut program, [a, b, _]) = with_three(how);
-        program.does("manage 1 1");
+        let (mut program, [a, b, _]) = start_with_three(how);
+        program.run("manage 1 1");
         assert_eq!(program.process().allocators.iter().filter(|it| !it.spaces.is_empty()).count(), 2);
         let (_, own) = program.workload((0, 1), "config 64 data own 4 4 5 5 cb 32 4 4 5 5");
         program.trace("begin", 0);
@@ -279,40 +281,40 @@ fn managers_of_sub_devices_come_and_go() {
         program.trace("end", 0);
         program.enqueue(1, own);
         assert_eq!(program.resident(0), [64 + 128 + 4 * 32, 0, 0, 16 + 32 + 4 * 64]);
-        program.does("manage 1 0");
+        program.run("manage 1 0");
         assert_eq!(program.resident(0), [64 + 128 + 4 * 32, 0, 0, 16 + 32 + 4 * 64]);
         program.enqueue(1, a);
         assert_eq!(program.resident(0), [128 + 4 * 32, 0, 0, 32 + 4 * 64]);
-        program.is_faultless();
-        program.does("close 1");
-        program.is_faultless();
-        program.quits();
+        program.expect_no_findings();
+        program.run("close 1");
+        program.expect_no_findings();
+        program.quit();
     }
 }
 
-/// A queue captures one thing at a time, whatever became of the last.
+/// A queue captures one trace at a time.
 #[test]
-fn a_capture_that_begins_ends_the_one_before() {
-    let (mut program, [a, b, _]) = with_three(ALL[1]);
+fn new_capture_ends_the_previous_one() {
+    let (mut program, [a, b, _]) = start_with_three(ALL[1]);
     program.trace("begin", 4);
     program.trace("begin", 4);
     program.trace("begin", 5);
     program.enqueue(1, a);
     // There is nothing to replay yet.
     program.trace("replay", 5);
-    assert_eq!(program.both(), AFTER_ALL);
+    assert_eq!(program.resident_on_both(), AFTER_ALL);
     program.trace("end", 5);
     program.enqueue(1, b);
-    assert_eq!(program.both(), [AFTER_ALL[0]; 2]);
+    assert_eq!(program.resident_on_both(), [AFTER_ALL[0]; 2]);
     program.trace("replay", 5);
-    assert_eq!(program.both(), AFTER_FIRST);
-    // One whose mesh goes in the middle of it.
+    assert_eq!(program.resident_on_both(), AFTER_FIRST);
+    // The mesh is closed during a capture.
     program.trace("begin", 6);
-    program.does("close 1");
+    program.run("close 1");
     let mesh = program.number("mesh 0 2 0");
     let (_, other) = program.workload((0, 0), "cb 64 0 0 0 0");
     program.enqueue(mesh, other);
     assert_eq!(program.resident(0)[0], 64);
-    program.is_faultless();
-    program.quits();
+    program.expect_no_findings();
+    program.quit();
 }

@@ -1,6 +1,6 @@
-//! Runtimes that are not as we know them.
+//! Runtimes of other versions, and runtimes that lack functions.
 
-use crate::make::{self, Build, Vintage, Way};
+use crate::make::{self, Build, Linkage, Vintage};
 use crate::{ALLOCATE, BEFORE_FREE, FATAL, INT, Program, segments};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,42 +19,41 @@ fn table() -> Vec<(&'static str, &'static str)> {
     lines.filter(|line| !line.starts_with(['/', '#'])).filter_map(symbol).collect()
 }
 
-/// What a library exports.
+/// The symbols that a library exports.
 fn exports(library: &Path) -> BTreeSet<String> {
     let mut nm = Command::new("nm");
     let output = nm.args(["-D", "--defined-only", "--format=just-symbols"]).arg(library).output().unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The stand-in is one only if everything that the agent knows is in it.
 #[test]
-fn the_stand_in_has_every_name_that_the_agent_knows() {
+fn stand_in_has_every_symbol_of_the_agents_table() {
     let exported = exports(make::library(Build::Plain, Vintage::New));
-    let of_the_language = |&(kind, symbol): &(&str, &str)| kind == "CXX" || symbol == "_ZdlPv";
-    let known: Vec<_> = table().into_iter().filter(|it| !of_the_language(it)).collect();
+    let is_of_the_language = |&(kind, symbol): &(&str, &str)| kind == "CXX" || symbol == "_ZdlPv";
+    let known: Vec<_> = table().into_iter().filter(|it| !is_of_the_language(it)).collect();
     assert!(known.len() > 80, "{known:?}");
     let missing: Vec<_> = known.iter().filter(|(_, symbol)| !exported.contains(*symbol)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Every symbol that is exported replaces another library's of the same name.
+/// Every exported symbol would replace another library's of the same name.
 #[test]
-fn the_agent_exports_its_hooks_and_little_else() {
+fn agent_exports_its_hooks_and_little_else() {
     let hooks = table().into_iter().filter(|(kind, _)| ["HOOK", "ALIAS"].contains(kind));
     let mut expected: BTreeSet<String> = hooks.map(|(_, symbol)| symbol.to_owned()).collect();
     assert!(expected.len() > 20, "{expected:?}");
     // For `ttmem-client` in the same process.
     expected.extend(["ttmem_agent_yield", "ttmem_agent_reset_peaks"].map(str::to_owned));
-    // For these tests. That a release build lacks them is checked where one is made (`agent.rs` of xtask).
+    // For these tests. `agent.rs` of xtask checks that a release build lacks them.
     expected.extend(["ttmem_agent_figures", "ttmem_agent_switch"].map(str::to_owned));
     assert_eq!(exports(&ttmem_testkit::agent()), expected);
 }
 
 #[test]
-fn a_runtime_that_lacks_half_of_it_is_tracked() {
+fn old_runtime_is_tracked() {
     for build in [Build::Plain, Build::Address] {
-        let mut program = Program::with(build, Way::Loading, Vintage::Old, &[]);
-        program.does("mesh 0 2 4096");
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Old, &[]);
+        program.run("mesh 0 2 4096");
         for command in [
             "alloc 1 dram 30 100",
             "alloc 1 l1 48 200",
@@ -64,47 +63,48 @@ fn a_runtime_that_lacks_half_of_it_is_tracked() {
         ] {
             program.number(command);
         }
-        program.is_right();
-        let requested: u64 = program.listed().iter().map(|it| it["requested_bytes"].as_u64().unwrap()).sum();
+        program.check_figures();
+        let requested: u64 =
+            program.allocations().iter().map(|it| it["requested_bytes"].as_u64().unwrap()).sum();
         assert_eq!(requested, 30 * 100 + 48 * 200 + 2048 * 7 + 16 + 2 * 4096);
-        program.next(INT, ALLOCATE, 3);
-        assert_eq!(program.does("alloc 1 dram 64 1"), "int 3");
-        assert_eq!(program.does("shrink 1 l1 4096"), "fine");
-        program.is_right();
-        program.does("clear 1");
-        program.is_right();
-        program.does("close 1");
+        program.fail_next(INT, ALLOCATE, 3);
+        assert_eq!(program.run("alloc 1 dram 64 1"), "int 3");
+        assert_eq!(program.run("shrink 1 l1 4096"), "fine");
+        program.check_figures();
+        program.run("clear 1");
+        program.check_figures();
+        program.run("close 1");
         let process = program.process();
         let tracker = process.tracker.unwrap();
-        assert!(tracker.missing_hooks.is_empty(), "what it never had is not missing: {tracker:?}");
-        program.quits();
+        assert!(tracker.missing_hooks.is_empty(), "hooks of newer runtimes are not missing: {tracker:?}");
+        program.quit();
     }
 }
 
 #[test]
-fn a_runtime_that_lacks_what_is_needed_is_left_alone() {
-    for (build, way, vintage) in [
-        (Build::Plain, Way::Loading, Vintage::Broken),
-        // Nothing to catch exceptions with.
-        (Build::Plain, Way::Sealed, Vintage::Sealed),
+fn runtime_without_required_functions_is_not_tracked() {
+    for (build, linkage, vintage) in [
+        (Build::Plain, Linkage::Loaded, Vintage::Broken),
+        // Without a C++ library to catch exceptions with.
+        (Build::Plain, Linkage::Sealed, Vintage::Sealed),
     ] {
-        let mut program = Program::with(build, way, vintage, &[]);
-        program.does("mesh 0 2 4096");
-        program.does("device 3");
+        let mut program = Program::start_with(build, linkage, vintage, &[]);
+        program.run("mesh 0 2 4096");
+        program.run("device 3");
         let buffer = program.number("alloc 1 dram 2048 24");
         for when in [ALLOCATE, BEFORE_FREE] {
-            program.next(FATAL, when, 3);
+            program.fail_next(FATAL, when, 3);
             let command =
                 if when == ALLOCATE { "alloc 1 dram 64 1".to_owned() } else { format!("free {buffer}") };
-            assert_eq!(program.does(&command), "fatal 3 told to", "{vintage:?}");
+            assert_eq!(program.run(&command), "fatal 3 injected", "{vintage:?}");
         }
         for command in ["mirror 2 1000000 64", "mirror 2 1000000 0", "shrink 1 l1 4096", "shrink 1 l1 0"] {
-            program.does(command);
+            program.run(command);
         }
         for command in ["override 1 dram 0 64", "bulk 1", "clear 1", "threads 1 2 100", "close 2"] {
-            program.does(command);
+            program.run(command);
         }
-        go_through_it(&mut program);
+        exercise_programs(&mut program);
         let (_, workload) = program.workload((0, 0), "dfb 64 0 0 0 0");
         for (function, command) in [
             ("finalize_program_offsets", format!("enqueue 1 {workload}")),
@@ -117,66 +117,71 @@ fn a_runtime_that_lacks_what_is_needed_is_left_alone() {
             ("fabric", "fabric 1".to_owned()),
             ("fabric", "fabric_before 1".to_owned()),
         ] {
-            program.does(&format!("throwing {function}"));
-            // What was placed by then stays so.
+            program.run(&format!("throwing {function}"));
+            // Dataflow buffers that are placed already are not placed again, so that one does not throw.
             let expected = format!("fatal -1 {function}");
-            let answer = program.does(&command);
+            let answer = program.run(&command);
             assert!(answer == expected || function.starts_with("alloc"), "{vintage:?}: {answer}");
         }
-        program.does("throwing nothing");
-        program.does("dispatch 1");
+        program.run("throwing nothing");
+        program.run("dispatch 1");
         assert!(segments(program.folder()).is_empty(), "{vintage:?}");
         let tasks = format!("/proc/{}/task", program.pid());
         assert_eq!(std::fs::read_dir(tasks).unwrap().count(), 1, "no thread");
-        program.quits();
+        program.quit();
     }
 }
 
 #[test]
-fn a_runtime_that_keeps_things_elsewhere_is_not_misread() {
-    let mut program = Program::with(Build::Plain, Way::Loading, Vintage::Moved, &[]);
-    program.does("mesh 0 1 0");
+fn unknown_buffer_layout_is_not_misread() {
+    let mut program = Program::start_with(Build::Plain, Linkage::Loaded, Vintage::Moved, &[]);
+    program.run("mesh 0 1 0");
     let buffer = program.number("alloc 1 dram 2048 24");
     program.number("alloc 1 l1 128 1");
-    assert!(program.listed().is_empty());
-    let (code, report) = program.checked();
+    assert!(program.allocations().is_empty());
+    let (code, report) = program.run_check();
     assert_eq!((code, &report["drifting"]), (1, &2.into()), "{report}");
-    assert_eq!(program.does(&format!("free {buffer}")), "fine");
-    assert_eq!(program.checked().1["drifting"], 1);
-    program.quits();
+    assert_eq!(program.run(&format!("free {buffer}")), "fine");
+    assert_eq!(program.run_check().1["drifting"], 1);
+    program.quit();
 }
 
-/// Everything that a program can be put through, whatever the agent sees of it.
-fn go_through_it(program: &mut Program) -> (u64, u64) {
+/// Builds, dispatches, changes, captures and replays a program. Returns the mesh and the workload.
+fn exercise_programs(program: &mut Program) -> (u64, u64) {
     let mesh = program.number("mesh 0 2 0");
     let (made, workload) = program.workload(
         (1, 1),
         "config 64 data k 0 0 0 0 cb 32 0 0 0 0 view 500000 64 0 0 0 0 dfb 64 0 0 0 0 pad 16",
     );
-    program.does(&format!("resize dfb {made}"));
-    assert_eq!(program.does(&format!("compile {mesh} {workload}")), "fine");
+    program.run(&format!("resize dfb {made}"));
+    assert_eq!(program.run(&format!("compile {mesh} {workload}")), "fine");
     program.enqueue(mesh, workload);
-    program.does(&format!("move {made} 600000"));
+    program.run(&format!("move {made} 600000"));
     program.enqueue(mesh, workload);
-    program.does(&format!("resize cb {made} 48"));
+    program.run(&format!("resize cb {made} 48"));
     program.enqueue(mesh, workload);
     for step in ["begin", "end", "replay", "release"] {
-        assert_eq!(program.does(&format!("{step} {mesh} 0 0")), "fine");
+        assert_eq!(program.run(&format!("{step} {mesh} 0 0")), "fine");
     }
     (mesh, workload)
 }
 
 #[test]
-fn a_runtime_that_lacks_one_thing_is_tracked_without_it() {
+fn runtime_without_one_function_is_tracked() {
     const PROGRAM: &str = "_ZN2tt8tt_metal6detail11ProgramImpl";
-    const SAYS: &str = "_ZNK2tt8tt_metal6detail11ProgramImpl";
+    const CONST_PROGRAM: &str = "_ZNK2tt8tt_metal6detail11ProgramImpl";
     const MESH: &str = "_ZN2tt8tt_metal11distributed14MeshDeviceImpl";
     const TRACE: &str = "hRKN4ttsl10StrongTypeIjNS1_14MeshTraceIdTagEEE";
-    // What is missing, the hook that is, and what is still seen: chips, and what is resident on the second of them.
+    // The missing function and its symbol, the missing hooks, and the memory still seen as resident on the second chip.
     let (all, nothing) = ([48, 64, 16, 64], [0; 4]);
     let lacking: [(&str, String, &[&str], [u64; 4]); 18] = [
-        ("get_id", format!("{SAYS}6get_idEv"), &["programs"], nothing),
-        ("circular_buffers", format!("{SAYS}16circular_buffersEv"), &["circular_buffers"], [0, 64, 16, 64]),
+        ("get_id", format!("{CONST_PROGRAM}6get_idEv"), &["programs"], nothing),
+        (
+            "circular_buffers",
+            format!("{CONST_PROGRAM}16circular_buffersEv"),
+            &["circular_buffers"],
+            [0, 64, 16, 64],
+        ),
         (
             "cb_address",
             "_ZNK2tt8tt_metal18CircularBufferImpl7addressEv".into(),
@@ -226,38 +231,38 @@ fn a_runtime_that_lacks_one_thing_is_tracked_without_it() {
     ];
     for (what, name, missing, resident) in lacking {
         let library = make::library_without(Build::Plain, what, &[&name]);
-        let mut program = Program::of(Build::Plain, Way::Loading, &library, &[]);
-        let (mesh, workload) = go_through_it(&mut program);
-        assert_eq!(program.resident(1), resident, "{what}: {:?}", program.kept());
+        let mut program = Program::start_library(Build::Plain, Linkage::Loaded, &library, &[]);
+        let (mesh, workload) = exercise_programs(&mut program);
+        assert_eq!(program.resident(1), resident, "{what}: {:?}", program.program_memory());
         assert_eq!(program.process().tracker.unwrap().missing_hooks, missing, "{what}");
-        program.is_faultless();
-        program.does(&format!("close {mesh}"));
-        assert!(program.kept().is_empty(), "{what}");
-        program.does(&format!("drop {workload}"));
-        program.quits();
+        program.expect_no_findings();
+        program.run(&format!("close {mesh}"));
+        assert!(program.program_memory().is_empty(), "{what}");
+        program.run(&format!("drop {workload}"));
+        program.quit();
     }
 }
 
 #[test]
-fn what_lies_elsewhere_in_another_version_is_not_read() {
+fn fields_at_unknown_offsets_are_not_read() {
     for build in [Build::Plain, Build::Address] {
-        let mut program = Program::with(build, Way::Loading, Vintage::Unknown, &[]);
-        go_through_it(&mut program);
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Unknown, &[]);
+        exercise_programs(&mut program);
         assert_eq!(program.resident(1), [48, 64, 0, 64]);
         assert_eq!(program.process().tracker.unwrap().missing_hooks, ["scratchpads"]);
-        program.is_faultless();
-        program.quits();
-        let mut program = Program::with(build, Way::Loading, Vintage::Old, &[]);
-        go_through_it(&mut program);
+        program.expect_no_findings();
+        program.quit();
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Old, &[]);
+        exercise_programs(&mut program);
         assert_eq!(program.resident(1), [48, 64, 16, 64]);
         assert!(program.process().tracker.unwrap().missing_hooks.is_empty());
-        program.is_faultless();
-        program.quits();
-        // Where a workload's programs would be, there is something else.
-        let mut program = Program::with(build, Way::Loading, Vintage::Moved, &[]);
-        go_through_it(&mut program);
+        program.expect_no_findings();
+        program.quit();
+        // Something else is at the offset of a workload's programs.
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Moved, &[]);
+        exercise_programs(&mut program);
         assert_eq!(program.resident(1), [0; 4]);
-        program.is_faultless();
-        program.quits();
+        program.expect_no_findings();
+        program.quit();
     }
 }

@@ -1,8 +1,8 @@
-//! Whether what readers see is what writers did: real processes, real kills, no tolerance.
+//! Readers see exactly what writers did: real processes, real kills, no tolerance.
 //!
-//! * `threads`: eight threads write as fast as they can, then at a pace, while a reader samples; every sample that calls
-//!   itself exact must equal the model at its sequence number.
-//! * `kills`: a writer is killed at random moments; what it left must equal the model at its last published event.
+//! * `threads`: eight threads write at full speed, then at a fixed rate, while a reader samples; every sample marked exact
+//!   must equal the model at its sequence number.
+//! * `kills`: a writer is killed at random moments; its crash segment must equal the model at its last published event.
 //! * `restarts`: the daemon is killed and started again under load; its first answer must equal the model.
 //!
 //! `cargo test` runs a short form; `cargo xtask truth` the long one (`TTMEM_LONG=1`), optimised.
@@ -23,45 +23,45 @@ use ttmem_client::{Options, Tracker};
 use ttmem_sources::SegmentFile;
 use ttmem_testkit::{Server, eventually, memory_folder};
 
-/// `short`, or `long` when all of it is asked for.
+/// `short`, or `long` if the long form is requested.
 fn amount(short: u64, long: u64) -> u64 {
     if std::env::var_os("TTMEM_LONG").is_some() { long } else { short }
 }
 
-/// These tests want the processors to themselves: held by one at a time.
-fn alone() -> MutexGuard<'static, ()> {
+/// A lock for tests that need the processors for themselves.
+fn lock_processors() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
-fn threads_as_fast_as_they_can() -> anyhow::Result<()> {
-    let _alone = alone();
-    threads::run("8 threads as fast as they can", amount(100_000, 1_000_000), None)
+fn threads_at_full_speed_match_the_model() -> anyhow::Result<()> {
+    let _lock = lock_processors();
+    threads::run("8 threads at full speed", amount(100_000, 1_000_000), None)
 }
 
 #[test]
-fn threads_at_a_pace() -> anyhow::Result<()> {
-    let _alone = alone();
+fn threads_at_a_fixed_rate_match_the_model() -> anyhow::Result<()> {
+    let _lock = lock_processors();
     threads::run("8 threads at 100 k events/s", amount(40_000, 1_000_000), Some(100_000))
 }
 
-/// Names what a [`writer`] is to do, one word a line.
+/// Variable with the arguments of a [`writer`], one a line.
 const WRITER: &str = "TTMEM_TRUTH_WRITER";
 
-/// Not a test, but the process that [`spawn`] starts: this binary runs itself again.
+/// The process that [`spawn`] starts, which is this binary again; as a test it does nothing.
 #[test]
 fn writer() -> anyhow::Result<()> {
-    let Ok(words) = std::env::var(WRITER) else { return Ok(()) };
-    let words: Vec<&str> = words.lines().collect();
-    match words[..] {
+    let Ok(arguments) = std::env::var(WRITER) else { return Ok(()) };
+    let arguments: Vec<&str> = arguments.lines().collect();
+    match arguments[..] {
         ["script", folder, seed, rate] => write_script(folder, seed.parse()?, rate.parse()?),
         ["threads", folder, events, rate, log] => threads::write(folder, events.parse()?, rate.parse()?, log),
-        _ => anyhow::bail!("unknown writer: {words:?}"),
+        _ => anyhow::bail!("unknown writer: {arguments:?}"),
     }
 }
 
-/// A writer in a process of its own; killed when dropped.
+/// A writer's process; killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -71,10 +71,10 @@ impl Drop for Process {
     }
 }
 
-fn spawn(words: &[&str]) -> anyhow::Result<Process> {
+fn spawn(arguments: &[&str]) -> anyhow::Result<Process> {
     let exe = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(exe);
-    command.args(["--exact", "writer", "--nocapture", "--test-threads=1"]).env(WRITER, words.join("\n"));
+    command.args(["--exact", "writer", "--nocapture", "--test-threads=1"]).env(WRITER, arguments.join("\n"));
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     Ok(Process(command.spawn().context("cannot start a writer")?))
 }
@@ -91,27 +91,27 @@ fn only_segment(folder: &Path) -> PathBuf {
     })
 }
 
-/// Steps that are decided at once.
+/// Steps that are generated in one batch.
 const AHEAD: usize = 50_000;
 
-/// A writer that follows the script of a seed until it is killed, at so many events a second.
+/// A writer that follows the script of a seed until it is killed, at `rate` events a second; 0: at full speed.
 fn write_script(folder: &str, seed: u64, rate: u64) -> anyhow::Result<()> {
     let tracker = tracker(folder);
     let mut script = Script::new(seed);
-    // Exits with its parent.
+    // Exits when the parent does.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
     });
-    // Decided in advance, so that nearly all of the time is spent in the tracker, which is where it is to be killed.
-    let decide = |script: &mut Script| -> Vec<_> {
+    // Generated in advance, so that nearly all time is spent in the tracker, where the kill should happen.
+    let generate = |script: &mut Script| -> Vec<_> {
         let one = |_| {
-            let step = script.step();
+            let step = script.next_step();
             (step, script.apply(step))
         };
         (0..AHEAD).map(one).collect()
     };
-    let mut steps = decide(&mut script);
+    let mut steps = generate(&mut script);
     script.define(&tracker)?;
     let begin = Instant::now();
     let mut written = 0;
@@ -124,13 +124,13 @@ fn write_script(folder: &str, seed: u64, rate: u64) -> anyhow::Result<()> {
                 std::thread::sleep(due.saturating_sub(begin.elapsed()));
             }
         }
-        steps = decide(&mut script);
+        steps = generate(&mut script);
     }
 }
 
 #[test]
-fn kills_leave_what_the_model_has() -> anyhow::Result<()> {
-    let _alone = alone();
+fn crash_segments_match_the_model() -> anyhow::Result<()> {
+    let _lock = lock_processors();
     let count = amount(100, 1000);
     let (mut half_done, mut finished, mut events) = (0, 0, 0);
     let mut random = Random::new(count);
@@ -167,8 +167,8 @@ fn kills_leave_what_the_model_has() -> anyhow::Result<()> {
 }
 
 #[test]
-fn restarted_daemon_answers_as_the_model() -> anyhow::Result<()> {
-    let _alone = alone();
+fn restarted_daemon_matches_the_model() -> anyhow::Result<()> {
+    let _lock = lock_processors();
     let count = amount(5, 20);
     let segments = memory_folder();
     let path = segments.path().to_str().context("the folder's name is not UTF-8")?;
@@ -193,7 +193,7 @@ fn restarted_daemon_answers_as_the_model() -> anyhow::Result<()> {
             let later = server.process(pid).context("the writer is gone")?;
             script.check(&later, &format!("restart {n}, poll {poll}"))?;
         }
-        // Dropping it is kill -9.
+        // Dropping the server kills it with SIGKILL.
         drop(server);
     }
     println!(

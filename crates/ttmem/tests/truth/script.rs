@@ -1,4 +1,4 @@
-//! What a writer does, decided by a seed alone; and what it holds after each event, in the plainest way.
+//! A writer's steps, determined by a seed alone, and a simple model of what it holds after each event.
 
 use anyhow::{Context, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use ttmem_core::snapshot::Process;
 use ttmem_sources::Contents;
 use ttmem_wire::record::Kind;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers, the same in every run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// One call. Every one succeeds.
+/// A call of the tracker. Every one succeeds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Alloc { address: u64, bytes: u64 },
@@ -36,24 +36,24 @@ pub(crate) enum Step {
     Audit,
 }
 
-/// What is held: kind, address, program, bytes.
+/// A slot's contents: kind, address, program, bytes.
 type Held = (u8, u64, u32, u64);
 
 /// Most buffers held at once, so that tables are neither tiny nor huge.
-const MOST: u64 = 2000;
+const MAX_BUFFERS: u64 = 2000;
 const BANKS: u64 = 12;
 
 pub(crate) struct Script {
     random: Random,
-    /// By place in it, buffers can be chosen at random.
+    /// The keys of `buffers`, from which one is chosen by index.
     addresses: Vec<u64>,
     buffers: BTreeMap<u64, u64>,
     programs: BTreeMap<u32, BTreeSet<(u64, u64)>>,
     audited: bool,
-    fresh: u64,
+    last_address: u64,
     sequence: u64,
-    /// Of a step that is two events, the first is done.
-    waiting: Option<Step>,
+    /// A step of two events of which the first is done.
+    half_done: Option<Step>,
     defined: Option<(AllocatorNumber, CoresNumber)>,
 }
 
@@ -65,10 +65,10 @@ impl Script {
             buffers: BTreeMap::new(),
             programs: BTreeMap::new(),
             audited: false,
-            fresh: 0,
-            // That the allocator was opened is an event, too.
+            last_address: 0,
+            // Opening the allocator is an event, too.
             sequence: 1,
-            waiting: None,
+            half_done: None,
             defined: None,
         }
     }
@@ -78,12 +78,12 @@ impl Script {
         self.sequence
     }
 
-    pub(crate) fn step(&mut self) -> Step {
+    pub(crate) fn next_step(&mut self) -> Step {
         let bytes = (1 + self.random.below(1000)) * 2048;
         match self.random.below(20) {
-            0..=8 if (self.addresses.len() as u64) < MOST => {
-                self.fresh += 1;
-                Step::Alloc { address: self.fresh * 4096, bytes }
+            0..=8 if (self.addresses.len() as u64) < MAX_BUFFERS => {
+                self.last_address += 1;
+                Step::Alloc { address: self.last_address * 4096, bytes }
             }
             0..=15 if !self.addresses.is_empty() => {
                 let n = self.random.below(self.addresses.len() as u64) as usize;
@@ -100,13 +100,13 @@ impl Script {
             }
             _ => {
                 let program = 1 + self.random.below(8) as u32;
-                self.fresh += 1;
-                Step::Place { program, address: self.fresh * 64, bytes: 64 }
+                self.last_address += 1;
+                Step::Place { program, address: self.last_address * 64, bytes: 64 }
             }
         }
     }
 
-    /// Does a step to the model. Returns how many events it was.
+    /// Applies a step to the model. Returns its number of events.
     pub(crate) fn apply(&mut self, step: Step) -> u64 {
         let mut events = 1;
         match step {
@@ -136,19 +136,19 @@ impl Script {
         events
     }
 
-    /// Applies steps until so many events have happened.
+    /// Applies steps up to the event with a sequence number.
     pub(crate) fn run_to(&mut self, sequence: u64) {
         while self.sequence < sequence {
-            let step = match self.waiting.take() {
+            let step = match self.half_done.take() {
                 Some(step) => step,
-                None => self.step(),
+                None => self.next_step(),
             };
             match step {
-                // A program begins by itself, one event before.
+                // The first placement of a program begins it, which is an event of its own.
                 Step::Place { program, .. } if !self.programs.contains_key(&program) => {
                     self.programs.insert(program, BTreeSet::new());
                     self.sequence += 1;
-                    self.waiting = Some(step);
+                    self.half_done = Some(step);
                 }
                 step => {
                     self.apply(step);
@@ -157,7 +157,7 @@ impl Script {
         }
     }
 
-    /// What is held now.
+    /// The model's slots and how often each is held.
     pub(crate) fn held(&self) -> BTreeMap<Held, u32> {
         let mut held = BTreeMap::new();
         let alloc = Kind::Alloc as u8;
@@ -183,7 +183,7 @@ impl Script {
         Ok(())
     }
 
-    /// Makes the call that a step stands for.
+    /// Makes the tracker's call of a step.
     pub(crate) fn write(&self, tracker: &Tracker, step: Step) -> anyhow::Result<()> {
         let (allocator, cores) = self.defined.context("define() comes first")?;
         match step {
@@ -200,14 +200,14 @@ impl Script {
             Step::Dispatch { program } => tracker.dispatch(allocator, program)?,
             Step::End { program } => tracker.end_program(allocator, program)?,
             Step::Audit => {
-                let it = Statistics::default().allocated(1).free(2).largest_free_per_bank(3);
-                tracker.audit(Some(tracker.begin_audit()?), allocator, Space::Dram, it)?
+                let statistics = Statistics::default().allocated(1).free(2).largest_free_per_bank(3);
+                tracker.audit(Some(tracker.begin_audit()?), allocator, Space::Dram, statistics)?
             }
         };
         Ok(())
     }
 
-    /// Compares what a reader says of the process with the model, at the event it says it has come to.
+    /// Compares a reader's figures of the process with the model, at the reader's sequence number.
     pub(crate) fn check(&mut self, process: &Process, when: &str) -> anyhow::Result<()> {
         let sequence = process.sequence.context("no sequence number")?;
         ensure!(process.complete, "{when}: not exact at event {sequence}");
@@ -216,12 +216,12 @@ impl Script {
         let usage = process.usage.first().context("no usage")?;
         let dram = usage.usage.dram.as_ref().map(|it| (it.requested_bytes, it.allocated_bytes, it.count));
         let dram = dram.unwrap_or((0, Some(0), Some(0)));
-        let charged = self.buffers.values().map(|bytes| bytes.div_ceil(BANKS) * BANKS).sum();
-        let model = (self.buffers.values().sum(), Some(charged), Some(self.buffers.len() as u64));
+        let allocated = self.buffers.values().map(|bytes| bytes.div_ceil(BANKS) * BANKS).sum();
+        let model = (self.buffers.values().sum(), Some(allocated), Some(self.buffers.len() as u64));
         ensure!(dram == model, "{when}: event {sequence}: DRAM is {dram:?}, the model has {model:?}");
         let placed = self.programs.values().map(|placed| placed.len() as u64).sum::<u64>();
         let cb = usage.usage.cb.as_ref().map_or((Some(0), 0), |it| (it.count, it.registered_bytes));
-        // Addresses are never used twice, so the union is the sum: on 64 cores, 64 bytes each.
+        // Addresses are never reused, so the union is the sum: 64 bytes on each of 64 cores.
         ensure!(
             cb == (Some(placed), placed * 64 * 64),
             "{when}: event {sequence}: CBs are {cb:?}, not {placed}"
@@ -230,16 +230,16 @@ impl Script {
     }
 }
 
-/// What a segment says is held.
+/// A segment's slots and how often each is held.
 pub(crate) fn published(contents: &Contents) -> BTreeMap<Held, u32> {
     let mut held = BTreeMap::new();
-    for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
-        let key = if it.kind == Kind::Alloc as u8 {
-            (it.kind, it.id.get(), it.program.get(), it.requested.get())
-        } else if it.kind == Kind::Audit as u8 {
-            (it.kind, 0, 0, 0)
+    for slot in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
+        let key = if slot.kind == Kind::Alloc as u8 {
+            (slot.kind, slot.id.get(), slot.program.get(), slot.requested.get())
+        } else if slot.kind == Kind::Audit as u8 {
+            (slot.kind, 0, 0, 0)
         } else {
-            (Kind::ProgramBegin as u8, 0, it.program.get(), 0)
+            (Kind::ProgramBegin as u8, 0, slot.program.get(), 0)
         };
         *held.entry(key).or_default() += 1;
     }

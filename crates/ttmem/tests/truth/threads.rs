@@ -1,4 +1,4 @@
-//! Many threads write, one process reads.
+//! Many threads write while one process reads.
 
 use super::script::Random;
 use super::{only_segment, spawn, tracker};
@@ -10,10 +10,10 @@ use ttmem_sources::SegmentFile;
 use ttmem_wire::record::Kind;
 
 const THREADS: u64 = 8;
-/// Buffers one thread holds at most.
-const MOST: usize = 500;
+/// Most buffers of one thread.
+const MAX_BUFFERS: usize = 500;
 
-/// What is held, in three numbers that do not depend on the order: count, bytes, and a sum over a hash of each.
+/// Buffers as three numbers that do not depend on their order: count, bytes, and a sum of hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sum {
     count: u64,
@@ -22,17 +22,19 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, id: u64, bytes: u64, comes: bool) {
+    fn apply(&mut self, id: u64, bytes: u64, is_allocation: bool) {
         let hash = (id ^ bytes.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let by = |of: &mut u64, by: u64| *of = if comes { of.wrapping_add(by) } else { of.wrapping_sub(by) };
-        by(&mut self.count, 1);
-        by(&mut self.bytes, bytes);
-        by(&mut self.hash, hash);
+        let change = |figure: &mut u64, by: u64| {
+            *figure = if is_allocation { figure.wrapping_add(by) } else { figure.wrapping_sub(by) };
+        };
+        change(&mut self.count, 1);
+        change(&mut self.bytes, bytes);
+        change(&mut self.hash, hash);
     }
 }
 
-/// That the allocator was opened is an event, too.
+/// Events before the first allocation: opening the allocator is one.
 const OPENING: u64 = 1;
 
 pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<()> {
@@ -50,9 +52,9 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
     loop {
         let contents = segment.contents().map_err(|e| anyhow::anyhow!("{e}"))?;
         let mut sum = Sum::default();
-        for it in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
-            ensure!(!contents.exact || it.kind == Kind::Alloc as u8, "a slot of kind {}", it.kind);
-            sum.add(it.id.get(), it.requested.get(), true);
+        for slot in contents.slots.iter().filter(|it| it.sequence.get() != 0) {
+            ensure!(!contents.exact || slot.kind == Kind::Alloc as u8, "a slot of kind {}", slot.kind);
+            sum.apply(slot.id.get(), slot.requested.get(), true);
         }
         samples.push((contents.sequence, contents.exact.then_some(sum)));
         if contents.sequence >= total + OPENING {
@@ -60,7 +62,7 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
         }
         ensure!(writer.0.try_wait()?.is_none(), "the writer ended");
     }
-    // It writes its log now, and exits when its input is closed.
+    // The writer writes its log now, and exits when its input is closed.
     drop(writer.0.stdin.take());
     ensure!(writer.0.wait()?.success(), "the writer failed");
     let mut bytes = Vec::new();
@@ -83,7 +85,7 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
         while done < sequence {
             let &(_, id, bytes) = next.next().context("a sample is ahead of the writer")?;
             done += 1;
-            model.add(id & !FREED, bytes, id & FREED == 0);
+            model.apply(id & !FREED, bytes, id & FREED == 0);
         }
         if let Some(sum) = sum {
             ensure!(sum == model, "{what}: the sample at event {sequence} is {sum:?}, the model {model:?}");
@@ -104,7 +106,7 @@ pub(super) fn run(what: &str, events: u64, rate: Option<u64>) -> anyhow::Result<
 /// Marks a free in the log.
 const FREED: u64 = 1 << 63;
 
-/// The writer: `events` from each thread, at `rate` a second in all, then the log.
+/// The writer's process: `events` from each thread, at `rate` a second in total, then the log.
 pub(super) fn write(folder: &str, events: u64, rate: u64, log: &str) -> anyhow::Result<()> {
     let tracker = tracker(folder);
     let chip = tracker.define_chip(&Chip::default().unique_id(0x7e57))?;
@@ -114,7 +116,7 @@ pub(super) fn write(folder: &str, events: u64, rate: u64, log: &str) -> anyhow::
             .map(|thread| {
                 scope.spawn({
                     let tracker = &tracker;
-                    move || thread_writes(tracker, allocator, thread, events, rate)
+                    move || write_in_thread(tracker, allocator, thread, events, rate)
                 })
             })
             .collect();
@@ -130,14 +132,14 @@ pub(super) fn write(folder: &str, events: u64, rate: u64, log: &str) -> anyhow::
         }
     }
     file.flush()?;
-    // What is held stays until the reader has seen it.
+    // Buffers stay allocated until the reader has read them.
     let _ = std::io::stdin().read(&mut [0]);
     Ok(())
 }
 
 type Log = Vec<(u64, u64, u64)>;
 
-fn thread_writes(
+fn write_in_thread(
     tracker: &Tracker,
     allocator: AllocatorNumber,
     thread: u64,
@@ -153,8 +155,8 @@ fn thread_writes(
             let due = Duration::from_nanos(n * THREADS * 1_000_000_000 / rate);
             std::thread::sleep(due.saturating_sub(begin.elapsed()));
         }
-        let comes = held.len() < MOST && (held.is_empty() || random.below(2) == 0);
-        if comes {
+        let allocates = held.len() < MAX_BUFFERS && (held.is_empty() || random.below(2) == 0);
+        if allocates {
             let (address, bytes) = ((thread << 48 | n) << 5, 1 + random.below(1 << 20));
             let buffer = Buffer::new(allocator, Space::Dram, address, bytes).bytes_per_bank(bytes);
             log.push((tracker.alloc(&buffer)?, address, bytes));

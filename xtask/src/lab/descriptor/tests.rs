@@ -6,7 +6,7 @@ fn all() -> impl Iterator<Item = Descriptor> {
 }
 
 #[test]
-fn boards_have_the_cores_and_banks_they_are_known_for() {
+fn boards_have_their_known_cores_and_banks() {
     let known = [
         ("n150", 1, 72, 64, 12),
         ("n300", 2, 64, 64, 12),
@@ -19,8 +19,8 @@ fn boards_have_the_cores_and_banks_they_are_known_for() {
         ("bh-galaxy", 32, 130, 120, 8),
     ];
     for (board, facts) in Board::ALL.into_iter().zip(known) {
-        let told = (board.name(), board.chips(), board.workers(), board.l1_banks(), board.dram_banks());
-        assert_eq!(told, facts);
+        let found = (board.name(), board.chips(), board.workers(), board.l1_banks(), board.dram_banks());
+        assert_eq!(found, facts);
         assert_eq!(board.name().parse::<Board>().unwrap(), board);
         assert_eq!(Descriptor::of(board).chips.len(), board.chips());
     }
@@ -28,7 +28,7 @@ fn boards_have_the_cores_and_banks_they_are_known_for() {
 }
 
 #[test]
-fn masks_switch_off_what_the_board_lacks_and_nothing_that_is_not_there() {
+fn masks_switch_off_exactly_what_the_board_lacks() {
     for machine in all() {
         let (card, name) = (machine.board.card(), machine.board.name());
         for chip in &machine.chips {
@@ -43,7 +43,7 @@ fn masks_switch_off_what_the_board_lacks_and_nothing_that_is_not_there() {
 }
 
 #[test]
-fn no_two_chips_and_no_two_cards_of_any_machine_have_the_same_id() {
+fn ids_of_chips_and_cards_are_unique() {
     let chips: Vec<u64> =
         all().flat_map(|machine| machine.chips.into_iter().map(|chip| chip.unique_id)).collect();
     let cards: Vec<u64> = all().flat_map(|machine| machine.card_ids()).collect();
@@ -59,7 +59,7 @@ fn no_two_chips_and_no_two_cards_of_any_machine_have_the_same_id() {
 }
 
 #[test]
-fn every_link_joins_two_chips_of_the_machine_and_no_channel_has_two() {
+fn links_join_different_chips_on_separate_channels() {
     for machine in all() {
         let name = machine.board.name();
         let channels = channels(machine.board.arch()) - machine.board.card().harvested_ethernet;
@@ -75,7 +75,7 @@ fn every_link_joins_two_chips_of_the_machine_and_no_channel_has_two() {
     }
 }
 
-/// Chips that a chip has links to, by how many links.
+/// Linked chips of each chip, with the number of links.
 fn neighbours(machine: &Descriptor) -> Vec<HashMap<usize, u32>> {
     let mut found = vec![HashMap::new(); machine.chips.len()];
     for [a, b] in &machine.topology.links {
@@ -86,7 +86,7 @@ fn neighbours(machine: &Descriptor) -> Vec<HashMap<usize, u32>> {
 }
 
 #[test]
-fn links_make_the_mesh() {
+fn links_form_the_mesh() {
     for machine in all() {
         let name = machine.board.name();
         let found = neighbours(&machine);
@@ -97,7 +97,7 @@ fn links_make_the_mesh() {
             todo.extend(found[chip].keys().filter(|&&next| reached.insert(next)));
         }
         assert_eq!(reached.len(), machine.chips.len(), "{name}");
-        // A mesh of R x C has R (C - 1) + C (R - 1) pairs of neighbours; a torus has those around its back, too.
+        // A mesh of R x C has R (C - 1) + C (R - 1) pairs of neighbours; a torus also has those at opposite edges.
         let (rows, columns) = machine.board.mesh();
         let pairs = found.iter().map(HashMap::len).sum::<usize>() / 2;
         let around = match machine.board {
@@ -112,7 +112,7 @@ fn links_make_the_mesh() {
 }
 
 #[test]
-fn cards_have_their_chips_and_one_that_the_host_reaches() {
+fn cards_have_all_chips_and_a_local_one() {
     for machine in all() {
         for card in 0..machine.card_ids().len() {
             let on_it: Vec<_> = machine.chips.iter().filter(|chip| chip.place.card == card).collect();
@@ -132,7 +132,7 @@ fn cards_have_their_chips_and_one_that_the_host_reaches() {
 }
 
 #[test]
-fn the_file_of_a_small_machine() {
+fn file_of_a_small_machine() {
     let text = Descriptor::of(Board::N300).yaml();
     let expected = "\
 # n300: a 1x2 mesh of chips that do not exist.

@@ -1,6 +1,6 @@
-//! Processes that never load the runtime: nothing is made, nothing is said, nothing is changed.
+//! Processes that never use the runtime: the agent creates, prints and changes nothing.
 
-use crate::make::{Build, Way};
+use crate::make::{Build, Linkage};
 use crate::{exe, segments};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,9 +24,9 @@ fn output(program: &[&str], folder: Option<&Path>) -> Output {
 }
 
 #[test]
-fn a_process_without_the_runtime_is_left_alone() {
+fn process_without_runtime_is_unaffected() {
     let folder = memory_folder();
-    let look =
+    let list_tasks =
         "import os; print(os.listdir('/proc/self/task') == [str(os.getpid())], os.listdir('/proc/self/fd'))";
     let programs: [&[&str]; 8] = [
         &["true"],
@@ -34,7 +34,7 @@ fn a_process_without_the_runtime_is_left_alone() {
         &["sh", "-c", "echo said; exit 3"],
         &["sh", "-c", "echo said; kill -9 $$"],
         &["python3", "-c", "pass"],
-        &["python3", "-c", look],
+        &["python3", "-c", list_tasks],
         &["g++", "--version"],
         &["g++", "no-such-file"],
     ];
@@ -45,11 +45,10 @@ fn a_process_without_the_runtime_is_left_alone() {
     assert!(segments(folder.path()).is_empty());
 }
 
-/// A library of that name is loaded, and never used.
 #[test]
-fn a_process_that_has_the_runtime_and_does_not_use_it_is_left_alone() {
-    let mut program = crate::Program::start(Build::Plain, Way::Linked);
-    program.does("truth");
+fn process_that_does_not_use_the_runtime_is_unaffected() {
+    let mut program = crate::Program::start(Build::Plain, Linkage::Linked);
+    program.run("truth");
     assert!(segments(program.folder()).is_empty());
-    program.quits();
+    program.quit();
 }
