@@ -1,10 +1,8 @@
 #![doc = include_str!("../README.md")]
-//!
-//! ## Modules
-//!
-//! Public are the types in this module and `compat`. Inside, `tracker` has the lock and detects forks, `writer` the private
-//! state, `segment` the mapped file, `publish` the order of stores in it, `slot_index` finds slots, `quota` limits the use of
-//! the filesystem, and `legacy` speaks the old protocol.
+
+// Public are the types in this module and `compat`. Inside, `tracker` has the lock and detects forks, `writer` has the private
+// state, `segment` the mapped file, `publish` the order of stores in it; `slot_index` finds slots, `quota` limits the use of the
+// filesystem, and `legacy` has the old protocol.
 
 #[doc(hidden)]
 pub mod agent;

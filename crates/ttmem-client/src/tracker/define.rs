@@ -3,6 +3,7 @@
 use super::{AllocatorGuard, Tracker};
 use crate::types::{AllocatorNumber, Banks, Chip, ChipNumber, CoreRange, CoresNumber, Result, SiteNumber};
 
+/// Definitions.
 impl Tracker {
     /// Defines a chip. An identical definition returns the same number.
     ///

@@ -31,7 +31,7 @@ impl Statistics {
     }
 }
 
-/// A moment before an allocator's own statistics are read; see [`crate::Tracker::begin_audit`].
+/// A moment before an allocator's own statistics are read; see [`Tracker::begin_audit`](crate::Tracker::begin_audit).
 ///
 /// ```
 /// use ttmem_client::{Options, Tracker};

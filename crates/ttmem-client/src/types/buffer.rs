@@ -4,8 +4,8 @@ use super::{AllocatorNumber, CoresNumber, SiteNumber, identifying_record};
 use ttmem_types::{Layout, Space};
 use ttmem_wire::record::{PADDING_UNKNOWN, Record, flags};
 
-/// Description of a buffer that a runtime allocates. It owns no memory: [`crate::Tracker::free`] reports that the runtime freed
-/// the buffer.
+/// Description of a buffer that a runtime allocates. It owns no memory: [`Tracker::free`](crate::Tracker::free) reports that the
+/// runtime freed the buffer.
 ///
 /// ```
 /// use ttmem_client::{Buffer, Layout, Options, Space, Tracker};

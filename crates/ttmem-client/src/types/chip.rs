@@ -4,7 +4,7 @@ use ttmem_types::{Arch, Space};
 use ttmem_wire::segment::definition::{Banks as WireBanks, Chip as WireChip};
 use ttmem_wire::segment::set_text;
 
-/// A chip; 0 and empty mean unknown.
+/// A chip, which `ttmem` shows as a device; 0 and empty mean unknown.
 ///
 /// ```
 /// use ttmem_client::{Arch, Chip, Options, Tracker};
