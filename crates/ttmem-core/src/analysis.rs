@@ -107,13 +107,13 @@ impl Analysis {
 
     #[cold]
     fn invalidate(&mut self, state: &State) {
-        if self.structure != state.structure {
-            *self = Self { skylines: std::mem::take(&mut self.skylines), ..Self::default() };
-        } else {
+        if self.structure == state.structure {
             self.groups.iter_mut().for_each(|group| *group = GroupCache::default());
             self.registered.clear();
             self.programs.clear();
             self.layers.clear();
+        } else {
+            *self = Self { skylines: std::mem::take(&mut self.skylines), ..Self::default() };
         }
         (self.structure, self.core_sets) = (state.structure, state.core_sets);
     }

@@ -32,7 +32,7 @@ struct GroupView<'a> {
     tightest: Option<CoreRoom>,
 }
 
-impl<'a> Figures<'a> {
+impl Figures<'_> {
     pub(super) fn snapshot(&mut self, at: Timestamp, detail: &Detail) -> Snapshot {
         let state = self.state;
         let at = at.round(TimestampRound::new().smallest(Unit::Millisecond)).unwrap_or(at);
