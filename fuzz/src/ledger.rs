@@ -3,12 +3,12 @@
 use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferQuery, ProgramQuery};
-use ttmem_core::event::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program};
+use ttmem_core::input::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{
     Basis, ChipId, Fault, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space, Uncertainty,
 };
-use ttmem_core::{Analysis, CoreSet, Detail, Event, Limits, State};
+use ttmem_core::{Analysis, CoreSet, Detail, Input, Limits, State};
 
 const ALL: Detail = Detail { history: true, cores: true, programs: true, ..Detail::NONE };
 
@@ -156,10 +156,10 @@ fn apply_all(steps: Vec<Step>) {
     let (mut state, mut analysis) = (State::new(limits, 42), Analysis::default());
     let mut now = Mono(0);
     for step in steps {
-        let (from, event) = match step {
-            Step::Started(by) => (origin(by), Event::Born(Process::default())),
-            Step::Exited(by) => (origin(by), Event::Exited),
-            Step::Chip(number) => (Origin::Machine, Event::Chip(Chip::unknown(u32::from(number % 4)))),
+        let (from, input) = match step {
+            Step::Started(by) => (origin(by), Input::Registered(Process::default())),
+            Step::Exited(by) => (origin(by), Input::Exited),
+            Step::Chip(number) => (Origin::Machine, Input::Chip(Chip::unknown(u32::from(number % 4)))),
             Step::Allocator { by, number, chips, banks, base, size } => {
                 let spaces = [Space::Dram, Space::L1].map(|space| Banks {
                     space,
@@ -169,13 +169,13 @@ fn apply_all(steps: Vec<Step>) {
                 });
                 let id = u32::from(number % 4);
                 let chips = chips.map(chip).to_vec();
-                (origin(by), Event::Allocator(Allocator { id, chips, spaces: spaces.to_vec() }))
+                (origin(by), Input::Allocator(Allocator { id, chips, spaces: spaces.to_vec() }))
             }
             Step::AllocatorClosed { by, number } => {
-                (origin(by), Event::AllocatorClosed(u32::from(number % 4)))
+                (origin(by), Input::AllocatorClosed(u32::from(number % 4)))
             }
             Step::Cores { by, number, from, to } => {
-                (origin(by), Event::Cores(u32::from(number % 4), CoreSet::rectangle(from, to)))
+                (origin(by), Input::Cores(u32::from(number % 4), CoreSet::rectangle(from, to)))
             }
             Step::Alloc { by, target, id, requested, extent, cores, program } => {
                 let extent = extent.map(|(occupied, bytes_per_bank, banks)| Extent {
@@ -197,7 +197,7 @@ fn apply_all(steps: Vec<Step>) {
                     class: KernelClass::Unknown,
                     uncertainty: uncertainty(cores),
                 };
-                (origin(by), Event::Alloc(alloc))
+                (origin(by), Input::Alloc(alloc))
             }
             Step::Small { by, target, id, requested, cores, program } => {
                 let requested = u64::from(requested);
@@ -215,7 +215,7 @@ fn apply_all(steps: Vec<Step>) {
                     class: KernelClass::Unknown,
                     uncertainty: uncertainty(cores),
                 };
-                (origin(by), Event::Alloc(alloc))
+                (origin(by), Input::Alloc(alloc))
             }
             Step::Free { by, target, any, id, program, size } => {
                 let free = Free {
@@ -226,11 +226,11 @@ fn apply_all(steps: Vec<Step>) {
                     size: size.map(u64::from),
                     cores: u32::from(program % 3),
                 };
-                (origin(by), Event::Free(free))
+                (origin(by), Input::Free(free))
             }
             Step::Dispatched { by, target, program } => (
                 origin(by),
-                Event::Program(Program {
+                Input::Program(Program {
                     scope: target.scope(),
                     id: u32::from(program % 4),
                     cores: u32::from(program / 4 % 4),
@@ -241,10 +241,10 @@ fn apply_all(steps: Vec<Step>) {
                 }),
             ),
             Step::ProgramEnded { by, target, program } => {
-                (origin(by), Event::ProgramEnded(target.scope(), u32::from(program % 4)))
+                (origin(by), Input::ProgramEnded(target.scope(), u32::from(program % 4)))
             }
             Step::Level { by, target, bytes } => {
-                (origin(by), Event::Levels(chip(target.number), vec![(space(target.space), bytes)]))
+                (origin(by), Input::Levels(chip(target.number), vec![(space(target.space), bytes)]))
             }
             Step::Audit { by, number, space: of, bytes, quiet } => {
                 let audit = Audit {
@@ -256,17 +256,17 @@ fn apply_all(steps: Vec<Step>) {
                     quiet,
                     sequence: 1,
                 };
-                (origin(by), Event::Audit(audit))
+                (origin(by), Input::Audit(audit))
             }
-            Step::Lost { by, records } => (origin(by), Event::Lost(records)),
-            Step::Refused(by) => (origin(by), Event::Fault(Fault::BrokenStream.into())),
-            Step::Relisted { by, number } => (origin(by), Event::Relisted(u32::from(number % 4))),
+            Step::Lost { by, records } => (origin(by), Input::Lost(records)),
+            Step::Refused(by) => (origin(by), Input::Fault(Fault::BrokenStream.into())),
+            Step::Relisted { by, number } => (origin(by), Input::ListingBegun(u32::from(number % 4))),
             Step::Unlisted { by, target, requested, allocated, count } => {
                 let holding = Holding { requested, allocated, count };
-                (origin(by), Event::Unlisted { scope: target.scope(), space: space(target.space), holding })
+                (origin(by), Input::Unlisted { scope: target.scope(), space: space(target.space), holding })
             }
             Step::Peak { by, target, bytes } => {
-                (origin(by), Event::Peak { scope: target.scope(), space: space(target.space), bytes })
+                (origin(by), Input::Peak { scope: target.scope(), space: space(target.space), bytes })
             }
             Step::Tick(ms) => {
                 now = Mono(now.0 + u64::from(ms) * 1_000_000);
@@ -274,11 +274,11 @@ fn apply_all(steps: Vec<Step>) {
                 continue;
             }
         };
-        state.apply(&mut analysis, now, from, event);
+        state.apply(&mut analysis, now, from, input);
     }
     check(&state, &mut analysis);
     for by in 0..=255 {
-        state.apply(&mut analysis, now, origin(by), Event::Exited);
+        state.apply(&mut analysis, now, origin(by), Input::Exited);
     }
     assert_eq!(state.live_records(), 0);
     assert!(analysis.snapshot(&state, jiff::Timestamp::UNIX_EPOCH, &ALL).processes.is_empty());

@@ -4,7 +4,7 @@
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::pwrite;
 use std::os::fd::AsRawFd;
-use ttmem_core::event::{Event, Process};
+use ttmem_core::input::{Input, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, State};
 use ttmem_sources::{EventSink, ProcessIdentity, SegmentFile, emit_segment};
@@ -21,12 +21,12 @@ impl EventSink for Sink {
         PROCESS
     }
 
-    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
-        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Process(process, basis), event);
+    fn emit(&mut self, process: ProcessId, basis: Basis, input: Input) {
+        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Process(process, basis), input);
     }
 
-    fn emit_machine(&mut self, event: Event) {
-        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Machine, event);
+    fn emit_machine(&mut self, input: Input) {
+        self.0.apply(&mut self.1, Mono(1_000_000_000), Origin::Machine, input);
     }
 }
 
@@ -59,7 +59,7 @@ pub fn segment(input: &[u8]) {
     let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is valid") };
     let limits = Limits { records: 1000, definitions: 100, ..Limits::default() };
     let mut sink = Sink(State::new(limits, 7), Analysis::default());
-    sink.emit(PROCESS, Basis::Exact, Event::Born(Process::default()));
+    sink.emit(PROCESS, Basis::Exact, Input::Registered(Process::default()));
     let _ = segment.contents();
     let _ = emit_segment(&segment, PROCESS, &mut sink);
     sink.0.tick(&mut sink.1, Mono(2_000_000_000));

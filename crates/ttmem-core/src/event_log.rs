@@ -4,8 +4,8 @@
 //! out.
 
 use crate::analysis::{Clock, describe_fault};
-use crate::event::Process;
 use crate::faults::{Subject, Tally};
+use crate::input::Process;
 use crate::label::Label;
 use crate::snapshot::{Event, EventKind, Severity};
 use crate::state::{Reclaimed, visible};

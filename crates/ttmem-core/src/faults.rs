@@ -1,7 +1,7 @@
 //! Faults that occurred, counted by kind and process. Findings that hold at the time of a snapshot (over capacity, aliased,
 //! drift, growth) are derived by the analysis.
 
-use crate::event::Process;
+use crate::input::Process;
 use crate::label::Label;
 use crate::pairs;
 use crate::words::{ChipId, Fault, Mono, ProcessId, Space};

@@ -1,6 +1,6 @@
 //! How a process is named in findings and events.
 
-use crate::event::Process;
+use crate::input::Process;
 use crate::state::visible;
 use crate::words::ProcessId;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ pub(crate) use keyframe::COUNTER_LIMIT;
 pub(crate) use pool::{Change, Pool, PoolId, PoolKey};
 pub(crate) use totals::Totals;
 
-use crate::event::Holding;
+use crate::input::Holding;
 use crate::words::{Mono, Scope, Space};
 use hashbrown::HashTable;
 use std::collections::{BTreeMap, BTreeSet};

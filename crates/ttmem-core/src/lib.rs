@@ -1,14 +1,14 @@
 //! Facts and figures: input from sources becomes snapshots.
 //!
 //! ```text
-//! Event ──► State::apply (facts) ──► Analysis (figures) ──► Snapshot
+//! Input ──► State::apply (facts) ──► Analysis (figures) ──► Snapshot
 //! ```
 //!
 //! The core is a pure function of its input. It has no clock (`now` is an argument), reads no file, starts no thread and
 //! iterates over nothing in random order, so that a test is a loop and a bug report a recording.
 //!
 //! * [`words`]: chips, spaces, processes, bases.
-//! * [`event`]: input from sources; [`machine`]: input about the machine.
+//! * [`input`]: input from sources; [`machine`]: input about the machine.
 //! * [`State`]: facts, kept exact under any order of input. Serialised, it is a keyframe.
 //! * [`Analysis`]: figures that follow from a state.
 //! * [`snapshot`]: what views show, and the JSON schema; [`detail`]: what of it can be requested.
@@ -16,10 +16,10 @@
 mod analysis;
 mod core_set;
 pub mod detail;
-pub mod event;
 mod event_log;
 mod faults;
 mod history;
+pub mod input;
 mod label;
 mod ledger;
 pub mod machine;
@@ -34,6 +34,6 @@ pub mod words;
 pub use analysis::Analysis;
 pub use core_set::CoreSet;
 pub use detail::Detail;
-pub use event::Event;
+pub use input::Input;
 pub use snapshot::Snapshot;
 pub use state::{Limits, Outcome, REPORT_ROOM, Reclaimed, State};

@@ -264,7 +264,7 @@ pub struct PcieRates {
 
 /// Problems of one file of tt-metal's counters. Its valid content is the input of its processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegionReport {
+pub struct CounterReport {
     /// Path of the file.
     pub path: String,
     /// Its chip.

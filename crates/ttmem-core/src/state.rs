@@ -22,11 +22,11 @@ pub(crate) use process::{ProcessState, ProgramState};
 pub(crate) use sampling::GROWTH_ROUNDS;
 
 use crate::analysis::{Analysis, Tenant};
-use crate::event::{Allocator, Event, Holding, Process};
 use crate::event_log::EventLog;
 use crate::faults::Faults;
+use crate::input::{Allocator, Holding, Input, Process};
 use crate::ledger::{Ledger, PoolId};
-use crate::machine::{CapacityOrigin, Chip, Host, RegionReport};
+use crate::machine::{CapacityOrigin, Chip, CounterReport, Host};
 use crate::pairs;
 use crate::words::{Basis, ChipId, Fault, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use fault::chip_of;
@@ -115,7 +115,7 @@ pub struct State {
     /// Other ids of chips, and their keys.
     #[serde(with = "pairs")]
     pub(crate) names: BTreeMap<ChipId, ChipId>,
-    pub(crate) regions: Vec<RegionReport>,
+    pub(crate) counters: Vec<CounterReport>,
     #[serde(with = "pairs")]
     pub(crate) processes: BTreeMap<ProcessId, ProcessState>,
     pub(crate) ledger: Ledger,
@@ -146,7 +146,7 @@ impl State {
             host: Host::default(),
             chips: BTreeMap::new(),
             names: BTreeMap::new(),
-            regions: Vec::new(),
+            counters: Vec::new(),
             processes: BTreeMap::new(),
             ledger: Ledger::new(seed),
             faults: Faults::default(),
@@ -162,7 +162,7 @@ impl State {
     }
 
     /// Applies one input. Never fails: invalid input becomes a finding, and the outcome says so.
-    pub fn apply(&mut self, analysis: &mut Analysis, now: Mono, from: Origin, event: Event) -> Outcome {
+    pub fn apply(&mut self, analysis: &mut Analysis, now: Mono, from: Origin, input: Input) -> Outcome {
         self.now = self.now.max(now);
         self.ledger.now = self.now;
         let unsampled = std::mem::replace(&mut self.unsampled, true);
@@ -170,29 +170,29 @@ impl State {
             Origin::Process(id, basis) => Some(Author { id, basis }),
             Origin::Machine => None,
         };
-        match (event, by) {
-            (Event::Host(host), _) => {
+        match (input, by) {
+            (Input::Host(host), _) => {
                 self.host = host;
                 Outcome::Noted
             }
-            (Event::Chip(chip), by) => self.define_chip(chip, by.is_none()),
-            (Event::ChipGone(chip), None) => self.remove_chip(chip),
-            (Event::Sensors(chip, reading), None) => {
+            (Input::Chip(chip), by) => self.define_chip(chip, by.is_none()),
+            (Input::ChipRemoved(chip), None) => self.remove_chip(chip),
+            (Input::Sensors(chip, reading), None) => {
                 // Readings come every second and change no usage.
                 self.unsampled = unsampled;
                 self.set_sensors(chip, *reading)
             }
-            (Event::OpenUnseen(chip, times), None) => {
+            (Input::OpenedByHidden(chip, times), None) => {
                 let chip = self.resolve(chip);
                 if let Some(state) = self.chips.get_mut(&chip) {
-                    state.open_unseen = times;
+                    state.opened_by_hidden = times;
                 }
                 Outcome::Noted
             }
-            (Event::Regions(regions), None) => self.set_regions(regions),
-            (Event::Born(info), Some(by)) => self.register_process(by, info),
-            (event, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
-                self.apply_to(analysis, by, event)
+            (Input::Counters(reports), None) => self.set_counters(reports),
+            (Input::Registered(info), Some(by)) => self.register_process(by, info),
+            (input, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
+                self.apply_to(analysis, by, input)
             }
             _ => Outcome::UnknownProcess,
         }
@@ -241,34 +241,34 @@ impl State {
         Outcome::Noted
     }
 
-    /// Applies an event of a registered process.
+    /// Applies input of a registered process.
     #[inline]
-    fn apply_to(&mut self, analysis: &mut Analysis, by: Author, event: Event) -> Outcome {
-        match event {
-            Event::Alloc(alloc) => self.alloc(by, &alloc),
-            Event::Free(free) => self.free(analysis, by, free),
-            Event::Exited => self.exit(analysis, by.id),
-            Event::Allocator(allocator) => self.define_allocator(by, allocator),
-            Event::AllocatorClosed(allocator) => self.close_allocator(analysis, by, allocator),
-            Event::AllocatorCleared(allocator) => self.clear_allocator(analysis, by, allocator),
-            Event::Cores(number, cores) => self.define_cores(by, number, cores),
-            Event::Program(program) => self.define_program(analysis, by, &program),
-            Event::ProgramEnded(scope, program) => self.end_program(analysis, by, scope, program),
-            Event::Trace(trace) => self.define_trace(by, trace),
-            Event::TraceEnded(scope, trace) => self.end_trace(by, scope, trace),
-            Event::Levels(chip, held) => self.set_levels(by, chip, &held),
-            Event::Opened(chips) => self.set_open_chips(by, &chips),
-            Event::Audit(audit) => self.compare(analysis, by, &audit),
-            Event::Tracked(how) => {
+    fn apply_to(&mut self, analysis: &mut Analysis, by: Author, input: Input) -> Outcome {
+        match input {
+            Input::Alloc(alloc) => self.alloc(by, &alloc),
+            Input::Free(free) => self.free(analysis, by, free),
+            Input::Exited => self.exit(analysis, by.id),
+            Input::Allocator(allocator) => self.define_allocator(by, allocator),
+            Input::AllocatorClosed(allocator) => self.close_allocator(analysis, by, allocator),
+            Input::AllocatorCleared(allocator) => self.clear_allocator(analysis, by, allocator),
+            Input::Cores(number, cores) => self.define_cores(by, number, cores),
+            Input::Program(program) => self.define_program(analysis, by, &program),
+            Input::ProgramEnded(scope, program) => self.end_program(analysis, by, scope, program),
+            Input::Trace(trace) => self.define_trace(by, trace),
+            Input::TraceEnded(scope, trace) => self.end_trace(by, scope, trace),
+            Input::Levels(chip, held) => self.set_levels(by, chip, &held),
+            Input::Opened(chips) => self.set_open_chips(by, &chips),
+            Input::Audit(audit) => self.compare(analysis, by, &audit),
+            Input::Tracked(how) => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
                     process.tracked = Some(how);
                 }
                 Outcome::Noted
             }
-            Event::Fault(report) => self.fault(by, report),
-            Event::OutOfMemory(failure) => self.out_of_memory(by, &failure),
-            Event::Relisted(allocator) => self.begin_listing(analysis, by, allocator),
-            Event::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
+            Input::Fault(report) => self.fault(by, report),
+            Input::OutOfMemory(failure) => self.out_of_memory(by, &failure),
+            Input::ListingBegun(allocator) => self.begin_listing(analysis, by, allocator),
+            Input::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
                 Ok(pool) => {
                     let most = |n: u64| n.min(MAX_ALLOCATION_BYTES);
                     let (requested, allocated) = (most(holding.requested), most(holding.allocated));
@@ -278,22 +278,22 @@ impl State {
                 }
                 Err(fault) => self.refuse(by, fault, None, Some(space), holding.requested),
             },
-            Event::Peak { scope, space, bytes } => {
+            Input::Peak { scope, space, bytes } => {
                 if let Ok(pool) = self.pool(by, scope, space) {
                     self.ledger.set_peak(pool, bytes.map(|bytes| bytes.min(MAX_ALLOCATION_BYTES)));
                 }
                 Outcome::Noted
             }
-            Event::Named(name, text) => self.define_name(by, name, text),
-            Event::Seen { sequence, exactly } => {
+            Input::Named(name, text) => self.define_name(by, name, text),
+            Input::Progress { sequence, exact } => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
-                    (process.sequence, process.seen_exactly) = (Some(sequence), exactly);
+                    (process.sequence, process.is_complete) = (Some(sequence), exact);
                     // It may have been registered because it has a chip open.
                     process.basis = process.basis.min(by.basis);
                 }
                 Outcome::Noted
             }
-            Event::Lost(records) => {
+            Input::Lost(records) => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
                     process.lost = process.lost.saturating_add(records);
                 }
@@ -302,13 +302,13 @@ impl State {
                 Outcome::Noted
             }
             // Those of the machine, and new processes, are handled by `apply`.
-            Event::Host(_)
-            | Event::Chip(_)
-            | Event::ChipGone(_)
-            | Event::Sensors(..)
-            | Event::OpenUnseen(..)
-            | Event::Regions(_)
-            | Event::Born(_) => Outcome::Noted,
+            Input::Host(_)
+            | Input::Chip(_)
+            | Input::ChipRemoved(_)
+            | Input::Sensors(..)
+            | Input::OpenedByHidden(..)
+            | Input::Counters(_)
+            | Input::Registered(_) => Outcome::Noted,
         }
     }
 
@@ -347,7 +347,7 @@ impl State {
     }
 }
 
-/// The process an event comes from, and its basis.
+/// The process that input comes from, and its basis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Author {
     id: ProcessId,

@@ -3,7 +3,7 @@
 use crate::detail::BufferQuery;
 use crate::snapshot::{Buffers, Usage};
 use crate::words::{ChipId, Mono, Origin};
-use crate::{Analysis, Detail, Event, Limits, Outcome, Snapshot, State};
+use crate::{Analysis, Detail, Input, Limits, Outcome, Snapshot, State};
 use jiff::Timestamp;
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -18,8 +18,8 @@ impl Model {
         Self { state: State::new(limits, seed), analysis: RefCell::default() }
     }
 
-    pub(crate) fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
-        self.state.apply(self.analysis.get_mut(), now, from, event)
+    pub(crate) fn apply(&mut self, now: Mono, from: Origin, input: Input) -> Outcome {
+        self.state.apply(self.analysis.get_mut(), now, from, input)
     }
 
     pub(crate) fn tick(&mut self, now: Mono) {

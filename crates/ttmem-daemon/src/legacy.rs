@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::words::{Basis, Fault, Mono};
 use ttmem_reader::ProcessKey;
 use ttmem_sources::monotonic;
@@ -325,7 +325,7 @@ impl Daemon {
     /// Reports a fault of a sender that is tracked. A connection without valid messages does not add a process.
     fn report_fault(&mut self, connection: &Connection, sender: Peer, why: Fault) {
         if let Some(process) = connection.process_of(sender) {
-            self.session.apply(process, Basis::Reported, Event::Fault(why.into()));
+            self.session.apply(process, Basis::Reported, Input::Fault(why.into()));
         }
     }
 }

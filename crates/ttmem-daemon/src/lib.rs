@@ -1,7 +1,7 @@
 //! The daemon: one thread that reads the machine and its clients, and answers queries.
 //!
 //! ```text
-//! legacy socket ──► legacy: frames ──► Event ──► State ──► Snapshot ──► query socket
+//! legacy socket ──► legacy: frames ──► Input ──► State ──► Snapshot ──► query socket
 //!                     │  answers, event log on stdout
 //! chips, segments, ───┤
 //! counters            │
@@ -30,7 +30,7 @@ mod tracking;
 use std::io;
 use std::path::PathBuf;
 use ttmem_core::Limits;
-use ttmem_core::event::SensorReading;
+use ttmem_core::input::SensorReading;
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::Mono;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{ChipId, Mono, Space};
 use ttmem_core::{Detail, Snapshot};
@@ -122,7 +122,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         ticks: 0,
     };
     for chip in &options.chips {
-        daemon.session.apply_machine(Event::Chip(chip.clone()));
+        daemon.session.apply_machine(Input::Chip(chip.clone()));
     }
     daemon.poll_sources(RESCAN_WHILE_TICKING_NS);
     daemon.read_simulated_sensors();
@@ -236,7 +236,7 @@ impl Daemon {
         for chip in chips {
             let usage = self.session.usage_of(chip.id);
             if let Some(reading) = sensors(&chip, &usage, now) {
-                self.session.apply_machine(Event::Sensors(chip.id, Box::new(reading)));
+                self.session.apply_machine(Input::Sensors(chip.id, Box::new(reading)));
             }
         }
     }

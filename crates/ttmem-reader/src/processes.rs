@@ -1,7 +1,7 @@
 //! The process table: every process that any source found, with the watch for its exit.
 
 use std::collections::BTreeMap;
-use ttmem_core::event::Process;
+use ttmem_core::input::Process;
 use ttmem_core::snapshot::HostUsage;
 use ttmem_core::words::{Mono, ProcessId};
 use ttmem_sources::process::{HostReading, Processes};

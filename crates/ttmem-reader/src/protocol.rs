@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn ages_in_a_listing_are_of_one_moment() {
-        use ttmem_core::event::{Alloc, Event, Process};
+        use ttmem_core::input::{Alloc, Input, Process};
         use ttmem_core::machine::Chip;
         use ttmem_core::words::{
             Basis, ChipId, KernelClass, Layout, Origin, ProcessId, Scope, Space, Uncertainty,
@@ -171,8 +171,8 @@ mod tests {
 
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let by = Origin::Process(ProcessId { pid: 7, start: 1 }, Basis::Reported);
-        state.apply(&mut analysis, Mono(1), Origin::Machine, Event::Chip(Chip::unknown(0)));
-        state.apply(&mut analysis, Mono(1), by, Event::Born(Process::default()));
+        state.apply(&mut analysis, Mono(1), Origin::Machine, Input::Chip(Chip::unknown(0)));
+        state.apply(&mut analysis, Mono(1), by, Input::Registered(Process::default()));
         for n in 0..2 * PAGE as u64 {
             let alloc = Alloc {
                 scope: Scope::Chip(ChipId::Ordinal(0)),
@@ -188,7 +188,7 @@ mod tests {
                 class: KernelClass::Unknown,
                 uncertainty: Uncertainty::default(),
             };
-            state.apply(&mut analysis, Mono(1), by, Event::Alloc(alloc));
+            state.apply(&mut analysis, Mono(1), by, Input::Alloc(alloc));
         }
         let (mut listing, mut answer) = (Listing::default(), Vec::new());
         state.tick(&mut analysis, Mono(5 * Mono::SECOND));

@@ -10,7 +10,7 @@ use crate::{Error, ProcessKey, ProcessTable, Result, host};
 use jiff::Timestamp;
 use rustix::process::Resource;
 use std::path::Path;
-use ttmem_core::event::{Event, Process};
+use ttmem_core::input::{Input, Process};
 use ttmem_core::machine::Chip;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
@@ -88,8 +88,8 @@ impl Session {
         let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
-        model.emit_machine(Event::Host(host()));
-        model.emit(process, Basis::Exact, Event::Born(info));
+        model.emit_machine(Input::Host(host()));
+        model.emit(process, Basis::Exact, Input::Registered(info));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.record_peaks(&mut model.analysis);
@@ -225,17 +225,17 @@ impl Session {
 
     /// Applies an event of a process that is in the table.
     #[inline]
-    pub fn apply(&mut self, process: ProcessKey, basis: Basis, event: Event) -> Outcome {
+    pub fn apply(&mut self, process: ProcessKey, basis: Basis, input: Input) -> Outcome {
         let Model { state, analysis, processes, now, .. } = &mut self.model;
         match processes.get(process) {
-            Some(it) => state.apply(analysis, *now, Origin::Process(it.id, basis), event),
+            Some(it) => state.apply(analysis, *now, Origin::Process(it.id, basis), input),
             None => Outcome::UnknownProcess,
         }
     }
 
     /// Applies an event of the machine itself.
-    pub fn apply_machine(&mut self, event: Event) {
-        self.model.emit_machine(event);
+    pub fn apply_machine(&mut self, input: Input) {
+        self.model.emit_machine(input);
     }
 
     /// Advances the state's clock: findings expire, history takes a sample.
@@ -307,7 +307,7 @@ impl Model {
     ) -> (ProcessKey, ProcessId) {
         let (process, id, info) = self.processes.add(identity, reported_pid, watch);
         self.changes.push(SessionChange::Registered(process));
-        self.state.apply(&mut self.analysis, self.now, Origin::Process(id, basis), Event::Born(info));
+        self.state.apply(&mut self.analysis, self.now, Origin::Process(id, basis), Input::Registered(info));
         (process, id)
     }
 
@@ -315,13 +315,13 @@ impl Model {
         let Some(removed) = self.processes.remove(process) else { return };
         // An exit ends a process on every basis.
         let origin = Origin::Process(removed.id, Basis::Unknown);
-        let outcome = self.state.apply(&mut self.analysis, self.now, origin, Event::Exited);
+        let outcome = self.state.apply(&mut self.analysis, self.now, origin, Input::Exited);
         self.changes.push(SessionChange::Exited(removed.id, outcome));
     }
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) {
         let id = chip.id;
-        if self.state.apply(&mut self.analysis, self.now, origin, Event::Chip(chip)) == Outcome::Noted {
+        if self.state.apply(&mut self.analysis, self.now, origin, Input::Chip(chip)) == Outcome::Noted {
             // The state may have it under another id, and with another number if its own was taken.
             let id = self.state.resolve(id);
             let Some(chip) = self.state.chip(id) else { return };
@@ -345,27 +345,27 @@ impl EventSink for Model {
         self.add_process(identity, i64::from(identity.namespace_pid), watch, basis).1
     }
 
-    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
+    fn emit(&mut self, process: ProcessId, basis: Basis, input: Input) {
         let origin = Origin::Process(process, basis);
-        match event {
-            Event::Chip(chip) => self.define_chip(origin, chip),
-            Event::Exited => {
+        match input {
+            Input::Chip(chip) => self.define_chip(origin, chip),
+            Input::Exited => {
                 if let Some(process) = self.processes.find_id(process) {
                     self.remove_process(process);
                 }
             }
-            event => {
-                self.state.apply(&mut self.analysis, self.now, origin, event);
+            input => {
+                self.state.apply(&mut self.analysis, self.now, origin, input);
             }
         }
     }
 
-    fn emit_machine(&mut self, event: Event) {
-        match event {
-            Event::Chip(chip) => self.define_chip(Origin::Machine, chip),
-            event => {
-                let removed = matches!(event, Event::ChipGone(_));
-                self.state.apply(&mut self.analysis, self.now, Origin::Machine, event);
+    fn emit_machine(&mut self, input: Input) {
+        match input {
+            Input::Chip(chip) => self.define_chip(Origin::Machine, chip),
+            input => {
+                let removed = matches!(input, Input::ChipRemoved(_));
+                self.state.apply(&mut self.analysis, self.now, Origin::Machine, input);
                 if removed {
                     self.changes.push(SessionChange::ChipRemoved);
                 }
@@ -410,7 +410,7 @@ mod tests {
             SessionChange::Registered(second),
         ];
         assert_eq!(changes, expected);
-        model.emit(old, Basis::Exact, Event::Exited);
+        model.emit(old, Basis::Exact, Input::Exited);
         assert!(matches!(model.changes[..], [SessionChange::Exited(id, Outcome::Reclaimed(_))] if id == old));
         assert_eq!((model.processes.find_pid(pid), model.processes.count()), (Some(second), 1));
         assert_eq!(
@@ -424,8 +424,8 @@ mod tests {
         let mut model = Model::new(&Root::default(), Limits::default(), 7);
         let chip = Chip::unknown(3);
         let id = chip.id;
-        model.emit_machine(Event::Chip(chip));
-        model.emit_machine(Event::ChipGone(id));
+        model.emit_machine(Input::Chip(chip));
+        model.emit_machine(Input::ChipRemoved(id));
         let expected =
             [SessionChange::ChipDefined { id, index: 3, has_node: false }, SessionChange::ChipRemoved];
         assert_eq!(model.changes, expected);

@@ -20,8 +20,8 @@ use crate::writer::PidIndex;
 use rustix::fd::AsFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use ttmem_core::event::Event;
-use ttmem_core::machine::RegionReport;
+use ttmem_core::input::Input;
+use ttmem_core::machine::CounterReport;
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, ChipId, ProcessId};
 use ttmem_wire::region::{self, Layout};
@@ -67,7 +67,7 @@ pub(crate) struct CounterFiles {
     unreadable: Vec<Skipped>,
     /// Processes and chips for which levels were emitted, so that they can be withdrawn.
     emitted: BTreeSet<(ProcessId, ChipId)>,
-    reports: Vec<RegionReport>,
+    reports: Vec<CounterReport>,
     watches: Watches,
 }
 
@@ -196,7 +196,7 @@ impl CounterFiles {
         }
         let emitted = poll.emitted;
         for &(process, chip) in self.emitted.difference(&emitted) {
-            sink.emit(process, Basis::Counters, Event::Levels(chip, Vec::new()));
+            sink.emit(process, Basis::Counters, Input::Levels(chip, Vec::new()));
         }
         self.emitted = emitted;
         let used: BTreeSet<u32> =
@@ -205,7 +205,7 @@ impl CounterFiles {
         self.watches = watches;
         if reports != self.reports {
             self.reports.clone_from(&reports);
-            sink.emit_machine(Event::Regions(reports));
+            sink.emit_machine(Input::Counters(reports));
         }
     }
 

@@ -11,7 +11,7 @@ mod records;
 use crate::files::SkipReason;
 use crate::segment::{Contents, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
-use ttmem_core::event::{Allocator, Event, Holding};
+use ttmem_core::input::{Allocator, Holding, Input};
 use ttmem_core::words::{ChipId, Scope, Space};
 use ttmem_types::Fault;
 use ttmem_wire::record::{Kind, Record};
@@ -54,7 +54,7 @@ pub(crate) struct Follower {
 }
 
 /// Receives events.
-pub(crate) type Emit<'a> = &'a mut dyn FnMut(Event);
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(Input);
 
 impl Follower {
     pub(crate) fn new(index: u32) -> Self {
@@ -101,7 +101,7 @@ impl Follower {
                 if std::mem::take(&mut self.must_relist) {
                     self.relist(segment, emit)?;
                 } else {
-                    self.emit_seen(true, emit);
+                    self.emit_progress(true, emit);
                 }
             }
             None => self.relist(segment, emit)?,
@@ -111,13 +111,12 @@ impl Follower {
     }
 
     /// Emits up to which event the segment was read, and whether everything emitted is exact.
-    pub(crate) fn emit_seen(&self, exactly: bool, emit: Emit<'_>) {
+    pub(crate) fn emit_progress(&self, exact: bool, emit: Emit<'_>) {
         // Program memory has an address only if it is listed.
         let is_buffers =
             |&(_, space): &AllocatorSpace| !Space::from_number(space).is_some_and(Space::is_program);
-        let exactly =
-            exactly && self.unlisted.iter().all(|(key, holding)| is_buffers(key) || holding.count == 0);
-        emit(Event::Seen { sequence: self.sequence, exactly });
+        let exact = exact && self.unlisted.iter().all(|(key, holding)| is_buffers(key) || holding.count == 0);
+        emit(Input::Progress { sequence: self.sequence, exact });
     }
 
     /// Lists everything again from the table.
@@ -131,18 +130,18 @@ impl Follower {
         let used = contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
         open.extend(used.map(|slot| slot.allocator.get()));
         for &allocator in self.open_allocators.difference(&open) {
-            emit(Event::AllocatorClosed(self.definition_id(allocator)));
+            emit(Input::AllocatorClosed(self.definition_id(allocator)));
         }
         self.open_allocators.retain(|allocator| open.contains(allocator));
         // Only the allocators of this segment are emptied.
         for &allocator in &self.open_allocators {
-            emit(Event::Relisted(self.definition_id(allocator)));
+            emit(Input::ListingBegun(self.definition_id(allocator)));
         }
         self.emit_definitions(segment, emit)?;
         self.started = true;
         self.sequence = contents.sequence;
         self.emit_contents(&contents, emit);
-        self.emit_seen(contents.exact, emit);
+        self.emit_progress(contents.exact, emit);
         Ok(())
     }
 
@@ -179,7 +178,7 @@ impl Follower {
                 self.unlisted.insert(key, rest);
             }
             if self.open_allocators.contains(&key.0) {
-                emit(Event::Peak { scope, space, bytes: Some(row.peak.get()) });
+                emit(Input::Peak { scope, space, bytes: Some(row.peak.get()) });
             }
         }
         // An audit can be compared only if no event in its space followed it.
@@ -204,7 +203,7 @@ impl Follower {
             let holding = self.unlisted.get(&key).copied().unwrap_or_default();
             let before = old.get(&key).copied().unwrap_or_default();
             if let Some(space) = Space::from_number(key.1).filter(|_| holding != before) {
-                emit(Event::Unlisted { scope: self.scope(key.0), space, holding });
+                emit(Input::Unlisted { scope: self.scope(key.0), space, holding });
             }
         }
     }
@@ -216,7 +215,7 @@ impl Follower {
             return;
         }
         if let Some(Some(info)) = self.allocators.get(usize::from(allocator)) {
-            emit(Event::Allocator(info.definition.clone()));
+            emit(Input::Allocator(info.definition.clone()));
             self.open_allocators.insert(allocator);
         }
     }
@@ -224,7 +223,7 @@ impl Follower {
     /// Closes all allocators: the process is alive and holds nothing through this segment any more.
     pub(crate) fn close_allocators(&mut self, emit: Emit<'_>) {
         for allocator in std::mem::take(&mut self.open_allocators) {
-            emit(Event::AllocatorClosed(self.definition_id(allocator)));
+            emit(Input::AllocatorClosed(self.definition_id(allocator)));
         }
     }
 }

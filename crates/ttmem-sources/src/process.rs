@@ -13,7 +13,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use ttmem_core::event::Process;
+use ttmem_core::input::Process;
 
 /// Whether a process is alive, and is the one with this start time. Only the kernel's "no such process" counts as an exit:
 /// being refused permission to signal another user's process does not.

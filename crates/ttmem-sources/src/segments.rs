@@ -16,7 +16,7 @@ use crate::writer::{PidIndex, Writer, find_writer, segment_lock_holder};
 use rustix::fd::AsFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_wire::segment::SegmentError;
@@ -225,7 +225,7 @@ impl Segments {
             Ok(ahead) => ahead > segment.file.ring_records() / 4,
             Err(_) => {
                 // What was read before stays, marked as not exact; the segment may become readable again.
-                segment.follower.emit_seen(false, &mut |event| sink.emit(process, Basis::Exact, event));
+                segment.follower.emit_progress(false, &mut |event| sink.emit(process, Basis::Exact, event));
                 false
             }
         };
@@ -244,7 +244,7 @@ impl Segments {
         }
         if process.pid == 0 {
             // It is not visible, so its exit is noticed only here.
-            sink.emit(process, Basis::Exact, Event::Exited);
+            sink.emit(process, Basis::Exact, Input::Exited);
         }
         let name = segment.path.file_name().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
         let of_machine = segment.path.parent() == Some(&self.folder);

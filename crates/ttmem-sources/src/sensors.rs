@@ -15,7 +15,7 @@ use crate::worker_pool::{DEADLINE, WorkerPool, lock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use ttmem_core::event::SensorReading;
+use ttmem_core::input::SensorReading;
 use ttmem_core::words::{ChipId, Mono};
 
 /// Time between two rounds while snapshots are requested. The firmware measures ten times a second.

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind::NotFound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::machine::{CapacityOrigin, Chip, Host};
 use ttmem_core::snapshot::{Health, Skipped};
 use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
@@ -137,7 +137,7 @@ impl Sources {
             self.rescan_bus(sink);
             self.rescan_device_users(sink);
         } else if self.rescans == 0 {
-            sink.emit_machine(Event::Host(self.config.host.clone()));
+            sink.emit_machine(Input::Host(self.config.host.clone()));
         }
         self.rescans += 1;
         self.rescanned = true;
@@ -176,7 +176,7 @@ impl Sources {
 
     fn emit_sensors(&mut self, now: Mono, sink: &mut impl EventSink) {
         for (chip, reading) in self.sensors.take_readings(now) {
-            sink.emit_machine(Event::Sensors(chip, Box::new(reading)));
+            sink.emit_machine(Input::Sensors(chip, Box::new(reading)));
         }
     }
 
@@ -196,14 +196,14 @@ impl Sources {
         let change = self.bus.rescan();
         if self.rescans == 0 || self.bus.driver != driver {
             let driver = self.bus.driver.clone();
-            sink.emit_machine(Event::Host(Host { driver, ..self.config.host.clone() }));
+            sink.emit_machine(Input::Host(Host { driver, ..self.config.host.clone() }));
         }
         for removed in change.removed {
-            sink.emit_machine(Event::ChipGone(removed));
+            sink.emit_machine(Input::ChipRemoved(removed));
         }
         if change.any || self.rescans == 0 {
             for chip in self.chips() {
-                sink.emit_machine(Event::Chip(chip));
+                sink.emit_machine(Input::Chip(chip));
             }
         }
         if change.any {
@@ -258,12 +258,12 @@ impl Sources {
             let process = sink.register(identity, Basis::Unknown);
             if self.must_emit_users || self.emitted_users.get(&process) != Some(nodes) {
                 let chips = nodes.iter().filter_map(chip).collect();
-                sink.emit(process, Basis::Unknown, Event::Opened(chips));
+                sink.emit(process, Basis::Unknown, Input::Opened(chips));
             }
             users.insert(process, nodes.clone());
         }
         for &process in self.emitted_users.keys().filter(|process| !users.contains_key(process)) {
-            sink.emit(process, Basis::Unknown, Event::Opened(Vec::new()));
+            sink.emit(process, Basis::Unknown, Input::Opened(Vec::new()));
         }
         (self.emitted_users, self.must_emit_users) = (users, false);
         let hidden: BTreeMap<ChipId, usize> =
@@ -271,10 +271,10 @@ impl Sources {
         for (&chip, &count) in
             hidden.iter().filter(|(chip, count)| self.emitted_hidden.get(chip) != Some(count))
         {
-            sink.emit_machine(Event::OpenUnseen(chip, count as u32));
+            sink.emit_machine(Input::OpenedByHidden(chip, count as u32));
         }
         for &chip in self.emitted_hidden.keys().filter(|chip| !hidden.contains_key(chip)) {
-            sink.emit_machine(Event::OpenUnseen(chip, 0));
+            sink.emit_machine(Input::OpenedByHidden(chip, 0));
         }
         self.emitted_hidden = hidden;
         (self.open_nodes, self.identities) = (found.open_nodes, found.identities);

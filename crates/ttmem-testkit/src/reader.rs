@@ -1,7 +1,7 @@
 //! A reader of segments in the test's own process.
 
 use std::path::Path;
-use ttmem_core::event::{Event, Process};
+use ttmem_core::input::{Input, Process};
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
 use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
@@ -20,16 +20,16 @@ struct StateSink<'a>(&'a mut State, &'a mut Analysis);
 impl EventSink for StateSink<'_> {
     fn register(&mut self, owner: &ProcessIdentity, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.emit(id, basis, Event::Born(Process::default()));
+        self.emit(id, basis, Input::Registered(Process::default()));
         id
     }
 
-    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
-        self.0.apply(self.1, Mono(1), Origin::Process(process, basis), event);
+    fn emit(&mut self, process: ProcessId, basis: Basis, input: Input) {
+        self.0.apply(self.1, Mono(1), Origin::Process(process, basis), input);
     }
 
-    fn emit_machine(&mut self, event: Event) {
-        self.0.apply(self.1, Mono(1), Origin::Machine, event);
+    fn emit_machine(&mut self, input: Input) {
+        self.0.apply(self.1, Mono(1), Origin::Machine, input);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::model::Model;
 use std::hint::black_box;
 use ttmem_core::detail::{BufferGrouping, BufferQuery, BufferSort};
-use ttmem_core::event::{Alloc, Allocator, Banks, Event, Extent, Free, Name, Process, Program};
+use ttmem_core::input::{Alloc, Allocator, Banks, Extent, Free, Input, Name, Process, Program};
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail};
@@ -45,9 +45,9 @@ fn chip(index: u32) -> Chip {
     Chip { capacity: Some(capacity), core_layout: Some(layout), ..Chip::unknown(index) }
 }
 
-fn alloc(space: Space, id: u64, bytes: u64, program: u32) -> Event {
+fn alloc(space: Space, id: u64, bytes: u64, program: u32) -> Input {
     let banks = if space == Space::Dram || space == Space::Trace { 12 } else { 64 };
-    Event::Alloc(Alloc {
+    Input::Alloc(Alloc {
         scope: SCOPE,
         space,
         id,
@@ -67,7 +67,7 @@ impl Load {
     fn new(chips_each: u32) -> Self {
         let mut state = Model::new(0x1234_5678_9abc_def0);
         for index in 0..CHIPS {
-            state.apply(Mono(0), Origin::Machine, Event::Chip(chip(index)));
+            state.apply(Mono(0), Origin::Machine, Input::Chip(chip(index)));
         }
         for pid in 1..=PROCESSES {
             let first = pid * chips_each % CHIPS;
@@ -77,7 +77,7 @@ impl Load {
                 user: Some("somebody".to_owned()),
                 ..Process::default()
             };
-            state.apply(Mono(0), origin(pid), Event::Born(info));
+            state.apply(Mono(0), origin(pid), Input::Registered(info));
             let bank = |space, banks, base, bytes_per_bank| Banks { space, banks, base, bytes_per_bank };
             let allocator = Allocator {
                 id: 1,
@@ -89,12 +89,12 @@ impl Load {
                     bank(Space::Trace, 12, 1 << 30, 1 << 24),
                 ],
             };
-            state.apply(Mono(0), origin(pid), Event::Allocator(allocator));
+            state.apply(Mono(0), origin(pid), Input::Allocator(allocator));
             let cores = CoreSet::rectangle((0, 0), (7, 7));
-            state.apply(Mono(0), origin(pid), Event::Cores(1, cores));
+            state.apply(Mono(0), origin(pid), Input::Cores(1, cores));
             for site in 1..=50 {
                 let name = format!("models/layer{}.py:{site}", site * 7 % 50);
-                state.apply(Mono(0), origin(pid), Event::Named(Name::Site(site), name));
+                state.apply(Mono(0), origin(pid), Input::Named(Name::Site(site), name));
             }
             for program in 1..=PROGRAMS {
                 Self::dispatch(&mut state, pid, program, 1);
@@ -131,7 +131,7 @@ impl Load {
             dispatches: now,
             dispatched: Some(Mono(now)),
         };
-        state.apply(Mono(now), origin(pid), Event::Program(program));
+        state.apply(Mono(now), origin(pid), Input::Program(program));
     }
 
     /// A frame in which `processes` processes free and allocate buffers, and dispatch a program.
@@ -140,7 +140,7 @@ impl Load {
         let now = Mono(self.now);
         for (pid, space, id) in std::mem::take(&mut self.last) {
             let free = Free { scope: SCOPE, space: Some(space), id, program: 0, size: None, cores: 0 };
-            black_box(self.state.apply(now, origin(pid), Event::Free(free)));
+            black_box(self.state.apply(now, origin(pid), Input::Free(free)));
         }
         for pid in 1..=processes {
             for n in 0..20u64 {

@@ -1,6 +1,6 @@
 //! A state with its analysis, as a session has them.
 
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::words::{Mono, Origin};
 use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
 
@@ -14,8 +14,8 @@ impl Model {
         Self { state: State::new(Limits::default(), seed), analysis: Analysis::default() }
     }
 
-    pub(crate) fn apply(&mut self, now: Mono, from: Origin, event: Event) -> Outcome {
-        self.state.apply(&mut self.analysis, now, from, event)
+    pub(crate) fn apply(&mut self, now: Mono, from: Origin, input: Input) -> Outcome {
+        self.state.apply(&mut self.analysis, now, from, input)
     }
 
     pub(crate) fn tick(&mut self, now: Mono) {

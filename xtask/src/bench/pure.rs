@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
-use ttmem_core::event::{Alloc, Event, Free, Process};
+use ttmem_core::input::{Alloc, Free, Input, Process};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_wire::framer::Framer;
@@ -58,8 +58,8 @@ fn process(pid: u32) -> Origin {
     Origin::Process(ProcessId { pid, start: 1 }, Basis::Reported)
 }
 
-fn alloc(chip: u32, space: Space, id: u64) -> Event {
-    Event::Alloc(Alloc {
+fn alloc(chip: u32, space: Space, id: u64) -> Input {
+    Input::Alloc(Alloc {
         scope: Scope::Chip(ChipId::Ordinal(chip)),
         space,
         id,
@@ -78,10 +78,10 @@ fn alloc(chip: u32, space: Space, id: u64) -> Event {
 fn state(chips: u32, processes: u32) -> Model {
     let mut state = Model::new(0x1234_5678_9abc_def0);
     for chip in 0..chips {
-        state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(chip)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(chip)));
     }
     for pid in 1..=processes {
-        state.apply(Mono(0), process(pid), Event::Born(Process::default()));
+        state.apply(Mono(0), process(pid), Input::Registered(Process::default()));
     }
     state
 }
@@ -100,7 +100,7 @@ fn ledger(live: u64) -> [Figure; 2] {
         for _ in 0..COUNT / 2 {
             let scope = Scope::Chip(ChipId::Ordinal(0));
             let free = Free { scope, space: None, id: id(next - live), program: 0, size: None, cores: 0 };
-            black_box(state.apply(Mono(next), process(1), Event::Free(free)));
+            black_box(state.apply(Mono(next), process(1), Input::Free(free)));
             black_box(state.apply(Mono(next), process(1), alloc(0, Space::Dram, id(next))));
             next += 1;
         }

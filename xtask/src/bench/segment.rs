@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_client::{AllocatorNumber, Banks, Buffer, Chip, Options, Space, Tracker};
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
@@ -199,18 +199,18 @@ impl EventSink for Reader {
         self.model.apply(
             Mono(1),
             Origin::Process(id, Basis::Exact),
-            Event::Born(ttmem_core::event::Process::default()),
+            Input::Registered(ttmem_core::input::Process::default()),
         );
         id
     }
 
-    fn emit(&mut self, process: ProcessId, basis: Basis, event: Event) {
-        self.records += u64::from(matches!(event, Event::Alloc(_) | Event::Free(_)));
-        self.model.apply(Mono(1), Origin::Process(process, basis), event);
+    fn emit(&mut self, process: ProcessId, basis: Basis, input: Input) {
+        self.records += u64::from(matches!(input, Input::Alloc(_) | Input::Free(_)));
+        self.model.apply(Mono(1), Origin::Process(process, basis), input);
     }
 
-    fn emit_machine(&mut self, event: Event) {
-        self.model.apply(Mono(1), Origin::Machine, event);
+    fn emit_machine(&mut self, input: Input) {
+        self.model.apply(Mono(1), Origin::Machine, input);
     }
 }
 

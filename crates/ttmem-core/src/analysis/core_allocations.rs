@@ -4,7 +4,7 @@ use super::program_usage::Resident;
 use super::{Figures, Tenant};
 use crate::core_set::CoreSet;
 use crate::detail::CoreQuery;
-use crate::event::Name;
+use crate::input::Name;
 use crate::snapshot::{CoreAllocation, CoreAllocations, CoreClass};
 use crate::state::visible;
 use crate::words::{Layout, Space};

@@ -40,19 +40,19 @@ impl Figures<'_> {
                 });
             }
         }
-        if state.open_unseen > 0 {
+        if state.opened_by_hidden > 0 {
             let text = format!(
                 "device {}: opened {} by processes not visible to this user; their memory is not known",
                 state.chip.index,
-                if state.open_unseen == 1 {
+                if state.opened_by_hidden == 1 {
                     "once".to_owned()
                 } else {
-                    format!("{} times", state.open_unseen)
+                    format!("{} times", state.opened_by_hidden)
                 }
             );
             findings.push(Finding {
                 device: Some(id.to_string()),
-                ..finding(FindingKind::Untracked, Severity::Info, text, state.open_unseen.into())
+                ..finding(FindingKind::Untracked, Severity::Info, text, state.opened_by_hidden.into())
             });
         }
         for SpaceUsage { space, aliased, .. } in spaces {
@@ -80,9 +80,9 @@ impl Figures<'_> {
     }
 
     /// Problems of tt-metal's own counters.
-    pub(super) fn judge_regions(&self, findings: &mut Vec<Finding>) {
+    pub(super) fn judge_counters(&self, findings: &mut Vec<Finding>) {
         self.judge_ghosts(findings);
-        for region in &self.state.regions {
+        for region in &self.state.counters {
             let known = self.state.chips.get(&region.chip);
             let device = known.map(|_| region.chip.to_string());
             let of = known.map_or_else(|| region.path.clone(), |it| format!("device {}", it.chip.index));
@@ -114,7 +114,7 @@ impl Figures<'_> {
     /// Bytes that exited processes left in tt-metal's counters: one finding a process, however many devices it used.
     fn judge_ghosts(&self, findings: &mut Vec<Finding>) {
         let mut exited: BTreeMap<(u32, &str, bool), (u64, BTreeSet<ChipId>)> = BTreeMap::new();
-        let regions = self.state.regions.iter();
+        let regions = self.state.counters.iter();
         for (region, ghost) in
             regions.flat_map(|region| region.ghosts.iter().map(move |ghost| (region, ghost)))
         {

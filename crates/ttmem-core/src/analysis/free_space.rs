@@ -4,7 +4,7 @@
 
 use super::skyline::{Covered, Edge, FreeSpace, Skyline};
 use super::{CACHED_SETS, Figures};
-use crate::event::Banks;
+use crate::input::Banks;
 use crate::ledger::{Change, Pool, PoolId};
 use crate::ranges::Range;
 use crate::words::{Layout, Space};

@@ -3,7 +3,7 @@
 use super::footprint;
 use super::{Figures, Tenant};
 use crate::core_set::CoreSet;
-use crate::event::Name;
+use crate::input::Name;
 use crate::ledger::Entry;
 use crate::ranges::Range;
 use crate::snapshot::Placement;

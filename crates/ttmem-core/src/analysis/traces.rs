@@ -2,7 +2,7 @@
 //! allocated since.
 
 use super::{Clock, Figures, Tenant};
-use crate::event;
+use crate::input;
 use crate::snapshot::{Finding, FindingKind, Severity, Trace};
 use crate::state::{ProcessState, chips_in};
 use crate::words::{ProcessId, Scope, Space, size};
@@ -56,7 +56,7 @@ impl Figures<'_> {
     }
 
     /// Number and requested bytes of buffers that a replay may overwrite: those of the process, on any of the trace's chips.
-    fn endangered(&mut self, process: ProcessId, trace: &event::Trace) -> [u64; 2] {
+    fn endangered(&mut self, process: ProcessId, trace: &input::Trace) -> [u64; 2] {
         let key = (Tenant { process, scope: trace.scope }, trace.id);
         let Some(known) = self.state.processes.get(&process) else { return [0; 2] };
         let plan = self.plan();

@@ -6,8 +6,8 @@ use super::plan::{ChipGroup, ProcessShare};
 use super::program_usage::Resident;
 use super::usage::{GroupUsage, with_totals};
 use crate::detail::Detail;
-use crate::event::Allocator;
 use crate::history::{SENSOR_PARTS, Series};
+use crate::input::Allocator;
 use crate::machine::{CapacityOrigin, Firmware, Sensors};
 use crate::snapshot::{
     AllocatorSpace, AllocatorUsage, AuditResult, CoreRoom, Device, Finding, FindingKind, Health, History,
@@ -77,7 +77,7 @@ impl Figures<'_> {
         }
         devices.sort_by(|a, b| (a.index, &a.id).cmp(&(b.index, &b.id)));
         self.judge_processes(&mut findings);
-        self.judge_regions(&mut findings);
+        self.judge_counters(&mut findings);
         findings.extend(state.faults.iter().map(|(subject, tally)| {
             let label = subject.process.map(|id| state.label_of(id));
             let device = subject.chip.and_then(|id| state.chips.get(&id)).map(|it| it.chip.index);
@@ -226,7 +226,7 @@ impl Figures<'_> {
         let info = &process.info;
         let basis = process.pools.keys().map(|&(_, _, basis)| basis).min().unwrap_or(process.basis);
         let complete =
-            basis == Basis::Exact && process.lost == 0 && process.refused == 0 && process.seen_exactly;
+            basis == Basis::Exact && process.lost == 0 && process.refused == 0 && process.is_complete;
         let tracker = process.tracked.as_ref().map(|tracked| Tracker {
             writer: tracked.writer.clone(),
             runtime: tracked.runtime.clone(),

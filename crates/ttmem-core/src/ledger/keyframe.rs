@@ -5,7 +5,7 @@
 
 use super::pool::Growth;
 use super::{CHUNK, Entry, Ledger, NONE, Nature, Pool, PoolId, PoolKey};
-use crate::event::Holding;
+use crate::input::Holding;
 use crate::words::{Layout, Mono, Scope, Space};
 use hashbrown::HashTable;
 use serde::de::Error as _;

@@ -2,7 +2,7 @@
 
 use super::totals::Totals;
 use super::{Entry, NONE};
-use crate::event::Holding;
+use crate::input::Holding;
 use crate::ranges::Range;
 use crate::words::{Basis, Layout, Mono, ProcessId, Scope, Space};
 use serde::{Deserialize, Serialize};

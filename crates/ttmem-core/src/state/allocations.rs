@@ -3,7 +3,7 @@
 use super::peaks::has_grown;
 use super::{Author, Outcome, State, chip_of};
 use crate::analysis::{Analysis, Tenant};
-use crate::event::{Alloc, Extent, Free};
+use crate::input::{Alloc, Extent, Free};
 use crate::ledger::{Entry, Nature, PoolId, PoolKey, Slot};
 use crate::words::{Fault, Scope, Space};
 use ttmem_types::charge;

@@ -4,7 +4,7 @@ use super::process::{Compared, Drift, difference};
 use super::{Author, Outcome, ProcessState, ProgramState, State};
 use crate::analysis::{Analysis, Tenant, part};
 use crate::core_set::CoreSet;
-use crate::event::{Allocator, Audit, Name, Program, Trace};
+use crate::input::{Allocator, Audit, Name, Program, Trace};
 use crate::words::{Basis, Fault, Scope, Space};
 use std::collections::BTreeSet;
 

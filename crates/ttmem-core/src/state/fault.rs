@@ -1,8 +1,8 @@
 //! Faults in what processes report, and allocations that failed.
 
 use super::{Author, Outcome, State};
-use crate::event::{FaultReport, OutOfMemory};
 use crate::faults::{Request, Subject, Tally};
+use crate::input::{FaultReport, OutOfMemory};
 use crate::label::Label;
 use crate::words::{ChipId, Fault, ProcessId, Scope, Space};
 use std::collections::BTreeMap;

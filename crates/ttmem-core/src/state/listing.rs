@@ -1,7 +1,7 @@
 //! Lists of allocations as the ledger has them, for answers and reports.
 
 use super::{State, chips_in, visible};
-use crate::event::Name;
+use crate::input::Name;
 use crate::ledger::{Entry, PoolId};
 use crate::snapshot::{Allocation, Group};
 use crate::words::{Basis, ChipId, Layout, Mono, Scope, Space};

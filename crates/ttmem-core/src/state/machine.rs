@@ -2,10 +2,10 @@
 
 use super::peaks::{CorePeaks, SpacePeak};
 use super::{Author, Outcome, State};
-use crate::event::SensorReading;
 use crate::event_log::Level;
 use crate::history::{SensorSeries, Series};
-use crate::machine::{Chip, RegionReport};
+use crate::input::SensorReading;
+use crate::machine::{Chip, CounterReport};
 use crate::words::{Basis, ChipId, Fault, Scope, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Other ids per chip, on average.
 const NAMES_A_CHIP: usize = 16;
 /// Reports on tt-metal's counters that are kept.
-const MOST_REGIONS: usize = 1024;
+const MAX_COUNTER_REPORTS: usize = 1024;
 
 /// A chip with its peaks and history.
 #[derive(Serialize, Deserialize)]
@@ -32,14 +32,26 @@ pub(crate) struct ChipState {
     /// Whether it was removed from the bus.
     pub(crate) gone: bool,
     /// How often it is open in processes that are not visible.
-    pub(crate) open_unseen: u32,
+    pub(crate) opened_by_hidden: u32,
 }
 
 impl ChipState {
     fn new(chip: Chip) -> Self {
-        let (peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, open_unseen) =
+        let (peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, opened_by_hidden) =
             Default::default();
-        Self { chip, peaks, core_peaks, dram, l1, sensors, sensor_history, called, levels, gone, open_unseen }
+        Self {
+            chip,
+            peaks,
+            core_peaks,
+            dram,
+            l1,
+            sensors,
+            sensor_history,
+            called,
+            levels,
+            gone,
+            opened_by_hidden,
+        }
     }
 }
 
@@ -184,12 +196,12 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn set_regions(&mut self, mut regions: Vec<RegionReport>) -> Outcome {
-        regions.truncate(MOST_REGIONS);
-        for region in &mut regions {
-            region.chip = self.resolve(region.chip);
+    pub(super) fn set_counters(&mut self, mut reports: Vec<CounterReport>) -> Outcome {
+        reports.truncate(MAX_COUNTER_REPORTS);
+        for report in &mut reports {
+            report.chip = self.resolve(report.chip);
         }
-        self.regions = regions;
+        self.counters = reports;
         Outcome::Noted
     }
 

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::analysis::Tenant;
-use crate::event::Banks;
+use crate::input::Banks;
 use crate::ledger::PoolId;
 use crate::words::{Basis, ProcessId, Space};
 

@@ -1,7 +1,7 @@
 //! A process: what it defined, opened and reported.
 
 use crate::core_set::CoreSet;
-use crate::event::{Allocator, Audit, Banks, Name, Process, Trace, Tracked};
+use crate::input::{Allocator, Audit, Banks, Name, Process, Trace, Tracked};
 use crate::ledger::PoolId;
 use crate::pairs;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Scope, Space};
@@ -32,7 +32,7 @@ pub(crate) struct ProcessState {
     /// Number of its events that its source has read, if it counts them.
     pub(crate) sequence: Option<u64>,
     /// Whether its source has read everything up to that event.
-    pub(crate) seen_exactly: bool,
+    pub(crate) is_complete: bool,
     #[serde(with = "pairs")]
     pub(crate) names: BTreeMap<Name, String>,
     /// [`State::program_changes`] after its own last one.
@@ -103,7 +103,7 @@ impl ProcessState {
             lost: 0,
             refused: 0,
             sequence: None,
-            seen_exactly: true,
+            is_complete: true,
             names: BTreeMap::new(),
             program_changes: 0,
             logged_trace: None,

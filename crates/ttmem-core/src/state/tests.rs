@@ -8,7 +8,7 @@ mod programs;
 use super::*;
 use crate::Detail;
 use crate::core_set::CoreSet;
-use crate::event::{Alloc, Audit, Banks, Extent, Free, Name, OutOfMemory, Program, SensorReading, Trace};
+use crate::input::{Alloc, Audit, Banks, Extent, Free, Name, OutOfMemory, Program, SensorReading, Trace};
 use crate::machine::{Capacity, Sensors};
 use crate::snapshot::{FindingKind, Snapshot};
 use crate::testing::Model as State;
@@ -39,7 +39,7 @@ fn machine_with(limits: Limits) -> State {
     let mut state = State::new(limits, 7);
     for index in 0..CHIPS {
         let chip = Chip { capacity: Some(capacity()), ..Chip::unknown(index) };
-        state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(chip));
     }
     state
 }
@@ -65,7 +65,7 @@ fn events(pid: u32) -> Origin {
 }
 
 fn register(state: &mut State, from: Origin) {
-    state.apply(Mono(1), from, Event::Born(Process::default()));
+    state.apply(Mono(1), from, Input::Registered(Process::default()));
 }
 
 fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
@@ -85,8 +85,8 @@ fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
     }
 }
 
-fn free(scope: Scope, space: Option<Space>, at: u64) -> Event {
-    Event::Free(Free { scope, space, id: at, program: 0, size: None, cores: 0 })
+fn free(scope: Scope, space: Option<Space>, at: u64) -> Input {
+    Input::Free(Free { scope, space, id: at, program: 0, size: None, cores: 0 })
 }
 
 fn shot(state: &State) -> Snapshot {
@@ -105,7 +105,7 @@ fn found(state: &State, kind: FindingKind) -> Option<crate::snapshot::Finding> {
 fn equal_allocation_adds_a_reference() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    let it = Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 4096));
+    let it = Input::Alloc(alloc(on(0), Space::Dram, 0x1000, 4096));
     for references in 1..=3 {
         assert_eq!(state.apply(Mono(2), legacy(1), it.clone()), Outcome::Held { references });
         assert_eq!(used(&state, 0, Space::Dram), 4096);
@@ -132,8 +132,8 @@ fn equal_allocation_adds_a_reference() {
 fn reallocation_with_another_size_replaces() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 524_288)));
-    let again = state.apply(Mono(3), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 98_304)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::L1, 0x1000, 524_288)));
+    let again = state.apply(Mono(3), legacy(1), Input::Alloc(alloc(on(0), Space::L1, 0x1000, 98_304)));
     assert_eq!(again, Outcome::Replaced { old_bytes: 524_288 });
     assert_eq!(used(&state, 0, Space::L1), 98_304);
     assert!(found(&state, FindingKind::Replaced).is_some());
@@ -143,8 +143,8 @@ fn reallocation_with_another_size_replaces() {
 fn ambiguous_free_frees_the_newest() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::L1, 0x1000, 10)));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 0x1000, 20)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::L1, 0x1000, 10)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 0x1000, 20)));
     state.apply(Mono(3), legacy(1), free(on(0), None, 0x1000));
     assert_eq!((used(&state, 0, Space::L1), used(&state, 0, Space::Dram)), (10, 0));
     assert!(found(&state, FindingKind::AmbiguousFree).is_some());
@@ -155,11 +155,11 @@ fn circular_buffers_count_the_union_of_their_ranges() {
     let mut state = machine();
     register(&mut state, legacy(1));
     for (at, size) in [(0x1000, 4096), (0x1000, 8192), (0x2000, 4096), (0x8000, 100)] {
-        state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, at, size)));
+        state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Cb, at, size)));
     }
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8192 + 100, None, Some(4)));
-    let shrink = Event::Free(Free {
+    let shrink = Input::Free(Free {
         scope: on(0),
         space: Some(Space::Cb),
         id: 0x1000,
@@ -172,16 +172,16 @@ fn circular_buffers_count_the_union_of_their_ranges() {
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 8192 + 100);
 }
 
-fn mesh(number: u32, chips: &[u32]) -> Event {
-    Event::Allocator(Allocator {
+fn mesh(number: u32, chips: &[u32]) -> Input {
+    Input::Allocator(Allocator {
         id: number,
         chips: chips.iter().map(|&c| chip(c)).collect(),
         spaces: vec![Banks { space: Space::Dram, banks: 12, base: 1000, bytes_per_bank: 100_000 }],
     })
 }
 
-fn banked(number: u32, at: u64, per_bank: u64) -> Event {
-    Event::Alloc(Alloc {
+fn banked(number: u32, at: u64, per_bank: u64) -> Input {
+    Input::Alloc(Alloc {
         extent: Some(Extent { occupied: per_bank, bytes_per_bank: per_bank, banks: 12 }),
         ..alloc(Scope::Allocator(number), Space::Dram, at, per_bank)
     })
@@ -225,7 +225,7 @@ fn empty_allocator_is_all_free() {
         Banks { space: Space::Dram, banks: 12, base: 1000, bytes_per_bank: 100_000 },
         Banks { space: Space::Trace, banks: 12, base: 101_000, bytes_per_bank: 500 },
     ];
-    state.apply(Mono(2), events(1), Event::Allocator(Allocator { id: 1, chips: vec![chip(0)], spaces }));
+    state.apply(Mono(2), events(1), Input::Allocator(Allocator { id: 1, chips: vec![chip(0)], spaces }));
     for (space, free) in [(Space::Dram, 100_000), (Space::Trace, 500)] {
         let audit = Audit {
             allocator: 1,
@@ -236,7 +236,7 @@ fn empty_allocator_is_all_free() {
             quiet: true,
             sequence: 1,
         };
-        state.apply(Mono(3), events(1), Event::Audit(audit));
+        state.apply(Mono(3), events(1), Input::Audit(audit));
     }
     assert!(found(&state, FindingKind::Drift).is_none(), "{:#?}", shot(&state).findings);
 }
@@ -253,7 +253,7 @@ fn overlapping_allocators_are_a_union_and_a_finding() {
     assert_eq!(state.usage_of(chip(1)).dram.unwrap().allocated_bytes, Some(3000 * 12));
     let aliased = found(&state, FindingKind::Aliased).unwrap();
     assert_eq!((aliased.bytes, aliased.device.as_deref()), (Some(12_000), Some("ordinal-1")));
-    state.apply(Mono(4), events(1), Event::AllocatorClosed(2));
+    state.apply(Mono(4), events(1), Input::AllocatorClosed(2));
     assert_eq!(state.usage_of(chip(1)).dram.unwrap().allocated_bytes, Some(2000 * 12));
     assert!(found(&state, FindingKind::Aliased).is_none());
 }
@@ -311,21 +311,21 @@ proptest! {
 fn only_the_best_basis_of_a_process_is_shown() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1000, 2048)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 1000, 2048)));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let dram = state.usage_of(chip(0)).dram.unwrap();
     assert_eq!((dram.basis, dram.count, dram.used_bytes), (Basis::Exact, Some(1), 2048 * 12));
     let counters = Origin::Process(id(2), Basis::Counters);
     register(&mut state, counters);
-    state.apply(Mono(4), counters, Event::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
+    state.apply(Mono(4), counters, Input::Levels(ChipId::Ordinal(1), vec![(Space::Dram, 77)]));
     let dram = state.usage_of(chip(1)).dram.unwrap();
     assert_eq!((dram.basis, dram.used_bytes, dram.allocated_bytes), (Basis::Counters, 77, None));
 }
 
-fn dispatched(scope: Scope, id: u32) -> Event {
+fn dispatched(scope: Scope, id: u32) -> Input {
     let class = KernelClass::Application;
-    Event::Program(Program { scope, id, cores: 0, site: 0, class, dispatches: 1, dispatched: Some(Mono(0)) })
+    Input::Program(Program { scope, id, cores: 0, site: 0, class, dispatches: 1, dispatched: Some(Mono(0)) })
 }
 
 #[test]
@@ -334,11 +334,11 @@ fn last_dispatched_program_is_resident() {
     register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     let scope = Scope::Allocator(1);
-    state.apply(Mono(2), events(1), Event::Cores(1, CoreSet::rectangle((0, 0), (3, 0))));
-    state.apply(Mono(2), events(1), Event::Cores(2, CoreSet::rectangle((2, 0), (3, 0))));
+    state.apply(Mono(2), events(1), Input::Cores(1, CoreSet::rectangle((0, 0), (3, 0))));
+    state.apply(Mono(2), events(1), Input::Cores(2, CoreSet::rectangle((2, 0), (3, 0))));
     for (program, cores, size) in [(1, 1, 4096), (2, 2, 8192)] {
         let cb = Alloc { program, cores, ..alloc(scope, Space::Cb, 0x1000, size) };
-        state.apply(Mono(3), events(1), Event::Alloc(cb));
+        state.apply(Mono(3), events(1), Input::Alloc(cb));
     }
     let cb = |state: &State| {
         let cb = state.usage_of(chip(0)).cb.unwrap();
@@ -350,7 +350,7 @@ fn last_dispatched_program_is_resident() {
     assert_eq!(cb(&state), (registered, 4 * 4096));
     state.apply(Mono(5), events(1), dispatched(scope, 2));
     assert_eq!(cb(&state), (registered, 2 * 4096 + 2 * 8192));
-    state.apply(Mono(6), events(1), Event::ProgramEnded(scope, 2));
+    state.apply(Mono(6), events(1), Input::ProgramEnded(scope, 2));
     // Of the programs that are left, the first is the last that was dispatched there.
     assert_eq!(cb(&state), (4 * 4096, 4 * 4096));
 }
@@ -362,7 +362,7 @@ fn audit_is_compared_only_if_quiet() {
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let audit = |allocated_bytes, largest: u64, quiet| {
-        Event::Audit(Audit {
+        Input::Audit(Audit {
             allocator: 1,
             space: Space::Dram,
             allocated_bytes,
@@ -393,16 +393,16 @@ fn reused_pool_number_has_no_old_figures() {
     let mut state = machine();
     for (pid, size) in [(2, 1000), (3, 2000)] {
         register(&mut state, legacy(pid));
-        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Cb, u64::from(pid) << 20, size)));
+        state.apply(Mono(2), legacy(pid), Input::Alloc(alloc(on(0), Space::Cb, u64::from(pid) << 20, size)));
     }
     assert_eq!(used(&state, 0, Space::Cb), 3000);
-    state.apply(Mono(3), legacy(2), Event::Exited);
+    state.apply(Mono(3), legacy(2), Input::Exited);
     assert_eq!(used(&state, 0, Space::Cb), 2000);
     register(&mut state, legacy(1));
-    let refused = state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, u64::MAX, 5)));
+    let refused = state.apply(Mono(4), legacy(1), Input::Alloc(alloc(on(0), Space::Cb, u64::MAX, 5)));
     assert_eq!(refused, Outcome::Refused(Fault::BeyondAddresses));
     assert_eq!(used(&state, 0, Space::Cb), 2000);
-    state.apply(Mono(4), legacy(1), Event::Alloc(alloc(on(0), Space::Cb, 0, 5)));
+    state.apply(Mono(4), legacy(1), Input::Alloc(alloc(on(0), Space::Cb, 0, 5)));
     assert_eq!(used(&state, 0, Space::Cb), 2005);
 }
 
@@ -414,9 +414,9 @@ fn new_layout_changes_free_space() {
     state.apply(Mono(3), events(1), banked(1, 1000, 2048));
     let free = |state: &State| state.usage_of(chip(0)).dram.unwrap().free_bytes;
     assert_eq!(free(&state), Some((100_000 - 2048) * 12));
-    let Event::Allocator(mut larger) = mesh(1, &[0]) else { unreachable!() };
+    let Input::Allocator(mut larger) = mesh(1, &[0]) else { unreachable!() };
     larger.spaces[0].bytes_per_bank = 200_000;
-    state.apply(Mono(4), events(1), Event::Allocator(larger));
+    state.apply(Mono(4), events(1), Input::Allocator(larger));
     assert_eq!(free(&state), Some((200_000 - 2048) * 12));
 }
 
@@ -424,13 +424,13 @@ fn new_layout_changes_free_space() {
 fn use_over_capacity_is_reported_not_clamped() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1, 0, 64 * 1_499_136)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(1), Space::L1, 0, 64 * 1_499_136)));
     assert!(found(&state, FindingKind::OverCapacity).is_none());
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(1), Space::L1Small, 0, 1)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(1), Space::L1Small, 0, 1)));
     let over = found(&state, FindingKind::OverCapacity).unwrap();
     assert_eq!((over.bytes, over.device.as_deref()), (Some(1), Some("ordinal-1")));
     // The trace region is DRAM, and does not weigh on L1.
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Trace, 0, 1 << 30)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Trace, 0, 1 << 30)));
     let usage = state.usage_of(chip(0));
     assert_eq!(usage.dram_total.unwrap().capacity_bytes, Some(12 << 30));
     assert!(usage.l1_total.is_none());
@@ -442,7 +442,7 @@ fn limits_refuse_until_something_is_freed() {
     register(&mut state, legacy(1));
     register(&mut state, legacy(2));
     let take = |state: &mut State, pid, at| {
-        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, at, 8)))
+        state.apply(Mono(2), legacy(pid), Input::Alloc(alloc(on(0), Space::Dram, at, 8)))
     };
     for at in 1..=3 {
         assert_eq!(take(&mut state, 1, at), Outcome::Held { references: 1 });
@@ -464,14 +464,14 @@ fn impossible_sizes_are_refused() {
     for (size, why) in
         [(0, Fault::ZeroSize), (u64::MAX, Fault::TooLarge), (MAX_ALLOCATION_BYTES + 1, Fault::TooLarge)]
     {
-        let outcome = state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, size)));
+        let outcome = state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 1, size)));
         assert_eq!(outcome, Outcome::Refused(why));
     }
     let huge = Extent { occupied: 1, bytes_per_bank: u64::MAX, banks: u16::MAX };
     let huge = Alloc { extent: Some(huge), ..alloc(on(0), Space::Dram, 1, 1) };
-    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(huge)), Outcome::Refused(Fault::TooLarge));
+    assert_eq!(state.apply(Mono(2), legacy(1), Input::Alloc(huge)), Outcome::Refused(Fault::TooLarge));
     let nowhere = alloc(on(99), Space::Dram, 1, 1);
-    assert_eq!(state.apply(Mono(2), legacy(1), Event::Alloc(nowhere)), Outcome::Refused(Fault::UnknownChip));
+    assert_eq!(state.apply(Mono(2), legacy(1), Input::Alloc(nowhere)), Outcome::Refused(Fault::UnknownChip));
     assert_eq!(state.live_records(), 0);
 }
 
@@ -479,10 +479,10 @@ fn impossible_sizes_are_refused() {
 fn input_of_exited_process_is_ignored() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    let event = Event::Alloc(alloc(on(0), Space::Dram, 1, 8));
+    let event = Input::Alloc(alloc(on(0), Space::Dram, 1, 8));
     state.apply(Mono(2), legacy(1), event.clone());
     let gone = Reclaimed { buffers: (1, 8), ..Reclaimed::default() };
-    assert_eq!(state.apply(Mono(3), legacy(1), Event::Exited), Outcome::Reclaimed(gone));
+    assert_eq!(state.apply(Mono(3), legacy(1), Input::Exited), Outcome::Reclaimed(gone));
     assert_eq!(state.apply(Mono(4), legacy(1), event), Outcome::UnknownProcess);
     assert_eq!(state.live_records(), 0);
     assert_eq!(used(&state, 0, Space::Dram), 0);
@@ -493,13 +493,13 @@ fn input_of_exited_process_is_ignored() {
 fn findings_expire_and_peaks_outlive_their_process() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
-    state.apply(Mono(3), legacy(1), Event::Exited);
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 1, 800)));
+    state.apply(Mono(3), legacy(1), Input::Exited);
     assert!(found(&state, FindingKind::Reclaimed).is_some());
     state.tick(Mono(3 + 601 * Mono::SECOND));
     assert!(found(&state, FindingKind::Reclaimed).is_none());
     register(&mut state, legacy(2));
-    state.apply(Mono(4), legacy(2), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+    state.apply(Mono(4), legacy(2), Input::Alloc(alloc(on(0), Space::Dram, 1, 8)));
     let dram = shot(&state).devices[0].usage.dram.clone().unwrap();
     assert_eq!((dram.used_bytes, dram.peak_bytes), (8, 800));
 }
@@ -508,14 +508,14 @@ fn findings_expire_and_peaks_outlive_their_process() {
 fn findings_of_an_exited_process_expire_with_its_exit() {
     let mut state = machine();
     register(&mut state, legacy(1));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 1, 800)));
-    state.apply(Mono(2), legacy(1), Event::Alloc(alloc(on(0), Space::Dram, 2, 800)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 1, 800)));
+    state.apply(Mono(2), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 2, 800)));
     for _ in 0..2 {
         state.apply(Mono(3), legacy(1), free(on(0), None, 1));
     }
     let exit = 700 * Mono::SECOND;
     state.apply(Mono(exit - 1), legacy(1), free(on(0), None, 1));
-    state.apply(Mono(exit), legacy(1), Event::Exited);
+    state.apply(Mono(exit), legacy(1), Input::Exited);
     state.tick(Mono(exit + 599 * Mono::SECOND));
     let kinds: Vec<FindingKind> = shot(&state).findings.iter().map(|it| it.kind).collect();
     assert!(kinds.contains(&FindingKind::Reclaimed) && kinds.contains(&FindingKind::DoubleFree), "{kinds:?}");
@@ -528,12 +528,12 @@ fn many_exits_do_not_hide_errors() {
     let mut state = machine();
     for pid in 1..=3000 {
         register(&mut state, legacy(pid));
-        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
-        state.apply(Mono(3), legacy(pid), Event::Exited);
+        state.apply(Mono(2), legacy(pid), Input::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+        state.apply(Mono(3), legacy(pid), Input::Exited);
     }
     assert!(found(&state, FindingKind::Truncated).is_some());
     register(&mut state, legacy(9999));
-    state.apply(Mono(4), legacy(9999), Event::Alloc(alloc(on(0), Space::Dram, 1, 8)));
+    state.apply(Mono(4), legacy(9999), Input::Alloc(alloc(on(0), Space::Dram, 1, 8)));
     for _ in 0..2 {
         state.apply(Mono(4), legacy(9999), free(on(0), None, 1));
     }
@@ -549,9 +549,9 @@ fn steady_growth_is_a_finding_until_it_falls() {
     register(&mut state, legacy(1));
     for second in 1..=90u64 {
         let now = Mono(second * Mono::SECOND);
-        state.apply(now, legacy(1), Event::Alloc(alloc(on(0), Space::Dram, second, 100)));
+        state.apply(now, legacy(1), Input::Alloc(alloc(on(0), Space::Dram, second, 100)));
         // Freed at once: coming and going is no growth.
-        state.apply(now, legacy(1), Event::Alloc(alloc(on(1), Space::Dram, second, 100)));
+        state.apply(now, legacy(1), Input::Alloc(alloc(on(1), Space::Dram, second, 100)));
         state.apply(now, legacy(1), free(on(1), None, second));
         state.tick(now);
     }
@@ -570,7 +570,7 @@ fn history_is_taken_at_ticks() {
     let mut state = machine();
     register(&mut state, legacy(1));
     for second in 1..=5u64 {
-        state.apply(Mono(second), legacy(1), Event::Alloc(alloc(on(0), Space::Trace, second, 100)));
+        state.apply(Mono(second), legacy(1), Input::Alloc(alloc(on(0), Space::Trace, second, 100)));
         state.tick(Mono(second * Mono::SECOND));
     }
     state.tick(Mono(6 * Mono::SECOND));
@@ -591,7 +591,7 @@ fn sensors_have_a_history_of_their_readings() {
     for second in 1..=4u64 {
         let sensors = Sensors { asic_celsius: Some(40.25 + second as f64), ..Sensors::default() };
         let reading = SensorReading { at: Some(Mono(second / 2 * Mono::SECOND)), sensors, why: None };
-        state.apply(Mono(second), Origin::Machine, Event::Sensors(chip(0), Box::new(reading)));
+        state.apply(Mono(second), Origin::Machine, Input::Sensors(chip(0), Box::new(reading)));
         state.tick(Mono(second * Mono::SECOND));
     }
     let at = Timestamp::from_second(1_000).unwrap();
@@ -715,7 +715,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> State {
     let mut state = State::new(Limits::default(), seed);
     for index in 0..CHIPS {
-        state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(index)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(index)));
     }
     let mut naive = Naive::default();
     for (n, step) in steps.iter().enumerate() {
@@ -723,14 +723,14 @@ fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> St
         let now = Mono(n as u64 / 4);
         let (pid, event) = match *step {
             Step::Alloc { pid, chip, space, at, size } => {
-                (pid, Event::Alloc(alloc(on(chip), space, at, size)))
+                (pid, Input::Alloc(alloc(on(chip), space, at, size)))
             }
             Step::Free { pid, chip, space, at, size } => {
-                (pid, Event::Free(Free { scope: on(chip), space, id: at, program: 0, size, cores: 0 }))
+                (pid, Input::Free(Free { scope: on(chip), space, id: at, program: 0, size, cores: 0 }))
             }
-            Step::Exit { pid } => (pid, Event::Exited),
+            Step::Exit { pid } => (pid, Input::Exited),
         };
-        state.apply(now, legacy(pid), Event::Born(Process::default()));
+        state.apply(now, legacy(pid), Input::Registered(Process::default()));
         state.apply(now, legacy(pid), event);
         if n % 7 == 0 {
             state.tick(now);
@@ -779,7 +779,7 @@ proptest! {
     fn exits_leave_nothing(steps in steps()) {
         let mut state = drive(1, &steps, |_, _| ());
         for pid in 1..4 {
-            state.apply(Mono(1000), legacy(pid), Event::Exited);
+            state.apply(Mono(1000), legacy(pid), Input::Exited);
         }
         prop_assert_eq!(state.live_records(), 0);
         for index in 0..CHIPS {

@@ -5,7 +5,7 @@ use crate::eventlog;
 use crate::server::Daemon;
 use crate::socket::Peer;
 use ttmem_core::Outcome;
-use ttmem_core::event::{Alloc, Event, Free};
+use ttmem_core::input::{Alloc, Free, Input};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, Fault, KernelClass, Layout, Scope, Space, Uncertainty};
 use ttmem_types::BufferType;
@@ -47,7 +47,7 @@ impl Daemon {
         let process = self.find_or_register_sender(connection, sender, message);
         let outcome = match self.translate(kind, message) {
             Ok(event) => self.session.apply(process, Basis::Reported, event),
-            Err(why) => self.session.apply(process, Basis::Reported, Event::Fault(why.into())),
+            Err(why) => self.session.apply(process, Basis::Reported, Input::Fault(why.into())),
         };
         if let Outcome::Refused(why) = outcome {
             self.output.warn(
@@ -74,7 +74,7 @@ impl Daemon {
     }
 
     /// Translates a message.
-    fn translate(&mut self, kind: Type, message: &Message) -> Result<Event, Fault> {
+    fn translate(&mut self, kind: Type, message: &Message) -> Result<Input, Fault> {
         let id = message.buffer_id;
         let allocates = matches!(kind, Type::Alloc | Type::CbAlloc | Type::KernelLoad);
         if allocates && message.size == 0 {
@@ -85,7 +85,7 @@ impl Daemon {
         }
         let scope = Scope::Chip(self.find_or_add_device(message.device_id, allocates)?);
         let alloc = |space, class| {
-            Event::Alloc(Alloc {
+            Input::Alloc(Alloc {
                 scope,
                 space,
                 id,
@@ -100,7 +100,7 @@ impl Daemon {
                 uncertainty: Uncertainty::default(),
             })
         };
-        let free = |space, size| Event::Free(Free { scope, space, id, program: 0, size, cores: 0 });
+        let free = |space, size| Input::Free(Free { scope, space, id, program: 0, size, cores: 0 });
         match kind {
             Type::Alloc => {
                 let kind = BufferType::from_number(message.buffer_type).ok_or(Fault::WrongSpace)?;
@@ -132,7 +132,7 @@ impl Daemon {
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
         if add {
-            self.session.apply_machine(Event::Chip(chip));
+            self.session.apply_machine(Input::Chip(chip));
             self.handle_changes();
         }
         Ok(key)

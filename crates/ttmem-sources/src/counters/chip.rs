@@ -4,7 +4,7 @@ use super::Poll;
 use super::file::OpenFile;
 use crate::bus::Bus;
 use crate::event_sink::EventSink;
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::machine::Chip;
 use ttmem_core::words::ChipId;
 use ttmem_wire::region::Region;
@@ -47,7 +47,7 @@ impl OpenFile {
             None => remote.unwrap_or_else(|| Chip::new(ChipId::Unique(unique_id), index)),
         };
         let id = chip.id;
-        poll.sink.emit_machine(Event::Chip(chip));
+        poll.sink.emit_machine(Input::Chip(chip));
         self.chip = Some(id);
         id
     }

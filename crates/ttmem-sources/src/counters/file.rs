@@ -10,8 +10,8 @@ use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use ttmem_core::event::Event;
-use ttmem_core::machine::{Ghost, RegionReport};
+use ttmem_core::input::Input;
+use ttmem_core::machine::{CounterReport, Ghost};
 use ttmem_core::words::{Basis, ChipId, ProcessId, Space, size};
 use ttmem_wire::region::{self, Layout, Levels, Region, RegionError};
 
@@ -29,7 +29,7 @@ pub(super) struct OpenFile {
     pub(super) bytes: Vec<u8>,
     /// The processes in it that are alive.
     pub(super) alive: Vec<AliveProcess>,
-    pub(super) report: Option<RegionReport>,
+    pub(super) report: Option<CounterReport>,
     pub(super) path: PathBuf,
     /// Its folder.
     pub(super) folder: FileId,
@@ -136,7 +136,7 @@ impl OpenFile {
         region: &Region,
         folder: &ShmFolder,
         poll: &mut Poll<'_, '_, S>,
-    ) -> Option<RegionReport> {
+    ) -> Option<CounterReport> {
         let (mut ghosts, mut problems) = (Vec::new(), Vec::new());
         let mut alive: BTreeMap<u32, (u32, Vec<(Space, u64)>)> = BTreeMap::new();
         for slot in &region.processes {
@@ -177,7 +177,7 @@ impl OpenFile {
                 let name = poll.identify(pid).map(|it| it.name.clone()).unwrap_or_default();
                 self.alive.push(AliveProcess { pid, name, process });
                 poll.emitted.insert((process, chip));
-                poll.sink.emit(process, Basis::Counters, Event::Levels(chip, held));
+                poll.sink.emit(process, Basis::Counters, Input::Levels(chip, held));
             }
         }
         let mut unattributed = Vec::new();
@@ -203,7 +203,7 @@ impl OpenFile {
             problems.push("cover several devices without saying which process uses which".to_owned());
         }
         let is_finding = !ghosts.is_empty() || !unattributed.is_empty() || !problems.is_empty();
-        is_finding.then(|| RegionReport {
+        is_finding.then(|| CounterReport {
             path: self.path.display().to_string(),
             chip: self.chip.unwrap_or_else(|| chip_of_name(self.unique_id, poll.context.bus)),
             ghosts,
@@ -213,8 +213,8 @@ impl OpenFile {
     }
 
     /// The report of a file that cannot be read.
-    pub(super) fn unreadable_report(&self, reason: &str) -> RegionReport {
-        RegionReport {
+    pub(super) fn unreadable_report(&self, reason: &str) -> CounterReport {
+        CounterReport {
             path: self.path.display().to_string(),
             chip: ChipId::Unique(self.unique_id),
             ghosts: Vec::new(),

@@ -4,7 +4,7 @@ use super::{AllocatorInfo, Emit, Follower};
 use crate::files::SkipReason;
 use crate::segment::SegmentFile;
 use ttmem_core::CoreSet;
-use ttmem_core::event::{Allocator, Banks, Event, Name};
+use ttmem_core::input::{Allocator, Banks, Input, Name};
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Arch, ChipId, Space};
 use ttmem_wire::segment::definition::{self, Definition, parse};
@@ -27,7 +27,7 @@ impl Follower {
                         id => ChipId::Unique(id),
                     };
                     self.chips.insert(number, id);
-                    emit(Event::Chip(to_chip(id, chip)));
+                    emit(Input::Chip(to_chip(id, chip)));
                 }
                 Definition::Allocator(number, banks, chips) => {
                     self.define_allocator(number, banks, chips, emit);
@@ -39,13 +39,13 @@ impl Follower {
                         self.core_counts.resize(at + 1, 0);
                     }
                     self.core_counts[at] = cores.count() as u16;
-                    emit(Event::Cores(self.definition_id(number), cores));
+                    emit(Input::Cores(self.definition_id(number), cores));
                 }
                 Definition::Program(number, name) => {
-                    emit(Event::Named(Name::Program(number), name.to_owned()));
+                    emit(Input::Named(Name::Program(number), name.to_owned()));
                 }
                 Definition::Site(number, site) => {
-                    emit(Event::Named(Name::Site(self.site_id(number)), site.to_owned()));
+                    emit(Input::Named(Name::Site(self.site_id(number)), site.to_owned()));
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Follower {
         let definition = Allocator { id: self.definition_id(number), chips, spaces };
         self.allocators[at] = Some(AllocatorInfo { banks: counts, definition: definition.clone() });
         self.open_allocators.insert(number);
-        emit(Event::Allocator(definition));
+        emit(Input::Allocator(definition));
     }
 }
 

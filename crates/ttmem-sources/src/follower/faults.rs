@@ -3,7 +3,7 @@
 use super::{Emit, Follower};
 use crate::files::SkipReason;
 use crate::segment::SegmentFile;
-use ttmem_core::event::{Event, FaultReport, OutOfMemory, Tracked};
+use ttmem_core::input::{FaultReport, Input, OutOfMemory, Tracked};
 use ttmem_core::words::Mono;
 use ttmem_types::Fault;
 use ttmem_wire::hooks;
@@ -23,9 +23,9 @@ impl Follower {
             }
             self.fault_counts[fault.index()] = count;
             match fault {
-                Fault::Lost => emit(Event::Lost(new)),
+                Fault::Lost => emit(Input::Lost(new)),
                 Fault::OutOfMemory => self.emit_failures(segment, new, id, emit)?,
-                fault => emit(Event::Fault(FaultReport { fault, count: new, id })),
+                fault => emit(Input::Fault(FaultReport { fault, count: new, id })),
             }
         }
         Ok(())
@@ -44,12 +44,12 @@ impl Follower {
         failures.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         let mut not_kept = count - failures.len() as u64;
         if failures.is_empty() {
-            emit(Event::Fault(FaultReport { fault: Fault::OutOfMemory, count, id }));
+            emit(Input::Fault(FaultReport { fault: Fault::OutOfMemory, count, id }));
         }
         for failure in &failures {
             self.last_failure = failure.sequence.get();
             let allocator = self.allocator(failure.allocator.get());
-            emit(Event::OutOfMemory(OutOfMemory {
+            emit(Input::OutOfMemory(OutOfMemory {
                 chips: allocator.map_or_else(Vec::new, |info| info.definition.chips.clone()),
                 space: failure.space(),
                 requested: failure.requested.get(),
@@ -72,7 +72,7 @@ impl Follower {
         self.tracker_words = Some(words);
         let [taken, wanted, cost_ns] = words;
         let header = segment.header();
-        emit(Event::Tracked(Tracked {
+        emit(Input::Tracked(Tracked {
             writer: text(&header.writer).to_owned(),
             runtime: Some(text(&header.runtime).to_owned()).filter(|runtime| !runtime.is_empty()),
             hooks: wanted.count_ones(),

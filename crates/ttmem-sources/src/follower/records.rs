@@ -1,7 +1,7 @@
 //! Translates the records of a segment into events.
 
 use super::{Emit, Follower};
-use ttmem_core::event::{Alloc, Audit, Event, Extent, Free, Program, Trace};
+use ttmem_core::input::{Alloc, Audit, Extent, Free, Input, Program, Trace};
 use ttmem_core::words::{KernelClass, Mono, Scope, Space, Uncertainty};
 use ttmem_types::charged_banks;
 use ttmem_wire::record::{Kind, NO_SLOT, PADDING_UNKNOWN, Record, flags};
@@ -23,8 +23,8 @@ impl Follower {
             (Kind::Alloc | Kind::Free, Some(_)) if record.slot.get() == NO_SLOT => {
                 self.count_unlisted(record, kind);
             }
-            (Kind::Alloc, Some(space)) => emit(Event::Alloc(self.to_alloc(record, scope, space))),
-            (Kind::Free, Some(space)) => emit(Event::Free(Free {
+            (Kind::Alloc, Some(space)) => emit(Input::Alloc(self.to_alloc(record, scope, space))),
+            (Kind::Free, Some(space)) => emit(Input::Free(Free {
                 scope,
                 space: Some(space),
                 id: record.id.get(),
@@ -32,7 +32,7 @@ impl Follower {
                 size: Some(record.requested.get()),
                 cores: self.cores_of(record),
             })),
-            (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Event::Program(Program {
+            (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Input::Program(Program {
                 scope,
                 id: program,
                 cores: self.cores_of(record),
@@ -41,14 +41,14 @@ impl Follower {
                 dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
                 dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
             })),
-            (Kind::Trace, _) => emit(Event::Trace(Trace {
+            (Kind::Trace, _) => emit(Input::Trace(Trace {
                 scope,
                 id: record.id.get() as u32,
                 dispatches: record.requested.get(),
                 replays: u64::from(record.padding.get()),
                 captured: Mono(record.bytes_per_bank.get()),
             })),
-            (Kind::TraceEnd, _) => emit(Event::TraceEnded(scope, record.id.get() as u32)),
+            (Kind::TraceEnd, _) => emit(Input::TraceEnded(scope, record.id.get() as u32)),
             (Kind::ProgramEnd, _) => {
                 let is_program = |space: u8| Space::from_number(space).is_some_and(Space::is_program);
                 let has_unlisted = self
@@ -56,24 +56,24 @@ impl Follower {
                     .iter()
                     .any(|(&(of, space), holding)| of == allocator && holding.count > 0 && is_program(space));
                 self.must_relist |= has_unlisted;
-                emit(Event::ProgramEnded(scope, program));
+                emit(Input::ProgramEnded(scope, program));
             }
             (Kind::AllocatorBegin, _) => {
                 let info = self.allocator(allocator);
                 for banks in info.iter().flat_map(|info| &info.definition.spaces) {
-                    emit(Event::Peak { scope, space: banks.space, bytes: Some(0) });
+                    emit(Input::Peak { scope, space: banks.space, bytes: Some(0) });
                 }
             }
             (Kind::AllocatorEnd, _) if record.flags.get() & flags::CLEARED != 0 => {
                 self.unlisted.retain(|&(of, _), _| of != allocator);
-                emit(Event::AllocatorCleared(self.definition_id(allocator)));
+                emit(Input::AllocatorCleared(self.definition_id(allocator)));
             }
             (Kind::AllocatorEnd, _) => {
                 self.open_allocators.remove(&allocator);
                 self.unlisted.retain(|&(of, _), _| of != allocator);
-                emit(Event::AllocatorClosed(self.definition_id(allocator)));
+                emit(Input::AllocatorClosed(self.definition_id(allocator)));
             }
-            (Kind::Audit, Some(space)) => emit(Event::Audit(Audit {
+            (Kind::Audit, Some(space)) => emit(Input::Audit(Audit {
                 allocator: self.definition_id(allocator),
                 space,
                 allocated_bytes: record.id.get(),
@@ -82,7 +82,7 @@ impl Follower {
                 quiet: record.flags.get() & flags::QUIET != 0,
                 sequence: record.sequence.get(),
             })),
-            (Kind::PeakReset, Some(space)) => emit(Event::Peak { scope, space, bytes: None }),
+            (Kind::PeakReset, Some(space)) => emit(Input::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
             (
                 Kind::Refused | Kind::OutOfMemory | Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset,

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Instant;
-use ttmem_core::event::SensorReading;
+use ttmem_core::input::SensorReading;
 use ttmem_core::machine::{PcieRates, Sensors as Values};
 use ttmem_core::words::ChipId;
 

@@ -2,7 +2,7 @@
 //! screen has something to show that moves for a reason.
 
 use std::f64::consts::TAU;
-use ttmem_core::event::SensorReading;
+use ttmem_core::input::SensorReading;
 use ttmem_core::machine::{Chip, Firmware, PcieRates, SensorLimits, Sensors};
 use ttmem_core::snapshot::{Total, Usage};
 use ttmem_core::words::{Arch, ChipId, Mono};

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use ttmem_core::Snapshot;
-use ttmem_core::event::Event;
+use ttmem_core::input::Input;
 use ttmem_core::snapshot::{FindingKind, Health, Process};
 use ttmem_core::words::{Basis, Mono, ProcessId};
 use ttmem_sources::{EventSink, ProcessIdentity, Retention, SourceConfig, Sources};
@@ -249,9 +249,9 @@ impl EventSink for Deaf {
         ProcessId { pid: owner.pid, start: 1 }
     }
 
-    fn emit(&mut self, _: ProcessId, _: Basis, _: Event) {}
+    fn emit(&mut self, _: ProcessId, _: Basis, _: Input) {}
 
-    fn emit_machine(&mut self, _: Event) {}
+    fn emit_machine(&mut self, _: Input) {}
 }
 
 #[test]

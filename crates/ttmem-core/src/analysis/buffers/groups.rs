@@ -2,7 +2,7 @@
 
 use super::{ByNumber, Figures, NOTHING, PoolView, Words, directed, most_first, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
-use crate::event::Name;
+use crate::input::Name;
 use crate::snapshot::{BufferGroup, Buffers};
 use crate::state::visible;
 use crate::words::{Scope, Space};

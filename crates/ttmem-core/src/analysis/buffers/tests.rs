@@ -1,7 +1,7 @@
 //! Against the simplest thing that can be right: all allocations described, filtered, sorted and cut.
 
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
-use crate::event::{Alloc, Allocator, Event, Extent, Name, Process, Program};
+use crate::input::{Alloc, Allocator, Extent, Input, Name, Process, Program};
 use crate::machine::Chip;
 use crate::snapshot::{Allocation, BufferGroup};
 use crate::testing::Model as State;
@@ -21,7 +21,7 @@ type Held = (u32, u32, usize, u64, u64, u32, u32, usize, bool);
 fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
     let mut state = State::new(Limits::default(), 3);
     for index in [5, 1, 3] {
-        state.apply(Mono(0), Origin::Machine, Event::Chip(Chip::unknown(index)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(index)));
     }
     let chips =
         [vec![5, 3], vec![1], vec![3]].map(|all| all.into_iter().map(ChipId::Ordinal).collect::<Vec<_>>());
@@ -30,16 +30,20 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
             let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
             let name = (pid != 3).then(|| format!("Worker-{pid}"));
             let reported_pid = (pid == 0).then_some(4711);
-            state.apply(Mono(0), from, Event::Born(Process { name, reported_pid, ..Process::default() }));
+            state.apply(
+                Mono(0),
+                from,
+                Input::Registered(Process { name, reported_pid, ..Process::default() }),
+            );
             for (id, chips) in (1..).zip(chips.clone()) {
-                state.apply(Mono(0), from, Event::Allocator(Allocator { id, chips, spaces: Vec::new() }));
+                state.apply(Mono(0), from, Input::Allocator(Allocator { id, chips, spaces: Vec::new() }));
             }
         }
     }
     for &(pid, number, name, site) in names {
         let from = Origin::Process(ProcessId { pid, start: 1 }, Basis::Exact);
         let what = if site { Name::Site(number) } else { Name::Program(number) };
-        state.apply(Mono(0), from, Event::Named(what, NAMES[name].to_owned()));
+        state.apply(Mono(0), from, Input::Named(what, NAMES[name].to_owned()));
         let program = Program {
             scope: Scope::Allocator(number % 3 + 1),
             id: number,
@@ -49,7 +53,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
             dispatches: 0,
             dispatched: None,
         };
-        state.apply(Mono(0), from, Event::Program(program));
+        state.apply(Mono(0), from, Input::Program(program));
     }
     for (n, &(pid, number, space, id, size, program, site, layout, by_events)) in held.iter().enumerate() {
         let basis = if by_events { Basis::Exact } else { Basis::Reported };
@@ -75,7 +79,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
         };
         let from = Origin::Process(ProcessId { pid, start: 1 }, basis);
         // From 1 ms on: at 0 the state makes alloc 1 ns, and an age is a whole number of milliseconds.
-        state.apply(Mono((n as u64 + 1) * 1_000_000), from, Event::Alloc(alloc));
+        state.apply(Mono((n as u64 + 1) * 1_000_000), from, Input::Alloc(alloc));
     }
     state
 }

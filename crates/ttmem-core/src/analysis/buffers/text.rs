@@ -1,7 +1,7 @@
 //! The words of a query, each of which an allocation must have in one of its texts.
 
 use super::ByNumber;
-use crate::event::Name;
+use crate::input::Name;
 use crate::ledger::Entry;
 use crate::state::{ProcessState, visible};
 use crate::words::{Layout, ProcessId, Scope, Space};

@@ -99,7 +99,7 @@ pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
                 layout,
                 ..alloc(scope(number), space, 1000 + at * 100, len * 100 + 1)
             };
-            (events(pid), Event::Alloc(held))
+            (events(pid), Input::Alloc(held))
         }
         Change::Free { pid, number, space, at } => {
             (events(pid), free(scope(number), Some(space), 1000 + at * 100))
@@ -116,31 +116,31 @@ pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
                     bank(Space::L1Small, 3000, 1000),
                 ],
             };
-            (events(pid), Event::Allocator(allocator))
+            (events(pid), Input::Allocator(allocator))
         }
-        Change::Close { pid, number } => (events(pid), Event::AllocatorClosed(number)),
-        Change::Relist { pid, number } => (events(pid), Event::Relisted(number)),
+        Change::Close { pid, number } => (events(pid), Input::AllocatorClosed(number)),
+        Change::Relist { pid, number } => (events(pid), Input::ListingBegun(number)),
         Change::Levels { pid, chip, dram } => {
             let held = dram.map(|bytes| (Space::Dram, bytes)).into_iter().collect();
-            (Origin::Process(id(pid), Basis::Counters), Event::Levels(ChipId::Ordinal(chip), held))
+            (Origin::Process(id(pid), Basis::Counters), Input::Levels(ChipId::Ordinal(chip), held))
         }
         Change::Unlisted { pid, number, bytes } => {
             let holding = Holding { requested: bytes, allocated: bytes, count: bytes / 10 };
-            (events(pid), Event::Unlisted { scope: scope(number), space: Space::Dram, holding })
+            (events(pid), Input::Unlisted { scope: scope(number), space: Space::Dram, holding })
         }
         Change::Peak { pid, number, bytes } => {
-            (events(pid), Event::Peak { scope: scope(number), space: Space::Dram, bytes: Some(bytes) })
+            (events(pid), Input::Peak { scope: scope(number), space: Space::Dram, bytes: Some(bytes) })
         }
         Change::Cores { pid, number, width } => {
-            (events(pid), Event::Cores(number, CoreSet::rectangle((0, 0), (width, 1))))
+            (events(pid), Input::Cores(number, CoreSet::rectangle((0, 0), (width, 1))))
         }
         Change::Dispatch { pid, number, program } => (events(pid), dispatched(scope(number), program + 1)),
         Change::EndProgram { pid, number, program } => {
-            (events(pid), Event::ProgramEnded(scope(number), program))
+            (events(pid), Input::ProgramEnded(scope(number), program))
         }
         Change::Trace { pid, number } => {
             let trace = Trace { scope: scope(number), id: 1, dispatches: 1, replays: 0, captured: now };
-            (events(pid), Event::Trace(trace))
+            (events(pid), Input::Trace(trace))
         }
         Change::CoreLayout { chip, rows } => {
             let layout = CoreLayout {
@@ -150,13 +150,13 @@ pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
                 unreserved: 500 + u64::from(rows),
                 end: 6000,
             };
-            (Origin::Machine, Event::Chip(Chip { core_layout: Some(layout), ..Chip::unknown(chip) }))
+            (Origin::Machine, Input::Chip(Chip { core_layout: Some(layout), ..Chip::unknown(chip) }))
         }
-        Change::Exit { pid } => (events(pid), Event::Exited),
+        Change::Exit { pid } => (events(pid), Input::Exited),
         Change::Tick => return state.tick(now),
     };
     if let Origin::Process(..) = from {
-        state.apply(now, from, Event::Born(Process::default()));
+        state.apply(now, from, Input::Registered(Process::default()));
     }
     state.apply(now, from, event);
 }

@@ -1,7 +1,7 @@
 //! Recent events.
 
 use super::*;
-use crate::event::FaultReport;
+use crate::input::FaultReport;
 use crate::snapshot::{self, EventKind as Kind, Severity};
 use crate::words::Fault;
 
@@ -16,14 +16,14 @@ fn of(state: &State, kind: Kind) -> Vec<String> {
     list(state).into_iter().filter(|it| it.kind == kind).map(|it| it.text).collect()
 }
 
-fn named(name: &str) -> Event {
-    Event::Born(Process { name: Some(name.to_owned()), ..Process::default() })
+fn named(name: &str) -> Input {
+    Input::Registered(Process { name: Some(name.to_owned()), ..Process::default() })
 }
 
-fn mesh(number: u32, chips: &[u32]) -> Event {
+fn mesh(number: u32, chips: &[u32]) -> Input {
     let banks = Banks { space: Space::Dram, banks: 12, base: 0, bytes_per_bank: 1 << 30 };
     let chips = chips.iter().map(|&index| chip(index)).collect();
-    Event::Allocator(Allocator { id: number, chips, spaces: vec![banks] })
+    Input::Allocator(Allocator { id: number, chips, spaces: vec![banks] })
 }
 
 #[test]
@@ -39,18 +39,18 @@ fn process_start_and_exit_are_events() {
     state.apply(Mono(1), events(7), named("py\nthon"));
     state.apply(Mono(2), events(7), named("python"));
     assert_eq!(of(&state, Kind::ProcessStarted), ["pid 7 (py?thon) started"], "once, and in one line");
-    state.apply(Mono(3), legacy(8), Event::Born(Process::default()));
-    state.apply(Mono(4), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, 1, 3 << 20)));
-    state.apply(Mono(5), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, 2, 1 << 20)));
-    state.apply(Mono(6), legacy(8), Event::Exited);
-    state.apply(Mono(7), events(7), Event::Exited);
+    state.apply(Mono(3), legacy(8), Input::Registered(Process::default()));
+    state.apply(Mono(4), legacy(8), Input::Alloc(alloc(on(0), Space::Dram, 1, 3 << 20)));
+    state.apply(Mono(5), legacy(8), Input::Alloc(alloc(on(0), Space::Dram, 2, 1 << 20)));
+    state.apply(Mono(6), legacy(8), Input::Exited);
+    state.apply(Mono(7), events(7), Input::Exited);
     let ended: Vec<_> = list(&state).into_iter().filter(|event| event.kind == Kind::ProcessExited).collect();
     assert_eq!(ended[0].text, "pid 8 exited with 4.0 MiB in 2 allocations still allocated");
     assert_eq!((ended[0].pid, ended[0].bytes), (Some(8), Some(4 << 20)));
     assert_eq!(ended[1].text, "pid 7 (python) exited");
     assert!(of(&state, Kind::Finding).is_empty(), "the exit has what it held");
     let unseen = Origin::Process(ProcessId { pid: 0, start: 1 }, Basis::Reported);
-    state.apply(Mono(8), unseen, Event::Born(Process::default()));
+    state.apply(Mono(8), unseen, Input::Registered(Process::default()));
     assert_eq!(list(&state).last().unwrap().text, "a process outside this PID namespace started");
 }
 
@@ -58,14 +58,14 @@ fn process_start_and_exit_are_events() {
 fn devices_are_open_while_any_allocator_of_theirs_is() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
-    for event in [mesh(1, &[0, 1]), mesh(2, &[1, 0]), Event::AllocatorCleared(1), mesh(3, &[0])] {
+    for event in [mesh(1, &[0, 1]), mesh(2, &[1, 0]), Input::AllocatorCleared(1), mesh(3, &[0])] {
         assert_eq!(state.apply(Mono(2), events(7), event), Outcome::Noted);
     }
     let opened = ["pid 7 (python) opened a mesh of 2 devices", "pid 7 (python) opened device 0"];
     assert_eq!(of(&state, Kind::AllocatorOpened), opened);
-    state.apply(Mono(3), events(7), Event::AllocatorClosed(1));
+    state.apply(Mono(3), events(7), Input::AllocatorClosed(1));
     assert!(of(&state, Kind::AllocatorClosed).is_empty(), "another one has them open");
-    state.apply(Mono(4), events(7), Event::AllocatorClosed(2));
+    state.apply(Mono(4), events(7), Input::AllocatorClosed(2));
     assert_eq!(of(&state, Kind::AllocatorClosed), ["pid 7 (python) closed a mesh of 2 devices"]);
 }
 
@@ -74,13 +74,13 @@ fn cleared_allocator_holds_nothing_and_keeps_its_peak() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0]));
-    state.apply(Mono(2), events(7), Event::Alloc(alloc(Scope::Allocator(1), Space::Dram, 64, 1 << 20)));
-    state.apply(Mono(3), events(7), Event::AllocatorCleared(1));
+    state.apply(Mono(2), events(7), Input::Alloc(alloc(Scope::Allocator(1), Space::Dram, 64, 1 << 20)));
+    state.apply(Mono(3), events(7), Input::AllocatorCleared(1));
     let snapshot = state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE);
     let dram = snapshot.processes[0].usage[0].usage.dram.as_ref().unwrap();
     assert_eq!((dram.count, dram.requested_bytes, dram.peak_bytes), (Some(0), 0, 1 << 20));
     assert_eq!(snapshot.processes[0].allocators.len(), 1);
-    let unknown = state.apply(Mono(4), events(7), Event::AllocatorCleared(9));
+    let unknown = state.apply(Mono(4), events(7), Input::AllocatorCleared(9));
     assert_eq!(unknown, Outcome::Refused(Fault::UnknownAllocator));
 }
 
@@ -92,17 +92,17 @@ fn allocators_open_and_close() {
     state.apply(Mono(1), events(7), mesh(2, &[1]));
     // Another definition, another listing and a set of chips are no events.
     state.apply(Mono(2), events(7), mesh(2, &[1]));
-    state.apply(Mono(2), events(7), Event::Relisted(2));
+    state.apply(Mono(2), events(7), Input::ListingBegun(2));
     let set = Allocator { id: 3, chips: vec![chip(0)], spaces: Vec::new() };
-    state.apply(Mono(2), events(7), Event::Allocator(set));
+    state.apply(Mono(2), events(7), Input::Allocator(set));
     assert_eq!(
         of(&state, Kind::AllocatorOpened),
         ["pid 7 (python) opened a mesh of 3 devices", "pid 7 (python) opened device 1"]
     );
     let held = alloc(Scope::Allocator(2), Space::Dram, 1, 1 << 20);
-    state.apply(Mono(3), events(7), Event::Alloc(held));
+    state.apply(Mono(3), events(7), Input::Alloc(held));
     for number in [1, 2, 3] {
-        state.apply(Mono(4), events(7), Event::AllocatorClosed(number));
+        state.apply(Mono(4), events(7), Input::AllocatorClosed(number));
     }
     let closed: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::AllocatorClosed).collect();
     assert_eq!(closed.len(), 2);
@@ -114,18 +114,18 @@ fn allocators_open_and_close() {
 #[test]
 fn device_removal_and_return_are_events() {
     let mut state = machine();
-    state.apply(Mono(SECOND), legacy(8), Event::Born(Process::default()));
-    state.apply(Mono(SECOND), legacy(8), Event::Alloc(alloc(on(1), Space::Dram, 1, 64)));
+    state.apply(Mono(SECOND), legacy(8), Input::Registered(Process::default()));
+    state.apply(Mono(SECOND), legacy(8), Input::Alloc(alloc(on(1), Space::Dram, 1, 64)));
     for index in [0, 1] {
         for _ in 0..2 {
-            state.apply(Mono(3 * SECOND), Origin::Machine, Event::ChipGone(chip(index)));
+            state.apply(Mono(3 * SECOND), Origin::Machine, Input::ChipRemoved(chip(index)));
         }
     }
     let gone: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::DeviceRemoved).collect();
     assert_eq!(gone.len(), 1, "both at once, and each once: {gone:?}");
     assert_eq!((&*gone[0].text, gone[0].severity), ("devices 0-1 removed", Severity::Warning));
-    state.apply(Mono(5 * SECOND), Origin::Machine, Event::Chip(Chip::unknown(1)));
-    state.apply(Mono(5 * SECOND), Origin::Machine, Event::Chip(Chip::unknown(1)));
+    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Chip::unknown(1)));
+    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Chip::unknown(1)));
     assert_eq!(of(&state, Kind::DeviceAdded), ["devices 0-2 added", "device 1 added"]);
 }
 
@@ -136,21 +136,21 @@ fn traces_are_captured_and_released() {
     state.apply(Mono(1), events(7), mesh(1, &[0]));
     let scope = Scope::Allocator(1);
     let trace = |id, replays, captured| {
-        Event::Trace(Trace { scope, id, dispatches: 12, replays, captured: Mono(captured) })
+        Input::Trace(Trace { scope, id, dispatches: 12, replays, captured: Mono(captured) })
     };
     state.apply(Mono(2), events(7), trace(1, 0, 2));
     state.apply(Mono(3), events(7), trace(1, 1, 2));
     assert_eq!(of(&state, Kind::TraceCaptured), ["pid 7 (python) captured a trace of 12 dispatches"]);
     // Everything is listed anew.
-    state.apply(Mono(4), events(7), Event::Relisted(1));
+    state.apply(Mono(4), events(7), Input::ListingBegun(1));
     state.apply(Mono(4), events(7), trace(1, 5, 2));
     assert_eq!(of(&state, Kind::TraceCaptured).len(), 1);
-    state.apply(Mono(5), events(7), Event::TraceEnded(scope, 1));
-    state.apply(Mono(5), events(7), Event::TraceEnded(scope, 1));
+    state.apply(Mono(5), events(7), Input::TraceEnded(scope, 1));
+    state.apply(Mono(5), events(7), Input::TraceEnded(scope, 1));
     assert_eq!(of(&state, Kind::TraceReleased), ["pid 7 (python) released a trace"]);
     for n in 6..8 {
         state.apply(Mono(n), events(7), trace(1, 0, n));
-        state.apply(Mono(n), events(7), Event::TraceEnded(scope, 1));
+        state.apply(Mono(n), events(7), Input::TraceEnded(scope, 1));
     }
     assert_eq!(
         of(&state, Kind::TraceCaptured),
@@ -167,7 +167,7 @@ fn thresholds_have_hysteresis() {
     let mut now = 0;
     let mut fill = |state: &mut State, percent: u64| {
         now += 2 * SECOND;
-        state.apply(Mono(now), legacy(8), Event::Levels(chip(0), vec![(Space::Dram, all / 100 * percent)]));
+        state.apply(Mono(now), legacy(8), Input::Levels(chip(0), vec![(Space::Dram, all / 100 * percent)]));
         let before = list(state).last().map(|it| it.sequence);
         state.tick(Mono(now));
         let last = list(state).pop().filter(|it| Some(it.sequence) != before);
@@ -200,7 +200,7 @@ fn thresholds_of_several_devices_are_one_event() {
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1, 2]));
     let half = alloc(Scope::Allocator(1), Space::Dram, 0, 10 << 30);
-    state.apply(Mono(2), events(7), Event::Alloc(half));
+    state.apply(Mono(2), events(7), Input::Alloc(half));
     state.tick(Mono(SECOND));
     let filled: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::UsageThreshold).collect();
     assert_eq!(filled.len(), 1);
@@ -211,7 +211,7 @@ fn thresholds_of_several_devices_are_one_event() {
 fn findings_are_one_event_and_failures_are_always_events() {
     let mut state = machine();
     register(&mut state, legacy(8));
-    let free = |id| Event::Free(Free { scope: on(0), space: None, id, program: 0, size: None, cores: 0 });
+    let free = |id| Input::Free(Free { scope: on(0), space: None, id, program: 0, size: None, cores: 0 });
     for n in 0..5 {
         state.apply(Mono(n * SECOND), legacy(8), free(n));
     }
@@ -219,7 +219,7 @@ fn findings_are_one_event_and_failures_are_always_events() {
         of(&state, Kind::Finding),
         ["pid 8: freed unknown buffers on device 0 (last 0x0); they may predate tracking"]
     );
-    let failed = |bytes| Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
+    let failed = |bytes| Input::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: bytes });
     state.apply(Mono(5 * SECOND), legacy(8), failed(1 << 30));
     state.apply(Mono(6 * SECOND), legacy(8), failed(2 << 30));
     let who = "pid 8";
@@ -241,7 +241,7 @@ fn failed_allocation_is_dated_when_it_occurred() {
     let mut state = machine();
     let by = legacy(8);
     let command = Some("python model.py".to_owned());
-    state.apply(Mono(0), by, Event::Born(Process { command, ..Process::default() }));
+    state.apply(Mono(0), by, Input::Registered(Process { command, ..Process::default() }));
     let failure = |chips: &[u32], at: u64| OutOfMemory {
         chips: chips.iter().map(|&index| ChipId::Ordinal(index)).collect(),
         space: Some(Space::Dram),
@@ -252,7 +252,7 @@ fn failed_allocation_is_dated_when_it_occurred() {
     };
     // Read an hour later.
     let now = Mono(4000 * SECOND);
-    state.apply(now, by, Event::OutOfMemory(failure(&[0], 400)));
+    state.apply(now, by, Input::OutOfMemory(failure(&[0], 400)));
     state.tick(now);
     let text = "out of memory: pid 8 (python model.py) requested 512.0 MiB of DRAM on device 0; \
                 largest free block 38.0 MiB per bank";
@@ -276,13 +276,13 @@ fn failed_allocation_is_dated_when_it_occurred() {
         count: 4,
         ..failure(&[0], 4000)
     };
-    state.apply(now, by, Event::OutOfMemory(again));
+    state.apply(now, by, Input::OutOfMemory(again));
     let mesh = OutOfMemory {
         chips: vec![ChipId::Ordinal(0), ChipId::Ordinal(1)],
         space: Some(Space::L1),
         ..failure(&[], 4000)
     };
-    state.apply(now, by, Event::OutOfMemory(mesh));
+    state.apply(now, by, Input::OutOfMemory(mesh));
     let texts: Vec<_> = of(&state, Kind::OutOfMemory);
     assert_eq!(
         texts[texts.len() - 2..],
@@ -299,11 +299,11 @@ fn allocations_are_no_events() {
     register(&mut state, legacy(8));
     let before = list(&state);
     for n in 0..1000 {
-        state.apply(Mono(2), legacy(8), Event::Alloc(alloc(on(0), Space::Dram, n * 64, 64)));
+        state.apply(Mono(2), legacy(8), Input::Alloc(alloc(on(0), Space::Dram, n * 64, 64)));
     }
     for n in 0..1000 {
         let free = Free { scope: on(0), space: None, id: n * 64, program: 0, size: None, cores: 0 };
-        state.apply(Mono(3), legacy(8), Event::Free(free));
+        state.apply(Mono(3), legacy(8), Input::Free(free));
     }
     let texts =
         |all: Vec<snapshot::Event>| all.into_iter().map(|it| (it.sequence, it.text)).collect::<Vec<_>>();
@@ -315,13 +315,13 @@ fn flood_of_one_kind_drops_no_other() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
     state.apply(Mono(1), events(7), mesh(1, &[0, 1]));
-    state.apply(Mono(2), events(7), Event::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: 1 }));
+    state.apply(Mono(2), events(7), Input::Fault(FaultReport { fault: Fault::OutOfMemory, count: 1, id: 1 }));
     // One that opens and closes, and many that come and go.
     for n in 0..2000u32 {
         state.apply(Mono(3 + u64::from(n)), events(7), mesh(9, &[2]));
-        state.apply(Mono(3 + u64::from(n)), events(7), Event::AllocatorClosed(9));
+        state.apply(Mono(3 + u64::from(n)), events(7), Input::AllocatorClosed(9));
         register(&mut state, legacy(100 + n));
-        state.apply(Mono(3 + u64::from(n)), legacy(100 + n), Event::Exited);
+        state.apply(Mono(3 + u64::from(n)), legacy(100 + n), Input::Exited);
     }
     let all = list(&state);
     assert_eq!(all.len(), 256);

@@ -1,7 +1,7 @@
 //! What sources that follow segments say besides allocations and frees.
 
 use super::*;
-use crate::event::{FaultReport, Holding, Name};
+use crate::input::{FaultReport, Holding, Name};
 use crate::words::Fault;
 
 fn tracked() -> State {
@@ -22,11 +22,11 @@ fn listing_drops_records_of_one_allocator() {
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
     state.apply(Mono(3), events(1), banked(1, 2000, 100));
     state.apply(Mono(3), events(1), banked(2, 5000, 7));
-    state.apply(Mono(4), events(1), Event::Relisted(1));
+    state.apply(Mono(4), events(1), Input::ListingBegun(1));
     assert_eq!((dram(&state).requested_bytes, state.live_records()), (7, 1));
     state.apply(Mono(4), events(1), banked(1, 1000, 100));
     assert_eq!(dram(&state).requested_bytes, 107);
-    let peak = Event::Peak { scope: Scope::Allocator(1), space: Space::Dram, bytes: Some(2400) };
+    let peak = Input::Peak { scope: Scope::Allocator(1), space: Space::Dram, bytes: Some(2400) };
     state.apply(Mono(4), events(1), peak);
     assert_eq!(dram(&state).peak_bytes, 2400, "as the listing says");
     assert!(shot(&state).findings.is_empty());
@@ -35,7 +35,7 @@ fn listing_drops_records_of_one_allocator() {
     register(&mut state, events(1));
     state.apply(Mono(2), events(1), mesh(1, &[0]));
     for _ in 0..5 {
-        state.apply(Mono(3), events(1), Event::Relisted(1));
+        state.apply(Mono(3), events(1), Input::ListingBegun(1));
         for at in [1000, 2000] {
             assert_eq!(state.apply(Mono(3), events(1), banked(1, at, 1)), Outcome::Held { references: 1 });
         }
@@ -46,7 +46,7 @@ fn listing_drops_records_of_one_allocator() {
 fn unlisted_allocations_are_counted() {
     let mut state = tracked();
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
-    let unlisted = |requested, allocated, count| Event::Unlisted {
+    let unlisted = |requested, allocated, count| Input::Unlisted {
         scope: Scope::Allocator(1),
         space: Space::Dram,
         holding: Holding { requested, allocated, count },
@@ -63,9 +63,9 @@ fn unlisted_allocations_are_counted() {
     // And goes with its allocator.
     state.apply(Mono(7), events(1), unlisted(u64::MAX, u64::MAX, u64::MAX));
     assert_eq!(dram(&state).requested_bytes, MAX_ALLOCATION_BYTES + 100);
-    state.apply(Mono(8), events(1), Event::AllocatorClosed(1));
+    state.apply(Mono(8), events(1), Input::AllocatorClosed(1));
     assert!(shot(&state).processes[0].usage.is_empty());
-    assert_eq!(state.apply(Mono(9), events(1), Event::Exited), Outcome::Reclaimed(Reclaimed::default()));
+    assert_eq!(state.apply(Mono(9), events(1), Input::Exited), Outcome::Reclaimed(Reclaimed::default()));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn incomplete_figures_are_marked() {
     let mut state = tracked();
     let scope = Scope::Allocator(1);
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
-    state.apply(Mono(3), events(1), Event::Alloc(alloc(scope, Space::Dram, 5000, 64)));
+    state.apply(Mono(3), events(1), Input::Alloc(alloc(scope, Space::Dram, 5000, 64)));
     let it = dram(&state);
     assert_eq!((it.requested_bytes, it.allocated_bytes, it.occupied_bytes), (164, None, None));
     assert_eq!(it.free_bytes, None);
@@ -85,7 +85,7 @@ fn incomplete_figures_are_marked() {
 fn reported_peak_replaces_derived_peak() {
     let mut state = tracked();
     let scope = Scope::Allocator(1);
-    let peak = |bytes| Event::Peak { scope, space: Space::Dram, bytes };
+    let peak = |bytes| Input::Peak { scope, space: Space::Dram, bytes };
     state.apply(Mono(3), events(1), banked(1, 1000, 100));
     state.apply(Mono(3), events(1), peak(Some(5000)));
     assert_eq!(dram(&state).peak_bytes, 5000);
@@ -98,7 +98,7 @@ fn reported_peak_replaces_derived_peak() {
 #[test]
 fn counted_faults_are_findings() {
     let mut state = tracked();
-    let report = |fault, count, id| Event::Fault(FaultReport { fault, count, id });
+    let report = |fault, count, id| Input::Fault(FaultReport { fault, count, id });
     state.apply(Mono(3), events(1), report(Fault::DoubleFree, 3, 0x10));
     state.apply(Mono(3), events(1), report(Fault::OutOfMemory, 1, 2 << 20));
     assert!(shot(&state).processes[0].complete, "nothing is missing");
@@ -116,9 +116,9 @@ fn counted_faults_are_findings() {
 fn names_and_progress_are_shown() {
     let mut state = tracked();
     let at = Alloc { site: 4, ..alloc(Scope::Allocator(1), Space::Dram, 1000, 64) };
-    state.apply(Mono(5_000_000_000), events(1), Event::Named(Name::Site(4), "model.py:7".into()));
-    state.apply(Mono(5_000_000_000), events(1), Event::Alloc(Alloc { at: Some(Mono(2_000_000_000)), ..at }));
-    state.apply(Mono(5_000_000_000), events(1), Event::Seen { sequence: 9, exactly: false });
+    state.apply(Mono(5_000_000_000), events(1), Input::Named(Name::Site(4), "model.py:7".into()));
+    state.apply(Mono(5_000_000_000), events(1), Input::Alloc(Alloc { at: Some(Mono(2_000_000_000)), ..at }));
+    state.apply(Mono(5_000_000_000), events(1), Input::Progress { sequence: 9, exact: false });
     let (listed, _) = state.allocations(0, 10, state.now());
     assert_eq!(listed[0].site_name.as_deref(), Some("model.py:7"));
     assert!((listed[0].age_seconds - 3.0).abs() < 0.01, "by the writer's own clock");
@@ -131,12 +131,12 @@ fn process_reports_complete_a_chip() {
     let mut state = State::new(Limits::default(), 7);
     let plain = Chip::unknown(0);
     let full = Chip { board: Some("n300".into()), capacity: Some(capacity()), ..plain.clone() };
-    state.apply(Mono(0), Origin::Machine, Event::Chip(full));
-    state.apply(Mono(0), events(1), Event::Chip(plain.clone()));
+    state.apply(Mono(0), Origin::Machine, Input::Chip(full));
+    state.apply(Mono(0), events(1), Input::Chip(plain.clone()));
     assert_eq!(state.chip(chip(0)).unwrap().board.as_deref(), Some("n300"), "nothing known is forgotten");
     let simulated = Capacity { origin: CapacityOrigin::Simulated, ..capacity() };
-    state.apply(Mono(0), Origin::Machine, Event::Chip(Chip { capacity: Some(simulated), ..plain.clone() }));
+    state.apply(Mono(0), Origin::Machine, Input::Chip(Chip { capacity: Some(simulated), ..plain.clone() }));
     let runtime = Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
-    state.apply(Mono(0), events(1), Event::Chip(Chip { capacity: Some(runtime), ..plain }));
+    state.apply(Mono(0), events(1), Input::Chip(Chip { capacity: Some(runtime), ..plain }));
     assert!(state.is_simulated(), "that a chip is simulated nobody can deny");
 }

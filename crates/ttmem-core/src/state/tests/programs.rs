@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::detail::CoreQuery;
-use crate::event::{Program, Trace};
+use crate::input::{Program, Trace};
 use crate::machine::CoreLayout;
 use crate::snapshot::{Core, CoreAllocation, CoreAllocations, CoreClass, Severity};
 use crate::words::{Layout, Uncertainty};
@@ -16,16 +16,16 @@ fn laid_out(chips: u32, processes: u32) -> State {
     let mut state = State::new(Limits::default(), 7);
     for index in 0..chips {
         let chip = Chip { capacity: Some(capacity()), core_layout: Some(LAYOUT), ..Chip::unknown(index) };
-        state.apply(Mono(0), Origin::Machine, Event::Chip(chip));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(chip));
     }
     for pid in 1..=processes {
         register(&mut state, events(pid));
         let chips = (0..chips).map(chip).collect();
         let it = Allocator { id: 1, chips, spaces: vec![L1, SMALL] };
-        state.apply(Mono(1), events(pid), Event::Allocator(it));
+        state.apply(Mono(1), events(pid), Input::Allocator(it));
         for (number, cores) in SETS.into_iter().enumerate().skip(1) {
             let cores = CoreSet::rectangle((cores[0], cores[1]), (cores[2], cores[3]));
-            state.apply(Mono(1), events(pid), Event::Cores(number as u32, cores));
+            state.apply(Mono(1), events(pid), Input::Cores(number as u32, cores));
         }
     }
     state
@@ -35,9 +35,9 @@ const MESH: Scope = Scope::Allocator(1);
 /// Sets of cores by number, as corners; 0 is none. One is partly beyond the grid.
 const SETS: [[u8; 4]; 6] = [[0; 4], [0, 0, 3, 1], [0, 0, 1, 0], [1, 0, 2, 1], [3, 1, 3, 1], [2, 1, 9, 9]];
 
-fn keep(space: Space, program: u32, cores: u32, at: u64, bytes: u64) -> Event {
+fn keep(space: Space, program: u32, cores: u32, at: u64, bytes: u64) -> Input {
     let banks = if cores == 0 { 1 } else { 8 };
-    Event::Alloc(Alloc {
+    Input::Alloc(Alloc {
         program,
         cores,
         extent: Some(Extent { occupied: bytes, bytes_per_bank: bytes, banks }),
@@ -45,10 +45,10 @@ fn keep(space: Space, program: u32, cores: u32, at: u64, bytes: u64) -> Event {
     })
 }
 
-fn dispatch(id: u32, cores: u32, at: u64) -> Event {
+fn dispatch(id: u32, cores: u32, at: u64) -> Input {
     let class = KernelClass::Application;
     let dispatched = Some(Mono(at));
-    Event::Program(Program { scope: MESH, id, cores, site: 0, class, dispatches: 1, dispatched })
+    Input::Program(Program { scope: MESH, id, cores, site: 0, class, dispatches: 1, dispatched })
 }
 
 fn full(state: &State) -> Snapshot {
@@ -72,13 +72,13 @@ fn bytes(core: &Core, class: CoreClass) -> u64 {
 #[test]
 fn allocations_on_a_core_name_their_owners() {
     let mut state = laid_out(1, 1);
-    let name = |what, name: &str| Event::Named(what, name.to_owned());
+    let name = |what, name: &str| Input::Named(what, name.to_owned());
     state.apply(Mono(2), events(1), name(Name::Site(7), "model.py:12"));
     state.apply(Mono(2), events(1), name(Name::Program(3), "matmul"));
     state.apply(Mono(2), events(1), keep(Space::Cb, 3, 1, 32, 8));
     state.apply(Mono(3), events(1), dispatch(3, 0, 3));
-    let Event::Alloc(buffer) = keep(Space::L1, 0, 2, 200, 16) else { unreachable!() };
-    state.apply(Mono(4), events(1), Event::Alloc(Alloc { site: 7, ..buffer }));
+    let Input::Alloc(buffer) = keep(Space::L1, 0, 2, 200, 16) else { unreachable!() };
+    state.apply(Mono(4), events(1), Input::Alloc(Alloc { site: 7, ..buffer }));
     let (there, beside) = (on_core(&state, 0, Some([1, 0]), 9), on_core(&state, 0, Some([3, 0]), 9));
     let owners = |it: &CoreAllocations| -> Vec<(CoreClass, u64, u64, Option<u32>)> {
         it.list.iter().map(|it| (it.class, it.start, it.bytes, it.program)).collect()
@@ -135,7 +135,7 @@ fn dispatch_of_another_process_replaces() {
     let resident =
         |shot: &Snapshot, n: usize| shot.processes[n].usage[0].usage.cb.clone().unwrap().resident_bytes;
     assert_eq!((resident(&shot(&state), 0), resident(&shot(&state), 1)), (Some(0), Some(8 * 16)));
-    state.apply(Mono(10), events(2), Event::Exited);
+    state.apply(Mono(10), events(2), Input::Exited);
     assert_eq!(resident(&shot(&state), 0), Some(8 * 8), "what is left was dispatched last");
 }
 
@@ -157,13 +157,13 @@ fn kernels_add_up() {
     assert_eq!(state.usage_of(chip(0)).l1_total.unwrap().used_bytes, 1400);
     // A kernel without a size on each core.
     let vague = Alloc { program: 1, cores: 1, ..alloc(MESH, Space::Kernel, 9, 7) };
-    state.apply(Mono(5), events(1), Event::Alloc(vague));
+    state.apply(Mono(5), events(1), Input::Alloc(vague));
     assert_eq!(kernel(&state), (2407, None));
 }
 
-fn with_uncertainty(event: &Event, uncertainty: Uncertainty) -> Event {
-    let Event::Alloc(alloc) = event else { unreachable!() };
-    Event::Alloc(Alloc { uncertainty, ..*alloc })
+fn with_uncertainty(event: &Input, uncertainty: Uncertainty) -> Input {
+    let Input::Alloc(alloc) = event else { unreachable!() };
+    Input::Alloc(Alloc { uncertainty, ..*alloc })
 }
 
 const UNPLACED: Uncertainty = Uncertainty { unplaced: true, estimated: false, unfollowed: true };
@@ -206,7 +206,7 @@ fn unplaced_memory_counts_in_addition() {
     // Programs lie over each other: on each core the one with the most counts.
     state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Cb, 8, 2, 1, 30), UNPLACED));
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().registered_bytes, 2 * 30 + 6 * 25);
-    state.apply(Mono(2), events(1), Event::ProgramEnded(MESH, 8));
+    state.apply(Mono(2), events(1), Input::ProgramEnded(MESH, 8));
     // Even if it is dispatched after all, no map shows it anywhere.
     state.apply(Mono(3), events(1), dispatch(7, 0, 3));
     let core = &cores(&state, 0)[0];
@@ -220,7 +220,7 @@ fn estimates_are_marked() {
     let estimated = Uncertainty { estimated: true, unfollowed: true, ..Uncertainty::default() };
     state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 100));
     state.apply(Mono(2), events(1), with_uncertainty(&keep(Space::Kernel, 1, 1, 2, 50), estimated));
-    let vague = Event::Alloc(Alloc { program: 0, ..alloc(MESH, Space::Kernel, 9, 7) });
+    let vague = Input::Alloc(Alloc { program: 0, ..alloc(MESH, Space::Kernel, 9, 7) });
     state.apply(Mono(2), events(1), with_uncertainty(&vague, estimated));
     let kernel = |state: &State| state.usage_of(chip(0)).kernel.unwrap();
     let it = kernel(&state);
@@ -233,17 +233,17 @@ fn estimates_are_marked() {
     );
     let (listed, _) = state.allocations(0, usize::MAX, state.now());
     assert_eq!(listed.iter().map(|it| it.estimated).collect::<Vec<_>>(), [false, true, true]);
-    let Event::Alloc(of) = vague else { unreachable!() };
+    let Input::Alloc(of) = vague else { unreachable!() };
     let free = Free { scope: of.scope, space: Some(of.space), id: 9, program: 0, size: Some(7), cores: 0 };
-    state.apply(Mono(4), events(1), Event::Free(free));
+    state.apply(Mono(4), events(1), Input::Free(free));
     assert_eq!(kernel(&state).estimated_bytes, 400);
 }
 
 #[test]
 fn views_count_nothing_but_are_listed() {
     let mut state = laid_out(1, 1);
-    let Event::Alloc(cb) = keep(Space::Cb, 1, 1, 200, 16) else { unreachable!() };
-    state.apply(Mono(2), events(1), Event::Alloc(Alloc { layout: Layout::View, ..cb }));
+    let Input::Alloc(cb) = keep(Space::Cb, 1, 1, 200, 16) else { unreachable!() };
+    state.apply(Mono(2), events(1), Input::Alloc(Alloc { layout: Layout::View, ..cb }));
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (0, Some(0), Some(0)));
@@ -283,11 +283,11 @@ fn program_is_listed_from_its_first_memory() {
         of(&state).placements.iter().map(|placement| placement.address).collect::<Vec<_>>(),
         [Some(40), Some(100)]
     );
-    let Event::Program(program) = dispatch(5, 0, 3) else { unreachable!() };
-    state.apply(Mono(3), events(1), Event::Program(Program { site: 9, ..program }));
-    state.apply(Mono(3), events(1), Event::Named(Name::Site(9), "reader+writer".to_owned()));
+    let Input::Program(program) = dispatch(5, 0, 3) else { unreachable!() };
+    state.apply(Mono(3), events(1), Input::Program(Program { site: 9, ..program }));
+    state.apply(Mono(3), events(1), Input::Named(Name::Site(9), "reader+writer".to_owned()));
     assert_eq!(of(&state).name.as_deref(), Some("reader+writer"), "what it is made of");
-    state.apply(Mono(4), events(1), Event::Named(Name::Program(5), "matmul".to_owned()));
+    state.apply(Mono(4), events(1), Input::Named(Name::Program(5), "matmul".to_owned()));
     assert_eq!(of(&state).name.as_deref(), Some("matmul"));
 }
 
@@ -295,11 +295,11 @@ fn program_is_listed_from_its_first_memory() {
 fn memory_without_addresses_is_not_resident() {
     let mut state = laid_out(1, 0);
     register(&mut state, legacy(9));
-    state.apply(Mono(2), legacy(9), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
+    state.apply(Mono(2), legacy(9), Input::Alloc(alloc(on(0), Space::Cb, 32, 8)));
     assert!(shot(&state).devices[0].tightest_core.is_none(), "nobody tells what is there");
     assert_eq!(state.usage_of(chip(0)).cb.unwrap().resident_bytes, None);
     register(&mut state, events(1));
-    state.apply(Mono(3), events(1), Event::Alloc(alloc(on(0), Space::Cb, 32, 8)));
+    state.apply(Mono(3), events(1), Input::Alloc(alloc(on(0), Space::Cb, 32, 8)));
     let cb = state.usage_of(chip(0)).cb.unwrap();
     assert_eq!((cb.basis, cb.resident_bytes), (Basis::Reported, None), "no better than the vaguest");
 }
@@ -308,10 +308,10 @@ fn memory_without_addresses_is_not_resident() {
 fn allocator_without_banks_is_a_set_of_chips() {
     let mut state = laid_out(2, 1);
     let part = Allocator { id: 2, chips: vec![chip(1)], spaces: Vec::new() };
-    state.apply(Mono(2), events(1), Event::Allocator(part));
-    let Event::Alloc(cb) = keep(Space::Cb, 5, 1, 32, 8) else { unreachable!() };
+    state.apply(Mono(2), events(1), Input::Allocator(part));
+    let Input::Alloc(cb) = keep(Space::Cb, 5, 1, 32, 8) else { unreachable!() };
     let scope = Scope::Allocator(2);
-    state.apply(Mono(3), events(1), Event::Alloc(Alloc { scope, ..cb }));
+    state.apply(Mono(3), events(1), Input::Alloc(Alloc { scope, ..cb }));
     state.apply(Mono(3), events(1), dispatched(scope, 5));
     let shot = full(&state);
     assert_eq!(shot.processes[0].allocators.len(), 1);
@@ -335,13 +335,13 @@ fn tightest_core_has_the_smallest_gap() {
     assert_eq!((room(&state).x, room(&state).y, room(&state).free_gap_bytes), (1, 0, 224 - 82));
     let on_one = Extent { occupied: 64, bytes_per_bank: 64, banks: 1 };
     let buffer = Alloc { cores: 4, extent: Some(on_one), ..alloc(MESH, Space::L1Core, 80, 64) };
-    state.apply(Mono(4), events(1), Event::Alloc(buffer));
+    state.apply(Mono(4), events(1), Input::Alloc(buffer));
     assert_eq!((room(&state).x, room(&state).y, room(&state).free_gap_bytes), (3, 1, 80 - 32));
     state.apply(Mono(5), events(1), keep(Space::L1, 0, 2, 70, 10));
     assert_eq!((room(&state).x, room(&state).free_gap_bytes), (1, 0), "in lock-step it is everywhere");
     assert_eq!(room(&state).basis, Basis::Exact);
     register(&mut state, legacy(9));
-    state.apply(Mono(6), legacy(9), Event::Alloc(alloc(on(0), Space::L1, 1, 1)));
+    state.apply(Mono(6), legacy(9), Input::Alloc(alloc(on(0), Space::L1, 1, 1)));
     assert_eq!(room(&state).basis, Basis::Reported, "it does not say where its buffers lie");
 }
 
@@ -349,28 +349,28 @@ fn tightest_core_has_the_smallest_gap() {
 fn buffers_newer_than_a_trace_are_endangered() {
     let mut state = laid_out(1, 2);
     let buffer = |space, at: u64, allocated_at: u64| {
-        let Event::Alloc(it) = keep(space, 0, 0, at, 8) else { unreachable!() };
+        let Input::Alloc(it) = keep(space, 0, 0, at, 8) else { unreachable!() };
         Alloc { at: Some(Mono(allocated_at)), ..it }
     };
     let trace = Trace { scope: MESH, id: 4, dispatches: 10, replays: 2, captured: Mono(100) };
-    state.apply(Mono(90), events(1), Event::Alloc(buffer(Space::L1, 40, 90)));
-    state.apply(Mono(110), events(1), Event::Trace(trace));
+    state.apply(Mono(90), events(1), Input::Alloc(buffer(Space::L1, 40, 90)));
+    state.apply(Mono(110), events(1), Input::Trace(trace));
     let of = |state: &State| {
         let it = shot(state).processes[0].traces[0].clone();
         (it.endangered_count, it.endangered_bytes)
     };
     assert_eq!(of(&state), (0, 0));
-    state.apply(Mono(120), events(1), Event::Alloc(buffer(Space::L1, 80, 120)));
-    state.apply(Mono(120), events(1), Event::Alloc(buffer(Space::L1Small, 224, 120)));
-    state.apply(Mono(120), events(1), Event::Alloc(buffer(Space::Trace, 0, 120)));
+    state.apply(Mono(120), events(1), Input::Alloc(buffer(Space::L1, 80, 120)));
+    state.apply(Mono(120), events(1), Input::Alloc(buffer(Space::L1Small, 224, 120)));
+    state.apply(Mono(120), events(1), Input::Alloc(buffer(Space::Trace, 0, 120)));
     let mirror = Alloc { layout: Layout::Mirror, ..buffer(Space::L1, 120, 120) };
-    state.apply(Mono(120), events(1), Event::Alloc(mirror));
+    state.apply(Mono(120), events(1), Input::Alloc(mirror));
     assert_eq!(of(&state), (2, 16));
-    state.apply(Mono(120), events(2), Event::Alloc(buffer(Space::L1, 160, 120)));
+    state.apply(Mono(120), events(2), Input::Alloc(buffer(Space::L1, 160, 120)));
     assert_eq!(of(&state), (2, 16), "another process's buffers are not where this one's traces write");
-    state.apply(Mono(125), events(1), Event::Trace(Trace { captured: Mono(125), ..trace }));
+    state.apply(Mono(125), events(1), Input::Trace(Trace { captured: Mono(125), ..trace }));
     assert_eq!(of(&state), (0, 0), "it was captured anew");
-    state.apply(Mono(126), events(1), Event::Trace(trace));
+    state.apply(Mono(126), events(1), Input::Trace(trace));
     let found = found(&state, FindingKind::TraceOverwrite).unwrap();
     assert_eq!(
         (found.severity, found.pid, found.count, found.bytes),
@@ -384,8 +384,8 @@ fn buffers_newer_than_a_trace_are_endangered() {
     state.apply(Mono(130), events(1), free(MESH, Some(Space::L1), 80));
     state.apply(Mono(130), events(1), free(MESH, Some(Space::L1Small), 224));
     assert_eq!(of(&state), (0, 0));
-    for end in [Event::TraceEnded(MESH, 4), Event::Relisted(1), Event::AllocatorClosed(1)] {
-        state.apply(Mono(140), events(1), Event::Trace(trace));
+    for end in [Input::TraceEnded(MESH, 4), Input::ListingBegun(1), Input::AllocatorClosed(1)] {
+        state.apply(Mono(140), events(1), Input::Trace(trace));
         state.apply(Mono(140), events(1), end);
         assert!(shot(&state).processes[0].traces.is_empty());
     }
@@ -396,8 +396,8 @@ fn peak_keeps_its_holders() {
     let mut state = machine();
     for (pid, size) in [(1, 100), (2, 300)] {
         let name = Some(format!("p{pid}"));
-        state.apply(Mono(1), legacy(pid), Event::Born(Process { name, ..Process::default() }));
-        state.apply(Mono(2), legacy(pid), Event::Alloc(alloc(on(0), Space::Dram, u64::from(pid), size)));
+        state.apply(Mono(1), legacy(pid), Input::Registered(Process { name, ..Process::default() }));
+        state.apply(Mono(2), legacy(pid), Input::Alloc(alloc(on(0), Space::Dram, u64::from(pid), size)));
     }
     let peak = |state: &State| {
         let peak = shot(state).devices[0].peaks.iter().find(|it| it.space == Space::Dram).cloned().unwrap();
@@ -407,8 +407,8 @@ fn peak_keeps_its_holders() {
     assert_eq!(peak(&state), (400, vec![(2, 300), (1, 100)]), "it is what it is now");
     state.apply(Mono(3), legacy(1), free(on(0), None, 1));
     assert_eq!(peak(&state), (400, vec![(2, 300), (1, 100)]), "noticed before it shrank");
-    state.apply(Mono(4), legacy(2), Event::Exited);
-    state.apply(Mono(4), legacy(1), Event::Exited);
+    state.apply(Mono(4), legacy(2), Input::Exited);
+    state.apply(Mono(4), legacy(1), Input::Exited);
     state.tick(Mono(5));
     assert_eq!(peak(&state), (400, vec![(2, 300), (1, 100)]));
 }
@@ -430,20 +430,20 @@ fn short_peak_of_one_process_is_exact() {
 #[test]
 fn core_peak_includes_buffers_at_dispatch() {
     let mut state = laid_out(2, 1);
-    state.apply(Mono(1), events(1), Event::Named(Name::Program(1), "matmul".to_owned()));
+    state.apply(Mono(1), events(1), Input::Named(Name::Program(1), "matmul".to_owned()));
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 2, 32, 50));
-    let Event::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
+    let Input::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
     let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
-    let buffer = Event::Alloc(Alloc { extent: Some(everywhere), ..buffer });
+    let buffer = Input::Alloc(Alloc { extent: Some(everywhere), ..buffer });
     state.apply(Mono(3), events(1), buffer.clone());
     state.apply(Mono(4), events(1), dispatch(1, 1, 4));
     state.apply(Mono(5), events(1), free(MESH, Some(Space::L1), 100));
     state.apply(Mono(6), events(1), dispatch(1, 1, 6));
     state.tick(Mono(10));
-    state.apply(Mono(11), events(1), Event::Exited);
+    state.apply(Mono(11), events(1), Input::Exited);
     register(&mut state, events(2));
     let allocator = Allocator { id: 1, chips: vec![chip(0), chip(1)], spaces: vec![L1] };
-    state.apply(Mono(12), events(2), Event::Allocator(allocator));
+    state.apply(Mono(12), events(2), Input::Allocator(allocator));
     for index in 0..2 {
         for core in cores(&state, index) {
             let peak = core.peak.unwrap();
@@ -461,17 +461,17 @@ fn core_peaks_count_buffers_of_all_allocators() {
     let mut state = laid_out(2, 1);
     let scope = Scope::Allocator(2);
     let part = Allocator { id: 2, chips: vec![chip(1)], spaces: Vec::new() };
-    state.apply(Mono(2), events(1), Event::Allocator(part));
+    state.apply(Mono(2), events(1), Input::Allocator(part));
     let trace = Trace { scope, id: 0, dispatches: 1, replays: 0, captured: Mono(2) };
-    state.apply(Mono(2), events(1), Event::Trace(trace));
-    let Event::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
+    state.apply(Mono(2), events(1), Input::Trace(trace));
+    let Input::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
     let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
-    let buffer = Event::Alloc(Alloc { extent: Some(everywhere), at: Some(Mono(3)), ..buffer });
+    let buffer = Input::Alloc(Alloc { extent: Some(everywhere), at: Some(Mono(3)), ..buffer });
     state.apply(Mono(3), events(1), buffer);
-    let Event::Alloc(on_core) = keep(Space::L1Core, 0, 4, 140, 6) else { unreachable!() };
-    state.apply(Mono(3), events(1), Event::Alloc(Alloc { at: Some(Mono(3)), ..on_core }));
-    let Event::Alloc(cb) = keep(Space::Cb, 5, 1, 32, 8) else { unreachable!() };
-    state.apply(Mono(4), events(1), Event::Alloc(Alloc { scope, ..cb }));
+    let Input::Alloc(on_core) = keep(Space::L1Core, 0, 4, 140, 6) else { unreachable!() };
+    state.apply(Mono(3), events(1), Input::Alloc(Alloc { at: Some(Mono(3)), ..on_core }));
+    let Input::Alloc(cb) = keep(Space::Cb, 5, 1, 32, 8) else { unreachable!() };
+    state.apply(Mono(4), events(1), Input::Alloc(Alloc { scope, ..cb }));
     state.apply(Mono(5), events(1), dispatched(scope, 5));
     state.apply(Mono(6), events(1), free(MESH, Some(Space::L1), 100));
     state.tick(Mono(7));
@@ -482,9 +482,9 @@ fn core_peaks_count_buffers_of_all_allocators() {
     let it = shot(&state).processes[0].traces[0].clone();
     assert_eq!((it.endangered_count, it.endangered_bytes), (1, 6), "the other one is gone");
     let other = Allocator { id: 3, chips: vec![chip(0)], spaces: vec![L1] };
-    state.apply(Mono(8), events(1), Event::Allocator(other));
+    state.apply(Mono(8), events(1), Input::Allocator(other));
     let elsewhere = Alloc { scope: Scope::Allocator(3), at: Some(Mono(8)), ..alloc(MESH, Space::L1, 40, 8) };
-    state.apply(Mono(8), events(1), Event::Alloc(elsewhere));
+    state.apply(Mono(8), events(1), Input::Alloc(elsewhere));
     assert_eq!(
         shot(&state).processes[0].traces[0].endangered_count,
         1,
@@ -494,7 +494,8 @@ fn core_peaks_count_buffers_of_all_allocators() {
 
 #[test]
 fn short_program_counts_for_core_peaks() {
-    let ends = [Event::ProgramEnded(MESH, 3), Event::Relisted(1), Event::AllocatorClosed(1), Event::Exited];
+    let ends =
+        [Input::ProgramEnded(MESH, 3), Input::ListingBegun(1), Input::AllocatorClosed(1), Input::Exited];
     for end in ends {
         // The other process is there to the end, so that cores are shown.
         let mut state = laid_out(1, 2);
@@ -521,11 +522,11 @@ fn core_peak_is_the_union_of_a_programs_parts() {
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 1, 32, 50));
     state.apply(Mono(2), events(1), keep(Space::Scratch, 1, 1, 60, 40));
     state.apply(Mono(2), events(1), keep(Space::Kernel, 1, 1, 1, 120));
-    let Event::Alloc(view) = keep(Space::Cb, 1, 1, 200, 16) else { unreachable!() };
-    state.apply(Mono(2), events(1), Event::Alloc(Alloc { layout: Layout::View, ..view }));
+    let Input::Alloc(view) = keep(Space::Cb, 1, 1, 200, 16) else { unreachable!() };
+    state.apply(Mono(2), events(1), Input::Alloc(Alloc { layout: Layout::View, ..view }));
     // What another allocator handed out is counted there.
-    let Event::Alloc(mirror) = keep(Space::L1Core, 0, 1, 150, 6) else { unreachable!() };
-    state.apply(Mono(2), events(1), Event::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
+    let Input::Alloc(mirror) = keep(Space::L1Core, 0, 1, 150, 6) else { unreachable!() };
+    state.apply(Mono(2), events(1), Input::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
     state.apply(Mono(3), events(1), dispatch(1, 0, 3));
     state.tick(Mono(4));
     assert_eq!(peaks(&state), [(68, 0, Some(1)); 8]);
@@ -554,24 +555,24 @@ fn later_buffers_count_with_the_resident_program() {
     state.apply(Mono(4), events(1), dispatch(2, 2, 4));
     let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };
     let buffer = Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 100, 24) };
-    state.apply(Mono(5), events(1), Event::Alloc(buffer));
+    state.apply(Mono(5), events(1), Input::Alloc(buffer));
     state.apply(Mono(5), events(1), keep(Space::L1Core, 0, 4, 140, 6));
     state.tick(Mono(6));
     let mut expected = [(50 + 24, 24, Some(1)); 8];
     expected[..2].fill((50, 0, Some(1)));
     expected[7] = (50 + 24 + 6, 24 + 6, Some(1));
     assert_eq!(peaks(&state), expected);
-    state.apply(Mono(7), events(1), Event::ProgramEnded(MESH, 1));
-    state.apply(Mono(7), events(1), Event::ProgramEnded(MESH, 2));
+    state.apply(Mono(7), events(1), Input::ProgramEnded(MESH, 1));
+    state.apply(Mono(7), events(1), Input::ProgramEnded(MESH, 2));
     state.apply(
         Mono(8),
         events(1),
-        Event::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 40, 24) }),
+        Input::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 40, 24) }),
     );
     state.apply(
         Mono(8),
         events(1),
-        Event::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 70, 24) }),
+        Input::Alloc(Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 70, 24) }),
     );
     state.tick(Mono(9));
     assert_eq!(peaks(&state)[0], (3 * 24, 3 * 24, None), "there is no program then");
@@ -586,7 +587,7 @@ fn peak_has_the_time_it_was_reached() {
     let buffer = Alloc { extent: Some(everywhere), ..alloc(MESH, Space::L1, 100, 24) };
     for tick in 2..6 {
         // As much again is no more than before.
-        state.apply(Mono((tick - 1) * 10 * MS), events(1), Event::Alloc(buffer));
+        state.apply(Mono((tick - 1) * 10 * MS), events(1), Input::Alloc(buffer));
         state.tick(Mono(tick * 10 * MS));
         state.apply(Mono(tick * 10 * MS), events(1), free(MESH, Some(Space::L1), 100));
     }
@@ -609,7 +610,7 @@ fn peak_of_programs_counts_resident_memory() {
         peaks.iter().find(|it| it.space == Space::Cb).map(|it| it.bytes)
     };
     assert_eq!(peak(&state), Some(8 * 50));
-    state.apply(Mono(5), events(1), Event::Exited);
+    state.apply(Mono(5), events(1), Input::Exited);
     assert_eq!(peak(&state), Some(8 * 50));
 }
 
@@ -620,16 +621,16 @@ fn rebuilt_program_is_resident_after_dispatch() {
     state.apply(Mono(2), events(1), keep(Space::Cb, 2, 1, 32, 16));
     state.apply(Mono(3), events(1), dispatch(1, 1, 3));
     state.apply(Mono(4), events(1), dispatch(2, 1, 4));
-    state.apply(Mono(5), events(1), Event::ProgramEnded(MESH, 1));
-    let Event::Program(program) = dispatch(1, 1, 3) else { unreachable!() };
-    state.apply(Mono(5), events(1), Event::Program(Program { dispatches: 1, dispatched: None, ..program }));
+    state.apply(Mono(5), events(1), Input::ProgramEnded(MESH, 1));
+    let Input::Program(program) = dispatch(1, 1, 3) else { unreachable!() };
+    state.apply(Mono(5), events(1), Input::Program(Program { dispatches: 1, dispatched: None, ..program }));
     state.apply(Mono(5), events(1), keep(Space::Cb, 1, 1, 32, 8));
     let resident = |state: &State| full(state).devices[0].usage.cb.as_ref().unwrap().resident_bytes;
     assert_eq!(resident(&state), Some(8 * 16));
     state.apply(
         Mono(6),
         events(1),
-        Event::Program(Program { dispatches: 2, dispatched: Some(Mono(6)), ..program }),
+        Input::Program(Program { dispatches: 2, dispatched: Some(Mono(6)), ..program }),
     );
     assert_eq!(resident(&state), Some(8 * 8));
     assert_eq!(full(&state).processes[0].programs.as_ref().unwrap()[0].dispatches, 2);
@@ -656,13 +657,13 @@ fn oversized_maps_are_left_out() {
     let mut state = laid_out(1, 1);
     let wide = CoreLayout { columns: 16, rows: 16, kernel_config: 0, unreserved: 0, end: 1 << 40 };
     let known = Chip { core_layout: Some(wide), ..Chip::unknown(0) };
-    state.apply(Mono(1), Origin::Machine, Event::Chip(known));
+    state.apply(Mono(1), Origin::Machine, Input::Chip(known));
     let banks = Banks { bytes_per_bank: 1 << 40, base: 0, ..L1 };
     let it = Allocator { id: 1, chips: vec![chip(0)], spaces: vec![banks] };
-    state.apply(Mono(1), events(1), Event::Allocator(it));
+    state.apply(Mono(1), events(1), Input::Allocator(it));
     for core in 0..64u8 {
         let only = CoreSet::rectangle((core % 16, core / 16), (core % 16, core / 16));
-        state.apply(Mono(1), events(1), Event::Cores(100 + u32::from(core), only));
+        state.apply(Mono(1), events(1), Input::Cores(100 + u32::from(core), only));
         for n in 0..5000 {
             state.apply(Mono(2), events(1), keep(Space::L1Core, 0, 100 + u32::from(core), n * 16, 8));
         }
@@ -807,14 +808,14 @@ proptest! {
             let now = Mono(10 + n as u64);
             let (pid, event) = match *part {
                 Lies::Buffer { pid, space, cores, at, bytes, mirror } => {
-                    let Event::Alloc(it) = keep(space, 0, cores, at, bytes) else { unreachable!() };
+                    let Input::Alloc(it) = keep(space, 0, cores, at, bytes) else { unreachable!() };
                     let layout = if mirror { Layout::Mirror } else { Layout::Unknown };
-                    (pid, Event::Alloc(Alloc { layout, ..it }))
+                    (pid, Input::Alloc(Alloc { layout, ..it }))
                 }
                 Lies::Kept { pid, space, program, cores, at, bytes, view } => {
-                    let Event::Alloc(it) = keep(space, program, cores, at, bytes) else { unreachable!() };
+                    let Input::Alloc(it) = keep(space, program, cores, at, bytes) else { unreachable!() };
                     let layout = if view { Layout::View } else { Layout::Unknown };
-                    (pid, Event::Alloc(Alloc { layout, ..it }))
+                    (pid, Input::Alloc(Alloc { layout, ..it }))
                 }
                 Lies::Dispatch { pid, program, cores } => (pid, dispatch(program, cores, now.0)),
             };
@@ -869,13 +870,13 @@ fn program_end_visits_its_own_records() {
     for program in 1..=PROGRAMS {
         for part in 0..4 {
             let it = alloc(on(0), Space::Dfb, 0x1_8000 + part * 4096, 4096);
-            state.apply(Mono(2), events(1), Event::Alloc(Alloc { program, ..it }));
+            state.apply(Mono(2), events(1), Input::Alloc(Alloc { program, ..it }));
         }
     }
     let pool = *state.processes[&id(1)].pools.values().next().unwrap();
     for program in 1..=PROGRAMS {
         assert_eq!(state.ledger.records_of_program(pool, program).count(), 4);
-        state.apply(Mono(3), events(1), Event::ProgramEnded(on(0), program));
+        state.apply(Mono(3), events(1), Input::ProgramEnded(on(0), program));
         assert_eq!(state.ledger.records_of_program(pool, program).count(), 0);
     }
     assert_eq!(state.ledger.live(), 0);

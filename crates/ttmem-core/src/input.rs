@@ -1,28 +1,28 @@
-//! Input from sources: deltas and definitions. The one kind of level is [`Event::Levels`], and never mixes with them.
+//! Input from sources: deltas and definitions. The one kind of level is [`Input::Levels`], and never mixes with them.
 
 use crate::core_set::CoreSet;
-use crate::machine::{Chip, Host, RegionReport, Sensors};
+use crate::machine::{Chip, CounterReport, Host, Sensors};
 use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// One input. Its source is the [`crate::words::Origin`] that comes with it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum Input {
     /// The machine the reader runs on.
     Host(Host),
     /// A chip was found, or more is known about it.
     Chip(Chip),
     /// A chip was removed from the bus.
-    ChipGone(ChipId),
+    ChipRemoved(ChipId),
     /// Readings of a chip's sensors.
     Sensors(ChipId, Box<SensorReading>),
     /// How often a chip is open in processes that are not visible.
-    OpenUnseen(ChipId, u32),
+    OpenedByHidden(ChipId, u32),
     /// Problems of all of tt-metal's counters; replaces earlier reports.
-    Regions(Vec<RegionReport>),
+    Counters(Vec<CounterReport>),
     /// A process is registered. All other input of a process needs this first.
-    Born(Process),
+    Registered(Process),
     /// The process exited, which frees everything it allocated.
     Exited,
     /// The process opened an allocator.
@@ -61,7 +61,7 @@ pub enum Event {
     /// Records were lost before the source could read them.
     Lost(u64),
     /// All records of an allocator are listed again from here on: its records are dropped, its definition is not.
-    Relisted(u32),
+    ListingBegun(u32),
     /// Allocations of the process that have no record, for lack of room.
     Unlisted {
         /// Scope.
@@ -83,11 +83,11 @@ pub enum Event {
     /// The name of a call site or a program.
     Named(Name, String),
     /// How far the source has read the process's events.
-    Seen {
+    Progress {
         /// Number of the last event that was read.
         sequence: u64,
         /// Whether the records are exactly those after that event.
-        exactly: bool,
+        exact: bool,
     },
 }
 
