@@ -37,9 +37,9 @@ pub(super) struct Joint {
 
 /// What a change does to a skyline, of the pool's own records or of all.
 fn edges(change: &Change, own: bool) -> impl Iterator<Item = Edge> {
-    let Change { range, is_own, is_added } = *change;
-    let by = if is_added { 1 } else { -1 };
-    let counts = range.start < range.end && (is_own || !own);
+    let range = change.range();
+    let by = if change.is_added() { 1 } else { -1 };
+    let counts = range.start < range.end && (change.is_own() || !own);
     [(range.start, by), (range.end, -by)].into_iter().filter(move |_| counts)
 }
 

@@ -103,7 +103,7 @@ impl Record {
             pool: pool.0,
             ..Entry::new(self.id, self.requested, self.allocated_at)
         };
-        let bytes = self.requested.max(self.occupied).max(entry.charged());
+        let bytes = self.requested.max(self.occupied).max(self.bytes_per_bank).max(entry.charged());
         let fits = space == Space::Kernel || self.id.checked_add(self.requested).is_some();
         (self.requested > 0 && self.refs > 0 && bytes <= MAX_ALLOCATION_BYTES && fits).then_some(entry)
     }

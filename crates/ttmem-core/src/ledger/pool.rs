@@ -26,13 +26,37 @@ impl PoolId {
     }
 }
 
-/// A record that was added or removed.
+/// A record that was added or removed, in 16 bytes: every event writes one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
-    pub(crate) range: Range,
-    /// Whether it is the pool's own, and no mirror of another allocator's.
-    pub(crate) is_own: bool,
-    pub(crate) is_added: bool,
+    start: u64,
+    /// The length, with [`Change::OWN`] and [`Change::ADDED`].
+    len: u64,
+}
+
+impl Change {
+    const OWN: u64 = 1 << 63;
+    const ADDED: u64 = 1 << 62;
+
+    fn new(entry: &Entry, is_added: bool) -> Self {
+        let own = if entry.layout == Layout::Mirror { 0 } else { Self::OWN };
+        let added = if is_added { Self::ADDED } else { 0 };
+        // `State::apply` accepts no size that reaches the flags.
+        Self { start: entry.id, len: entry.bytes_per_bank | own | added }
+    }
+
+    pub(crate) fn range(self) -> Range {
+        Range::new(self.start, self.len & (Self::ADDED - 1))
+    }
+
+    /// Whether the record is the pool's own, and no mirror of another allocator's.
+    pub(crate) fn is_own(self) -> bool {
+        self.len & Self::OWN != 0
+    }
+
+    pub(crate) fn is_added(self) -> bool {
+        self.len & Self::ADDED != 0
+    }
 }
 
 /// The last changes of a pool's records, from which skylines are brought up to date.
@@ -155,8 +179,7 @@ impl Pool {
     }
 
     fn log_change(&mut self, entry: &Entry, is_added: bool) {
-        let range = Range::new(entry.id, entry.bytes_per_bank);
-        self.log.add(Change { range, is_own: entry.layout != Layout::Mirror, is_added }, self.totals.count);
+        self.log.add(Change::new(entry, is_added), self.totals.count);
     }
 
     /// Sets the allocations without a record.

@@ -15,7 +15,8 @@ const MAX_VARIANTS: usize = 1024;
 impl State {
     pub(super) fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
         let Alloc { scope, space, id, requested, extent, .. } = *alloc;
-        let charged = extent.map_or(0, |e| charge(e.bytes_per_bank, e.banks).unwrap_or(0).max(e.occupied));
+        let charged = extent
+            .map_or(0, |e| charge(e.bytes_per_bank, e.banks).unwrap_or(e.bytes_per_bank).max(e.occupied));
         let refusal = if requested == 0 {
             Some(Fault::ZeroSize)
         } else if requested.max(charged) > MAX_ALLOCATION_BYTES {
