@@ -121,6 +121,11 @@ impl Ledger {
         self.pools.iter().flatten().count()
     }
 
+    /// Keeps the changes of all pools from now on, so that figures can be brought up to date.
+    pub(crate) fn keep_changes(&mut self) {
+        self.pools.iter_mut().flatten().for_each(Pool::keep_changes);
+    }
+
     /// Changes a pool, with its version and peak.
     fn change(&mut self, id: PoolId, change: impl FnOnce(&mut Pool)) {
         self.version += 1;

@@ -62,6 +62,8 @@ impl Change {
 /// The last changes of a pool's records, from which skylines are brought up to date.
 #[derive(Debug, Default)]
 struct Log {
+    /// Whether changes are kept, or only counted: a state without ticks has no use for them.
+    is_kept: bool,
     last: Vec<Change>,
     /// Number of changes before those.
     before: u64,
@@ -69,6 +71,10 @@ struct Log {
 
 impl Log {
     fn add(&mut self, change: Change, live: u64) {
+        if !self.is_kept {
+            self.before += 1;
+            return;
+        }
         let room = LOG_ROOM.max(live as usize / 4);
         if self.last.len() >= room {
             // A skyline that has not seen the older half is built again.
@@ -198,8 +204,13 @@ impl Pool {
         self.totals = Totals::default();
         self.empty = 0;
         // One change more, so that every skyline is built again.
-        self.log = Log { before: self.log.count() + 1, last: Vec::new() };
+        self.log = Log { before: self.log.count() + 1, last: Vec::new(), ..self.log };
         self.unlisted = Holding::default();
+    }
+
+    /// Keeps changes from now on.
+    pub(super) fn keep_changes(&mut self) {
+        self.log.is_kept = true;
     }
 
     /// Changes of records so far.

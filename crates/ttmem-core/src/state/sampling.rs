@@ -58,6 +58,7 @@ impl State {
             }
             return;
         }
+        self.ledger.keep_changes();
         self.record_peaks(analysis);
         let mut figures = analysis.of(self);
         let plan = figures.plan();
