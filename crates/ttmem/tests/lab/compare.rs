@@ -233,10 +233,10 @@ impl Stage {
             count(it.space, it.bytes, it.view, &it.cores, 1);
         }
         let whole = sizes.iter().any(|it| it.space == Space::Dfb);
-        for it in &placements {
+        for placement in &placements {
             // The older wheel reports no dataflow buffers.
-            if it.space == Space::Cb || whole {
-                count(it.space, it.bytes, it.view, &wide(&it.cores), -1);
+            if placement.space == Space::Cb || whole {
+                count(placement.space, placement.bytes, placement.view, &wide(&placement.cores), -1);
             }
         }
         for ((space, bytes, view), cores) in balance {

@@ -320,9 +320,9 @@ mod tests {
 
     #[test]
     fn strings_and_standard_words_are_not_comments() {
-        let rust = r####"fn a<'a>(b: &'a str) -> char { // Looks up, looking up, a lookup.
+        let rust = r###"fn a<'a>(b: &'a str) -> char { // Looks up, looking up, a lookup.
             let c = ("// nobody \" told", r##"/* "# odd */"##, b"// met", c"told", '"', '\'', '\\', 'x');
-            '/' } // fine"####;
+            '/' } // fine"###;
         assert_eq!(found(Language::Rust, rust), []);
         let c = "auto a = R\"x(// told \")\" /* met */)x\"; int b = 200'000; char c = '\"'; // fine\n";
         assert_eq!(found(Language::C, c), []);

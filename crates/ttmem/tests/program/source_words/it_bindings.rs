@@ -48,7 +48,9 @@ impl Bindings {
             self.visit_expr(&value);
             self.visit_scope(|bindings| {
                 bindings.visit_pat(&pattern);
-                guard.iter().for_each(|guard| bindings.visit_expr(guard));
+                if let Some(guard) = &guard {
+                    bindings.visit_expr(guard);
+                }
             });
         } else if let Ok(statements) = syn::Block::parse_within.parse2(tokens.clone()) {
             self.visit_scope(|bindings| statements.iter().for_each(|it| bindings.visit_stmt(it)));

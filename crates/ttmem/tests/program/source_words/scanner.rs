@@ -51,7 +51,7 @@ struct Scanner<'a> {
     text: &'a str,
     at: usize,
     line: usize,
-    /// Whether something other than blanks and comments came before on this line.
+    /// Whether there is code before on this line.
     has_code: bool,
     /// Open brackets.
     depth: usize,
