@@ -248,12 +248,12 @@ impl Scene<'_> {
             Some(_) => &[("arrows", "move"), ("Enter", "select"), ("Esc", "back")],
             None => &[],
         };
-        let own = BINDINGS.iter().filter(|it| {
-            let is_disabled = self.ui.readonly && it.action == Action::Signal;
+        let own = BINDINGS.iter().filter(|binding| {
+            let is_disabled = self.ui.readonly && binding.action == Action::Signal;
             popup.is_empty()
-                && !it.hint.is_empty()
+                && !binding.hint.is_empty()
                 && !is_disabled
-                && it.is_active(self.ui.view, self.ui.settings.vim_keys)
+                && binding.is_active(self.ui.view, self.ui.settings.vim_keys)
         });
         // The most important hints come first, since not all may fit.
         let first = |it: &&Binding| matches!(it.action, Action::Help | Action::Quit);

@@ -109,11 +109,9 @@ pub(super) fn owned_ranges<'a>(
         let inside = allocations[..until]
             .iter()
             .filter(move |it| it.class == class && it.start.saturating_add(it.bytes) > start);
-        let owned = inside.map(|it| OwnedRange {
-            start: it.start,
-            bytes: it.bytes,
-            class: it.class,
-            owner: Some(it),
+        let owned = inside.map(|owner| {
+            let CoreAllocation { start, bytes, class, .. } = *owner;
+            OwnedRange { start, bytes, class, owner: Some(owner) }
         });
         let mut owned = owned.peekable();
         let whole = owned.peek().is_none().then_some(OwnedRange { start, bytes, class, owner: None });
@@ -131,7 +129,7 @@ impl Scene<'_> {
             return;
         };
         let name = index_and_board(device);
-        let cores = device.cores.as_ref().filter(|it| !it.is_empty());
+        let cores = device.cores.as_ref().filter(|cores| !cores.is_empty());
         let Some(cores) = cores else {
             let inside = canvas.draw_frame(area, &format!("L1 of {name}"), true);
             let why = if device.core_layout.is_none() {

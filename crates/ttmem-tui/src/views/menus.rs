@@ -101,9 +101,9 @@ impl Scene<'_> {
         let vim = self.ui.settings.vim_keys;
         let rows: Vec<(&str, &str)> = BINDINGS
             .iter()
-            .filter(|it| !it.names.is_empty())
-            .filter(|it| View::ALL.iter().any(|view| it.is_active(*view, vim)))
-            .map(|it| (it.names, it.help))
+            .filter(|binding| !binding.names.is_empty())
+            .filter(|binding| View::ALL.iter().any(|view| binding.is_active(*view, vim)))
+            .map(|binding| (binding.names, binding.help))
             .collect();
         let theme = &self.ui.theme;
         let notes = [
