@@ -12,8 +12,8 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
         ("python/package/ttmem/_errors.py", exceptions::module()),
         ("python/package/ttmem/_schema.py", dataclasses::module(&schema)?),
         ("docs/snapshot.schema.json", schema),
-        ("docs/fields.md", ttmem_render::docs::fields()),
-        ("docs/columns.md", ttmem_render::docs::columns()),
+        ("docs/fields.md", ttmem_render::docs::fields_page()),
+        ("docs/columns.md", ttmem_render::docs::columns_page()),
     ];
     let mut differences = Vec::new();
     for (name, now) in files {

@@ -1,20 +1,21 @@
-//! Allocations, and groups of them.
+//! The fields and tables of allocations, and of groups of them.
 
-use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{core_count, counted, plain, program_number, rectangle};
+use crate::column::{Column, Format};
+use crate::field::{Field, RowKind, find_field};
+use crate::format::{core_count, core_range, plural, sanitize, short_program_id};
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Allocation, BufferGroup};
 use ttmem_core::words::{KernelClass, Layout, Space};
 
-/// Rectangles of cores that notes show one by one.
-const RECTANGLES: usize = 3;
+/// The most core ranges that notes list one by one.
+const MAX_CORE_RANGES: usize = 3;
 
 /// Rows of allocations.
 #[derive(Debug)]
 pub enum Allocations {}
 
-impl Kind for Allocations {
+impl RowKind for Allocations {
     type Row<'a> = &'a Allocation;
 }
 
@@ -27,7 +28,7 @@ const fn field(
     Field::<Allocations>::new(name, unit, help, value)
 }
 
-/// All that tables show of an allocation.
+/// The fields of an allocation.
 pub static FIELDS: &[Field<Allocations>] = &[
     field("devices", Unit::None, "devices", |it| Value::indexes(&it.indexes)),
     field("space", Unit::None, "space", |it| Value::Space(it.space)),
@@ -51,30 +52,30 @@ pub static FIELDS: &[Field<Allocations>] = &[
     field("layout", Unit::None, "memory layout, or number of cores", |it| {
         match (&it.cores, it.layout.and_then(Layout::title)) {
             (_, Some(layout)) => Value::Name(layout),
-            (Some(cores), None) => Value::Text(Cow::Owned(counted(core_count(cores), "core"))),
+            (Some(cores), None) => Value::Text(Cow::Owned(plural(core_count(cores), "core"))),
             (None, None) => Value::Unknown,
         }
     }),
     field("program", Unit::None, "program id", |it| {
-        it.program.map_or(Value::Nothing, |id| Value::Text(Cow::Owned(program_number(id))))
+        it.program.map_or(Value::Nothing, |id| Value::Text(Cow::Owned(short_program_id(id))))
     }),
     field("site", Unit::None, "program and call site", |it| {
         origin(it.site_name.as_deref(), it.program_name.as_deref())
     }),
     field("notes", Unit::None, "kernel class, layout and cores, program, call site, basis", |it| {
-        Value::Text(Cow::Owned(notes(it)))
+        Value::Text(Cow::Owned(format_notes(it)))
     }),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Allocations> {
-    Column::page(find(FIELDS, name), title, width)
+    Column::page(find_field(FIELDS, name), title, width)
 }
 
 const fn screen(name: &str, title: &'static str, width: u16) -> Column<Allocations> {
-    Column::screen(find(FIELDS, name), title, width)
+    Column::screen(find_field(FIELDS, name), title, width)
 }
 
-/// `ttmem dump`.
+/// The table of `ttmem dump`.
 pub static DUMP: &[Column<Allocations>] = &[
     page("devices", "DEVICE", 8).unknown(""),
     page("space", "SPACE", 9),
@@ -89,24 +90,24 @@ pub static DUMP: &[Column<Allocations>] = &[
 
 /// The buffers of the dashboard.
 pub static SCREEN: &[Column<Allocations>] = &[
-    screen("used_bytes", "Size", 11).right().sorted("size"),
-    screen("requested_bytes", "Requested", 11).drop(5).right().faint().sorted("requested"),
-    screen("space", "Space", 8).sorted("space"),
-    screen("address", "Address", 12).right().sorted("address"),
-    screen("devices", "Device", 7).grows(4).sorted("device"),
-    screen("pid", "PID", 7).right().sorted("process"),
+    screen("used_bytes", "Size", 11).right().sortable("size"),
+    screen("requested_bytes", "Requested", 11).drop(5).right().faint().sortable("requested"),
+    screen("space", "Space", 8).sortable("space"),
+    screen("address", "Address", 12).right().sortable("address"),
+    screen("devices", "Device", 7).grows(4).sortable("device"),
+    screen("pid", "PID", 7).right().sortable("process"),
     screen("bytes_per_bank", "Per bank", 10).drop(7).right().faint(),
     screen("layout", "Layout", 14).drop(4).faint(),
-    screen("age_seconds", "Age", 5).right().form(Form::Short).faint().sorted("age"),
-    screen("program", "Prog", 5).drop(6).right().faint().sorted("program"),
-    screen("site", "Program, call site", 20).grows(85).sorted("site"),
+    screen("age_seconds", "Age", 5).right().format(Format::Short).faint().sortable("age"),
+    screen("program", "Prog", 5).drop(6).right().faint().sortable("program"),
+    screen("site", "Program, call site", 20).grows(85).sortable("site"),
 ];
 
 /// Rows of groups of allocations.
 #[derive(Debug)]
 pub enum Groups {}
 
-impl Kind for Groups {
+impl RowKind for Groups {
     type Row<'a> = &'a BufferGroup;
 }
 
@@ -119,7 +120,7 @@ const fn group(
     Field::<Groups>::new(name, unit, help, value)
 }
 
-/// All that tables show of a group of allocations.
+/// The fields of a group of allocations.
 pub static GROUP_FIELDS: &[Field<Groups>] = &[
     group("used_bytes", Unit::Bytes, "allocated bytes per device, or else requested bytes", |it| {
         Value::Bytes(it.used_bytes)
@@ -133,7 +134,7 @@ pub static GROUP_FIELDS: &[Field<Groups>] = &[
     group("space", Unit::None, "space, if it is one", |it| it.space.map_or(Value::Nothing, Value::Space)),
     group("site", Unit::None, "program or call site", |it| {
         let number =
-            it.program.map(|it| format!("program {it}")).or_else(|| it.site.map(|it| format!("site {it}")));
+            it.program.map(|id| format!("program {id}")).or_else(|| it.site.map(|id| format!("site {id}")));
         match (origin(it.site_name.as_deref(), it.program_name.as_deref()), number) {
             (Value::Nothing, Some(number)) => Value::Text(Cow::Owned(number)),
             (named, _) => named,
@@ -142,46 +143,46 @@ pub static GROUP_FIELDS: &[Field<Groups>] = &[
 ];
 
 const fn group_screen(name: &str, title: &'static str, width: u16) -> Column<Groups> {
-    Column::screen(find(GROUP_FIELDS, name), title, width)
+    Column::screen(find_field(GROUP_FIELDS, name), title, width)
 }
 
-/// The groups of buffers of the dashboard. Where single buffers are sorted by age, groups are by their count.
+/// The groups of buffers of the dashboard. The order that sorts single buffers by age sorts groups by count.
 pub static GROUP_SCREEN: &[Column<Groups>] = &[
-    group_screen("used_bytes", "Size", 11).right().sorted("size"),
-    group_screen("requested_bytes", "Requested", 11).drop(1).right().faint().sorted("requested"),
-    group_screen("count", "Count", 8).right().sorted("age"),
-    group_screen("pid", "PID", 8).right().sorted("process"),
+    group_screen("used_bytes", "Size", 11).right().sortable("size"),
+    group_screen("requested_bytes", "Requested", 11).drop(1).right().faint().sortable("requested"),
+    group_screen("count", "Count", 8).right().sortable("age"),
+    group_screen("pid", "PID", 8).right().sortable("process"),
     group_screen("process_name", "Process", 14).grows(10),
     group_screen("space", "Space", 8),
     group_screen("site", "Program, call site", 20).grows(80),
 ];
 
-/// Rows of what holds the memory.
+/// Rows of holders of memory.
 #[derive(Debug)]
 pub enum Holders {}
 
-impl Kind for Holders {
+impl RowKind for Holders {
     type Row<'a> = &'a Holder;
 }
 
 /// Allocations that have something in common, on all devices: a row of `ttmem dump --group-by`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Holder {
-    /// Allocated bytes on all devices, or else requested.
+    /// Allocated bytes on all devices, or else requested bytes.
     pub total_bytes: u64,
-    /// Allocations.
+    /// Number of allocations.
     pub count: u64,
-    /// Bytes of each on each of its devices, if all have the same.
+    /// Bytes of each allocation on each of its devices, if all have the same size.
     pub each_bytes: Option<u64>,
     /// Device indexes.
     pub devices: Vec<u32>,
     /// Spaces.
     pub spaces: Vec<Space>,
-    /// Processes: pid, and the one a process reports itself.
+    /// Processes: the pid, and the pid that the process reports for itself.
     pub processes: Vec<(Option<u32>, Option<i64>)>,
-    /// Name of the process, if it is one.
+    /// Name of the process, if there is only one.
     pub process_name: Option<String>,
-    /// Age of the oldest.
+    /// Age of the oldest allocation.
     pub age_seconds: f64,
     /// Programs and call sites.
     pub origins: Vec<String>,
@@ -196,7 +197,7 @@ const fn holder(
     Field::<Holders>::new(name, unit, help, value)
 }
 
-/// All that tables show of what holds the memory.
+/// The fields of a holder of memory.
 pub static HOLDER_FIELDS: &[Field<Holders>] = &[
     holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes)),
     holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)),
@@ -206,7 +207,7 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
     holder("devices", Unit::None, "devices", |it| Value::indexes(&it.devices)),
     holder("space", Unit::None, "space, or the number of spaces", |it| match it.spaces[..] {
         [space] => Value::Space(space),
-        _ => Value::Text(Cow::Owned(counted(it.spaces.len() as u64, "space"))),
+        _ => Value::Text(Cow::Owned(plural(it.spaces.len() as u64, "space"))),
     }),
     holder("pid", Unit::None, "process, or the number of processes", |it| match it.processes[..] {
         [(pid, reported)] => Value::pid(pid, reported),
@@ -232,10 +233,10 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
 ];
 
 const fn holder_page(name: &str, title: &'static str, width: u16) -> Column<Holders> {
-    Column::page(find(HOLDER_FIELDS, name), title, width)
+    Column::page(find_field(HOLDER_FIELDS, name), title, width)
 }
 
-/// `ttmem dump --group-by`.
+/// The table of `ttmem dump --group-by`.
 pub static HOLDER_DUMP: &[Column<Holders>] = &[
     holder_page("total_bytes", "TOTAL", 9).right(),
     holder_page("count", "COUNT", 0).right(),
@@ -244,64 +245,62 @@ pub static HOLDER_DUMP: &[Column<Holders>] = &[
     holder_page("space", "SPACE", 0),
     holder_page("pid", "PID", 0).right(),
     holder_page("process_name", "PROCESS", 15).drop(1).cut(),
-    holder_page("age_seconds", "OLDEST", 0).right().form(Form::Short).drop(2),
+    holder_page("age_seconds", "OLDEST", 0).right().format(Format::Short).drop(2),
     holder_page("origin", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
 ];
 
-/// The program or call site of an allocation: several programs may have one name.
-pub fn origin_of(it: &Allocation) -> Option<String> {
-    let program = it.program.map(|id| {
-        it.program_name
-            .as_ref()
-            .map_or_else(|| format!("program {id}"), |name| format!("program {id} {name}"))
+/// The program or call site of an allocation. The program has its id, since several may have one name.
+pub fn describe_origin(allocation: &Allocation) -> Option<String> {
+    let Allocation { program, program_name, site, site_name, .. } = allocation;
+    let program = program.map(|id| {
+        program_name.as_ref().map_or_else(|| format!("program {id}"), |name| format!("program {id} {name}"))
     });
-    let site = || it.site_name.clone().or_else(|| it.site.map(|id| format!("site {id}")));
-    program.or_else(site)
+    program.or_else(|| site_name.clone().or_else(|| site.map(|id| format!("site {id}"))))
 }
 
-fn size(it: &Allocation, bytes: u64) -> Value<'static> {
-    if it.estimated { Value::Estimate(bytes) } else { Value::Bytes(bytes) }
+fn size(allocation: &Allocation, bytes: u64) -> Value<'static> {
+    if allocation.estimated { Value::Estimate(bytes) } else { Value::Bytes(bytes) }
 }
 
-/// What something belongs to: its program, its call site, or both.
+/// Program, call site, or both.
 fn origin<'a>(site: Option<&'a str>, program: Option<&'a str>) -> Value<'a> {
     match (site, program) {
         (Some(site), Some(program)) => Value::Text(Cow::Owned(format!("{program} · {site}"))),
-        (Some(it), None) | (None, Some(it)) => Value::Text(Cow::Borrowed(it)),
+        (Some(name), None) | (None, Some(name)) => Value::Text(Cow::Borrowed(name)),
         (None, None) => Value::Nothing,
     }
 }
 
-fn notes(it: &Allocation) -> String {
+fn format_notes(allocation: &Allocation) -> String {
     let mut notes = Vec::new();
-    if let Some(class) = it.kernel.filter(|class| *class != KernelClass::Unknown) {
+    if let Some(class) = allocation.kernel.filter(|class| *class != KernelClass::Unknown) {
         notes.push(class.title().to_lowercase());
     }
-    if let Some(layout) = it.layout.and_then(Layout::title) {
-        notes.push(format!("{layout}{}", on_cores(it.cores.as_deref().unwrap_or_default())));
+    if let Some(layout) = allocation.layout.and_then(Layout::title) {
+        notes.push(format!("{layout}{}", format_cores(allocation.cores.as_deref().unwrap_or_default())));
     }
-    if it.estimated {
+    if allocation.estimated {
         notes.push("estimated".to_owned());
     }
-    if let Some(program) = it.program {
-        let name = it.program_name.as_ref().map(|name| format!(" {}", plain(name))).unwrap_or_default();
-        notes.push(format!("program {program}{name}"));
+    if let Some(program) = allocation.program {
+        let name = allocation.program_name.as_ref().map(|name| format!(" {}", sanitize(name)));
+        notes.push(format!("program {program}{}", name.unwrap_or_default()));
     }
-    if let Some(site) = &it.site_name {
-        notes.push(format!("at {}", plain(site)));
+    if let Some(site) = &allocation.site_name {
+        notes.push(format!("at {}", sanitize(site)));
     }
-    notes.push(it.basis.name().to_owned());
+    notes.push(allocation.basis.name().to_owned());
     notes.join(", ")
 }
 
-/// ` on 4 cores 0,0-3,0`, as far as there is room.
-fn on_cores(rectangles: &[[u8; 4]]) -> String {
+/// Cores as ` on 4 cores 0,0-3,0`; without the ranges if there are many.
+fn format_cores(rectangles: &[[u8; 4]]) -> String {
     let count = core_count(rectangles);
-    let shown = |it: &[u8; 4]| format!(" {}", rectangle(*it));
     match rectangles {
         [] => String::new(),
-        [..] if rectangles.len() <= RECTANGLES => {
-            format!(" on {count} cores{}", rectangles.iter().map(shown).collect::<String>())
+        [..] if rectangles.len() <= MAX_CORE_RANGES => {
+            let ranges: String = rectangles.iter().map(|it| format!(" {}", core_range(*it))).collect();
+            format!(" on {count} cores{ranges}")
         }
         [..] => format!(" on {count} cores"),
     }

@@ -1,7 +1,8 @@
-//! Cores.
+//! The fields and tables of cores.
 
-use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::cut;
+use crate::column::{Column, Format};
+use crate::field::{Field, RowKind, find_field};
+use crate::format::truncate;
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Core, CoreClass, CoreProgram};
@@ -10,7 +11,7 @@ use ttmem_core::snapshot::{Core, CoreClass, CoreProgram};
 #[derive(Debug)]
 pub enum Cores {}
 
-impl Kind for Cores {
+impl RowKind for Cores {
     type Row<'a> = &'a Core;
 }
 
@@ -30,18 +31,18 @@ const fn text(
     Field::<Cores>::new(name, Unit::None, help, value)
 }
 
-/// All that tables show of a core.
+/// The fields of a core.
 pub static FIELDS: &[Field<Cores>] = &[
-    bytes("cb", "circular buffers of the active program", |it| of(it, CoreClass::Cb)),
-    bytes("dfb", "dataflow buffers of the active program", |it| of(it, CoreClass::Dfb)),
-    bytes("scratch", "scratchpads of the active program", |it| of(it, CoreClass::Scratch)),
-    bytes("buffer", "buffers", |it| of(it, CoreClass::Buffer)),
+    bytes("cb", "circular buffers of the active program", |it| sum(it, CoreClass::Cb)),
+    bytes("dfb", "dataflow buffers of the active program", |it| sum(it, CoreClass::Dfb)),
+    bytes("scratch", "scratchpads of the active program", |it| sum(it, CoreClass::Scratch)),
+    bytes("buffer", "buffers", |it| sum(it, CoreClass::Buffer)),
     bytes("lockstep", "reserved by lock-step: other banks hold a buffer at these addresses", |it| {
-        of(it, CoreClass::Lockstep)
+        sum(it, CoreClass::Lockstep)
     }),
-    bytes("l1_small", "buffers in L1_SMALL", |it| of(it, CoreClass::L1Small)),
-    bytes("l1_small_free", "free in L1_SMALL", |it| of(it, CoreClass::L1SmallFree)),
-    bytes("free", "free", |it| of(it, CoreClass::Free)),
+    bytes("l1_small", "buffers in L1_SMALL", |it| sum(it, CoreClass::L1Small)),
+    bytes("l1_small_free", "free in L1_SMALL", |it| sum(it, CoreClass::L1SmallFree)),
+    bytes("free", "free", |it| sum(it, CoreClass::Free)),
     text("program_end", "end of program memory", |it| Value::Address(it.room.program_end)),
     text("lowest_buffer", "address of the lowest buffer", |it| Value::Address(it.room.lowest_buffer)),
     bytes("free_gap_bytes", "free gap between program memory and the lowest buffer", |it| {
@@ -49,24 +50,24 @@ pub static FIELDS: &[Field<Cores>] = &[
     }),
     bytes("peak_bytes", "peak", |it| it.peak.as_ref().map_or(Value::Nothing, |it| Value::Bytes(it.bytes))),
     text("program", "active program: dispatched last", |it| {
-        it.program.as_ref().map_or(Value::Nothing, |it| Value::Text(Cow::Owned(titled(it))))
+        it.program.as_ref().map_or(Value::Nothing, |it| Value::Text(Cow::Owned(program_title(it))))
     }),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Cores> {
-    Column::page(find(FIELDS, name), title, width)
+    Column::page(find_field(FIELDS, name), title, width)
 }
 
-/// `ttmem dump --cores`, behind the column that names the cores: that is as wide as it must be.
+/// The table of `ttmem dump --cores`. A column with the names of the cores, as wide as these, comes before it.
 pub static DUMP: &[Column<Cores>] = &[
-    page("cb", "CB", 10).right().form(Form::Some),
-    page("dfb", "DFB", 10).right().form(Form::Some),
-    page("scratch", "SCRATCH", 10).right().form(Form::Some),
-    page("buffer", "BUFFERS", 10).right().form(Form::Some),
-    page("lockstep", "LOCKSTEP", 10).right().form(Form::Some),
-    page("l1_small", "L1_SMALL", 10).right().form(Form::Some),
-    page("l1_small_free", "FREE SMALL", 10).right().form(Form::Some),
-    page("free", "FREE", 10).right().form(Form::Some),
+    page("cb", "CB", 10).right().format(Format::NonZero),
+    page("dfb", "DFB", 10).right().format(Format::NonZero),
+    page("scratch", "SCRATCH", 10).right().format(Format::NonZero),
+    page("buffer", "BUFFERS", 10).right().format(Format::NonZero),
+    page("lockstep", "LOCKSTEP", 10).right().format(Format::NonZero),
+    page("l1_small", "L1_SMALL", 10).right().format(Format::NonZero),
+    page("l1_small_free", "FREE SMALL", 10).right().format(Format::NonZero),
+    page("free", "FREE", 10).right().format(Format::NonZero),
     page("program_end", "END", 9).right(),
     page("lowest_buffer", "LOWEST", 9).right(),
     page("free_gap_bytes", "FREE GAP", 10).right(),
@@ -74,13 +75,13 @@ pub static DUMP: &[Column<Cores>] = &[
     page("program", "PROGRAM", 0).apart(),
 ];
 
-fn of(core: &Core, class: CoreClass) -> Value<'static> {
+fn sum(core: &Core, class: CoreClass) -> Value<'static> {
     Value::Bytes(core.intervals.iter().filter(|it| it.class == class).map(|it| it.bytes).sum())
 }
 
-/// A program on a core, as `pid 12 program 7 matmul`.
-pub fn titled(program: &CoreProgram) -> String {
+/// The name of a program on a core, as `pid 12 program 7 matmul`.
+pub fn program_title(program: &CoreProgram) -> String {
     let pid = program.pid.map_or_else(String::new, |pid| format!("pid {pid} "));
-    let name = program.name.as_ref().map(|name| format!(" {}", cut(name, 40))).unwrap_or_default();
+    let name = program.name.as_ref().map(|name| format!(" {}", truncate(name, 40))).unwrap_or_default();
     format!("{pid}program {}{name}", program.id)
 }

@@ -1,8 +1,9 @@
-//! Devices.
+//! The fields and tables of devices.
 
-use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{DASH, share, size};
-use crate::process::uses;
+use crate::column::{Column, Format};
+use crate::field::{Field, RowKind, find_field};
+use crate::format::{DASH, percent, share, size};
+use crate::process::uses_device;
 use crate::value::{Reading, Tone, Unit, Value};
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{CapacityOrigin, PcieRates, SensorLimits, Sensors};
@@ -13,14 +14,14 @@ use ttmem_core::words::{Arch, Space};
 #[derive(Debug)]
 pub enum Devices {}
 
-impl Kind for Devices {
+impl RowKind for Devices {
     type Row<'a> = Row<'a>;
 }
 
-/// A device, among all else that is known.
+/// A row of a list of devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// All that is known.
+    /// The snapshot that has the device, for its processes and findings.
     pub snapshot: &'a Snapshot,
     /// The device.
     pub device: &'a Device,
@@ -53,7 +54,7 @@ const fn bytes(
     Field::<Devices>::new(name, Unit::Bytes, help, value)
 }
 
-/// All that tables and scripts show of a device.
+/// The fields of a device.
 pub static FIELDS: &[DeviceField] = &[
     text("timestamp", "time of the snapshot", |r| Value::Time(r.snapshot.at)).queried(),
     text("host", "host name", |r| Value::text(r.snapshot.host.name.as_deref())).queried(),
@@ -139,7 +140,7 @@ pub static FIELDS: &[DeviceField] = &[
     })
     .queried(),
     text("processes", "number of processes that use it", |r| {
-        Value::Count(r.snapshot.processes.iter().filter(|it| uses(it, r.device)).count() as u64)
+        Value::Count(r.snapshot.processes.iter().filter(|it| uses_device(it, r.device)).count() as u64)
     })
     .queried(),
     text("dram_usage", "DRAM in use and capacity", |r| {
@@ -185,35 +186,35 @@ pub static FIELDS: &[DeviceField] = &[
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Devices> {
-    Column::page(find(FIELDS, name), title, width)
+    Column::page(find_field(FIELDS, name), title, width)
 }
 
 const fn screen(name: &str, title: &'static str, width: u16) -> Column<Devices> {
-    Column::screen(find(FIELDS, name), title, width)
+    Column::screen(find_field(FIELDS, name), title, width)
 }
 
-/// The table of `ttmem`, behind the column that names the devices.
+/// The table of `ttmem`. A column with the indexes of the devices comes before it.
 pub static TABLE: &[Column<Devices>] = &[
-    page("board", "Board", 16).marked(remote).cut(),
-    page("asic_celsius", "Temp", 0).right().form(Form::Whole),
-    page("power_watts", "Power", 0).right().form(Form::Whole),
-    page("aiclk_mhz", "MHz", 0).right().form(Form::Bare),
-    page("dram_share", "DRAM", 4).grows(16).form(Form::Meter).apart(),
+    page("board", "Board", 16).suffix(remote_suffix).cut(),
+    page("asic_celsius", "Temp", 0).right().format(Format::Whole),
+    page("power_watts", "Power", 0).right().format(Format::Whole),
+    page("aiclk_mhz", "MHz", 0).right().format(Format::Bare),
+    page("dram_share", "DRAM", 4).grows(16).format(Format::Meter).apart(),
     page("dram_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
-    page("dram_share", "%", 0).right().form(Form::Places(1)).unknown(""),
-    page("l1_share", "L1", 4).grows(16).form(Form::Meter).apart(),
+    page("dram_share", "%", 0).right().format(Format::Decimals(1)).unknown(""),
+    page("l1_share", "L1", 4).grows(16).format(Format::Meter).apart(),
     page("l1_usage", "Used/Total", 0).right().unknown("N/A / ").nothing("idle / "),
-    page("l1_share", "%", 0).right().form(Form::Places(1)).unknown(""),
+    page("l1_share", "%", 0).right().format(Format::Decimals(1)).unknown(""),
 ];
 
 /// The table of `tt_smi_umd`.
 pub static OLD_TABLE: &[Column<Devices>] = &[
     page("index", "Dev", 4),
     page("arch", "Name", 10).unknown("Unknown"),
-    page("board", "Board", 16).marked(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
-    page("asic_celsius", "Temp", 5).right().form(Form::Whole),
-    page("power_watts", "Power", 5).right().form(Form::Whole),
-    page("aiclk_mhz", "AICLK", 6).right().form(Form::Bare),
+    page("board", "Board", 16).suffix(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
+    page("asic_celsius", "Temp", 5).right().format(Format::Whole),
+    page("power_watts", "Power", 5).right().format(Format::Whole),
+    page("aiclk_mhz", "AICLK", 6).right().format(Format::Bare),
     page("dram_usage", "DRAM-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
     page("l1_usage", "L1-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
 ];
@@ -221,46 +222,46 @@ pub static OLD_TABLE: &[Column<Devices>] = &[
 /// The devices of the dashboard's first view.
 pub static SCREEN: &[Column<Devices>] = &[
     screen("index", "#", 2).right(),
-    screen("board", "Board", 8).grows(7).marked(remote).toned(|_| Tone::Plain),
+    screen("board", "Board", 8).grows(7).suffix(remote_suffix).tone(|_| Tone::Plain),
     screen("arch", "Arch", 9).drop(5).faint(),
     screen("asic_celsius", "°C", 5).right(),
     screen("power_watts", "W", 5).right(),
     screen("aiclk_mhz", "MHz", 5).right(),
-    screen("dram_share", "DRAM", 6).grows(30).form(Form::Meter),
+    screen("dram_share", "DRAM", 6).grows(30).format(Format::Meter),
     screen("dram_used_bytes", "used", 10).right(),
     screen("dram_total_bytes", "of", 9).drop(3).right().faint(),
-    screen("dram_share", "%", 5).drop(2).right().form(Form::Places(1)),
-    screen("l1_share", "L1", 5).grows(31).form(Form::Meter),
+    screen("dram_share", "%", 5).drop(2).right().format(Format::Decimals(1)),
+    screen("l1_share", "L1", 5).grows(31).format(Format::Meter),
     screen("l1_used_bytes", "used", 10).right(),
     screen("l1_total_bytes", "of", 9).drop(4).right().faint(),
-    screen("l1_share", "%", 5).drop(1).right().form(Form::Places(1)),
+    screen("l1_share", "%", 5).drop(1).right().format(Format::Decimals(1)),
     screen("tracking", "Tracking", 9).grows(4).nothing("idle"),
 ];
 
 /// The sensors of the dashboard's third view.
 pub static TELEMETRY: &[Column<Devices>] = &[
     screen("index", "#", 2).right(),
-    screen("board", "Board", 8).grows(6).marked(remote).toned(|_| Tone::Plain),
+    screen("board", "Board", 8).grows(6).suffix(remote_suffix).tone(|_| Tone::Plain),
     screen("asic_celsius", "°C", 5).right(),
-    screen("asic_celsius_limit", "max", 4).drop(3).right().form(Form::Places(0)).faint(),
+    screen("asic_celsius_limit", "max", 4).drop(3).right().format(Format::Decimals(0)).faint(),
     screen("power_watts", "W", 6).right(),
-    screen("power_watts_limit", "max", 4).drop(4).right().form(Form::Places(0)).faint(),
+    screen("power_watts_limit", "max", 4).drop(4).right().format(Format::Decimals(0)).faint(),
     screen("current_amperes", "A", 6).right(),
-    screen("current_amperes_limit", "max", 4).drop(7).right().form(Form::Places(0)).faint(),
+    screen("current_amperes_limit", "max", 4).drop(7).right().format(Format::Decimals(0)).faint(),
     screen("vcore_volts", "V", 5).right(),
-    screen("vcore_volts_limit", "max", 5).drop(10).right().form(Form::Places(3)).faint(),
+    screen("vcore_volts_limit", "max", 5).drop(10).right().format(Format::Decimals(3)).faint(),
     screen("aiclk_mhz", "AI MHz", 6).right(),
     screen("axiclk_mhz", "AXI MHz", 7).drop(8).right(),
     screen("arcclk_mhz", "ARC MHz", 7).drop(9).right(),
     screen("fan_rpm", "Fan rpm", 7).drop(6).right(),
-    screen("heartbeat_beats", "Heartbeat", 9).drop(2).toned(|r| {
+    screen("heartbeat_beats", "Heartbeat", 9).drop(2).tone(|r| {
         match r.device.sensors.as_ref().and_then(|it| it.heartbeat_beats) {
             Some(true) => Tone::Good,
             Some(false) => Tone::Bad,
             None => Tone::Faint,
         }
     }),
-    screen("thermal_trips", "Trips", 5).drop(1).right().toned(|r| {
+    screen("thermal_trips", "Trips", 5).drop(1).right().tone(|r| {
         match r.device.sensors.as_ref().and_then(|it| it.thermal_trips) {
             None => Tone::Faint,
             Some(0) => Tone::Plain,
@@ -269,47 +270,47 @@ pub static TELEMETRY: &[Column<Devices>] = &[
     }),
     screen("pcie_to_device", "to device", 12).drop(11).right(),
     screen("pcie_to_host", "to host", 12).drop(12).right(),
-    screen("sensors_age", "Age", 5).right().form(Form::Short).toned(|r| {
+    screen("sensors_age", "Age", 5).right().format(Format::Short).tone(|r| {
         if r.device.sensors.as_ref().is_some_and(|it| it.stale) { Tone::Warn } else { Tone::Faint }
     }),
 ];
 
-/// Sensors that say one figure, by name, in the order of details.
+/// Sensors with a single reading and their names, in the order of the details.
 pub static SENSORS: [(&str, &DeviceField); 8] = [
-    ("Temperature", find(FIELDS, "asic_celsius")),
-    ("Power", find(FIELDS, "power_watts")),
-    ("Current", find(FIELDS, "current_amperes")),
-    ("Core voltage", find(FIELDS, "vcore_volts")),
-    ("AICLK", find(FIELDS, "aiclk_mhz")),
-    ("AXICLK", find(FIELDS, "axiclk_mhz")),
-    ("ARCCLK", find(FIELDS, "arcclk_mhz")),
-    ("Fan", find(FIELDS, "fan_rpm")),
+    ("Temperature", find_field(FIELDS, "asic_celsius")),
+    ("Power", find_field(FIELDS, "power_watts")),
+    ("Current", find_field(FIELDS, "current_amperes")),
+    ("Core voltage", find_field(FIELDS, "vcore_volts")),
+    ("AICLK", find_field(FIELDS, "aiclk_mhz")),
+    ("AXICLK", find_field(FIELDS, "axiclk_mhz")),
+    ("ARCCLK", find_field(FIELDS, "arcclk_mhz")),
+    ("Fan", find_field(FIELDS, "fan_rpm")),
 ];
 
-/// A device by its architecture, for headings.
-pub fn name(device: &Device) -> &'static str {
+/// The architecture of a device, for headings.
+pub fn arch_title(device: &Device) -> &'static str {
     device.arch.map_or("Unknown", Arch::title)
 }
 
-/// A device by its number and board, as `0 n300 R`.
-pub fn number_and_board(device: &Device) -> String {
+/// A device by its index and board, as `0 n300 R`.
+pub fn index_and_board(device: &Device) -> String {
     let board = device.board.as_deref().unwrap_or("unknown board");
     format!("{} {board}{}", device.index, if device.remote { " R" } else { "" })
 }
 
-/// All the DRAM of a device.
+/// DRAM capacity of a device.
 pub fn dram_capacity(device: &Device) -> Option<u64> {
     let total = device.usage.dram_total.as_ref().and_then(|it| it.capacity_bytes);
     total.or(device.capacity.map(|it| it.dram_bytes))
 }
 
-/// All the L1 of a device.
+/// L1 capacity of a device.
 pub fn l1_capacity(device: &Device) -> Option<u64> {
     let total = device.usage.l1_total.as_ref().and_then(|it| it.capacity_bytes);
     total.or(device.capacity.map(|it| it.l1_bytes))
 }
 
-fn remote(row: &Row<'_>) -> &'static str {
+fn remote_suffix(row: &Row<'_>) -> &'static str {
     if row.device.remote { " R" } else { "" }
 }
 
@@ -318,16 +319,18 @@ fn reading(
     value: fn(&Sensors) -> Option<f64>,
     limit: fn(&SensorLimits) -> Option<f64>,
 ) -> Value<'static> {
-    let reading = |it: &Sensors| {
-        Some(Value::Reading(Reading { value: value(it)?, limit: limit(&it.limits), stale: it.stale }))
+    let read = |sensors: &Sensors| {
+        let Sensors { limits, stale, .. } = sensors;
+        Some(Value::Reading(Reading { value: value(sensors)?, limit: limit(limits), stale: *stale }))
     };
-    row.device.sensors.as_ref().and_then(reading).unwrap_or(Value::Unknown)
+    row.device.sensors.as_ref().and_then(read).unwrap_or(Value::Unknown)
 }
 
 fn limit(row: &Row<'_>, limit: fn(&SensorLimits) -> Option<f64>) -> Value<'static> {
     Value::number(row.device.sensors.as_ref().and_then(|it| limit(&it.limits)))
 }
 
+/// The sum of two PCIe rates.
 fn traffic(row: &Row<'_>, parts: fn(&PcieRates) -> [Option<f64>; 2]) -> Value<'static> {
     let pcie = row.device.sensors.as_ref().and_then(|it| it.pcie.as_ref());
     let known = pcie.into_iter().flat_map(parts).flatten();
@@ -352,30 +355,30 @@ fn amount(row: &Row<'_>, total: Option<&Total>, capacity: Option<u64>) -> Value<
     Value::Amount { used: total.filter(|_| !idle).map(|it| it.used_bytes), total: capacity, idle }
 }
 
-/// Whether no process has the device open, visible or not, and nothing is held there.
+/// Whether no process has the device open, visible or not, and no memory of it is in use.
 pub fn is_idle(row: &Row<'_>) -> bool {
     let totals = [&row.device.usage.dram_total, &row.device.usage.l1_total];
-    let hidden = |it: &Finding| {
-        it.kind == FindingKind::Untracked && it.device.as_deref() == Some(row.device.id.as_str())
+    let is_hidden_process = |finding: &Finding| {
+        finding.kind == FindingKind::Untracked && finding.device.as_deref() == Some(row.device.id.as_str())
     };
     totals.into_iter().flatten().all(|it| it.used_bytes == 0)
-        && !row.snapshot.processes.iter().any(|it| uses(it, row.device))
-        && !row.snapshot.findings.iter().any(hidden)
+        && !row.snapshot.processes.iter().any(|it| uses_device(it, row.device))
+        && !row.snapshot.findings.iter().any(is_hidden_process)
 }
 
-/// Devices in the order of their numbers, neighbours that differ in nothing that [`TABLE`] shows together.
-pub fn folded(snapshot: &Snapshot) -> Vec<(Vec<u32>, Row<'_>)> {
-    let mut all: Vec<(Vec<u32>, Row<'_>)> = Vec::new();
+/// The devices in the order of their indexes. Neighbours whose rows in [`TABLE`] are equal share one.
+pub fn fold_equal_rows(snapshot: &Snapshot) -> Vec<(Vec<u32>, Row<'_>)> {
+    let mut folded: Vec<(Vec<u32>, Row<'_>)> = Vec::new();
     for device in &snapshot.devices {
         let row = Row { snapshot, device };
-        match all.last_mut() {
-            Some((indexes, of)) if TABLE.iter().all(|it| it.cell(of).0 == it.cell(&row).0) => {
+        match folded.last_mut() {
+            Some((indexes, last)) if TABLE.iter().all(|it| it.cell(last).0 == it.cell(&row).0) => {
                 indexes.push(device.index);
             }
-            _ => all.push((vec![device.index], row)),
+            _ => folded.push((vec![device.index], row)),
         }
     }
-    all
+    folded
 }
 
 fn used_share(total: Option<&Total>, capacity: Option<u64>) -> Value<'static> {
@@ -397,13 +400,13 @@ fn tracking(row: &Row<'_>) -> Option<Tracking> {
     here.map(|process| process.tracking).max()
 }
 
-/// `1.2 GiB of 12.0 GiB  10.3 %`.
-pub fn totals(total: Option<&Total>, capacity: Option<u64>) -> String {
+/// Use and capacity of a memory, as `1.2 GiB of 12.0 GiB  10.3 %`.
+pub fn format_total(total: Option<&Total>, capacity: Option<u64>) -> String {
     let of = capacity.map_or_else(|| DASH.to_owned(), size);
     match total {
         None => format!("{DASH} of {of}"),
         Some(total) => {
-            let share = crate::figure::percent(share(total.used_bytes, capacity));
+            let share = percent(share(total.used_bytes, capacity));
             format!("{} of {of} {share:>7}", size(total.used_bytes))
         }
     }

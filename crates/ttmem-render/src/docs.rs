@@ -1,6 +1,7 @@
 //! The reference of fields and columns in `docs/`, generated from the tables.
 
-use crate::column::{Column, Field, Kind};
+use crate::column::Column;
+use crate::field::{Field, RowKind};
 use crate::{allocation, cores, device, event, process, program};
 use std::fmt::Write;
 
@@ -32,34 +33,34 @@ Every figure that `ttmem dump` and the dashboard show in a list. *Shown as* is t
 Devices and processes: [fields.md](fields.md).
 ";
 
-/// The page of what scripts can use: devices and processes.
-pub fn fields() -> String {
+/// Generates `docs/fields.md`: what scripts can use of devices and processes.
+pub fn fields_page() -> String {
     let mut page = FIELDS.to_owned();
-    section(
+    add_section(
         &mut page,
         "Devices",
         device::FIELDS,
         &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY],
     );
-    section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
-    section(&mut page, "Processes on a device", process::HELD, &[]);
+    add_section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
+    add_section(&mut page, "Processes on a device", process::DEVICE_USAGE_FIELDS, &[]);
     page
 }
 
-/// The page of all other lists.
-pub fn columns() -> String {
+/// Generates `docs/columns.md`: the columns of all other lists.
+pub fn columns_page() -> String {
     let mut page = COLUMNS.to_owned();
-    section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
-    section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
-    section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
-    section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
-    section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
-    section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
-    section(&mut page, "Events", event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
+    add_section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
+    add_section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+    add_section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
+    add_section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
+    add_section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
+    add_section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
+    add_section(&mut page, "Events", event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
     page
 }
 
-fn section<K: Kind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
+fn add_section<K: RowKind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
     let _ = writeln!(
         page,
         "\n## {title}\n\n| field | meaning | unit | query | shown as |\n|---|---|---|---|---|"
@@ -67,7 +68,7 @@ fn section<K: Kind>(page: &mut String, title: &str, fields: &[Field<K>], tables:
     for field in fields {
         let mut shown: Vec<String> = Vec::new();
         for column in tables.iter().copied().flatten().filter(|it| it.field.name == field.name) {
-            let title = format!("`{}`", column.head.title);
+            let title = format!("`{}`", column.header.title);
             if !shown.contains(&title) {
                 shown.push(title);
             }
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn check<K: Kind>(fields: &[Field<K>], tables: &[&[Column<K>]]) {
+    fn check<K: RowKind>(fields: &[Field<K>], tables: &[&[Column<K>]]) {
         let names: BTreeSet<&str> = fields.iter().map(|it| it.name).collect();
         assert_eq!(names.len(), fields.len(), "no name twice");
         for field in fields {
@@ -93,16 +94,16 @@ mod tests {
         }
         for table in tables {
             let keys: BTreeSet<&str> =
-                table.iter().filter(|it| it.head.sorts).map(|it| it.head.key).collect();
-            assert_eq!(keys.len(), table.iter().filter(|it| it.head.sorts).count(), "no key twice");
+                table.iter().filter(|it| it.header.sortable).map(|it| it.header.key).collect();
+            assert_eq!(keys.len(), table.iter().filter(|it| it.header.sortable).count(), "no key twice");
         }
     }
 
     #[test]
-    fn every_field_is_described_once_and_shown() {
+    fn every_field_is_described_and_shown() {
         check(device::FIELDS, &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY]);
         check(process::FIELDS, &[process::TABLE, process::SCREEN]);
-        check(process::HELD, &[]);
+        check(process::DEVICE_USAGE_FIELDS, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
         check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
         check(allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
@@ -110,7 +111,7 @@ mod tests {
         check(cores::FIELDS, &[cores::DUMP]);
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
         check(event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
-        let page = fields();
+        let page = fields_page();
         assert!(page.contains("| `dram_used_bytes` | DRAM in use | B | query | `used` |"), "{page}");
     }
 }

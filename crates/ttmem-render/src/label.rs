@@ -1,10 +1,10 @@
-//! What things are called on screens and pages: spaces, parts of a core, where capacities come from, kinds of events.
+//! Names on screens and pages: of spaces, the parts of a core, the origins of capacities, and the kinds of events.
 
 use ttmem_core::machine::CapacityOrigin;
 use ttmem_core::snapshot::{CoreClass, Severity};
 use ttmem_core::words::Space;
 
-/// What a space is called by itself.
+/// The name of a space by itself.
 pub fn space(space: Space) -> &'static str {
     match space {
         Space::Dram => "DRAM buffers",
@@ -20,7 +20,7 @@ pub fn space(space: Space) -> &'static str {
     }
 }
 
-/// What a space is called below a heading that names its memory, at the beginning of a line.
+/// The name of a space at the start of a line, below a heading that names its memory.
 pub fn part(space: Space) -> &'static str {
     match space {
         Space::Dram | Space::L1 => "Buffers",
@@ -33,7 +33,7 @@ pub fn part(space: Space) -> &'static str {
     }
 }
 
-/// What a space is called beside the name of its memory, within a line.
+/// The name of a space within a line that names its memory.
 pub fn part_within(space: Space) -> &'static str {
     match space {
         Space::Dram | Space::L1 => "buffers",
@@ -46,7 +46,7 @@ pub fn part_within(space: Space) -> &'static str {
     }
 }
 
-/// What a stretch of a core's L1 is used for.
+/// The use of an address range of a core's L1.
 pub fn core_class(class: CoreClass) -> &'static str {
     match class {
         CoreClass::Reserved => "reserved",
@@ -63,7 +63,7 @@ pub fn core_class(class: CoreClass) -> &'static str {
     }
 }
 
-/// Where a capacity comes from.
+/// The origin of a capacity.
 pub fn capacity_origin(origin: CapacityOrigin) -> &'static str {
     match origin {
         CapacityOrigin::Simulated => "simulated",
@@ -73,7 +73,7 @@ pub fn capacity_origin(origin: CapacityOrigin) -> &'static str {
     }
 }
 
-/// How bad something is.
+/// The name of a severity.
 pub fn severity(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "error",
@@ -82,7 +82,7 @@ pub fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// A kind of finding or event: its name in JSON, with spaces.
+/// The name of a kind of finding or event: as in JSON, with spaces.
 pub fn kind(kind: impl std::fmt::Debug) -> String {
     let mut name = String::new();
     for c in format!("{kind:?}").chars() {

@@ -1,10 +1,12 @@
 //! How figures are shown, without a terminal: each figure is described once, for every place that shows it.
 //!
 //! A [`Field`] is a figure of a kind of row: its name for scripts, its unit and help, and the function that reads it
-//! from a row. A [`Column`] is a field in a table: its title, its width, and how its value is written there. The tables
-//! of `ttmem`, its dumps, the lists of the dashboard, CSV and the reference of fields in `docs/` are all made from
-//! these. What a screen draws freely (charts, the map of a core) takes its words from [`label`] and its numbers from
-//! [`figure`].
+//! from a row. A [`Column`] is a field in a table: its title, its width, and the format of its values. The tables of
+//! `ttmem`, its dumps, the lists of the dashboard, CSV and the reference of fields in `docs/` are all made from these.
+//! Charts, the map of a core and other free drawings take their words from [`label`] and their numbers from [`format`].
+//!
+//! To add a column, add a field to the `FIELDS` of its kind of row (for example in [`process`]) and name that field in
+//! the tables that show it, then run `cargo xtask gen` for the reference. Sorting needs nothing more.
 
 pub mod allocation;
 mod column;
@@ -12,13 +14,17 @@ pub mod cores;
 pub mod device;
 pub mod docs;
 pub mod event;
-pub mod figure;
+mod field;
+pub mod format;
 pub mod label;
+mod page;
 pub mod process;
 pub mod program;
 pub mod query;
 pub mod usage;
 mod value;
 
-pub use column::{Cell, Column, Field, Form, Head, Kind, Part, find, heading, line, page};
+pub use column::{Cell, Column, Format, Header};
+pub use field::{Field, RowKind, find_field};
+pub use page::{PageCell, format_heading, format_row, format_table};
 pub use value::{Reading, Tone, Unit, Value};

@@ -1,6 +1,7 @@
-//! Processes, and what they hold on a device.
+//! The fields and tables of processes, and of their memory on one device.
 
-use crate::column::{Column, Field, Form, Kind, find};
+use crate::column::{Column, Format};
+use crate::field::{Field, RowKind, find_field};
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
 use ttmem_core::snapshot::{Device, Process, Total, Tracking, Usage};
@@ -10,7 +11,7 @@ use ttmem_core::words::{Basis, Space};
 #[derive(Debug)]
 pub enum Processes {}
 
-impl Kind for Processes {
+impl RowKind for Processes {
     type Row<'a> = &'a Process;
 }
 
@@ -30,7 +31,7 @@ const fn bytes(
     Field::<Processes>::new(name, Unit::Bytes, help, value)
 }
 
-/// All that tables and scripts show of a process.
+/// The fields of a process.
 pub static FIELDS: &[Field<Processes>] = &[
     text("pid", "process id", |it| Value::pid(it.pid, it.reported_pid)).queried(),
     text("name", "process name", |it| Value::text(it.name.as_deref())).queried(),
@@ -61,11 +62,11 @@ pub static FIELDS: &[Field<Processes>] = &[
         Value::bytes(it.host.as_ref().map(|host| host.rss_bytes))
     }),
     text("place", "container or pod", |it| match (&it.container, &it.pod) {
-        (Some(it), _) | (None, Some(it)) => Value::text(Some(it)),
+        (Some(name), _) | (None, Some(name)) => Value::text(Some(name)),
         (None, None) => Value::Nothing,
     }),
     text("short_command", "command line without the folder of the program", |it| {
-        it.command.as_deref().map_or(Value::Unknown, |it| Value::Text(without_folder(it)))
+        it.command.as_deref().map_or(Value::Unknown, |command| Value::Text(strip_folder(command)))
     }),
     text("name_and_command", "process name, if it differs from the command, and command line", |it| {
         name_and_command(it)
@@ -73,14 +74,14 @@ pub static FIELDS: &[Field<Processes>] = &[
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Processes> {
-    Column::page(find(FIELDS, name), title, width)
+    Column::page(find_field(FIELDS, name), title, width)
 }
 
 const fn screen(name: &str, title: &'static str, width: u16) -> Column<Processes> {
-    Column::screen(find(FIELDS, name), title, width)
+    Column::screen(find_field(FIELDS, name), title, width)
 }
 
-/// A size; a dot if the process never held any.
+/// A column of sizes; a dot if the process never had any.
 const fn bytes_held(name: &str, title: &'static str) -> Column<Processes> {
     screen(name, title, 10).right().nothing("·").faint_zero()
 }
@@ -112,22 +113,31 @@ pub static OLD_TABLE: &[Column<Processes>] = &[
 
 /// The processes of the dashboard's first view.
 pub static SCREEN: &[Column<Processes>] = &[
-    screen("pid", "PID", 7).right().sorted("pid"),
-    screen("user", "User", 8).grows(2).faint().sorted("user"),
-    screen("name", "Process", 12).grows(8).sorted("name"),
-    screen("place", "Container", 12).drop(7).faint().sorted("container"),
-    screen("devices", "Device", 7).grows(3).sorted("devices"),
-    bytes_held("dram_bytes", "DRAM").sorted("dram"),
-    bytes_held("l1_bytes", "L1").sorted("l1"),
-    bytes_held("program_bytes", "Programs").drop(5).sorted("programs"),
-    bytes_held("kernel_bytes", "Kernels").drop(6).sorted("kernels"),
-    screen("cpu_percent", "CPU %", 6).drop(1).right().form(Form::Places(0)).sorted("cpu"),
-    screen("rss_bytes", "Host mem", 10).drop(4).right().sorted("host"),
-    screen("tracking", "Tracking", 9).grows(2).sorted("tracking"),
-    screen("short_command", "Command", 28).grows(80).drop(3).faint().sorted("command"),
+    screen("pid", "PID", 7).right().sortable("pid"),
+    screen("user", "User", 8).grows(2).faint().sortable("user"),
+    screen("name", "Process", 12).grows(8).sortable("name"),
+    screen("place", "Container", 12)
+        .drop(7)
+        .faint()
+        .sortable("container")
+        .sort_field(find_field(FIELDS, "container")),
+    screen("devices", "Device", 7).grows(3).sortable("devices"),
+    bytes_held("dram_bytes", "DRAM").sortable("dram"),
+    bytes_held("l1_bytes", "L1").sortable("l1"),
+    bytes_held("program_bytes", "Programs").drop(5).sortable("programs"),
+    bytes_held("kernel_bytes", "Kernels").drop(6).sortable("kernels"),
+    screen("cpu_percent", "CPU %", 6).drop(1).right().format(Format::Decimals(0)).sortable("cpu"),
+    screen("rss_bytes", "Host mem", 10).drop(4).right().sortable("host"),
+    screen("tracking", "Tracking", 9).grows(2).sortable("tracking"),
+    screen("short_command", "Command", 28)
+        .grows(80)
+        .drop(3)
+        .faint()
+        .sortable("command")
+        .sort_field(find_field(FIELDS, "command")),
 ];
 
-/// A sum that has nothing in it is known to be nothing only of a process that is tracked.
+/// A sum over all devices. Without one, a tracked process has no such memory, and of an untracked one it is unknown.
 fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
     match bytes {
         Some(bytes) => Value::Bytes(bytes),
@@ -136,9 +146,9 @@ fn sum(process: &Process, bytes: Option<u64>) -> Value<'static> {
     }
 }
 
-/// A process's command, behind its name if the command does not begin with that.
+/// The command of a process, with its name before it unless the command begins with that.
 fn name_and_command(process: &Process) -> Value<'_> {
-    match (process.name.as_deref(), process.command.as_deref().map(without_folder)) {
+    match (process.name.as_deref(), process.command.as_deref().map(strip_folder)) {
         (None, None) => Value::Unknown,
         (Some(name), None) => Value::Text(Cow::Borrowed(name)),
         (None, Some(command)) => Value::Text(command),
@@ -147,8 +157,8 @@ fn name_and_command(process: &Process) -> Value<'_> {
     }
 }
 
-/// A command line without the folder of its program, which leaves more room for the arguments.
-fn without_folder(command: &str) -> Cow<'_, str> {
+/// A command line without the folder of its program, which leaves more space for the arguments.
+fn strip_folder(command: &str) -> Cow<'_, str> {
     let program = command.split(' ').next().unwrap_or(command);
     match program.rfind('/').filter(|at| at + 1 < program.len()) {
         Some(at) => Cow::Borrowed(&command[at + 1..]),
@@ -156,7 +166,7 @@ fn without_folder(command: &str) -> Cow<'_, str> {
     }
 }
 
-/// A process's pid within a sentence, or in brackets the one it calls itself by.
+/// The pid of a process within a sentence, or in brackets the pid that it reports for itself.
 pub fn pid(pid: Option<u32>, reported: Option<i64>, unknown: &'static str) -> Cow<'static, str> {
     match (pid, reported) {
         (Some(pid), _) => Cow::Owned(pid.to_string()),
@@ -165,41 +175,41 @@ pub fn pid(pid: Option<u32>, reported: Option<i64>, unknown: &'static str) -> Co
     }
 }
 
-/// Whether a process has a device open or holds memory of it.
-pub fn uses(process: &Process, device: &Device) -> bool {
+/// Whether a process has a device open or memory on it.
+pub fn uses_device(process: &Process, device: &Device) -> bool {
     process.usage.iter().any(|it| it.device == device.id) || process.open_devices.contains(&device.id)
 }
 
-/// Rows of what a process holds on a device.
+/// Rows of the memory of a process on one device.
 #[derive(Debug)]
-pub enum Held {}
+pub enum DeviceUsage {}
 
-impl Kind for Held {
+impl RowKind for DeviceUsage {
     type Row<'a> = &'a Usage;
 }
 
-const fn held(
+const fn on_device(
     name: &'static str,
     help: &'static str,
     value: for<'r> fn(&'r &Usage) -> Value<'r>,
-) -> Field<Held> {
-    Field::<Held>::new(name, Unit::Bytes, help, value).queried()
+) -> Field<DeviceUsage> {
+    Field::<DeviceUsage>::new(name, Unit::Bytes, help, value).queried()
 }
 
-/// All that scripts get of what a process holds on a device.
-pub static HELD: &[Field<Held>] = &[
-    held("dram_bytes", "DRAM on the device", |it| used(it.dram_total.as_ref())),
-    held("l1_bytes", "L1 on the device", |it| used(it.l1_total.as_ref())),
-    held("l1_small_bytes", "L1_SMALL on the device", |it| space(it, Space::L1Small)),
-    held("trace_bytes", "traces on the device", |it| space(it, Space::Trace)),
-    held("cb_bytes", "circular buffers on the device", |it| space(it, Space::Cb)),
+/// The fields of the memory of a process on one device.
+pub static DEVICE_USAGE_FIELDS: &[Field<DeviceUsage>] = &[
+    on_device("dram_bytes", "DRAM on the device", |it| used_total(it.dram_total.as_ref())),
+    on_device("l1_bytes", "L1 on the device", |it| used_total(it.l1_total.as_ref())),
+    on_device("l1_small_bytes", "L1_SMALL on the device", |it| used_space(it, Space::L1Small)),
+    on_device("trace_bytes", "traces on the device", |it| used_space(it, Space::Trace)),
+    on_device("cb_bytes", "circular buffers on the device", |it| used_space(it, Space::Cb)),
 ];
 
-fn used(total: Option<&Total>) -> Value<'static> {
+fn used_total(total: Option<&Total>) -> Value<'static> {
     Value::bytes(total.map(|it| it.used_bytes))
 }
 
-fn space(usage: &Usage, space: Space) -> Value<'static> {
+fn used_space(usage: &Usage, space: Space) -> Value<'static> {
     Value::bytes(usage.used(space).map(|it| it.0))
 }
 
@@ -208,10 +218,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_lose_the_folder_of_their_program_only() {
-        assert_eq!(without_folder("/usr/bin/python /tmp/a.py"), "python /tmp/a.py");
-        assert_eq!(without_folder("python /tmp/a.py"), "python /tmp/a.py");
-        assert_eq!(without_folder("/bin/ x"), "/bin/ x");
-        assert_eq!(without_folder(""), "");
+    fn only_the_folder_of_the_program_is_stripped() {
+        assert_eq!(strip_folder("/usr/bin/python /tmp/a.py"), "python /tmp/a.py");
+        assert_eq!(strip_folder("python /tmp/a.py"), "python /tmp/a.py");
+        assert_eq!(strip_folder("/bin/ x"), "/bin/ x");
+        assert_eq!(strip_folder(""), "");
     }
 }

@@ -1,7 +1,8 @@
-//! Programs.
+//! The fields and tables of programs.
 
-use crate::column::{Column, Field, Form, Kind, find};
-use crate::figure::{cut, program_number};
+use crate::column::{Column, Format};
+use crate::field::{Field, RowKind, find_field};
+use crate::format::{short_program_id, truncate};
 use crate::value::{Unit, Value};
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -12,27 +13,27 @@ use ttmem_core::words::KernelClass;
 #[derive(Debug)]
 pub enum Programs {}
 
-impl Kind for Programs {
+impl RowKind for Programs {
     type Row<'a> = Row<'a>;
 }
 
-/// A program of a process.
+/// A row of a list of programs.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The process's pid.
+    /// Pid of its process.
     pub pid: Option<u32>,
-    /// The one it calls itself by.
+    /// Pid that the process reports for itself.
     pub reported_pid: Option<i64>,
-    /// The process's name.
+    /// Name of its process.
     pub process_name: Option<&'a str>,
     /// The program.
     pub program: &'a Program,
-    /// The moment of looking.
+    /// The current time, for the age of the last dispatch.
     pub now: Timestamp,
 }
 
 impl<'a> Row<'a> {
-    /// The row of a list of programs.
+    /// Creates a row from a program of a snapshot.
     pub fn new(row: &'a ProgramRow, now: Timestamp) -> Self {
         let ProgramRow { pid, reported_pid, process_name, program, .. } = row;
         Self { pid: *pid, reported_pid: *reported_pid, process_name: process_name.as_deref(), program, now }
@@ -55,7 +56,7 @@ const fn bytes(
     Field::<Programs>::new(name, Unit::Bytes, help, value)
 }
 
-/// All that tables show of a program.
+/// The fields of a program.
 pub static FIELDS: &[Field<Programs>] = &[
     text("devices", "devices", |r| Value::indexes(&r.program.indexes)),
     text("pid", "process", |r| Value::pid(r.pid, r.reported_pid)),
@@ -64,7 +65,7 @@ pub static FIELDS: &[Field<Programs>] = &[
     }),
     text("id", "program id of the runtime", |r| Value::Count(r.program.id.into())),
     text("short_id", "last digits of the program id", |r| {
-        Value::Text(Cow::Owned(program_number(r.program.id)))
+        Value::Text(Cow::Owned(short_program_id(r.program.id)))
     }),
     text("name", "name, or else class", |r| match (&r.program.name, r.program.class) {
         (Some(name), _) => Value::text(Some(name)),
@@ -79,19 +80,19 @@ pub static FIELDS: &[Field<Programs>] = &[
     }),
     bytes("kernel_bytes", "kernel code, arguments and semaphores per core", |r| {
         match r.program.kernel_bytes {
-            // On cores that are not named, no kernel has a size on each.
+            // If its cores are unknown, so is the size on each of them.
             0 if r.program.cores.is_empty() => Value::Unknown,
-            bytes => kept(r.program.estimated, bytes),
+            bytes => estimated_bytes(r.program.estimated, bytes),
         }
     }),
     bytes("cb_bytes", "circular buffers per device", |r| {
-        kept(others_are_estimated(r.program), r.program.cb_bytes)
+        estimated_bytes(has_estimated_buffers(r.program), r.program.cb_bytes)
     }),
     bytes("dfb_bytes", "dataflow buffers per device", |r| {
-        kept(others_are_estimated(r.program), r.program.dfb_bytes)
+        estimated_bytes(has_estimated_buffers(r.program), r.program.dfb_bytes)
     }),
     bytes("scratch_bytes", "scratchpads per device", |r| {
-        kept(others_are_estimated(r.program), r.program.scratch_bytes)
+        estimated_bytes(has_estimated_buffers(r.program), r.program.scratch_bytes)
     }),
     text("view_count", "views of buffers, counted as buffers", |r| Value::Count(r.program.view_count)),
     text("end", "end of its memory in L1, on the core where it is highest", |r| {
@@ -106,39 +107,39 @@ pub static FIELDS: &[Field<Programs>] = &[
         None => Value::Nothing,
     }),
     text("resident_cores", "cores on all devices where it is active: dispatched last", |r| match r.program {
-        it if it.residency_unknown => Value::Unknown,
-        it => Value::Part(it.resident_cores.into(), all_cores(it)),
+        program if program.residency_unknown => Value::Unknown,
+        program => Value::Fraction(program.resident_cores.into(), total_cores(program)),
     }),
     text("state", "active on how many of its cores, or cached", |r| match r.program.resident_cores {
         _ if r.program.residency_unknown => Value::Name("unknown"),
         0 => Value::Name("cached"),
-        n => Value::Text(Cow::Owned(format!("active {n}/{}", all_cores(r.program)))),
+        n => Value::Text(Cow::Owned(format!("active {n}/{}", total_cores(r.program)))),
     }),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Programs> {
-    Column::page(find(FIELDS, name), title, width)
+    Column::page(find_field(FIELDS, name), title, width)
 }
 
 const fn screen(name: &str, title: &'static str, width: u16) -> Column<Programs> {
-    Column::screen(find(FIELDS, name), title, width)
+    Column::screen(find_field(FIELDS, name), title, width)
 }
 
-/// A size. Most programs have nothing of most kinds.
+/// A column of sizes, faint if zero: most programs use few kinds of memory.
 const fn size(name: &str, title: &'static str) -> Column<Programs> {
     screen(name, title, 10).right().faint_zero()
 }
 
-/// `ttmem dump --programs`.
+/// The table of `ttmem dump --programs`.
 pub static DUMP: &[Column<Programs>] = &[
     page("devices", "DEVICE", 8).unknown(""),
     page("pid", "PID", 9).right(),
     page("id", "PROGRAM", 10).right(),
     page("core_count", "CORES", 5).right().unknown("?"),
-    page("kernel_bytes", "KERNEL", 10).right().form(Form::Some).unknown("?"),
-    page("cb_bytes", "CB", 10).right().form(Form::Some),
-    page("dfb_bytes", "DFB", 10).right().form(Form::Some),
-    page("scratch_bytes", "SCRATCH", 10).right().form(Form::Some),
+    page("kernel_bytes", "KERNEL", 10).right().format(Format::NonZero).unknown("?"),
+    page("cb_bytes", "CB", 10).right().format(Format::NonZero),
+    page("dfb_bytes", "DFB", 10).right().format(Format::NonZero),
+    page("scratch_bytes", "SCRATCH", 10).right().format(Format::NonZero),
     page("view_count", "VIEWS", 5).right(),
     page("end", "END", 9).right(),
     page("dispatches", "DISPATCHES", 10).right().unknown("-"),
@@ -149,39 +150,45 @@ pub static DUMP: &[Column<Programs>] = &[
 
 /// The programs of the dashboard.
 pub static SCREEN: &[Column<Programs>] = &[
-    screen("pid", "PID", 7).right().sorted("pid"),
-    screen("process_name", "Process", 10).grows(6).drop(5).faint().sorted("process"),
-    screen("short_id", "Prog", 5).right().sorted("id"),
-    screen("name", "Name", 15).grows(61).sorted("name"),
-    screen("devices", "Device", 7).grows(3).sorted("devices"),
-    screen("core_count", "Cores", 6).right().unknown("?").sorted("cores"),
-    screen("resident_cores", "Active", 9).sorted("active"),
-    screen("dispatches", "Runs", 6).right().form(Form::Short).sorted("dispatches"),
-    screen("dispatched", "Last", 5).drop(2).right().form(Form::Short).nothing("never").faint().sorted("last"),
-    size("cb_bytes", "CBs").sorted("cb"),
-    size("dfb_bytes", "DFBs").drop(4).sorted("dfb"),
-    size("scratch_bytes", "Scratch").drop(6).sorted("scratch"),
-    size("kernel_bytes", "Kernels").drop(1).sorted("kernel"),
-    screen("end", "Ends at", 8).drop(3).right().nothing("·").faint().sorted("end"),
+    screen("pid", "PID", 7).right().sortable("pid"),
+    screen("process_name", "Process", 10).grows(6).drop(5).faint().sortable("process"),
+    screen("short_id", "Prog", 5).right().sortable("id"),
+    screen("name", "Name", 15).grows(61).sortable("name"),
+    screen("devices", "Device", 7).grows(3).sortable("devices"),
+    screen("core_count", "Cores", 6).right().unknown("?").sortable("cores"),
+    screen("resident_cores", "Active", 9).sortable("active"),
+    screen("dispatches", "Runs", 6).right().format(Format::Short).sortable("dispatches"),
+    screen("dispatched", "Last", 5)
+        .drop(2)
+        .right()
+        .format(Format::Short)
+        .nothing("never")
+        .faint()
+        .sortable("last"),
+    size("cb_bytes", "CBs").sortable("cb"),
+    size("dfb_bytes", "DFBs").drop(4).sortable("dfb"),
+    size("scratch_bytes", "Scratch").drop(6).sortable("scratch"),
+    size("kernel_bytes", "Kernels").drop(1).sortable("kernel"),
+    screen("end", "Ends at", 8).drop(3).right().nothing("·").faint().sortable("end"),
 ];
 
-/// Whether the size of something else than kernels is estimated: kernels are what is, if there are any.
-pub fn others_are_estimated(it: &Program) -> bool {
-    it.estimated && it.kernel_bytes == 0 && !it.cores.is_empty()
+/// Whether the sizes of buffers and scratchpads are estimates. A program with kernels has estimates only of these.
+pub fn has_estimated_buffers(program: &Program) -> bool {
+    program.estimated && program.kernel_bytes == 0 && !program.cores.is_empty()
 }
 
-/// How many cores a program is for, on all its devices.
-pub fn all_cores(it: &Program) -> u64 {
-    u64::from(it.core_count) * it.indexes.len().max(1) as u64
+/// Number of cores of a program on all its devices.
+pub fn total_cores(program: &Program) -> u64 {
+    u64::from(program.core_count) * program.indexes.len().max(1) as u64
 }
 
-/// Nothing is never an estimate.
-fn kept(is_estimate: bool, bytes: u64) -> Value<'static> {
+/// Bytes, estimated or exact. Zero is always exact.
+fn estimated_bytes(is_estimate: bool, bytes: u64) -> Value<'static> {
     if is_estimate && bytes > 0 { Value::Estimate(bytes) } else { Value::Bytes(bytes) }
 }
 
 fn class_and_name(program: &Program) -> Value<'_> {
-    let name = program.name.as_deref().map_or(Cow::Borrowed("-"), |name| Cow::Owned(cut(name, 60)));
+    let name = program.name.as_deref().map_or(Cow::Borrowed("-"), |name| Cow::Owned(truncate(name, 60)));
     Value::Text(match program.class {
         KernelClass::Fabric | KernelClass::Dispatch => {
             Cow::Owned(format!("[{}] {name}", program.class.title().to_lowercase()))

@@ -1,10 +1,10 @@
-//! What a space holds, in words: the notes behind its figure.
+//! The memory of a space in words: the notes beside its figure.
 
-use crate::figure::{counted, size};
+use crate::format::{plural, size};
 use ttmem_core::snapshot::{BufferUsage, CoreRoom, ProgramUsage, Usage};
 use ttmem_core::words::{Basis, Space};
 
-/// What buffers hold in a space; `None` if programs hold it, or nothing is known.
+/// The buffers of a space; `None` if it is a space of programs, or unknown.
 pub fn buffers(usage: &Usage, space: Space) -> Option<&BufferUsage> {
     match space {
         Space::Dram => usage.dram.as_ref(),
@@ -17,7 +17,7 @@ pub fn buffers(usage: &Usage, space: Space) -> Option<&BufferUsage> {
     }
 }
 
-/// What programs hold in a space; `None` if buffers hold it, or nothing is known.
+/// The program memory of a space; `None` if it is a space of buffers, or unknown.
 pub fn programs(usage: &Usage, space: Space) -> Option<&ProgramUsage> {
     match space {
         Space::Cb => usage.cb.as_ref(),
@@ -28,76 +28,77 @@ pub fn programs(usage: &Usage, space: Space) -> Option<&ProgramUsage> {
     }
 }
 
-/// The notes on buffers; each place puts them in its own order.
+/// The notes on the buffers of a space. Each table puts them in its own order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferNotes {
-    /// How many there are.
+    /// Number of buffers.
     pub count: Option<String>,
-    /// The most there was.
+    /// Peak.
     pub peak: String,
-    /// What was requested, or that the figure itself is that.
+    /// Requested bytes, or that the figure is the requested bytes.
     pub requested: String,
-    /// What is occupied.
+    /// Occupied bytes.
     pub occupied: Option<String>,
-    /// What is free.
+    /// Free bytes and the largest free block.
     pub free: Option<String>,
-    /// Where the figures come from.
+    /// Basis of the figures.
     pub basis: String,
 }
 
 impl BufferNotes {
-    /// The notes on what buffers hold in a space.
-    pub fn new(it: &BufferUsage) -> Self {
-        let free = it.free_bytes.zip(it.largest_free_bytes_per_bank);
+    /// Creates the notes on the buffers of a space.
+    pub fn new(usage: &BufferUsage) -> Self {
+        let free = usage.free_bytes.zip(usage.largest_free_bytes_per_bank);
         Self {
-            count: it.count.map(|n| counted(n, "buffer")),
-            peak: format!("peak {}", size(it.peak_bytes)),
-            requested: match it.allocated_bytes {
-                Some(_) => format!("{} requested", size(it.requested_bytes)),
+            count: usage.count.map(|n| plural(n, "buffer")),
+            peak: format!("peak {}", size(usage.peak_bytes)),
+            requested: match usage.allocated_bytes {
+                Some(_) => format!("{} requested", size(usage.requested_bytes)),
                 None => "as requested".to_owned(),
             },
-            occupied: it.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))),
+            occupied: usage.occupied_bytes.map(|bytes| format!("{} occupied", size(bytes))),
             free: free.map(|(free, largest)| {
                 format!("{} free, largest block {} per bank", size(free), size(largest))
             }),
-            basis: by(it.basis),
+            basis: basis_note(usage.basis),
         }
     }
 }
 
-/// The notes on what programs hold in a space: how much of it is active, and how much is estimated.
-pub fn program_notes(it: &ProgramUsage) -> Vec<String> {
-    let all = size(it.registered_bytes);
-    let state = match (it.resident_bytes, it.residency_unknown_bytes) {
+/// The notes on the program memory of a space: how much of it is active, and how much is estimated.
+pub fn program_notes(usage: &ProgramUsage) -> Vec<String> {
+    let all = size(usage.registered_bytes);
+    let state = match (usage.resident_bytes, usage.residency_unknown_bytes) {
         (None, _) => "active or cached".to_owned(),
         (Some(_), 0) => format!("active; {all} with cached programs"),
-        // The figure before this is all that is or may be active.
+        // The figure before this note is the sum of both.
         (Some(active), unknown) => {
             format!("{} active, {} active or cached; {all} in all", size(active), size(unknown))
         }
     };
-    let estimated = (it.estimated_bytes > 0).then(|| format!("{} estimated", size(it.estimated_bytes)));
+    let estimated = usage.estimated_bytes;
+    let estimated = (estimated > 0).then(|| format!("{} estimated", size(estimated)));
     [state].into_iter().chain(estimated).collect()
 }
 
-/// Where a figure comes from.
-pub fn by(basis: Basis) -> String {
+/// The note on the basis of a figure.
+pub fn basis_note(basis: Basis) -> String {
     basis.name().to_owned()
 }
 
-/// What programs keep on cores beside buffers. Kernels have a place of their own.
-pub fn on_cores(usage: &Usage) -> impl Iterator<Item = (Space, &ProgramUsage)> {
+/// Program memory that shares the L1 of cores with buffers. Kernels have a buffer of their own there.
+pub fn shared_program_usage(usage: &Usage) -> impl Iterator<Item = (Space, &ProgramUsage)> {
     [Space::Cb, Space::Dfb, Space::Scratch]
         .into_iter()
         .filter_map(|space| Some((space, programs(usage, space)?)))
 }
 
-/// Whether the dispatches of all program memory are known. Otherwise free space may be in use.
+/// Whether the dispatches of all program memory are known. If not, free space may be in use.
 pub fn is_followed(usage: &Usage) -> bool {
-    on_cores(usage).all(|(_, it)| it.is_followed())
+    shared_program_usage(usage).all(|(_, it)| it.is_followed())
 }
 
-/// Whether the free gap of a core is certain. Otherwise memory with an unknown address or time may be in it.
+/// Whether the free gap of a core is certain. If not, memory with an unknown address or dispatch may be in it.
 pub fn is_gap_certain(room: &CoreRoom, usage: &Usage) -> bool {
     room.basis == Basis::Exact && is_followed(usage)
 }
@@ -120,10 +121,10 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_resident_is_not_said_to_be() {
+    fn possibly_active_memory_is_not_shown_as_active() {
         let notes = |usage: &Usage| {
-            let it = programs(usage, Space::Cb).unwrap();
-            [program_notes(it), vec![by(it.basis)]].concat().join(", ")
+            let cb = programs(usage, Space::Cb).unwrap();
+            [program_notes(cb), vec![basis_note(cb.basis)]].concat().join(", ")
         };
         assert_eq!(notes(&cb(Some(1024), 0, 4096)), "active; 4.0 KiB with cached programs, exact");
         assert_eq!(
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_certain_only_if_all_of_it_is_known() {
+    fn gap_is_certain_only_if_all_memory_is_known() {
         let room = |basis| CoreRoom {
             x: 0,
             y: 0,
@@ -146,10 +147,10 @@ mod tests {
         };
         let certain = |usage: &Usage| is_gap_certain(&room(Basis::Exact), usage);
         assert!(certain(&Usage::default()) && certain(&cb(Some(1), 0, 2)) && certain(&cb(None, 0, 0)));
-        assert!(!certain(&cb(Some(1), 1, 2)), "some of unknown residence");
-        assert!(!certain(&cb(None, 0, 2)), "all of it");
-        assert!(!is_gap_certain(&room(Basis::Reported), &Usage::default()), "its place is not known");
+        assert!(!certain(&cb(Some(1), 1, 2)), "some memory has unknown residency");
+        assert!(!certain(&cb(None, 0, 2)), "all memory has unknown residency");
+        assert!(!is_gap_certain(&room(Basis::Reported), &Usage::default()), "addresses are unknown");
         let kernels = Usage { kernel: cb(None, 0, 2).cb, ..Usage::default() };
-        assert!(certain(&kernels), "they have a place of their own");
+        assert!(certain(&kernels), "kernels have a buffer of their own");
     }
 }

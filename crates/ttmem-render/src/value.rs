@@ -1,20 +1,21 @@
-//! Values: what a row has in a field, what that is measured in, and how it is to be taken.
+//! Values of fields, with their units and tones.
 
-use crate::figure::ranges;
+use crate::format::ranges;
 use crate::label;
 use jiff::Timestamp;
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use ttmem_core::snapshot::{Severity, Tracking};
 use ttmem_core::words::Space;
 
-/// What a value is measured in.
+/// The unit of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nothing: words, and numbers of things.
+    /// None: text and counts.
     None,
     /// Bytes.
     Bytes,
-    /// Bytes a second.
+    /// Bytes per second.
     BytesPerSecond,
     /// Degrees Celsius.
     Celsius,
@@ -26,7 +27,7 @@ pub enum Unit {
     Volts,
     /// Megahertz.
     Megahertz,
-    /// Turns a minute.
+    /// Revolutions per minute.
     Rpm,
     /// Seconds.
     Seconds,
@@ -35,7 +36,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// For scripts: ASCII only.
+    /// The unit in ASCII, for scripts.
     pub fn symbol(self) -> &'static str {
         match self {
             Self::None => "",
@@ -52,13 +53,13 @@ impl Unit {
         }
     }
 
-    /// For people.
+    /// The unit as screens and pages show it.
     pub fn sign(self) -> &'static str {
         if self == Self::Celsius { "°C" } else { self.symbol() }
     }
 
-    /// How many places of a reading mean something.
-    pub const fn places(self) -> usize {
+    /// Significant decimals of a sensor reading.
+    pub const fn decimals(self) -> usize {
         match self {
             Self::Celsius | Self::Watts | Self::Amperes => 1,
             Self::Volts => 3,
@@ -67,168 +68,184 @@ impl Unit {
     }
 }
 
-/// What a sensor says.
+/// A sensor reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// In the field's unit.
+    /// Value in the field's unit.
     pub value: f64,
-    /// What must not be exceeded.
+    /// Upper limit.
     pub limit: Option<f64>,
-    /// Whether it is older than it should be.
+    /// Whether the reading is out of date.
     pub stale: bool,
 }
 
-/// What a row has in a field.
+/// The value of a field in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// It is not known.
+    /// Unknown.
     Unknown,
-    /// It is known that there is none.
+    /// Known to be absent.
     Nothing,
-    /// Text of others: names, commands.
+    /// Untrusted text: names, commands.
     Text(Cow<'a, str>),
-    /// A word of ours; scripts get it in small letters.
+    /// One of ttmem's own words; lowercase for scripts.
     Name(&'static str),
-    /// A number of things.
+    /// A count.
     Count(u64),
     /// Bytes.
     Bytes(u64),
-    /// Bytes, estimated.
+    /// Estimated bytes.
     Estimate(u64),
-    /// How much is used of how much there is.
+    /// Bytes in use and capacity.
     Amount {
-        /// `None` if it is not known.
+        /// Bytes in use, if known.
         used: Option<u64>,
-        /// What there is.
+        /// Capacity, if known.
         total: Option<u64>,
-        /// Whether no process has it open.
+        /// Whether no process has the device open.
         idle: bool,
     },
-    /// A place in memory.
+    /// An address.
     Address(u64),
-    /// A number, in the field's unit.
+    /// A number in the field's unit.
     Number(f64),
-    /// What a sensor says.
+    /// A sensor reading.
     Reading(Reading),
-    /// A part of a whole, which is 1.
+    /// A share of a whole: 1 is all of it.
     Share(f64),
-    /// So many of so many.
-    Part(u64, u64),
-    /// A stretch of time.
+    /// A part and its whole, both counted: 3 of 64 cores.
+    Fraction(u64, u64),
+    /// A duration.
     Seconds(f64),
-    /// A moment.
+    /// A time.
     Time(Timestamp),
-    /// The pid that a process calls itself by, in a namespace that is not visible here: nothing that scripts can use.
-    Reported(i64),
-    /// Numbers of devices.
+    /// The pid that a process reports for itself in a PID namespace that is not visible here. Scripts cannot use it.
+    ReportedPid(i64),
+    /// Device indexes.
     Indexes(&'a [u32]),
-    /// How well something is known.
+    /// How well the memory of a process is known.
     Tracking(Tracking),
-    /// How bad something is.
+    /// Severity of a finding or event.
     Severity(Severity),
-    /// A kind of memory.
+    /// A space of device memory.
     Space(Space),
 }
 
 impl<'a> Value<'a> {
-    /// Text that may not be known.
+    /// Text, or unknown.
     pub fn text(text: Option<&'a str>) -> Self {
-        text.map_or(Self::Unknown, |it| Self::Text(Cow::Borrowed(it)))
+        text.map_or(Self::Unknown, |text| Self::Text(Cow::Borrowed(text)))
     }
 
-    /// Bytes that may not be known.
+    /// Bytes, or unknown.
     pub fn bytes(bytes: Option<u64>) -> Self {
         bytes.map_or(Self::Unknown, Self::Bytes)
     }
 
-    /// A number of things that may not be known.
+    /// A count, or unknown.
     pub fn count(count: Option<u64>) -> Self {
         count.map_or(Self::Unknown, Self::Count)
     }
 
-    /// A number that may not be known.
+    /// A number, or unknown.
     pub fn number(number: Option<f64>) -> Self {
         number.map_or(Self::Unknown, Self::Number)
     }
 
-    /// Devices; none where it is not known which.
+    /// Device indexes; an empty list is unknown.
     pub fn indexes(indexes: &'a [u32]) -> Self {
         if indexes.is_empty() { Self::Unknown } else { Self::Indexes(indexes) }
     }
 
-    /// A process by its pid, or else by the one it calls itself by.
+    /// The pid of a process, or else the one that it reports for itself.
     pub fn pid(pid: Option<u32>, reported: Option<i64>) -> Self {
         match (pid, reported) {
             (Some(pid), _) => Self::Count(u64::from(pid)),
-            (None, Some(pid)) => Self::Reported(pid),
+            (None, Some(pid)) => Self::ReportedPid(pid),
             (None, None) => Self::Unknown,
         }
     }
 
-    /// How the value is to be taken, whatever the row.
+    /// Compares two values of a field for sorting: figures largest first, text in alphabetical order, unknown values
+    /// last. Rows without devices come first, since an empty list of devices is the smallest.
+    pub(crate) fn compare(&self, other: &Value<'_>) -> Ordering {
+        let is_known = |value: &Value<'_>| !matches!(value, Value::Unknown | Value::Nothing);
+        match (self, other) {
+            (Self::Bytes(a), Value::Bytes(b)) | (Self::Count(a), Value::Count(b)) => b.cmp(a),
+            (Self::Number(a), Value::Number(b)) => b.total_cmp(a),
+            (Self::Text(a), Value::Text(b)) => a.cmp(b),
+            (Self::Tracking(a), Value::Tracking(b)) => a.cmp(b),
+            (Self::Indexes(a), Value::Indexes(b)) => a.cmp(b),
+            (Self::Indexes(_), _) => Ordering::Greater,
+            (_, Value::Indexes(_)) => Ordering::Less,
+            _ => is_known(other).cmp(&is_known(self)),
+        }
+    }
+
+    /// The tone of the value by itself, whatever else is in the row.
     pub(crate) fn tone(&self) -> Tone {
         match self {
             Self::Unknown
             | Self::Nothing
-            | Self::Part(0, _)
+            | Self::Fraction(0, _)
             | Self::Reading(Reading { stale: true, .. })
             | Self::Amount { used: None, .. } => Tone::Faint,
-            Self::Part(..) => Tone::Good,
-            Self::Reading(it) => Tone::Against(it.value, it.limit),
+            Self::Fraction(..) => Tone::Good,
+            Self::Reading(reading) => Tone::Reading(reading.value, reading.limit),
             Self::Share(share) => Tone::Level(*share),
-            Self::Tracking(quality) => Tone::Tracking(*quality),
+            Self::Tracking(tracking) => Tone::Tracking(*tracking),
             Self::Severity(severity) => Tone::Severity(*severity),
             Self::Space(space) => Tone::Space(*space),
             _ => Tone::Plain,
         }
     }
 
-    /// The value for scripts, numbers with all their digits; `None` if it is not known.
-    pub fn script(self) -> Option<Cow<'a, str>> {
+    /// The value for scripts, numbers with all their digits; `None` if it is unknown.
+    pub fn into_script(self) -> Option<Cow<'a, str>> {
         Some(match self {
-            Self::Unknown | Self::Nothing | Self::Reported(_) | Self::Amount { used: None, .. } => {
+            Self::Unknown | Self::Nothing | Self::ReportedPid(_) | Self::Amount { used: None, .. } => {
                 return None;
             }
             Self::Amount { used: Some(used), .. } => Cow::Owned(used.to_string()),
             Self::Text(text) => text,
             Self::Name(name) => Cow::Owned(name.to_lowercase()),
-            Self::Tracking(it) => Cow::Owned(it.name().to_lowercase()),
-            Self::Severity(it) => Cow::Borrowed(label::severity(it)),
-            Self::Space(it) => Cow::Borrowed(it.name()),
+            Self::Tracking(tracking) => Cow::Owned(tracking.name().to_lowercase()),
+            Self::Severity(severity) => Cow::Borrowed(label::severity(severity)),
+            Self::Space(space) => Cow::Borrowed(space.name()),
             Self::Count(n) | Self::Bytes(n) | Self::Estimate(n) => Cow::Owned(n.to_string()),
             Self::Address(n) => Cow::Owned(format!("{n:#x}")),
             Self::Number(n) | Self::Reading(Reading { value: n, .. }) | Self::Share(n) | Self::Seconds(n) => {
                 Cow::Owned(n.to_string())
             }
-            Self::Part(n, of) => Cow::Owned(format!("{n}/{of}")),
+            Self::Fraction(n, of) => Cow::Owned(format!("{n}/{of}")),
             Self::Time(at) => Cow::Owned(at.to_string()),
-            Self::Indexes(all) => Cow::Owned(ranges(all)),
+            Self::Indexes(indexes) => Cow::Owned(ranges(indexes)),
         })
     }
 }
 
-/// How a value is to be taken; what colour that is, a screen decides.
+/// The meaning that the style of a cell expresses. The theme of a screen decides the colour.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tone {
-    /// As it is.
+    /// Ordinary.
     Plain,
-    /// Not the point, not known, or old.
+    /// Secondary, unknown, or out of date.
     Faint,
-    /// As it should be.
+    /// Good.
     Good,
-    /// Worth a look.
+    /// A warning.
     Warn,
-    /// Wrong.
+    /// An error.
     Bad,
-    /// So much of something is used.
+    /// The share that is used of a memory.
     Level(f64),
-    /// A reading and its limit.
-    Against(f64, Option<f64>),
-    /// How well something is known.
+    /// A sensor reading and its limit.
+    Reading(f64, Option<f64>),
+    /// How well the memory of a process is known.
     Tracking(Tracking),
-    /// How bad something is.
+    /// Severity of a finding or event.
     Severity(Severity),
-    /// Of a kind of memory.
+    /// The space that the row is about.
     Space(Space),
 }
 
@@ -237,16 +254,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_have_a_tone_of_their_own() {
+    fn tone_follows_the_value() {
         assert_eq!(Value::Share(0.5).tone(), Tone::Level(0.5));
         let stale = Reading { value: 45.2, limit: Some(75.0), stale: true };
         assert_eq!(Value::Reading(stale).tone(), Tone::Faint);
-        assert_eq!(Value::Reading(Reading { stale: false, ..stale }).tone(), Tone::Against(45.2, Some(75.0)));
+        assert_eq!(Value::Reading(Reading { stale: false, ..stale }).tone(), Tone::Reading(45.2, Some(75.0)));
     }
 
     #[test]
-    fn scripts_get_all_digits_and_small_letters() {
-        let script = |value: Value<'static>| value.script().map(Cow::into_owned);
+    fn scripts_get_all_digits_in_lowercase() {
+        let script = |value: Value<'static>| value.into_script().map(Cow::into_owned);
         assert_eq!(script(Value::Bytes(1_048_577)).as_deref(), Some("1048577"));
         assert_eq!(script(Value::Name("Wormhole")).as_deref(), Some("wormhole"));
         assert_eq!(script(Value::Tracking(Tracking::Drift)).as_deref(), Some("drift"));

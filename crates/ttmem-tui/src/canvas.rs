@@ -1,18 +1,18 @@
-//! The one way to put something on the screen. Everything is relative to an area and clipped to it, and other people's
-//! names cannot move a column: what is not one column wide is not shown as it is.
+//! Drawing on the screen. All positions are relative to an area and clipped to it. Untrusted names cannot shift a column:
+//! each character takes one column, and those that do not are replaced.
 
-use crate::theme::{Part, Theme};
+use crate::theme::{MemoryPart, Theme};
 use crate::ui::Target;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ttmem_render::figure::{ascii, one_column};
+use ttmem_render::format::{sanitize_char, to_ascii};
 
-/// A screen that is being drawn, and where on it one can click.
+/// A screen that is being drawn, with the targets of clicks.
 pub(crate) struct Canvas<'a> {
     buffer: &'a mut Buffer,
     pub(crate) theme: &'a Theme,
-    /// No character beyond ASCII.
+    /// Draw ASCII characters only.
     pub(crate) ascii: bool,
     pub(crate) targets: Vec<(Rect, Target)>,
 }
@@ -26,8 +26,8 @@ impl<'a> Canvas<'a> {
         self.buffer.area
     }
 
-    /// Writes text at a place of an area; returns the column behind it.
-    pub(crate) fn text(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+    /// Writes text; returns the column after it.
+    pub(crate) fn write(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
         let area = area.intersection(self.buffer.area);
         if y >= area.height {
             return x;
@@ -37,59 +37,59 @@ impl<'a> Canvas<'a> {
             if column >= area.width {
                 break;
             }
-            if self.is_left_out(c) {
+            if self.is_omitted(c) {
                 continue;
             }
-            self.cell(area, column, y, c, style);
+            self.set_cell(area, column, y, c, style);
             column += 1;
         }
         column
     }
 
-    /// The same, cut to `width` columns, which shows.
-    pub(crate) fn cut(&mut self, area: Rect, x: u16, y: u16, width: u16, text: &str, style: Style) {
+    /// Writes text, cut to `width` columns with an ellipsis.
+    pub(crate) fn write_cut(&mut self, area: Rect, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let room = usize::from(width.min(area.width.saturating_sub(x)));
         if text.chars().nth(room).is_none() {
-            self.text(area, x, y, text, style);
+            self.write(area, x, y, text, style);
             return;
         }
-        let shown: String =
+        let cut: String =
             text.chars().take(room.saturating_sub(1)).chain((room > 0).then_some('…')).collect();
-        self.text(area, x, y, &shown, style);
+        self.write(area, x, y, &cut, style);
     }
 
-    /// The same, up to a column. A figure too long for its place shows its most significant digits, and that it was cut.
-    pub(crate) fn right(&mut self, area: Rect, x: u16, y: u16, width: u16, text: &str, style: Style) {
-        let shown = text.chars().filter(|&c| !self.is_left_out(c));
-        let len = shown.count().min(usize::from(u16::MAX)) as u16;
+    /// Writes text, aligned to the right in `width` columns. A figure that is too long keeps its most significant digits.
+    pub(crate) fn write_right(&mut self, area: Rect, x: u16, y: u16, width: u16, text: &str, style: Style) {
+        let drawn = text.chars().filter(|&c| !self.is_omitted(c));
+        let len = drawn.count().min(usize::from(u16::MAX)) as u16;
         if len > width {
-            return self.cut(area, x, y, width, text, style);
+            return self.write_cut(area, x, y, width, text, style);
         }
-        self.text(area, x.saturating_add(width - len), y, text, style);
+        self.write(area, x.saturating_add(width - len), y, text, style);
     }
 
-    fn cell(&mut self, area: Rect, x: u16, y: u16, c: char, style: Style) {
+    fn set_cell(&mut self, area: Rect, x: u16, y: u16, c: char, style: Style) {
         let (Some(x), Some(y)) = (area.x.checked_add(x), area.y.checked_add(y)) else { return };
         let Some(cell) = self.buffer.cell_mut((x, y)) else { return };
-        let c = one_column(c);
-        cell.set_char(if self.ascii { ascii(c) } else { c }).set_style(style);
+        let c = sanitize_char(c);
+        cell.set_char(if self.ascii { to_ascii(c) } else { c }).set_style(style);
     }
 
-    /// ASCII has no such sign, and C says enough.
-    fn is_left_out(&self, c: char) -> bool {
+    /// The degree sign is omitted in ASCII: the `C` after it is clear enough.
+    fn is_omitted(&self, c: char) -> bool {
         self.ascii && c == '°'
     }
 
-    /// One character.
+    /// Writes one character.
     pub(crate) fn put(&mut self, area: Rect, x: u16, y: u16, c: char, style: Style) {
         let area = area.intersection(self.buffer.area);
         if x < area.width && y < area.height {
-            self.cell(area, x, y, c, style);
+            self.set_cell(area, x, y, c, style);
         }
     }
 
-    /// Styles an area, over what is there.
-    pub(crate) fn tint(&mut self, area: Rect, style: Style) {
+    /// Applies a style to an area, over its content.
+    pub(crate) fn set_style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
@@ -103,13 +103,13 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Where a click means something; the newest of several at a place counts.
-    pub(crate) fn target(&mut self, area: Rect, target: Target) {
+    /// Adds the target of a click. Of several at one position, the last one counts.
+    pub(crate) fn add_target(&mut self, area: Rect, target: Target) {
         self.targets.push((area.intersection(self.buffer.area), target));
     }
 
-    /// A frame with its title in the line; returns what is inside.
-    pub(crate) fn frame(&mut self, area: Rect, title: &str, focused: bool) -> Rect {
+    /// Draws a frame with a title; returns the area inside.
+    pub(crate) fn draw_frame(&mut self, area: Rect, title: &str, focused: bool) -> Rect {
         let (line, name) = if focused {
             (self.theme.accent, self.theme.title)
         } else {
@@ -131,30 +131,38 @@ impl<'a> Canvas<'a> {
             self.put(area, x, y, c, line);
         }
         if !title.is_empty() && w > 6 {
-            self.cut(area, 2, 0, w - 4, &format!(" {title} "), name);
+            self.write_cut(area, 2, 0, w - 4, &format!(" {title} "), name);
         }
         inner(area)
     }
 
-    /// Text in the upper right corner of a frame.
-    pub(crate) fn corner(&mut self, area: Rect, text: &str, style: Style) {
-        self.on_edge(area, 0, text, style);
+    /// Writes text in the upper right corner of a frame.
+    pub(crate) fn write_top_right(&mut self, area: Rect, text: &str, style: Style) {
+        self.write_on_edge(area, 0, text, style);
     }
 
-    /// Text in the lower right corner of a frame.
-    pub(crate) fn foot(&mut self, area: Rect, text: &str, style: Style) {
-        self.on_edge(area, area.height.saturating_sub(1), text, style);
+    /// Writes text in the lower right corner of a frame.
+    pub(crate) fn write_bottom_right(&mut self, area: Rect, text: &str, style: Style) {
+        self.write_on_edge(area, area.height.saturating_sub(1), text, style);
     }
 
-    fn on_edge(&mut self, area: Rect, y: u16, text: &str, style: Style) {
+    fn write_on_edge(&mut self, area: Rect, y: u16, text: &str, style: Style) {
         let len = text.chars().count() as u16 + 2;
         if !text.is_empty() && len + 4 <= area.width {
-            self.text(area, area.width - len - 2, y, &format!(" {text} "), style);
+            self.write(area, area.width - len - 2, y, &format!(" {text} "), style);
         }
     }
 
-    /// A bar: how much of something is used. What is there but too little to see takes one step all the same.
-    pub(crate) fn meter(&mut self, area: Rect, x: u16, y: u16, width: u16, share: Option<f64>, style: Style) {
+    /// Draws a bar that is filled by a share. A share above zero fills at least half a column.
+    pub(crate) fn draw_meter(
+        &mut self,
+        area: Rect,
+        x: u16,
+        y: u16,
+        width: u16,
+        share: Option<f64>,
+        style: Style,
+    ) {
         let Some(share) = share else {
             for n in 0..width {
                 self.put(area, x + n, y, '┄', self.theme.empty);
@@ -174,21 +182,21 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// What a part of a bar is drawn with: a colour, and without colours or blocks a letter.
-    pub(crate) fn part(&self, part: Part) -> (char, Style) {
+    /// Character and style of a part of a bar: a coloured block, or a letter without colours or in ASCII.
+    pub(crate) fn part_mark(&self, part: MemoryPart) -> (char, Style) {
         let plain = self.ascii || !self.theme.coloured;
         (if plain { part.letter() } else { '█' }, self.theme.part(part))
     }
 
-    /// A bar of several parts of `total`, which may be unknown. A part that is too small to see takes a column if
-    /// nothing else does.
-    pub(crate) fn stack(
+    /// Draws a bar of several parts of `total`, which may be unknown. If all parts are too small to see, the largest one
+    /// takes a column.
+    pub(crate) fn draw_stack(
         &mut self,
         area: Rect,
         x: u16,
         y: u16,
         width: u16,
-        parts: &[(u64, Part)],
+        parts: &[(u64, MemoryPart)],
         total: Option<u64>,
     ) {
         let sum: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.0));
@@ -197,7 +205,7 @@ impl<'a> Canvas<'a> {
         let whole = total.unwrap_or(0).max(sum).max(1);
         let largest = parts.iter().map(|part| part.0).max().unwrap_or(0);
         for &(bytes, part) in parts.iter().filter(|part| part.0 > 0) {
-            let (mark, style) = self.part(part);
+            let (mark, style) = self.part_mark(part);
             before = before.saturating_add(bytes);
             let mut until =
                 x.saturating_add((before as f64 / whole as f64 * f64::from(width)).round() as u16);
@@ -216,17 +224,17 @@ impl<'a> Canvas<'a> {
         }
     }
 
-    /// Text in as many lines as it takes; returns how many that are.
-    pub(crate) fn paragraph(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+    /// Writes text, wrapped; returns the number of lines.
+    pub(crate) fn write_paragraph(&mut self, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
         let lines = wrap(text, usize::from(area.width.saturating_sub(x + 1)).max(1));
         for (n, line) in lines.iter().enumerate() {
-            self.text(area, x, y.saturating_add(n as u16), line, style);
+            self.write(area, x, y.saturating_add(n as u16), line, style);
         }
         lines.len() as u16
     }
 }
 
-/// What is inside a frame.
+/// The area inside a frame.
 pub(crate) fn inner(area: Rect) -> Rect {
     Rect {
         x: area.x.saturating_add(1),
@@ -236,7 +244,7 @@ pub(crate) fn inner(area: Rect) -> Rect {
     }
 }
 
-/// An area's upper rows, and the rest.
+/// Splits an area into its upper rows and the rest.
 pub(crate) fn split_rows(area: Rect, rows: u16) -> (Rect, Rect) {
     let rows = rows.min(area.height);
     (
@@ -245,7 +253,7 @@ pub(crate) fn split_rows(area: Rect, rows: u16) -> (Rect, Rect) {
     )
 }
 
-/// An area's left columns, and the rest.
+/// Splits an area into its left columns and the rest.
 pub(crate) fn split_columns(area: Rect, columns: u16) -> (Rect, Rect) {
     let columns = columns.min(area.width);
     (
@@ -254,12 +262,12 @@ pub(crate) fn split_columns(area: Rect, columns: u16) -> (Rect, Rect) {
     )
 }
 
-/// What a single thing has to say is no book.
-const MOST_LINES: usize = 200;
+/// Longer texts are cut off after this many lines.
+const MAX_LINES: usize = 200;
 
 /// Breaks text into lines, between words where that is possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    // What is indented stays so.
+    // Indentation is kept.
     let indent = text.chars().take_while(|&c| c == ' ').count();
     let indent = if indent < width { indent } else { 0 };
     let (mut lines, mut line, mut used) = (Vec::new(), " ".repeat(indent), 0);
@@ -276,7 +284,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
             lines.push(std::mem::take(&mut line));
         }
         used = 0;
-        // Longer than a line: broken where that ends.
+        // A word longer than a line is broken at its end.
         for c in word.chars() {
             if used == width {
                 lines.push(std::mem::take(&mut line));
@@ -284,7 +292,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
             }
             line.push(c);
             used += 1;
-            if lines.len() == MOST_LINES {
+            if lines.len() == MAX_LINES {
                 return lines;
             }
         }
@@ -296,12 +304,12 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::theme::{Depth, ThemeName};
+    use crate::theme::{ColourDepth, ThemeName};
 
     fn drawn(width: u16, ascii: bool, draw: impl FnOnce(&mut Canvas, Rect)) -> String {
         let area = Rect::new(0, 0, width, 1);
         let mut buffer = Buffer::empty(area);
-        let theme = Theme::new(ThemeName::Dark, Depth::Full);
+        let theme = Theme::new(ThemeName::Dark, ColourDepth::Full);
         draw(&mut Canvas::new(&mut buffer, &theme, ascii), area);
         (0..width).map(|x| buffer[(x, 0)].symbol().to_owned()).collect()
     }
@@ -309,33 +317,37 @@ mod tests {
     #[test]
     fn nothing_leaves_its_area() {
         let part = Rect::new(2, 0, 4, 1);
-        assert_eq!(drawn(8, false, |c, _| _ = c.text(part, 1, 0, "abcdef", Style::new())), "   abc  ");
-        assert_eq!(drawn(8, false, |c, _| _ = c.text(part, 0, 1, "abcdef", Style::new())), "        ");
+        assert_eq!(drawn(8, false, |c, _| _ = c.write(part, 1, 0, "abcdef", Style::new())), "   abc  ");
+        assert_eq!(drawn(8, false, |c, _| _ = c.write(part, 0, 1, "abcdef", Style::new())), "        ");
         let far = Rect::new(5, 3, 400, 100);
-        assert_eq!(drawn(8, false, |c, _| _ = c.text(far, 399, 99, "abcdef", Style::new())), "        ");
+        assert_eq!(drawn(8, false, |c, _| _ = c.write(far, 399, 99, "abcdef", Style::new())), "        ");
     }
 
     #[test]
-    fn other_peoples_names_keep_their_columns() {
+    fn untrusted_names_keep_their_columns() {
         let evil = "a\x1b[2J漢\u{202e}b";
-        assert_eq!(drawn(10, false, |c, area| _ = c.text(area, 0, 0, evil, Style::new())), "a?[2J??b  ");
-        assert_eq!(drawn(6, false, |c, area| c.cut(area, 0, 0, 4, "python", Style::new())), "pyt…  ");
-        assert_eq!(drawn(6, true, |c, area| c.cut(area, 0, 0, 4, "python", Style::new())), "pyt~  ");
-        assert_eq!(drawn(6, false, |c, area| c.right(area, 0, 0, 5, "1.5", Style::new())), "  1.5 ");
-        assert_eq!(drawn(6, false, |c, area| c.right(area, 0, 0, 5, "1234567", Style::new())), "1234… ");
+        assert_eq!(drawn(10, false, |c, area| _ = c.write(area, 0, 0, evil, Style::new())), "a?[2J??b  ");
+        assert_eq!(drawn(6, false, |c, area| c.write_cut(area, 0, 0, 4, "python", Style::new())), "pyt…  ");
+        assert_eq!(drawn(6, true, |c, area| c.write_cut(area, 0, 0, 4, "python", Style::new())), "pyt~  ");
+        assert_eq!(drawn(6, false, |c, area| c.write_right(area, 0, 0, 5, "1.5", Style::new())), "  1.5 ");
+        assert_eq!(
+            drawn(6, false, |c, area| c.write_right(area, 0, 0, 5, "1234567", Style::new())),
+            "1234… "
+        );
     }
 
     #[test]
-    fn bars_fill_with_use_and_show_the_least_bit() {
-        let meter = |share| drawn(4, false, |c, area| c.meter(area, 0, 0, 4, share, Style::new()));
+    fn bars_show_the_smallest_share() {
+        let meter = |share| drawn(4, false, |c, area| c.draw_meter(area, 0, 0, 4, share, Style::new()));
         assert_eq!(meter(Some(0.0)), "────");
         assert_eq!(meter(Some(0.001)), "╸───");
         assert_eq!(meter(Some(0.5)), "━━──");
         assert_eq!(meter(Some(7.0)), "━━━━");
         assert_eq!(meter(None), "┄┄┄┄");
-        let stack =
-            |parts: &[(u64, Part)], total| drawn(6, true, |c, area| c.stack(area, 0, 0, 6, parts, total));
-        let (b, t) = (Part::Dram, Part::Trace);
+        let stack = |parts: &[(u64, MemoryPart)], total| {
+            drawn(6, true, |c, area| c.draw_stack(area, 0, 0, 6, parts, total))
+        };
+        let (b, t) = (MemoryPart::Dram, MemoryPart::Trace);
         assert_eq!(stack(&[(3, b), (0, t), (0, t)], Some(6)), "BBB---");
         assert_eq!(stack(&[(1, b), (1, t)], Some(1000)), "B-----");
         assert_eq!(stack(&[(10, b), (1, t), (300, t)], Some(600)), "TTT---");
@@ -353,7 +365,7 @@ mod tests {
         assert_eq!(wrap("abcdefgh ij", 5), ["abcde", "fgh", "ij"]);
         for endless in ["x".repeat(100_000), "x ".repeat(100_000)] {
             let lines = wrap(&endless, 10);
-            assert!(lines.len() <= MOST_LINES + 1 && lines.iter().all(|it| it.len() <= 10));
+            assert!(lines.len() <= MAX_LINES + 1 && lines.iter().all(|it| it.len() <= 10));
         }
     }
 }

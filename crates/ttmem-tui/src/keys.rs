@@ -1,9 +1,9 @@
-//! The one table of keys: what is done with them, the help, and the hints in the lowest line all come from it.
+//! The table of keys, for handling them, for the help, and for the hints in the bottom line.
 
 use crate::ui::View;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Quit,
@@ -32,22 +32,22 @@ pub(crate) enum Action {
     Faster,
     Slower,
     Refresh,
-    Longer,
-    Shorter,
+    LongerWindow,
+    ShorterWindow,
     Scale,
     Sensors,
-    NextChip,
-    PreviousChip,
-    Tightest,
+    NextDevice,
+    PreviousDevice,
+    TightestCore,
     Theme,
     Help,
-    Setup,
+    Settings,
     Save,
     Redraw,
     Suspend,
 }
 
-/// Views that a key means something in.
+/// A set of views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Views(u8);
 
@@ -68,17 +68,17 @@ impl Views {
     }
 }
 
-/// Some keys, and what they do.
+/// Keys with one action.
 pub(crate) struct Binding {
     keys: &'static [(KeyCode, bool)],
     views: Views,
     pub(crate) action: Action,
-    /// The keys, for people.
-    pub(crate) shown: &'static str,
+    /// Names of the keys in the help; empty: not in the help.
+    pub(crate) names: &'static str,
     pub(crate) help: &'static str,
-    /// In the lowest line; empty: not there.
+    /// Hint in the bottom line; empty: none.
     pub(crate) hint: &'static str,
-    /// The same only with, or only without, the vim keys.
+    /// Whether the binding needs the vim keys on or off; `None`: either.
     vim: Option<bool>,
 }
 
@@ -101,11 +101,11 @@ const fn function(n: u8) -> (KeyCode, bool) {
 const fn bind(
     keys: &'static [(KeyCode, bool)],
     action: Action,
-    shown: &'static str,
+    names: &'static str,
     help: &'static str,
     hint: &'static str,
 ) -> Binding {
-    Binding { keys, views: Views::ALL, action, shown, help, hint, vim: None }
+    Binding { keys, views: Views::ALL, action, names, help, hint, vim: None }
 }
 
 impl Binding {
@@ -117,15 +117,15 @@ impl Binding {
         Self { vim: Some(vim), ..self }
     }
 
-    /// Whether it means something there.
-    pub(crate) fn holds(&self, view: View, vim: bool) -> bool {
+    /// Whether the binding is active in a view.
+    pub(crate) fn is_active(&self, view: View, vim: bool) -> bool {
         self.views.has(view) && self.vim.is_none_or(|wanted| wanted == vim)
     }
 }
 
-const CHIPS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map];
-const LISTS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
-const SORTED: &[View] = &[View::Main, View::Buffers, View::Programs];
+const DEVICE_VIEWS: &[View] = &[View::Main, View::Charts, View::Telemetry, View::Map];
+const FILTER_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs, View::Events];
+const SORT_VIEWS: &[View] = &[View::Main, View::Buffers, View::Programs];
 
 /// All keys, in the order of the help.
 pub(crate) const BINDINGS: &[Binding] = &[
@@ -179,16 +179,16 @@ pub(crate) const BINDINGS: &[Binding] = &[
         "filter: show rows that contain every word",
         "filter",
     )
-    .only_in(LISTS),
+    .only_in(FILTER_VIEWS),
     bind(&[key('s'), function(6)], Action::Sort, "s F6", "sort (or click a column header)", "sort")
-        .only_in(SORTED),
-    bind(&[key('I')], Action::Reverse, "I", "reverse the sort order", "").only_in(SORTED),
+        .only_in(SORT_VIEWS),
+    bind(&[key('I')], Action::Reverse, "I", "reverse the sort order", "").only_in(SORT_VIEWS),
     bind(&[key('t')], Action::Tree, "t", "main: process tree on or off", "tree").only_in(&[View::Main]),
     bind(&[key('g')], Action::Group, "g", "buffers: group by process, program, call site", "group")
         .only_in(&[View::Buffers]),
-    bind(&[key('t'), key('>')], Action::Longer, "t >", "charts: longer time axis, up to a day", "time")
+    bind(&[key('t'), key('>')], Action::LongerWindow, "t >", "charts: longer time axis, up to a day", "time")
         .only_in(&[View::Charts]),
-    bind(&[key('<')], Action::Shorter, "<", "charts: shorter time axis, down to a minute", "")
+    bind(&[key('<')], Action::ShorterWindow, "<", "charts: shorter time axis, down to a minute", "")
         .only_in(&[View::Charts]),
     bind(&[key('z')], Action::Scale, "z", "charts: scale to the capacity or limit, or to the peak", "scale")
         .only_in(&[View::Charts]),
@@ -202,14 +202,15 @@ pub(crate) const BINDINGS: &[Binding] = &[
     .only_in(&[View::Charts]),
     bind(
         &[key('t')],
-        Action::Tightest,
+        Action::TightestCore,
         "t",
         "map: select the core with the smallest free gap",
         "smallest gap",
     )
     .only_in(&[View::Map]),
-    bind(&[key(']')], Action::NextChip, "[ ]", "previous device, next device", "device").only_in(CHIPS),
-    bind(&[key('[')], Action::PreviousChip, "", "", "").only_in(CHIPS),
+    bind(&[key(']')], Action::NextDevice, "[ ]", "previous device, next device", "device")
+        .only_in(DEVICE_VIEWS),
+    bind(&[key('[')], Action::PreviousDevice, "", "", "").only_in(DEVICE_VIEWS),
     bind(
         &[key('a')],
         Action::Acknowledge,
@@ -228,7 +229,7 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[key('-')], Action::Slower, "", "", ""),
     bind(&[key('r'), function(5)], Action::Refresh, "r F5", "refresh now", ""),
     bind(&[key('T')], Action::Theme, "T", "next theme", ""),
-    bind(&[function(2)], Action::Setup, "F2", "settings", ""),
+    bind(&[function(2)], Action::Settings, "F2", "settings", ""),
     bind(&[function(12)], Action::Save, "F12", "save the settings", ""),
     bind(&[ctrl('l')], Action::Redraw, "Ctrl-L", "redraw the screen", ""),
     bind(&[ctrl('z')], Action::Suspend, "Ctrl-Z", "suspend; `fg` resumes", ""),
@@ -236,11 +237,11 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(&[key('q'), key('Q'), ctrl('c'), function(10)], Action::Quit, "q F10", "quit", "quit"),
 ];
 
-/// What a key means there.
-pub(crate) fn action(pressed: KeyEvent, view: View, vim: bool) -> Option<Action> {
+/// Finds the action of a key in a view.
+pub(crate) fn find_action(pressed: KeyEvent, view: View, vim: bool) -> Option<Action> {
     let with_ctrl = pressed.modifiers.contains(KeyModifiers::CONTROL);
     let pressed = (pressed.code, with_ctrl);
-    let binding = BINDINGS.iter().find(|it| it.holds(view, vim) && it.keys.contains(&pressed));
+    let binding = BINDINGS.iter().find(|it| it.is_active(view, vim) && it.keys.contains(&pressed));
     binding.map(|it| it.action)
 }
 
@@ -249,10 +250,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_means_two_things_at_once() {
+    fn no_key_has_two_actions_in_a_view() {
         for view in View::ALL {
             for vim in [true, false] {
-                let here: Vec<&Binding> = BINDINGS.iter().filter(|it| it.holds(view, vim)).collect();
+                let here: Vec<&Binding> = BINDINGS.iter().filter(|it| it.is_active(view, vim)).collect();
                 let mut seen = Vec::new();
                 for key in here.iter().flat_map(|it| it.keys) {
                     assert!(!seen.contains(key), "{key:?} in {view:?}");
@@ -263,15 +264,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_there() {
-        let press = |code, view, vim| action(KeyEvent::new(code, KeyModifiers::NONE), view, vim);
+    fn keys_depend_on_view_and_vim_keys() {
+        let press = |code, view, vim| find_action(KeyEvent::new(code, KeyModifiers::NONE), view, vim);
         assert_eq!(press(KeyCode::Char('k'), View::Main, true), Some(Action::Up));
         assert_eq!(press(KeyCode::Char('k'), View::Main, false), Some(Action::Signal));
         assert_eq!(press(KeyCode::F(9), View::Main, true), Some(Action::Signal));
-        assert_eq!(press(KeyCode::Char('t'), View::Map, true), Some(Action::Tightest));
-        assert_eq!(press(KeyCode::Char('t'), View::Charts, true), Some(Action::Longer));
+        assert_eq!(press(KeyCode::Char('t'), View::Map, true), Some(Action::TightestCore));
+        assert_eq!(press(KeyCode::Char('t'), View::Charts, true), Some(Action::LongerWindow));
         let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(action(interrupt, View::Map, true), Some(Action::Quit));
+        assert_eq!(find_action(interrupt, View::Map, true), Some(Action::Quit));
         assert_eq!(press(KeyCode::Char('c'), View::Map, true), None);
     }
 }

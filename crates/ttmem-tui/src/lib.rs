@@ -1,22 +1,22 @@
 //! The dashboard.
 //!
 //! ```text
-//! keys, mouse ──► Msg ──► update(Ui, Shown) ──► Effect ──► signals, settings, what to fetch next
-//! snapshots ────► Msg ──┘          │
-//!                                  ▼
-//!                 view(Shown, Ui) ──► screen, and where one can click
+//! keys, mouse ──► Msg ──► update(Ui, Data) ──► Effect ──► signals, settings, what to fetch next
+//! snapshots ────► Msg ──┘         │
+//!                                 ▼
+//!                 view(Data, Ui) ──► screen, and the targets of clicks
 //! ```
 //!
-//! [`Ui`] is the state of the user interface, [`Shown`] the data to show. [`update()`] changes them, [`view()`] draws them and
-//! changes nothing. [`run()`] is the only part that touches the terminal; its caller provides the snapshots.
+//! [`Ui`] is the state of the user interface, [`Data`] the data to show. [`update()`] changes them, [`view()`] draws them
+//! and changes nothing. [`run()`] is the only part that uses the terminal; its caller provides the snapshots.
 
 mod canvas;
-mod chart;
+mod data;
 mod keys;
 mod lists;
+mod plot;
 mod run;
 mod settings;
-mod shown;
 mod table;
 mod terminal;
 mod theme;
@@ -24,10 +24,10 @@ mod ui;
 mod update;
 mod views;
 
-pub use run::{Done, Fetched, Hands, Sender, Start, run};
+pub use data::{Data, Histories, Outage};
+pub use run::{Callbacks, EffectResult, FetchResult, SignalSender, StartOptions, run};
 pub use settings::Settings;
-pub use shown::{Histories, Lost, Shown};
-pub use theme::{Depth, Theme, ThemeName};
-pub use ui::{Laid, Recipient, Signal, Terms, Ui, View};
+pub use theme::{ColourDepth, Theme, ThemeName};
+pub use ui::{Environment, Recipient, ScreenLayout, Signal, Ui, View};
 pub use update::{Effect, Msg, update};
 pub use views::{Now, view};

@@ -1,44 +1,43 @@
 //! The rows of each list and their order, for drawing and for moving the cursor.
 
-use crate::ui::{List, Place, Ui};
+use crate::ui::{List, ListState, Ui};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::Snapshot;
 use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
     Allocation, BufferGroup, Buffers, Device, Event, Finding, Process, ProgramList, ProgramRow,
 };
-use ttmem_render::figure::DASH;
-use ttmem_render::{Column, Head, Kind, allocation, device, event, process, program};
+use ttmem_render::format::DASH;
+use ttmem_render::{Column, Header, RowKind, allocation, device, event, process, program};
 
-/// The columns of a list, by what they are called and where they stand.
-fn heads(list: List) -> Vec<&'static Head> {
-    fn of<K: Kind>(columns: &'static [Column<K>]) -> Vec<&'static Head> {
-        columns.iter().map(|column| &column.head).collect()
+/// The column headers of a list.
+fn headers(list: List) -> Vec<&'static Header> {
+    fn collect<K: RowKind>(columns: &'static [Column<K>]) -> Vec<&'static Header> {
+        columns.iter().map(|column| &column.header).collect()
     }
     match list {
-        List::Devices => of(device::SCREEN),
-        List::Processes => of(process::SCREEN),
-        List::Buffers => of(allocation::SCREEN),
-        List::Programs => of(program::SCREEN),
-        List::Findings => of(event::FINDING_SCREEN),
-        List::Events => of(event::EVENT_SCREEN),
+        List::Devices => collect(device::SCREEN),
+        List::Processes => collect(process::SCREEN),
+        List::Buffers => collect(allocation::SCREEN),
+        List::Programs => collect(program::SCREEN),
+        List::Findings => collect(event::FINDING_SCREEN),
+        List::Events => collect(event::EVENT_SCREEN),
     }
 }
 
-/// Columns that a list can be sorted by: their keys and titles.
-pub(crate) fn sortable(list: List) -> impl Iterator<Item = (&'static str, &'static str)> {
-    heads(list).into_iter().filter(|head| head.sorts).map(|head| (head.key, head.title))
+/// Keys and titles of the columns that a list can be sorted by.
+pub(crate) fn sortable_columns(list: List) -> impl Iterator<Item = (&'static str, &'static str)> {
+    headers(list).into_iter().filter(|header| header.sortable).map(|header| (header.key, header.title))
 }
 
-/// Columns that what is on the screen can be sorted by: groups have fewer.
-pub(crate) fn sortable_now(ui: &Ui, list: List) -> Vec<(&'static str, &'static str)> {
+/// Keys and titles of the columns that the list on the screen can be sorted by: groups of buffers have fewer.
+pub(crate) fn sort_choices(ui: &Ui, list: List) -> Vec<(&'static str, &'static str)> {
     if list == List::Buffers && ui.group.is_some() {
-        let heads = allocation::GROUP_SCREEN.iter().map(|column| &column.head);
-        return heads.filter(|head| head.sorts).map(|head| (head.key, head.title)).collect();
+        let headers = allocation::GROUP_SCREEN.iter().map(|column| &column.header);
+        return headers.filter(|header| header.sortable).map(|header| (header.key, header.title)).collect();
     }
-    sortable(list).collect()
+    sortable_columns(list).collect()
 }
 
 /// The sort order of a query for a column of the buffer list.
@@ -57,7 +56,7 @@ pub(crate) fn buffer_sort(column: Option<&str>) -> BufferSort {
 }
 
 /// Whether each word of a filter is in one of these texts.
-fn fits(filter: &str, texts: &[&str]) -> bool {
+fn matches_filter(filter: &str, texts: &[&str]) -> bool {
     let lower: Vec<String> = texts.iter().map(|text| text.to_lowercase()).collect();
     filter.to_lowercase().split_whitespace().all(|word| lower.iter().any(|text| text.contains(word)))
 }
@@ -72,19 +71,19 @@ pub(crate) fn process_key(process: &Process) -> String {
     format!("{}:{start}:{}", process.pid.unwrap_or(0), process.reported_pid.unwrap_or(0))
 }
 
-/// The pid in a key of a process or of something of it.
-pub(crate) fn pid_of(key: &str) -> Option<u32> {
+/// The pid in the key of a process, or of something that belongs to one.
+pub(crate) fn pid_from_key(key: &str) -> Option<u32> {
     key.split(':').next()?.parse().ok().filter(|&pid| pid != 0)
 }
 
 pub(crate) fn program_key(row: &ProgramRow) -> String {
     let ProgramKey { pid, allocator, id } = row.key();
-    let number = |it: Option<u32>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let number = |n: Option<u32>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     format!("{}:{}:{id}", number(pid), number(allocator))
 }
 
-/// The program that a key is of.
-pub(crate) fn program_of(key: &str) -> Option<ProgramKey> {
+/// The program of a key.
+pub(crate) fn program_from_key(key: &str) -> Option<ProgramKey> {
     let mut parts = key.split(':');
     let mut number = || parts.next().map(|it| it.parse::<u32>().ok());
     let (pid, allocator) = (number()?, number()?);
@@ -103,87 +102,67 @@ pub(crate) fn group_key(group: &BufferGroup) -> String {
 
 pub(crate) fn finding_key(finding: &Finding) -> String {
     let Finding { kind, pid, device, space, .. } = finding;
-    // Texts hold counts, so they are part of the key only where nothing else distinguishes two findings.
+    // A text may contain a count, so it is part of the key only if nothing else distinguishes two findings.
     let text = if pid.is_none() && device.is_none() { finding.text.as_str() } else { "" };
     format!("{kind:?}:{pid:?}:{device:?}:{space:?}:{text}")
 }
 
-/// Processes that the filter leaves, in the chosen order.
-pub(crate) fn processes<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Process> {
-    let name = |text: &'a Option<String>| text.as_deref().unwrap_or("");
-    let mut all: Vec<&Process> = snapshot
-        .processes
-        .iter()
-        .filter(|it| {
-            place.filter.is_empty()
-                || fits(
-                    &place.filter,
-                    &[
-                        &pid_text(it.pid, it.reported_pid),
-                        name(&it.user),
-                        name(&it.name),
-                        name(&it.container),
-                        name(&it.command),
-                        name(&it.pod),
-                        it.tracking.name(),
-                    ],
-                )
-        })
-        .collect();
-    let column = place.sort.column.unwrap_or_default();
-    let host = |it: &'a Process| it.host.as_ref();
-    let cpu = |it: &'a Process| host(it).and_then(|it| it.cpu_percent).unwrap_or(-1.0);
-    let rss = |it: &'a Process| host(it).map(|it| it.rss_bytes);
-    let order = |a: &'a Process, b: &'a Process| -> Ordering {
-        let (sa, sb) = (&a.summary, &b.summary);
-        match column {
-            "pid" => Ordering::Equal,
-            "user" => name_order(a.user.as_ref(), b.user.as_ref()),
-            "name" => name_order(a.name.as_ref(), b.name.as_ref()),
-            "container" => name_order(a.container.as_ref(), b.container.as_ref()),
-            "command" => name_order(a.command.as_ref(), b.command.as_ref()),
-            "devices" => sa.indexes.cmp(&sb.indexes),
-            "cpu" => cpu(b).total_cmp(&cpu(a)),
-            "host" => rss(b).cmp(&rss(a)),
-            "l1" => sb.l1_bytes.cmp(&sa.l1_bytes),
-            "programs" => sb.program_bytes.cmp(&sa.program_bytes),
-            "kernels" => sb.kernel_bytes.cmp(&sa.kernel_bytes),
-            "tracking" => a.tracking.cmp(&b.tracking),
-            _ => sb.dram_bytes.cmp(&sa.dram_bytes),
-        }
+/// Processes that match the filter, in their sort order.
+pub(crate) fn processes<'a>(snapshot: &'a Snapshot, state: &ListState) -> Vec<&'a Process> {
+    let text = |text: &'a Option<String>| text.as_deref().unwrap_or("");
+    let is_match = |process: &'a Process| {
+        let pid = pid_text(process.pid, process.reported_pid);
+        let texts = [
+            &*pid,
+            text(&process.user),
+            text(&process.name),
+            text(&process.container),
+            text(&process.command),
+            text(&process.pod),
+            process.tracking.name(),
+        ];
+        matches_filter(&state.filter, &texts)
     };
-    let ids = |a: &'a Process, b: &'a Process| (a.pid, a.reported_pid).cmp(&(b.pid, b.reported_pid));
-    sort(&mut all, place, |a, b| if column == "pid" { ids(a, b) } else { order(a, b) }, ids);
-    all
+    let all = snapshot.processes.iter();
+    let mut matching: Vec<&Process> = all.filter(|it| state.filter.is_empty() || is_match(it)).collect();
+    let by_pid = |a: &Process, b: &Process| (a.pid, a.reported_pid).cmp(&(b.pid, b.reported_pid));
+    let key = state.sort.column.or(default_sort_column(List::Processes)).unwrap_or("pid");
+    let column = process::SCREEN.iter().find(|it| it.header.key == key && key != "pid");
+    matching.sort_by(|&a, &b| {
+        let order = column.map_or_else(|| by_pid(a, b), |column| column.compare(&a, &b));
+        // Rows that are equal keep their order when it is reversed.
+        if state.sort.reversed { order.reverse() } else { order }.then_with(|| by_pid(a, b))
+    });
+    matching
 }
 
-/// Processes as the list shows them, and what is drawn before their names: the branches of the tree, if there is one.
+/// The rows of the process list, and the branches of the tree before their names if it is shown.
 pub(crate) fn process_rows<'a>(snapshot: &'a Snapshot, ui: &Ui) -> (Vec<&'a Process>, Vec<String>) {
-    let all = processes(snapshot, ui.place(List::Processes));
+    let matching = processes(snapshot, ui.list_state(List::Processes));
     if !ui.tree {
-        return (all, Vec::new());
+        return (matching, Vec::new());
     }
     let ancestors: BTreeMap<u32, u32> =
         snapshot.processes.iter().filter_map(|it| Some((it.pid?, it.host.as_ref()?.ancestor_pid?))).collect();
-    let shown: BTreeSet<u32> = all.iter().filter_map(|it| it.pid).collect();
-    // Above a process that the filter hides is the next one.
-    let parent = |it: &Process| {
-        let mut above = it.pid;
+    let pids: BTreeSet<u32> = matching.iter().filter_map(|it| it.pid).collect();
+    // The nearest ancestor that the filter does not hide.
+    let parent = |process: &Process| {
+        let mut above = process.pid;
         for _ in 0..=ancestors.len() {
             above = above.and_then(|pid| ancestors.get(&pid).copied());
-            if above.is_none_or(|pid| shown.contains(&pid)) {
-                return above.filter(|_| above != it.pid);
+            if above.is_none_or(|pid| pids.contains(&pid)) {
+                return above.filter(|_| above != process.pid);
             }
         }
         None
     };
     let mut children: BTreeMap<Option<u32>, Vec<&Process>> = BTreeMap::new();
-    for process in all {
+    for process in matching {
         children.entry(parent(process)).or_default().push(process);
     }
     let (mut rows, mut branches) = (Vec::new(), Vec::new());
-    grow(None, "", &mut children, &mut rows, &mut branches);
-    // Two that are each other's ancestors, which only a wrong snapshot has, are shown all the same.
+    add_subtree(None, "", &mut children, &mut rows, &mut branches);
+    // Processes that are each other's ancestors, which only a wrong snapshot has, are shown as well.
     for left in children.into_values().flatten() {
         rows.push(left);
         branches.push(String::new());
@@ -191,7 +170,8 @@ pub(crate) fn process_rows<'a>(snapshot: &'a Snapshot, ui: &Ui) -> (Vec<&'a Proc
     (rows, branches)
 }
 
-fn grow<'a>(
+/// Adds the children of a process with all their descendants.
+fn add_subtree<'a>(
     parent: Option<u32>,
     before: &str,
     children: &mut BTreeMap<Option<u32>, Vec<&'a Process>>,
@@ -209,25 +189,9 @@ fn grow<'a>(
         rows.push(process);
         branches.push(format!("{before}{branch}"));
         if process.pid.is_some() {
-            grow(process.pid, &format!("{before}{below}"), children, rows, branches);
+            add_subtree(process.pid, &format!("{before}{below}"), children, rows, branches);
         }
     }
-}
-
-fn name_order(a: Option<&String>, b: Option<&String>) -> Ordering {
-    // Who has none comes last.
-    (a.is_none(), a).cmp(&(b.is_none(), b))
-}
-
-/// Sorts as chosen; what is equal by that stays in an order that does not depend on the direction.
-fn sort<T: Copy>(
-    all: &mut [T],
-    place: &Place,
-    order: impl Fn(T, T) -> Ordering,
-    ties: impl Fn(T, T) -> Ordering,
-) {
-    let turned = |order: Ordering| if place.sort.reversed { order.reverse() } else { order };
-    all.sort_by(|&a, &b| turned(order(a, b)).then_with(|| ties(a, b)));
 }
 
 /// The sort order of a query for a column of the program list.
@@ -250,28 +214,29 @@ pub(crate) fn program_sort(column: Option<&str>) -> ProgramSort {
     }
 }
 
-/// Findings that the filter leaves, worst first; without those that were acknowledged, unless they are to be shown.
+/// Findings that match the filter, worst first; without acknowledged ones, unless these are shown.
 pub(crate) fn findings<'a>(snapshot: &'a Snapshot, ui: &Ui) -> Vec<&'a Finding> {
-    let place = ui.place(List::Findings);
+    let filter = &ui.list_state(List::Findings).filter;
     let all = snapshot.findings.iter().filter(|it| ui.shows_acknowledged || !ui.is_acknowledged(it));
-    all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
+    all.filter(|it| filter.is_empty() || matches_filter(filter, &[&it.text, &format!("{:?}", it.kind)]))
         .collect()
 }
 
-/// What happened, newest first.
-pub(crate) fn events<'a>(snapshot: &'a Snapshot, place: &Place) -> Vec<&'a Event> {
+/// Events that match the filter, newest first.
+pub(crate) fn events<'a>(snapshot: &'a Snapshot, state: &ListState) -> Vec<&'a Event> {
+    let filter = &state.filter;
     let all = snapshot.events.iter().flatten().rev();
-    all.filter(|it| place.filter.is_empty() || fits(&place.filter, &[&it.text, &format!("{:?}", it.kind)]))
+    all.filter(|it| filter.is_empty() || matches_filter(filter, &[&it.text, &format!("{:?}", it.kind)]))
         .collect()
 }
 
-/// A list's rows, in their order.
+/// The rows of a list, in order.
 enum Rows<'a> {
     Devices(&'a [Device]),
     Processes(Vec<&'a Process>),
     Findings(Vec<&'a Finding>),
     Events(Vec<&'a Event>),
-    /// Of these only a part is there.
+    // The snapshot has only a part of the following lists.
     Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),
     Groups(Option<&'a Buffers>),
@@ -279,13 +244,12 @@ enum Rows<'a> {
 
 impl<'a> Rows<'a> {
     fn of(snapshot: &'a Snapshot, ui: &Ui, list: List) -> Self {
-        let place = ui.place(list);
         match list {
             List::Devices => Self::Devices(&snapshot.devices),
             List::Processes => Self::Processes(process_rows(snapshot, ui).0),
             List::Programs => Self::Programs(snapshot.programs.as_ref()),
             List::Findings => Self::Findings(findings(snapshot, ui)),
-            List::Events => Self::Events(events(snapshot, place)),
+            List::Events => Self::Events(events(snapshot, ui.list_state(list))),
             List::Buffers if ui.group.is_some() => Self::Groups(snapshot.buffers.as_ref()),
             List::Buffers => Self::Buffers(snapshot.buffers.as_ref()),
         }
@@ -331,47 +295,47 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How many rows a list has.
+/// Number of rows of a list.
 pub(crate) fn count(snapshot: &Snapshot, ui: &Ui, list: List) -> usize {
     Rows::of(snapshot, ui, list).count()
 }
 
-/// What the cursor is on.
-pub(crate) fn chosen(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String> {
-    let place = ui.place(list);
-    place.key.clone().or_else(|| Rows::of(snapshot, ui, list).key(place.cursor))
+/// The key of the row under the cursor.
+pub(crate) fn selected_key(snapshot: &Snapshot, ui: &Ui, list: List) -> Option<String> {
+    let state = ui.list_state(list);
+    state.key.clone().or_else(|| Rows::of(snapshot, ui, list).key(state.cursor))
 }
 
-/// Moves each list's cursor along with the row the user put it on; if that is gone, it stays where it was. A cursor at the top
-/// stays there.
-pub(crate) fn follow(snapshot: &Snapshot, ui: &mut Ui) {
+/// Moves the cursor of each list to the row that the user selected. If that is gone, the cursor keeps its position. A
+/// cursor at the top stays there.
+pub(crate) fn follow_selected_rows(snapshot: &Snapshot, ui: &mut Ui) {
     for &list in [List::Devices].iter().chain(ui.lists()) {
-        let place = ui.place(list);
-        if place.key.is_none() && place.cursor == 0 {
+        let state = ui.list_state(list);
+        if state.key.is_none() && state.cursor == 0 {
             continue;
         }
         let rows = Rows::of(snapshot, ui, list);
-        let found = place.key.as_ref().and_then(|key| rows.find(key));
-        let cursor = found.unwrap_or(place.cursor).min(rows.count().saturating_sub(1));
-        // An empty list may come back with the same rows.
-        let key = place.key.as_ref().and_then(|_| rows.key(cursor));
-        let place = ui.place_mut(list);
-        place.cursor = cursor;
-        place.key = key.or(place.key.take());
+        let found = state.key.as_ref().and_then(|key| rows.find(key));
+        let cursor = found.unwrap_or(state.cursor).min(rows.count().saturating_sub(1));
+        // The key is kept while the list is empty: its rows may return.
+        let key = state.key.as_ref().and_then(|_| rows.key(cursor));
+        let state = ui.list_state_mut(list);
+        state.cursor = cursor;
+        state.key = key.or(state.key.take());
     }
 }
 
-/// Puts the cursor on a row.
-pub(crate) fn go_to(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
+/// Moves the cursor to a row.
+pub(crate) fn move_cursor(snapshot: &Snapshot, ui: &mut Ui, list: List, row: usize) {
     let rows = Rows::of(snapshot, ui, list);
     let row = row.min(rows.count().saturating_sub(1));
     let key = rows.key(row);
-    let place = ui.place_mut(list);
-    (place.cursor, place.key) = (row, key);
+    let state = ui.list_state_mut(list);
+    (state.cursor, state.key) = (row, key);
 }
 
-/// The column a list is sorted by until the user chooses one.
-pub(crate) fn own_order(list: List) -> Option<&'static str> {
+/// The column that a list is sorted by at first.
+pub(crate) fn default_sort_column(list: List) -> Option<&'static str> {
     match list {
         List::Processes => Some("dram"),
         List::Buffers => Some("size"),
@@ -384,34 +348,34 @@ pub(crate) fn own_order(list: List) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    /// Every table of the dashboard.
-    fn tables() -> Vec<Vec<&'static Head>> {
-        let groups = allocation::GROUP_SCREEN.iter().map(|column| &column.head).collect();
-        let telemetry = device::TELEMETRY.iter().map(|column| &column.head).collect();
-        List::ALL.into_iter().map(heads).chain([groups, telemetry]).collect()
+    /// The headers of every table of the dashboard.
+    fn tables() -> Vec<Vec<&'static Header>> {
+        let groups = allocation::GROUP_SCREEN.iter().map(|column| &column.header).collect();
+        let telemetry = device::TELEMETRY.iter().map(|column| &column.header).collect();
+        List::ALL.into_iter().map(headers).chain([groups, telemetry]).collect()
     }
 
     #[test]
-    fn every_title_fits_its_column_with_the_mark_of_an_order() {
-        for head in tables().concat() {
-            let needed = head.title.chars().count() + usize::from(head.sorts);
-            assert!(needed <= usize::from(head.width), "{}", head.title);
+    fn titles_fit_their_columns_with_the_sort_mark() {
+        for header in tables().concat() {
+            let needed = header.title.chars().count() + usize::from(header.sortable);
+            assert!(needed <= usize::from(header.width), "{}", header.title);
         }
     }
 
     #[test]
-    fn what_is_never_dropped_fits_the_smallest_screen() {
+    fn fixed_columns_fit_the_smallest_screen() {
         for list in tables() {
             let kept = list.iter().filter(|it| it.drop == 0);
             let width: u16 = kept.map(|it| it.width + 1).sum::<u16>() - 1;
-            assert!(width <= crate::views::LEAST.0 - 4, "{} takes {width}", list[0].title);
+            assert!(width <= crate::views::MIN_SIZE.0 - 4, "{} takes {width}", list[0].title);
         }
     }
 
     #[test]
-    fn filters_take_words_in_any_order_and_case() {
-        assert!(fits("", &[]));
-        assert!(fits("LLM root", &["root", "demo-llm"]));
-        assert!(!fits("llm ada", &["root", "demo-llm"]));
+    fn filters_match_words_in_any_order_and_case() {
+        assert!(matches_filter("", &[]));
+        assert!(matches_filter("LLM root", &["root", "demo-llm"]));
+        assert!(!matches_filter("llm ada", &["root", "demo-llm"]));
     }
 }

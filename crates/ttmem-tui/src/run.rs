@@ -1,10 +1,10 @@
-//! The loop: one thread owns the terminal and all state. Others only send it messages: one reads keys, one waits for signals,
-//! one fetches.
+//! The event loop. One thread owns the terminal and all state. Three others send it messages: one reads keys, one waits for
+//! signals, one fetches snapshots.
 
+use crate::data::Data;
 use crate::settings::Settings;
-use crate::shown::Shown;
-use crate::terminal::{FETCHER, Screen};
-use crate::ui::{Recipient, Signal, Terms, Ui};
+use crate::terminal::{FETCH_THREAD, Screen};
+use crate::ui::{Environment, Recipient, Signal, Ui};
 use crate::update::{Effect, Msg, update};
 use crate::views::{Now, view};
 use jiff::tz::TimeZone;
@@ -18,104 +18,107 @@ use std::thread;
 use std::time::{Duration, Instant};
 use ttmem_core::{Detail, Snapshot};
 
-/// How it begins.
+/// How the dashboard starts.
 #[derive(Debug)]
-pub struct Start {
-    /// As they were kept, or typed.
+pub struct StartOptions {
+    /// Settings, from the file and the command line.
     pub settings: Settings,
-    /// What does not change.
-    pub terms: Terms,
-    /// When to end by itself.
+    /// Properties of the terminal and the command line.
+    pub environment: Environment,
+    /// When to end without a key.
     pub until: Option<Instant>,
 }
 
-/// A snapshot and its source, or why there is none.
-pub type Fetched = Result<(Snapshot, String), String>;
+/// A snapshot and its source, or the reason why there is none.
+pub type FetchResult = Result<(Snapshot, String), String>;
 
-/// The outcome of an action, as a message.
-pub type Done = Result<String, String>;
+/// The outcome of an effect, as a message.
+pub type EffectResult = Result<String, String>;
 
-/// Sends a signal; returns the outcome.
-pub type Sender = dyn FnMut(&Recipient, &Signal) -> Done;
+/// A function that sends a signal.
+pub type SignalSender = dyn FnMut(&Recipient, &Signal) -> EffectResult;
 
-/// What the dashboard cannot do itself.
-pub struct Hands {
-    /// Makes a snapshot, or says why not. Runs on a thread of its own.
-    pub fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
-    /// Sends a signal; returns the outcome.
-    pub signal: Box<Sender>,
-    /// Keeps settings; likewise.
-    pub save: Box<dyn FnMut(&Settings) -> Done>,
+/// The functions that the dashboard calls for what it cannot do itself.
+pub struct Callbacks {
+    /// Fetches a snapshot. Runs on a thread of its own.
+    pub fetch: Box<dyn FnMut(&Detail) -> FetchResult + Send>,
+    /// Sends a signal.
+    pub signal: Box<SignalSender>,
+    /// Saves settings.
+    pub save: Box<dyn FnMut(&Settings) -> EffectResult>,
 }
 
-/// Messages that may wait; further senders block.
-const WAITING: usize = 1024;
-/// A terminal that takes nothing holds the loop up; those who want it to end do not wait longer than this.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two attempts, when nothing comes.
+/// The most inputs in the queue; further senders block.
+const MAX_QUEUED: usize = 1024;
+/// How long a signal waits for the loop to end the program: a terminal that accepts no output blocks the loop.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pauses after failures to fetch.
 const RETRIES: [Duration; 4] =
     [Duration::from_millis(500), Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
-/// Ages are shown, so time passes even if nothing else does.
+/// The longest time between two frames: the screen shows ages.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What wakes the loop.
+/// An input of the loop.
 enum Input {
     Event(Event),
     Signal(i32),
-    Fetched(Box<(Fetched, Detail, Option<Timestamp>)>),
+    Fetched(Box<(FetchResult, Detail, Option<Timestamp>)>),
     /// The terminal is gone.
     Gone,
 }
 
-/// What to fetch, and whether the last thing that was fetched has been taken.
-struct Order {
+/// What the fetching thread is to do.
+struct FetchRequest {
     detail: Detail,
     refresh: Duration,
     window_seconds: u64,
+    /// Fetch without waiting for the refresh interval.
     at_once: bool,
-    untaken: bool,
+    /// The loop has not handled the last result yet.
+    unhandled: bool,
     ended: bool,
 }
 
-type Orders = Arc<(Mutex<Order>, Condvar)>;
+/// The request that the loop and the fetching thread share.
+type SharedRequest = Arc<(Mutex<FetchRequest>, Condvar)>;
 
-fn order(orders: &Orders) -> MutexGuard<'_, Order> {
+fn lock(shared: &SharedRequest) -> MutexGuard<'_, FetchRequest> {
     // Poisoning is harmless: the data is plain.
-    orders.0.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Shows the dashboard until the user or a signal ends it.
-pub fn run(start: Start, hands: Hands) -> io::Result<()> {
-    let Hands { fetch, mut signal, mut save } = hands;
-    let mut ui = Ui::new(start.settings, start.terms);
-    let mut shown = Shown::nothing(TimeZone::system());
+pub fn run(options: StartOptions, callbacks: Callbacks) -> io::Result<()> {
+    let Callbacks { fetch, mut signal, mut save } = callbacks;
+    let mut ui = Ui::new(options.settings, options.environment);
+    let mut data = Data::empty(TimeZone::system());
     let mut screen = Screen::enter(ui.settings.mouse)?;
-    let (send, inputs) = sync_channel(WAITING);
-    let orders: Orders = Arc::new((
-        Mutex::new(Order {
-            detail: ui.wanted(&shown),
+    let (send, inputs) = sync_channel(MAX_QUEUED);
+    let request: SharedRequest = Arc::new((
+        Mutex::new(FetchRequest {
+            detail: ui.required_detail(&data),
             refresh: Duration::from_millis(ui.settings.refresh_ms),
             window_seconds: ui.window_seconds(),
             at_once: true,
-            untaken: false,
+            unhandled: false,
             ended: false,
         }),
         Condvar::new(),
     ));
     wait_for_signals(send.clone())?;
     read_keys(send.clone());
-    fetch_forever(fetch, Arc::clone(&orders), send)?;
+    spawn_fetcher(fetch, Arc::clone(&request), send)?;
 
     let begin = Instant::now();
     let ended = (|| -> io::Result<()> {
         loop {
             let now = Now { ms: begin.elapsed().as_millis() as u64, wall: Timestamp::now() };
-            let laid = screen.draw(|buffer| view(&shown, &ui, now, buffer))?;
-            ui.settle(laid);
-            ask_for_what_is_seen(&ui, &shown, &orders);
-            // Everything that waits is taken in before the next drawing: keys held down must not queue up.
-            let Some(first) = next(&inputs, start.until) else { return Ok(()) };
-            for input in std::iter::once(first).chain(inputs.try_iter().take(WAITING)) {
+            let layout = screen.draw(|buffer| view(&data, &ui, now, buffer))?;
+            ui.set_layout(layout);
+            update_request(&ui, &data, &request);
+            // All queued inputs are handled before the next frame, so that a key held down does not fill the queue.
+            let Some(first) = next(&inputs, options.until) else { return Ok(()) };
+            for input in std::iter::once(first).chain(inputs.try_iter().take(MAX_QUEUED)) {
                 let now_ms = begin.elapsed().as_millis() as u64;
                 let msg = match input {
                     Input::Signal(SIGTSTP) => {
@@ -123,7 +126,7 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                         continue;
                     }
                     Input::Signal(SIGCONT) => {
-                        screen.come_back(ui.settings.mouse)?;
+                        screen.resume(ui.settings.mouse)?;
                         continue;
                     }
                     Input::Signal(_) | Input::Gone => return Ok(()),
@@ -133,92 +136,93 @@ pub fn run(start: Start, hands: Hands) -> io::Result<()> {
                     Input::Event(_) => continue,
                     Input::Fetched(fetched) => {
                         let (fetched, detail, since) = *fetched;
-                        order(&orders).untaken = false;
+                        lock(&request).unhandled = false;
                         // The fetching thread may wait for this.
-                        orders.1.notify_all();
+                        request.1.notify_all();
                         match fetched {
-                            Ok((snapshot, by)) => {
-                                Msg::Fresh { snapshot: Box::new(snapshot), detail, since, by }
+                            Ok((snapshot, source)) => {
+                                Msg::Snapshot { snapshot: Box::new(snapshot), detail, since, source }
                             }
-                            Err(why) => Msg::Lost(why),
+                            Err(reason) => Msg::FetchFailed(reason),
                         }
                     }
                 };
-                for effect in update(&mut ui, &mut shown, now_ms, msg) {
-                    let done = match effect {
+                for effect in update(&mut ui, &mut data, now_ms, msg) {
+                    let result = match effect {
                         Effect::Quit => return Ok(()),
                         Effect::Suspend => {
                             suspend(&mut screen, &ui)?;
                             continue;
                         }
                         Effect::Redraw => {
-                            screen.forget()?;
+                            screen.force_redraw()?;
                             continue;
                         }
-                        Effect::Mouse(ours) => {
-                            screen.set_mouse(ours)?;
+                        Effect::Mouse(on) => {
+                            screen.set_mouse(on)?;
                             continue;
                         }
                         Effect::Fetch => {
-                            order(&orders).at_once = true;
-                            orders.1.notify_all();
+                            lock(&request).at_once = true;
+                            request.1.notify_all();
                             continue;
                         }
                         Effect::Save(settings) => save(&settings),
-                        Effect::Signal(to, which) => signal(&to, which),
+                        Effect::Signal(recipient, which) => signal(&recipient, which),
                     };
-                    update(&mut ui, &mut shown, now_ms, Msg::Done(done));
+                    update(&mut ui, &mut data, now_ms, Msg::EffectDone(result));
                 }
             }
             let now_ms = begin.elapsed().as_millis() as u64;
-            update(&mut ui, &mut shown, now_ms, Msg::Tick);
+            update(&mut ui, &mut data, now_ms, Msg::Tick);
         }
     })();
-    order(&orders).ended = true;
-    orders.1.notify_all();
+    lock(&request).ended = true;
+    request.1.notify_all();
     drop(screen);
     match ended {
-        // The terminal is gone: there is nowhere to report it.
+        // The terminal is gone, so the error cannot be reported.
         Err(e) if e.raw_os_error() == Some(5) || e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
 }
 
-/// Waits for something to happen, or for the time to end: `None`.
+/// Waits for an input; `None` at the end of the time.
 fn next(inputs: &Receiver<Input>, until: Option<Instant>) -> Option<Input> {
     let wait = until.map_or(TICK, |until| until.saturating_duration_since(Instant::now()).min(TICK));
     match inputs.recv_timeout(wait) {
         Ok(input) => Some(input),
         Err(RecvTimeoutError::Timeout) if until.is_some_and(|until| Instant::now() >= until) => None,
-        // A second passed.
+        // A tick: an event without effect.
         Err(RecvTimeoutError::Timeout) => Some(Input::Event(Event::FocusGained)),
         Err(RecvTimeoutError::Disconnected) => None,
     }
 }
 
-/// To the shell, and back when it says so.
+/// Stops the process until the shell continues it.
 fn suspend(screen: &mut Screen, ui: &Ui) -> io::Result<()> {
-    Screen::leave();
+    Screen::suspend();
     signal_hook::low_level::emulate_default_handler(SIGTSTP)?;
-    screen.come_back(ui.settings.mouse)
+    screen.resume(ui.settings.mouse)
 }
 
-fn ask_for_what_is_seen(ui: &Ui, shown: &Shown, orders: &Orders) {
-    let (detail, window_seconds) = (ui.wanted(shown), ui.window_seconds());
+/// Requests what the screen needs now.
+fn update_request(ui: &Ui, data: &Data, shared: &SharedRequest) {
+    let (detail, window_seconds) = (ui.required_detail(data), ui.window_seconds());
     let refresh = Duration::from_millis(ui.settings.refresh_ms);
-    let mut order = order(orders);
-    if order.detail != detail || order.window_seconds != window_seconds {
-        order.at_once = true;
-    } else if order.refresh == refresh {
+    let mut request = lock(shared);
+    if request.detail != detail || request.window_seconds != window_seconds {
+        request.at_once = true;
+    } else if request.refresh == refresh {
         return;
     }
-    (order.detail, order.window_seconds, order.refresh) = (detail, window_seconds, refresh);
-    drop(order);
-    orders.1.notify_all();
+    (request.detail, request.window_seconds, request.refresh) = (detail, window_seconds, refresh);
+    drop(request);
+    shared.1.notify_all();
 }
 
 fn read_keys(send: SyncSender<Input>) {
-    /// However reading ends: without keys, nothing could end the program.
+    /// Ends the loop when reading ends for any reason: without keys, the user could not end the program.
     struct Reader(SyncSender<Input>);
     impl Drop for Reader {
         fn drop(&mut self) {
@@ -241,8 +245,8 @@ fn wait_for_signals(send: SyncSender<Input>) -> io::Result<()> {
         for signal in signals.forever() {
             let _ = send.try_send(Input::Signal(signal));
             if matches!(signal, SIGINT | SIGTERM | SIGHUP) {
-                // Normally the loop ends the program long before that.
-                thread::sleep(PATIENCE);
+                // Normally the loop ends the program first.
+                thread::sleep(EXIT_TIMEOUT);
                 let _ = ratatui::crossterm::terminal::disable_raw_mode();
                 std::process::exit(1);
             }
@@ -251,44 +255,46 @@ fn wait_for_signals(send: SyncSender<Input>) -> io::Result<()> {
     Ok(())
 }
 
-fn fetch_forever(
-    mut fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
-    orders: Orders,
+fn spawn_fetcher(
+    mut fetch: Box<dyn FnMut(&Detail) -> FetchResult + Send>,
+    shared: SharedRequest,
     send: SyncSender<Input>,
 ) -> io::Result<()> {
     let work = move || {
         let mut failures = 0;
         let mut last: Option<Instant> = None;
-        // History is fetched once, then only what is new of it.
-        let (mut newest, mut told_seconds) = (None, 0);
+        // The history of the whole window is fetched once, then only newer samples.
+        let (mut newest, mut fetched_seconds) = (None, 0);
         loop {
-            let mut now = order(&orders);
+            let mut request = lock(&shared);
             loop {
-                if now.ended {
+                if request.ended {
                     return;
                 }
-                let pause =
-                    if failures == 0 { now.refresh } else { RETRIES[(failures - 1).min(RETRIES.len() - 1)] };
+                let pause = match failures {
+                    0 => request.refresh,
+                    _ => RETRIES[(failures - 1).min(RETRIES.len() - 1)],
+                };
                 let left = last.map_or(Duration::ZERO, |last| pause.saturating_sub(last.elapsed()));
-                if !now.untaken && (left.is_zero() || now.at_once) {
+                if !request.unhandled && (left.is_zero() || request.at_once) {
                     break;
                 }
-                let left = if now.untaken { TICK } else { left };
-                now = orders.1.wait_timeout(now, left).unwrap_or_else(PoisonError::into_inner).0;
+                let left = if request.unhandled { TICK } else { left };
+                request = shared.1.wait_timeout(request, left).unwrap_or_else(PoisonError::into_inner).0;
             }
-            now.at_once = false;
-            let detail = now.detail.clone();
-            let window = now.window_seconds;
-            drop(now);
+            request.at_once = false;
+            let detail = request.detail.clone();
+            let window = request.window_seconds;
+            drop(request);
             last = Some(Instant::now());
-            if window > told_seconds {
+            if window > fetched_seconds {
                 newest = None;
             }
             let since = newest
                 .or_else(|| Timestamp::now().checked_sub(SignedDuration::from_secs(window as i64)).ok());
-            let asked = Detail { history_since: since, ..detail.clone() };
-            // A panic in there is reported on the screen.
-            let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch(&asked)));
+            let with_history = Detail { history_since: since, ..detail.clone() };
+            // A panic of the callback is shown on the screen.
+            let fetched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fetch(&with_history)));
             let fetched = fetched.unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
@@ -297,18 +303,18 @@ fn fetch_forever(
             match &fetched {
                 Ok((snapshot, _)) => {
                     failures = 0;
-                    told_seconds = told_seconds.max(window);
+                    fetched_seconds = fetched_seconds.max(window);
                     let samples = snapshot.devices.iter().filter_map(|it| it.history.as_ref());
                     let latest = samples.flat_map(|it| [it.dram_total.last(), it.l1_total.last()]).flatten();
                     newest = latest.map(|it| it.at).max().or(newest);
                 }
                 Err(_) => failures += 1,
             }
-            order(&orders).untaken = true;
+            lock(&shared).unhandled = true;
             if send.send(Input::Fetched(Box::new((fetched, detail, since)))).is_err() {
                 return;
             }
         }
     };
-    thread::Builder::new().name(FETCHER.to_owned()).spawn(work).map(|_| ())
+    thread::Builder::new().name(FETCH_THREAD.to_owned()).spawn(work).map(|_| ())
 }

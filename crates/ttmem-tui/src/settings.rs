@@ -1,7 +1,7 @@
-//! What is kept from one time to the next. Reading and writing the file is the program's.
+//! The settings that can be saved. Reading and writing the file is up to the caller.
 
 use crate::lists;
-use crate::table::Sorting;
+use crate::table::SortOrder;
 use crate::theme::ThemeName;
 use crate::ui::{List, Ui, View};
 use serde::{Deserialize, Serialize};
@@ -11,21 +11,21 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Colours.
+    /// Theme.
     pub theme: ThemeName,
     /// Refresh interval in milliseconds.
     pub refresh_ms: u64,
     /// ASCII characters only.
     pub ascii: bool,
-    /// Whether clicks and the wheel are ours; without, the terminal selects text with them.
+    /// Whether the dashboard handles clicks and the wheel; if not, the terminal selects text with them.
     pub mouse: bool,
-    /// h, j, k and l move. Without, `k` opens the signal menu.
+    /// Whether h, j, k and l move the cursor; if not, `k` opens the signal menu.
     pub vim_keys: bool,
-    /// The view at the start.
+    /// View at the start.
     pub view: String,
-    /// The length of the time axis.
+    /// Length of the time axis.
     pub window_seconds: u64,
-    /// The columns that lists are sorted by; a minus turns the order round.
+    /// Sort column of each list; a minus before it reverses the order.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sort: BTreeMap<String, String>,
 }
@@ -49,8 +49,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What is wrong with them, if something is: the key, and why.
-    pub fn fault(&self) -> Option<String> {
+    /// Finds a wrong setting; returns its key and the reason.
+    pub fn find_error(&self) -> Option<String> {
         let views = || View::ALL.map(View::name).join(", ");
         if !REFRESH.contains(&self.refresh_ms) {
             let (least, most) = (REFRESH.start(), REFRESH.end());
@@ -65,7 +65,7 @@ impl Settings {
                 return Some(format!("sort has no list {list:?}; known lists: {known}"));
             };
             let name = column.trim_start_matches('-');
-            let columns: Vec<&str> = lists::sortable(list).map(|it| it.0).collect();
+            let columns: Vec<&str> = lists::sortable_columns(list).map(|it| it.0).collect();
             if !columns.contains(&name) {
                 let (list, known) = (list.name(), columns.join(", "));
                 return Some(format!("sort.{list} has no column {name:?}; known columns: {known}"));
@@ -78,21 +78,21 @@ impl Settings {
         View::ALL.into_iter().find(|view| view.name() == self.view).unwrap_or_default()
     }
 
-    pub(crate) fn sorting(&self, list: List) -> Sorting {
-        let own = Sorting { column: lists::own_order(list), reversed: false };
-        let Some(text) = self.sort.get(list.name()) else { return own };
+    pub(crate) fn sort_order(&self, list: List) -> SortOrder {
+        let default = SortOrder { column: lists::default_sort_column(list), reversed: false };
+        let Some(text) = self.sort.get(list.name()) else { return default };
         let name = text.trim_start_matches('-');
-        let column = lists::sortable(list).find(|it| it.0 == name).map(|it| it.0);
-        Sorting { column, reversed: text.starts_with('-') }
+        let column = lists::sortable_columns(list).find(|it| it.0 == name).map(|it| it.0);
+        SortOrder { column, reversed: text.starts_with('-') }
     }
 }
 
 impl Ui {
-    /// The settings as they are now.
-    pub(crate) fn kept(&self) -> Settings {
+    /// The settings to save: those that were loaded, with the current view, time axis and sort orders.
+    pub(crate) fn current_settings(&self) -> Settings {
         let sort = List::ALL.into_iter().filter_map(|list| {
-            let Sorting { column, reversed } = self.place(list).sort;
-            if column == lists::own_order(list) && !reversed {
+            let SortOrder { column, reversed } = self.list_state(list).sort;
+            if column == lists::default_sort_column(list) && !reversed {
                 return None;
             }
             let name = column?;
@@ -112,12 +112,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_named() {
-        assert_eq!(Settings::default().fault(), None);
+    fn errors_name_the_setting() {
+        assert_eq!(Settings::default().find_error(), None);
         let wrong = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            settings.fault().unwrap()
+            settings.find_error().unwrap()
         };
         assert!(wrong(|it| it.refresh_ms = 0).starts_with("refresh_ms is 0"));
         assert!(wrong(|it| it.view = "x".into()).contains("view is \"x\"; known views: main, charts"));

@@ -1,34 +1,34 @@
-//! Colours, by what they mean. A theme is a table of inks; how many colours the terminal has decides what becomes of
-//! them. Without colours the same differences are made with bold, faint and reversed text.
+//! Colours by meaning. A theme is a palette, adapted to the number of colours of the terminal. Without colours, bold,
+//! faint and reversed text make the differences.
 
-use crate::shown::Series;
+use crate::data::Series;
 use ratatui::style::{Color, Modifier, Style};
 use serde::{Deserialize, Serialize};
 use ttmem_core::snapshot::{CoreClass, Severity, Tracking};
 use ttmem_core::words::Space;
 use ttmem_render::Tone;
-use ttmem_render::figure::Level;
+use ttmem_render::format::Level;
 
-/// Themes, by name.
+/// The name of a theme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThemeName {
     /// For dark backgrounds.
     #[default]
     Dark,
-    /// For light ones.
+    /// For light backgrounds.
     Light,
-    /// No red beside green: blue, white and orange.
+    /// Blue, white and orange instead of red and green.
     ColourBlind,
-    /// No colours at all.
+    /// Without colours.
     Mono,
 }
 
 impl ThemeName {
-    /// All of them.
+    /// All themes.
     pub const ALL: [Self; 4] = [Self::Dark, Self::Light, Self::ColourBlind, Self::Mono];
 
-    /// As it is written in the settings.
+    /// The name in the settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dark => "dark",
@@ -39,32 +39,32 @@ impl ThemeName {
     }
 }
 
-/// How many colours a terminal has.
+/// The number of colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// None.
+pub enum ColourDepth {
+    /// No colours.
     None,
-    /// The 16 that every terminal has; which those are is the user's choice.
+    /// 16 colours, which the user of the terminal may have changed.
     Sixteen,
-    /// 256.
+    /// 256 colours.
     Indexed,
-    /// All.
+    /// 24-bit colours.
     Full,
 }
 
-/// A colour, and the nearest of the 16.
+/// A colour as red, green and blue, and the nearest of the 16 colours.
 #[derive(Clone, Copy)]
 struct Ink(u8, u8, u8, Color);
 
 impl Ink {
-    fn at(self, depth: Depth) -> Color {
+    fn at(self, depth: ColourDepth) -> Color {
         let Self(r, g, b, sixteen) = self;
         match depth {
-            Depth::None => Color::Reset,
-            Depth::Sixteen => sixteen,
-            Depth::Full => Color::Rgb(r, g, b),
-            Depth::Indexed => {
-                // The cube of 6 x 6 x 6, or the 24 greys between its own.
+            ColourDepth::None => Color::Reset,
+            ColourDepth::Sixteen => sixteen,
+            ColourDepth::Full => Color::Rgb(r, g, b),
+            ColourDepth::Indexed => {
+                // The cube of 6 x 6 x 6 colours, or one of the 24 greys.
                 let step = |v: u8| if v < 48 { 0 } else { (v.saturating_sub(35) / 40).min(5) };
                 if r.abs_diff(g) < 10 && g.abs_diff(b) < 10 && (8..=238).contains(&r) {
                     return Color::Indexed(232 + (r - 8) / 10);
@@ -75,8 +75,8 @@ impl Ink {
     }
 }
 
-/// The inks of a theme.
-struct Inks {
+/// The colours of a theme.
+struct Palette {
     faint: Ink,
     frame: Ink,
     accent: Ink,
@@ -98,7 +98,7 @@ struct Inks {
     heat: [Ink; 6],
 }
 
-const DARK: Inks = Inks {
+const DARK: Palette = Palette {
     faint: Ink(128, 134, 145, Color::DarkGray),
     frame: Ink(72, 80, 94, Color::DarkGray),
     accent: Ink(110, 190, 230, Color::Cyan),
@@ -127,7 +127,7 @@ const DARK: Inks = Inks {
     ],
 };
 
-const LIGHT: Inks = Inks {
+const LIGHT: Palette = Palette {
     faint: Ink(110, 114, 122, Color::DarkGray),
     frame: Ink(176, 182, 192, Color::Gray),
     accent: Ink(0, 95, 150, Color::Blue),
@@ -156,8 +156,8 @@ const LIGHT: Inks = Inks {
     ],
 };
 
-/// From blue over white to orange, which people with any colour blindness can distinguish.
-const BLIND: Inks = Inks {
+/// Blue, white and orange, which people with any kind of colour blindness can distinguish.
+const COLOUR_BLIND: Palette = Palette {
     good: Ink(86, 160, 233, Color::LightBlue),
     warn: Ink(240, 228, 66, Color::Yellow),
     bad: Ink(230, 120, 0, Color::LightRed),
@@ -180,31 +180,31 @@ const BLIND: Inks = Inks {
     ..DARK
 };
 
-/// What is drawn how.
+/// The styles of the dashboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Theme {
-    /// Whether there are colours; without them marks must do.
+    /// Whether there are colours. Without them, letters distinguish what colours would.
     pub(crate) coloured: bool,
     pub(crate) text: Style,
-    /// What is not a figure, and figures that are not known.
+    /// Labels, and unknown figures.
     pub(crate) faint: Style,
     pub(crate) frame: Style,
     pub(crate) title: Style,
-    /// Keys, and names of what has the focus.
+    /// Keys, and the frame of the focused list.
     pub(crate) accent: Style,
     pub(crate) header: Style,
     pub(crate) good: Style,
     pub(crate) warn: Style,
     pub(crate) bad: Style,
-    /// Background of the chosen row.
+    /// The row under the cursor.
     pub(crate) selected: Style,
-    /// That of a table without the focus.
+    /// The row under the cursor of a list without the focus.
     pub(crate) selected_elsewhere: Style,
     pub(crate) badge: Style,
     pub(crate) alarm: Style,
     pub(crate) dram: Style,
     pub(crate) l1: Style,
-    /// The part of a bar that is not filled.
+    /// The empty part of a bar.
     pub(crate) empty: Style,
     trace: Style,
     small: Style,
@@ -217,50 +217,50 @@ pub struct Theme {
 }
 
 impl Theme {
-    /// The theme of that name on a terminal with so many colours.
-    pub fn new(name: ThemeName, depth: Depth) -> Self {
-        let inks = match name {
+    /// Creates the theme of a name for a terminal with this number of colours.
+    pub fn new(name: ThemeName, depth: ColourDepth) -> Self {
+        let palette = match name {
             ThemeName::Light => &LIGHT,
-            ThemeName::ColourBlind => &BLIND,
+            ThemeName::ColourBlind => &COLOUR_BLIND,
             ThemeName::Dark | ThemeName::Mono => &DARK,
         };
-        if name == ThemeName::Mono || depth == Depth::None {
+        if name == ThemeName::Mono || depth == ColourDepth::None {
             return Self::mono();
         }
         let fore = |ink: Ink| Style::new().fg(ink.at(depth));
-        // Text on a heat cell must be read on all of them, and 16 colours leave no choice but black.
+        // Text must be readable on all heat colours; of 16 colours, only black is.
         let on_heat = match (name, depth) {
-            (ThemeName::Light, _) | (_, Depth::Sixteen) => Ink(20, 22, 26, Color::Black),
+            (ThemeName::Light, _) | (_, ColourDepth::Sixteen) => Ink(20, 22, 26, Color::Black),
             _ => Ink(236, 238, 242, Color::White),
         };
         let bold = |ink: Ink| fore(ink).add_modifier(Modifier::BOLD);
-        let badge = |ink: Ink| bold(inks.on_badge).bg(ink.at(depth));
+        let badge = |ink: Ink| bold(palette.on_badge).bg(ink.at(depth));
         Self {
             coloured: true,
             text: Style::new(),
-            faint: fore(inks.faint),
-            frame: fore(inks.frame),
+            faint: fore(palette.faint),
+            frame: fore(palette.frame),
             title: Style::new().add_modifier(Modifier::BOLD),
-            accent: fore(inks.accent),
-            header: bold(inks.faint),
-            good: fore(inks.good),
-            warn: fore(inks.warn),
-            bad: bold(inks.bad),
-            selected: Style::new().bg(inks.selected.at(depth)).add_modifier(Modifier::BOLD),
+            accent: fore(palette.accent),
+            header: bold(palette.faint),
+            good: fore(palette.good),
+            warn: fore(palette.warn),
+            bad: bold(palette.bad),
+            selected: Style::new().bg(palette.selected.at(depth)).add_modifier(Modifier::BOLD),
             selected_elsewhere: Style::new().add_modifier(Modifier::BOLD),
-            badge: badge(inks.warn),
-            alarm: badge(inks.bad),
-            dram: fore(inks.dram),
-            l1: fore(inks.l1),
-            empty: fore(inks.empty),
-            trace: fore(inks.trace),
-            small: fore(inks.small),
-            cb: fore(inks.cb),
-            dfb: fore(inks.dfb),
-            scratch: fore(inks.scratch),
-            kernel: fore(inks.kernel),
-            reserved: fore(inks.reserved),
-            heat: inks.heat.map(|ink| fore(on_heat).bg(ink.at(depth))),
+            badge: badge(palette.warn),
+            alarm: badge(palette.bad),
+            dram: fore(palette.dram),
+            l1: fore(palette.l1),
+            empty: fore(palette.empty),
+            trace: fore(palette.trace),
+            small: fore(palette.small),
+            cb: fore(palette.cb),
+            dfb: fore(palette.dfb),
+            scratch: fore(palette.scratch),
+            kernel: fore(palette.kernel),
+            reserved: fore(palette.reserved),
+            heat: palette.heat.map(|ink| fore(on_heat).bg(ink.at(depth))),
         }
     }
 
@@ -297,7 +297,7 @@ impl Theme {
         }
     }
 
-    /// The colour of a figure over time.
+    /// The style of a series of samples.
     pub(crate) fn series(&self, series: Series) -> Style {
         match series {
             Series::Dram => self.dram,
@@ -308,7 +308,7 @@ impl Theme {
         }
     }
 
-    /// How full something is: from 75 % on a warning, from 90 % on an alarm.
+    /// The style of a share of memory in use: a warning from 75 %, an alarm from 90 %.
     pub(crate) fn level(&self, share: f64) -> Style {
         match Level::of(share) {
             Level::Full => self.bad,
@@ -317,8 +317,8 @@ impl Theme {
         }
     }
 
-    /// A reading against its limit, if it has one: from nine tenths of it on, and from it on.
-    pub(crate) fn against(&self, value: Option<f64>, limit: Option<f64>) -> Style {
+    /// The style of a sensor reading: a warning from 90 % of its limit, an alarm from the limit.
+    pub(crate) fn reading(&self, value: Option<f64>, limit: Option<f64>) -> Style {
         match (value, limit) {
             (None, _) => self.faint,
             (Some(value), Some(limit)) if limit > 0.0 && value >= limit => self.bad,
@@ -327,7 +327,7 @@ impl Theme {
         }
     }
 
-    /// The background of a core so full.
+    /// The background of a core with this share in use.
     pub(crate) fn heat(&self, share: f64) -> Style {
         let step = match share {
             s if s >= 0.9 => 5,
@@ -348,8 +348,8 @@ impl Theme {
         }
     }
 
-    pub(crate) fn quality(&self, quality: Tracking) -> Style {
-        match quality {
+    fn tracking(&self, tracking: Tracking) -> Style {
+        match tracking {
             Tracking::Audited | Tracking::Agent | Tracking::Library => self.good,
             Tracking::Counters | Tracking::Reported | Tracking::Partial => self.warn,
             Tracking::Drift => self.bad,
@@ -357,7 +357,7 @@ impl Theme {
         }
     }
 
-    /// How a cell of a table is drawn.
+    /// The style of a cell of a table.
     pub(crate) fn tone(&self, tone: Tone) -> Style {
         match tone {
             Tone::Plain => self.text,
@@ -366,23 +366,23 @@ impl Theme {
             Tone::Warn => self.warn,
             Tone::Bad => self.bad,
             Tone::Level(share) => self.level(share),
-            Tone::Against(value, limit) => self.against(Some(value), limit),
-            Tone::Tracking(quality) => self.quality(quality),
+            Tone::Reading(value, limit) => self.reading(Some(value), limit),
+            Tone::Tracking(tracking) => self.tracking(tracking),
             Tone::Severity(severity) => self.severity(severity),
-            Tone::Space(space) => Part::of(space).map_or(self.faint, |part| self.part(part)),
+            Tone::Space(space) => MemoryPart::of(space).map_or(self.faint, |part| self.part(part)),
         }
     }
 
-    pub(crate) fn part(&self, part: Part) -> Style {
+    pub(crate) fn part(&self, part: MemoryPart) -> Style {
         match part {
-            Part::Dram => self.dram,
-            Part::Trace => self.trace,
-            Part::L1 => self.l1,
-            Part::L1Small => self.small,
-            Part::Cb => self.cb,
-            Part::Dfb => self.dfb,
-            Part::Scratch => self.scratch,
-            Part::Kernel => self.kernel,
+            MemoryPart::Dram => self.dram,
+            MemoryPart::Trace => self.trace,
+            MemoryPart::L1 => self.l1,
+            MemoryPart::L1Small => self.small,
+            MemoryPart::Cb => self.cb,
+            MemoryPart::Dfb => self.dfb,
+            MemoryPart::Scratch => self.scratch,
+            MemoryPart::Kernel => self.kernel,
         }
     }
 
@@ -400,9 +400,9 @@ impl Theme {
     }
 }
 
-/// What a bar is made of.
+/// A part of a memory bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum MemoryPart {
     Dram,
     Trace,
     L1,
@@ -413,8 +413,8 @@ pub(crate) enum Part {
     Kernel,
 }
 
-impl Part {
-    /// What a space is drawn as; host memory is no part of any bar.
+impl MemoryPart {
+    /// The part of a space; host memory is in no bar.
     pub(crate) fn of(space: Space) -> Option<Self> {
         Some(match space {
             Space::Dram => Self::Dram,
@@ -429,7 +429,7 @@ impl Part {
         })
     }
 
-    /// The letter of a part, where there are no colours.
+    /// The letter of a part without colours.
     pub(crate) fn letter(self) -> char {
         match self {
             Self::Dram | Self::L1 => 'B',
@@ -448,8 +448,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_colours_nothing_is_coloured() {
-        for (name, depth) in [(ThemeName::Mono, Depth::Full), (ThemeName::Dark, Depth::None)] {
+    fn mono_has_no_colours() {
+        for (name, depth) in [(ThemeName::Mono, ColourDepth::Full), (ThemeName::Dark, ColourDepth::None)] {
             let theme = Theme::new(name, depth);
             let styles = [theme.text, theme.bad, theme.selected, theme.badge, theme.heat(0.95), theme.dram];
             for style in styles {
@@ -461,22 +461,22 @@ mod tests {
     #[test]
     fn colours_fit_the_terminal() {
         let ink = Ink(240, 100, 95, Color::Red);
-        assert_eq!(ink.at(Depth::Full), Color::Rgb(240, 100, 95));
-        assert_eq!(ink.at(Depth::Sixteen), Color::Red);
-        assert_eq!(ink.at(Depth::Indexed), Color::Indexed(16 + 36 * 5 + 6 + 1));
-        assert_eq!(Ink(0, 0, 0, Color::Black).at(Depth::Indexed), Color::Indexed(16));
-        assert_eq!(Ink(128, 128, 128, Color::Gray).at(Depth::Indexed), Color::Indexed(244));
-        assert_eq!(Ink(255, 255, 255, Color::White).at(Depth::Indexed), Color::Indexed(231));
+        assert_eq!(ink.at(ColourDepth::Full), Color::Rgb(240, 100, 95));
+        assert_eq!(ink.at(ColourDepth::Sixteen), Color::Red);
+        assert_eq!(ink.at(ColourDepth::Indexed), Color::Indexed(16 + 36 * 5 + 6 + 1));
+        assert_eq!(Ink(0, 0, 0, Color::Black).at(ColourDepth::Indexed), Color::Indexed(16));
+        assert_eq!(Ink(128, 128, 128, Color::Gray).at(ColourDepth::Indexed), Color::Indexed(244));
+        assert_eq!(Ink(255, 255, 255, Color::White).at(ColourDepth::Indexed), Color::Indexed(231));
     }
 
     #[test]
     fn levels_have_their_thresholds() {
-        let theme = Theme::new(ThemeName::Dark, Depth::Sixteen);
+        let theme = Theme::new(ThemeName::Dark, ColourDepth::Sixteen);
         assert_eq!(theme.level(0.749).fg, Some(Color::Green));
         assert_eq!(theme.level(0.75).fg, Some(Color::Yellow));
         assert_eq!(theme.level(0.9).fg, Some(Color::Red));
-        assert_eq!(theme.against(Some(69.0), Some(75.0)).fg, Some(Color::Yellow));
-        assert_eq!(theme.against(Some(75.0), Some(75.0)).fg, Some(Color::Red));
-        assert_eq!(theme.against(Some(99.0), None), theme.text);
+        assert_eq!(theme.reading(Some(69.0), Some(75.0)).fg, Some(Color::Yellow));
+        assert_eq!(theme.reading(Some(75.0), Some(75.0)).fg, Some(Color::Red));
+        assert_eq!(theme.reading(Some(99.0), None), theme.text);
     }
 }

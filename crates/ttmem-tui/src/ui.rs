@@ -1,19 +1,19 @@
 //! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
+use crate::data::Data;
 use crate::settings::Settings;
-use crate::shown::Shown;
-use crate::table::Sorting;
-use crate::theme::{Depth, Theme};
+use crate::table::SortOrder;
+use crate::theme::{ColourDepth, Theme};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferGrouping, BufferQuery, CoreQuery, ProgramQuery};
-use ttmem_core::snapshot::Finding;
+use ttmem_core::snapshot::{Device, Finding};
 use ttmem_core::{Detail, Snapshot};
 
-/// The views, in the order of their digits.
+/// A view of the dashboard. The order is that of the number keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum View {
-    /// Devices, what is in their memory, and who holds it.
+    /// Devices, their memory, and processes.
     #[default]
     Main,
     /// Usage over time.
@@ -31,11 +31,11 @@ pub enum View {
 }
 
 impl View {
-    /// All of them.
+    /// All views.
     pub const ALL: [Self; 7] =
         [Self::Main, Self::Charts, Self::Telemetry, Self::Map, Self::Buffers, Self::Programs, Self::Events];
 
-    /// As in its tab.
+    /// The title in its tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::Main => "Main",
@@ -48,7 +48,7 @@ impl View {
         }
     }
 
-    /// As in the settings.
+    /// The name in the settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Map => "map",
@@ -61,13 +61,14 @@ impl View {
         }
     }
 
+    /// The view `by` places further, from the last to the first again.
     pub(crate) fn step(self, by: usize) -> Self {
         let at = Self::ALL.iter().position(|view| *view == self).unwrap_or(0);
         Self::ALL[(at + by) % Self::ALL.len()]
     }
 }
 
-/// Lists with a cursor. Devices are one list, wherever they are shown.
+/// A list with a cursor. Devices are one list in all views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum List {
     /// Devices.
@@ -85,11 +86,11 @@ pub(crate) enum List {
 }
 
 impl List {
-    /// All of them.
+    /// All lists.
     pub(crate) const ALL: [Self; 6] =
         [Self::Devices, Self::Processes, Self::Buffers, Self::Programs, Self::Findings, Self::Events];
 
-    /// As in the settings.
+    /// The name in the settings.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Devices => "devices",
@@ -104,21 +105,27 @@ impl List {
 
 /// The cursor, order and filter of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ListState {
     pub(crate) cursor: usize,
-    /// The key of that row, if the user put the cursor there: it moves along when the order changes.
+    /// The key of the row under the cursor, if the user moved it there. The cursor follows that row when the order changes.
     pub(crate) key: Option<String>,
     /// The first row on the screen.
     pub(crate) offset: usize,
-    /// Rows on the screen, as it was last drawn.
+    /// Number of rows on the screen when it was last drawn.
     pub(crate) page: usize,
-    pub(crate) sort: Sorting,
+    pub(crate) sort: SortOrder,
     pub(crate) filter: String,
 }
 
-impl Place {
-    /// What of a long list is to be fetched: a screen before and one behind, so that moving on shows something at once.
-    fn window(&self, most: u32) -> (u64, u32) {
+impl ListState {
+    /// Moves the cursor and the screen to the top.
+    pub(crate) fn reset_cursor(&mut self) {
+        (self.cursor, self.offset, self.key) = (0, 0, None);
+    }
+
+    /// Offset and number of the rows to fetch of a long list: a page more on either side, so that scrolling shows rows at
+    /// once.
+    fn fetch_window(&self, most: u32) -> (u64, u32) {
         let page = self.page.clamp(20, 300);
         (self.offset.saturating_sub(page) as u64, ((3 * page) as u32).min(most))
     }
@@ -133,17 +140,17 @@ pub(crate) enum Target {
     List(List),
     Core(u8, u8),
     Choice(usize),
-    /// What lies over the view, where nothing else is meant.
+    /// A popup, outside its choices.
     Popup,
 }
 
-/// What a screen turned out to be like, for the next message.
+/// The layout of the screen as it was last drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Laid {
+pub struct ScreenLayout {
     pub(crate) targets: Vec<(ratatui::layout::Rect, Target)>,
-    /// Of each list that was drawn: its first row, and how many there are on the screen.
+    /// For each list that was drawn: its first row, and the number of rows on the screen.
     pub(crate) pages: Vec<(List, usize, usize)>,
-    /// How far what lies over the view can be moved.
+    /// Number of rows that the popup can be scrolled by.
     pub(crate) popup_rows: usize,
 }
 
@@ -159,20 +166,20 @@ pub(crate) enum Subject {
     Core(String, u8, u8),
 }
 
-/// A process to send a signal to. Its start distinguishes it from a later one with the same pid.
+/// A process to send a signal to. Its start time distinguishes it from a later process with the same pid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
-    /// Its pid.
+    /// Pid.
     pub pid: u32,
-    /// When it started.
+    /// Start time.
     pub start: Option<Timestamp>,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Whose it is.
+    /// Name of the user who owns it.
     pub user: String,
 }
 
-/// What lies over the view.
+/// A popup over the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Popup {
     Help,
@@ -180,21 +187,21 @@ pub(crate) enum Popup {
     Sort { list: List, choice: usize },
     Signal { to: Recipient, choice: usize },
     Confirm { to: Recipient, signal: &'static Signal },
-    Setup { choice: usize },
+    Settings { choice: usize },
 }
 
 /// A signal that can be sent.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// The kernel's number of it.
+    /// Number, as in the kernel.
     pub number: i32,
-    /// As `TERM`.
+    /// Name without `SIG`, as `TERM`.
     pub name: &'static str,
-    /// What it does.
+    /// Effect of the signal.
     pub(crate) help: &'static str,
 }
 
-/// What the menu has, below Cancel.
+/// The signals of the menu, below Cancel.
 pub(crate) const SIGNALS: [Signal; 6] = [
     Signal { number: 15, name: "TERM", help: "ask the process to exit" },
     Signal { number: 2, name: "INT", help: "interrupt, as Ctrl-C" },
@@ -207,12 +214,12 @@ pub(crate) const SIGNALS: [Signal; 6] = [
 /// Lengths of the time axis, in seconds.
 pub(crate) const WINDOWS: [u64; 7] = [60, 300, 900, 3600, 10_800, 21_600, 86_400];
 
-/// A message in the lowest line, for a while.
+/// A message that the bottom line shows for some seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) text: String,
-    pub(crate) alarming: bool,
-    /// Until when, on the clock of messages.
+    pub(crate) is_warning: bool,
+    /// When it disappears, on the clock of [`crate::update()`].
     pub(crate) until_ms: u64,
 }
 
@@ -220,32 +227,32 @@ pub(crate) struct Status {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ui {
     pub(crate) view: View,
-    /// What can be kept for the next time.
+    /// The settings that can be saved.
     pub settings: Settings,
-    pub(crate) depth: Depth,
+    pub(crate) colour_depth: ColourDepth,
     pub(crate) theme: Theme,
     pub(crate) ascii: bool,
-    /// No signals.
+    /// Signals are disabled.
     pub(crate) readonly: bool,
     pub(crate) own_pid: u32,
-    places: [Place; List::ALL.len()],
-    /// Whether keys move in the second list of the view.
-    pub(crate) second: bool,
-    /// Processes below their parents.
+    list_states: [ListState; List::ALL.len()],
+    /// Whether the second list of the view has the focus.
+    pub(crate) second_focused: bool,
+    /// Processes are shown below their parents.
     pub(crate) tree: bool,
     /// Column and row of the selected core; `None`: the one with the smallest free gap.
     pub(crate) core: Option<(u8, u8)>,
     pub(crate) window: usize,
     /// Charts are scaled to the highest value instead of to the capacity or limit.
     pub(crate) scaled: bool,
-    /// Charts of sensors instead of memory, where there is no room for both.
+    /// Charts show sensors instead of memory where there is no space for both.
     pub(crate) sensors: bool,
-    /// One device's charts instead of those of all devices.
+    /// Charts show the selected device instead of all devices.
     pub(crate) single: bool,
     pub(crate) group: Option<BufferGrouping>,
     /// The list of groups that a group was opened from.
-    pub(crate) opened_from: Option<(BufferGrouping, Place)>,
-    /// Findings that the user acknowledged, and how often each had occurred then.
+    pub(crate) opened_from: Option<(BufferGrouping, ListState)>,
+    /// Findings that the user acknowledged, with the count of each at that time.
     acknowledged: BTreeMap<String, u64>,
     pub(crate) shows_acknowledged: bool,
     pub(crate) popup: Option<Popup>,
@@ -254,44 +261,44 @@ pub struct Ui {
     pub(crate) editing: Option<String>,
     pub(crate) paused: Option<Timestamp>,
     pub(crate) status: Option<Status>,
-    pub(crate) laid: Laid,
-    /// Everything is asked for in full: the source is to be narrowed down afterwards.
-    pub(crate) narrowed: bool,
+    pub(crate) layout: ScreenLayout,
+    /// Snapshots are filtered by device, so they must have the memory of processes by device.
+    pub(crate) filtered_by_device: bool,
 }
 
-/// What does not change while the program runs.
+/// Properties of the terminal and the command line, which do not change while the program runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
-    /// How many colours there are.
-    pub depth: Depth,
-    /// Whether the terminal shows ASCII only.
+pub struct Environment {
+    /// Number of colours of the terminal.
+    pub colour_depth: ColourDepth,
+    /// The terminal shows ASCII only.
     pub ascii: bool,
-    /// No signals may be sent.
+    /// Signals are disabled.
     pub readonly: bool,
-    /// The dashboard's own pid, which gets no signals.
+    /// Pid of the dashboard, which gets no signals.
     pub own_pid: u32,
-    /// Snapshots are narrowed down to some devices, so all that processes hold must be asked for by device.
-    pub narrowed: bool,
+    /// Snapshots are filtered by device, so they must have the memory of processes by device.
+    pub filtered_by_device: bool,
 }
 
 impl Ui {
-    /// As it is at the start.
-    pub fn new(settings: Settings, terms: Terms) -> Self {
-        let mut places: [Place; List::ALL.len()] = Default::default();
-        for (place, list) in places.iter_mut().zip(List::ALL) {
-            place.sort = settings.sorting(list);
+    /// Creates the state at the start.
+    pub fn new(settings: Settings, environment: Environment) -> Self {
+        let mut list_states: [ListState; List::ALL.len()] = Default::default();
+        for (state, list) in list_states.iter_mut().zip(List::ALL) {
+            state.sort = settings.sort_order(list);
         }
         let window =
             WINDOWS.iter().position(|&it| it >= settings.window_seconds).unwrap_or(WINDOWS.len() - 1);
         Self {
             view: settings.first_view(),
-            depth: terms.depth,
-            theme: Theme::new(settings.theme, terms.depth),
-            ascii: terms.ascii || settings.ascii,
-            readonly: terms.readonly,
-            own_pid: terms.own_pid,
-            places,
-            second: false,
+            colour_depth: environment.colour_depth,
+            theme: Theme::new(settings.theme, environment.colour_depth),
+            ascii: environment.ascii || settings.ascii,
+            readonly: environment.readonly,
+            own_pid: environment.own_pid,
+            list_states,
+            second_focused: false,
             tree: false,
             core: None,
             window,
@@ -307,21 +314,21 @@ impl Ui {
             editing: None,
             paused: None,
             status: None,
-            laid: Laid::default(),
-            narrowed: terms.narrowed,
+            layout: ScreenLayout::default(),
+            filtered_by_device: environment.filtered_by_device,
             settings,
         }
     }
 
-    pub(crate) fn place(&self, list: List) -> &Place {
-        &self.places[list as usize]
+    pub(crate) fn list_state(&self, list: List) -> &ListState {
+        &self.list_states[list as usize]
     }
 
-    pub(crate) fn place_mut(&mut self, list: List) -> &mut Place {
-        &mut self.places[list as usize]
+    pub(crate) fn list_state_mut(&mut self, list: List) -> &mut ListState {
+        &mut self.list_states[list as usize]
     }
 
-    /// The lists of a view: two, or one, or none.
+    /// The lists of the view, at most two.
     pub(crate) fn lists(&self) -> &'static [List] {
         match self.view {
             View::Main => &[List::Processes, List::Devices],
@@ -333,29 +340,30 @@ impl Ui {
         }
     }
 
-    /// The list that keys move in.
-    pub(crate) fn list(&self) -> Option<List> {
+    /// The list in which keys move the cursor.
+    pub(crate) fn focused_list(&self) -> Option<List> {
         let lists = self.lists();
-        lists.get(usize::from(self.second)).or(lists.first()).copied()
+        lists.get(usize::from(self.second_focused)).or(lists.first()).copied()
     }
 
+    /// Length of the time axis.
     pub(crate) fn window_seconds(&self) -> u64 {
         WINDOWS[self.window.min(WINDOWS.len() - 1)]
     }
 
     /// The selected device.
-    pub(crate) fn chip<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a ttmem_core::snapshot::Device> {
-        let place = self.place(List::Devices);
-        let named = snapshot.devices.iter().find(|device| Some(&device.id) == place.key.as_ref());
-        named.or_else(|| snapshot.devices.get(place.cursor)).or_else(|| snapshot.devices.first())
+    pub(crate) fn selected_device<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Device> {
+        let state = self.list_state(List::Devices);
+        let by_key = snapshot.devices.iter().find(|device| Some(&device.id) == state.key.as_ref());
+        by_key.or_else(|| snapshot.devices.get(state.cursor)).or_else(|| snapshot.devices.first())
     }
 
-    /// What must be fetched for what is on the screen.
-    pub fn wanted(&self, shown: &Shown) -> Detail {
-        let mut detail = Detail { brief: !self.narrowed, ..Detail::NONE };
+    /// The parts of a snapshot that the screen needs.
+    pub fn required_detail(&self, data: &Data) -> Detail {
+        let mut detail = Detail { brief: !self.filtered_by_device, ..Detail::NONE };
         match self.view {
             View::Map => {
-                detail.cores_of = self.chip(&shown.snapshot).map(|device| device.index);
+                detail.cores_of = self.selected_device(&data.snapshot).map(|device| device.index);
                 detail.core = detail.cores_of.map(|device| self.core_query(device));
             }
             View::Main => detail.host = true,
@@ -365,34 +373,34 @@ impl Ui {
             View::Charts | View::Telemetry => {}
         }
         if let Some(Popup::Details(Subject::Process(key))) = &self.popup {
-            detail.pid = crate::lists::pid_of(key);
+            detail.pid = crate::lists::pid_from_key(key);
         }
         detail
     }
 
     fn core_query(&self, device: u32) -> CoreQuery {
-        /// More than fit beside the map.
-        const BESIDE: u32 = 80;
+        /// More allocations than fit beside the map.
+        const BESIDE_MAP: u32 = 80;
         match &self.popup {
             Some(Popup::Details(Subject::Core(_, x, y))) => {
                 CoreQuery { device, core: Some([*x, *y]), limit: CoreQuery::MOST }
             }
-            // The core with the smallest free gap is chosen where the list is made: it may be another one by then.
-            _ => CoreQuery { device, core: self.core.map(|(x, y)| [x, y]), limit: BESIDE },
+            // Without a core, the query selects the one with the smallest free gap at the time of the snapshot.
+            _ => CoreQuery { device, core: self.core.map(|(x, y)| [x, y]), limit: BESIDE_MAP },
         }
     }
 
     fn program_query(&self) -> ProgramQuery {
-        let place = self.place(List::Programs);
-        let (offset, limit) = place.window(ProgramQuery::MOST);
+        let state = self.list_state(List::Programs);
+        let (offset, limit) = state.fetch_window(ProgramQuery::MOST);
         let open = match &self.popup {
-            Some(Popup::Details(Subject::Program(key))) => crate::lists::program_of(key),
+            Some(Popup::Details(Subject::Program(key))) => crate::lists::program_from_key(key),
             _ => None,
         };
         ProgramQuery {
-            sort: crate::lists::program_sort(place.sort.column),
-            reversed: place.sort.reversed,
-            text: place.filter.clone(),
+            sort: crate::lists::program_sort(state.sort.column),
+            reversed: state.sort.reversed,
+            text: state.filter.clone(),
             offset,
             limit,
             open,
@@ -401,13 +409,12 @@ impl Ui {
     }
 
     fn buffer_query(&self) -> BufferQuery {
-        let place = self.place(List::Buffers);
-        let (offset, limit) = place.window(BufferQuery::MOST);
-        let sort = crate::lists::buffer_sort(place.sort.column);
+        let state = self.list_state(List::Buffers);
+        let (offset, limit) = state.fetch_window(BufferQuery::MOST);
         BufferQuery {
-            sort,
-            reversed: place.sort.reversed,
-            text: place.filter.clone(),
+            sort: crate::lists::buffer_sort(state.sort.column),
+            reversed: state.sort.reversed,
+            text: state.filter.clone(),
             group: self.group,
             offset,
             limit,
@@ -415,8 +422,8 @@ impl Ui {
         }
     }
 
-    /// Hides a finding until it occurs again; of one that is hidden already, shows it again.
-    pub(crate) fn acknowledge(&mut self, finding: &Finding) {
+    /// Hides a finding until it occurs again, or shows one that is hidden.
+    pub(crate) fn toggle_acknowledged(&mut self, finding: &Finding) {
         let key = crate::lists::finding_key(finding);
         if self.acknowledged.remove(&key).is_none() {
             self.acknowledged.insert(key, finding.count);
@@ -425,12 +432,12 @@ impl Ui {
 
     /// Whether a finding was acknowledged and has not occurred since.
     pub(crate) fn is_acknowledged(&self, finding: &Finding) -> bool {
-        let known = || self.acknowledged.get(&crate::lists::finding_key(finding));
-        !self.acknowledged.is_empty() && known().is_some_and(|&count| finding.count <= count)
+        let then = || self.acknowledged.get(&crate::lists::finding_key(finding));
+        !self.acknowledged.is_empty() && then().is_some_and(|&count| finding.count <= count)
     }
 
-    /// Forgets acknowledgements of what is gone or occurred again.
-    pub(crate) fn forget_acknowledged(&mut self, findings: &[Finding]) {
+    /// Removes acknowledgements of findings that are gone or occurred again.
+    pub(crate) fn prune_acknowledged(&mut self, findings: &[Finding]) {
         if !self.acknowledged.is_empty() {
             let kept: Vec<String> = findings
                 .iter()
@@ -441,21 +448,21 @@ impl Ui {
         }
     }
 
-    pub(crate) fn say(&mut self, now_ms: u64, text: impl Into<String>) {
-        self.status = Some(Status { text: text.into(), alarming: false, until_ms: now_ms + 4000 });
+    pub(crate) fn show_status(&mut self, now_ms: u64, text: impl Into<String>) {
+        self.status = Some(Status { text: text.into(), is_warning: false, until_ms: now_ms + 4000 });
     }
 
-    pub(crate) fn warn(&mut self, now_ms: u64, text: impl Into<String>) {
-        self.status = Some(Status { text: text.into(), alarming: true, until_ms: now_ms + 8000 });
+    pub(crate) fn show_warning(&mut self, now_ms: u64, text: impl Into<String>) {
+        self.status = Some(Status { text: text.into(), is_warning: true, until_ms: now_ms + 8000 });
     }
 
-    /// Takes over what the last drawing found out.
-    pub fn settle(&mut self, laid: Laid) {
-        for &(list, offset, page) in &laid.pages {
-            let place = self.place_mut(list);
-            (place.offset, place.page) = (offset, page);
+    /// Stores the layout of the screen that was just drawn.
+    pub fn set_layout(&mut self, layout: ScreenLayout) {
+        for &(list, offset, page) in &layout.pages {
+            let state = self.list_state_mut(list);
+            (state.offset, state.page) = (offset, page);
         }
-        self.popup_offset = self.popup_offset.min(laid.popup_rows);
-        self.laid = laid;
+        self.popup_offset = self.popup_offset.min(layout.popup_rows);
+        self.layout = layout;
     }
 }

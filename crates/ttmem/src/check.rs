@@ -1,8 +1,9 @@
 //! `ttmem check`: compares ttmem's figures with those of the runtime's allocators.
 
 use crate::cli::{CheckArgs, Sockets};
-use crate::text::plain;
-use crate::{Exit, print, source};
+use crate::source::open_session;
+use crate::text::sanitize;
+use crate::{Exit, print};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,12 +14,12 @@ use ttmem_core::words::Space;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::SourceConfig;
 
-/// Between two polls.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// One space of an allocator, compared.
+/// The audit of one space of an allocator.
 #[derive(Clone, Serialize)]
-struct Verdict {
+struct SpaceAudit {
     pid: u32,
     allocator: u32,
     space: Space,
@@ -34,17 +35,17 @@ struct Report {
     compared: usize,
     not_compared: usize,
     drifting: usize,
-    spaces: Vec<Verdict>,
+    spaces: Vec<SpaceAudit>,
 }
 
 type Key = (u32, u32, Space);
 
-pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    // Nothing but segments is audited.
-    let reading = SourceConfig { machine: false, repeated: true, ..sockets.reading()? };
-    let mut session = source::session(reading);
+pub(crate) fn run(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    // Only segments have audits.
+    let reading = SourceConfig { machine: false, repeated: true, ..sockets.source_config()? };
+    let mut session = open_session(reading);
     session.refresh();
-    let first = only(session.snapshot(&Detail::NONE), args.pid);
+    let first = filter_by_pid(session.snapshot(&Detail::NONE), args.pid);
     // New statistics have a later sequence number.
     let since: BTreeMap<u32, u64> = if args.fresh {
         session.request_audits();
@@ -52,44 +53,45 @@ pub(crate) fn check(args: &CheckArgs, sockets: &Sockets) -> anyhow::Result<Exit>
     } else {
         BTreeMap::new()
     };
-    let begun = Instant::now();
-    let patience = Duration::from_secs_f64(args.wait.clamp(0.0, 3600.0));
-    let mut verdicts = BTreeMap::new();
+    let start = Instant::now();
+    let timeout = Duration::from_secs_f64(args.wait.clamp(0.0, 3600.0));
+    let mut audits = BTreeMap::new();
     let mut last = first;
     loop {
-        take_verdicts(&last, &since, &mut verdicts);
-        if wanted(&last).all(|key| verdicts.contains_key(&key)) || begun.elapsed() >= patience {
+        collect_audits(&last, &since, &mut audits);
+        if audited_spaces(&last).all(|key| audits.contains_key(&key)) || start.elapsed() >= timeout {
             break;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
         session.refresh();
-        last = only(session.snapshot(&Detail::NONE), args.pid);
+        last = filter_by_pid(session.snapshot(&Detail::NONE), args.pid);
     }
-    report(args, &last, &verdicts)
+    report(args, &last, &audits)
 }
 
-fn only(mut snapshot: Snapshot, pid: Option<u32>) -> Snapshot {
+fn filter_by_pid(mut snapshot: Snapshot, pid: Option<u32>) -> Snapshot {
     snapshot.processes.retain(|it| pid.is_none() || it.pid == pid);
     snapshot
 }
 
-/// Every space that could be compared.
-fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
-    let of = |it: &Process| {
-        let pid = it.pid.unwrap_or(0);
-        let spaces =
-            it.allocators.iter().flat_map(move |a| a.spaces.iter().map(move |s| (pid, a.id, s.space)));
+/// Every space that can be compared.
+fn audited_spaces(snapshot: &Snapshot) -> impl Iterator<Item = Key> {
+    let spaces = |process: &Process| {
+        let pid = process.pid.unwrap_or(0);
+        let allocators = process.allocators.iter();
+        let spaces = allocators.flat_map(move |a| a.spaces.iter().map(move |s| (pid, a.id, s.space)));
         spaces.collect::<Vec<_>>()
     };
-    snapshot.processes.iter().flat_map(of)
+    snapshot.processes.iter().flat_map(spaces)
 }
 
-fn take_verdicts(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, verdicts: &mut BTreeMap<Key, AuditResult>) {
+/// Collects the valid audits of a snapshot, of each process those after `since`.
+fn collect_audits(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, audits: &mut BTreeMap<Key, AuditResult>) {
     for process in &snapshot.processes {
         let pid = process.pid.unwrap_or(0);
-        let fresh = |audit: &&AuditResult| since.get(&pid).is_none_or(|&before| audit.sequence > before);
-        for audit in process.audit.iter().filter(fresh).filter(|audit| audit.compared) {
-            verdicts.insert((pid, audit.allocator, audit.space), audit.clone());
+        let is_new = |audit: &&AuditResult| since.get(&pid).is_none_or(|&before| audit.sequence > before);
+        for audit in process.audit.iter().filter(is_new).filter(|audit| audit.compared) {
+            audits.insert((pid, audit.allocator, audit.space), audit.clone());
         }
     }
 }
@@ -97,16 +99,16 @@ fn take_verdicts(snapshot: &Snapshot, since: &BTreeMap<u32, u64>, verdicts: &mut
 fn report(
     args: &CheckArgs,
     snapshot: &Snapshot,
-    verdicts: &BTreeMap<Key, AuditResult>,
+    audits: &BTreeMap<Key, AuditResult>,
 ) -> anyhow::Result<Exit> {
     let mut spaces = Vec::new();
     for process in &snapshot.processes {
         let pid = process.pid.unwrap_or(0);
         for allocator in &process.allocators {
             for space in &allocator.spaces {
-                let audit = verdicts.get(&(pid, allocator.id, space.space)).cloned();
+                let audit = audits.get(&(pid, allocator.id, space.space)).cloned();
                 let devices = allocator.devices.clone();
-                spaces.push(Verdict { pid, allocator: allocator.id, space: space.space, devices, audit });
+                spaces.push(SpaceAudit { pid, allocator: allocator.id, space: space.space, devices, audit });
             }
         }
     }
@@ -118,35 +120,35 @@ fn report(
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(page(snapshot, &report).as_bytes())?;
+        print(format_page(snapshot, &report).as_bytes())?;
     }
     if report.spaces.is_empty() {
         let _ = writeln!(
             std::io::stderr(),
             "ttmem: nothing to check: no process with the agent is running; start one with `ttmem run -- CMD`"
         );
-        return Ok(Exit::NothingThere);
+        return Ok(Exit::NothingFound);
     }
     Ok(if drifting > 0 { Exit::Failed } else { Exit::Done })
 }
 
-fn page(snapshot: &Snapshot, report: &Report) -> String {
+fn format_page(snapshot: &Snapshot, report: &Report) -> String {
     let mut page = String::new();
     for process in &snapshot.processes {
         let pid = process.pid.unwrap_or(0);
-        let of: Vec<&Verdict> = report.spaces.iter().filter(|it| it.pid == pid).collect();
-        if of.is_empty() {
+        let spaces: Vec<&SpaceAudit> = report.spaces.iter().filter(|it| it.pid == pid).collect();
+        if spaces.is_empty() {
             continue;
         }
-        let _ = write!(page, "pid {pid} {}", plain(process.name.as_deref().unwrap_or("?")));
+        let _ = write!(page, "pid {pid} {}", sanitize(process.name.as_deref().unwrap_or("?")));
         if let Some(tracker) = &process.tracker {
-            let taken = tracker.hooks as usize - tracker.missing_hooks.len();
-            let _ = write!(page, ": {}", plain(tracker.runtime.as_deref().unwrap_or(&tracker.writer)));
+            let present = tracker.hooks as usize - tracker.missing_hooks.len();
+            let _ = write!(page, ": {}", sanitize(tracker.runtime.as_deref().unwrap_or(&tracker.writer)));
             if tracker.hooks > 0 {
-                let _ = write!(page, ", {taken} of {} hooks", tracker.hooks);
+                let _ = write!(page, ", {present} of {} hooks", tracker.hooks);
             }
             if !tracker.missing_hooks.is_empty() {
-                let _ = write!(page, " (without {})", plain(&tracker.missing_hooks.join(", ")));
+                let _ = write!(page, " (without {})", sanitize(&tracker.missing_hooks.join(", ")));
             }
         }
         page.push('\n');
@@ -155,9 +157,9 @@ fn page(snapshot: &Snapshot, report: &Report) -> String {
             "  {:<10} {:<9} {:>16} {:>18} {:>18}  drift",
             "allocator", "space", "allocated", "free", "largest free"
         );
-        for it in of {
-            let _ = write!(page, "  {:<10} {:<9} ", it.allocator, it.space.name());
-            let Some(audit) = &it.audit else {
+        for SpaceAudit { allocator, space, audit, .. } in spaces {
+            let _ = write!(page, "  {allocator:<10} {:<9} ", space.name());
+            let Some(audit) = audit else {
                 let _ = writeln!(page, "not audited: allocator busy, or no statistics");
                 continue;
             };

@@ -1,12 +1,14 @@
-//! The command line. Help, manual pages and completions are made from it.
+//! The table of commands and arguments. Help, manual pages and completions are generated from it: doc comments of
+//! arguments are their help texts.
 
-use crate::Exit;
+mod parse;
+
 use crate::query::{Column, Format};
 use crate::sim;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+pub(crate) use parse::parse;
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use ttmem_core::Limits;
 use ttmem_reader::{ReaderOptions, paths};
@@ -39,70 +41,6 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no daemon where one is needed.
 `ttmem run` exits with its program's code.
 Words and figures are explained in docs/glossary.md, fields in docs/fields.md.";
-
-/// The arguments of this program: under the old server's name it is that server. The flags of `tt_smi_umd` are ours.
-fn arguments(mut typed: Vec<OsString>) -> Vec<OsString> {
-    if is_called(&typed, "allocation_server_poc") {
-        typed.insert(1, "serve".into());
-    }
-    typed
-}
-
-/// Whether the program was started under this name.
-fn is_called(typed: &[OsString], name: &str) -> bool {
-    typed.first().and_then(|it| Path::new(it).file_name()).is_some_and(|it| it == name)
-}
-
-/// Parses the arguments, or ends the program.
-pub(crate) fn parse(typed: impl Iterator<Item = OsString>) -> Cli {
-    let typed: Vec<OsString> = typed.collect();
-    let old_page = is_called(&typed, "tt_smi_umd");
-    let mut command = Cli::command();
-    let parsed = command.try_get_matches_from_mut(arguments(typed)).and_then(|matches| {
-        // Options of the table are no options of commands; those that name sources are.
-        let all = Cli::command();
-        let of_show = |id: &clap::Id| {
-            let arg = all.get_arguments().find(|arg| arg.get_id() == id);
-            arg.filter(|arg| !arg.is_global_set())?.get_long()
-        };
-        let typed =
-            |id: &clap::Id| matches.value_source(id.as_str()) == Some(clap::parser::ValueSource::CommandLine);
-        let stray = matches.ids().filter(|id| typed(id)).find_map(of_show);
-        if let (Some(name), Some(arg)) = (matches.subcommand_name(), stray) {
-            let text = format!("--{arg} must come after {name}, if {name} has that option");
-            return Err(command.error(clap::error::ErrorKind::ArgumentConflict, text));
-        }
-        let cli = Cli::from_arg_matches(&matches)?;
-        let is_csv = matches!(cli.show.format, Format::Csv { .. });
-        let needs = if !is_csv && cli.show.query.iter().any(|it| !it.is_help()) {
-            "--query needs --format csv"
-        } else if cli.show.count.is_some() && !cli.show.watch {
-            "--count needs --watch"
-        } else {
-            return Ok(cli);
-        };
-        Err(command.error(clap::error::ErrorKind::MissingRequiredArgument, needs))
-    });
-    let mut cli = parsed.unwrap_or_else(|e| refuse(&e));
-    cli.show.old_page = old_page;
-    cli
-}
-
-/// Ends the program with help, or with one line on what is wrong. The parser's own lines on usage name every argument
-/// that the environment sets as if it were required.
-fn refuse(error: &clap::Error) -> ! {
-    if !error.use_stderr() {
-        error.exit();
-    }
-    let text = error.to_string();
-    // What is wrong, and the parser's tip; then come usage and help.
-    let what = text.split("\n\nUsage:").next().unwrap_or(&text).split("\n\nFor more").next().unwrap_or(&text);
-    let what: Vec<&str> = what.split_whitespace().collect();
-    let what = what.join(" ").replace(" tip: ", "; ");
-    let what = what.strip_prefix("error: ").unwrap_or(&what);
-    let _ = writeln!(std::io::stderr(), "ttmem: {what}; see `ttmem --help`");
-    std::process::exit(Exit::Usage as i32)
-}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -186,22 +124,22 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Whether no daemon is used.
+    /// Whether a daemon is not used.
     pub(crate) fn is_local(&self) -> bool {
-        self.places().is_local()
+        self.reader_options().is_local()
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
-        self.places().folder()
+        self.reader_options().folder()
     }
 
-    /// What to read, and where.
-    pub(crate) fn reading(&self) -> Result<SourceConfig, ttmem_reader::Error> {
-        self.places().source_config()
+    /// The sources to read without a daemon.
+    pub(crate) fn source_config(&self) -> Result<SourceConfig, ttmem_reader::Error> {
+        self.reader_options().source_config()
     }
 
-    /// Where a reader finds its sources.
-    pub(crate) fn places(&self) -> ReaderOptions {
+    /// The places of all sources.
+    pub(crate) fn reader_options(&self) -> ReaderOptions {
         ReaderOptions {
             local: self.local,
             root: self.root.clone(),
@@ -241,13 +179,13 @@ pub(crate) struct ShowArgs {
     #[arg(long, requires = "json")]
     pub(crate) programs: bool,
     #[command(flatten)]
-    pub(crate) only: Only,
+    pub(crate) filter: Filter,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) text: TextArgs,
     /// Add the memory breakdown by space, tracking details, full commands and all findings.
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Whether the program was called `tt_smi_umd`, which has a page of its own.
+    /// Whether the program was started as `tt_smi_umd`, which has a page of its own.
     #[arg(skip)]
     pub(crate) old_page: bool,
     /// Refresh until interrupted: the dashboard; tables into a pipe; lines with --json or --format csv.
@@ -257,7 +195,7 @@ pub(crate) struct ShowArgs {
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     #[command(flatten)]
-    pub(crate) watching: Watching,
+    pub(crate) refresh: RefreshArgs,
     /// Accepted for callers of the old tool: sensors always come from sysfs.
     #[arg(long, hide = true)]
     sysfs: bool,
@@ -267,7 +205,7 @@ pub(crate) struct ShowArgs {
 }
 
 impl ShowArgs {
-    /// Whether the dashboard is meant, if there is a terminal.
+    /// Whether to show the dashboard, if there is a terminal.
     pub(crate) fn is_dashboard(&self) -> bool {
         self.watch && !self.json && self.format == Format::Table && self.count.is_none()
     }
@@ -275,7 +213,7 @@ impl ShowArgs {
 
 /// Which devices and processes to show.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Only {
+pub(crate) struct Filter {
     /// Only these devices, comma-separated: index, id, PCI address or /dev/tenstorrent/N.
     #[arg(short, long, value_name = "DEVICE", value_delimiter = ',')]
     pub(crate) device: Vec<String>,
@@ -287,15 +225,15 @@ pub(crate) struct Only {
     pub(crate) user: Option<String>,
 }
 
-impl Only {
-    pub(crate) fn is_everything(&self) -> bool {
+impl Filter {
+    pub(crate) fn is_empty(&self) -> bool {
         self.device.is_empty() && self.pid.is_none() && self.user.is_none()
     }
 }
 
 /// How to refresh.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Watching {
+pub(crate) struct RefreshArgs {
     /// Refresh interval in milliseconds [default: 500].
     #[arg(short, long, value_name = "MS", env = "TTMEM_TOP_REFRESH_MS", hide_env_values = true, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub(crate) refresh: Option<u64>,
@@ -307,14 +245,14 @@ pub(crate) struct Watching {
     pub(crate) readonly: bool,
 }
 
-impl Watching {
+impl RefreshArgs {
     /// Refresh interval in milliseconds.
     pub(crate) fn refresh_ms(&self) -> u64 {
         self.refresh.unwrap_or(500)
     }
 }
 
-/// Themes, as they are typed.
+/// A theme on the command line.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Theme {
     /// For dark backgrounds.
@@ -342,11 +280,11 @@ impl From<Theme> for ttmem_tui::ThemeName {
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     #[command(flatten)]
-    pub(crate) only: Only,
+    pub(crate) filter: Filter,
     #[command(flatten)]
-    pub(crate) watching: Watching,
+    pub(crate) refresh: RefreshArgs,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) text: TextArgs,
     /// Accepted for callers of the old tool.
     #[arg(long, hide = true)]
     sysfs: bool,
@@ -354,7 +292,7 @@ pub(crate) struct TopArgs {
 
 /// The style of text.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Look {
+pub(crate) struct TextArgs {
     /// Draw with ASCII characters only.
     #[arg(long)]
     pub(crate) ascii: bool,
@@ -370,13 +308,13 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
     /// Output style.
-    #[arg(long, value_enum, default_value_t = Style::Sh)]
-    pub(crate) style: Style,
+    #[arg(long, value_enum, default_value_t = EnvStyle::Sh)]
+    pub(crate) style: EnvStyle,
 }
 
 /// Output styles of `ttmem env`.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Style {
+pub(crate) enum EnvStyle {
     /// sh, bash, zsh.
     Sh,
     /// fish.
@@ -409,7 +347,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, Args)]
@@ -418,7 +356,7 @@ pub(crate) struct DumpArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) only: Only,
+    pub(crate) filter: Filter,
     /// Add allocations up by what they have in common.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "programs", "cores"])]
     pub(crate) group_by: Option<GroupBy>,
@@ -436,7 +374,7 @@ pub(crate) struct DumpArgs {
     pub(crate) programs: bool,
     /// Show the L1 of all cores, or of core X,Y by address.
     #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
-    pub(crate) cores: Option<Cores>,
+    pub(crate) cores: Option<CoreSelection>,
     /// Read one segment, also a crash segment.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub(crate) segment: Option<PathBuf>,
@@ -471,21 +409,21 @@ pub(crate) enum SortBy {
     Count,
 }
 
-/// Which cores.
+/// All cores, or one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cores {
+pub(crate) enum CoreSelection {
     All,
-    /// One, by column and row.
+    /// The core in this column and row.
     One(u8, u8),
 }
 
-impl Cores {
-    pub(crate) fn has(self, x: u8, y: u8) -> bool {
+impl CoreSelection {
+    pub(crate) fn contains(self, x: u8, y: u8) -> bool {
         self == Self::All || self == Self::One(x, y)
     }
 }
 
-impl FromStr for Cores {
+impl FromStr for CoreSelection {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -507,17 +445,17 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOARD[xN]")]
     pub(crate) sim: Option<sim::Machine>,
     /// Permissions of the sockets, in octal.
-    #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
+    #[arg(long, value_name = "MODE", default_value = "666", value_parser = parse_octal_mode)]
     pub(crate) socket_mode: u32,
     /// Live allocations per process; more are refused, with a finding.
     #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
     pub(crate) process_limit: u64,
-    /// End with this parent, and take the sockets' folder along: for the demo.
+    /// Exit with this parent and remove the folder of the sockets: for the demo.
     #[arg(long, hide = true, value_name = "PID")]
     pub(crate) parent: Option<u32>,
 }
 
-fn octal(text: &str) -> Result<u32, String> {
+fn parse_octal_mode(text: &str) -> Result<u32, String> {
     match u32::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o777 => Ok(mode),
         _ => Err("expected an octal number up to 777".to_owned()),
@@ -535,7 +473,7 @@ impl ServeArgs {
             mode: self.socket_mode,
             quiet: self.quiet,
             // Simulated devices are never shown beside real ones.
-            sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.reading()? },
+            sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.source_config()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
             sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
             limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
@@ -552,56 +490,50 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
-    pub(crate) watching: Watching,
+    pub(crate) refresh: RefreshArgs,
     #[command(flatten)]
-    pub(crate) look: Look,
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoClientArgs {
-    /// Which life to live.
+    /// The workload.
     #[arg(value_enum)]
     pub(crate) role: crate::demo::client::Role,
     /// The demo's pid.
     pub(crate) parent: u32,
-    /// Where it publishes itself, or the old server's socket.
+    /// Folder of its segment, or socket of the old server.
     pub(crate) place: PathBuf,
-    /// The chips there are.
+    /// The simulated devices.
     pub(crate) sim: sim::Machine,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn the_old_names_mean_what_they_did() {
-        let typed = |words: &[&str]| arguments(words.iter().map(OsString::from).collect());
-        let server = Cli::parse_from(typed(&["/opt/bin/allocation_server_poc", "-q"]));
-        assert!(matches!(server.command, Some(Command::Serve(ServeArgs { quiet: true, .. }))));
-        let monitor = Cli::parse_from(typed(&["tt_smi_umd", "-w", "-r", "1000", "--sysfs"]));
-        assert!(
-            monitor.command.is_none() && monitor.show.watch && monitor.show.watching.refresh == Some(1000)
-        );
-    }
-
-    #[test]
-    fn a_core_is_a_column_and_a_row() {
-        assert_eq!("3,0".parse(), Ok(Cores::One(3, 0)));
-        assert_eq!("all".parse(), Ok(Cores::All));
+    fn core_is_a_column_and_a_row() {
+        assert_eq!("3,0".parse(), Ok(CoreSelection::One(3, 0)));
+        assert_eq!("all".parse(), Ok(CoreSelection::All));
         for bad in ["", "3", "3,", "-1,0", "3,0,1", "300,0", "x,y"] {
-            assert!(bad.parse::<Cores>().is_err(), "{bad}");
+            assert!(bad.parse::<CoreSelection>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn socket_modes_are_octal() {
-        assert_eq!(octal("660"), Ok(0o660));
-        assert!(octal("888").is_err() && octal("7777").is_err() && octal("").is_err());
+        assert_eq!(parse_octal_mode("660"), Ok(0o660));
+        assert!(
+            parse_octal_mode("888").is_err()
+                && parse_octal_mode("7777").is_err()
+                && parse_octal_mode("").is_err()
+        );
     }
 }

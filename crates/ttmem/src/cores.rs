@@ -1,8 +1,8 @@
 //! `ttmem dump --cores`: the L1 of each core by address.
 
-use crate::cli::{Cores, DumpArgs};
-use crate::source::unless_absent;
-use crate::text::{cut, size};
+use crate::cli::{CoreSelection, DumpArgs};
+use crate::source::answer_or_report;
+use crate::text::{size, truncate};
 use crate::{Exit, listing, print, show};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -12,50 +12,50 @@ use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProg
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 use ttmem_reader::Reader;
-use ttmem_render::cores::{DUMP, titled};
-use ttmem_render::figure::rectangle;
-use ttmem_render::{device, heading, label, line, usage};
+use ttmem_render::cores::{DUMP, program_title};
+use ttmem_render::format::core_range;
+use ttmem_render::{device, format_heading, format_row, label, usage};
 
-/// Rectangles of cores that are shown one by one.
-const RECTANGLES: usize = 3;
+/// The most core ranges that are listed one by one.
+const MAX_CORE_RANGES: usize = 3;
 
 #[derive(Serialize)]
 struct Dump<'a> {
     schema: u32,
     at: jiff::Timestamp,
     simulated: bool,
-    devices: Vec<OnDevice<'a>>,
+    devices: Vec<DeviceCores<'a>>,
 }
 
 #[derive(Serialize)]
-struct OnDevice<'a> {
+struct DeviceCores<'a> {
     id: &'a str,
     index: u32,
     core_layout: Option<CoreLayout>,
     /// `null` where the core layout is unknown.
     cores: Option<snapshot::Cores>,
-    /// The allocations on the core, if one was chosen.
+    /// The allocations on the core, if one was selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<Vec<&'a Allocation>>,
 }
 
-pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Reader) -> anyhow::Result<Exit> {
-    let Some(snapshot) = unless_absent(source.snapshot(&Detail { cores: true, ..Detail::NONE }))? else {
+pub(crate) fn dump(args: &DumpArgs, selection: CoreSelection, source: &mut Reader) -> anyhow::Result<Exit> {
+    let Some(snapshot) = answer_or_report(source.snapshot(&Detail { cores: true, ..Detail::NONE }))? else {
         return Ok(Exit::NoDaemon);
     };
-    let snapshot = show::only(snapshot, &args.only)?;
+    let snapshot = show::apply_filter(snapshot, &args.filter)?;
     let mut allocations = Vec::new();
-    if let Cores::One(x, y) = wanted {
-        check(&snapshot, x, y)?;
-        let Some(all) = listing::all(source)? else { return Ok(Exit::NoDaemon) };
-        allocations = all.allocations;
+    if let CoreSelection::One(x, y) = selection {
+        ensure_core_exists(&snapshot, x, y)?;
+        let Some(dump) = listing::fetch_allocations(source)? else { return Ok(Exit::NoDaemon) };
+        allocations = dump.allocations;
     }
     if args.json {
-        let mut line = serde_json::to_vec(&as_data(&snapshot, wanted, &allocations))?;
+        let mut line = serde_json::to_vec(&collect(&snapshot, selection, &allocations))?;
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(render(&snapshot, wanted, &allocations).as_bytes())?;
+        print(format_page(&snapshot, selection, &allocations).as_bytes())?;
     }
     if snapshot.devices.iter().all(|device| device.cores.is_none()) {
         if args.json || snapshot.devices.is_empty() {
@@ -64,13 +64,13 @@ pub(crate) fn dump(args: &DumpArgs, wanted: Cores, source: &mut Reader) -> anyho
                 "ttmem: the core layout of no device is known; run the program with `ttmem run`"
             );
         }
-        return Ok(Exit::NothingThere);
+        return Ok(Exit::NothingFound);
     }
     Ok(Exit::Done)
 }
 
 /// Fails if no device has that core.
-fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
+fn ensure_core_exists(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
     let mut grids = Vec::new();
     for device in &snapshot.devices {
         let Some(layout) = device.core_layout.filter(|_| device.cores.is_some()) else { continue };
@@ -91,17 +91,20 @@ fn check(snapshot: &Snapshot, x: u8, y: u8) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn as_data<'a>(snapshot: &'a Snapshot, wanted: Cores, all: &'a [Allocation]) -> Dump<'a> {
-    let of = |device: &'a Device| {
-        let chosen = |it: &&Core| wanted.has(it.room.x, it.room.y);
+/// Collects the content of the JSON output.
+fn collect<'a>(snapshot: &'a Snapshot, selection: CoreSelection, all: &'a [Allocation]) -> Dump<'a> {
+    let device_cores = |device: &'a Device| {
+        let is_selected = |it: &&Core| selection.contains(it.room.x, it.room.y);
         let cores: Option<Vec<Core>> =
-            device.cores.as_ref().map(|cores| cores.iter().filter(chosen).cloned().collect());
-        let one = cores.as_ref().and_then(|cores| cores.first()).filter(|_| wanted != Cores::All);
-        OnDevice {
+            device.cores.as_ref().map(|cores| cores.iter().filter(is_selected).cloned().collect());
+        let first = cores.as_ref().and_then(|cores| cores.first());
+        let one = first.filter(|_| selection != CoreSelection::All);
+        let allocations = one.map(|core| allocations_on_core(device, core, all));
+        DeviceCores {
             id: &device.id,
             index: device.index,
             core_layout: device.core_layout,
-            allocations: one.map(|core| on_core(device, core, all).into_iter().map(|it| it.0).collect()),
+            allocations: allocations.map(|found| found.into_iter().map(|it| it.0).collect()),
             cores: cores.map(snapshot::Cores),
         }
     };
@@ -109,28 +112,30 @@ fn as_data<'a>(snapshot: &'a Snapshot, wanted: Cores, all: &'a [Allocation]) -> 
         schema: snapshot.schema,
         at: snapshot.at,
         simulated: snapshot.simulated,
-        devices: snapshot.devices.iter().map(of).collect(),
+        devices: snapshot.devices.iter().map(device_cores).collect(),
     }
 }
 
-fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> String {
+fn format_page(snapshot: &Snapshot, selection: CoreSelection, allocations: &[Allocation]) -> String {
     let mut page = String::new();
     for (n, device) in snapshot.devices.iter().enumerate() {
         if n > 0 {
             page.push('\n');
         }
-        let _ = write!(page, "Device {} ({}, {})", device.index, device::name(device), device.id);
+        let _ = write!(page, "Device {} ({}, {})", device.index, device::arch_title(device), device.id);
         let (Some(layout), Some(cores)) = (device.core_layout, &device.cores) else {
-            let why = why_unknown(device);
-            let _ = writeln!(page, ": core layout unknown:\n  {why}");
+            let reason = explain_unknown_layout(device);
+            let _ = writeln!(page, ": core layout unknown:\n  {reason}");
             continue;
         };
-        let Cores::One(x, y) = wanted else {
-            all_cores(&mut page, device, &layout, cores);
+        let CoreSelection::One(x, y) = selection else {
+            add_all_cores(&mut page, device, &layout, cores);
             continue;
         };
-        match cores.iter().find(|it| (it.room.x, it.room.y) == (x, y)) {
-            Some(core) => one_core(&mut page, device, core, &on_core(device, core, allocations)),
+        match cores.iter().find(|core| (core.room.x, core.room.y) == (x, y)) {
+            Some(core) => {
+                add_one_core(&mut page, device, core, &allocations_on_core(device, core, allocations));
+            }
             None => {
                 let _ = writeln!(page, ": no core {x},{y}; it has {} x {}", layout.columns, layout.rows);
             }
@@ -139,9 +144,9 @@ fn render(snapshot: &Snapshot, wanted: Cores, allocations: &[Allocation]) -> Str
     page
 }
 
-/// A table of all cores of a device.
-fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[Core]) {
-    // The others are the runtime's own, to dispatch from.
+/// Adds a table of all cores of a device.
+fn add_all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[Core]) {
+    // The runtime uses the other cores for dispatch.
     let of_all = device.capacity.map(|it| it.cores).filter(|&all| all as usize > cores.len());
     let _ = writeln!(
         page,
@@ -154,35 +159,35 @@ fn all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores: &[C
         layout.unreserved,
         layout.end
     );
-    let mut groups: Vec<(String, CoreSet)> = Vec::new();
+    // Cores with equal rows share one.
+    let mut rows: Vec<(String, CoreSet)> = Vec::new();
     for core in cores {
-        // Cores that show the same share a row, whatever else is known of them.
-        let shown = line(DUMP, &core);
+        let row = format_row(DUMP, &core);
         let number = core.room.y * CoreSet::WIDTH + core.room.x;
-        match groups.iter_mut().find(|(it, _)| *it == shown) {
+        match rows.iter_mut().find(|(other, _)| *other == row) {
             Some((_, set)) => set.insert(number),
             None => {
                 let mut set = CoreSet::default();
                 set.insert(number);
-                groups.push((shown, set));
+                rows.push((row, set));
             }
         }
     }
-    let names: Vec<String> = groups.iter().map(|(_, set)| places(*set)).collect();
+    let names: Vec<String> = rows.iter().map(|(_, set)| format_cores(*set)).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0).max("CORES".len());
-    let _ = writeln!(page, "{:<width$} {}", "CORES", heading(DUMP));
-    for ((shown, _), name) in groups.iter().zip(names) {
-        let _ = writeln!(page, "{name:<width$} {shown}");
+    let _ = writeln!(page, "{:<width$} {}", "CORES", format_heading(DUMP));
+    for ((row, _), name) in rows.iter().zip(names) {
+        let _ = writeln!(page, "{name:<width$} {row}");
     }
-    may_be_less(page, device, cores.iter().all(|core| core.room.basis == Basis::Exact));
+    add_gap_notes(page, device, cores.iter().all(|core| core.room.basis == Basis::Exact));
 }
 
-/// Why the core layout of a device is unknown, and what to do about it.
-fn why_unknown(device: &Device) -> &'static str {
+/// Why the core layout of a device is unknown, and the remedy.
+fn explain_unknown_layout(device: &Device) -> &'static str {
     let mut programs = Space::PROGRAM.iter().filter_map(|space| usage::programs(&device.usage, *space));
-    let published = programs.any(|it| it.basis == Basis::Exact);
-    let sized = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
-    match (published, sized) {
+    let has_programs = programs.any(|it| it.basis == Basis::Exact);
+    let has_capacity = device.capacity.is_some_and(|it| it.origin == CapacityOrigin::Runtime);
+    match (has_programs, has_capacity) {
         (false, _) => "no process there publishes programs; start it with `ttmem run`",
         (true, true) => {
             "the process that publishes programs there does not publish the core grid (columns and rows)"
@@ -194,23 +199,25 @@ fn why_unknown(device: &Device) -> &'static str {
     }
 }
 
-/// Says so if free gaps may be smaller than shown.
-fn may_be_less(page: &mut String, device: &Device, placed: bool) {
-    for (space, it) in usage::on_cores(&device.usage) {
-        let bytes =
-            if it.resident_bytes.is_some() { it.residency_unknown_bytes } else { it.registered_bytes };
+/// Adds notes if free gaps may be smaller than shown.
+fn add_gap_notes(page: &mut String, device: &Device, has_all_addresses: bool) {
+    for (space, programs) in usage::shared_program_usage(&device.usage) {
+        let bytes = match programs.resident_bytes {
+            Some(_) => programs.residency_unknown_bytes,
+            None => programs.registered_bytes,
+        };
         if bytes > 0 {
-            let what = label::space(space).to_lowercase();
-            let _ = writeln!(page, "{} of {what} on the device may be active or only cached", size(bytes));
+            let name = label::space(space).to_lowercase();
+            let _ = writeln!(page, "{} of {name} on the device may be active or only cached", size(bytes));
         }
     }
-    if !placed || !usage::is_followed(&device.usage) {
+    if !has_all_addresses || !usage::is_followed(&device.usage) {
         page.push_str("Not all L1 memory has a known address and time: the free gap may be smaller.\n");
     }
 }
 
-/// One core, address by address.
-fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocation, CoreClass)]) {
+/// Adds one core by address.
+fn add_one_core(page: &mut String, device: &Device, core: &Core, allocations: &[(&Allocation, CoreClass)]) {
     let room = core.room;
     let _ = writeln!(
         page,
@@ -223,123 +230,128 @@ fn one_core(page: &mut String, device: &Device, core: &Core, held: &[(&Allocatio
     );
     match &core.program {
         Some(program) => {
-            let _ = writeln!(page, "Last program: {}", titled(program));
+            let _ = writeln!(page, "Last program: {}", program_title(program));
         }
         None => page.push_str("No program was dispatched.\n"),
     }
     if let Some(peak) = &core.peak {
-        let _ = writeln!(page, "Peak: {}", peaked(peak));
+        let _ = writeln!(page, "Peak: {}", format_peak(peak));
     }
-    for it in core.intervals.iter() {
-        let end = it.start + it.bytes;
-        let _ = writeln!(
-            page,
-            "{:#08x}-{end:#08x} {:>11}  {}",
-            it.start,
-            size(it.bytes),
-            label::core_class(it.class)
-        );
-        for (allocation, _) in held.iter().filter(|(of, class)| *class == it.class && lies_in(of, it)) {
-            let _ = writeln!(page, "{:31}{}", "", described(allocation));
+    for interval in core.intervals.iter() {
+        let Interval { class, start, bytes } = *interval;
+        let end = start + bytes;
+        let name = label::core_class(class);
+        let _ = writeln!(page, "{start:#08x}-{end:#08x} {:>11}  {name}", size(bytes));
+        let inside = |(it, of): &&(&Allocation, CoreClass)| *of == class && overlaps(it, interval);
+        for (allocation, _) in allocations.iter().filter(inside) {
+            let _ = writeln!(page, "{:31}{}", "", format_allocation(allocation));
         }
     }
-    let unplaced = |class: CoreClass| {
-        let of = held.iter().filter(|(it, of)| it.unplaced && *of == class);
-        of.map(|(it, _)| bytes_here(it)).fold(0, u64::saturating_add)
+    let unplaced_bytes = |class: CoreClass| {
+        let unplaced = allocations.iter().filter(|(it, of)| it.unplaced && *of == class);
+        unplaced.map(|(it, _)| bytes_per_core(it)).fold(0, u64::saturating_add)
     };
-    let mut placed = room.basis == Basis::Exact;
+    let mut has_all_addresses = room.basis == Basis::Exact;
     for class in [CoreClass::Cb, CoreClass::Dfb, CoreClass::Scratch] {
-        let bytes = unplaced(class);
+        let bytes = unplaced_bytes(class);
         if bytes > 0 {
-            placed = false;
+            has_all_addresses = false;
             let _ = writeln!(page, "{} of {} at unknown addresses", size(bytes), label::core_class(class));
         }
     }
-    may_be_less(page, device, placed);
+    add_gap_notes(page, device, has_all_addresses);
 }
 
-fn peaked(peak: &CorePeak) -> String {
+fn format_peak(peak: &CorePeak) -> String {
     let mut text = format!("{}, {} of it buffers", size(peak.bytes), size(peak.buffer_bytes));
     if let Some(id) = peak.program {
         let name = peak.program_name.clone();
         let program = CoreProgram { pid: peak.pid, allocator: None, id, name };
-        let _ = write!(text, ", with {}", titled(&program));
+        let _ = write!(text, ", with {}", program_title(&program));
     }
     text
 }
 
-fn described(it: &Allocation) -> String {
-    let mut text = format!("{} {}", it.id, size(bytes_here(it)));
-    let _ = write!(text, ", {}", it.space);
-    if let Some(layout) = it.layout.and_then(Layout::title) {
+fn format_allocation(allocation: &Allocation) -> String {
+    let mut text = format!("{} {}", allocation.id, size(bytes_per_core(allocation)));
+    let _ = write!(text, ", {}", allocation.space);
+    if let Some(layout) = allocation.layout.and_then(Layout::title) {
         let _ = write!(text, " {layout}");
     }
-    if let Some(pid) = it.pid {
+    if let Some(pid) = allocation.pid {
         let _ = write!(text, ", pid {pid}");
     }
-    if let Some(program) = it.program {
-        let name = it.program_name.as_ref().map(|name| format!(" {}", cut(name, 40))).unwrap_or_default();
-        let _ = write!(text, ", program {program}{name}");
+    if let Some(program) = allocation.program {
+        let name = allocation.program_name.as_ref().map(|name| format!(" {}", truncate(name, 40)));
+        let _ = write!(text, ", program {program}{}", name.unwrap_or_default());
     }
-    if let Some(site) = &it.site_name {
-        let _ = write!(text, ", at {}", cut(site, 40));
+    if let Some(site) = &allocation.site_name {
+        let _ = write!(text, ", at {}", truncate(site, 40));
     }
     text
 }
 
-fn address(it: &Allocation) -> u64 {
-    u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX)
+fn address(allocation: &Allocation) -> u64 {
+    u64::from_str_radix(allocation.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX)
 }
 
-/// Bytes on each core.
-fn bytes_here(it: &Allocation) -> u64 {
-    it.bytes_per_bank.unwrap_or(it.requested_bytes)
+/// Bytes of an allocation on each core.
+fn bytes_per_core(allocation: &Allocation) -> u64 {
+    allocation.bytes_per_bank.unwrap_or(allocation.requested_bytes)
 }
 
 /// Whether an allocation overlaps an interval; one without an address does not.
-fn lies_in(it: &Allocation, interval: &Interval) -> bool {
-    let start = address(it);
-    let end = start.saturating_add(bytes_here(it));
-    !it.unplaced && start < interval.start + interval.bytes && end > interval.start
+fn overlaps(allocation: &Allocation, interval: &Interval) -> bool {
+    let start = address(allocation);
+    let end = start.saturating_add(bytes_per_core(allocation));
+    !allocation.unplaced && start < interval.start + interval.bytes && end > interval.start
 }
 
 /// The allocations on a core with their class, by address.
-fn on_core<'a>(device: &Device, core: &Core, all: &'a [Allocation]) -> Vec<(&'a Allocation, CoreClass)> {
-    let (x, y) = (core.room.x, core.room.y);
-    let within = |&[x0, y0, x1, y1]: &[u8; 4]| (x0..=x1).contains(&x) && (y0..=y1).contains(&y);
-    let class = |it: &Allocation| {
-        if it.basis != Basis::Exact || !it.devices.contains(&device.id) {
-            return None;
-        }
-        let on = it.cores.as_ref().map(|cores| cores.iter().any(within));
-        let resident = || {
-            let program = core.program.as_ref()?;
-            let mine =
-                (it.pid, it.allocator, it.program) == (program.pid, program.allocator, Some(program.id));
-            // Where no cores are named, the first stands for all.
-            (mine && on.unwrap_or((x, y) == (0, 0)) && it.layout != Some(Layout::View)).then_some(())
-        };
-        match it.space {
-            Space::L1 | Space::L1Small if on == Some(false) => Some(CoreClass::Lockstep),
-            Space::L1 => Some(CoreClass::Buffer),
-            Space::L1Small => Some(CoreClass::L1Small),
-            Space::L1Core => on.filter(|on| *on).map(|_| CoreClass::Buffer),
-            Space::Cb => resident().map(|()| CoreClass::Cb),
-            Space::Dfb => resident().map(|()| CoreClass::Dfb),
-            Space::Scratch => resident().map(|()| CoreClass::Scratch),
-            Space::Dram | Space::Trace | Space::Kernel | Space::Host => None,
-        }
-    };
-    let mut found: Vec<_> = all.iter().filter_map(|it| Some((it, class(it)?))).collect();
+fn allocations_on_core<'a>(
+    device: &Device,
+    core: &Core,
+    all: &'a [Allocation],
+) -> Vec<(&'a Allocation, CoreClass)> {
+    let mut found: Vec<_> =
+        all.iter().filter_map(|it| Some((it, class_on_core(device, core, it)?))).collect();
     found.sort_by_key(|(it, _)| (address(it), it.pid, it.requested_bytes));
     found
 }
 
-/// `0,0-7,6`, as far as there is room.
-fn places(cores: CoreSet) -> String {
+/// The class of an allocation on a core; `None` if it is not on that core.
+fn class_on_core(device: &Device, core: &Core, allocation: &Allocation) -> Option<CoreClass> {
+    if allocation.basis != Basis::Exact || !allocation.devices.contains(&device.id) {
+        return None;
+    }
+    let (x, y) = (core.room.x, core.room.y);
+    let has_core = |&[x0, y0, x1, y1]: &[u8; 4]| (x0..=x1).contains(&x) && (y0..=y1).contains(&y);
+    let is_on_core = allocation.cores.as_ref().map(|cores| cores.iter().any(has_core));
+    let Allocation { pid, allocator, program, space, layout, .. } = *allocation;
+    let active = |class: CoreClass| {
+        let last = core.program.as_ref()?;
+        let is_last = (pid, allocator, program) == (last.pid, last.allocator, Some(last.id));
+        // An allocation without cores is shown on the first core.
+        let is_here = is_on_core.unwrap_or((x, y) == (0, 0));
+        (is_last && is_here && layout != Some(Layout::View)).then_some(class)
+    };
+    match space {
+        Space::L1 | Space::L1Small if is_on_core == Some(false) => Some(CoreClass::Lockstep),
+        Space::L1 => Some(CoreClass::Buffer),
+        Space::L1Small => Some(CoreClass::L1Small),
+        Space::L1Core => is_on_core.filter(|is| *is).map(|_| CoreClass::Buffer),
+        Space::Cb => active(CoreClass::Cb),
+        Space::Dfb => active(CoreClass::Dfb),
+        Space::Scratch => active(CoreClass::Scratch),
+        Space::Dram | Space::Trace | Space::Kernel | Space::Host => None,
+    }
+}
+
+/// Cores as `0,0-7,6`; after a few ranges, their number.
+fn format_cores(cores: CoreSet) -> String {
     let rectangles = cores.rectangles();
-    let mut text: Vec<String> = rectangles.iter().take(RECTANGLES).copied().map(rectangle).collect();
-    if rectangles.len() > RECTANGLES {
+    let mut text: Vec<String> = rectangles.iter().take(MAX_CORE_RANGES).copied().map(core_range).collect();
+    if rectangles.len() > MAX_CORE_RANGES {
         text.push(format!("... ({} cores)", cores.count()));
     }
     text.join(" ")

@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::protocol::{Request, ask};
 
-/// The victim lives this long before it is killed, and comes back after as long again.
-const VICTIM_LIFE: Duration = Duration::from_secs(12);
+/// Time after which the victim is killed, and after which it is started again.
+const VICTIM_LIFETIME: Duration = Duration::from_secs(12);
 
-/// A process that ends with the demo, whatever happens.
-struct Owned(Child);
+/// A child process that is killed when this is dropped.
+struct OwnedChild(Child);
 
-impl Drop for Owned {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -31,12 +31,12 @@ impl Drop for Owned {
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     let folder = tempfile::tempdir().context("cannot create a folder for the sockets of the demo")?;
     let (legacy, query) = (folder.path().join("legacy.sock"), folder.path().join("query.sock"));
-    // A folder of its own on the tmpfs, so that these segments are apart from those of real processes.
+    // A folder of its own on the tmpfs keeps these segments apart from those of real processes.
     let prefix = folder_prefix(std::process::id());
     let memory = tempfile::Builder::new().prefix(&prefix).tempdir_in("/dev/shm");
     let memory = memory.context("cannot create a folder for the segments of the demo in /dev/shm")?;
     let segments = memory.path().to_owned();
-    let mut server = Owned(
+    let mut server = OwnedChild(
         this_program()?
             .args(["serve", "--quiet", "--sim", &args.sim.to_string(), "--parent", &own_pid()])
             .arg("--legacy-socket")
@@ -70,16 +70,16 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
     if sim.chips().len() >= 4 {
         clients.push(spawn(Role::Diffusion)?);
     }
-    // Started and killed at snapshots; it ends with the demo.
+    // The victim is killed and started again when snapshots are fetched. It is killed with the demo.
     let victim = Arc::new(Mutex::new(Some(spawn(Role::Victim)?)));
-    let _last = Last(Arc::clone(&victim));
+    let _guard = VictimGuard(Arc::clone(&victim));
     let begin = Instant::now();
     let mut changed = begin;
     let mut fetch = move |detail: &Detail| -> anyhow::Result<Snapshot> {
-        if changed.elapsed() >= VICTIM_LIFE {
+        if changed.elapsed() >= VICTIM_LIFETIME {
             changed = Instant::now();
             let mut victim = victim.lock().unwrap_or_else(PoisonError::into_inner);
-            // Killed in the middle of what it does; dropping it is the kill.
+            // Dropping the child kills it, without a chance to clean up.
             *victim = if victim.is_some() { None } else { Some(spawn(Role::Victim)?) };
         }
         let answer =
@@ -87,26 +87,26 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<Exit> {
         Ok(serde_json::from_slice(&answer)?)
     };
     let until = args.seconds.map(|seconds| begin + Duration::from_secs(seconds));
-    if top::has_screen() {
+    if top::has_terminal() {
         let fetch = move |detail: &Detail| match fetch(detail) {
             Ok(snapshot) => Ok((snapshot, "via demo daemon".to_owned())),
             Err(e) => Err(format!("{e:#}")),
         };
-        return top::show(Box::new(fetch), &args.look, &args.watching, false, until);
+        return top::show_dashboard(Box::new(fetch), &args.text, &args.refresh, false, until);
     }
     let stop = show::stop_on_signals()?;
-    let printer = show::Printer::tables(&args.look);
+    let printer = show::Printer::tables(&args.text);
     let print_one = || {
-        print(&printer.text(&fetch(&Detail::NONE)?, false)?)?;
+        print(&printer.format(&fetch(&Detail::NONE)?, false)?)?;
         Ok(Some(Exit::Done))
     };
-    show::watch(print_one, args.watching.refresh_ms(), None, until, &stop)
+    show::watch(print_one, args.refresh.refresh_ms(), None, until, &stop)
 }
 
-/// The victim, ended at the last.
-struct Last(Arc<Mutex<Option<Owned>>>);
+/// Kills the victim when the demo ends.
+struct VictimGuard(Arc<Mutex<Option<OwnedChild>>>);
 
-impl Drop for Last {
+impl Drop for VictimGuard {
     fn drop(&mut self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
@@ -116,7 +116,7 @@ fn folder_prefix(demo: u32) -> String {
     format!("ttmem-demo.{demo}.")
 }
 
-/// Removes the folder of a demo's segments, and nothing else. Its clients may need a moment to end.
+/// Removes the folder of a demo's segments, and no other folder. Its clients may need a moment to exit.
 pub(crate) fn remove_segments(demo: u32, folder: &Path) {
     let named = folder.file_name().and_then(|name| name.to_str());
     if !named.is_some_and(|name| name.starts_with(&folder_prefix(demo))) {
@@ -135,8 +135,8 @@ fn own_pid() -> String {
     std::process::id().to_string()
 }
 
-/// From now on this process gets SIGTERM when its parent ends, however that ends.
-pub(crate) fn end_with(parent: u32) -> anyhow::Result<()> {
+/// Requests SIGTERM for this process when its parent exits for any reason.
+pub(crate) fn exit_with_parent(parent: u32) -> anyhow::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
     // The parent may have exited before the request.
     let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_pid);
@@ -148,7 +148,7 @@ fn this_program() -> anyhow::Result<Command> {
     Ok(Command::new(std::env::current_exe().context("cannot find this program")?))
 }
 
-fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<Owned> {
+fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<OwnedChild> {
     let child = this_program()?
         .args(["demo-client", role.name(), &own_pid()])
         .arg(place)
@@ -156,10 +156,10 @@ fn spawn_client(role: Role, place: &Path, sim: Machine) -> anyhow::Result<Owned>
         .stdin(Stdio::null())
         .spawn()
         .with_context(|| format!("cannot start the {} client of the demo", role.name()))?;
-    Ok(Owned(child))
+    Ok(OwnedChild(child))
 }
 
-fn wait_for_daemon(query: &Path, server: &mut Owned) -> anyhow::Result<()> {
+fn wait_for_daemon(query: &Path, server: &mut OwnedChild) -> anyhow::Result<()> {
     let begin = Instant::now();
     loop {
         let answer = ask(query, &Request::SNAPSHOT);

@@ -5,12 +5,12 @@
 mod daemon;
 mod machine;
 mod memory;
-mod reach;
 mod tracking;
+mod visibility;
 
 use crate::cli::{DoctorArgs, Sockets};
-use crate::source;
-use crate::text::{Style, cut};
+use crate::source::open_session;
+use crate::text::{Style, truncate};
 use crate::{Exit, print};
 use anyhow::Context;
 use daemon::Daemon;
@@ -22,14 +22,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use ttmem_core::{Detail, Snapshot};
+use ttmem_render::format;
 use ttmem_sources::{Root, Sources};
 
-/// As much of a line as is shown.
-const LINE: usize = 400;
-/// Things of one kind that are each listed; the rest is counted.
-const MOST: usize = 8;
-/// The same of long ones.
-const FEW: usize = 3;
+/// The longest line.
+const MAX_LINE: usize = 400;
+/// The most items of a list; the rest is counted.
+const MAX_ITEMS: usize = 8;
+/// The most items of a list of paths or checks; the rest is counted.
+const MAX_LONG_ITEMS: usize = 3;
 
 /// The result of a check, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -38,14 +39,14 @@ enum Verdict {
     Ok,
     /// Worth knowing.
     Note,
-    /// Something is missing from the figures, or will be.
+    /// Figures are incomplete, or will be.
     Warning,
     /// Something does not work.
     Broken,
 }
 
 impl Verdict {
-    fn shown(self) -> (&'static str, &'static str) {
+    fn name_and_colour(self) -> (&'static str, &'static str) {
         match self {
             Self::Ok => ("ok", "32"),
             Self::Note => ("note", "36"),
@@ -90,19 +91,19 @@ impl Check {
     }
 }
 
-/// What checks are made of.
-struct Patient<'a> {
+/// The inputs of the checks.
+struct Inputs<'a> {
     sockets: &'a Sockets,
     root: Root,
     sources: &'a Sources,
     snapshot: Snapshot,
     daemon: Daemon,
-    /// Files that are not read because they are other users'.
-    denied: Vec<Denied>,
+    /// Files of other users that are not readable.
+    denied: Vec<DeniedFile>,
 }
 
-/// A file that we may not read.
-struct Denied {
+/// A file that this user may not read.
+struct DeniedFile {
     path: String,
     uid: u32,
 }
@@ -115,15 +116,14 @@ struct Report {
     checks: Vec<Check>,
 }
 
-pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let (reading, topology) = match sockets.reading() {
+pub(crate) fn run(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let (reading, topology) = match sockets.source_config() {
         Ok(reading) => {
-            let chips = reading.topology.as_ref().map(|it| it.chips.len());
-            let found =
-                chips.map(|chips| Check::ok("topology", format!("{} described", count(chips, "device"))));
+            let devices = reading.topology.as_ref().map(|it| it.chips.len());
+            let found = devices.map(|n| Check::ok("topology", format!("{} described", plural(n, "device"))));
             (reading, found)
         }
-        // Everything else can still be checked.
+        // The other checks work without a topology.
         Err(e) => {
             let remedy = "give a cluster descriptor of tt-umd, or leave out --topology and TTMEM_TOPOLOGY";
             let plain = Sockets { topology: None, ..sockets.clone() };
@@ -134,26 +134,26 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
         }
     };
     let root = reading.root.clone();
-    let mut session = source::session(reading);
+    let mut session = open_session(reading);
     session.refresh();
     let snapshot = session.snapshot(&Detail::NONE);
     let skipped = snapshot.health.skipped.iter();
-    let denied = skipped.filter_map(|it| Denied::new(&it.path)).collect();
+    let denied = skipped.filter_map(|it| DeniedFile::new(&it.path)).collect();
     let sources = session.sources().context("nothing can be read")?;
-    let patient = Patient { sockets, root, sources, snapshot, daemon: Daemon::ask(sockets), denied };
-    let mut checks = machine::driver(&patient);
-    checks.extend(machine::cards(&patient));
+    let inputs = Inputs { sockets, root, sources, snapshot, daemon: Daemon::query(sockets), denied };
+    let mut checks = machine::check_driver(&inputs);
+    checks.extend(machine::check_cards(&inputs));
     checks.extend(topology);
-    checks.extend(machine::nodes(&patient));
-    checks.extend(reach::rights(&patient));
-    checks.extend(reach::processes(&patient));
-    checks.extend(memory::folder(&patient));
-    checks.extend(memory::left_behind(&patient));
-    checks.extend(memory::counters(&patient));
-    checks.extend(tracking::agent(sockets));
-    checks.extend(tracking::processes(&patient));
-    checks.extend(daemon::query(&patient));
-    checks.extend(daemon::legacy(&patient));
+    checks.extend(machine::check_nodes(&inputs));
+    checks.extend(visibility::check_permissions(&inputs));
+    checks.extend(visibility::check_processes(&inputs));
+    checks.extend(memory::check_folder(&inputs));
+    checks.extend(memory::check_leftover_files(&inputs));
+    checks.extend(memory::check_counters(&inputs));
+    checks.extend(tracking::check_agent(sockets));
+    checks.extend(tracking::check_processes(&inputs));
+    checks.extend(daemon::check_query_socket(&inputs));
+    checks.extend(daemon::check_legacy_socket(&inputs));
     let worst = checks.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok);
     let (verdict, exit) = match worst {
         Verdict::Ok | Verdict::Note => ("ok", Exit::Done),
@@ -166,13 +166,13 @@ pub(crate) fn doctor(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exi
         line.push(b'\n');
         print(&line)?;
     } else {
-        print(page(&report, &patient, Style::new(args.look.ascii)).as_bytes())?;
+        print(format_page(&report, &inputs, Style::new(args.text.ascii)).as_bytes())?;
     }
     Ok(exit)
 }
 
-impl Denied {
-    /// `None`: it may be read, or is not there any more.
+impl DeniedFile {
+    /// Returns `None` if the file is readable, or gone.
     fn new(path: &str) -> Option<Self> {
         let denied = accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) == Err(Errno::ACCESS);
         let uid = || fs::symlink_metadata(path).map_or(u32::MAX, |it| it.uid());
@@ -184,22 +184,22 @@ impl Denied {
     }
 }
 
-fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
-    let host = &patient.snapshot.host;
+fn format_page(report: &Report, inputs: &Inputs<'_>, style: Style) -> String {
+    let host = &inputs.snapshot.host;
     let mut page = format!("ttmem {}", host.ttmem);
-    if patient.root.is_this_machine() {
-        let _ = write!(page, " on {}", cut(host.name.as_deref().unwrap_or("?"), 64));
+    if inputs.root.is_this_machine() {
+        let _ = write!(page, " on {}", truncate(host.name.as_deref().unwrap_or("?"), 64));
     } else {
-        let _ = write!(page, ", files below {}", cut(&patient.sockets.root.to_string_lossy(), LINE));
+        let _ = write!(page, ", files below {}", truncate(&inputs.sockets.root.to_string_lossy(), MAX_LINE));
     }
     page.push('\n');
     for Check { name, verdict, found, remedy } in &report.checks {
-        let (mark, colour) = verdict.shown();
+        let (mark, colour) = verdict.name_and_colour();
         let mark = style.paint(&format!("{mark:<8}"), colour);
-        // It may contain names of other users' processes and files.
-        let _ = writeln!(page, "{mark} {name:<14} {}", cut(found, LINE));
+        // These texts may contain names of other users' processes and files, so they are sanitized.
+        let _ = writeln!(page, "{mark} {name:<14} {}", truncate(found, MAX_LINE));
         if let Some(remedy) = remedy {
-            let _ = writeln!(page, "{:23} -> {}", "", cut(remedy, LINE));
+            let _ = writeln!(page, "{:23} -> {}", "", truncate(remedy, MAX_LINE));
         }
     }
     let count = |of: Verdict| report.checks.iter().filter(|it| it.verdict == of).count();
@@ -222,21 +222,22 @@ fn page(report: &Report, patient: &Patient<'_>, style: Style) -> String {
         "ok" => format!("No problems found; {problems}."),
         _ => format!("{problems}; {} ok.", count(Verdict::Ok)),
     };
-    let (_, colour) = report.checks.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok).shown();
+    let (_, colour) =
+        report.checks.iter().map(|it| it.verdict).max().unwrap_or(Verdict::Ok).name_and_colour();
     let _ = writeln!(page, "{}", style.paint(&summary, colour));
-    style.finish(page)
+    style.encode(page)
 }
 
-/// The first few of many.
-fn some(all: &[String], most: usize) -> String {
-    let shown = all.iter().take(most).cloned().collect::<Vec<_>>().join(", ");
-    match all.len().saturating_sub(most) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+/// Joins the first items of a list; the rest is counted.
+fn join_first(items: &[String], max: usize) -> String {
+    let first = items.iter().take(max).cloned().collect::<Vec<_>>().join(", ");
+    match items.len().saturating_sub(max) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
-/// `1 device`, `2 devices`.
-fn count(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// A number with a noun: `1 device`, `2 devices`.
+fn plural(n: usize, noun: &str) -> String {
+    format::plural(n as u64, noun)
 }

@@ -1,8 +1,8 @@
-//! `ttmem dump`: every live allocation, or what holds the memory.
+//! `ttmem dump`: every live allocation, or groups of them.
 
 use crate::cli::{DumpArgs, GroupBy, Sockets, SortBy};
-use crate::source::{source, unless_absent};
-use crate::text::{Style, size, wrapped};
+use crate::source::{answer_or_report, open_source};
+use crate::text::{Style, size, wrap};
 use crate::{Exit, cores, print, programs, show};
 use anyhow::Context;
 use serde::Serialize;
@@ -14,45 +14,48 @@ use ttmem_core::snapshot::{Allocation, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::{Dump, Reader, Request};
-use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, origin_of};
-use ttmem_render::figure::{counted, plain};
-use ttmem_render::{heading, line, page, process};
+use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, describe_origin};
+use ttmem_render::format::{plural, sanitize};
+use ttmem_render::{format_heading, format_row, format_table, process};
 
-/// Groups on a terminal without `--top`: with titles and totals they fit 24 lines.
-const TOP: usize = 18;
+/// The most groups on a terminal without `--top`: with titles and totals they fit 24 lines.
+const MAX_GROUPS: usize = 18;
 
 pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let mut source = match &args.segment {
         Some(file) => Reader::of_segment(file)?,
-        None => source(sockets, false, false)?,
+        None => open_source(sockets, false, false)?,
     };
     if args.programs {
         return programs::dump(args, &mut source);
     }
-    if let Some(wanted) = args.cores {
-        return cores::dump(args, wanted, &mut source);
+    if let Some(selection) = args.cores {
+        return cores::dump(args, selection, &mut source);
     }
-    let Some(mut dump) = all(&mut source)? else { return Ok(Exit::NoDaemon) };
-    let Some(snapshot) = unless_absent(source.snapshot(&Detail::NONE))? else { return Ok(Exit::NoDaemon) };
-    let snapshot = show::only(snapshot, &args.only)?;
-    narrow(&mut dump, &snapshot, args);
-    let unlisted = unlisted(&snapshot);
+    let Some(mut dump) = fetch_allocations(&mut source)? else { return Ok(Exit::NoDaemon) };
+    let Some(snapshot) = answer_or_report(source.snapshot(&Detail::NONE))? else {
+        return Ok(Exit::NoDaemon);
+    };
+    let snapshot = show::apply_filter(snapshot, &args.filter)?;
+    filter_allocations(&mut dump, &snapshot, args);
+    let unlisted = describe_unlisted(&snapshot);
     let unlisted = unlisted.as_deref();
     let style = Style::new(false);
     let is_list =
         args.all || args.json || args.sort.is_some() || args.top.is_some() || !io::stdout().is_terminal();
     let group_by = args.group_by.or((!is_list).then_some(GroupBy::Size));
-    let top = args.top.or((group_by.is_some() && io::stdout().is_terminal() && !args.all).then_some(TOP));
+    let top =
+        args.top.or((group_by.is_some() && io::stdout().is_terminal() && !args.all).then_some(MAX_GROUPS));
     let Some(by) = group_by else {
         sort(&mut dump.allocations, args);
         let more = dump.allocations.split_off(top.unwrap_or(usize::MAX).min(dump.allocations.len()));
         return if args.json {
-            as_json(&dump, unlisted)
+            print_json(&dump, unlisted)
         } else {
-            print(listed(&dump, &more, unlisted, style).as_bytes())
+            print(format_list(&dump, &more, unlisted, style).as_bytes())
         };
     };
-    let mut groups = grouped(&dump.allocations, by, &snapshot);
+    let mut groups = group(&dump.allocations, by, &snapshot);
     groups.sort_by(|a, b| match args.sort.unwrap_or(SortBy::Size) {
         SortBy::Size => b.total_bytes.cmp(&a.total_bytes),
         SortBy::Age => b.age_seconds.total_cmp(&a.age_seconds).then(b.total_bytes.cmp(&a.total_bytes)),
@@ -60,13 +63,13 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     });
     let more = groups.split_off(top.unwrap_or(usize::MAX).min(groups.len()));
     if args.json {
-        return as_json(&Groups::new(&dump, by, &groups, &more), unlisted);
+        return print_json(&GroupedDump::new(&dump, by, &groups, &more), unlisted);
     }
-    print(held(&dump, by, &groups, &more, unlisted, style).as_bytes())
+    print(format_groups(&dump, by, &groups, &more, unlisted, style).as_bytes())
 }
 
-fn as_json(what: &impl Serialize, unlisted: Option<&str>) -> anyhow::Result<Exit> {
-    let mut line = serde_json::to_vec(what)?;
+fn print_json(value: &impl Serialize, unlisted: Option<&str>) -> anyhow::Result<Exit> {
+    let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     if let Some(note) = unlisted {
         let _ = writeln!(io::stderr(), "ttmem: {note}");
@@ -74,32 +77,32 @@ fn as_json(what: &impl Serialize, unlisted: Option<&str>) -> anyhow::Result<Exit
     print(&line)
 }
 
-/// Leaves the allocations of the chosen devices and processes; of an allocation, the chosen devices.
-fn narrow(dump: &mut Dump, snapshot: &Snapshot, args: &DumpArgs) {
-    if let Some(pid) = args.only.pid {
+/// Removes allocations that do not match the filter.
+fn filter_allocations(dump: &mut Dump, snapshot: &Snapshot, args: &DumpArgs) {
+    if let Some(pid) = args.filter.pid {
         dump.allocations.retain(|it| it.pid == Some(pid));
     }
-    if args.only.user.is_some() {
+    if args.filter.user.is_some() {
         dump.allocations.retain(|it| snapshot.processes.iter().any(|process| process.pid == it.pid));
     }
-    if !args.only.device.is_empty() {
+    if !args.filter.device.is_empty() {
         dump.allocations.retain(|it| snapshot.devices.iter().any(|device| it.devices.contains(&device.id)));
     }
 }
 
-/// Every live allocation, in no order.
-pub(crate) fn all(source: &mut Reader) -> anyhow::Result<Option<Dump>> {
-    let Some(answer) = unless_absent(source.ask(&Request::Allocations))? else { return Ok(None) };
+/// Fetches every live allocation, in no order.
+pub(crate) fn fetch_allocations(source: &mut Reader) -> anyhow::Result<Option<Dump>> {
+    let Some(answer) = answer_or_report(source.ask(&Request::Allocations))? else { return Ok(None) };
     Ok(Some(serde_json::from_slice(&answer).context("cannot read the answer")?))
 }
 
-/// Sorts by device, space and address, unless an order was chosen.
-fn sort(all: &mut [Allocation], args: &DumpArgs) {
+/// Sorts by device, space and address, or by the order of the arguments.
+fn sort(allocations: &mut [Allocation], args: &DumpArgs) {
     match args.sort.or(args.top.map(|_| SortBy::Size)) {
-        Some(SortBy::Size) => all.sort_by_key(|it| Reverse(total(it))),
-        Some(SortBy::Age) => all.sort_by(|a, b| b.age_seconds.total_cmp(&a.age_seconds)),
-        Some(SortBy::Count) => all.sort_by_key(|it| Reverse(it.references)),
-        None => all.sort_by_cached_key(|it| {
+        Some(SortBy::Size) => allocations.sort_by_key(|it| Reverse(total_bytes(it))),
+        Some(SortBy::Age) => allocations.sort_by(|a, b| b.age_seconds.total_cmp(&a.age_seconds)),
+        Some(SortBy::Count) => allocations.sort_by_key(|it| Reverse(it.references)),
+        None => allocations.sort_by_cached_key(|it| {
             let id = u64::from_str_radix(it.id.trim_start_matches("0x"), 16).unwrap_or(u64::MAX);
             (it.indexes.clone(), it.space, id, it.pid, it.requested_bytes)
         }),
@@ -107,16 +110,16 @@ fn sort(all: &mut [Allocation], args: &DumpArgs) {
 }
 
 /// Bytes of an allocation on each of its devices.
-fn each(it: &Allocation) -> u64 {
-    it.allocated_bytes.unwrap_or(it.requested_bytes)
+fn bytes_per_device(allocation: &Allocation) -> u64 {
+    allocation.allocated_bytes.unwrap_or(allocation.requested_bytes)
 }
 
 /// Bytes of an allocation on all its devices.
-fn total(it: &Allocation) -> u64 {
-    each(it).saturating_mul(it.indexes.len().max(1) as u64)
+fn total_bytes(allocation: &Allocation) -> u64 {
+    bytes_per_device(allocation).saturating_mul(allocation.indexes.len().max(1) as u64)
 }
 
-/// What allocations of one group have in common.
+/// What the allocations of a group have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     process: Option<(Option<u32>, Option<i64>)>,
@@ -128,53 +131,52 @@ struct Key {
 }
 
 impl Key {
-    fn new(it: &Allocation, by: GroupBy) -> Self {
-        let process = Some((it.pid, it.reported_pid));
+    fn new(allocation: &Allocation, by: GroupBy) -> Self {
+        let Allocation { pid, reported_pid, allocator, program, space, .. } = *allocation;
+        let process = Some((pid, reported_pid));
         match by {
-            GroupBy::Space => Self { space: Some(it.space), ..Self::default() },
+            GroupBy::Space => Self { space: Some(space), ..Self::default() },
             GroupBy::Process => Self { process, ..Self::default() },
-            GroupBy::Program => {
-                Self { process, program: Some((it.allocator, it.program)), ..Self::default() }
-            }
-            GroupBy::Site => Self { origin: origin_of(it), ..Self::default() },
+            GroupBy::Program => Self { process, program: Some((allocator, program)), ..Self::default() },
+            GroupBy::Site => Self { origin: describe_origin(allocation), ..Self::default() },
             GroupBy::Device => Self::default(),
             GroupBy::Size => Self {
                 process,
-                space: Some(it.space),
-                bytes: Some(each(it)),
-                origin: origin_of(it),
-                devices: Some(it.indexes.clone()),
+                space: Some(space),
+                bytes: Some(bytes_per_device(allocation)),
+                origin: describe_origin(allocation),
+                devices: Some(allocation.indexes.clone()),
                 ..Self::default()
             },
         }
     }
 }
 
-/// Whether a grouping counts an allocation. Cached programs use the same addresses, so their memory adds up to more than
-/// there is: it is only shown by space or program, and views of buffers are counted as these.
-fn counts(it: &Allocation, by: GroupBy) -> bool {
-    let is_program = Space::PROGRAM.contains(&it.space);
+/// Whether a grouping counts an allocation. Cached programs share addresses, so their sum may exceed the capacity: their
+/// memory is counted by space and program only. Views of buffers are counted as these.
+fn is_counted(allocation: &Allocation, by: GroupBy) -> bool {
+    let is_program = Space::PROGRAM.contains(&allocation.space);
     match by {
-        _ if it.layout == Some(Layout::View) => false,
+        _ if allocation.layout == Some(Layout::View) => false,
         GroupBy::Space => true,
         GroupBy::Program => is_program,
         GroupBy::Size | GroupBy::Process | GroupBy::Site | GroupBy::Device => !is_program,
     }
 }
 
-fn grouped(all: &[Allocation], by: GroupBy, snapshot: &Snapshot) -> Vec<Holder> {
-    let shown = |index: &&u32| snapshot.devices.iter().any(|it| it.index == **index);
+fn group(allocations: &[Allocation], by: GroupBy, snapshot: &Snapshot) -> Vec<Holder> {
+    let is_shown = |index: &&u32| snapshot.devices.iter().any(|it| it.index == **index);
     let mut groups: BTreeMap<Key, Holder> = BTreeMap::new();
-    for it in all.iter().filter(|it| counts(it, by)) {
-        let devices: Vec<u32> = it.indexes.iter().filter(shown).copied().collect();
-        let key = Key::new(it, by);
+    for allocation in allocations.iter().filter(|it| is_counted(it, by)) {
+        let devices: Vec<u32> = allocation.indexes.iter().filter(is_shown).copied().collect();
+        let key = Key::new(allocation, by);
         if by == GroupBy::Device {
             for device in devices {
                 let key = Key { devices: Some(vec![device]), ..key.clone() };
-                add(groups.entry(key).or_default(), it, &[device]);
+                add_to_group(groups.entry(key).or_default(), allocation, &[device]);
             }
         } else {
-            add(groups.entry(key).or_default(), it, &devices);
+            add_to_group(groups.entry(key).or_default(), allocation, &devices);
         }
     }
     let mut groups: Vec<Holder> = groups.into_values().collect();
@@ -187,29 +189,29 @@ fn grouped(all: &[Allocation], by: GroupBy, snapshot: &Snapshot) -> Vec<Holder> 
     groups
 }
 
-fn add(group: &mut Holder, it: &Allocation, devices: &[u32]) {
-    fn note<T: PartialEq>(all: &mut Vec<T>, one: T) {
+fn add_to_group(group: &mut Holder, allocation: &Allocation, devices: &[u32]) {
+    fn push_unique<T: PartialEq>(all: &mut Vec<T>, one: T) {
         if !all.contains(&one) {
             all.push(one);
         }
     }
-    let bytes = each(it);
+    let bytes = bytes_per_device(allocation);
     group.each_bytes = (group.count == 0 || group.each_bytes == Some(bytes)).then_some(bytes);
     group.total_bytes = group.total_bytes.saturating_add(bytes.saturating_mul(devices.len().max(1) as u64));
     group.count += 1;
-    group.age_seconds = group.age_seconds.max(it.age_seconds);
-    note(&mut group.spaces, it.space);
-    note(&mut group.processes, (it.pid, it.reported_pid));
+    group.age_seconds = group.age_seconds.max(allocation.age_seconds);
+    push_unique(&mut group.spaces, allocation.space);
+    push_unique(&mut group.processes, (allocation.pid, allocation.reported_pid));
     for &device in devices {
-        note(&mut group.devices, device);
+        push_unique(&mut group.devices, device);
     }
-    if let Some(origin) = origin_of(it) {
-        note(&mut group.origins, origin);
+    if let Some(origin) = describe_origin(allocation) {
+        push_unique(&mut group.origins, origin);
     }
 }
 
 #[derive(Serialize)]
-struct Groups<'a> {
+struct GroupedDump<'a> {
     schema: u32,
     at: jiff::Timestamp,
     simulated: bool,
@@ -232,26 +234,25 @@ struct Group<'a> {
     origins: &'a [String],
 }
 
-impl<'a> Groups<'a> {
+impl<'a> GroupedDump<'a> {
     fn new(dump: &Dump, group_by: GroupBy, groups: &'a [Holder], more: &[Holder]) -> Self {
-        let group = |it: &'a Holder| Group {
-            total_bytes: it.total_bytes,
-            count: it.count,
-            each_bytes: it.each_bytes,
-            indexes: &it.devices,
-            spaces: &it.spaces,
-            pids: it.processes.iter().map(|(pid, _)| *pid).collect(),
-            process_name: it.process_name.as_deref(),
-            age_seconds: it.age_seconds,
-            origins: &it.origins,
+        let group = |holder: &'a Holder| Group {
+            total_bytes: holder.total_bytes,
+            count: holder.count,
+            each_bytes: holder.each_bytes,
+            indexes: &holder.devices,
+            spaces: &holder.spaces,
+            pids: holder.processes.iter().map(|(pid, _)| *pid).collect(),
+            process_name: holder.process_name.as_deref(),
+            age_seconds: holder.age_seconds,
+            origins: &holder.origins,
         };
         let Dump { schema, at, simulated, .. } = *dump;
         Self { schema, at, simulated, group_by, groups: groups.iter().map(group).collect(), more: more.len() }
     }
 }
 
-/// What holds the memory.
-fn held(
+fn format_groups(
     dump: &Dump,
     by: GroupBy,
     groups: &[Holder],
@@ -262,37 +263,36 @@ fn held(
     let mut text = String::new();
     let rows: Vec<&Holder> = groups.iter().collect();
     if !rows.is_empty() {
-        for line in page(None, HOLDER_DUMP, &rows, style.width, |it| style.part(it)) {
+        for line in format_table(None, HOLDER_DUMP, &rows, style.width, |cell| style.paint_cell(cell)) {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
     let sum = |all: &[Holder]| all.iter().map(|it| it.total_bytes).fold(0, u64::saturating_add);
     if !more.is_empty() {
-        let (rows, bytes) = (counted(more.len() as u64, "more group"), size(sum(more)));
+        let (rows, bytes) = (plural(more.len() as u64, "more group"), size(sum(more)));
         let _ = writeln!(text, "{rows} with {bytes}; --top N shows more, --all lists every allocation");
     }
-    let counted_here = dump.allocations.iter().filter(|it| counts(it, by)).count() as u64;
-    if counted_here > 0 || unlisted.is_none() {
+    let count = dump.allocations.iter().filter(|it| is_counted(it, by)).count() as u64;
+    if count > 0 || unlisted.is_none() {
         let bytes = size(sum(groups).saturating_add(sum(more)));
-        let _ = writeln!(text, "{}, {bytes} on all devices", counted(counted_here, "allocation"));
+        let _ = writeln!(text, "{}, {bytes} on all devices", plural(count, "allocation"));
     }
     let of_programs = dump.allocations.iter().filter(|it| Space::PROGRAM.contains(&it.space)).count() as u64;
     if of_programs > 0 && !matches!(by, GroupBy::Space | GroupBy::Program) {
         let _ = writeln!(
             text,
             "not included: {} of programs; see `ttmem dump --programs`",
-            counted(of_programs, "allocation")
+            plural(of_programs, "allocation")
         );
     }
-    note(&mut text, unlisted, style);
+    add_note(&mut text, unlisted, style);
     text
 }
 
-/// Every allocation.
-fn listed(dump: &Dump, more: &[Allocation], unlisted: Option<&str>, style: Style) -> String {
-    let mut text = heading(DUMP) + "\n";
-    for it in &dump.allocations {
-        let _ = writeln!(text, "{}", line(DUMP, &it));
+fn format_list(dump: &Dump, more: &[Allocation], unlisted: Option<&str>, style: Style) -> String {
+    let mut text = format_heading(DUMP) + "\n";
+    for allocation in &dump.allocations {
+        let _ = writeln!(text, "{}", format_row(DUMP, &allocation));
     }
     let sum = |all: &[Allocation]| all.iter().map(|it| it.requested_bytes).fold(0, u64::saturating_add);
     if !more.is_empty() {
@@ -301,34 +301,37 @@ fn listed(dump: &Dump, more: &[Allocation], unlisted: Option<&str>, style: Style
     let count = (dump.allocations.len() + more.len()) as u64;
     if count > 0 || unlisted.is_none() {
         let bytes = size(sum(&dump.allocations).saturating_add(sum(more)));
-        let _ = writeln!(text, "{}, {bytes} requested per device", counted(count, "allocation"));
+        let _ = writeln!(text, "{}, {bytes} requested per device", plural(count, "allocation"));
     }
-    note(&mut text, unlisted, style);
+    add_note(&mut text, unlisted, style);
     text
 }
 
-fn note(page: &mut String, note: Option<&str>, style: Style) {
-    for line in note.into_iter().flat_map(|it| wrapped(it, style.width)) {
+fn add_note(page: &mut String, note: Option<&str>, style: Style) {
+    for line in note.into_iter().flat_map(|note| wrap(note, style.width)) {
         let _ = writeln!(page, "{line}");
     }
 }
 
-/// Says whose buffers are not listed, and what to do about it.
-fn unlisted(snapshot: &Snapshot) -> Option<String> {
-    let named = |it: &Process| {
-        let pid = process::pid(it.pid, it.reported_pid, "?");
-        it.name.as_ref().map_or_else(|| format!("pid {pid}"), |name| format!("pid {pid} ({})", plain(name)))
+/// The processes whose buffers are not listed, and the remedy.
+fn describe_unlisted(snapshot: &Snapshot) -> Option<String> {
+    let describe = |process: &Process| {
+        let pid = process::pid(process.pid, process.reported_pid, "?");
+        match &process.name {
+            Some(name) => format!("pid {pid} ({})", sanitize(name)),
+            None => format!("pid {pid}"),
+        }
     };
-    let of = |basis: Basis| -> Vec<String> {
-        snapshot.processes.iter().filter(|it| it.basis == basis).map(named).collect()
+    let with_basis = |basis: Basis| -> Vec<String> {
+        snapshot.processes.iter().filter(|it| it.basis == basis).map(describe).collect()
     };
     let kinds =
         [(Basis::Counters, "only tt-metal counters are known"), (Basis::Unknown, "nothing is published")];
     let parts: Vec<String> = kinds
         .into_iter()
-        .map(|(basis, why)| (of(basis), why))
-        .filter(|(of, _)| !of.is_empty())
-        .map(|(of, why)| format!("{why} of {}", of.join(", ")))
+        .map(|(basis, reason)| (with_basis(basis), reason))
+        .filter(|(processes, _)| !processes.is_empty())
+        .map(|(processes, reason)| format!("{reason} of {}", processes.join(", ")))
         .collect();
     (!parts.is_empty()).then(|| {
         format!(

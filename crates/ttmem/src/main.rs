@@ -1,7 +1,7 @@
 //! `ttmem`: the memory monitor for Tenstorrent accelerators.
 //!
-//! `cli` is the command line; each command is one module: it queries the daemon (or is it, for `serve`), and `table`,
-//! `listing`, `programs` and `cores` turn the answer into text.
+//! `cli` is the command line, and each command is one module. Commands read a snapshot through `source`; `table`,
+//! `listing`, `programs` and `cores` turn it into text.
 
 mod check;
 mod cli;
@@ -27,13 +27,13 @@ use cli::{Cli, Command};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// How a command ended, as an exit code.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exit {
     Done = 0,
     Failed = 1,
     Usage = 2,
-    NothingThere = 3,
+    NothingFound = 3,
     NoDaemon = 4,
     CannotRun = 126,
     NotFound = 127,
@@ -41,9 +41,9 @@ enum Exit {
 
 fn main() -> ExitCode {
     let cli = cli::parse(std::env::args_os());
-    match obey(&cli) {
+    match run_command(&cli) {
         Ok(exit) => ExitCode::from(exit as u8),
-        Err(e) if e.is::<ReaderGone>() => ExitCode::from(Exit::Done as u8),
+        Err(e) if e.is::<OutputClosed>() => ExitCode::from(Exit::Done as u8),
         Err(e) => {
             let _ = writeln!(io::stderr(), "ttmem: {e:#}");
             let exit = if e.is::<UsageError>() { Exit::Usage } else { Exit::Failed };
@@ -52,26 +52,26 @@ fn main() -> ExitCode {
     }
 }
 
-fn obey(cli: &Cli) -> anyhow::Result<Exit> {
+fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
     match &cli.command {
-        None if cli.show.is_dashboard() && top::has_screen() => {
-            top::top(&cli.show.only, &cli.show.look, &cli.show.watching, &cli.sockets)
+        None if cli.show.is_dashboard() && top::has_terminal() => {
+            top::run(&cli.show.filter, &cli.show.text, &cli.show.refresh, &cli.sockets)
         }
-        None => show::snapshot(&cli.show, &cli.sockets),
-        Some(Command::Top(args)) => top::top(&args.only, &args.look, &args.watching, &cli.sockets),
+        None => show::run(&cli.show, &cli.sockets),
+        Some(Command::Top(args)) => top::run(&args.filter, &args.text, &args.refresh, &cli.sockets),
         Some(Command::Run(args)) => run::run(args, &cli.sockets),
-        Some(Command::Env(args)) => run::env(args, &cli.sockets),
-        Some(Command::Check(args)) => check::check(args, &cli.sockets),
-        Some(Command::Doctor(args)) => doctor::doctor(args, &cli.sockets),
+        Some(Command::Env(args)) => run::print_environment(args, &cli.sockets),
+        Some(Command::Check(args)) => check::run(args, &cli.sockets),
+        Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;
             if let Some(parent) = args.parent {
-                demo::end_with(parent)?;
+                demo::exit_with_parent(parent)?;
             }
             ttmem_daemon::serve(&options)?;
             if let (Some(parent), Some(folder)) = (args.parent, options.query_socket.parent()) {
-                // The demo removes these, too, unless it was killed.
+                // The demo removes these as well, unless it was killed.
                 let _ = std::fs::remove_dir(folder);
                 demo::remove_segments(parent, &options.sources.folder);
             }
@@ -89,13 +89,15 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
         }
         Some(Command::Man { command }) => {
             let mut all = Cli::command();
-            // A command has its full name and the global options only after this.
+            // Commands get their full name and the global options only here.
             all.build();
             let page = match command {
                 None => all,
                 Some(name) => {
-                    let of = all.find_subcommand(name).filter(|it| !it.is_hide_set());
-                    of.cloned().with_context(|| format!("unknown command {name}; `ttmem help` lists them"))?
+                    let found = all.find_subcommand(name).filter(|it| !it.is_hide_set());
+                    found
+                        .cloned()
+                        .with_context(|| format!("unknown command {name}; `ttmem help` lists them"))?
                 }
             };
             let mut text = Vec::new();
@@ -106,7 +108,7 @@ fn obey(cli: &Cli) -> anyhow::Result<Exit> {
     }
 }
 
-/// An argument that cannot be right, found only after parsing.
+/// A wrong argument that is found only after parsing.
 #[derive(Debug)]
 struct UsageError(String);
 
@@ -118,24 +120,24 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// The reader of standard output is gone, as `head` is after some lines: not an error.
+/// Standard output was closed by its reader, as `head` does after some lines: not an error.
 #[derive(Debug)]
-struct ReaderGone;
+struct OutputClosed;
 
-impl std::fmt::Display for ReaderGone {
+impl std::fmt::Display for OutputClosed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("standard output is closed")
     }
 }
 
-impl std::error::Error for ReaderGone {}
+impl std::error::Error for OutputClosed {}
 
-/// Writes to standard output in one go.
+/// Writes to standard output.
 fn print(bytes: &[u8]) -> anyhow::Result<Exit> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Exit::Done),
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         Err(e) => Err(e.into()),
     }
 }

@@ -3,11 +3,11 @@
 use crate::text::UNKNOWN;
 use std::fmt::Write;
 use ttmem_core::Snapshot;
-use ttmem_render::process::uses;
-use ttmem_render::query::{Queried, Row};
+use ttmem_render::process::uses_device;
+use ttmem_render::query::{QueryField, Row};
 use ttmem_render::{Unit, device};
 
-/// How to print.
+/// The output format of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Table,
@@ -36,9 +36,9 @@ impl Format {
     }
 }
 
-/// What `--query` names: a field, or `help`.
+/// An item of `--query`: a field, or `help`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column(Option<Queried>);
+pub(crate) struct Column(Option<QueryField>);
 
 impl Column {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
@@ -46,10 +46,9 @@ impl Column {
         if name == "help" {
             return Ok(Self(None));
         }
-        let field = Queried::all().find(|field| field.name() == name);
-        field
-            .map(|it| Self(Some(it)))
-            .ok_or_else(|| "no such field; `ttmem --query help` lists them".to_owned())
+        let field = QueryField::all().find(|field| field.name() == name);
+        let field = field.ok_or_else(|| "no such field; `ttmem --query help` lists them".to_owned())?;
+        Ok(Self(Some(field)))
     }
 
     pub(crate) fn is_help(&self) -> bool {
@@ -57,22 +56,22 @@ impl Column {
     }
 }
 
-/// The fields that `--query` knows, with unit and meaning.
-pub(crate) fn help() -> String {
+/// Lists the fields of `--query`, with unit and meaning.
+pub(crate) fn format_help() -> String {
     let mut page = format!("{:<26} {:<5} MEANING\n", "FIELD", "UNIT");
-    for field in Queried::all() {
+    for field in QueryField::all() {
         let _ = writeln!(page, "{:<26} {:<5} {}", field.name(), field.unit().symbol(), field.help());
     }
     page
 }
 
-/// ` [B]`, for what has a unit.
+/// The unit in brackets, as ` [B]`, if there is one.
 fn in_brackets(unit: Unit) -> String {
     if unit == Unit::None { String::new() } else { format!(" [{}]", unit.symbol()) }
 }
 
-/// What is printed without `--query`.
-const USUAL: [&str; 11] = [
+/// The fields that are printed without `--query`.
+const DEFAULT_FIELDS: [&str; 11] = [
     "index",
     "id",
     "board",
@@ -86,22 +85,22 @@ const USUAL: [&str; 11] = [
     "l1_total_bytes",
 ];
 
-pub(crate) fn csv(snapshot: &Snapshot, columns: &[Column], header: bool, units: bool) -> String {
-    let fields: Vec<Queried> = match columns {
-        [] => Queried::all().filter(|field| USUAL.contains(&&*field.name())).collect(),
+pub(crate) fn format_csv(snapshot: &Snapshot, columns: &[Column], header: bool, units: bool) -> String {
+    let fields: Vec<QueryField> = match columns {
+        [] => QueryField::all().filter(|field| DEFAULT_FIELDS.contains(&&*field.name())).collect(),
         columns => columns.iter().filter_map(|column| column.0).collect(),
     };
     let mut page = String::new();
     let mut line = |cells: Vec<String>| {
-        let cells: Vec<String> = cells.into_iter().map(|cell| quoted(&cell)).collect();
+        let cells: Vec<String> = cells.into_iter().map(|cell| quote(&cell)).collect();
         let _ = writeln!(page, "{}", cells.join(","));
     };
     if header {
-        let unit = |field: &Queried| if units { in_brackets(field.unit()) } else { String::new() };
+        let unit = |field: &QueryField| if units { in_brackets(field.unit()) } else { String::new() };
         line(fields.iter().map(|field| format!("{}{}", field.name(), unit(field))).collect());
     }
     let cells = |row: &Row<'_>| {
-        let cell = |field: &Queried| match field.value(row).script() {
+        let cell = |field: &QueryField| match field.value(row).into_script() {
             Some(value) if units && field.unit() != Unit::None => {
                 format!("{value} {}", field.unit().symbol())
             }
@@ -110,14 +109,14 @@ pub(crate) fn csv(snapshot: &Snapshot, columns: &[Column], header: bool, units: 
         };
         fields.iter().map(cell).collect::<Vec<String>>()
     };
-    let of_processes = fields.iter().any(|field| field.is_of_process());
+    let is_by_process = fields.iter().any(|field| field.is_of_process());
     for device in &snapshot.devices {
         let row = device::Row { snapshot, device };
-        if !of_processes {
+        if !is_by_process {
             line(cells(&Row { device: row, process: None }));
             continue;
         }
-        for process in snapshot.processes.iter().filter(|it| uses(it, device)) {
+        for process in snapshot.processes.iter().filter(|it| uses_device(it, device)) {
             let usage = process.usage.iter().find(|it| it.device == device.id).map(|it| &it.usage);
             line(cells(&Row { device: row, process: Some((process, usage)) }));
         }
@@ -125,8 +124,8 @@ pub(crate) fn csv(snapshot: &Snapshot, columns: &[Column], header: bool, units: 
     page
 }
 
-/// As spreadsheets and every language's reader take it.
-fn quoted(cell: &str) -> String {
+/// Quotes a cell for CSV, if needed.
+fn quote(cell: &str) -> String {
     let clean: String = cell.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if clean.contains([',', '"']) { format!("\"{}\"", clean.replace('"', "\"\"")) } else { clean }
 }
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_known_by_name() {
+    fn fields_are_found_by_name() {
         assert!(Column::parse("colour").unwrap_err().contains("--query help"));
         assert!(Column::parse("help").unwrap().is_help());
         assert_eq!(Column::parse(" index ").unwrap().0.unwrap().name(), "index");
@@ -154,21 +153,21 @@ mod tests {
 
     #[test]
     fn help_has_a_line_for_each_field() {
-        let page = help();
-        assert_eq!(page.lines().count(), 1 + Queried::all().count());
+        let page = format_help();
+        assert_eq!(page.lines().count(), 1 + QueryField::all().count());
         assert!(page.contains("\ndram_used_bytes            B     DRAM in use\n"), "{page}");
     }
 
     #[test]
-    fn the_usual_fields_exist() {
-        assert!(USUAL.iter().all(|name| Column::parse(name).is_ok()));
-        let names: std::collections::BTreeSet<_> = Queried::all().map(Queried::name).collect();
-        assert_eq!(names.len(), Queried::all().count(), "no name twice");
+    fn default_fields_exist() {
+        assert!(DEFAULT_FIELDS.iter().all(|name| Column::parse(name).is_ok()));
+        let names: std::collections::BTreeSet<_> = QueryField::all().map(QueryField::name).collect();
+        assert_eq!(names.len(), QueryField::all().count(), "no name twice");
     }
 
     #[test]
-    fn cells_are_quoted_where_they_must_be() {
-        assert_eq!(quoted("a b"), "a b");
-        assert_eq!(quoted("python -c \"print(1, 2)\"\n"), "\"python -c \"\"print(1, 2)\"\" \"");
+    fn cells_are_quoted_if_needed() {
+        assert_eq!(quote("a b"), "a b");
+        assert_eq!(quote("python -c \"print(1, 2)\"\n"), "\"python -c \"\"print(1, 2)\"\" \"");
     }
 }

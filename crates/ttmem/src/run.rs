@@ -1,6 +1,6 @@
 //! `ttmem run` and `ttmem env`: start a program with the agent.
 
-use crate::cli::{EnvArgs, RunArgs, Sockets, Style};
+use crate::cli::{EnvArgs, EnvStyle, RunArgs, Sockets};
 use crate::{Exit, print};
 use anyhow::{bail, ensure};
 use std::ffi::OsString;
@@ -14,40 +14,40 @@ use std::process::Command;
 const LIBRARY: &str = "libttmem_agent.so";
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Becomes the program: its exit code, its signals and its terminal are its own.
+/// Replaces this process by the program, so that exit code, signals and terminal are the program's own.
 pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let (program, arguments) = args.command.split_first().expect("the command line asks for one at least");
+    let (program, arguments) = args.command.split_first().expect("the command line requires one");
     let mut command = Command::new(program);
-    command.args(arguments).envs(variables(&agent()?, sockets)?);
-    let why = command.exec();
-    eprintln!("ttmem: cannot run {}: {why}", Path::new(program).display());
-    // As shells say it.
-    Ok(if why.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotRun })
+    command.args(arguments).envs(variables(&find_agent()?, sockets)?);
+    let error = command.exec();
+    eprintln!("ttmem: cannot run {}: {error}", Path::new(program).display());
+    // The exit codes of shells.
+    Ok(if error.kind() == io::ErrorKind::NotFound { Exit::NotFound } else { Exit::CannotRun })
 }
 
-pub(crate) fn env(args: &EnvArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
-    let agent = agent()?;
+pub(crate) fn print_environment(args: &EnvArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+    let agent = find_agent()?;
     let mut text = String::new();
-    let all = variables(&agent, sockets)?;
-    let shown = all.iter().map(|(name, value)| (*name, value.to_string_lossy()));
+    let variables = variables(&agent, sockets)?;
+    let pairs = variables.iter().map(|(name, value)| (*name, value.to_string_lossy()));
     match args.style {
-        Style::Sh => shown.for_each(|(name, value)| {
-            let _ = writeln!(text, "export {name}={}", quoted(&value));
+        EnvStyle::Sh => pairs.for_each(|(name, value)| {
+            let _ = writeln!(text, "export {name}={}", quote(&value));
         }),
-        Style::Fish => shown.for_each(|(name, value)| {
-            let _ = writeln!(text, "set -gx {name} {}", quoted(&value));
+        EnvStyle::Fish => pairs.for_each(|(name, value)| {
+            let _ = writeln!(text, "set -gx {name} {}", quote(&value));
         }),
-        Style::Json => {
+        EnvStyle::Json => {
             let object: serde_json::Map<_, _> =
-                shown.map(|(name, value)| (name.to_owned(), value.into_owned().into())).collect();
+                pairs.map(|(name, value)| (name.to_owned(), value.into_owned().into())).collect();
             text = serde_json::to_string(&serde_json::json!({ "env": object }))? + "\n";
         }
-        Style::Docker => {
-            // The agent goes along, and the machine's own folder is the one that ttmem reads.
-            let agent = quoted(&agent.to_string_lossy());
+        EnvStyle::Docker => {
+            // The agent is mounted at the same path. Segments are in the host's folder with --ipc host.
+            let agent = quote(&agent.to_string_lossy());
             let _ = write!(text, "-v {agent}:{agent}:ro");
-            shown.for_each(|(name, value)| {
-                let _ = write!(text, " -e {name}={}", quoted(&value));
+            pairs.for_each(|(name, value)| {
+                let _ = write!(text, " -e {name}={}", quote(&value));
             });
             text.push('\n');
         }
@@ -55,18 +55,18 @@ pub(crate) fn env(args: &EnvArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     print(text.as_bytes())
 }
 
-/// What the agent needs in the environment.
+/// The environment variables that the agent needs.
 pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(&'static str, OsString)>> {
-    let separates = |byte: &u8| b" :\t\n".contains(byte);
+    let is_separator = |byte: &u8| b" :\t\n".contains(byte);
     ensure!(
-        !agent.as_os_str().as_bytes().iter().any(separates),
+        !agent.as_os_str().as_bytes().iter().any(is_separator),
         "the dynamic linker cannot preload {}, whose path has a blank or colon: move it and set TTMEM_AGENT",
         agent.display()
     );
     let mut preload = agent.as_os_str().to_owned();
     if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
-        let known = others.as_bytes().split(separates).any(|one| one == agent.as_os_str().as_bytes());
-        if known {
+        let mut libraries = others.as_bytes().split(is_separator);
+        if libraries.any(|library| library == agent.as_os_str().as_bytes()) {
             preload = others;
         } else {
             preload.push(":");
@@ -81,8 +81,8 @@ pub(crate) fn variables(agent: &Path, sockets: &Sockets) -> anyhow::Result<Vec<(
     Ok(all)
 }
 
-/// The agent: beside this program, or where a package puts libraries.
-pub(crate) fn agent() -> anyhow::Result<PathBuf> {
+/// Finds the agent: beside this program, or where a package installs libraries.
+pub(crate) fn find_agent() -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("TTMEM_AGENT").map(PathBuf::from) {
         ensure!(
             named.is_file(),
@@ -93,13 +93,13 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     }
     let program = std::env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.to_owned(), folder.join("../lib/ttmem"), folder.join("../lib")];
-    for place in &places {
-        if let Ok(found) = place.join(LIBRARY).canonicalize() {
+    let folders = [folder.to_owned(), folder.join("../lib/ttmem"), folder.join("../lib")];
+    for folder in &folders {
+        if let Ok(found) = folder.join(LIBRARY).canonicalize() {
             return Ok(found);
         }
     }
-    let [beside, ..] = &places;
+    let [beside, ..] = &folders;
     bail!(
         "cannot find {LIBRARY} in {} or ../lib/ttmem: build it with `cargo build --release -p ttmem-agent`, or set \
          TTMEM_AGENT to its path",
@@ -107,10 +107,10 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     )
 }
 
-/// For a shell: bare if it can be, else in single quotes.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=+,@%".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+/// Quotes text for a shell, if needed.
+fn quote(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=+,@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
@@ -122,16 +122,16 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn what_a_shell_reads_is_what_was_meant() {
-        assert_eq!(quoted("/usr/lib/libttmem_agent.so:/x.so"), "/usr/lib/libttmem_agent.so:/x.so");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted("$HOME"), "'$HOME'");
-        assert_eq!(quoted(""), "''");
+    fn shell_text_is_quoted_if_needed() {
+        assert_eq!(quote("/usr/lib/libttmem_agent.so:/x.so"), "/usr/lib/libttmem_agent.so:/x.so");
+        assert_eq!(quote("a b"), "'a b'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote("$HOME"), "'$HOME'");
+        assert_eq!(quote(""), "''");
     }
 
     #[test]
-    fn a_path_that_cannot_be_preloaded_is_refused() {
+    fn path_that_cannot_be_preloaded_is_refused() {
         let sockets = Sockets {
             local: false,
             root: "/".into(),

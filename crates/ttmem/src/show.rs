@@ -1,8 +1,8 @@
 //! `ttmem`: one snapshot, or one per refresh, as a table, JSON or CSV.
 
-use crate::cli::{Look, Only, ShowArgs, Sockets};
-use crate::query::{self, Column, Format};
-use crate::source::{source, unless_absent};
+use crate::cli::{Filter, ShowArgs, Sockets, TextArgs};
+use crate::query::{Column, Format, format_csv, format_help};
+use crate::source::{answer_or_report, open_source};
 use crate::text::Style;
 use crate::{Exit, UsageError, print, smi, table};
 use anyhow::Context;
@@ -17,12 +17,12 @@ use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Request;
 
-pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
+pub(crate) fn run(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.query.iter().any(Column::is_help) {
-        return print(query::help().as_bytes());
+        return print(format_help().as_bytes());
     }
     let printer = Printer::new(args);
-    let mut source = source(sockets, args.watch, !printer.is_table())?;
+    let mut source = open_source(sockets, args.watch, !printer.is_table())?;
     let detail = Detail {
         history: args.history,
         events: args.events,
@@ -33,13 +33,13 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
     let mut is_first = true;
     let print_one = || {
         let first = std::mem::take(&mut is_first);
-        // What a daemon answers has the schema already.
-        if matches!(printer.format, Output::Json) && args.only.is_everything() {
-            let answer = unless_absent(source.ask(&Request::Snapshot(detail.clone())))?;
+        // The daemon's answer is JSON of the schema already.
+        if matches!(printer.format, Output::Json) && args.filter.is_empty() {
+            let answer = answer_or_report(source.ask(&Request::Snapshot(detail.clone())))?;
             return answer.map(print_answer).transpose();
         }
-        let Some(snapshot) = unless_absent(source.snapshot(&detail))? else { return Ok(None) };
-        let snapshot = only(snapshot, &args.only)?;
+        let Some(snapshot) = answer_or_report(source.snapshot(&detail))? else { return Ok(None) };
+        let snapshot = apply_filter(snapshot, &args.filter)?;
         let empty = snapshot.devices.is_empty() && snapshot.processes.is_empty();
         if printer.is_table() && !args.watch && empty && snapshot.health.skipped.is_empty() {
             let _ = writeln!(
@@ -48,20 +48,20 @@ pub(crate) fn snapshot(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exi
                  `ttmem doctor` says what is missing, `ttmem demo` simulates some"
             );
         } else {
-            print(&printer.text(&snapshot, first)?)?;
+            print(&printer.format(&snapshot, first)?)?;
         }
-        Ok(Some(verdict(empty)))
+        Ok(Some(exit_for(empty)))
     };
     let count = if args.watch { args.count } else { Some(1) };
     let stop = if args.watch { stop_on_signals()? } else { Arc::default() };
-    watch(print_one, args.watching.refresh_ms(), count, None, &stop)
+    watch(print_one, args.refresh.refresh_ms(), count, None, &stop)
 }
 
-/// How snapshots are printed.
+/// Format and style of printed snapshots.
 pub(crate) struct Printer<'a> {
     format: Output<'a>,
     style: Style,
-    /// Whether there is an empty line behind each.
+    /// Whether an empty line follows each table.
     apart: bool,
 }
 
@@ -91,20 +91,20 @@ impl<'a> Printer<'a> {
             Format::Table if args.old_page => Output::OldTable,
             Format::Table => Output::Table { verbose: args.verbose },
         };
-        Self { format, style: Style::new(args.look.ascii), apart: args.watch }
+        Self { format, style: Style::new(args.text.ascii), apart: args.watch }
     }
 
-    /// Tables, one below the other.
-    pub(crate) fn tables(look: &Look) -> Self {
-        Self { format: Output::Table { verbose: false }, style: Style::new(look.ascii), apart: true }
+    /// Creates a printer of tables, one below the other.
+    pub(crate) fn tables(text: &TextArgs) -> Self {
+        Self { format: Output::Table { verbose: false }, style: Style::new(text.ascii), apart: true }
     }
 
     fn is_table(&self) -> bool {
         matches!(self.format, Output::Table { .. } | Output::OldTable)
     }
 
-    /// A snapshot, the first or a later one.
-    pub(crate) fn text(&self, snapshot: &Snapshot, first: bool) -> anyhow::Result<Vec<u8>> {
+    /// Formats a snapshot; the header of CSV is only before the first one.
+    pub(crate) fn format(&self, snapshot: &Snapshot, first: bool) -> anyhow::Result<Vec<u8>> {
         let line = |mut json: Vec<u8>| {
             json.push(b'\n');
             json
@@ -116,18 +116,18 @@ impl<'a> Printer<'a> {
             Output::Json => line(serde_json::to_vec(snapshot)?),
             Output::Smi => line(serde_json::to_vec_pretty(&smi::render(snapshot))?),
             Output::Csv { columns, header, units } => {
-                query::csv(snapshot, columns, header && first, units).into_bytes()
+                format_csv(snapshot, columns, header && first, units).into_bytes()
             }
         })
     }
 }
 
-/// Prints a snapshot as it was answered.
+/// Prints the answer of a daemon as it is.
 fn print_answer(mut answer: Vec<u8>) -> anyhow::Result<Exit> {
     let skeleton: Skeleton = serde_json::from_slice(&answer).context("cannot read the answer")?;
     answer.push(b'\n');
     print(&answer)?;
-    Ok(verdict(skeleton.devices.is_empty() && skeleton.processes.is_empty()))
+    Ok(exit_for(skeleton.devices.is_empty() && skeleton.processes.is_empty()))
 }
 
 /// The part of a snapshot that shows whether it is empty.
@@ -137,50 +137,50 @@ struct Skeleton {
     processes: Vec<IgnoredAny>,
 }
 
-fn verdict(empty: bool) -> Exit {
-    if empty { Exit::NothingThere } else { Exit::Done }
+fn exit_for(empty: bool) -> Exit {
+    if empty { Exit::NothingFound } else { Exit::Done }
 }
 
-/// Leaves the chosen devices and processes.
-pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapshot> {
+/// Removes devices and processes that do not match the filter.
+pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::Result<Snapshot> {
     let has_events = snapshot.events.is_some();
     let mut events = snapshot.events.take().unwrap_or_default();
-    if !only.device.is_empty() {
-        let mut chosen = Vec::new();
-        for wanted in &only.device {
-            let Some(device) = snapshot.devices.iter().find(|device| is_called(device, wanted)) else {
+    if !filter.device.is_empty() {
+        let mut ids = Vec::new();
+        for wanted in &filter.device {
+            let Some(device) = snapshot.devices.iter().find(|device| matches_device(device, wanted)) else {
                 return Err(UsageError(format!(
                     "--device {wanted}: no such device; devices are {}",
                     known_devices(&snapshot)
                 ))
                 .into());
             };
-            chosen.push(device.id.clone());
+            ids.push(device.id.clone());
         }
-        snapshot.devices.retain(|device| chosen.contains(&device.id));
+        snapshot.devices.retain(|device| ids.contains(&device.id));
         let devices = &snapshot.devices;
         let index_of = |id: &str| devices.iter().find(|it| it.id == id).map(|it| it.index);
         snapshot.processes.retain_mut(|process| {
-            process.usage.retain(|usage| chosen.contains(&usage.device));
-            process.open_devices.retain(|device| chosen.contains(device));
-            process.traces.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
+            process.usage.retain(|usage| ids.contains(&usage.device));
+            process.open_devices.retain(|device| ids.contains(device));
+            process.traces.retain(|it| it.devices.iter().any(|id| ids.contains(id)));
             if let Some(programs) = &mut process.programs {
-                programs.retain(|it| it.devices.iter().any(|id| chosen.contains(id)));
+                programs.retain(|it| it.devices.iter().any(|id| ids.contains(id)));
             }
             process.summarise(index_of);
             !process.usage.is_empty() || !process.open_devices.is_empty()
         });
-        snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| chosen.contains(id)));
-        events.retain(|it| it.device.as_ref().is_none_or(|id| chosen.contains(id)));
+        snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| ids.contains(id)));
+        events.retain(|it| it.device.as_ref().is_none_or(|id| ids.contains(id)));
     }
-    if let Some(user) = &only.user {
-        let users = users_called(user, &snapshot)?;
+    if let Some(user) = &filter.user {
+        let users = resolve_user(user, &snapshot)?;
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
         events.retain(|it| it.pid.is_none() || pids.contains(&it.pid));
     }
-    if let Some(pid) = only.pid {
+    if let Some(pid) = filter.pid {
         snapshot.processes.retain(|process| process.pid == Some(pid));
         anyhow::ensure!(
             !snapshot.processes.is_empty(),
@@ -193,22 +193,22 @@ pub(crate) fn only(mut snapshot: Snapshot, only: &Only) -> anyhow::Result<Snapsh
     Ok(snapshot)
 }
 
-/// By index, id or other name, place on the bus, or node.
-fn is_called(device: &Device, wanted: &str) -> bool {
+/// Whether a device has this index, id or other name, PCI address, or node.
+fn matches_device(device: &Device, wanted: &str) -> bool {
     let is_index = device.index.to_string() == wanted;
     let is_id = device.id.eq_ignore_ascii_case(wanted)
         || device.names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
-    let is_place = device.pci.as_ref().is_some_and(|pci| {
+    let is_pci_address = device.pci.as_ref().is_some_and(|pci| {
         pci.eq_ignore_ascii_case(wanted)
             || pci.strip_prefix("0000:").is_some_and(|it| it.eq_ignore_ascii_case(wanted))
     });
     let node = wanted.strip_prefix("/dev/tenstorrent/");
     let is_node = device.node.zip(node).is_some_and(|(is, wanted)| is.to_string() == wanted);
-    is_index || is_id || is_place || is_node
+    is_index || is_id || is_pci_address || is_node
 }
 
-/// The names under which a user may be listed: a number is one, too.
-pub(crate) fn users_called(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
+/// The names under which processes of a user may be listed. A uid is resolved to its names.
+pub(crate) fn resolve_user(user: &str, snapshot: &Snapshot) -> anyhow::Result<Vec<String>> {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users: Vec<(&str, &str)> = passwd
         .lines()
@@ -238,7 +238,7 @@ fn known_devices(snapshot: &Snapshot) -> String {
     }
 }
 
-/// A flag that the signals which end programs set. A hang-up is none of them under `nohup`.
+/// Returns a flag that SIGINT, SIGTERM and SIGHUP set; SIGHUP is ignored under `nohup`.
 pub(crate) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -249,7 +249,7 @@ pub(crate) fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Prints again and again: `count` times, until a moment, or until a signal. The exit code is that of the last time.
+/// Prints repeatedly: `count` times, until a time, or until a signal. The exit code is that of the last time.
 pub(crate) fn watch(
     mut print_one: impl FnMut() -> anyhow::Result<Option<Exit>>,
     refresh_ms: u64,
@@ -269,14 +269,14 @@ pub(crate) fn watch(
         }
         let pause = Duration::from_millis(refresh_ms);
         let left = until.map_or(pause, |until| until.saturating_duration_since(Instant::now()));
-        nap(pause.min(left), stop);
+        sleep_unless_stopped(pause.min(left), stop);
     }
     // A loop without a count ends by a signal, which is not a failure.
     Ok(if count.is_some() { exit } else { Exit::Done })
 }
 
-/// Sleeps, but not through a signal.
-pub(crate) fn nap(time: Duration, stop: &AtomicBool) {
+/// Sleeps until the time is over or a signal sets the flag.
+fn sleep_unless_stopped(time: Duration, stop: &AtomicBool) {
     let until = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {
         let left = until.saturating_duration_since(Instant::now());

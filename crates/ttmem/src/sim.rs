@@ -1,4 +1,4 @@
-//! Simulated chips: boards and the memory they have, so that everything but the chips can be real.
+//! Simulated devices: boards and their memory, for the demo and for tests without hardware.
 
 pub(crate) mod sensors;
 
@@ -8,19 +8,20 @@ use ttmem_core::machine::{Capacity, CapacityOrigin, Chip};
 use ttmem_core::words::{Arch, ChipId, PciAddress};
 use ttmem_sources::board;
 
-/// A board, and the facts its capacities follow from. Cores are those left after harvesting.
+/// A board, and the facts that its capacities follow from.
 #[derive(Debug, PartialEq, Eq)]
 struct Board {
     name: &'static str,
-    /// Board name of each chip, as the driver says it.
+    /// Board name of each device, as in the driver.
     kind: &'static str,
-    /// Number of that kind, which serial numbers have.
+    /// Number of the kind in serial numbers.
     number: u64,
     arch: Arch,
     boards: u32,
     chips_per_board: u32,
-    /// Chips of a board that have a bus connection of their own; the others are reached through them.
+    /// Devices of a board that are on the bus; the others are remote.
     local_per_board: u32,
+    /// Cores per device, without harvested ones.
     cores: u32,
     dram_channels: u32,
 }
@@ -58,10 +59,10 @@ const BOARDS: [Board; 8] = [
     },
 ];
 
-/// The ring that kernels pass through, below what can be used freely.
+/// Size of the kernel config buffer, which is below the unreserved part of L1.
 const KERNEL_CONFIG: u64 = 69 << 10;
 
-/// The part of each core's L1 that is set aside for small buffers, in the demo.
+/// Size of `L1_SMALL` on each core, in the demo.
 const L1_SMALL: u64 = 32 << 10;
 
 impl Board {
@@ -69,12 +70,12 @@ impl Board {
         board::capacity(self.arch, self.cores, self.dram_channels, CapacityOrigin::Simulated)
     }
 
-    /// The number of the board, or of the tray of a Galaxy, that a chip is on.
+    /// The serial number of the board, or of the tray of a Galaxy, that has a device.
     fn serial(&self, chip: u32) -> u64 {
         0x100_0000 << 32 | self.number << 36 | u64::from(1 + chip / self.chips_per_board.min(8))
     }
 
-    /// Columns and rows of the cores that programs can use: of a Wormhole eight wide, of a Blackhole ten high.
+    /// Columns and rows of the cores that programs can use: a Wormhole has eight columns, a Blackhole ten rows.
     fn grid(&self) -> (u8, u8) {
         let cores = (self.cores - self.arch.memory().dispatch_cores) as u8;
         match self.arch {
@@ -84,8 +85,8 @@ impl Board {
     }
 }
 
-/// Where the driver's Nth chip is on the bus; a bus has room for 255, and then there is another.
-fn place_on_bus(node: u32) -> PciAddress {
+/// The PCI address of a device by its node; one domain has 255 of them.
+fn pci_address(node: u32) -> PciAddress {
     PciAddress { domain: node / 255, bus: (1 + node % 255) as u8, slot: 0 }
 }
 
@@ -97,14 +98,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// As many chips as a host can name.
+    /// The most devices.
     const MAX_CHIPS: u32 = 1024;
 
     pub(crate) fn chips(&self) -> Vec<Chip> {
         let board = self.board;
         let boards = board.boards * self.count;
-        // Clients number chips with a bus connection first, then those behind them.
-        let place = |local: bool| {
+        // Runtimes number local devices first, then remote ones.
+        let numbers = |local: bool| {
             (0..boards).flat_map(move |b| {
                 let range = if local {
                     0..board.local_per_board
@@ -114,15 +115,15 @@ impl Machine {
                 range.map(move |c| (b * board.chips_per_board + c, local))
             })
         };
-        place(true)
-            .chain(place(false))
+        numbers(true)
+            .chain(numbers(false))
             .enumerate()
             .map(|(index, (serial, local))| Chip {
                 arch: Some(board.arch),
                 board: Some(board.kind.to_owned()),
                 remote: !local,
                 capacity: Some(board.capacity()),
-                pci: local.then(|| place_on_bus(index as u32)),
+                pci: local.then(|| pci_address(index as u32)),
                 node: local.then_some(index as u32),
                 serial: local.then(|| board.serial(serial)),
                 firmware: if local { Box::new(sensors::firmware(board.arch)) } else { Box::default() },
@@ -133,7 +134,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// The chips as their processes know them.
+    /// The devices as a process reports them.
     pub(crate) fn client_chips(&self) -> Vec<ttmem_client::Chip<'static>> {
         let capacity = self.board.capacity();
         let memory = self.board.arch.memory();
@@ -164,7 +165,7 @@ impl Machine {
             .collect()
     }
 
-    /// How an allocator over these chips lays out its memory.
+    /// The banks of an allocator over these devices.
     pub(crate) fn banks(&self) -> Vec<ttmem_client::Banks> {
         use ttmem_client::{Banks, Space};
         let memory = self.board.arch.memory();
@@ -223,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boards_have_what_their_harvested_chips_have() {
+    fn boards_have_their_capacities() {
         let expected = [
             // chips, local, cores, L1, DRAM, allocatable L1, allocatable DRAM
             ("n150", 1, 1, 72, 107_937_792, 12 << 30, 89_182_208, 12_872_318_208),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_core_of_a_board_is_in_its_grid() {
+    fn grids_contain_all_cores() {
         for board in &BOARDS {
             let machine: Machine = board.name.parse().unwrap();
             let l1 = machine.banks().into_iter().find(|it| it.space == ttmem_client::Space::L1).unwrap();
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn chips_on_the_bus_come_first_and_keys_are_unique() {
+    fn local_devices_come_first_and_ids_are_unique() {
         let chips = "n300x4".parse::<Machine>().unwrap().chips();
         assert_eq!(chips.iter().map(|c| c.remote).collect::<Vec<_>>(), [[false; 4], [true; 4]].concat());
         assert_eq!(chips.iter().map(|c| c.index).collect::<Vec<_>>(), (0..8).collect::<Vec<_>>());
@@ -277,15 +278,15 @@ mod tests {
     }
 
     #[test]
-    fn only_chips_on_the_bus_have_a_place_there() {
+    fn only_local_devices_have_a_pci_address() {
         let chips = "n300x2".parse::<Machine>().unwrap().chips();
-        let places: Vec<_> = chips.iter().map(|it| it.pci.map(|it| it.to_string())).collect();
-        assert_eq!(places, [Some("0000:01:00.0".to_owned()), Some("0000:02:00.0".to_owned()), None, None]);
+        let addresses: Vec<_> = chips.iter().map(|chip| chip.pci.map(|it| it.to_string())).collect();
+        assert_eq!(addresses, [Some("0000:01:00.0".to_owned()), Some("0000:02:00.0".to_owned()), None, None]);
         assert_eq!(chips.iter().map(|it| it.node).collect::<Vec<_>>(), [Some(0), Some(1), None, None]);
         assert_eq!(chips[1].serial, Some(0x0100_0140_0000_0002));
         let most = "n150x1024".parse::<Machine>().unwrap().chips();
-        let places: std::collections::BTreeSet<_> = most.iter().map(|it| it.pci).collect();
-        assert_eq!(places.len(), 1024);
+        let addresses: std::collections::BTreeSet<_> = most.iter().map(|it| it.pci).collect();
+        assert_eq!(addresses.len(), 1024);
         let trays = "galaxy-bh".parse::<Machine>().unwrap().chips();
         let trays: std::collections::BTreeSet<_> = trays.iter().map(|it| it.serial).collect();
         assert_eq!(trays.len(), 4);

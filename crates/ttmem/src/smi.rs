@@ -1,9 +1,8 @@
 //! `ttmem -s`: a snapshot with the keys that readers of `tt-smi -s` expect.
 //!
-//! Names and formats are those of tt-smi 3 to 6; where a key was renamed, it is there under each name. What is not known
-//! is `N/A` where tt-smi says so. Where tt-smi would print a number that it does not have (0 degrees, 10000 volts), there
-//! is `null`: its readers accept that. What tt-smi does not have is in objects of its own: `ttmem` and each device's
-//! `memory`.
+//! Names and formats are those of tt-smi 3 to 6; a key that was renamed is present under each name. An unknown value is
+//! `N/A` where tt-smi prints that. Where tt-smi would print a placeholder number (0 degrees, 10000 volts), the value is
+//! `null`, which its readers accept. Additions to tt-smi are in objects of their own: `ttmem`, and `memory` of each device.
 
 mod host;
 mod keys;
@@ -14,16 +13,16 @@ use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{Device, Process, Total};
-use ttmem_render::process::uses;
+use ttmem_render::process::uses_device;
 
 pub(crate) fn render(snapshot: &Snapshot) -> Value {
-    // As Python writes the local time, which is without a zone.
+    // The format of Python: local time without a zone.
     let time = snapshot.at.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string();
     let devices = snapshot.devices.iter().map(|it| device(snapshot, it));
     json!({
         "time": time,
-        "host_info": host::info(&snapshot.host),
-        // None of these tools was used, and their versions are not ttmem's.
+        "host_info": host::host_info(&snapshot.host),
+        // None of these tools was used.
         "host_sw_vers": { "tt_smi": UNKNOWN, "pyluwen": UNKNOWN, "tt_umd": UNKNOWN },
         "device_info": devices.collect::<Vec<_>>(),
         "processes": processes(snapshot),
@@ -43,7 +42,7 @@ fn device(snapshot: &Snapshot, device: &Device) -> Value {
             "bus_id": or_unknown(device.pci.clone().filter(|_| !device.remote)),
             "board_type": keys::board_type(device),
             "board_id": or_unknown(keys::board_id(device).map(|id| format!("{id:016x}"))),
-            // The kernel shows none of these. Untrained memory is a fault, so an unknown status must not read as false.
+            // The kernel shows none of these. `dram_status` must not be false: that means memory that failed to train.
             "coords": UNKNOWN,
             "dram_status": null,
             "dram_speed": UNKNOWN,
@@ -67,7 +66,7 @@ fn section(rows: &[keys::Row], device: &Device, unknown: &Value) -> Value {
     rows.iter().map(|row| (row.0.to_owned(), value(row))).collect::<Map<_, _>>().into()
 }
 
-/// Memory in use, which tt-smi does not have.
+/// The memory of a device, which tt-smi does not have.
 fn memory(snapshot: &Snapshot, device: &Device) -> Value {
     let used = |total: &Option<Total>| total.as_ref().map(|it| it.used_bytes);
     let basis = |total: &Option<Total>| total.as_ref().map(|it| it.basis);
@@ -94,13 +93,13 @@ fn memory(snapshot: &Snapshot, device: &Device) -> Value {
     })
 }
 
-/// Processes by device node. Devices without a node have none here, as in tt-smi.
+/// Processes by device node. Devices without a node are left out, as in tt-smi.
 fn processes(snapshot: &Snapshot) -> Vec<Value> {
     let pairs = snapshot.devices.iter().filter_map(|device| Some((device.node?, device)));
     let mut rows: Vec<(u32, u32, &Process)> = pairs
         .flat_map(|(node, device)| {
-            let users = snapshot.processes.iter().filter(|process| uses(process, device));
-            // As the driver writes a process that is not visible.
+            let users = snapshot.processes.iter().filter(|process| uses_device(process, device));
+            // The driver lists a process that is not visible as pid 0.
             users.map(move |process| (node, process.pid.unwrap_or(0), process))
         })
         .collect();

@@ -2,17 +2,17 @@
 
 use std::io::IsTerminal;
 use ttmem_core::snapshot::{Severity, Tracking};
-use ttmem_render::figure::{Level, ascii};
-pub(crate) use ttmem_render::figure::{NOT_KNOWN as UNKNOWN, cut, plain, ranges, size, wrapped};
-use ttmem_render::{Part, Tone};
+use ttmem_render::format::{Level, to_ascii};
+pub(crate) use ttmem_render::format::{UNKNOWN, ranges, sanitize, size, truncate, wrap};
+use ttmem_render::{PageCell, Tone};
 
-/// The width of a page that goes into a pipe.
-const PIPED: usize = 100;
-/// No page is made narrower than this: a narrower terminal wraps its lines.
-const NARROWEST: usize = 60;
+/// The width of a page that is written to a pipe.
+const PIPE_WIDTH: usize = 100;
+/// The smallest width of a page; a narrower terminal wraps lines.
+const MIN_WIDTH: usize = 60;
 
-/// Readings above this share of their limit are yellow.
-const NEAR: f64 = 0.9;
+/// Readings from this share of their limit are yellow.
+const NEAR_LIMIT: f64 = 0.9;
 
 const RED: &str = "31";
 const GREEN: &str = "32";
@@ -21,18 +21,18 @@ const CYAN: &str = "36";
 const FAINT: &str = "2";
 const BOLD: &str = "1";
 
-/// How to draw.
+/// The style of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) ascii: bool,
     pub(crate) colour: bool,
     pub(crate) width: usize,
-    /// Lines that a terminal shows at once.
+    /// Number of lines of the terminal.
     pub(crate) height: Option<usize>,
 }
 
 impl Style {
-    /// Colours only on a terminal, and only without `NO_COLOR`.
+    /// Creates the style of standard output. Colours are used on a terminal only, and without `NO_COLOR`.
     pub(crate) fn new(ascii: bool) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
         let out = std::io::stdout();
@@ -44,19 +44,19 @@ impl Style {
             colour: out.is_terminal()
                 && set("NO_COLOR").is_none()
                 && set("TERM").is_none_or(|it| it != "dumb"),
-            width: number("COLUMNS").or(columns).unwrap_or(PIPED).max(NARROWEST),
+            width: number("COLUMNS").or(columns).unwrap_or(PIPE_WIDTH).max(MIN_WIDTH),
             height: terminal.map(|it| usize::from(it.ws_row)).filter(|&it| it > 0),
         }
     }
 
-    /// A bar of `width` cells, in brackets.
+    /// A bar of `width` characters, in brackets.
     pub(crate) fn bar(self, used: u64, total: u64, width: usize) -> String {
-        // Something of nothing is more than none.
+        // Without a capacity, any use is the smallest share.
         let share = if total == 0 { used.min(1) as f64 * f64::EPSILON } else { used as f64 / total as f64 };
         format!("[{}]", self.meter(Some(share), width))
     }
 
-    /// A bar of `width` cells; blank if it is not known how full it is.
+    /// A bar of `width` characters; blank if the share is unknown.
     pub(crate) fn meter(self, share: Option<f64>, width: usize) -> String {
         let Some(share) = share else { return " ".repeat(width) };
         let mut full = (share * width as f64).round().min(width as f64) as usize;
@@ -65,35 +65,35 @@ impl Style {
         }
         let (on, off) = if self.ascii { ("#", "-") } else { ("█", "░") };
         let bar = format!("{}{}", on.repeat(full), off.repeat(width - full));
-        self.paint(&bar, level(share))
+        self.paint(&bar, level_colour(share))
     }
 
     pub(crate) fn paint(self, text: &str, colour: &str) -> String {
         if self.colour && !text.is_empty() { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// A part of a table.
-    pub(crate) fn part(self, part: Part<'_>) -> String {
-        match part {
-            Part::Title(text) => self.paint(text, BOLD),
-            Part::Meter(share, width) => self.meter(share, width),
-            Part::Text(text, tone) => match colour(tone) {
+    /// Adds colours to a cell of a table.
+    pub(crate) fn paint_cell(self, cell: PageCell<'_>) -> String {
+        match cell {
+            PageCell::Title(text) => self.paint(text, BOLD),
+            PageCell::Meter(share, width) => self.meter(share, width),
+            PageCell::Text(text, tone) => match tone_colour(tone) {
                 Some(colour) => self.paint(text, colour),
                 None => text.to_owned(),
             },
         }
     }
 
-    /// Replaces what ASCII lacks.
-    pub(crate) fn finish(self, text: String) -> String {
+    /// Replaces characters that are not ASCII, if only those are wanted.
+    pub(crate) fn encode(self, text: String) -> String {
         if !self.ascii {
             return text;
         }
-        text.chars().map(ascii).collect()
+        text.chars().map(to_ascii).collect()
     }
 }
 
-fn level(share: f64) -> &'static str {
+fn level_colour(share: f64) -> &'static str {
     match Level::of(share) {
         Level::Full => RED,
         Level::High => YELLOW,
@@ -102,7 +102,7 @@ fn level(share: f64) -> &'static str {
 }
 
 /// The colour of a severity.
-pub(crate) fn severity(severity: Severity) -> &'static str {
+pub(crate) fn severity_colour(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => RED,
         Severity::Warning => YELLOW,
@@ -110,17 +110,17 @@ pub(crate) fn severity(severity: Severity) -> &'static str {
     }
 }
 
-fn colour(tone: Tone) -> Option<&'static str> {
+fn tone_colour(tone: Tone) -> Option<&'static str> {
     match tone {
         Tone::Faint => Some(FAINT),
         Tone::Good | Tone::Tracking(Tracking::Audited) => Some(GREEN),
         Tone::Warn | Tone::Tracking(Tracking::Untracked | Tracking::Partial) => Some(YELLOW),
         Tone::Bad | Tone::Tracking(Tracking::Drift) => Some(RED),
-        Tone::Level(share) => Some(level(share)).filter(|_| Level::of(share) != Level::Low),
-        Tone::Against(now, Some(limit)) if now >= limit => Some(RED),
-        Tone::Against(now, Some(limit)) if now >= NEAR * limit => Some(YELLOW),
-        Tone::Severity(it) => Some(severity(it)),
-        Tone::Plain | Tone::Against(..) | Tone::Tracking(_) | Tone::Space(_) => None,
+        Tone::Level(share) => Some(level_colour(share)).filter(|_| Level::of(share) != Level::Low),
+        Tone::Reading(now, Some(limit)) if now >= limit => Some(RED),
+        Tone::Reading(now, Some(limit)) if now >= NEAR_LIMIT * limit => Some(YELLOW),
+        Tone::Severity(severity) => Some(severity_colour(severity)),
+        Tone::Plain | Tone::Reading(..) | Tone::Tracking(_) | Tone::Space(_) => None,
     }
 }
 
@@ -129,13 +129,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_fill_with_use_and_show_the_least_bit() {
+    fn bars_show_the_smallest_share() {
         let style = Style { ascii: true, colour: false, width: 100, height: None };
         assert_eq!(style.bar(0, 100, 10), "[----------]");
         assert_eq!(style.bar(1, 1000, 10), "[#---------]");
         assert_eq!(style.bar(50, 100, 10), "[#####-----]");
         assert_eq!(style.bar(500, 100, 10), "[##########]");
         assert_eq!(style.bar(5, 0, 10), "[#---------]");
-        assert_eq!(style.meter(None, 4), "    ", "an unknown share is no empty bar");
+        assert_eq!(style.meter(None, 4), "    ", "an unknown share is blank");
     }
 }

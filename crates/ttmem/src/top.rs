@@ -1,10 +1,10 @@
 //! `ttmem top`: the dashboard, with its access to the machine: snapshots, signals, settings.
 
 use crate::Exit;
-use crate::cli::{Look, Only, Sockets, Watching};
+use crate::cli::{Filter, RefreshArgs, Sockets, TextArgs};
 use crate::settings;
-use crate::show::{only, users_called};
-use crate::source::source;
+use crate::show::{apply_filter, resolve_user};
+use crate::source::open_source;
 use anyhow::Context;
 use rustix::process::{PidfdFlags, Signal as KernelSignal};
 use std::io::{self, IsTerminal};
@@ -12,45 +12,52 @@ use std::time::Instant;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_sources::Root;
 use ttmem_sources::process::Processes;
-use ttmem_tui::{Depth, Fetched, Hands, Recipient, Settings, Signal, Start, Terms};
+use ttmem_tui::{
+    Callbacks, ColourDepth, Environment, FetchResult, Recipient, Settings, Signal, StartOptions,
+};
 
-/// Whether a dashboard can be shown at all.
-pub(crate) fn has_screen() -> bool {
+/// Whether there is a terminal for the dashboard.
+pub(crate) fn has_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    filter: &Filter,
+    text: &TextArgs,
+    refresh: &RefreshArgs,
+    sockets: &Sockets,
+) -> anyhow::Result<Exit> {
     anyhow::ensure!(
-        has_screen(),
+        has_terminal(),
         "the dashboard needs a terminal; `ttmem -w` prints tables, `ttmem -w --json` lines of JSON"
     );
-    let mut source = source(sockets, true, true)?;
-    // A wrong name is refused before the terminal is taken; a source that fails is shown by the dashboard.
+    let mut source = open_source(sockets, true, true)?;
+    // An unknown user is reported before the dashboard starts; a source that fails is reported on the dashboard.
     let brief = Detail { brief: true, ..Detail::NONE };
     if let Some(user) = &filter.user
         && let Ok((snapshot, _)) = source.live_snapshot(&brief)
     {
-        users_called(user, &snapshot)?;
+        resolve_user(user, &snapshot)?;
     }
     let filter = filter.clone();
-    let narrowed = !filter.device.is_empty();
-    let (mut chips, mut pids): (Option<Vec<u32>>, Vec<u32>) = (None, Vec::new());
+    let is_by_device = !filter.device.is_empty();
+    let (mut indexes, mut pids): (Option<Vec<u32>>, Vec<u32>) = (None, Vec::new());
     let fetch = move |detail: &Detail| {
         let mut detail = detail.clone();
         let mut fetched = || -> anyhow::Result<(Snapshot, String)> {
-            if !filter.is_everything() && (detail.buffers.is_some() || detail.program_list.is_some()) {
-                // Long lists are made where things are, so they are narrowed down there.
-                if chips.is_none() || filter.user.is_some() {
-                    let detail = Detail { brief: !narrowed, ..Detail::NONE };
-                    let seen = only(source.live_snapshot(&detail)?.0, &filter)?;
-                    chips = Some(indexes(&seen));
-                    pids = seen.processes.iter().filter_map(|it| it.pid).collect();
+            if !filter.is_empty() && (detail.buffers.is_some() || detail.program_list.is_some()) {
+                // Long lists are filtered by the query, since a snapshot has only a page of them.
+                if indexes.is_none() || filter.user.is_some() {
+                    let detail = Detail { brief: !is_by_device, ..Detail::NONE };
+                    let filtered = apply_filter(source.live_snapshot(&detail)?.0, &filter)?;
+                    indexes = Some(device_indexes(&filtered));
+                    pids = filtered.processes.iter().filter_map(|it| it.pid).collect();
                     // An empty list would mean all processes.
                     if pids.is_empty() {
                         pids.push(0);
                     }
                 }
-                let devices = if narrowed { chips.clone().unwrap_or_default() } else { Vec::new() };
+                let devices = if is_by_device { indexes.clone().unwrap_or_default() } else { Vec::new() };
                 let pids =
                     if filter.pid.is_some() || filter.user.is_some() { pids.clone() } else { Vec::new() };
                 if let Some(query) = &mut detail.buffers {
@@ -60,28 +67,28 @@ pub(crate) fn top(filter: &Only, look: &Look, how: &Watching, sockets: &Sockets)
                     (query.devices, query.pids) = (devices, pids);
                 }
             }
-            let (snapshot, by) = source.live_snapshot(&detail)?;
-            let snapshot = if filter.is_everything() { snapshot } else { only(snapshot, &filter)? };
-            if narrowed {
-                chips = Some(indexes(&snapshot));
+            let (snapshot, source_name) = source.live_snapshot(&detail)?;
+            let snapshot = if filter.is_empty() { snapshot } else { apply_filter(snapshot, &filter)? };
+            if is_by_device {
+                indexes = Some(device_indexes(&snapshot));
             }
-            Ok((snapshot, by.to_owned()))
+            Ok((snapshot, source_name.to_owned()))
         };
         fetched().map_err(|e| format!("{e:#}"))
     };
-    show(Box::new(fetch), look, how, narrowed, None)
+    show_dashboard(Box::new(fetch), text, refresh, is_by_device, None)
 }
 
-fn indexes(snapshot: &Snapshot) -> Vec<u32> {
+fn device_indexes(snapshot: &Snapshot) -> Vec<u32> {
     snapshot.devices.iter().map(|it| it.index).collect()
 }
 
-/// Shows what is fetched.
-pub(crate) fn show(
-    fetch: Box<dyn FnMut(&Detail) -> Fetched + Send>,
-    look: &Look,
-    how: &Watching,
-    narrowed: bool,
+/// Shows the dashboard with snapshots from `fetch`.
+pub(crate) fn show_dashboard(
+    fetch: Box<dyn FnMut(&Detail) -> FetchResult + Send>,
+    text: &TextArgs,
+    refresh: &RefreshArgs,
+    filtered_by_device: bool,
     until: Option<Instant>,
 ) -> anyhow::Result<Exit> {
     let term = std::env::var("TERM").unwrap_or_default();
@@ -89,84 +96,82 @@ pub(crate) fn show(
         !matches!(term.as_str(), "" | "dumb"),
         "TERM is {term:?}: this terminal cannot show the dashboard; `ttmem -w | cat` prints tables"
     );
-    let kept = settings::read()?;
-    let chosen = Settings {
-        theme: how.theme.map_or(kept.theme, Into::into),
-        refresh_ms: how.refresh.unwrap_or(kept.refresh_ms),
-        ..kept
+    let saved = settings::read()?;
+    let settings = Settings {
+        theme: refresh.theme.map_or(saved.theme, Into::into),
+        refresh_ms: refresh.refresh.unwrap_or(saved.refresh_ms),
+        ..saved
     };
-    let terms = Terms {
-        depth: depth(&term),
-        ascii: look.ascii || !is_utf8() || term == "linux",
-        readonly: how.readonly,
+    let environment = Environment {
+        colour_depth: colour_depth(&term),
+        ascii: text.ascii || !is_utf8() || term == "linux",
+        readonly: refresh.readonly,
         own_pid: std::process::id(),
-        narrowed,
+        filtered_by_device,
     };
     let mut processes = Processes::new(&Root::default());
-    let hands = Hands {
+    let callbacks = Callbacks {
         fetch,
-        signal: Box::new(move |to, signal| send(&mut processes, to, signal)),
+        signal: Box::new(move |recipient, signal| send_signal(&mut processes, recipient, signal)),
         save: Box::new(|settings| {
             let path = settings::write(settings).map_err(|e| format!("{e:#}"))?;
             Ok(format!("saved to {}", path.display()))
         }),
     };
-    ttmem_tui::run(Start { settings: chosen, terms, until }, hands).context("cannot use the terminal")?;
+    let options = StartOptions { settings, environment, until };
+    ttmem_tui::run(options, callbacks).context("cannot use the terminal")?;
     Ok(Exit::Done)
 }
 
-fn depth(term: &str) -> Depth {
+fn colour_depth(term: &str) -> ColourDepth {
     let set = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
     if set("NO_COLOR").is_some() {
-        Depth::None
+        ColourDepth::None
     } else if set("COLORTERM").is_some_and(|it| it == "truecolor" || it == "24bit") {
-        Depth::Full
+        ColourDepth::Full
     } else if term.contains("256color") || term.contains("kitty") || term.contains("direct") {
-        Depth::Indexed
+        ColourDepth::Indexed
     } else {
-        Depth::Sixteen
+        ColourDepth::Sixteen
     }
 }
 
-/// What the person's language settings say of the terminal.
+/// Whether the locale uses UTF-8.
 fn is_utf8() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|it| !it.is_empty()));
-    set.is_some_and(|it| {
-        let it = it.to_ascii_lowercase();
-        it.contains("utf-8") || it.contains("utf8")
-    })
+    locale.map(|it| it.to_ascii_lowercase()).is_some_and(|it| it.contains("utf-8") || it.contains("utf8"))
 }
 
-/// Sends a signal to that very process, never to a later one with its pid.
-fn send(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<String, String> {
+/// Sends a signal to a process, never to a later one with the same pid.
+fn send_signal(processes: &mut Processes, to: &Recipient, signal: &Signal) -> Result<String, String> {
     let Recipient { pid, start, name, .. } = to;
-    let whom = format!("{name} (pid {pid})");
-    let gone = || format!("{whom} has exited; no signal was sent");
+    let recipient = format!("{name} (pid {pid})");
+    let gone = || format!("{recipient} has exited; no signal was sent");
     let raw = rustix::process::Pid::from_raw(*pid as i32).ok_or_else(gone)?;
-    // Held from here on, the number means this process and no other.
-    let held =
-        rustix::process::pidfd_open(raw, PidfdFlags::empty()).map_err(|e| refusal(&whom, signal, e))?;
+    // The descriptor refers to this process, even if its pid is reused.
+    let pidfd = rustix::process::pidfd_open(raw, PidfdFlags::empty())
+        .map_err(|e| describe_failure(&recipient, signal, e))?;
     let now = processes.start_ticks(*pid).and_then(|ticks| processes.wall_time(ticks));
-    let same = start.zip(now).is_some_and(|(then, now)| {
-        // The moment of booting is known to the second, and a clock may be set.
+    let is_same = start.zip(now).is_some_and(|(then, now)| {
+        // The boot time is known to the second, and the clock may have been set.
         now.duration_since(then).abs() < jiff::SignedDuration::from_secs(2)
     });
-    if !same {
+    if !is_same {
         return Err(format!("pid {pid} is another process now; no signal was sent"));
     }
     let number = KernelSignal::from_named_raw(signal.number)
         .ok_or_else(|| format!("unknown signal {}", signal.name))?;
-    rustix::process::pidfd_send_signal(&held, number).map_err(|e| refusal(&whom, signal, e))?;
-    Ok(format!("sent {} to {whom}", signal.name))
+    rustix::process::pidfd_send_signal(&pidfd, number)
+        .map_err(|e| describe_failure(&recipient, signal, e))?;
+    Ok(format!("sent {} to {recipient}", signal.name))
 }
 
-/// Not permitted is not gone.
-fn refusal(whom: &str, signal: &Signal, why: rustix::io::Errno) -> String {
-    match why {
-        rustix::io::Errno::SRCH => format!("{whom} has exited; no signal was sent"),
-        rustix::io::Errno::PERM => format!("not permitted to send {} to {whom}", signal.name),
-        why => format!("cannot send {} to {whom}: {why}", signal.name),
+fn describe_failure(recipient: &str, signal: &Signal, error: rustix::io::Errno) -> String {
+    match error {
+        rustix::io::Errno::SRCH => format!("{recipient} has exited; no signal was sent"),
+        rustix::io::Errno::PERM => format!("not permitted to send {} to {recipient}", signal.name),
+        error => format!("cannot send {} to {recipient}: {error}", signal.name),
     }
 }

@@ -9,29 +9,29 @@ use ratatui::layout::Rect;
 use ttmem_core::detail::BufferGrouping;
 use ttmem_core::snapshot::Buffers;
 use ttmem_render::allocation;
-use ttmem_render::figure::{counted, size};
+use ttmem_render::format::{plural, size};
 
 impl Scene<'_> {
-    pub(super) fn buffers(&mut self, canvas: &mut Canvas, area: Rect) {
-        let (snapshot, ui) = (self.shown.snapshot.clone(), self.ui);
-        let nothing = Buffers::default();
-        let buffers = snapshot.buffers.as_ref().unwrap_or(&nothing);
-        let by = match ui.group {
+    pub(super) fn draw_buffers(&mut self, canvas: &mut Canvas, area: Rect) {
+        let (snapshot, ui) = (self.data.snapshot.clone(), self.ui);
+        let none = Buffers::default();
+        let buffers = snapshot.buffers.as_ref().unwrap_or(&none);
+        let grouping = match ui.group {
             None => String::new(),
             Some(BufferGrouping::Process) => " by process".to_owned(),
             Some(BufferGrouping::Program) => " by program".to_owned(),
             Some(BufferGrouping::Site) => " by call site".to_owned(),
         };
         let title = format!(
-            "Buffers{by}: {}, {} allocated, {} requested per device",
-            counted(buffers.count, "allocation"),
+            "Buffers{grouping}: {}, {} allocated, {} requested per device",
+            plural(buffers.count, "allocation"),
             size(buffers.used_bytes),
             size(buffers.requested_bytes)
         );
-        let (place, count) = (ui.place(List::Buffers), lists::count(&snapshot, ui, List::Buffers));
+        let (state, count) = (ui.list_state(List::Buffers), lists::count(&snapshot, ui, List::Buffers));
         let empty = if snapshot.buffers.is_none() {
             super::LOADING
-        } else if place.filter.is_empty() {
+        } else if state.filter.is_empty() {
             "No allocations. Start a process: `ttmem run -- python model.py`"
         } else {
             "No allocation matches the filter."
@@ -42,7 +42,7 @@ impl Scene<'_> {
             let table = Table {
                 list,
                 columns: allocation::GROUP_SCREEN,
-                place,
+                state,
                 count,
                 focused,
                 hidden,
@@ -50,12 +50,12 @@ impl Scene<'_> {
                 branches,
             };
             let row = |at: usize| buffers.groups.get(at.checked_sub(first)?);
-            self.framed(canvas, area, &title, &table, empty, row);
+            self.draw_table(canvas, area, &title, &table, empty, row);
         } else {
             let table =
-                Table { list, columns: allocation::SCREEN, place, count, focused, hidden, wrapped, branches };
+                Table { list, columns: allocation::SCREEN, state, count, focused, hidden, wrapped, branches };
             let row = |at: usize| buffers.list.get(at.checked_sub(first)?);
-            self.framed(canvas, area, &title, &table, empty, row);
+            self.draw_table(canvas, area, &title, &table, empty, row);
         }
     }
 }

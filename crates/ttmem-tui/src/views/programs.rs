@@ -7,23 +7,24 @@ use crate::table::Table;
 use crate::ui::List;
 use ratatui::layout::Rect;
 use ttmem_core::snapshot::{Process, ProgramList, Trace};
-use ttmem_render::figure::{counted, size};
+use ttmem_render::format::{plural, size};
 use ttmem_render::program;
 
-/// Traces shown below the programs.
-const TRACES: usize = 6;
+/// The most traces below the programs.
+const MAX_TRACES: usize = 6;
 
 impl Scene<'_> {
-    pub(super) fn programs(&mut self, canvas: &mut Canvas, area: Rect) {
-        let (snapshot, ui, now) = (self.shown.snapshot.clone(), self.ui, self.now);
-        let place = ui.place(List::Programs);
-        let nothing = ProgramList::default();
-        let programs = snapshot.programs.as_ref().unwrap_or(&nothing);
+    pub(super) fn draw_programs(&mut self, canvas: &mut Canvas, area: Rect) {
+        let (snapshot, ui, now) = (self.data.snapshot.clone(), self.ui, self.now);
+        let state = ui.list_state(List::Programs);
+        let none = ProgramList::default();
+        let programs = snapshot.programs.as_ref().unwrap_or(&none);
+        let processes = snapshot.processes.iter();
         let traces: Vec<(&Process, &Trace)> =
-            snapshot.processes.iter().flat_map(|it| it.traces.iter().map(move |trace| (it, trace))).collect();
-        let below = if traces.is_empty() { 0 } else { traces.len().min(TRACES) as u16 + 2 };
-        let (above, below) = split_rows(area, area.height - below);
-        // Most programs have none of these.
+            processes.flat_map(|it| it.traces.iter().map(move |trace| (it, trace))).collect();
+        let height = if traces.is_empty() { 0 } else { traces.len().min(MAX_TRACES) as u16 + 2 };
+        let (above, below) = split_rows(area, area.height - height);
+        // Columns that are empty in most cases.
         let mut hidden = Vec::new();
         if !programs.has_dfbs {
             hidden.push("dfb");
@@ -38,52 +39,55 @@ impl Scene<'_> {
         let table = Table {
             list: List::Programs,
             columns: program::SCREEN,
-            place,
+            state,
             count: programs.count as usize,
             focused: true,
             hidden: &hidden,
             wrapped: None,
             branches: None,
         };
-        let empty = match (snapshot.programs.is_some(), place.filter.is_empty()) {
+        let empty = match (snapshot.programs.is_some(), state.filter.is_empty()) {
             (false, _) => super::LOADING,
             (true, true) => "No programs. Start a process: `ttmem run -- python model.py`",
             (true, false) => "No program matches the filter.",
         };
         let first = programs.offset as usize;
-        self.framed(canvas, above, &title, &table, empty, |at| {
+        self.draw_table(canvas, above, &title, &table, empty, |at| {
             let found = programs.list.get(at.checked_sub(first)?)?;
             Some(program::Row::new(found, now.wall))
         });
-        if traces.is_empty() {
-            return;
+        if !traces.is_empty() {
+            self.draw_traces(canvas, below, &traces);
         }
-        let inside = canvas.frame(below, "Traces", false);
-        let theme = &ui.theme;
-        for (y, (process, trace)) in traces.iter().take(TRACES).enumerate() {
+    }
+
+    fn draw_traces(&self, canvas: &mut Canvas, area: Rect, traces: &[(&Process, &Trace)]) {
+        let inside = canvas.draw_frame(area, "Traces", false);
+        let theme = &self.ui.theme;
+        for (y, (process, trace)) in traces.iter().take(MAX_TRACES).enumerate() {
             let y = y as u16;
             let mut x = 1;
             if trace.endangered_count > 0 {
                 let text = format!(
                     "! a replay may overwrite {} ({})  ",
-                    counted(trace.endangered_count, "newer buffer"),
+                    plural(trace.endangered_count, "newer buffer"),
                     size(trace.endangered_bytes)
                 );
-                x = canvas.text(inside, x, y, &text, theme.warn);
+                x = canvas.write(inside, x, y, &text, theme.warn);
             }
             let text = format!(
                 "trace {} of {} (pid {}): {}, {}, captured {}",
                 trace.id,
                 process.name.as_deref().unwrap_or("unknown process"),
                 lists::pid_text(process.pid, process.reported_pid),
-                counted(trace.replays, "replay"),
-                counted(trace.dispatches, "dispatched program"),
-                self.shown.clock(trace.captured),
+                plural(trace.replays, "replay"),
+                plural(trace.dispatches, "dispatched program"),
+                self.data.time_of_day(trace.captured),
             );
-            canvas.cut(inside, x, y, inside.width.saturating_sub(x + 1), &text, theme.text);
+            canvas.write_cut(inside, x, y, inside.width.saturating_sub(x + 1), &text, theme.text);
         }
-        if traces.len() > TRACES {
-            canvas.foot(below, &format!("and {} more", traces.len() - TRACES), theme.faint);
+        if traces.len() > MAX_TRACES {
+            canvas.write_bottom_right(area, &format!("and {} more", traces.len() - MAX_TRACES), theme.faint);
         }
     }
 }

@@ -7,52 +7,52 @@ use crate::table::Table;
 use crate::ui::List;
 use ratatui::layout::Rect;
 use ttmem_render::device;
-use ttmem_render::figure::DASH;
+use ttmem_render::format::DASH;
 
 impl Scene<'_> {
-    pub(super) fn telemetry(&mut self, canvas: &mut Canvas, area: Rect) {
-        let (snapshot, ui) = (self.shown.snapshot.clone(), self.ui);
-        let chips = snapshot.devices.len() as u16;
-        let (above, below) = split_rows(area, (chips + 3).clamp(4, (area.height * 3 / 5).max(4)));
+    pub(super) fn draw_telemetry(&mut self, canvas: &mut Canvas, area: Rect) {
+        let (snapshot, ui) = (self.data.snapshot.clone(), self.ui);
+        let count = snapshot.devices.len() as u16;
+        let (above, below) = split_rows(area, (count + 3).clamp(4, (area.height * 3 / 5).max(4)));
         let table = Table {
             list: List::Devices,
             columns: device::TELEMETRY,
-            place: ui.place(List::Devices),
+            state: ui.list_state(List::Devices),
             count: snapshot.devices.len(),
             focused: true,
             hidden: &[],
             wrapped: None,
             branches: None,
         };
-        self.framed(canvas, above, "Sensors", &table, super::NO_DEVICE, |at| {
+        self.draw_table(canvas, above, "Sensors", &table, super::NO_DEVICE, |at| {
             Some(device::Row { snapshot: &snapshot, device: snapshot.devices.get(at)? })
         });
-        let Some(device) = ui.chip(&snapshot) else { return };
-        let inside = canvas.frame(below, &device::number_and_board(device), false);
-        let facts = details::sensors(device::Row { snapshot: &snapshot, device });
-        two_columns(canvas, inside, &facts);
+        let Some(device) = ui.selected_device(&snapshot) else { return };
+        let inside = canvas.draw_frame(below, &device::index_and_board(device), false);
+        let facts = details::sensor_facts(device::Row { snapshot: &snapshot, device });
+        draw_facts(canvas, inside, &facts);
     }
 }
 
-/// Facts beside each other, as far as there is room.
-fn two_columns(canvas: &mut Canvas, area: Rect, facts: &[Fact]) {
+/// Draws facts in one or two columns, as many as fit.
+fn draw_facts(canvas: &mut Canvas, area: Rect, facts: &[Fact]) {
     let columns = if area.width >= 110 { 2 } else { 1 };
     let width = area.width / columns;
-    // Both columns alike, if that is enough.
+    // Both columns have the same number of rows, if all facts fit so.
     let rows = usize::from(area.height).max(1).min(facts.len().div_ceil(usize::from(columns)).max(1));
     for (n, fact) in facts.iter().enumerate().take(rows * usize::from(columns)) {
         let (x, y) = ((n / rows) as u16 * width, (n % rows) as u16);
         let theme = canvas.theme;
         if rows * usize::from(columns) == n + 1 && facts.len() > n + 1 {
-            canvas.text(area, x + 1, y, &format!("and {} more: Enter", facts.len() - n), theme.accent);
+            canvas.write(area, x + 1, y, &format!("and {} more: Enter", facts.len() - n), theme.accent);
             break;
         }
-        canvas.cut(area, x + 1, y, 18, &fact.label, theme.faint);
+        canvas.write_cut(area, x + 1, y, 18, &fact.label, theme.faint);
         let style = match fact.tone {
-            details::Tone::Bad => theme.bad,
+            details::FactTone::Bad => theme.bad,
             _ if fact.text.starts_with(DASH) => theme.faint,
             _ => theme.text,
         };
-        canvas.cut(area, x + 20, y, width.saturating_sub(21), &fact.text, style);
+        canvas.write_cut(area, x + 20, y, width.saturating_sub(21), &fact.text, style);
     }
 }

@@ -1,9 +1,9 @@
 //! The dashboard from outside: messages in, screens out.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod anything;
-mod desk;
+mod dashboard;
 mod keys;
+mod properties;
 mod screens;
 mod selection;
 mod states;

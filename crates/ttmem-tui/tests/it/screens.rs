@@ -1,8 +1,8 @@
 //! Whole screens as text, compared with `snapshots/`.
 //!
-//! `INSTA_UPDATE=always cargo test -p ttmem-tui` writes these files anew; review the difference.
+//! `INSTA_UPDATE=always cargo test -p ttmem-tui` rewrites these files; review the difference.
 
-use crate::desk::{Desk, rows, terms};
+use crate::dashboard::{Dashboard, environment, rows};
 use crate::states;
 use ratatui::crossterm::event::KeyCode::{self, Char, Down, Enter, F, Left};
 use std::collections::BTreeSet;
@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 use std::panic::catch_unwind;
 use std::path::Path;
 use ttmem_core::Snapshot;
-use ttmem_tui::{Msg, Settings, Terms, View};
+use ttmem_tui::{Environment, Msg, Settings, View};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 
-/// A screen to look at.
+/// A screen to compare.
 struct Shot {
     view: View,
     size: (u16, u16),
@@ -22,7 +22,7 @@ struct Shot {
     state: states::State,
 }
 
-/// Every state in every view. Sizes and characters go round with both, so that each meets each.
+/// Every state in every view. Sizes and characters rotate, so that every pair of factors occurs.
 fn shots() -> Vec<Shot> {
     let mut shots = Vec::new();
     for (n, state) in states::ALL.into_iter().enumerate() {
@@ -33,11 +33,11 @@ fn shots() -> Vec<Shot> {
     shots
 }
 
-/// Several screens in a file each.
+/// Files with several screens each.
 const OTHERS: [File; 4] =
     [("menus", menus), ("details", details), ("choices", choices), ("interruptions", interruptions)];
 
-type Scene = (&'static str, Desk);
+type Scene = (&'static str, Dashboard);
 type File = (&'static str, fn() -> Vec<Scene>);
 
 impl Shot {
@@ -49,21 +49,22 @@ impl Shot {
 
     fn text(&self) -> String {
         let settings = Settings { view: self.view.name().to_owned(), ..Settings::default() };
-        let mut desk = Desk::with((self.state.1)(), settings, Terms { ascii: self.ascii, ..terms() })
-            .sized(self.size.0, self.size.1);
-        screen(&mut desk)
+        let mut dashboard =
+            Dashboard::with((self.state.1)(), settings, Environment { ascii: self.ascii, ..environment() })
+                .sized(self.size.0, self.size.1);
+        screen(&mut dashboard)
     }
 }
 
-fn screen(desk: &mut Desk) -> String {
-    rows(&desk.draw()).join("\n") + "\n"
+fn screen(dashboard: &mut Dashboard) -> String {
+    rows(&dashboard.draw()).join("\n") + "\n"
 }
 
 fn menus() -> Vec<Scene> {
     let with = |press: &[KeyCode]| {
-        let mut desk = Desk::new(states::eight()).sized(80, 24);
-        desk.press(press);
-        desk
+        let mut dashboard = Dashboard::new(states::eight()).sized(80, 24);
+        dashboard.press(press);
+        dashboard
     };
     vec![
         ("help", with(&[Char('?')]).sized(120, 50)),
@@ -76,9 +77,9 @@ fn menus() -> Vec<Scene> {
 
 fn details() -> Vec<Scene> {
     let with = |state: fn() -> Snapshot, press: &[KeyCode]| {
-        let mut desk = Desk::new(state()).sized(120, 50);
-        desk.press(press);
-        desk
+        let mut dashboard = Dashboard::new(state()).sized(120, 50);
+        dashboard.press(press);
+        dashboard
     };
     vec![
         ("device", with(states::findings, &[Left, Down, Enter])),
@@ -93,9 +94,9 @@ fn details() -> Vec<Scene> {
 
 fn choices() -> Vec<Scene> {
     let with = |state: fn() -> Snapshot, press: &str| {
-        let mut desk = Desk::new(state()).sized(120, 30);
-        desk.keys(press);
-        desk
+        let mut dashboard = Dashboard::new(state()).sized(120, 30);
+        dashboard.keys(press);
+        dashboard
     };
     let mut alone = with(states::two, "2");
     alone.press(&[Enter]);
@@ -114,17 +115,17 @@ fn choices() -> Vec<Scene> {
 }
 
 fn interruptions() -> Vec<Scene> {
-    let mut lost = Desk::new(states::two()).sized(80, 24);
+    let mut lost = Dashboard::new(states::two()).sized(80, 24);
     lost.ms += 12_000;
-    lost.send(Msg::Lost("the daemon does not answer: connection refused".to_owned()));
-    let mut paused = Desk::new(states::two()).sized(80, 24);
+    lost.send(Msg::FetchFailed("the daemon does not answer: connection refused".to_owned()));
+    let mut paused = Dashboard::new(states::two()).sized(80, 24);
     paused.keys("p");
-    let waiting = Desk::before_anything(Settings::default(), terms()).sized(80, 24);
+    let waiting = Dashboard::without_data(Settings::default(), environment()).sized(80, 24);
     vec![
         ("lost connection", lost),
         ("paused", paused),
         ("no snapshot yet", waiting),
-        ("too small", Desk::new(states::two()).sized(60, 12)),
+        ("too small", Dashboard::new(states::two()).sized(60, 12)),
     ]
 }
 
@@ -132,8 +133,8 @@ fn all() -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = shots().iter().map(|it| (it.name(), it.text())).collect();
     for (name, scenes) in OTHERS {
         let mut text = String::new();
-        for (title, mut desk) in scenes() {
-            let _ = writeln!(text, "== {title} ==\n{}", screen(&mut desk));
+        for (title, mut dashboard) in scenes() {
+            let _ = writeln!(text, "== {title} ==\n{}", screen(&mut dashboard));
         }
         all.push((name.to_owned(), text));
     }
@@ -149,39 +150,35 @@ fn screens_match_their_snapshots() {
     let mut names = BTreeSet::new();
     let mut changed = Vec::new();
     for (name, text) in all() {
-        // insta ignores blank lines at both ends; where the first row is none, the number of rows gives the others.
+        // insta ignores blank lines at the start, so a screen must not begin with one.
         assert!(!text.starts_with('\n'), "the first row of {name} is blank");
-        // Each is compared, so that one run shows all that changed.
+        // All screens are compared, so that one run shows every change.
         let compared = catch_unwind(|| insta::assert_snapshot!(name.as_str(), text));
         if compared.is_err() {
             changed.push(name.clone());
         }
-        assert!(names.insert(name.clone()), "two screens are called {name}");
+        assert!(names.insert(name.clone()), "two screens have the name {name}");
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/snapshots");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let snapshots = files.filter(|path| path.extension().is_some_and(|extension| extension == "snap"));
     let snapshots: BTreeSet<String> =
         snapshots.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-    assert!(names.len() <= 60, "{} files are more than anyone reviews", names.len());
+    assert!(names.len() <= 60, "{} files are too many to review", names.len());
     assert!(
         changed.is_empty(),
         "screens changed: {changed:?}.\n\
          If that is intended: INSTA_UPDATE=always cargo test -p ttmem-tui, and review what it wrote."
     );
-    assert_eq!(snapshots, names, "a snapshot without a screen is to be removed");
+    assert_eq!(snapshots, names, "remove snapshots without a screen");
 }
 
 #[test]
-fn each_pair_of_choices_is_looked_at() {
+fn every_pair_of_factors_has_a_screen() {
     let mut pairs = BTreeSet::new();
-    for it in shots() {
-        let factors = [
-            it.view.name().to_owned(),
-            format!("{:?}", it.size),
-            format!("ascii {}", it.ascii),
-            it.state.0.to_owned(),
-        ];
+    for Shot { view, size, ascii, state } in shots() {
+        let factors =
+            [view.name().to_owned(), format!("{size:?}"), format!("ascii {ascii}"), state.0.to_owned()];
         for (n, a) in factors.iter().enumerate() {
             for b in &factors[n + 1..] {
                 pairs.insert((a.clone(), b.clone()));

@@ -1,11 +1,11 @@
-//! What colours say, and what is left without them.
+//! Colours and their meaning, and screens without colours.
 
-use crate::desk::{Desk, SELECTED, cells, find, rows, terms};
+use crate::dashboard::{Dashboard, SELECTED, cells, environment, find, rows};
 use crate::states;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::crossterm::event::KeyCode;
 use ratatui::style::{Color, Modifier};
-use ttmem_tui::{Msg, Settings, Terms, ThemeName, View};
+use ttmem_tui::{Environment, Msg, Settings, ThemeName, View};
 
 // The dark theme on a terminal with all colours.
 const RED: Color = Color::Rgb(240, 100, 95);
@@ -21,9 +21,9 @@ fn assert_fore(buffer: &Buffer, text: &str, colour: Color) {
     }
 }
 
-/// The colours of a row's bars.
-fn bars(buffer: &Buffer, of: &str) -> Vec<Color> {
-    let (_, y) = find(buffer, of).unwrap();
+/// The colours of the bars in the row with a text.
+fn bars(buffer: &Buffer, text: &str) -> Vec<Color> {
+    let (_, y) = find(buffer, text).unwrap();
     let mut colours: Vec<Color> = (0..buffer.area.width)
         .map(|x| &buffer[(x, y)])
         .filter(|cell| cell.symbol() == "━")
@@ -33,33 +33,33 @@ fn bars(buffer: &Buffer, of: &str) -> Vec<Color> {
     colours
 }
 
-fn in_view(view: View, state: fn() -> ttmem_core::Snapshot) -> Desk {
+fn in_view(view: View, state: fn() -> ttmem_core::Snapshot) -> Dashboard {
     let settings = Settings { view: view.name().to_owned(), ..Settings::default() };
-    Desk::with(state(), settings, terms())
+    Dashboard::with(state(), settings, environment())
 }
 
 #[test]
-fn the_chosen_row_is_seen_over_its_whole_width() {
-    let mut desk = Desk::new(states::eight());
-    let buffer = desk.draw();
+fn selected_row_is_marked_over_its_whole_width() {
+    let mut dashboard = Dashboard::new(states::eight());
+    let buffer = dashboard.draw();
     let (_, y) = find(&buffer, "48213 mia").unwrap();
-    // Between the frame and a space on either side.
+    // Inside the frame, with a space on either side.
     assert!((2..=117).all(|x| buffer[(x, y)].bg == SELECTED));
     let (_, other) = find(&buffer, "51440 mia").unwrap();
     assert!((0..120).all(|x| buffer[(x, other)].bg == Color::Reset));
 
-    let mut desk = Desk::mono(states::eight());
-    let buffer = desk.draw();
+    let mut dashboard = Dashboard::mono(states::eight());
+    let buffer = dashboard.draw();
     let is_reversed = |x: u16, y: u16| buffer[(x, y)].modifier.contains(Modifier::REVERSED);
     assert!((2..=117).all(|x| is_reversed(x, y)));
     assert!(!(0..120).any(|x| is_reversed(x, other)));
 }
 
 #[test]
-fn a_list_without_the_focus_keeps_its_row_but_not_its_colour() {
-    let mut desk = Desk::new(states::eight());
-    desk.press(&[KeyCode::Left]);
-    let buffer = desk.draw();
+fn selected_row_without_focus_is_bold_only() {
+    let mut dashboard = Dashboard::new(states::eight());
+    dashboard.press(&[KeyCode::Left]);
+    let buffer = dashboard.draw();
     let (x, y) = find(&buffer, "48213 mia").unwrap();
     assert_eq!(buffer[(x, y)].bg, Color::Reset);
     assert!(buffer[(x, y)].modifier.contains(Modifier::BOLD));
@@ -68,27 +68,27 @@ fn a_list_without_the_focus_keeps_its_row_but_not_its_colour() {
 }
 
 #[test]
-fn fuller_is_redder() {
-    let buffer = Desk::new(states::eight()).sized(146, 40).draw();
-    // DRAM and L1 of the first device, the seventh and the last.
+fn level_colours_follow_the_share_in_use() {
+    let buffer = Dashboard::new(states::eight()).sized(146, 40).draw();
+    // DRAM and L1 of the first, the seventh and the last device.
     for (dram, l1, colour) in [(" 9.6 ", " 9.5 ", GREEN), ("86.1", "81.5", YELLOW), ("98.8", "93.5", RED)] {
         assert_fore(&buffer, dram.trim(), colour);
         assert_fore(&buffer, l1.trim(), colour);
         assert_eq!(bars(&buffer, dram), [colour], "{dram}");
     }
-    // More than there is.
-    let buffer = Desk::new(states::findings()).draw();
+    // More than the capacity.
+    let buffer = Dashboard::new(states::findings()).draw();
     assert_fore(&buffer, ">100 %", RED);
     assert_eq!(bars(&buffer, "0 n150"), [RED, GREEN]);
 }
 
 #[test]
-fn readings_are_judged_by_their_limits_and_old_ones_are_not() {
+fn readings_have_the_colour_of_their_limit() {
     for view in [View::Main, View::Telemetry] {
-        let mut desk = in_view(view, states::findings);
-        // Away from the first row, whose background is another.
-        desk.press(&[KeyCode::Down, KeyCode::Down]);
-        let buffer = desk.draw();
+        let mut dashboard = in_view(view, states::findings);
+        // Away from the first row, which is selected and has another background.
+        dashboard.press(&[KeyCode::Down, KeyCode::Down]);
+        let buffer = dashboard.draw();
         assert_fore(&buffer, "91.5", RED);
         assert_fore(&buffer, "94.0", YELLOW);
         assert_fore(&buffer, "54.0", FAINT);
@@ -102,8 +102,8 @@ fn readings_are_judged_by_their_limits_and_old_ones_are_not() {
 }
 
 #[test]
-fn how_well_something_is_known_has_a_colour() {
-    let buffer = Desk::new(states::findings()).draw();
+fn tracking_has_a_colour() {
+    let buffer = Dashboard::new(states::findings()).draw();
     let (_, y) = find(&buffer, "Processes").unwrap();
     for (pid, state, colour) in [
         ("48213 mia", "drift", RED),
@@ -120,7 +120,7 @@ fn how_well_something_is_known_has_a_colour() {
 }
 
 #[test]
-fn findings_are_as_bad_as_they_look() {
+fn severities_have_a_colour() {
     let buffer = in_view(View::Events, states::findings).draw();
     assert_fore(&buffer, "error ", RED);
     assert_fore(&buffer, "warning ", YELLOW);
@@ -133,44 +133,44 @@ fn findings_are_as_bad_as_they_look() {
 }
 
 #[test]
-fn figures_that_are_old_look_old() {
-    let mut desk = Desk::new(states::two());
+fn stale_figures_are_faint() {
+    let mut dashboard = Dashboard::new(states::two());
     let is_dim = |cell: &Cell| cell.fg == FAINT && cell.modifier.contains(Modifier::DIM);
-    assert!(!desk.draw().content().iter().any(is_dim));
-    desk.send(Msg::Lost("gone".to_owned()));
+    assert!(!dashboard.draw().content().iter().any(is_dim));
+    dashboard.send(Msg::FetchFailed("gone".to_owned()));
     let body =
         |buffer: &Buffer, is: &dyn Fn(&Cell) -> bool| (2..39).all(|y| (0..120).all(|x| is(&buffer[(x, y)])));
-    let buffer = desk.draw();
+    let buffer = dashboard.draw();
     assert!(body(&buffer, &is_dim));
     assert!(cells(&buffer, " no answer for ").iter().all(|cell| cell.bg == RED));
     assert_fore(&buffer, "gone", RED);
     assert!(!is_dim(&buffer[(1, 0)]) && !is_dim(&buffer[(1, 39)]));
 
-    // The same when nothing comes, and nobody says why.
-    let mut desk = Desk::new(states::two());
-    desk.ms += 2_900;
-    assert!(!desk.draw().content().iter().any(is_dim));
-    desk.ms += 200;
-    let buffer = desk.draw();
+    // No snapshot for a while, without an error.
+    let mut dashboard = Dashboard::new(states::two());
+    dashboard.ms += 2_900;
+    assert!(!dashboard.draw().content().iter().any(is_dim));
+    dashboard.ms += 200;
+    let buffer = dashboard.draw();
     assert!(body(&buffer, &is_dim));
     assert!(find(&buffer, "no data for 3.1s").is_some());
 
-    // And as new again.
-    desk.fresh(states::two());
-    assert!(!desk.draw().content().iter().any(is_dim));
+    // After the next snapshot, figures are current again.
+    dashboard.receive(states::two());
+    assert!(!dashboard.draw().content().iter().any(is_dim));
 }
 
 #[test]
-fn what_is_simulated_says_so() {
-    let buffer = Desk::new(states::galaxy()).draw();
+fn simulated_devices_are_marked() {
+    let buffer = Dashboard::new(states::galaxy()).draw();
     assert!(cells(&buffer, " SIMULATED ").iter().all(|cell| cell.bg == YELLOW));
-    let buffer = Desk::mono(states::galaxy()).draw();
+    let buffer = Dashboard::mono(states::galaxy()).draw();
     assert!(cells(&buffer, " SIMULATED ").iter().all(|cell| cell.modifier.contains(Modifier::REVERSED)));
-    assert!(find(&Desk::new(states::eight()).draw(), "SIMULATED").is_none());
+    assert!(find(&Dashboard::new(states::eight()).draw(), "SIMULATED").is_none());
 }
 
 #[test]
-fn a_full_core_is_hot() {
+fn heat_colours_follow_the_share_in_use() {
     let buffer = in_view(View::Map, states::two).draw();
     for (share, heat) in [
         ("  1", Color::Rgb(40, 98, 118)),
@@ -179,7 +179,7 @@ fn a_full_core_is_hot() {
         (" 87", Color::Rgb(196, 140, 46)),
         (" 95", Color::Rgb(206, 74, 66)),
     ] {
-        // Its own three columns, wherever it is in the grid.
+        // The three characters of its cell in the grid.
         let (x, y) = (4..39)
             .flat_map(|y| (4..38).map(move |x| (x, y)))
             .find(|&(x, y)| {
@@ -191,35 +191,35 @@ fn a_full_core_is_hot() {
     }
 }
 
-/// Every screen there is a file of, and what lies over it.
-fn everywhere(settings: &Settings, terms: Terms, mut look: impl FnMut(&str, &Buffer)) {
+/// Checks every state in every view, with popups and filters.
+fn check_all(settings: &Settings, environment: Environment, mut check: impl FnMut(&str, &Buffer)) {
     for (name, state) in states::ALL {
         for view in View::ALL {
             let settings = Settings { view: view.name().to_owned(), ..settings.clone() };
-            let mut desk = Desk::with(state(), settings, terms);
+            let mut dashboard = Dashboard::with(state(), settings, environment);
             for (width, height) in [(80, 24), (200, 60), (60, 10)] {
-                desk.size = (width, height);
-                look(&format!("{name} {} {width}x{height}", view.name()), &desk.draw());
+                dashboard.size = (width, height);
+                check(&format!("{name} {} {width}x{height}", view.name()), &dashboard.draw());
             }
-            desk.size = (120, 40);
+            dashboard.size = (120, 40);
             for open in [KeyCode::Enter, KeyCode::Char('?'), KeyCode::Char('s'), KeyCode::F(9), KeyCode::F(2)]
             {
-                desk.press(&[open]);
-                look(&format!("{name} {} {open:?}", view.name()), &desk.draw());
-                desk.press(&[KeyCode::Esc]);
+                dashboard.press(&[open]);
+                check(&format!("{name} {} {open:?}", view.name()), &dashboard.draw());
+                dashboard.press(&[KeyCode::Esc]);
             }
-            desk.keys("/p");
-            look(&format!("{name} {} filter", view.name()), &desk.draw());
-            desk.send(Msg::Lost("gone".to_owned()));
-            look(&format!("{name} {} lost", view.name()), &desk.draw());
+            dashboard.keys("/p");
+            check(&format!("{name} {} filter", view.name()), &dashboard.draw());
+            dashboard.send(Msg::FetchFailed("gone".to_owned()));
+            check(&format!("{name} {} lost", view.name()), &dashboard.draw());
         }
     }
 }
 
 #[test]
-fn without_colours_there_are_none() {
+fn mono_theme_has_no_colours() {
     let mono = Settings { theme: ThemeName::Mono, ..Settings::default() };
-    everywhere(&mono, terms(), |name, buffer| {
+    check_all(&mono, environment(), |name, buffer| {
         for cell in buffer.content() {
             assert!(cell.fg == Color::Reset && cell.bg == Color::Reset, "{name}: {cell:?}");
         }
@@ -227,9 +227,9 @@ fn without_colours_there_are_none() {
 }
 
 #[test]
-fn in_ascii_there_is_nothing_else() {
-    let terms = Terms { ascii: true, ..terms() };
-    everywhere(&Settings::default(), terms, |name, buffer| {
+fn ascii_screens_have_ascii_only() {
+    let environment = Environment { ascii: true, ..environment() };
+    check_all(&Settings::default(), environment, |name, buffer| {
         for cell in buffer.content() {
             assert!(cell.symbol().is_ascii(), "{name}: {:?}", cell.symbol());
         }

@@ -1,6 +1,6 @@
 //! The daemon and its sockets. ttmem works without one.
 
-use super::{Check, MOST, Patient, some};
+use super::{Check, Inputs, MAX_ITEMS, join_first};
 use crate::cli::Sockets;
 use serde::Deserialize;
 use std::fs;
@@ -14,23 +14,23 @@ use ttmem_reader::protocol::{Request, ask_within};
 use ttmem_reader::{host, paths};
 use ttmem_sources::process::Processes;
 
-/// How long one may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a daemon may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The answers of the daemons, in the order in which `ttmem` queries them; empty if none was queried.
+/// The sockets of daemons in the order in which `ttmem` queries them, with the outcome of each; empty if none was queried.
 pub(super) struct Daemon(Vec<(PathBuf, Outcome)>);
 
 enum Outcome {
     Answer(Peer, Answer),
     Absent,
-    /// Its server has exited.
-    LeftBehind,
+    /// The socket is left from a server that has exited.
+    Stale,
     Denied,
-    /// A server answers, but not as a daemon does.
+    /// A server answers, but does not speak the protocol.
     Invalid(String),
 }
 
-/// As much of a snapshot as matters: a later version's must be understood, too.
+/// The parts of a snapshot that checks need. Only these are parsed, so that later versions are understood.
 #[derive(Deserialize)]
 struct Answer {
     host: Host,
@@ -38,52 +38,53 @@ struct Answer {
 }
 
 impl Daemon {
-    pub(super) fn ask(sockets: &Sockets) -> Self {
-        let mut asked = Vec::new();
+    pub(super) fn query(sockets: &Sockets) -> Self {
+        let mut queried = Vec::new();
         if sockets.is_local() {
-            return Self(asked);
+            return Self(queried);
         }
         for path in sockets.query_socket.clone().map_or_else(paths::query_sockets_to_ask, |path| vec![path]) {
-            let outcome = Outcome::from(&path);
-            let goes_on = matches!(outcome, Outcome::Absent | Outcome::LeftBehind);
-            asked.push((path, outcome));
-            if !goes_on {
+            let outcome = Outcome::query(&path);
+            let tries_next = matches!(outcome, Outcome::Absent | Outcome::Stale);
+            queried.push((path, outcome));
+            if !tries_next {
                 break;
             }
         }
-        Self(asked)
+        Self(queried)
     }
 
-    fn answers(&self) -> Option<Peer> {
+    /// The process that answered.
+    fn peer(&self) -> Option<Peer> {
         self.0
             .iter()
             .find_map(|(_, outcome)| if let Outcome::Answer(peer, _) = outcome { Some(*peer) } else { None })
     }
 
-    /// Whether one answers that may read everything.
-    pub(super) fn is_roots(&self) -> bool {
-        self.answers().is_some_and(|peer| peer.uid == 0)
+    /// Whether a daemon of root answered, which can read everything.
+    pub(super) fn runs_as_root(&self) -> bool {
+        self.peer().is_some_and(|peer| peer.uid == 0)
     }
 }
 
 impl Outcome {
-    fn from(path: &Path) -> Self {
+    fn query(path: &Path) -> Self {
         let peer = match server_at(path) {
             Ok(peer) => peer,
             Err(e) => {
                 return match e.kind() {
                     io::ErrorKind::NotFound => Self::Absent,
-                    io::ErrorKind::ConnectionRefused => Self::LeftBehind,
+                    io::ErrorKind::ConnectionRefused => Self::Stale,
                     io::ErrorKind::PermissionDenied => Self::Denied,
                     io::ErrorKind::WouldBlock => Self::Invalid("accepts no connections".to_owned()),
                     _ => Self::Invalid(format!("cannot be connected to: {e}")),
                 };
             }
         };
-        let answer = match ask_within(path, &Request::SNAPSHOT, PATIENCE) {
+        let answer = match ask_within(path, &Request::SNAPSHOT, ANSWER_TIMEOUT) {
             Ok(answer) => answer,
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                return Self::Invalid(format!("does not answer within {} s", PATIENCE.as_secs()));
+                return Self::Invalid(format!("does not answer within {} s", ANSWER_TIMEOUT.as_secs()));
             }
             Err(e) => return Self::Invalid(format!("does not speak the query protocol: {e}")),
         };
@@ -94,9 +95,9 @@ impl Outcome {
     }
 }
 
-pub(super) fn query(patient: &Patient<'_>) -> Vec<Check> {
+pub(super) fn check_query_socket(inputs: &Inputs<'_>) -> Vec<Check> {
     const NAME: &str = "daemon";
-    let all = &patient.daemon.0;
+    let all = &inputs.daemon.0;
     if all.is_empty() {
         return vec![Check::ok(NAME, "not used: --local, --root or --topology was given")];
     }
@@ -104,9 +105,11 @@ pub(super) fn query(patient: &Patient<'_>) -> Vec<Check> {
     for (path, outcome) in all {
         let path = path.display();
         match outcome {
-            Outcome::Answer(peer, answer) => checks.extend(answered(&who(*peer), &path.to_string(), answer)),
+            Outcome::Answer(peer, answer) => {
+                checks.extend(check_answer(&describe_peer(*peer), &path.to_string(), answer));
+            }
             Outcome::Absent => {}
-            Outcome::LeftBehind => {
+            Outcome::Stale => {
                 checks.push(
                     Check::note(NAME, format!("{path} is left from a daemon that has exited"))
                         .remedy("`ttmem serve`"),
@@ -125,10 +128,10 @@ pub(super) fn query(patient: &Patient<'_>) -> Vec<Check> {
             }
         }
     }
-    if all.iter().all(|(_, outcome)| matches!(outcome, Outcome::Absent | Outcome::LeftBehind)) {
+    if all.iter().all(|(_, outcome)| matches!(outcome, Outcome::Absent | Outcome::Stale)) {
         let tried: Vec<String> = all.iter().map(|(path, _)| path.display().to_string()).collect();
-        let found = format!("not running: no answer at {}", some(&tried, MOST));
-        checks.push(if patient.sockets.query_socket.is_some() {
+        let found = format!("not running: no answer at {}", join_first(&tried, MAX_ITEMS));
+        checks.push(if inputs.sockets.query_socket.is_some() {
             Check::warning(NAME, format!("{found}: `ttmem` fails"))
                 .remedy("`ttmem serve`; or leave out --query-socket and TTMEM_QUERY_SOCKET")
         } else {
@@ -139,13 +142,13 @@ pub(super) fn query(patient: &Patient<'_>) -> Vec<Check> {
     checks
 }
 
-fn answered(who: &str, path: &str, answer: &Answer) -> Vec<Check> {
+fn check_answer(peer: &str, path: &str, answer: &Answer) -> Vec<Check> {
     const NAME: &str = "daemon";
     let (theirs, ours) = (&answer.host.ttmem, host().ttmem);
     let mut checks = vec![if *theirs == ours {
-        Check::ok(NAME, format!("{who} answers at {path}"))
+        Check::ok(NAME, format!("{peer} answers at {path}"))
     } else {
-        Check::warning(NAME, format!("{who} answers at {path} with version {theirs}; this is ttmem {ours}"))
+        Check::warning(NAME, format!("{peer} answers at {path} with version {theirs}; this is ttmem {ours}"))
             .remedy("restart it with the same version")
     }];
     if answer.simulated {
@@ -154,13 +157,13 @@ fn answered(who: &str, path: &str, answer: &Answer) -> Vec<Check> {
     checks
 }
 
-/// The socket of old clients.
-pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
+/// Checks the socket of old clients.
+pub(super) fn check_legacy_socket(inputs: &Inputs<'_>) -> Vec<Check> {
     const NAME: &str = "old clients";
-    if patient.daemon.0.is_empty() {
+    if inputs.daemon.0.is_empty() {
         return Vec::new();
     }
-    let path = &patient.sockets.legacy_socket;
+    let path = &inputs.sockets.legacy_socket;
     let shown = path.display();
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -179,12 +182,15 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
         ];
     }
     vec![match server_at(path) {
-        Ok(peer) if peer.pid != 0 && patient.daemon.answers() == Some(peer) => {
+        Ok(peer) if peer.pid != 0 && inputs.daemon.peer() == Some(peer) => {
             Check::ok(NAME, format!("the daemon serves {shown}"))
         }
         Ok(peer) => Check::note(
             NAME,
-            format!("{shown} is served by {}: ttmem does not see what old clients report there", who(peer)),
+            format!(
+                "{shown} is served by {}: ttmem does not see what old clients report there",
+                describe_peer(peer)
+            ),
         )
         .remedy("to see it, stop that server and run `ttmem serve`"),
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
@@ -196,8 +202,8 @@ pub(super) fn legacy(patient: &Patient<'_>) -> Vec<Check> {
     }]
 }
 
-/// A server with pid, name and user.
-fn who(peer: Peer) -> String {
+/// A server by pid, name and user.
+fn describe_peer(peer: Peer) -> String {
     let mut processes = Processes::default();
     let user = processes.user_name(peer.uid);
     match processes.name(peer.pid).filter(|_| peer.pid != 0) {

@@ -1,6 +1,6 @@
 //! The driver, the cards, and the permissions of their nodes.
 
-use super::{Check, MOST, Patient, count, some};
+use super::{Check, Inputs, MAX_ITEMS, join_first, plural};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,8 +12,8 @@ use ttmem_sources::{Card, NOT_SHOWN, RESETTING, board, cards as cards_on_bus};
 
 type Version = (u32, u32);
 
-/// What came with which version of the driver, for which architecture, newest first.
-const NEWS: [(Version, Option<Arch>, &str); 10] = [
+/// Features of the driver by version and architecture, newest first.
+const FEATURES: [(Version, Option<Arch>, &str); 10] = [
     ((2, 9), Some(Arch::Blackhole), "the limits of sensors"),
     ((2, 7), None, "the firmware's heartbeat"),
     ((2, 5), None, "processes that have a device open (except for root)"),
@@ -25,27 +25,24 @@ const NEWS: [(Version, Option<Arch>, &str); 10] = [
     ((1, 28), Some(Arch::WormholeB0), "boards and clocks"),
     ((1, 27), Some(Arch::WormholeB0), "temperature and power"),
 ];
-/// Older drivers lack figures that ttmem shows.
-const GOOD: Version = (2, 5);
+/// The recommended version: older drivers lack figures that ttmem shows.
+const RECOMMENDED: Version = (2, 5);
 
 const INSTALL: &str = "install a newer driver from https://github.com/tenstorrent/tt-kmd/releases";
 const DEMO: &str = "check the bus with `lspci -d 1e52:`; try ttmem without hardware: `ttmem demo`";
 
-pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
-    let snapshot = &patient.snapshot;
-    let on_bus = cards_on_bus(&patient.root);
-    let loaded = patient.root.path("/sys/module/tenstorrent").exists();
+pub(super) fn check_driver(inputs: &Inputs<'_>) -> Vec<Check> {
+    let snapshot = &inputs.snapshot;
+    let on_bus = cards_on_bus(&inputs.root);
+    let loaded = inputs.root.path("/sys/module/tenstorrent").exists();
     vec![match &snapshot.host.driver {
-        Some(version) => by_version(version, &snapshot.devices),
+        Some(version) => check_version(version, &snapshot.devices),
         None if loaded => Check::note("driver", "loaded, version unknown"),
         None if on_bus.is_empty() => Check::note("driver", "not loaded; no card needs it"),
         None => {
-            let places: Vec<String> = on_bus.iter().map(|it| it.pci.to_string()).collect();
-            Check::broken(
-                "driver",
-                format!("cards found but the driver is not loaded: {}", some(&places, MOST)),
-            )
-            .remedy(
+            let addresses: Vec<String> = on_bus.iter().map(|it| it.pci.to_string()).collect();
+            let addresses = join_first(&addresses, MAX_ITEMS);
+            Check::broken("driver", format!("cards found but the driver is not loaded: {addresses}")).remedy(
                 "`modprobe tenstorrent`; if there is no such module, install \
                  https://github.com/tenstorrent/tt-kmd/releases",
             )
@@ -53,33 +50,37 @@ pub(super) fn driver(patient: &Patient<'_>) -> Vec<Check> {
     }]
 }
 
-fn by_version(version: &str, devices: &[Device]) -> Check {
+fn check_version(version: &str, devices: &[Device]) -> Check {
     let Some(parsed) = board::parse_version(version) else {
         return Check::note("driver", format!("tenstorrent {version}: unknown version"));
     };
-    let here = |arch: Option<Arch>| {
+    let is_present = |arch: Option<Arch>| {
         devices.iter().any(|it| it.node.is_some() && (arch.is_none() || it.arch == arch))
     };
-    let lacks: Vec<&str> = NEWS
+    let missing: Vec<&str> = FEATURES
         .into_iter()
-        .filter(|&(since, arch, _)| parsed < since && here(arch))
-        .map(|(.., what)| what)
+        .filter(|&(since, arch, _)| parsed < since && is_present(arch))
+        .map(|(.., feature)| feature)
         .collect();
     let found = format!("tenstorrent {version}");
-    if lacks.is_empty() {
+    if missing.is_empty() {
         return Check::ok("driver", found);
     }
-    let found = format!("{found} does not show {}", lacks.join(", "));
-    if parsed < GOOD { Check::warning("driver", found).remedy(INSTALL) } else { Check::note("driver", found) }
+    let found = format!("{found} does not show {}", missing.join(", "));
+    if parsed < RECOMMENDED {
+        Check::warning("driver", found).remedy(INSTALL)
+    } else {
+        Check::note("driver", found)
+    }
 }
 
-pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
-    let devices = &patient.snapshot.devices;
+pub(super) fn check_cards(inputs: &Inputs<'_>) -> Vec<Check> {
+    let devices = &inputs.snapshot.devices;
     let on_bus = devices.iter().filter(|it| it.node.is_some()).count();
     let mut checks = Vec::new();
-    if let Some(trouble) = patient.sources.bus_failure() {
+    if let Some(problem) = inputs.sources.bus_failure() {
         checks.push(
-            Check::broken("cards", format!("{} {}", trouble.path, trouble.reason))
+            Check::broken("cards", format!("{} {}", problem.path, problem.reason))
                 .remedy("make /sys readable for this user"),
         );
     }
@@ -88,11 +89,11 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
         *boards.entry(device.board.as_deref().unwrap_or("unknown board")).or_default() += 1;
     }
     let boards: Vec<String> = boards.into_iter().map(|(board, n)| format!("{n} {board}")).collect();
-    let seen = cards_on_bus(&patient.root);
-    // New users miss half of their devices.
-    let halves =
+    let cards = cards_on_bus(&inputs.root);
+    // New users of an n300 expect two devices.
+    let lacks_remote =
         devices.iter().any(|it| it.board.as_deref() == Some("n300")) && devices.iter().all(|it| !it.remote);
-    let behind = if halves {
+    let remote_note = if lacks_remote {
         "; the second device of an n300 appears when a program uses it, or with --topology"
     } else {
         ""
@@ -100,25 +101,25 @@ pub(super) fn cards(patient: &Patient<'_>) -> Vec<Check> {
     if on_bus > 0 {
         checks.push(Check::ok(
             "cards",
-            format!("{} on the bus: {}{behind}", count(on_bus, "device"), boards.join(", ")),
+            format!("{} on the bus: {}{remote_note}", plural(on_bus, "device"), boards.join(", ")),
         ));
-    } else if seen.is_empty() && patient.sources.bus_failure().is_none() {
+    } else if cards.is_empty() && inputs.sources.bus_failure().is_none() {
         checks.push(Check::warning("cards", "no Tenstorrent card found").remedy(DEMO));
     }
-    let driver = patient.snapshot.host.driver.as_deref();
+    let driver = inputs.snapshot.host.driver.as_deref();
     for device in devices {
-        checks.extend(of_device(device, driver.and_then(board::parse_version)));
+        checks.extend(check_device(device, driver.and_then(board::parse_version)));
     }
-    // Without a driver, its own check says so.
+    // A missing driver is reported by its own check.
     if driver.is_some() {
-        let taken = |card: &&Card| devices.iter().all(|it| it.pci != Some(card.pci.to_string()));
-        checks.extend(seen.iter().filter(taken).map(left_out));
+        let is_unlisted = |card: &&Card| devices.iter().all(|it| it.pci != Some(card.pci.to_string()));
+        checks.extend(cards.iter().filter(is_unlisted).map(check_unlisted_card));
     }
     checks
 }
 
-/// A card that the driver does not list.
-fn left_out(card: &Card) -> Check {
+/// Checks a card that the driver does not list.
+fn check_unlisted_card(card: &Card) -> Check {
     let Card { pci, device, driver } = card;
     match driver.as_deref() {
         _ if card.is_grayskull() => {
@@ -137,43 +138,42 @@ fn left_out(card: &Card) -> Check {
 
 const RESET: &str = "reset it with `tt-smi -r`, or else power-cycle the machine";
 
-/// One device: what it is, and what is wrong with it.
-fn of_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
+/// Checks one device.
+fn check_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
     let name = format!("device {}", device.index);
-    let what = described(device);
+    let text = describe_device(device);
     if device.remote {
-        return vec![Check::ok(&name, format!("{what}; remote, so its sensors are not readable"))];
+        return vec![Check::ok(&name, format!("{text}; remote, so its sensors are not readable"))];
     }
     let Some(node) = device.node else {
-        let found = format!("{what}; reported by a process, but not listed by the driver");
+        let found = format!("{text}; reported by a process, but not listed by the driver");
         return vec![Check::note(&name, found)];
     };
     let mut checks = Vec::new();
-    let why = device.sensors_absent.as_deref();
-    // Which version shows sensors of it at all.
-    let since = if device.arch == Some(Arch::Blackhole) { (1, 32) } else { (1, 27) };
-    checks.push(match (&device.sensors, why) {
-        (Some(it), None) => {
-            let values = [(it.asic_celsius, "°C"), (it.power_watts, "W"), (it.aiclk_mhz, "MHz")];
-            let values = values.map(|(value, unit)| value.map(|value| format!("{value:.0} {unit}")));
-            Check::ok(
-                &name,
-                format!("{what}: {}", values.into_iter().flatten().collect::<Vec<_>>().join(", ")),
-            )
+    let reason = device.sensors_absent.as_deref();
+    let is_blackhole = device.arch == Some(Arch::Blackhole);
+    // The first version with sensors of this architecture.
+    let since = if is_blackhole { (1, 32) } else { (1, 27) };
+    checks.push(match (&device.sensors, reason) {
+        (Some(sensors), None) => {
+            let readings =
+                [(sensors.asic_celsius, "°C"), (sensors.power_watts, "W"), (sensors.aiclk_mhz, "MHz")];
+            let known =
+                readings.into_iter().filter_map(|(value, unit)| Some(format!("{:.0} {unit}", value?)));
+            Check::ok(&name, format!("{text}: {}", known.collect::<Vec<_>>().join(", ")))
         }
-        (_, Some(why)) if why == RESETTING => Check::warning(&name, format!("{what}: being reset"))
+        (_, Some(reason)) if reason == RESETTING => Check::warning(&name, format!("{text}: being reset"))
             .remedy("run `ttmem doctor` again after the reset"),
-        (Some(_), Some(why)) => Check::warning(&name, format!("{what}: {why}"))
+        (Some(_), Some(reason)) => Check::warning(&name, format!("{text}: {reason}"))
             .remedy(format!("unless it is being reset, {RESET}")),
-        (None, _) if driver.is_some_and(|it| it < since) => {
-            Check::note(&name, format!("{what}: this driver has no sensors for it"))
+        (None, _) if driver.is_some_and(|version| version < since) => {
+            Check::note(&name, format!("{text}: this driver has no sensors for it"))
         }
-        (None, why) => {
-            Check::broken(&name, format!("{what}: {}", why.unwrap_or("no sensor values"))).remedy(RESET)
+        (None, reason) => {
+            Check::broken(&name, format!("{text}: {}", reason.unwrap_or("no sensor values"))).remedy(RESET)
         }
     });
-    let has_ids =
-        driver.is_none_or(|it| it >= if device.arch == Some(Arch::Blackhole) { (2, 1) } else { (2, 3) });
+    let has_ids = driver.is_none_or(|version| version >= if is_blackhole { (2, 1) } else { (2, 3) });
     if !device.id.starts_with("0x") && has_ids {
         let found = format!("node {node} has no unique id: tt-metal counters may not be attributed to it");
         checks.push(
@@ -181,13 +181,13 @@ fn of_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
         );
     }
     let Some(sensors) = &device.sensors else { return checks };
-    let wrong = ["asic_celsius", "power_watts", "current_amperes", "vcore_volts", "aiclk_mhz"];
-    let wrong = wrong.iter().filter_map(|&key| Some((key, sensors.absent.get(key)?)));
-    let wrong: Vec<String> =
-        wrong.filter(|(_, why)| *why != NOT_SHOWN).map(|(key, why)| format!("{key}: {why}")).collect();
-    if !wrong.is_empty() && why.is_none() {
+    let keys = ["asic_celsius", "power_watts", "current_amperes", "vcore_volts", "aiclk_mhz"];
+    let absent = keys.iter().filter_map(|&key| Some((key, sensors.absent.get(key)?)));
+    let invalid: Vec<String> =
+        absent.filter(|(_, why)| *why != NOT_SHOWN).map(|(key, why)| format!("{key}: {why}")).collect();
+    if !invalid.is_empty() && reason.is_none() {
         checks.push(
-            Check::warning(&name, format!("invalid sensor values: {}", wrong.join("; "))).remedy(RESET),
+            Check::warning(&name, format!("invalid sensor values: {}", invalid.join("; "))).remedy(RESET),
         );
     }
     if let (Some(now), Some(limit)) = (sensors.asic_celsius, sensors.limits.asic_celsius)
@@ -204,9 +204,9 @@ fn of_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
 }
 
 /// Board, architecture and address of a device.
-fn described(device: &Device) -> String {
+fn describe_device(device: &Device) -> String {
     let board = device.board.as_deref().unwrap_or("unknown board");
-    let mut what = format!("{board} ({})", device.arch.map_or("unknown", Arch::title));
+    let mut text = format!("{board} ({})", device.arch.map_or("unknown", Arch::title));
     let more = [
         device.pci.as_ref().map(|pci| format!(" at {pci}")),
         device.node.map(|node| format!(", node {node}")),
@@ -214,26 +214,26 @@ fn described(device: &Device) -> String {
         device.firmware.bundle.as_ref().map(|version| format!(", firmware {version}")),
         device.id.starts_with("0x").then(|| format!(", id {}", device.id)),
     ];
-    what.extend(more.into_iter().flatten());
-    what
+    text.extend(more.into_iter().flatten());
+    text
 }
 
 const RULE: &str = "install the driver's udev rule, SUBSYSTEM==\"tenstorrent\", MODE=\"0666\", as \
                     /etc/udev/rules.d/50-tenstorrent.rules; then `udevadm control --reload` and \
                     `udevadm trigger --subsystem-match=tenstorrent`";
 
-/// The device nodes, which are never opened.
-pub(super) fn nodes(patient: &Patient<'_>) -> Vec<Check> {
-    let mut alike: BTreeMap<Option<(u32, u32, u32)>, Vec<u32>> = BTreeMap::new();
-    for node in patient.snapshot.devices.iter().filter_map(|it| it.node) {
-        let found = fs::metadata(patient.root.path(&format!("/dev/tenstorrent/{node}"))).ok();
-        let who = found.map(|it| (it.mode() & 0o777, it.uid(), it.gid()));
-        alike.entry(who).or_default().push(node);
+/// Checks the device nodes, without opening them.
+pub(super) fn check_nodes(inputs: &Inputs<'_>) -> Vec<Check> {
+    let mut by_access: BTreeMap<Option<(u32, u32, u32)>, Vec<u32>> = BTreeMap::new();
+    for node in inputs.snapshot.devices.iter().filter_map(|it| it.node) {
+        let found = fs::metadata(inputs.root.path(&format!("/dev/tenstorrent/{node}"))).ok();
+        let access = found.map(|it| (it.mode() & 0o777, it.uid(), it.gid()));
+        by_access.entry(access).or_default().push(node);
     }
-    let mut users = Processes::new(&patient.root);
-    let judge = |(who, nodes): (Option<(u32, u32, u32)>, Vec<u32>)| {
+    let mut users = Processes::new(&inputs.root);
+    let check = |(access, nodes): (Option<(u32, u32, u32)>, Vec<u32>)| {
         let nodes = format!("/dev/tenstorrent/{}", ranges(&nodes));
-        let Some((mode, uid, gid)) = who else {
+        let Some((mode, uid, gid)) = access else {
             return Check::warning("nodes", format!("{nodes} missing: programs cannot open these devices"))
                 .remedy("run `udevadm trigger --subsystem-match=tenstorrent`; start containers with --device /dev/tenstorrent");
         };
@@ -247,5 +247,5 @@ pub(super) fn nodes(patient: &Patient<'_>) -> Vec<Check> {
             Check::warning("nodes", format!("{nodes}: only {user} has access ({mode:04o})")).remedy(RULE)
         }
     };
-    alike.into_iter().map(judge).collect()
+    by_access.into_iter().map(check).collect()
 }

@@ -1,6 +1,6 @@
 //! The folder for shared memory, and the files in it.
 
-use super::{Check, FEW, Patient, Verdict, count, some};
+use super::{Check, Inputs, MAX_LONG_ITEMS, Verdict, join_first, plural};
 use crate::text::size;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::collections::BTreeSet;
@@ -12,27 +12,27 @@ use ttmem_core::snapshot::{Finding, FindingKind, Severity};
 use ttmem_sources::{CounterFile, filesystem_of};
 use ttmem_wire::region;
 
-/// Containers have 64 MiB by default, of which segments may use an eighth.
-const SMALL: u64 = 128 << 20;
-/// So much should be left: a segment begins with less, and grows.
-const TIGHT: u64 = 16 << 20;
+/// The smallest recommended size. Containers have 64 MiB by default, of which segments may use an eighth.
+const MIN_BYTES: u64 = 128 << 20;
+/// The smallest recommended free space. A segment starts with less, and grows.
+const MIN_FREE_BYTES: u64 = 16 << 20;
 
 const ELSEWHERE: &str = "use a folder on a tmpfs, as one in /dev/shm: --shm-dir or TTMEM_SHM_DIR";
 const LARGER: &str = "start the container with --shm-size=1g or --ipc=host, or `mount -o remount,size=1g` it";
 const NAME: &str = "shared memory";
 
 /// Findings about tt-metal's counters, except those of exited processes.
-const OF_COUNTERS: [FindingKind; 2] = [FindingKind::Unattributed, FindingKind::Counters];
+const COUNTER_FINDINGS: [FindingKind; 2] = [FindingKind::Unattributed, FindingKind::Counters];
 
-pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
-    let folder = patient.sockets.folder();
+pub(super) fn check_folder(inputs: &Inputs<'_>) -> Vec<Check> {
+    let folder = inputs.sockets.folder();
     let shown = folder.display();
-    // Another machine's folder is only a copy, so its filesystem says nothing.
-    let own = patient.root.is_this_machine() || patient.sockets.shm_dir.is_some();
+    // The folder below another root is only a copy: its filesystem is not checked.
+    let is_own = inputs.root.is_this_machine() || inputs.sockets.shm_dir.is_some();
     let room = match filesystem_of(&folder) {
-        Ok(_) if !own => return vec![Check::ok(NAME, format!("{shown} is readable"))],
+        Ok(_) if !is_own => return vec![Check::ok(NAME, format!("{shown} is readable"))],
         Ok(room) => room,
-        Err(e) if !own && e.kind() == io::ErrorKind::NotFound => {
+        Err(e) if !is_own && e.kind() == io::ErrorKind::NotFound => {
             let found = format!("{shown} does not exist: no process can be tracked");
             return vec![Check::note(NAME, found)];
         }
@@ -46,14 +46,14 @@ pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
         return vec![Check::broken(NAME, found).remedy(ELSEWHERE)];
     }
     let found = format!("{shown} is a tmpfs: {}, {} free", size(room.bytes), size(room.free_bytes));
-    let mut checks = vec![if room.bytes < SMALL {
+    let mut checks = vec![if room.bytes < MIN_BYTES {
         Check::warning(NAME, format!("{found}; too small for programs with many buffers")).remedy(LARGER)
-    } else if room.free_bytes < TIGHT {
+    } else if room.free_bytes < MIN_FREE_BYTES {
         Check::warning(NAME, format!("{found}; nearly full")).remedy("remove unused files, or make it larger")
     } else {
         Check::ok(NAME, found)
     }];
-    // Asked, not tried, so that no file is created.
+    // Only the permission is checked, so that no file is created.
     if let Err(e) = accessat(CWD, &folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS) {
         let found =
             format!("{shown} is not writable for this user ({e}): this user's programs cannot be tracked");
@@ -63,62 +63,63 @@ pub(super) fn folder(patient: &Patient<'_>) -> Vec<Check> {
     checks
 }
 
-/// Files of processes that have exited.
-pub(super) fn left_behind(patient: &Patient<'_>) -> Vec<Check> {
+/// Checks for files of processes that have exited.
+pub(super) fn check_leftover_files(inputs: &Inputs<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
-    let (mut boxes, mut bytes) = (0, 0u64);
-    for (_, file) in patient.sources.crash_segments() {
-        boxes += 1;
+    let (mut count, mut bytes) = (0, 0u64);
+    for (_, file) in inputs.sources.crash_segments() {
+        count += 1;
         bytes = bytes.saturating_add(file.bytes());
     }
-    if boxes > 0 {
-        let found = format!("{} of exited processes: {}", count(boxes, "segment"), size(bytes));
+    if count > 0 {
+        let found = format!("{} of exited processes: {}", plural(count, "segment"), size(bytes));
         let remedy = "`ttmem dump --segment FILE` shows what one held; `ttmem serve` removes old ones";
         checks.push(Check::note("crash segments", found).remedy(remedy));
     }
-    let regions: Vec<CounterFile> = patient.sources.counter_files().collect();
+    let regions: Vec<CounterFile> = inputs.sources.counter_files().collect();
     let stale: Vec<&CounterFile> = regions.iter().filter(|it| it.is_stale()).collect();
     if !stale.is_empty() {
         let bytes = stale.iter().map(|it| it.bytes).sum();
-        let found = format!("{} of unused tt-metal counters: {}", count(stale.len(), "file"), size(bytes));
+        let found = format!("{} of unused tt-metal counters: {}", plural(stale.len(), "file"), size(bytes));
         let paths: Vec<String> = stale.iter().map(|it| it.path.display().to_string()).collect();
         let folders: BTreeSet<&Path> = regions.iter().filter_map(|it| it.path.parent()).collect();
-        // Those of other users may be in use.
-        let all = stale.len() == regions.len() && stale.len() > FEW && patient.denied.is_empty();
-        let which = match folders.first().filter(|_| all && folders.len() == 1) {
+        // Files of other users, which are not readable, may be in use.
+        let is_all = stale.len() == regions.len() && stale.len() > MAX_LONG_ITEMS && inputs.denied.is_empty();
+        let files = match folders.first().filter(|_| is_all && folders.len() == 1) {
             Some(folder) => format!("{}/{}*{}", folder.display(), region::FILE_PREFIX, region::FILE_SUFFIX),
-            None => some(&paths, FEW),
+            None => join_first(&paths, MAX_LONG_ITEMS),
         };
-        checks.push(Check::note("stale counters", found).remedy(format!("remove {which}")));
+        checks.push(Check::note("stale counters", found).remedy(format!("remove {files}")));
     }
     checks
 }
 
-/// tt-metal's own counters.
-pub(super) fn counters(patient: &Patient<'_>) -> Vec<Check> {
+/// Checks tt-metal's counters.
+pub(super) fn check_counters(inputs: &Inputs<'_>) -> Vec<Check> {
     const NAME: &str = "counters";
-    let regions: Vec<CounterFile> = patient.sources.counter_files().collect();
+    let regions: Vec<CounterFile> = inputs.sources.counter_files().collect();
     let known = regions.iter().filter(|it| it.layout.is_some());
     let layouts: BTreeSet<&str> =
         known.clone().filter_map(|it| it.layout).map(region::Layout::name).collect();
-    let living = known.clone().filter(|it| it.alive > 0).count();
-    let denied = patient.denied.iter().filter(|it| is_region(&it.path)).count();
+    let in_use = known.clone().filter(|it| it.alive > 0).count();
+    let denied = inputs.denied.iter().filter(|it| is_region(&it.path)).count();
     let mut found = match known.count() {
         0 => "no tt-metal counters".to_owned(),
         n => {
             let layouts = layouts.into_iter().collect::<Vec<_>>().join(", ");
-            format!("{} of tt-metal counters ({layouts}), {living} in use", count(n, "file"))
+            format!("{} of tt-metal counters ({layouts}), {in_use} in use", plural(n, "file"))
         }
     };
     if denied > 0 {
-        let _ = write!(found, ", and {} of other users, not readable", count(denied, "file"));
+        let _ = write!(found, ", and {} of other users, not readable", plural(denied, "file"));
     }
     let mut checks = vec![Check::ok(NAME, found)];
-    checks.extend(ghosts(&patient.snapshot));
-    checks.extend(few(problems(patient, &regions), "problems in these files"));
-    checks.extend(few(unread(patient), "files that cannot be read"));
-    let off = std::env::var_os("TT_METAL_SHM_TRACKING_DISABLED").filter(|it| !it.is_empty() && it != "0");
-    if off.is_some() {
+    checks.extend(check_exited_processes(&inputs.snapshot));
+    checks.extend(keep_worst(check_counter_findings(inputs, &regions), "problems in these files"));
+    checks.extend(keep_worst(check_skipped_files(inputs), "files that cannot be read"));
+    let disabled =
+        std::env::var_os("TT_METAL_SHM_TRACKING_DISABLED").filter(|value| !value.is_empty() && value != "0");
+    if disabled.is_some() {
         let found =
             "TT_METAL_SHM_TRACKING_DISABLED is set: programs started from this shell write no counters";
         checks.push(Check::note(NAME, found).remedy("unset it, or use `ttmem run`, which needs no counters"));
@@ -126,8 +127,8 @@ pub(super) fn counters(patient: &Patient<'_>) -> Vec<Check> {
     checks
 }
 
-/// Exited processes in tt-metal's counters.
-fn ghosts(snapshot: &Snapshot) -> Option<Check> {
+/// Checks for exited processes in tt-metal's counters.
+fn check_exited_processes(snapshot: &Snapshot) -> Option<Check> {
     let all: Vec<&Finding> =
         snapshot.findings.iter().filter(|it| it.kind == FindingKind::GhostBytes).collect();
     let found = match &all[..] {
@@ -135,57 +136,59 @@ fn ghosts(snapshot: &Snapshot) -> Option<Check> {
         [one] => one.text.clone(),
         more => {
             let bytes = more.iter().filter_map(|it| it.bytes).fold(0, u64::saturating_add);
-            let (dead, bytes) = (more.len(), size(bytes));
-            format!("tt-metal counters still list {dead} exited processes with {bytes}; not counted by ttmem")
+            let (n, bytes) = (more.len(), size(bytes));
+            format!("tt-metal counters still list {n} exited processes with {bytes}; not counted by ttmem")
         }
     };
-    let here = all.iter().any(|it| it.severity != Severity::Info);
-    let verdict = if here { Verdict::Warning } else { Verdict::Note };
+    let is_warning = all.iter().any(|it| it.severity != Severity::Info);
+    let verdict = if is_warning { Verdict::Warning } else { Verdict::Note };
     let remedy = "other tools count it: remove the file when no process uses the device";
     Some(Check::new(verdict, "counters", found).remedy(remedy))
 }
 
-/// Other problems of tt-metal's counters.
-fn problems(patient: &Patient<'_>, regions: &[CounterFile]) -> Vec<Check> {
-    let judge = |finding: &Finding| {
-        // An old file of a device that is not here is only worth a note.
-        let of = |it: &CounterFile| finding.text.starts_with(&*it.path.to_string_lossy());
-        let forgotten = finding.device.is_none() && regions.iter().any(|it| it.is_stale() && of(it));
-        let verdict = if forgotten { Verdict::Note } else { Verdict::Warning };
-        let unreadable = patient.snapshot.health.skipped.iter().any(|it| finding.text.ends_with(&it.reason));
-        let update = if unreadable { "use a newer ttmem, or " } else { "" };
+/// Checks other findings about tt-metal's counters.
+fn check_counter_findings(inputs: &Inputs<'_>, regions: &[CounterFile]) -> Vec<Check> {
+    let check = |finding: &Finding| {
+        // An unused file of a device that is not present is only a note.
+        let is_about = |it: &CounterFile| finding.text.starts_with(&*it.path.to_string_lossy());
+        let is_unused = finding.device.is_none() && regions.iter().any(|it| it.is_stale() && is_about(it));
+        let verdict = if is_unused { Verdict::Note } else { Verdict::Warning };
+        let is_skipped = inputs.snapshot.health.skipped.iter().any(|it| finding.text.ends_with(&it.reason));
+        let update = if is_skipped { "use a newer ttmem, or " } else { "" };
         let remedy = format!("{update}remove the file when no process uses the device");
         Check::new(verdict, "counters", &finding.text).remedy(remedy)
     };
-    patient.snapshot.findings.iter().filter(|it| OF_COUNTERS.contains(&it.kind)).map(judge).collect()
+    inputs.snapshot.findings.iter().filter(|it| COUNTER_FINDINGS.contains(&it.kind)).map(check).collect()
 }
 
-/// Segments and counters that cannot be read. Those of other users have a check of their own, and some are a finding already.
-fn unread(patient: &Patient<'_>) -> Vec<Check> {
-    let Snapshot { findings, health, .. } = &patient.snapshot;
-    let is_found =
-        |reason: &str| findings.iter().any(|it| OF_COUNTERS.contains(&it.kind) && it.text.ends_with(reason));
-    let is_denied = |path: &str| patient.denied.iter().any(|it| it.path == path);
+/// Checks for segments and counters that cannot be read, except those of other checks: files of other users, and files
+/// with a finding.
+fn check_skipped_files(inputs: &Inputs<'_>) -> Vec<Check> {
+    let Snapshot { findings, health, .. } = &inputs.snapshot;
+    let has_finding = |reason: &str| {
+        findings.iter().any(|it| COUNTER_FINDINGS.contains(&it.kind) && it.text.ends_with(reason))
+    };
+    let is_denied = |path: &str| inputs.denied.iter().any(|it| it.path == path);
     // The folder itself has a check of its own.
-    let folder = patient.sockets.folder();
-    let all = health
-        .skipped
-        .iter()
-        .filter(|it| !is_denied(&it.path) && !is_found(&it.reason) && Path::new(&it.path) != folder);
-    all.map(|it| {
-        let name = if is_region(&it.path) { "counters" } else { "segments" };
-        Check::warning(name, format!("{} {}", it.path, it.reason))
-            .remedy("remove the file if no process uses it")
-    })
-    .collect()
+    let folder = inputs.sockets.folder();
+    let files = health.skipped.iter().filter(|file| {
+        !is_denied(&file.path) && !has_finding(&file.reason) && Path::new(&file.path) != folder
+    });
+    files
+        .map(|file| {
+            let name = if is_region(&file.path) { "counters" } else { "segments" };
+            Check::warning(name, format!("{} {}", file.path, file.reason))
+                .remedy("remove the file if no process uses it")
+        })
+        .collect()
 }
 
-/// The worst of many, and how many more there are.
-fn few(mut all: Vec<Check>, what: &str) -> Vec<Check> {
+/// Keeps the worst checks and counts the others.
+fn keep_worst(mut all: Vec<Check>, noun: &str) -> Vec<Check> {
     all.sort_by_key(|it| std::cmp::Reverse(it.verdict));
-    let more = all.split_off(all.len().min(FEW));
+    let more = all.split_off(all.len().min(MAX_LONG_ITEMS));
     if let Some(worst) = more.first() {
-        let found = format!("and {} more {what}", more.len());
+        let found = format!("and {} more {noun}", more.len());
         all.push(Check::new(worst.verdict, &worst.name, found).remedy("`ttmem --local --json` lists them"));
     }
     all

@@ -1,6 +1,6 @@
 //! The agent, and how well processes are tracked.
 
-use super::{Check, MOST, Patient, Verdict, some};
+use super::{Check, Inputs, MAX_ITEMS, Verdict, join_first};
 use crate::cli::Sockets;
 use crate::run;
 use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
@@ -12,29 +12,29 @@ use ttmem_core::snapshot::{Process, Tracking};
 use ttmem_core::words::Basis;
 use ttmem_wire::segment::parse_name;
 
-/// Whether `ttmem run` would work.
-pub(super) fn agent(sockets: &Sockets) -> Vec<Check> {
+/// Checks whether `ttmem run` works.
+pub(super) fn check_agent(sockets: &Sockets) -> Vec<Check> {
     const NAME: &str = "agent";
     const SET: &str = "set TTMEM_AGENT to the path of libttmem_agent.so";
-    let found = run::agent().and_then(|agent| run::variables(&agent, sockets).map(|_| agent));
+    let found = run::find_agent().and_then(|agent| run::variables(&agent, sockets).map(|_| agent));
     let agent = match found {
         Ok(agent) => agent,
         Err(e) => {
-            let why = e.to_string();
-            let (why, remedy) = why.split_once(": ").unwrap_or((&why, SET));
-            return vec![Check::warning(NAME, format!("`ttmem run` does not work: {why}")).remedy(remedy)];
+            let text = e.to_string();
+            let (reason, remedy) = text.split_once(": ").unwrap_or((&text, SET));
+            return vec![Check::warning(NAME, format!("`ttmem run` does not work: {reason}")).remedy(remedy)];
         }
     };
-    vec![match unusable(&agent) {
-        Some(why) => {
-            Check::warning(NAME, format!("{} cannot be preloaded: {why}", agent.display())).remedy(SET)
+    vec![match find_load_error(&agent) {
+        Some(reason) => {
+            Check::warning(NAME, format!("{} cannot be preloaded: {reason}", agent.display())).remedy(SET)
         }
         None => Check::ok(NAME, format!("`ttmem run` preloads {}", agent.display())),
     }]
 }
 
-/// Why the dynamic linker would not load a library.
-fn unusable(library: &Path) -> Option<String> {
+/// Finds the reason why the dynamic linker cannot load a library.
+fn find_load_error(library: &Path) -> Option<String> {
     if let Err(e) = accessat(CWD, library, Access::READ_OK, AtFlags::EACCESS) {
         return Some(e.to_string());
     }
@@ -46,11 +46,11 @@ fn unusable(library: &Path) -> Option<String> {
     (read.is_err() || magic != *b"\x7fELF").then(|| "not a library".to_owned())
 }
 
-pub(super) fn processes(patient: &Patient<'_>) -> Vec<Check> {
+pub(super) fn check_processes(inputs: &Inputs<'_>) -> Vec<Check> {
     // A process whose segment is not readable may be tracked.
     let hidden: Vec<u32> =
-        patient.denied.iter().filter_map(|it| Some(parse_name(it.file_name().as_bytes())?.0)).collect();
-    judge(&patient.snapshot, &hidden)
+        inputs.denied.iter().filter_map(|it| Some(parse_name(it.file_name().as_bytes())?.0)).collect();
+    check_tracking(&inputs.snapshot, &hidden)
 }
 
 const RUN: &str = "start them with `ttmem run -- CMD`";
@@ -80,18 +80,19 @@ const KINDS: [(&[Tracking], Verdict, &str, Option<&str>); 6] = [
     ),
 ];
 
-fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
+/// Checks how well processes are tracked. `hidden` are the pids of processes whose segments are not readable.
+fn check_tracking(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     const NAME: &str = "tracking";
     let mut checks = Vec::new();
-    for (kinds, verdict, what, remedy) in KINDS {
+    for (kinds, verdict, description, remedy) in KINDS {
         let is_hidden =
             |it: &Process| it.basis == Basis::Unknown && it.pid.is_some_and(|pid| hidden.contains(&pid));
-        let fits = |it: &&Process| kinds.contains(&it.tracking) && !is_hidden(it);
-        let all: Vec<String> = snapshot.processes.iter().filter(fits).map(called).collect();
-        let many = if all.len() == 1 { "process" } else { "processes" };
+        let matches = |it: &&Process| kinds.contains(&it.tracking) && !is_hidden(it);
+        let all: Vec<String> = snapshot.processes.iter().filter(matches).map(describe_process).collect();
+        let noun = if all.len() == 1 { "process" } else { "processes" };
         if !all.is_empty() {
-            let check =
-                Check::new(verdict, NAME, format!("{} {many} {what}: {}", all.len(), some(&all, MOST)));
+            let found = format!("{} {noun} {description}: {}", all.len(), join_first(&all, MAX_ITEMS));
+            let check = Check::new(verdict, NAME, found);
             checks.push(Check { remedy: remedy.map(str::to_owned), ..check });
         }
     }
@@ -101,7 +102,7 @@ fn judge(snapshot: &Snapshot, hidden: &[u32]) -> Vec<Check> {
     checks
 }
 
-fn called(process: &Process) -> String {
+fn describe_process(process: &Process) -> String {
     let pid = process.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
     let words = [process.name.as_deref().unwrap_or("?"), process.user.as_deref().unwrap_or("?")];
     let missing = process.tracker.as_ref().map_or(&[][..], |it| &it.missing_hooks);
@@ -177,11 +178,11 @@ mod tests {
             process(6, Basis::Unknown),
             process(7, Basis::Reported),
         ];
-        for it in &mut processes {
-            it.summarise(|_| None);
+        for process in &mut processes {
+            process.summarise(|_| None);
         }
-        let checks = judge(&Snapshot { processes, ..Snapshot::default() }, &[6]);
-        let told: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
+        let checks = check_tracking(&Snapshot { processes, ..Snapshot::default() }, &[6]);
+        let found: Vec<_> = checks.iter().map(|it| (it.verdict, it.found.as_str())).collect();
         let expected = [
             (Verdict::Ok, "with the agent, all hooks, no drift: pid 1 (python, ada)"),
             (Verdict::Ok, "self-reporting: pid 7 (python, ada)"),
@@ -193,20 +194,20 @@ mod tests {
                 "with drift: figures differ from the runtime's allocators: pid 3 (python, ada)",
             ),
         ];
-        let expected = expected.map(|(verdict, what)| (verdict, format!("1 process {what}")));
-        assert_eq!(told, expected.iter().map(|(verdict, it)| (*verdict, it.as_str())).collect::<Vec<_>>());
+        let expected = expected.map(|(verdict, text)| (verdict, format!("1 process {text}")));
+        assert_eq!(found, expected.iter().map(|(verdict, it)| (*verdict, it.as_str())).collect::<Vec<_>>());
         assert!(checks.iter().all(|it| (it.verdict == Verdict::Ok) == it.remedy.is_none()));
-        let idle = judge(&Snapshot::default(), &[]);
+        let idle = check_tracking(&Snapshot::default(), &[]);
         assert!(idle.len() == 1 && idle[0].verdict == Verdict::Ok);
     }
 
     #[test]
-    fn what_the_linker_cannot_load_is_told_before_it_is_tried() {
+    fn library_that_cannot_be_loaded_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let text = folder.path().join("text.so");
         std::fs::write(&text, "GROUP ( libc.so.6 )").unwrap();
-        assert_eq!(unusable(&text).as_deref(), Some("not a library"));
-        assert!(unusable(&folder.path().join("missing.so")).is_some());
-        assert_eq!(unusable(&std::env::current_exe().unwrap()), None);
+        assert_eq!(find_load_error(&text).as_deref(), Some("not a library"));
+        assert!(find_load_error(&folder.path().join("missing.so")).is_some());
+        assert_eq!(find_load_error(&std::env::current_exe().unwrap()), None);
     }
 }

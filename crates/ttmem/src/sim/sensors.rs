@@ -1,5 +1,4 @@
-//! What the sensors of simulated chips say: a function of the chip, the time and how much of its memory is used, so that a
-//! screen has something to show that moves for a reason.
+//! The sensors of simulated devices: a function of the device, the time and the memory in use.
 
 use std::f64::consts::TAU;
 use ttmem_core::input::SensorReading;
@@ -7,7 +6,7 @@ use ttmem_core::machine::{Chip, Firmware, PcieRates, SensorLimits, Sensors};
 use ttmem_core::snapshot::{Total, Usage};
 use ttmem_core::words::{Arch, ChipId, Mono};
 
-/// What a kind of chip reads when it does nothing, and when it does all it can.
+/// The readings of an architecture, idle and at full load.
 struct Range {
     celsius: [f64; 2],
     watts: [f64; 2],
@@ -18,7 +17,7 @@ struct Range {
     limits: SensorLimits,
 }
 
-fn range(arch: Arch) -> Range {
+fn range_of(arch: Arch) -> Range {
     let limits = |celsius, watts, amperes, volts| SensorLimits {
         asic_celsius: Some(celsius),
         power_watts: Some(watts),
@@ -47,13 +46,13 @@ fn range(arch: Arch) -> Range {
     }
 }
 
-/// What a chip's sensors say while so much of its memory is used. A chip that is reached through another has none.
+/// The sensor readings of a device with this memory in use. Remote devices have none.
 pub(crate) fn reading(chip: &Chip, usage: &Usage, now: Mono) -> Option<SensorReading> {
     let arch = chip.arch.filter(|_| !chip.remote)?;
     Some(SensorReading { at: Some(now), sensors: sensors(chip, arch, load(usage), now), why: None })
 }
 
-/// How busy a chip is taken for, from 0 to 1: nothing if it holds nothing; what lies in L1 is what is worked on.
+/// The load of a device from 0 to 1, derived from its memory in use: L1 counts most.
 fn load(usage: &Usage) -> f64 {
     let share = |total: &Option<Total>| {
         let total = total.as_ref().filter(|it| it.capacity_bytes.is_some_and(|bytes| bytes > 0));
@@ -63,45 +62,45 @@ fn load(usage: &Usage) -> f64 {
     if dram == 0.0 && l1 == 0.0 { 0.0 } else { (0.15 + 0.35 * dram + 0.5 * l1).min(1.0) }
 }
 
-/// Swings between -1 and 1, each chip at a time of its own.
-fn swing(chip: &Chip, now: Mono, seconds: f64) -> f64 {
+/// A sine wave with this period; each device has a phase of its own.
+fn wave(chip: &Chip, now: Mono, seconds: f64) -> f64 {
     let number = match chip.id {
         ChipId::Unique(id) => id,
         ChipId::Pci(_) | ChipId::Ordinal(_) => u64::from(chip.index),
     };
-    // The golden ratio spreads consecutive numbers.
+    // The golden ratio spreads the phases of consecutive ids.
     let phase = (number as f64 * 0.618_033_988_75).fract();
     (TAU * (now.0 as f64 / Mono::SECOND as f64 / seconds + phase)).sin()
 }
 
 fn sensors(chip: &Chip, arch: Arch, load: f64, now: Mono) -> Sensors {
-    let it = range(arch);
+    let range = range_of(arch);
     let between = |[idle, busy]: [f64; 2], share: f64| idle + (busy - idle) * share.clamp(0.0, 1.0);
-    // Divided, since a tenth times a whole number is seldom what it looks like.
-    let to = |value: f64, parts: f64| (value * parts).round() / parts;
-    let busy = load > 0.0;
-    let work = load * (1.0 + 0.12 * swing(chip, now, 7.0));
-    // Warmth follows work slowly.
-    let warmth = load * (1.0 + 0.05 * swing(chip, now, 31.0)) + 0.03 * (1.0 + swing(chip, now, 47.0));
-    let watts = between(it.watts, work + 0.01 * (1.0 + swing(chip, now, 3.0))).round();
-    let volts = to(between(it.volts, work), 1000.0);
-    // Only boards with a fan of their own, which are those that end in an `a`, and only where drivers show it.
-    let fan = arch == Arch::Blackhole && chip.board.as_ref().is_some_and(|name| name.ends_with('a'));
-    let rate = |most: f64| Some((most * work.min(1.0) * (0.6 + 0.4 * swing(chip, now, 5.0))).round());
+    // A division gives the shortest decimal number; a multiplication by 0.1 does not.
+    let round_to = |value: f64, parts: f64| (value * parts).round() / parts;
+    let is_busy = load > 0.0;
+    let work = load * (1.0 + 0.12 * wave(chip, now, 7.0));
+    // The temperature changes slowly.
+    let warmth = load * (1.0 + 0.05 * wave(chip, now, 31.0)) + 0.03 * (1.0 + wave(chip, now, 47.0));
+    let watts = between(range.watts, work + 0.01 * (1.0 + wave(chip, now, 3.0))).round();
+    let volts = round_to(between(range.volts, work), 1000.0);
+    // Boards whose name ends with `a` have a fan; the driver shows it on Blackhole only.
+    let has_fan = arch == Arch::Blackhole && chip.board.as_ref().is_some_and(|name| name.ends_with('a'));
+    let rate = |most: f64| Some((most * work.min(1.0) * (0.6 + 0.4 * wave(chip, now, 5.0))).round());
     let mut sensors = Sensors {
-        asic_celsius: Some(to(between(it.celsius, warmth), 10.0)),
+        asic_celsius: Some(round_to(between(range.celsius, warmth), 10.0)),
         power_watts: Some(watts),
         current_amperes: Some((watts / volts).round()),
         vcore_volts: Some(volts),
-        aiclk_mhz: Some(it.aiclk[usize::from(busy)]),
-        axiclk_mhz: Some(it.axiclk),
-        arcclk_mhz: Some(it.arcclk),
-        fan_rpm: fan.then(|| to(between([1500.0, 3600.0], warmth), 0.1)),
+        aiclk_mhz: Some(range.aiclk[usize::from(is_busy)]),
+        axiclk_mhz: Some(range.axiclk),
+        arcclk_mhz: Some(range.arcclk),
+        fan_rpm: has_fan.then(|| round_to(between([1500.0, 3600.0], warmth), 0.1)),
         // The firmware counts ten times a second.
         heartbeat: Some(now.0 / (Mono::SECOND / 10)),
         heartbeat_beats: Some(true),
         thermal_trips: Some(0),
-        limits: it.limits,
+        limits: range.limits,
         pcie: Some(PcieRates {
             host_reads_bytes_per_second: rate(120e6),
             host_writes_bytes_per_second: rate(900e6),
@@ -110,13 +109,13 @@ fn sensors(chip: &Chip, arch: Arch, load: f64, now: Mono) -> Sensors {
         }),
         ..Sensors::default()
     };
-    if !fan {
+    if !has_fan {
         sensors.absent.insert("fan_rpm".to_owned(), "this board has no fan of its own".to_owned());
     }
     sensors
 }
 
-/// Versions as such chips have them.
+/// Typical firmware versions of an architecture.
 pub(super) fn firmware(arch: Arch) -> Firmware {
     let version = |text: &str| Some(text.to_owned());
     let bundle = version("19.6.0.0");
@@ -144,8 +143,8 @@ mod tests {
         Usage { dram_total: Some(total(dram)), l1_total: Some(total(l1)), ..Usage::default() }
     }
 
-    /// Every board, at all times, with any load.
-    fn all() -> impl Iterator<Item = (Chip, Usage, Mono)> {
+    /// Every board at many times with several loads.
+    fn all_cases() -> impl Iterator<Item = (Chip, Usage, Mono)> {
         let chips = BOARDS.iter().flat_map(|board| board.name.parse::<Machine>().unwrap().chips());
         let loads = [usage(0, 0), usage(1, 0), usage(50, 20), usage(100, 100)];
         let times: Vec<Mono> = (0..100).map(|n| Mono(n * 1_700_000_000)).collect();
@@ -159,34 +158,35 @@ mod tests {
     }
 
     #[test]
-    fn all_is_below_its_limits_and_nothing_below_nothing() {
-        for (chip, usage, now) in all().filter(|(chip, ..)| !chip.remote) {
-            let it = reading(&chip, &usage, now).unwrap();
-            assert_eq!(it.at, Some(now));
-            let it = it.sensors;
+    fn readings_are_positive_and_below_their_limits() {
+        for (chip, usage, now) in all_cases().filter(|(chip, ..)| !chip.remote) {
+            let reading_now = reading(&chip, &usage, now).unwrap();
+            assert_eq!(reading_now.at, Some(now));
+            let sensors = reading_now.sensors;
+            let limits = &sensors.limits;
             for (value, limit) in [
-                (it.asic_celsius, it.limits.asic_celsius),
-                (it.power_watts, it.limits.power_watts),
-                (it.current_amperes, it.limits.current_amperes),
-                (it.vcore_volts, it.limits.vcore_volts),
+                (sensors.asic_celsius, limits.asic_celsius),
+                (sensors.power_watts, limits.power_watts),
+                (sensors.current_amperes, limits.current_amperes),
+                (sensors.vcore_volts, limits.vcore_volts),
             ] {
                 assert!(
                     value.unwrap() > 0.0 && value <= limit,
                     "{value:?} of {limit:?}: {chip:?} at {now:?}"
                 );
             }
-            let pcie = it.pcie.unwrap();
+            let pcie = sensors.pcie.unwrap();
             assert!(pcie.host_writes_bytes_per_second.unwrap() >= 0.0);
-            assert_eq!(it.fan_rpm.is_none(), it.absent.contains_key("fan_rpm"));
+            assert_eq!(sensors.fan_rpm.is_none(), sensors.absent.contains_key("fan_rpm"));
             assert_eq!(reading(&chip, &usage, now), reading(&chip, &usage, now));
-            for value in [it.asic_celsius, it.vcore_volts, it.fan_rpm].into_iter().flatten() {
-                assert!(value.to_string().len() <= 5, "{value} is as short as it is written");
+            for value in [sensors.asic_celsius, sensors.vcore_volts, sensors.fan_rpm].into_iter().flatten() {
+                assert!(value.to_string().len() <= 5, "{value} has few digits");
             }
         }
     }
 
     #[test]
-    fn who_works_is_warmer_and_faster_than_who_does_not() {
+    fn busy_devices_are_warmer_and_faster() {
         for board in &BOARDS {
             let chip = &board.name.parse::<Machine>().unwrap().chips()[0];
             let at = Mono(90 * Mono::SECOND);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_chip_has_none() {
+    fn remote_device_has_no_sensors() {
         let chips = "n300".parse::<Machine>().unwrap().chips();
         let has: Vec<bool> = chips.iter().map(|it| reading(it, &usage(1, 1), Mono(1)).is_some()).collect();
         assert_eq!(has, [true, false]);

@@ -1,4 +1,4 @@
-//! The machine that this program runs on, in tt-smi's words.
+//! The host, with the keys of tt-smi.
 
 use crate::text::UNKNOWN;
 use rustix::system::uname;
@@ -7,14 +7,14 @@ use std::ffi::CStr;
 use std::fs;
 use ttmem_core::machine::Host;
 
-/// Where distributions say who they are.
-const RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+/// Files with the name of the distribution.
+const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-pub(super) fn info(host: &Host) -> Value {
+pub(super) fn host_info(host: &Host) -> Value {
     let system = uname();
     let text = |it: &CStr| it.to_string_lossy().into_owned();
     let known = |it: Option<String>| it.unwrap_or_else(|| UNKNOWN.to_owned());
-    let release = RELEASE.iter().find_map(|path| fs::read_to_string(path).ok());
+    let release = OS_RELEASE.iter().find_map(|path| fs::read_to_string(path).ok());
     let memory = fs::read_to_string("/proc/meminfo").ok();
     json!({
         "OS": text(system.sysname()),
@@ -22,9 +22,9 @@ pub(super) fn info(host: &Host) -> Value {
         "Kernel": text(system.release()),
         "Hostname": known(host.name.clone()),
         "Platform": text(system.machine()),
-        // There is none in this program.
+        // This program does not use Python.
         "Python": UNKNOWN,
-        "Memory": known(memory.and_then(|it| total(&it))),
+        "Memory": known(memory.and_then(|it| total_memory(&it))),
         "Driver": known(host.driver.as_ref().map(|version| format!("TT-KMD {version}"))),
     })
 }
@@ -35,8 +35,8 @@ fn distribution(release: &str) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// As `30.46 GB`, which means GiB.
-fn total(meminfo: &str) -> Option<String> {
+/// The total memory as `30.46 GB`; tt-smi means GiB.
+fn total_memory(meminfo: &str) -> Option<String> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let mut size = 1024.0 * line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? as f64;
     let mut units = ["B", "KB", "MB", "GB", "TB", "PB"].into_iter();
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distribution_has_a_name_with_or_without_quotes() {
+    fn distribution_name_may_be_quoted() {
         let text = "NAME=\"Ubuntu\"\nPRETTY_NAME=\"Ubuntu 22.04.5 LTS\"\nID=ubuntu\n";
         assert_eq!(distribution(text).as_deref(), Some("Ubuntu 22.04.5 LTS"));
         assert_eq!(distribution("PRETTY_NAME=Void\n").as_deref(), Some("Void"));
@@ -71,18 +71,18 @@ mod tests {
             ("0", "0.00 B"),
         ] {
             let meminfo = format!("MemTotal:       {kilobytes} kB\nMemFree:        1 kB\n");
-            assert_eq!(total(&meminfo).as_deref(), Some(text));
+            assert_eq!(total_memory(&meminfo).as_deref(), Some(text));
         }
         for bad in ["", "MemFree: 1 kB\n", "MemTotal: x kB\n", "MemTotal: 12\n"] {
-            assert_eq!(total(bad), None, "{bad}");
+            assert_eq!(total_memory(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn a_machine_without_a_driver_says_so() {
-        let none = info(&Host::default());
+    fn missing_driver_is_shown_as_unknown() {
+        let none = host_info(&Host::default());
         assert_eq!((&none["Driver"], &none["Hostname"]), (&json!("N/A"), &json!("N/A")));
-        let some = info(&Host { driver: Some("2.10.0".to_owned()), ..Host::default() });
+        let some = host_info(&Host { driver: Some("2.10.0".to_owned()), ..Host::default() });
         assert_eq!(some["Driver"], "TT-KMD 2.10.0");
         assert_eq!(some["OS"], "Linux");
     }

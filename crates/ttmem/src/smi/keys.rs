@@ -1,4 +1,4 @@
-//! What tt-smi calls a chip's figures, and how it writes them.
+//! The keys of tt-smi for a device's figures, with their formats.
 
 use crate::text::UNKNOWN;
 use ttmem_core::machine::{SensorLimits, Sensors};
@@ -8,17 +8,17 @@ use ttmem_core::words::Arch;
 /// A key, and its value as text.
 pub(super) type Row = (&'static str, fn(&Device) -> Option<String>);
 
-/// In tt-smi's widths.
+/// Sensors, in the widths of tt-smi.
 pub(super) const TELEMETRY: [Row; 8] = [
     ("voltage", |it| Some(format!("{:4.2}", sensors(it)?.vcore_volts?))),
     ("current", |it| Some(format!("{:5.1}", sensors(it)?.current_amperes?))),
     ("power", |it| Some(format!("{:5.1}", sensors(it)?.power_watts?))),
-    // The one here that tt-smi itself admits not to know.
+    // tt-smi prints this as unknown, too.
     ("board_power", |_| Some(UNKNOWN.to_owned())),
     ("aiclk", |it| Some(format!("{:4.0}", sensors(it)?.aiclk_mhz?))),
     ("asic_temperature", |it| Some(format!("{:4.1}", sensors(it)?.asic_celsius?))),
     ("fan_speed", |it| Some(format!("{:3.0}", sensors(it)?.fan_rpm?))),
-    ("heartbeat", |it| Some(beats(it)?.to_string())),
+    ("heartbeat", |it| Some(heartbeat(it)?.to_string())),
 ];
 
 pub(super) const LIMITS: [Row; 10] = [
@@ -27,15 +27,15 @@ pub(super) const LIMITS: [Row; 10] = [
     ("tdp_limit", |it| Some(format!("{:3.0}", limits(it)?.power_watts?))),
     ("tdc_limit", |it| Some(format!("{:3.0}", limits(it)?.current_amperes?))),
     ("asic_fmax", |_| None),
-    // Where a chip slows down has another name on each architecture; where it gives up is not known.
-    ("therm_trip_l1_limit", |it| throttle(it).filter(|_| !is_wormhole(it))),
-    ("thm_limit", |it| throttle(it).filter(|_| is_wormhole(it))),
+    // The temperature for throttling has another key on each architecture; that for shutdown is unknown.
+    ("therm_trip_l1_limit", |it| throttle_limit(it).filter(|_| !is_wormhole(it))),
+    ("thm_limit", |it| throttle_limit(it).filter(|_| is_wormhole(it))),
     ("bus_peak_limit", |_| None),
     ("fan_rpm_limit", |_| None),
     ("board_power_limit", |_| None),
 ];
 
-/// The board manager was `bm` before it was `dm`.
+/// Firmware versions. The board manager was `bm` before it was `dm`.
 pub(super) const FIRMWARES: [Row; 10] = [
     ("fw_bundle_version", |it| it.firmware.bundle.clone()),
     ("tt_flash_version", |it| it.firmware.flasher.clone()),
@@ -49,7 +49,7 @@ pub(super) const FIRMWARES: [Row; 10] = [
     ("gddr_fw", |_| None),
 ];
 
-/// Boards that tt-smi calls otherwise than the driver and descriptors do.
+/// Names of boards in the driver and descriptors, and in tt-smi, if they differ.
 const BOARDS: [(&str, &str); 6] = [
     ("galaxy-wormhole", "tt-galaxy-wh"),
     ("galaxy", "tt-galaxy-wh"),
@@ -59,7 +59,7 @@ const BOARDS: [(&str, &str); 6] = [
     ("p100", "bh-scrappy"),
 ];
 
-/// The board; of Wormhole, also whether the chip is on the bus (L) or behind another (R).
+/// The board; of a Wormhole also whether the device is local (L) or remote (R).
 pub(super) fn board_type(device: &Device) -> String {
     let board = device.board.as_deref().unwrap_or(UNKNOWN);
     let name = BOARDS.iter().find(|(from, _)| *from == board).map_or(board, |(_, to)| to);
@@ -86,15 +86,15 @@ pub(super) fn limits(device: &Device) -> Option<&SensorLimits> {
     Some(&sensors(device)?.limits)
 }
 
-fn throttle(device: &Device) -> Option<String> {
+fn throttle_limit(device: &Device) -> Option<String> {
     Some(format!("{:2.0}", limits(device)?.asic_celsius?))
 }
 
-/// About two a second. Of Wormhole, tt-smi shows a counter that the driver does not; how fast this one runs there is not
-/// known, and all that anybody asks of it is whether it moves.
-fn beats(device: &Device) -> Option<u64> {
-    let counted = sensors(device)?.heartbeat?;
-    Some(if is_wormhole(device) { counted } else { counted / 6 })
+/// The heartbeat, about two counts per second. On Wormhole, tt-smi shows another counter, which the driver does not have;
+/// readers only check whether the value changes.
+fn heartbeat(device: &Device) -> Option<u64> {
+    let count = sensors(device)?.heartbeat?;
+    Some(if is_wormhole(device) { count } else { count / 6 })
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_there_twice() {
+    fn keys_are_unique() {
         for table in [&TELEMETRY[..], &LIMITS, &FIRMWARES] {
             let keys: std::collections::BTreeSet<_> = table.iter().map(|row| row.0).collect();
             assert_eq!(keys.len(), table.len());

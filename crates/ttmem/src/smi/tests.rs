@@ -1,7 +1,9 @@
+//! Tests against the output of tt-smi.
+
 use super::*;
 use serde_json::json;
 
-/// A chip as tt-smi 3.0.15 showed one, in the words of a snapshot.
+/// A Wormhole as tt-smi 3.0.15 showed one, as a device of a snapshot.
 fn wormhole() -> Value {
     json!({
         "id": "0x89e991bdb13e022e", "index": 0, "arch": "wormhole_b0", "board": "n300", "remote": false,
@@ -18,7 +20,7 @@ fn wormhole() -> Value {
     })
 }
 
-/// One of a Galaxy, as tt-smi 5.2.0 showed it.
+/// A Blackhole of a Galaxy as tt-smi 5.2.0 showed one.
 fn blackhole() -> Value {
     json!({
         "id": "0x30da68d3319cdf5f", "index": 1, "arch": "blackhole", "board": "galaxy-blackhole", "remote": false,
@@ -44,7 +46,7 @@ fn with(mut device: Value, changes: &Value) -> Value {
     device
 }
 
-/// All of a section's pairs that are expected.
+/// Checks the expected keys of a section.
 fn expect(section: &Value, expected: &Value) {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(section.get(key), Some(value), "{key} in {section}");
@@ -52,25 +54,25 @@ fn expect(section: &Value, expected: &Value) {
 }
 
 #[test]
-fn wormhole_looks_as_it_does_with_tt_smi() {
+fn wormhole_matches_tt_smi() {
     let page = render(&snapshot(&[wormhole()]));
-    let it = &page["device_info"][0];
+    let device = &page["device_info"][0];
     expect(
-        &it["board_info"],
+        &device["board_info"],
         &json!({
             "bus_id": "0000:c1:00.0", "board_type": "n300 L", "board_id": "010001451172208f", "coords": "N/A",
             "dram_status": null, "dram_speed": "N/A", "pcie_speed": "N/A", "pcie_width": "N/A",
         }),
     );
     expect(
-        &it["telemetry"],
+        &device["telemetry"],
         &json!({
             "voltage": "0.80", "current": " 16.0", "power": " 12.0", "aiclk": " 500", "asic_temperature": "54.3",
             "board_power": "N/A", "fan_speed": null, "heartbeat": "687038",
         }),
     );
     expect(
-        &it["firmwares"],
+        &device["firmwares"],
         &json!({
             "fw_bundle_version": "80.17.0.0", "tt_flash_version": "0.3.2.0", "cm_fw": "2.32.0.0",
             "cm_fw_date": "N/A", "eth_fw": "6.14.0", "bm_bl_fw": "129.2.0.0", "bm_app_fw": "5.12.0.0",
@@ -78,14 +80,14 @@ fn wormhole_looks_as_it_does_with_tt_smi() {
         }),
     );
     expect(
-        &it["limits"],
+        &device["limits"],
         &json!({
             "vdd_min": null, "vdd_max": "1.00", "tdp_limit": "100", "tdc_limit": "240", "asic_fmax": null,
             "therm_trip_l1_limit": null, "thm_limit": "75", "bus_peak_limit": null,
         }),
     );
     expect(
-        &it["smbus_telem"],
+        &device["smbus_telem"],
         &json!({
             "BOARD_ID": "0x10001451172208f", "BOARD_ID_HIGH": "0x1000145", "BOARD_ID_LOW": "0x1172208f",
             "ASIC_ID_HIGH": "0x89e991bd", "ASIC_ID_LOW": "0xb13e022e", "VCORE": "0x31b", "TDP": "0x64000c",
@@ -98,26 +100,26 @@ fn wormhole_looks_as_it_does_with_tt_smi() {
 }
 
 #[test]
-fn blackhole_looks_as_it_does_with_tt_smi() {
+fn blackhole_matches_tt_smi() {
     let page = render(&snapshot(&[blackhole()]));
-    let it = &page["device_info"][0];
-    expect(&it["board_info"], &json!({ "board_type": "tt-galaxy-bh", "board_id": "0000047131831011" }));
+    let device = &page["device_info"][0];
+    expect(&device["board_info"], &json!({ "board_type": "tt-galaxy-bh", "board_id": "0000047131831011" }));
     expect(
-        &it["telemetry"],
+        &device["telemetry"],
         &json!({
             "voltage": "0.74", "current": " 53.0", "power": " 39.0", "aiclk": " 800", "asic_temperature": "45.4",
             "fan_speed": "  0", "heartbeat": "67497",
         }),
     );
     expect(
-        &it["limits"],
+        &device["limits"],
         &json!({
             "vdd_max": "0.90", "tdp_limit": "130", "tdc_limit": "500", "therm_trip_l1_limit": "90",
             "thm_limit": null,
         }),
     );
     expect(
-        &it["smbus_telem"],
+        &device["smbus_telem"],
         &json!({
             "BOARD_ID_HIGH": "0x471", "BOARD_ID_LOW": "0x31831011", "VCORE": "0x2e2", "TDP": "0x27",
             "TDC": "0x35", "AICLK": "0x320", "FLASH_BUNDLE_VERSION": "0x13050000", "DM_APP_FW_VERSION": "0x0",
@@ -126,27 +128,27 @@ fn blackhole_looks_as_it_does_with_tt_smi() {
             "ASIC_ID_LOW": "0x319cdf5f", "ETH_FW_VERSION": null, "DDR_SPEED": null,
         }),
     );
-    // The driver's thousandths of a degree, in what the firmware counts by.
-    let word = it["smbus_telem"]["ASIC_TEMPERATURE"].as_str().unwrap();
+    // The driver's thousandths of a degree, in the unit of the firmware.
+    let word = device["smbus_telem"]["ASIC_TEMPERATURE"].as_str().unwrap();
     let raw = u32::from_str_radix(&word[2..], 16).unwrap();
     assert!((f64::from(raw) / 65536.0 - 45.406).abs() < 1e-3, "{word}");
 }
 
 #[test]
-fn frost_is_below_zero() {
-    let mut cold = [wormhole(), blackhole()];
-    for it in &mut cold {
-        it["sensors"]["asic_celsius"] = json!(-10.5);
+fn negative_temperatures_are_signed() {
+    let mut devices = [wormhole(), blackhole()];
+    for device in &mut devices {
+        device["sensors"]["asic_celsius"] = json!(-10.5);
     }
-    let page = render(&snapshot(&cold));
-    let it = |n: usize| &page["device_info"][n];
-    assert_eq!(it(0)["telemetry"]["asic_temperature"], "-10.5");
-    assert_eq!(it(0)["smbus_telem"]["ASIC_TEMPERATURE"], "0xff58");
-    assert_eq!(it(1)["smbus_telem"]["ASIC_TEMPERATURE"], "0xfff58000");
+    let page = render(&snapshot(&devices));
+    let device = |n: usize| &page["device_info"][n];
+    assert_eq!(device(0)["telemetry"]["asic_temperature"], "-10.5");
+    assert_eq!(device(0)["smbus_telem"]["ASIC_TEMPERATURE"], "0xff58");
+    assert_eq!(device(1)["smbus_telem"]["ASIC_TEMPERATURE"], "0xfff58000");
 }
 
 #[test]
-fn boards_have_tt_smis_names() {
+fn boards_have_the_names_of_tt_smi() {
     for (arch, board, remote, name) in [
         ("wormhole_b0", json!("n150"), false, "n150 L"),
         ("wormhole_b0", json!("n300"), true, "n300 R"),
@@ -166,18 +168,18 @@ fn boards_have_tt_smis_names() {
 }
 
 #[test]
-fn a_chip_behind_another_has_a_board_but_no_bus() {
-    let behind = json!({
+fn remote_device_has_a_board_but_no_bus_address() {
+    let remote = json!({
         "id": "0x000000035172208f", "index": 1, "remote": true, "pci": null, "node": null, "sensors": null,
         "firmware": {},
     });
-    let page = render(&snapshot(&[wormhole(), with(wormhole(), &behind)]));
+    let page = render(&snapshot(&[wormhole(), with(wormhole(), &remote)]));
     let (near, far) = (&page["device_info"][0], &page["device_info"][1]);
     expect(
         &far["board_info"],
         &json!({ "bus_id": "N/A", "board_type": "n300 R", "board_id": near["board_info"]["board_id"] }),
     );
-    assert!(far["smbus_telem"]["ASIC_ID_HIGH"].is_null(), "what a runtime calls it is not what it is");
+    assert!(far["smbus_telem"]["ASIC_ID_HIGH"].is_null(), "its id is made up by the runtime");
     assert_eq!(far["smbus_telem"]["BOARD_ID_HIGH"], near["smbus_telem"]["BOARD_ID_HIGH"]);
     let values = far["telemetry"].as_object().unwrap().iter().chain(far["limits"].as_object().unwrap());
     assert!(values.filter(|(key, _)| *key != "board_power").all(|(_, value)| value.is_null()), "{far}");
@@ -186,7 +188,7 @@ fn a_chip_behind_another_has_a_board_but_no_bus() {
 }
 
 #[test]
-fn a_chip_of_which_nothing_is_known_has_every_key() {
+fn unknown_device_has_every_key() {
     let nothing = json!({
         "id": "ordinal-4", "index": 4, "arch": null, "board": null, "remote": false, "capacity": null, "usage": {},
     });
@@ -202,7 +204,7 @@ fn a_chip_of_which_nothing_is_known_has_every_key() {
 }
 
 #[test]
-fn memory_is_what_the_snapshot_says() {
+fn memory_matches_the_snapshot() {
     let total = |bytes: u64| json!({ "used_bytes": bytes, "capacity_bytes": null, "basis": "exact" });
     let device = with(
         wormhole(),
@@ -268,7 +270,7 @@ fn processes_are_listed_by_node() {
 }
 
 #[test]
-fn the_time_is_local_and_names_no_zone() {
+fn time_is_local_without_a_zone() {
     let page = render(&Snapshot::default());
     let time = page["time"].as_str().unwrap();
     let read: jiff::civil::DateTime = time.parse().unwrap();

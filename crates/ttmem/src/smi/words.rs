@@ -1,4 +1,4 @@
-//! The firmware's own table of words, as far as the driver's figures tell what is in it.
+//! The telemetry words of the firmware, as far as they can be computed from the driver's figures.
 
 use super::keys::{board_id, is_wormhole, limits, sensors};
 use ttmem_core::snapshot::Device;
@@ -6,8 +6,8 @@ use ttmem_core::snapshot::Device;
 /// A key, and its value.
 type Word = (&'static str, fn(&Device) -> Option<u64>);
 
-/// What can be told, under the names of both architectures: readers know one or the other. Not here is what is known by
-/// half, as `VDD_LIMITS`: the other half would read as 0.
+/// Known words, under the names of both architectures, since readers know one or the other. Words of which only a half is
+/// known, such as `VDD_LIMITS`, are left out: the other half would be 0.
 pub(super) const WORDS: [Word; 28] = [
     ("BOARD_ID", board_id),
     ("BOARD_ID_HIGH", |it| Some(board_id(it)? >> 32)),
@@ -27,20 +27,22 @@ pub(super) const WORDS: [Word; 28] = [
     ("FAN_RPM", |it| whole(sensors(it)?.fan_rpm?)),
     ("TIMER_HEARTBEAT", |it| sensors(it)?.heartbeat),
     ("THERM_TRIP_COUNT", |it| sensors(it)?.thermal_trips),
-    ("FW_BUNDLE_VERSION", |it| packed(it.firmware.bundle.as_ref()?, &BYTES)),
-    ("FLASH_BUNDLE_VERSION", |it| packed(it.firmware.bundle.as_ref()?, &BYTES)),
-    ("TT_FLASH_VERSION", |it| packed(it.firmware.flasher.as_ref()?, &BYTES)),
-    ("ARC0_FW_VERSION", |it| packed(it.firmware.arc.as_ref()?, &BYTES)),
-    ("CM_FW_VERSION", |it| packed(it.firmware.arc.as_ref()?, &BYTES)),
-    // Blackhole packs it otherwise, and the driver does not show it there.
-    ("ETH_FW_VERSION", |it| packed(it.firmware.ethernet.as_ref().filter(|_| is_wormhole(it))?, &ETHERNET)),
-    ("M3_APP_FW_VERSION", |it| packed(it.firmware.manager.as_ref()?, &BYTES)),
-    ("DM_APP_FW_VERSION", |it| packed(it.firmware.manager.as_ref()?, &BYTES)),
-    ("M3_BL_FW_VERSION", |it| packed(it.firmware.manager_boot.as_ref()?, &BYTES)),
-    ("DM_BL_FW_VERSION", |it| packed(it.firmware.manager_boot.as_ref()?, &BYTES)),
+    ("FW_BUNDLE_VERSION", |it| pack_version(it.firmware.bundle.as_ref()?, &BYTES)),
+    ("FLASH_BUNDLE_VERSION", |it| pack_version(it.firmware.bundle.as_ref()?, &BYTES)),
+    ("TT_FLASH_VERSION", |it| pack_version(it.firmware.flasher.as_ref()?, &BYTES)),
+    ("ARC0_FW_VERSION", |it| pack_version(it.firmware.arc.as_ref()?, &BYTES)),
+    ("CM_FW_VERSION", |it| pack_version(it.firmware.arc.as_ref()?, &BYTES)),
+    // Blackhole has another layout, and the driver does not show the version there.
+    ("ETH_FW_VERSION", |it| {
+        pack_version(it.firmware.ethernet.as_ref().filter(|_| is_wormhole(it))?, &ETHERNET)
+    }),
+    ("M3_APP_FW_VERSION", |it| pack_version(it.firmware.manager.as_ref()?, &BYTES)),
+    ("DM_APP_FW_VERSION", |it| pack_version(it.firmware.manager.as_ref()?, &BYTES)),
+    ("M3_BL_FW_VERSION", |it| pack_version(it.firmware.manager_boot.as_ref()?, &BYTES)),
+    ("DM_BL_FW_VERSION", |it| pack_version(it.firmware.manager_boot.as_ref()?, &BYTES)),
 ];
 
-/// Words that a reader may look for and that the driver keeps to itself.
+/// Words that readers may expect and that the driver does not show.
 pub(super) fn unknown(device: &Device) -> &'static [&'static str] {
     if is_wormhole(device) { &WORMHOLE_UNKNOWN } else { &BLACKHOLE_UNKNOWN }
 }
@@ -135,7 +137,7 @@ const BLACKHOLE_UNKNOWN: [&str; 44] = [
     "NUMBER_OF_TAGS",
 ];
 
-/// Only the driver knows it. What runtimes call a chip behind another is their own invention.
+/// The id of the ASIC, from the driver. The ids of remote devices are made up by runtimes.
 fn asic_id(device: &Device) -> Option<u64> {
     device.node?;
     u64::from_str_radix(device.id.strip_prefix("0x")?, 16).ok()
@@ -147,13 +149,13 @@ fn whole(value: f64) -> Option<u64> {
     (value >= 0.0).then(|| value.round() as u64)
 }
 
-/// Wormhole has a limit in the upper half; readers of either half mask the other. 0 is what tt-smi takes for no limit.
+/// A value with its limit in the upper half, as on Wormhole; 0 means no limit to tt-smi.
 fn with_limit(device: &Device, now: f64, limit: Option<f64>) -> Option<u64> {
     let limit = limit.filter(|_| is_wormhole(device)).and_then(whole).unwrap_or(0);
     Some(limit << 16 | whole(now)? & 0xffff)
 }
 
-/// Signed, in units of 2^-16 degrees; on Wormhole of 2^-4, in the lower half.
+/// The temperature, signed, in units of 2^-16 degrees; on Wormhole 2^-4, in the lower half.
 fn temperature(device: &Device) -> Option<u64> {
     let celsius = sensors(device)?.asic_celsius?;
     Some(if is_wormhole(device) {
@@ -163,13 +165,13 @@ fn temperature(device: &Device) -> Option<u64> {
     })
 }
 
-/// Where the parts of a version are in its word: the lowest bit, and how many.
+/// The lowest bit and the number of bits of each part of a version.
 type Layout = [(u32, u32)];
 const BYTES: [(u32, u32); 4] = [(24, 8), (16, 8), (8, 8), (0, 8)];
 const ETHERNET: [(u32, u32); 3] = [(16, 8), (12, 4), (0, 12)];
 
-/// A version in one word, if it has the parts that it should.
-fn packed(version: &str, layout: &Layout) -> Option<u64> {
+/// Packs a version into one word, if it has the expected parts.
+fn pack_version(version: &str, layout: &Layout) -> Option<u64> {
     let mut parts = version.split('.');
     let mut word = 0;
     for (shift, bits) in layout {
@@ -187,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_packed_as_the_firmware_does() {
+    fn versions_are_packed_like_the_firmware() {
         for (text, word) in [
             ("80.17.0.0", Some(0x5011_0000)),
             ("19.5.0.0", Some(0x1305_0000)),
@@ -199,15 +201,15 @@ mod tests {
             ("a.b.c.d", None),
             ("", None),
         ] {
-            assert_eq!(packed(text, &BYTES), word, "{text}");
+            assert_eq!(pack_version(text, &BYTES), word, "{text}");
         }
-        assert_eq!(packed("6.14.0", &ETHERNET), Some(0x6_e000));
-        assert_eq!(packed("7.0.0", &ETHERNET), Some(0x7_0000));
-        assert_eq!(packed("6.16.0", &ETHERNET), None);
+        assert_eq!(pack_version("6.14.0", &ETHERNET), Some(0x6_e000));
+        assert_eq!(pack_version("7.0.0", &ETHERNET), Some(0x7_0000));
+        assert_eq!(pack_version("6.16.0", &ETHERNET), None);
     }
 
     #[test]
-    fn no_word_is_there_twice() {
+    fn words_are_unique() {
         for unknown in [&WORMHOLE_UNKNOWN[..], &BLACKHOLE_UNKNOWN] {
             let keys: Vec<_> = WORDS.iter().map(|row| &row.0).chain(unknown).collect();
             let names: std::collections::BTreeSet<_> = keys.iter().collect();

@@ -500,20 +500,20 @@ fn it_stops_for_the_shell_and_comes_back() {
 
 const PANICS: &str = "TTMEM_TEST_PANICS";
 
-/// Not a test, but a dashboard that fails when it is asked to keep its settings.
+/// Not a test, but a dashboard that panics when settings are saved.
 #[test]
 fn dashboard_that_panics() {
     if std::env::var_os(PANICS).is_none() {
         return;
     }
-    let terms = ttmem_tui::Terms {
-        depth: ttmem_tui::Depth::Indexed,
+    let environment = ttmem_tui::Environment {
+        colour_depth: ttmem_tui::ColourDepth::Indexed,
         ascii: false,
         readonly: true,
         own_pid: std::process::id(),
-        narrowed: false,
+        filtered_by_device: false,
     };
-    let hands = ttmem_tui::Hands {
+    let callbacks = ttmem_tui::Callbacks {
         fetch: Box::new(|detail: &Detail| {
             assert!(detail.buffers.is_none(), "no list today");
             Ok((ttmem_core::Snapshot::default(), "via test".to_owned()))
@@ -521,8 +521,9 @@ fn dashboard_that_panics() {
         signal: Box::new(|_, _| Ok(String::new())),
         save: Box::new(|_| panic!("the drawer is stuck")),
     };
-    let start = ttmem_tui::Start { settings: ttmem_tui::Settings::default(), terms, until: None };
-    ttmem_tui::run(start, hands).unwrap();
+    let settings = ttmem_tui::Settings::default();
+    let options = ttmem_tui::StartOptions { settings, environment, until: None };
+    ttmem_tui::run(options, callbacks).unwrap();
 }
 
 #[test]

@@ -1,12 +1,12 @@
-//! Formats of numbers and of foreign text: names and commands of other users.
+//! Formats of numbers, and of untrusted text such as the names and commands of other users.
 
 use jiff::Timestamp;
 pub use ttmem_core::words::{ranges, size};
 use unicode_width::UnicodeWidthChar;
 
-/// What is not known, on pages and for scripts.
-pub const NOT_KNOWN: &str = "N/A";
-/// What is not known, on screens.
+/// An unknown value on pages and for scripts.
+pub const UNKNOWN: &str = "N/A";
+/// An unknown value on screens.
 pub const DASH: &str = "—";
 
 /// Bytes in a KiB.
@@ -16,42 +16,42 @@ pub const MIB: u64 = 1 << 20;
 /// Bytes in a GiB.
 pub const GIB: u64 = 1 << 30;
 
-/// `bytes` in units of `unit`, with so many places. A figure that is too small to see is not shown as zero.
-pub fn bytes(bytes: u64, unit: u64, places: usize) -> String {
+/// Bytes in multiples of `unit`. A figure that would round to zero is shown as `<0.01`.
+pub fn scaled_bytes(bytes: u64, unit: u64, decimals: usize) -> String {
     let value = bytes as f64 / unit as f64;
-    let least = 0.1f64.powi(places as i32);
+    let least = 0.1f64.powi(decimals as i32);
     if bytes > 0 && value < least / 2.0 {
-        return format!("<{least:.places$}");
+        return format!("<{least:.decimals$}");
     }
-    format!("{value:.places$}")
+    format!("{value:.decimals$}")
 }
 
-/// Bytes in units of `unit`, or a dash.
-pub fn bytes_or(value: Option<u64>, unit: u64, places: usize) -> String {
-    value.map_or_else(|| DASH.to_owned(), |value| bytes(value, unit, places))
+/// Bytes in multiples of `unit`, or a dash if they are unknown.
+pub fn scaled_bytes_or_dash(value: Option<u64>, unit: u64, decimals: usize) -> String {
+    value.map_or_else(|| DASH.to_owned(), |value| scaled_bytes(value, unit, decimals))
 }
 
-/// A size in at most seven columns, as `free -h` writes it: `3.2Gi`.
+/// A size in at most seven characters, as `free -h` prints it: `3.2Gi`.
 pub fn short_size(bytes: u64) -> String {
     size(bytes).replace(' ', "").trim_end_matches('B').to_owned() + if bytes < KIB { "B" } else { "" }
 }
 
-/// A figure, with a mark if it is an estimate.
-pub fn about(is_estimate: bool, figure: String) -> String {
+/// Puts `~` before a figure that is an estimate.
+pub fn mark_estimate(is_estimate: bool, figure: String) -> String {
     if is_estimate { format!("~{figure}") } else { figure }
 }
 
-/// A program's number in five columns. Long numbers differ at their end.
-pub fn program_number(id: u32) -> String {
+/// A program id in five characters: the last digits of a long one, which distinguish it.
+pub fn short_program_id(id: u32) -> String {
     if id > 99_999 { format!("…{:04}", id % 10_000) } else { id.to_string() }
 }
 
-/// The share that `used` is of `total`, if that has a size.
+/// The share of `total` that is used; `None` if the total is unknown or zero.
 pub fn share(used: u64, total: Option<u64>) -> Option<f64> {
     total.filter(|&total| total > 0).map(|total| used as f64 / total as f64)
 }
 
-/// A share as `41.5 %`: six columns. A share above 1 is an impossible figure, and a finding says so.
+/// A share as `41.5 %`, in six characters. A share above 1 is an impossible figure, which a finding reports.
 pub fn percent(share: Option<f64>) -> String {
     match share {
         None => DASH.to_owned(),
@@ -60,7 +60,7 @@ pub fn percent(share: Option<f64>) -> String {
     }
 }
 
-/// A stretch of time, in four columns or so: `0.4s`, `12s`, `3m`, `5h`, `2d`.
+/// A duration in about four characters: `0.4s`, `12s`, `3m`, `5h`, `2d`.
 pub fn age(seconds: f64) -> String {
     match seconds {
         s if s < 9.95 => format!("{:.1}s", s.max(0.0)),
@@ -72,12 +72,12 @@ pub fn age(seconds: f64) -> String {
 }
 
 /// The time from `then` to `now`.
-pub fn since(then: Timestamp, now: Timestamp) -> String {
+pub fn time_since(then: Timestamp, now: Timestamp) -> String {
     age(now.duration_since(then).as_secs_f64())
 }
 
-/// A number in at most five columns: `12345`, `1.2M`.
-pub fn count(n: u64) -> String {
+/// A number in at most five characters: `12345`, `1.2M`.
+pub fn short_count(n: u64) -> String {
     match n {
         0..=99_999 => n.to_string(),
         100_000..=999_999 => format!("{}k", n / 1000),
@@ -91,19 +91,19 @@ pub fn rate(bytes_per_second: Option<f64>) -> String {
     bytes_per_second.map_or_else(|| DASH.to_owned(), |rate| format!("{}/s", size(rate.max(0.0) as u64)))
 }
 
-/// `1 core`, `2 cores`.
-pub fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+/// A number with a noun: `1 core`, `2 cores`.
+pub fn plural(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// How full something is.
+/// How full a memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// There is room.
+    /// Below 75 %.
     Low,
-    /// Three quarters: a warning.
+    /// From 75 %: a warning.
     High,
-    /// Nine tenths: critical.
+    /// From 90 %: critical.
     Full,
 }
 
@@ -118,31 +118,31 @@ impl Level {
     }
 }
 
-/// Cores: `3,0`, or from one corner to the other: `0,0-7,6`.
-pub fn rectangle([x, y, to_x, to_y]: [u8; 4]) -> String {
+/// A rectangle of cores: `3,0`, or from one corner to the other: `0,0-7,6`.
+pub fn core_range([x, y, to_x, to_y]: [u8; 4]) -> String {
     if (x, y) == (to_x, to_y) { format!("{x},{y}") } else { format!("{x},{y}-{to_x},{to_y}") }
 }
 
-/// How many cores rectangles cover.
+/// Number of cores in rectangles.
 pub fn core_count(rectangles: &[[u8; 4]]) -> u64 {
     let side = |from: u8, to: u8| u64::from(to.saturating_sub(from)) + 1;
     rectangles.iter().map(|[x, y, to_x, to_y]| side(*x, *to_x) * side(*y, *to_y)).sum()
 }
 
-/// A character of foreign text, safe for a terminal and one column wide: what has no width (controls, marks that turn the
-/// writing direction) or two becomes `?`.
-pub fn one_column(c: char) -> char {
+/// Makes a character of untrusted text safe for a terminal and one column wide: `?` replaces one without width (control
+/// characters, marks that change the writing direction) or of two columns.
+pub fn sanitize_char(c: char) -> char {
     if c.width() == Some(1) { c } else { '?' }
 }
 
-/// Foreign text, safe for a terminal and on one line.
-pub fn plain(text: &str) -> String {
+/// Makes untrusted text safe for a terminal, and one line.
+pub fn sanitize(text: &str) -> String {
     text.chars().map(|c| if c.width().is_none_or(|width| width == 0) { '?' } else { c }).collect()
 }
 
-/// Foreign text, cut to `width` columns with an ellipsis.
-pub fn cut(text: &str, width: usize) -> String {
-    let clean = text.chars().map(one_column);
+/// Makes untrusted text safe for a terminal and cuts it to `width` columns, with an ellipsis.
+pub fn truncate(text: &str, width: usize) -> String {
+    let clean = text.chars().map(sanitize_char);
     if text.chars().nth(width).is_none() {
         clean.collect()
     } else {
@@ -150,11 +150,11 @@ pub fn cut(text: &str, width: usize) -> String {
     }
 }
 
-/// Text in lines of up to `width` columns. A longer word has a line of its own.
-pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+/// Breaks text into lines of up to `width` characters. A longer word has a line of its own.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let line = lines.last_mut().expect("there is one at least");
+        let line = lines.last_mut().expect("at least one");
         if line.is_empty() {
             line.push_str(word);
         } else if line.chars().count() + 1 + word.chars().count() <= width {
@@ -167,8 +167,8 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// What stands for a character in ASCII.
-pub fn ascii(c: char) -> char {
+/// The replacement of a character in ASCII.
+pub fn to_ascii(c: char) -> char {
     match c {
         '│' | '┃' => '|',
         '─' | '—' | '–' | '−' => '-',
@@ -188,7 +188,7 @@ pub fn ascii(c: char) -> char {
         '●' | '◆' => '*',
         '×' => 'x',
         '⚠' => '!',
-        // The unit behind it says enough.
+        // The unit after it is clear enough.
         '°' => ' ',
         c if c.is_ascii() => c,
         _ => '?',
@@ -200,12 +200,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_not_nothing_and_unknown_is_neither() {
-        assert_eq!(bytes(0, GIB, 2), "0.00");
-        assert_eq!(bytes(2048, GIB, 2), "<0.01");
-        assert_eq!(bytes(12 * GIB, GIB, 2), "12.00");
-        assert_eq!(bytes_or(None, GIB, 2), "—");
-        assert_eq!(bytes(u64::MAX, KIB, 1), "18014398509481984.0");
+    fn small_zero_and_unknown_figures_differ() {
+        assert_eq!(scaled_bytes(0, GIB, 2), "0.00");
+        assert_eq!(scaled_bytes(2048, GIB, 2), "<0.01");
+        assert_eq!(scaled_bytes(12 * GIB, GIB, 2), "12.00");
+        assert_eq!(scaled_bytes_or_dash(None, GIB, 2), "—");
+        assert_eq!(scaled_bytes(u64::MAX, KIB, 1), "18014398509481984.0");
         assert_eq!(percent(None), "—");
         assert_eq!(percent(Some(0.4151)), "41.5 %");
         assert_eq!(percent(Some(1.2)), ">100 %");
@@ -221,34 +221,34 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_wrapped_at_blanks_and_never_cut() {
-        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrapped("a/very/long/path is", 6), ["a/very/long/path", "is"]);
-        assert_eq!(wrapped("", 6), [""]);
+    fn long_text_is_wrapped_and_never_cut() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a/very/long/path is", 6), ["a/very/long/path", "is"]);
+        assert_eq!(wrap("", 6), [""]);
     }
 
     #[test]
-    fn names_cannot_reach_the_terminal_raw() {
-        assert_eq!(cut("evil\x1b[2Jname", 40), "evil?[2Jname");
-        assert_eq!(cut("python", 4), "pyt…");
-        assert_eq!(cut("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
+    fn cut_text_is_sanitized() {
+        assert_eq!(truncate("evil\x1b[2Jname", 40), "evil?[2Jname");
+        assert_eq!(truncate("python", 4), "pyt…");
+        assert_eq!(truncate("a\u{202e}b\u{200b}c漢", 40), "a?b?c?");
     }
 
     #[test]
-    fn text_that_is_not_cut_is_harmless_as_well() {
-        assert_eq!(plain("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
-        assert_eq!(plain("Größe 漢"), "Größe 漢");
+    fn whole_text_is_sanitized() {
+        assert_eq!(sanitize("a\x1b]0;x\x07b\0c\nd\u{9b}e\u{202e}f"), "a?]0;x?b?c?d?e?f");
+        assert_eq!(sanitize("Größe 漢"), "Größe 漢");
     }
 
     #[test]
-    fn dashes_and_minus_signs_are_readable_in_ascii() {
-        assert_eq!("—–−±".chars().map(ascii).collect::<String>(), "---~");
+    fn dashes_have_ascii_replacements() {
+        assert_eq!("—–−±".chars().map(to_ascii).collect::<String>(), "---~");
     }
 
     #[test]
-    fn rectangles_are_short_and_counted() {
-        assert_eq!(rectangle([3, 0, 3, 0]), "3,0");
-        assert_eq!(rectangle([0, 0, 7, 6]), "0,0-7,6");
+    fn core_ranges_are_short_and_counted() {
+        assert_eq!(core_range([3, 0, 3, 0]), "3,0");
+        assert_eq!(core_range([0, 0, 7, 6]), "0,0-7,6");
         assert_eq!(core_count(&[[3, 0, 3, 0], [0, 0, 7, 6]]), 57);
     }
 
@@ -270,7 +270,7 @@ mod tests {
         for (n, text) in
             [(0, "0"), (99_999, "99999"), (123_456, "123k"), (1_234_567, "1.2M"), (7_000_000_000, "7G")]
         {
-            assert_eq!(count(n), text);
+            assert_eq!(short_count(n), text);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Charts: a figure over time, the newest at the right, filled from zero. Each column reaches up to the highest of its stretch
-//! of time, so that no peak is lost, and is empty where there is no sample.
+//! Plots of a figure over time, the newest at the right, filled from zero. Each column shows the highest value of its
+//! period, so that no peak is lost, and is empty where there is no sample.
 
 use crate::canvas::Canvas;
 use jiff::Timestamp;
@@ -7,35 +7,35 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ttmem_core::snapshot::Sample;
 
-/// One figure over time.
-pub(crate) struct Line<'a> {
+/// A figure over time, and how to plot it.
+pub(crate) struct Plot<'a> {
     pub(crate) samples: &'a [Sample],
-    /// What is at the top.
+    /// The value at the top.
     pub(crate) top: u64,
     pub(crate) style: Style,
-    /// What its upper edge is drawn with in ASCII.
+    /// The character of its upper edge in ASCII.
     pub(crate) mark: char,
 }
 
-/// The stretch of time that is shown.
+/// The time span of a plot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) end: Timestamp,
     pub(crate) seconds: u64,
 }
 
-/// A sample holds until the next one, but no longer than this: then there are no samples between.
-const HOLDS_MS: i64 = 15_000;
+/// A sample counts until the next one, but no longer than this.
+const SAMPLE_VALID_MS: i64 = 15_000;
 
 impl Span {
-    /// The oldest moment that is shown.
+    /// The oldest time of the span.
     pub(crate) fn begin(self) -> Timestamp {
         let ago = jiff::SignedDuration::from_secs(self.seconds as i64);
         self.end.checked_sub(ago).unwrap_or(Timestamp::MIN)
     }
 
-    /// The lowest and highest value of each of `columns` equal stretches, oldest first. The borders lie at round times, so
-    /// that a column does not change any more once it is full.
+    /// The lowest and highest value of each of `columns` equal periods, oldest first. Periods begin at round times, so
+    /// that a column does not change any more once it is complete.
     fn columns(self, samples: &[Sample], columns: usize) -> Vec<Option<(u64, u64)>> {
         let mut found = vec![None; columns];
         if columns == 0 {
@@ -48,7 +48,7 @@ impl Span {
             usize::try_from(columns as i64 - 1 - back).ok()
         };
         let oldest = self.end.as_millisecond() - step * columns as i64;
-        // One more, for what was so at the beginning.
+        // One sample more, for the value at the start.
         let first = samples.partition_point(|it| it.at.as_millisecond() < oldest).saturating_sub(1);
         let mut widen = |column: usize, low: u64, high: u64| {
             if let Some(found) = found.get_mut(column) {
@@ -58,8 +58,9 @@ impl Span {
         };
         for (n, sample) in samples.iter().enumerate().skip(first) {
             let next = samples.get(n + 1).map_or(self.end, |next| next.at);
-            let until =
-                next.as_millisecond().min(sample.at.as_millisecond().saturating_add(HOLDS_MS.max(2 * step)));
+            let until = next
+                .as_millisecond()
+                .min(sample.at.as_millisecond().saturating_add(SAMPLE_VALID_MS.max(2 * step)));
             let until = Timestamp::from_millisecond(until).unwrap_or(next);
             let (from, to) = (at(sample.at), at(until));
             if let Some(from) = from {
@@ -77,11 +78,11 @@ impl Span {
 /// Dots of a braille character, by column and row.
 const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
-/// What is below a line is filled with, in ASCII.
+/// The character below the upper edge in ASCII.
 const FILL: char = ':';
 
-/// Draws a line, and fills what is below it.
-pub(crate) fn draw(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
+/// Draws an area plot.
+pub(crate) fn draw_plot(canvas: &mut Canvas, area: Rect, span: Span, plot: &Plot) {
     if area.width == 0 || area.height == 0 {
         return;
     }
@@ -89,21 +90,21 @@ pub(crate) fn draw(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
     let per_cell = if canvas.ascii { (1, 1) } else { (2, 4) };
     let rows = high * per_cell.1;
     let row = |bytes: u64| {
-        let share = bytes as f64 / line.top.max(1) as f64;
+        let share = bytes as f64 / plot.top.max(1) as f64;
         ((share * (rows - 1) as f64).round() as usize).min(rows - 1)
     };
-    let columns = span.columns(line.samples, wide * per_cell.0);
+    let columns = span.columns(plot.samples, wide * per_cell.0);
     for (x, cell) in columns.chunks(per_cell.0).enumerate() {
         let tops: Vec<Option<(usize, usize)>> =
             cell.iter().map(|it| it.map(|(low, high)| (row(low), row(high)))).collect();
         for y in 0..high {
-            // Rows count from below.
+            // Rows are counted from the bottom.
             let base = (high - 1 - y) * per_cell.1;
             let glyph = if canvas.ascii {
                 let Some((low, top)) = tops.first().copied().flatten().filter(|(_, top)| base <= *top) else {
                     continue;
                 };
-                if base >= low || base == top { line.mark } else { FILL }
+                if base >= low || base == top { plot.mark } else { FILL }
             } else {
                 let mut bits = 0;
                 for (column, (_, top)) in tops.iter().enumerate().filter_map(|(n, it)| Some((n, (*it)?))) {
@@ -113,21 +114,21 @@ pub(crate) fn draw(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
                 let Some(glyph) = char::from_u32(0x2800 + bits).filter(|_| bits > 0) else { continue };
                 glyph
             };
-            canvas.put(area, x as u16, y as u16, glyph, line.style);
+            canvas.put(area, x as u16, y as u16, glyph, plot.style);
         }
     }
 }
 
-/// The same in one line: the highest of each column, in eighths.
-pub(crate) fn spark(canvas: &mut Canvas, area: Rect, span: Span, line: &Line) {
+/// Draws a plot of one row: the highest value of each column, in eighths.
+pub(crate) fn draw_sparkline(canvas: &mut Canvas, area: Rect, span: Span, plot: &Plot) {
     const EIGHTHS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     const PLAIN: [char; 8] = ['_', '_', '.', '-', '=', '+', '*', '#'];
     let glyphs = if canvas.ascii { PLAIN } else { EIGHTHS };
-    for (x, column) in span.columns(line.samples, usize::from(area.width)).into_iter().enumerate() {
+    for (x, column) in span.columns(plot.samples, usize::from(area.width)).into_iter().enumerate() {
         if let Some((_, high)) = column {
-            let share = high as f64 / line.top.max(1) as f64;
+            let share = high as f64 / plot.top.max(1) as f64;
             let step = ((share * 8.0).ceil() as usize).clamp(1, 8) - 1;
-            canvas.put(area, x as u16, 0, glyphs[step], line.style);
+            canvas.put(area, x as u16, 0, glyphs[step], plot.style);
         }
     }
 }
@@ -153,15 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_filled_from_zero() {
-        use crate::theme::{Depth, Theme, ThemeName};
+    fn plots_are_filled_from_zero() {
+        use crate::theme::{ColourDepth, Theme, ThemeName};
         use ratatui::buffer::Buffer;
         let samples = [sample(0, 0), sample(1000, 4), sample(2000, 8)];
         let drawn = |ascii: bool, width: u16| {
             let area = Rect::new(0, 0, width, 2);
-            let (mut buffer, theme) = (Buffer::empty(area), Theme::new(ThemeName::Dark, Depth::Full));
-            let line = Line { samples: &samples, top: 8, style: Style::new(), mark: '#' };
-            draw(&mut Canvas::new(&mut buffer, &theme, ascii), area, span(3999, 4), &line);
+            let (mut buffer, theme) = (Buffer::empty(area), Theme::new(ThemeName::Dark, ColourDepth::Full));
+            let plot = Plot { samples: &samples, top: 8, style: Style::new(), mark: '#' };
+            draw_plot(&mut Canvas::new(&mut buffer, &theme, ascii), area, span(3999, 4), &plot);
             let row = |y| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
             [row(0), row(1)]
         };
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn full_columns_do_not_change() {
+    fn complete_columns_do_not_change() {
         let samples: Vec<Sample> = (0..100).map(|n| sample(n * 500, n as u64)).collect();
         let early = span(40_100, 20).columns(&samples[..81], 20);
         let later = span(40_900, 20).columns(&samples[..82], 20);

@@ -1,4 +1,4 @@
-//! Somebody in front of the dashboard: sends messages, looks at the screen.
+//! A dashboard without a terminal: tests send it messages and read its screen.
 
 use crate::states;
 use jiff::tz::TimeZone;
@@ -7,47 +7,53 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, Mo
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use ttmem_core::Snapshot;
-use ttmem_tui::{Depth, Effect, Msg, Now, Settings, Shown, Terms, ThemeName, Ui, update, view};
+use ttmem_tui::{ColourDepth, Data, Effect, Environment, Msg, Now, Settings, ThemeName, Ui, update, view};
 
 pub(crate) const OWN_PID: u32 = 4242;
 
-/// The background of the chosen row in the dark theme.
+/// The background of the selected row in the dark theme.
 pub(crate) const SELECTED: Color = Color::Rgb(44, 56, 78);
 
-pub(crate) struct Desk {
+pub(crate) struct Dashboard {
     pub(crate) ui: Ui,
-    pub(crate) shown: Shown,
+    pub(crate) data: Data,
     pub(crate) ms: u64,
     pub(crate) size: (u16, u16),
-    /// What comes when something else is asked for.
-    machine: Option<Snapshot>,
+    /// The answer when the screen requires another detail.
+    snapshot: Option<Snapshot>,
 }
 
-pub(crate) fn terms() -> Terms {
-    Terms { depth: Depth::Full, ascii: false, readonly: false, own_pid: OWN_PID, narrowed: false }
+pub(crate) fn environment() -> Environment {
+    Environment {
+        colour_depth: ColourDepth::Full,
+        ascii: false,
+        readonly: false,
+        own_pid: OWN_PID,
+        filtered_by_device: false,
+    }
 }
 
-impl Desk {
-    /// Nothing came yet.
-    pub(crate) fn before_anything(settings: Settings, terms: Terms) -> Self {
-        let shown = Shown::nothing(TimeZone::UTC);
-        Self { ui: Ui::new(settings, terms), shown, ms: 10_000, size: (120, 40), machine: None }
+impl Dashboard {
+    /// A dashboard before its first snapshot.
+    pub(crate) fn without_data(settings: Settings, environment: Environment) -> Self {
+        let data = Data::empty(TimeZone::UTC);
+        Self { ui: Ui::new(settings, environment), data, ms: 10_000, size: (120, 40), snapshot: None }
     }
 
-    pub(crate) fn with(snapshot: Snapshot, settings: Settings, terms: Terms) -> Self {
-        let mut desk = Self::before_anything(settings, terms);
-        desk.fresh(snapshot);
-        desk.draw();
-        desk
+    pub(crate) fn with(snapshot: Snapshot, settings: Settings, environment: Environment) -> Self {
+        let mut dashboard = Self::without_data(settings, environment);
+        dashboard.receive(snapshot);
+        dashboard.draw();
+        dashboard
     }
 
     pub(crate) fn new(snapshot: Snapshot) -> Self {
-        Self::with(snapshot, Settings::default(), terms())
+        Self::with(snapshot, Settings::default(), environment())
     }
 
     pub(crate) fn mono(snapshot: Snapshot) -> Self {
         let settings = Settings { theme: ThemeName::Mono, ..Settings::default() };
-        Self::with(snapshot, settings, terms())
+        Self::with(snapshot, settings, environment())
     }
 
     pub(crate) fn sized(mut self, width: u16, height: u16) -> Self {
@@ -57,42 +63,47 @@ impl Desk {
     }
 
     pub(crate) fn send(&mut self, msg: Msg) -> Vec<Effect> {
-        update(&mut self.ui, &mut self.shown, self.ms, msg)
+        update(&mut self.ui, &mut self.data, self.ms, msg)
     }
 
-    pub(crate) fn fresh(&mut self, snapshot: Snapshot) {
-        let detail = self.ui.wanted(&self.shown);
-        self.machine = Some(snapshot.clone());
+    pub(crate) fn receive(&mut self, snapshot: Snapshot) {
+        let detail = self.ui.required_detail(&self.data);
+        self.snapshot = Some(snapshot.clone());
         let mut snapshot = snapshot;
-        // As whoever makes the list does.
+        // The reader adds the open program in the same way.
         if let (Some(query), Some(programs)) = (&detail.program_list, &mut snapshot.programs) {
             programs.open =
                 query.open.and_then(|key| programs.list.iter().find(|it| it.key() == key).cloned());
         }
-        self.send(Msg::Fresh { snapshot: Box::new(snapshot), detail, since: None, by: "daemon".to_owned() });
+        self.send(Msg::Snapshot {
+            snapshot: Box::new(snapshot),
+            detail,
+            since: None,
+            source: "daemon".to_owned(),
+        });
     }
 
-    /// Draws, and fetches if that takes something else, as the loop does.
-    pub(crate) fn look(&mut self) {
+    /// Draws, and receives a snapshot if the screen requires another detail, as the event loop does.
+    pub(crate) fn refresh(&mut self) {
         self.draw();
-        let comes = self.shown.lost.is_none() && self.ui.wanted(&self.shown) != self.shown.detail;
-        if let Some(snapshot) = self.machine.clone().filter(|_| comes) {
-            self.fresh(snapshot);
+        let is_due = self.data.outage.is_none() && self.ui.required_detail(&self.data) != self.data.detail;
+        if let Some(snapshot) = self.snapshot.clone().filter(|_| is_due) {
+            self.receive(snapshot);
             self.draw();
         }
     }
 
-    /// One key after the other, with a look at the screen after each.
+    /// Presses keys; the screen is drawn after each.
     pub(crate) fn press(&mut self, codes: &[KeyCode]) -> Vec<Effect> {
         let mut effects = Vec::new();
         for code in codes {
             effects.extend(self.send(Msg::Key(KeyEvent::new(*code, KeyModifiers::NONE))));
-            self.look();
+            self.refresh();
         }
         effects
     }
 
-    /// The same, of characters.
+    /// Types characters; the screen is drawn after each.
     pub(crate) fn keys(&mut self, text: &str) -> Vec<Effect> {
         self.press(&text.chars().map(KeyCode::Char).collect::<Vec<_>>())
     }
@@ -103,13 +114,13 @@ impl Desk {
 
     pub(crate) fn mouse(&mut self, kind: MouseEventKind, (column, row): (u16, u16)) -> Vec<Effect> {
         let effects = self.send(Msg::Mouse(MouseEvent { kind, column, row, modifiers: KeyModifiers::NONE }));
-        self.look();
+        self.refresh();
         effects
     }
 
-    /// What F12 would keep: the settings, the view, the orders.
+    /// The settings that F12 saves.
     #[track_caller]
-    pub(crate) fn kept(&mut self) -> Settings {
+    pub(crate) fn saved_settings(&mut self) -> Settings {
         let effects = self.send(Msg::Key(KeyEvent::new(KeyCode::F(12), KeyModifiers::NONE)));
         match effects.as_slice() {
             [Effect::Save(settings)] => settings.clone(),
@@ -117,26 +128,26 @@ impl Desk {
         }
     }
 
-    /// The rows in the colour of the chosen one: those of lists and menus, without the tabs.
-    pub(crate) fn chosen(&mut self) -> Vec<String> {
+    /// The selected rows of lists and menus, without the tabs.
+    pub(crate) fn selected_rows(&mut self) -> Vec<String> {
         let buffer = self.draw();
         let area = buffer.area;
-        let is_chosen = |y: &u16| (0..area.width).any(|x| buffer[(x, *y)].bg == SELECTED);
+        let is_selected = |y: &u16| (0..area.width).any(|x| buffer[(x, *y)].bg == SELECTED);
         let text = rows(&buffer);
-        (2..area.height).filter(is_chosen).map(|y| text[usize::from(y)].clone()).collect()
+        (2..area.height).filter(is_selected).map(|y| text[usize::from(y)].clone()).collect()
     }
 
-    /// The one chosen row.
+    /// The only selected row.
     #[track_caller]
-    pub(crate) fn chosen_row(&mut self) -> String {
-        let chosen = self.chosen();
-        assert_eq!(chosen.len(), 1, "{chosen:?}");
-        chosen[0].clone()
+    pub(crate) fn selected_row(&mut self) -> String {
+        let selected = self.selected_rows();
+        assert_eq!(selected.len(), 1, "{selected:?}");
+        selected[0].clone()
     }
 
-    /// Whether this text is in the colour of what is chosen.
+    /// Whether a text has the colour of the selected row.
     #[track_caller]
-    pub(crate) fn is_chosen(&mut self, text: &str) -> bool {
+    pub(crate) fn is_selected(&mut self, text: &str) -> bool {
         let buffer = self.draw();
         cells(&buffer, text).iter().all(|cell| cell.bg == SELECTED)
     }
@@ -145,18 +156,27 @@ impl Desk {
         self.mouse(MouseEventKind::Down(MouseButton::Left), at)
     }
 
+    /// Clicks the header of a column of the process list.
+    #[track_caller]
+    pub(crate) fn click_process_header(&mut self, title: &str) -> Vec<Effect> {
+        let (_, y) = self.find("PID User");
+        let row = &self.rows()[usize::from(y)];
+        let x = row.find(&format!(" {title}")).unwrap_or_else(|| panic!("{title:?} is not in {row}"));
+        self.click((row[..=x].chars().count() as u16, y))
+    }
+
     pub(crate) fn now(&self) -> Now {
         Now { ms: self.ms, wall: states::now() }
     }
 
     pub(crate) fn draw(&mut self) -> Buffer {
         let mut buffer = Buffer::empty(Rect::new(0, 0, self.size.0, self.size.1));
-        let laid = view(&self.shown, &self.ui, self.now(), &mut buffer);
-        self.ui.settle(laid);
+        let layout = view(&self.data, &self.ui, self.now(), &mut buffer);
+        self.ui.set_layout(layout);
         buffer
     }
 
-    /// The screen's rows.
+    /// The rows of the screen.
     pub(crate) fn rows(&mut self) -> Vec<String> {
         rows(&self.draw())
     }
@@ -169,11 +189,11 @@ impl Desk {
         found.unwrap_or_else(|| panic!("{text:?} is not on the screen:\n{}", rows.join("\n")))
     }
 
-    pub(crate) fn says(&mut self, text: &str) -> bool {
+    pub(crate) fn shows(&mut self, text: &str) -> bool {
         self.rows().iter().any(|row| row.contains(text))
     }
 
-    /// Where this text first is.
+    /// The first position of a text.
     #[track_caller]
     pub(crate) fn find(&mut self, text: &str) -> (u16, u16) {
         let buffer = self.draw();
@@ -189,18 +209,18 @@ pub(crate) fn rows(buffer: &Buffer) -> Vec<String> {
     (0..area.height).map(row).collect()
 }
 
-/// Where a text first is: cells, not bytes.
+/// The first position of a text, in cells.
 pub(crate) fn find(buffer: &Buffer, text: &str) -> Option<(u16, u16)> {
     let wanted: Vec<String> = text.chars().map(String::from).collect();
-    let wide = wanted.len() as u16;
-    let at = |x: u16, y: u16| (0..wide).all(|n| buffer[(x + n, y)].symbol() == wanted[usize::from(n)]);
+    let len = wanted.len() as u16;
+    let at = |x: u16, y: u16| (0..len).all(|n| buffer[(x + n, y)].symbol() == wanted[usize::from(n)]);
     let area = buffer.area;
     (0..area.height)
-        .flat_map(|y| (0..(area.width + 1).saturating_sub(wide)).map(move |x| (x, y)))
+        .flat_map(|y| (0..(area.width + 1).saturating_sub(len)).map(move |x| (x, y)))
         .find(|&(x, y)| at(x, y))
 }
 
-/// The cells of a text, wherever it first is.
+/// The cells of a text at its first position.
 #[track_caller]
 pub(crate) fn cells<'a>(buffer: &'a Buffer, text: &str) -> Vec<&'a Cell> {
     let (x, y) = find(buffer, text)

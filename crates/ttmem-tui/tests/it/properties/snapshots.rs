@@ -1,0 +1,486 @@
+//! Snapshots with arbitrary content.
+
+use super::generator::Generator;
+use std::sync::Arc;
+use ttmem_core::Snapshot;
+use ttmem_core::machine::{
+    Capacity, CapacityOrigin, CoreLayout, Firmware, Host, PcieRates, SensorLimits, Sensors,
+};
+use ttmem_core::snapshot::{
+    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
+    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
+    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample, Summary, Total,
+    Trace, Tracker, Tracking, Usage,
+};
+use ttmem_core::words::{Arch, KernelClass, Layout};
+
+impl Generator<'_> {
+    fn buffer_usage(&mut self) -> BufferUsage {
+        BufferUsage {
+            used_bytes: self.number(),
+            requested_bytes: self.number(),
+            occupied_bytes: self.maybe(Self::number),
+            allocated_bytes: self.maybe(Self::number),
+            allocatable_bytes: self.maybe(Self::number),
+            free_bytes: self.maybe(Self::number),
+            largest_free_bytes_per_bank: self.maybe(Self::number),
+            peak_bytes: self.number(),
+            count: self.maybe(Self::number),
+            basis: self.basis(),
+        }
+    }
+
+    fn program_usage(&mut self) -> ProgramUsage {
+        ProgramUsage {
+            registered_bytes: self.number(),
+            resident_bytes: self.maybe(Self::number),
+            residency_unknown_bytes: self.number(),
+            estimated_bytes: self.number(),
+            count: self.maybe(Self::number),
+            basis: self.basis(),
+        }
+    }
+
+    fn total(&mut self) -> Total {
+        Total { used_bytes: self.number(), capacity_bytes: self.maybe(Self::number), basis: self.basis() }
+    }
+
+    fn usage(&mut self) -> Usage {
+        Usage {
+            dram: self.maybe(Self::buffer_usage),
+            l1: self.maybe(Self::buffer_usage),
+            l1_small: self.maybe(Self::buffer_usage),
+            l1_core: self.maybe(Self::buffer_usage),
+            trace: self.maybe(Self::buffer_usage),
+            host: self.maybe(Self::buffer_usage),
+            cb: self.maybe(Self::program_usage),
+            dfb: self.maybe(Self::program_usage),
+            scratch: self.maybe(Self::program_usage),
+            kernel: self.maybe(Self::program_usage),
+            dram_total: self.maybe(Self::total),
+            l1_total: self.maybe(Self::total),
+        }
+    }
+
+    fn sensors(&mut self) -> Sensors {
+        Sensors {
+            asic_celsius: self.maybe(Self::real),
+            power_watts: self.maybe(Self::real),
+            current_amperes: self.maybe(Self::real),
+            vcore_volts: self.maybe(Self::real),
+            aiclk_mhz: self.maybe(Self::real),
+            axiclk_mhz: self.maybe(Self::real),
+            arcclk_mhz: self.maybe(Self::real),
+            fan_rpm: self.maybe(Self::real),
+            heartbeat: self.maybe(Self::number),
+            heartbeat_beats: self.maybe(Self::yes),
+            thermal_trips: self.maybe(Self::number),
+            limits: SensorLimits {
+                asic_celsius: self.maybe(Self::real),
+                power_watts: self.maybe(Self::real),
+                current_amperes: self.maybe(Self::real),
+                vcore_volts: self.maybe(Self::real),
+            },
+            pcie: self.maybe(|g| PcieRates {
+                host_reads_bytes_per_second: g.maybe(Self::real),
+                host_writes_bytes_per_second: g.maybe(Self::real),
+                device_reads_bytes_per_second: g.maybe(Self::real),
+                device_writes_bytes_per_second: g.maybe(Self::real),
+            }),
+            age_ms: self.number(),
+            stale: self.yes(),
+            absent: self
+                .some(2, |g| (g.one(&["fan_rpm", "pcie"]).to_owned(), g.text()))
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn room(&mut self) -> CoreRoom {
+        CoreRoom {
+            x: self.one(&[0, 1, 2, 100, 254, 255]),
+            y: self.one(&[0, 1, 2, 100, 254, 255]),
+            program_end: self.number(),
+            registered_end: self.number(),
+            lowest_buffer: self.number(),
+            free_gap_bytes: self.number(),
+            basis: self.basis(),
+        }
+    }
+
+    fn core(&mut self) -> Core {
+        let interval = |g: &mut Self| Interval {
+            class: g.one(&[
+                CoreClass::Reserved,
+                CoreClass::KernelConfig,
+                CoreClass::Buffer,
+                CoreClass::L1Small,
+                CoreClass::Cb,
+                CoreClass::Dfb,
+                CoreClass::Scratch,
+                CoreClass::Lockstep,
+                CoreClass::L1SmallFree,
+                CoreClass::Free,
+                CoreClass::Other,
+            ]),
+            start: g.number(),
+            bytes: g.number(),
+        };
+        Core {
+            room: self.room(),
+            program: self.maybe(|g| CoreProgram {
+                pid: g.pid(),
+                allocator: g.maybe(Self::small),
+                id: g.small(),
+                name: g.maybe(Self::text),
+            }),
+            intervals: Arc::from(self.some(6, interval)),
+            peak: self.maybe(|g| CorePeak {
+                bytes: g.number(),
+                buffer_bytes: g.number(),
+                at: g.time(),
+                pid: g.pid(),
+                program: g.maybe(Self::small),
+                program_name: g.maybe(Self::text),
+            }),
+        }
+    }
+
+    fn cores(&mut self) -> Cores {
+        let mut all = self.some(8, Self::core);
+        // Sometimes a row of cores, or a very large grid.
+        if let Some(first) = all.first().cloned().filter(|_| self.byte() > 200) {
+            let rows = self.one(&[1, 2, 255]);
+            for y in 0..rows {
+                for x in 0..=255u8 {
+                    if rows < 9 || x % 16 == 15 {
+                        all.push(Core { room: CoreRoom { x, y, ..first.room }, ..first.clone() });
+                    }
+                }
+            }
+        }
+        Cores(all)
+    }
+
+    fn samples(&mut self) -> Vec<Sample> {
+        self.some(12, |g| Sample {
+            at: g.time(),
+            min_bytes: g.number(),
+            mean_bytes: g.number(),
+            max_bytes: g.number(),
+        })
+    }
+
+    fn readings(&mut self) -> Vec<SensorSample> {
+        self.some(12, |g| SensorSample { at: g.time(), min: g.real(), mean: g.real(), max: g.real() })
+    }
+
+    fn core_allocations(&mut self) -> CoreAllocations {
+        let one = |g: &mut Self| CoreAllocation {
+            class: g.one(&[CoreClass::Buffer, CoreClass::Cb, CoreClass::Lockstep, CoreClass::Free]),
+            start: g.number(),
+            bytes: g.number(),
+            pid: g.pid(),
+            process_name: g.maybe(Self::text),
+            program: g.maybe(Self::small),
+            program_name: g.maybe(Self::text),
+            site_name: g.maybe(Self::text),
+        };
+        CoreAllocations {
+            device: self.small(),
+            x: self.one(&[0, 1, 255]),
+            y: self.one(&[0, 1, 255]),
+            count: self.number(),
+            list: self.some(6, one),
+        }
+    }
+
+    fn device(&mut self) -> Device {
+        Device {
+            id: self.id(),
+            index: self.small(),
+            arch: self.maybe(|g| g.one(&[Arch::WormholeB0, Arch::Blackhole])),
+            board: self.maybe(Self::text),
+            remote: self.yes(),
+            pci: self.maybe(Self::text),
+            node: self.maybe(Self::small),
+            serial: self.maybe(Self::text),
+            names: self.some(3, Self::text),
+            firmware: Firmware { bundle: self.maybe(Self::text), ..Firmware::default() },
+            capacity: self.maybe(|g| Capacity {
+                dram_bytes: g.number(),
+                dram_channels: g.small(),
+                dram_bytes_per_channel: g.number(),
+                l1_bytes: g.number(),
+                cores: g.small(),
+                l1_bytes_per_core: g.number(),
+                dram_allocatable_bytes: g.maybe(Self::number),
+                l1_allocatable_bytes: g.maybe(Self::number),
+                origin: g.one(&[CapacityOrigin::Board, CapacityOrigin::Runtime, CapacityOrigin::Simulated]),
+            }),
+            usage: self.usage(),
+            sensors: self.maybe(Self::sensors),
+            sensors_absent: self.maybe(Self::text),
+            peaks: self.some(3, |g| Peak {
+                space: g.space(),
+                bytes: g.number(),
+                at: g.time(),
+                holders: g.some(4, |g| Holder { pid: g.pid(), name: g.maybe(Self::text), bytes: g.number() }),
+            }),
+            tightest_core: self.maybe(Self::room),
+            core_layout: self.maybe(|g| CoreLayout {
+                columns: g.one(&[0, 1, 8, 255]),
+                rows: g.one(&[0, 1, 8, 255]),
+                kernel_config: g.number(),
+                unreserved: g.number(),
+                end: g.number(),
+            }),
+            cores: self.maybe(Self::cores),
+            history: self.maybe(|g| History {
+                dram_total: g.samples(),
+                l1_total: g.samples(),
+                asic_celsius: g.readings(),
+                power_watts: g.readings(),
+                aiclk_mhz: g.readings(),
+            }),
+        }
+    }
+
+    fn program(&mut self) -> Program {
+        Program {
+            id: self.small(),
+            allocator: self.maybe(Self::small),
+            devices: self.some(2, Self::id),
+            indexes: self.some(4, Self::small),
+            name: self.maybe(Self::text),
+            class: self.one(&[KernelClass::Application, KernelClass::Fabric, KernelClass::Unknown]),
+            cores: self.some(3, Self::rectangle),
+            core_count: self.small(),
+            resident_cores: self.small(),
+            dispatches: self.number(),
+            residency_unknown: self.yes(),
+            estimated: self.yes(),
+            dispatched: self.maybe(Self::time),
+            kernel_bytes: self.number(),
+            cb_bytes: self.number(),
+            dfb_bytes: self.number(),
+            scratch_bytes: self.number(),
+            view_count: self.number(),
+            end: self.maybe(Self::number),
+            placements: self.some(3, |g| Placement {
+                space: g.space(),
+                address: g.maybe(Self::number),
+                bytes: g.number(),
+                cores: g.some(2, Self::rectangle),
+                view: g.yes(),
+            }),
+        }
+    }
+
+    fn process(&mut self) -> Process {
+        Process {
+            pid: self.pid(),
+            reported_pid: self.maybe(Self::signed),
+            start: self.maybe(Self::time),
+            name: self.maybe(Self::text),
+            command: self.maybe(Self::text),
+            user: self.maybe(Self::text),
+            container: self.maybe(Self::text),
+            pod: self.maybe(Self::text),
+            hidden: self.yes(),
+            open_devices: self.some(2, Self::id),
+            tracking: self.one(&[Tracking::Audited, Tracking::Drift, Tracking::Partial, Tracking::Untracked]),
+            basis: self.basis(),
+            complete: self.yes(),
+            sequence: self.maybe(Self::number),
+            tracker: self.maybe(|g| Tracker {
+                writer: g.text(),
+                runtime: g.maybe(Self::text),
+                hooks: g.small(),
+                missing_hooks: g.some(2, Self::text),
+                cost_seconds: g.maybe(Self::real),
+            }),
+            summary: Summary {
+                indexes: self.some(5, Self::small),
+                dram_bytes: self.maybe(Self::number),
+                l1_bytes: self.maybe(Self::number),
+                program_bytes: self.maybe(Self::number),
+                kernel_bytes: self.maybe(Self::number),
+            },
+            usage: self.some(2, |g| ProcessUsage { device: g.id(), usage: g.usage() }),
+            allocators: self.some(2, |g| AllocatorUsage {
+                id: g.small(),
+                devices: g.some(2, Self::id),
+                spaces: g.some(2, |g| AllocatorSpace {
+                    space: g.space(),
+                    banks: g.number() as u16,
+                    base: g.number(),
+                    bytes_per_bank: g.number(),
+                    usage: g.buffer_usage(),
+                }),
+            }),
+            audit: self.some(2, |g| AuditResult {
+                allocator: g.small(),
+                devices: g.some(2, Self::id),
+                space: g.space(),
+                drift_bytes: g.signed(),
+                free_drift_bytes: g.maybe(Self::signed),
+                largest_free_drift_bytes: g.maybe(Self::signed),
+                compared: g.yes(),
+                allocated_bytes: g.number(),
+                free_bytes: g.number(),
+                largest_free_bytes_per_bank: g.number(),
+                sequence: g.number(),
+            }),
+            traces: self.some(9, |g| Trace {
+                id: g.small(),
+                allocator: g.small(),
+                devices: g.some(2, Self::id),
+                dispatches: g.number(),
+                replays: g.number(),
+                captured: g.time(),
+                endangered_count: g.number(),
+                endangered_bytes: g.number(),
+            }),
+            programs: self.maybe(|g| g.some(3, Self::program)),
+            host: self.maybe(|g| HostUsage {
+                cpu_percent: g.maybe(Self::real),
+                rss_bytes: g.number(),
+                parent_pid: g.pid(),
+                ancestor_pid: g.pid(),
+            }),
+        }
+    }
+
+    fn allocation(&mut self) -> Allocation {
+        Allocation {
+            pid: self.pid(),
+            reported_pid: self.maybe(Self::signed),
+            devices: self.some(2, Self::id),
+            indexes: self.some(3, Self::small),
+            allocator: self.maybe(Self::small),
+            space: self.space(),
+            id: self.text(),
+            requested_bytes: self.number(),
+            occupied_bytes: self.maybe(Self::number),
+            allocated_bytes: self.maybe(Self::number),
+            bytes_per_bank: self.maybe(Self::number),
+            banks: self.maybe(|g| g.number() as u16),
+            layout: self.maybe(|g| g.one(&[Layout::Unknown, Layout::NdSharded, Layout::View])),
+            cores: self.maybe(|g| g.some(3, Self::rectangle)),
+            estimated: self.yes(),
+            unplaced: self.yes(),
+            references: self.small(),
+            age_seconds: self.real(),
+            kernel: None,
+            program: self.maybe(Self::small),
+            site: self.maybe(Self::small),
+            site_name: self.maybe(Self::text),
+            program_name: self.maybe(Self::text),
+            hidden: self.yes(),
+            basis: self.basis(),
+        }
+    }
+
+    fn buffers(&mut self) -> Buffers {
+        Buffers {
+            count: self.number(),
+            requested_bytes: self.number(),
+            used_bytes: self.number(),
+            offset: self.number(),
+            list: self.some(6, Self::allocation),
+            group_count: self.number(),
+            groups: self.some(3, |g| BufferGroup {
+                pid: g.pid(),
+                process_name: g.maybe(Self::text),
+                space: g.maybe(Self::space),
+                program: g.maybe(Self::small),
+                program_name: g.maybe(Self::text),
+                site: g.maybe(Self::small),
+                site_name: g.maybe(Self::text),
+                count: g.number(),
+                requested_bytes: g.number(),
+                used_bytes: g.number(),
+            }),
+        }
+    }
+
+    fn finding(&mut self) -> Finding {
+        Finding {
+            kind: self.one(&[FindingKind::OverCapacity, FindingKind::Drift, FindingKind::Other]),
+            severity: self.severity(),
+            device: self.maybe(Self::id),
+            pid: self.pid(),
+            process_name: self.maybe(Self::text),
+            command: self.maybe(Self::text),
+            hidden: self.yes(),
+            space: self.maybe(Self::space),
+            bytes: self.maybe(Self::number),
+            count: self.number(),
+            first: self.maybe(Self::time),
+            last: self.maybe(Self::time),
+            text: self.text(),
+        }
+    }
+
+    fn program_list(&mut self) -> ProgramList {
+        let row = |g: &mut Self| ProgramRow {
+            pid: g.pid(),
+            reported_pid: g.maybe(|g| g.number() as i64),
+            start: g.maybe(Self::time),
+            process_name: g.maybe(Self::text),
+            hidden: g.yes(),
+            program: g.program(),
+        };
+        ProgramList {
+            count: self.number(),
+            resident_count: self.number(),
+            has_dfbs: self.yes(),
+            has_scratch: self.yes(),
+            offset: self.number(),
+            list: self.some(4, row),
+            open: self.maybe(row),
+        }
+    }
+
+    fn event(&mut self) -> Event {
+        Event {
+            sequence: self.number(),
+            at: self.time(),
+            kind: self.one(&[EventKind::UsageThreshold, EventKind::Finding, EventKind::Other]),
+            severity: self.severity(),
+            pid: self.pid(),
+            device: self.maybe(Self::id),
+            bytes: self.maybe(Self::number),
+            text: self.text(),
+        }
+    }
+
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let mut devices = self.some(2, Self::device);
+        // Most failures need a device.
+        devices.extend((self.byte() < 230).then(|| self.device()));
+        if let Some(first) = devices.first().cloned().filter(|_| self.byte() > 240) {
+            devices.extend(std::iter::repeat_n(first, 300));
+        }
+        let mut processes = self.some(4, Self::process);
+        if let Some(first) = processes.first().cloned().filter(|_| self.byte() > 240) {
+            processes.extend(std::iter::repeat_n(first, 300));
+        }
+        Snapshot {
+            schema: 1,
+            at: self.time(),
+            simulated: self.yes(),
+            host: Host { name: self.maybe(Self::text), ttmem: self.text(), driver: self.maybe(Self::text) },
+            devices,
+            processes,
+            findings: self.some(6, Self::finding),
+            events: self.maybe(|g| g.some(6, Self::event)),
+            buffers: self.maybe(Self::buffers),
+            programs: self.maybe(Self::program_list),
+            core_allocations: self.maybe(Self::core_allocations),
+            health: Health::default(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Lists of allocations, and of groups of them.
+
+use super::{KIB, MIB, text};
+use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers};
+use ttmem_core::words::{Basis, Layout, Space};
+
+pub(super) fn allocation(n: u64, pid: u32, indexes: &[u32]) -> Allocation {
+    let space = [Space::Dram, Space::Dram, Space::L1, Space::Dram, Space::Cb, Space::L1Small, Space::Trace]
+        [n as usize % 7];
+    let bytes = (96 * MIB) / (n + 1);
+    let sharded = space == Space::L1;
+    Allocation {
+        pid: Some(pid),
+        reported_pid: None,
+        devices: indexes
+            .iter()
+            .map(|index| format!("0x{:016x}", 0x0100_0144_1181_1000 + u64::from(*index)))
+            .collect(),
+        indexes: indexes.to_vec(),
+        allocator: Some(1),
+        space,
+        id: format!("0x{:x}", 0x2_0000 + n * 0x4_c800),
+        requested_bytes: bytes,
+        occupied_bytes: Some(bytes),
+        allocated_bytes: (space != Space::Cb).then(|| bytes.next_multiple_of(12 * 2 * KIB)),
+        bytes_per_bank: (space != Space::Cb).then(|| bytes.div_ceil(12)),
+        banks: (space != Space::Cb).then_some(12),
+        layout: match space {
+            Space::Dram | Space::Trace | Space::L1Small => Some(Layout::Interleaved),
+            Space::L1 => Some(Layout::HeightSharded),
+            _ => None,
+        },
+        cores: sharded.then(|| vec![[0, 0, 7, 3]]),
+        estimated: false,
+        unplaced: false,
+        references: if n == 3 { 2 } else { 1 },
+        age_seconds: (n * n) as f64 * 1.7 + 0.2,
+        kernel: None,
+        program: (space == Space::Cb).then_some(17),
+        site: (n % 3 != 1).then_some(n as u32 % 9),
+        site_name: (n % 3 != 1).then(|| format!("layers.{}.attention.wqkv", n % 9)),
+        program_name: (space == Space::Cb).then(|| "ttnn.matmul".to_owned()),
+        hidden: false,
+        basis: Basis::Exact,
+    }
+}
+
+/// The first page of a list of `count` allocations.
+pub(super) fn page(count: u64, pid: u32, indexes: &[u32]) -> Buffers {
+    let list: Vec<Allocation> = (0..count.min(120)).map(|n| allocation(n, pid, indexes)).collect();
+    let used = |it: &Allocation| it.allocated_bytes.unwrap_or(it.requested_bytes);
+    let group = |n: u64| BufferGroup {
+        pid: Some(pid + n as u32 % 2 * 764),
+        process_name: text(if n.is_multiple_of(2) { "python3" } else { "llama-serve" }),
+        space: (n < 4).then_some(if n.is_multiple_of(3) { Space::Dram } else { Space::L1 }),
+        program: (n == 4).then_some(17),
+        program_name: (n == 4).then(|| "ttnn.matmul".to_owned()),
+        site: (n > 4).then_some(n as u32),
+        site_name: (n > 5).then(|| format!("layers.{n}.attention.wqkv")),
+        count: 90 / (n + 1),
+        requested_bytes: 300 * MIB / (n + 1),
+        used_bytes: 301 * MIB / (n + 1),
+    };
+    Buffers {
+        count,
+        requested_bytes: list.iter().map(|it| it.requested_bytes).sum(),
+        used_bytes: list.iter().map(used).sum(),
+        offset: 0,
+        list,
+        group_count: 8,
+        groups: (0..8).map(group).collect(),
+    }
+}
