@@ -128,7 +128,7 @@ pub(crate) fn run(args: &DoctorArgs, sockets: &Sockets) -> anyhow::Result<Exit> 
             let remedy = "give a cluster descriptor of tt-umd, or leave out --topology and TTMEM_TOPOLOGY";
             let plain = Sockets { topology: None, ..sockets.clone() };
             (
-                plain.reading()?,
+                plain.source_config()?,
                 Some(Check::broken("topology", format!("{:#}", anyhow::Error::from(e))).remedy(remedy)),
             )
         }
