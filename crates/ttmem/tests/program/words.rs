@@ -1,7 +1,7 @@
 //! Words that are ruled out do not appear in anything a user reads: docs, headers, help, manual, screens, messages.
 //!
-//! Messages are found in the sources, as string literals, so that each one is seen whatever it takes to provoke it. What may
-//! have such a word all the same (the old server's lines, quotations) is in `words.allow`.
+//! Messages are found in the sources as string literals, so that each one is checked, however rare it is. Exceptions (lines
+//! of the old server, quotations) are in `words.allow`.
 
 use crate::pages::{Fixture, files, repository};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -11,7 +11,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-/// Whole words, in any case. A blank stands for whatever separates words in prose and comments, an underscore for itself.
+/// Whole words, in any case. A blank matches any separator of words in prose and comments, an underscore only itself.
 const RULED_OUT: [&str; 24] = [
     "nobody",
     "whoever",
@@ -39,42 +39,42 @@ const RULED_OUT: [&str; 24] = [
     "kernel_ring",
 ];
 
-/// Crates that are no part of the product.
+/// Crates for development only.
 const DEVELOPMENT: [&str; 2] = ["ttmem-testkit", "ttmem-loom"];
 
 /// Characters shown on each side of a hit.
-const MOST_AROUND: usize = 80;
+const CONTEXT_CHARS: usize = 80;
 
-/// Something a user reads.
+/// A text that users read.
 struct Text {
     /// A file, relative to the repository, or a command.
     place: String,
-    /// The line on which it begins.
+    /// Its first line.
     line: usize,
     text: String,
 }
 
-/// An exception: a place, and the phrase that may be there.
-struct Allowed {
+/// An exception: a place, and a phrase that is allowed there.
+struct Exception {
     place: String,
     phrase: String,
     used: bool,
 }
 
-fn allowed() -> Vec<Allowed> {
+fn read_exceptions() -> Vec<Exception> {
     let text = include_str!("words.allow");
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let parse = |line: &str| {
         let parts: Vec<&str> = line.split(" | ").map(str::trim).collect();
         let [place, phrase, reason] = parts[..] else { panic!("words.allow: not three parts: {line}") };
         assert!(!reason.is_empty(), "words.allow: no reason: {line}");
-        Allowed { place: place.to_owned(), phrase: phrase.to_owned(), used: false }
+        Exception { place: place.to_owned(), phrase: phrase.to_owned(), used: false }
     };
     lines.map(parse).collect()
 }
 
-/// Where words that are ruled out are in a text.
-fn ruled_out(text: &str) -> Vec<Range<usize>> {
+/// Finds the words in a text that are ruled out.
+fn find_ruled_out(text: &str) -> Vec<Range<usize>> {
     let mut words: Vec<(Range<usize>, String)> = Vec::new();
     let mut start = None;
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
@@ -89,22 +89,22 @@ fn ruled_out(text: &str) -> Vec<Range<usize>> {
     }
     let mut hits = Vec::new();
     for first in 0..words.len() {
-        let fits = |phrase: &&&str| {
+        let matches = |phrase: &&&str| {
             let mut separator = ' ';
             let mut parts = phrase.split_inclusive([' ', '_']).enumerate();
             parts.all(|(n, part)| {
                 let Some((range, word)) = words.get(first + n) else { return false };
                 let between = if n == 0 { "" } else { &text[words[first + n - 1].0.end..range.start] };
-                let separates = |c: char| {
+                let is_separator = |c: char| {
                     c == separator || separator == ' ' && (c.is_whitespace() || "*/#-\\".contains(c))
                 };
-                let fits = between.chars().all(separates) && word == part.trim_end_matches([' ', '_']);
+                let is_match = between.chars().all(is_separator) && word == part.trim_end_matches([' ', '_']);
                 separator = if part.ends_with('_') { '_' } else { ' ' };
-                fits
+                is_match
             })
         };
-        // The longest, so that a phrase counts once.
-        if let Some(phrase) = RULED_OUT.iter().filter(fits).max_by_key(|phrase| phrase.len()) {
+        // The longest match, so that a phrase counts once.
+        if let Some(phrase) = RULED_OUT.iter().filter(matches).max_by_key(|phrase| phrase.len()) {
             let last = first + phrase.split([' ', '_']).count() - 1;
             hits.push(words[first].0.start..words[last].0.end);
         }
@@ -114,26 +114,26 @@ fn ruled_out(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Hits that no exception covers, as `place:line: word: the line`.
-fn check(texts: &[Text], allowed: &mut [Allowed]) -> Vec<String> {
+fn check(texts: &[Text], exceptions: &mut [Exception]) -> Vec<String> {
     let mut found = Vec::new();
     for Text { place, line, text } in texts {
-        for hit in ruled_out(text) {
-            let covers = |it: &&mut Allowed| {
-                *place == it.place
+        for hit in find_ruled_out(text) {
+            let covers = |exception: &&mut Exception| {
+                *place == exception.place
                     && text
-                        .match_indices(&it.phrase)
+                        .match_indices(&exception.phrase)
                         .any(|(at, phrase)| at <= hit.start && hit.end <= at + phrase.len())
             };
-            if let Some(exception) = allowed.iter_mut().find(covers) {
+            if let Some(exception) = exceptions.iter_mut().find(covers) {
                 exception.used = true;
                 continue;
             }
             let number = line + text[..hit.start].matches('\n').count();
             let begin = text[..hit.start].rfind('\n').map_or(0, |at| at + 1);
             let end = text[hit.end..].find('\n').map_or(text.len(), |at| hit.end + at);
-            // Of a line of JSON, what is around it.
-            let before: Vec<char> = text[begin..hit.start].chars().rev().take(MOST_AROUND).collect();
-            let after: String = text[hit.end..end].chars().take(MOST_AROUND).collect();
+            // A line of JSON is long, so only the context is shown.
+            let before: Vec<char> = text[begin..hit.start].chars().rev().take(CONTEXT_CHARS).collect();
+            let after: String = text[hit.end..end].chars().take(CONTEXT_CHARS).collect();
             let around = format!("{}{}{after}", before.iter().rev().collect::<String>(), &text[hit.clone()]);
             found.push(format!("{place}:{number}: {:?}: {}", &text[hit], around.trim()));
         }
@@ -141,7 +141,7 @@ fn check(texts: &[Text], allowed: &mut [Allowed]) -> Vec<String> {
     found
 }
 
-/// Whole files: docs, packaging, headers, the Python package, screens.
+/// Reads whole files: docs, packaging, headers, the Python package, screens.
 fn read_files() -> Vec<Text> {
     let root = repository();
     let mut paths: Vec<_> = [
@@ -179,7 +179,7 @@ fn relative(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap().display().to_string()
 }
 
-/// What the program prints: help, manual and completions of each command, and what it shows of a machine.
+/// Runs the program: help, manual and completions of each command, and its output for a machine.
 fn run_program() -> Vec<Text> {
     let fixture = Fixture::start();
     let run = |args: &[&str]| {
@@ -221,7 +221,7 @@ fn run_program() -> Vec<Text> {
     texts
 }
 
-/// String literals of the product's sources: messages, labels, names.
+/// Reads the string literals of the product's sources: messages, labels, names.
 fn read_sources() -> Vec<Text> {
     let root = repository();
     let mut folders = vec![root.join("python/src")];
@@ -243,8 +243,8 @@ fn read_sources() -> Vec<Text> {
     texts
 }
 
-/// String literals of a Rust file, without comments and tests. What users read of doc comments is in the generated help,
-/// header and schema.
+/// String literals of a Rust file, without comments and tests. Doc comments that users read are in the generated help, header
+/// and schema.
 fn literals(place: &str, source: &str) -> Vec<Text> {
     let stream: TokenStream = source.parse().unwrap_or_else(|e| panic!("{place}: {e}"));
     let mut found = Vec::new();
@@ -265,7 +265,7 @@ fn collect(place: &str, stream: TokenStream, found: &mut Vec<Text>) {
                 };
                 let text: String = attribute.stream().to_string().split_whitespace().collect();
                 if text == "test" || text == "cfg(test)" {
-                    // The item that follows: up to its braces, or its semicolon.
+                    // Skip the item that follows, up to its braces or semicolon.
                     tokens.find(|token| match token {
                         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
                         TokenTree::Punct(punct) => punct.as_char() == ';',
@@ -286,7 +286,7 @@ fn collect(place: &str, stream: TokenStream, found: &mut Vec<Text>) {
     }
 }
 
-/// What a user sees of a string literal of any kind: escapes and names of values become blanks.
+/// The content of a string literal of any kind. Escapes and the names in format strings become blanks.
 fn contents(literal: &str) -> Option<String> {
     let start = literal.find('"').filter(|start| literal[..*start].chars().all(|c| "brc#".contains(c)))?;
     let text = without_names(&literal[start + 1..literal.rfind('"')?]);
@@ -309,7 +309,7 @@ fn contents(literal: &str) -> Option<String> {
     Some(plain)
 }
 
-/// A format string without the names between its braces: those are identifiers.
+/// A format string without the identifiers in its braces.
 fn without_names(text: &str) -> String {
     let mut within = false;
     let blank = |c: char| {
@@ -321,11 +321,11 @@ fn without_names(text: &str) -> String {
 
 #[test]
 fn no_ruled_out_words() {
-    let mut allowed = allowed();
+    let mut exceptions = read_exceptions();
     let texts: Vec<Text> = [read_files(), read_sources(), run_program()].into_iter().flatten().collect();
     assert!(texts.len() > 1000, "only {} texts were found", texts.len());
-    let found = check(&texts, &mut allowed);
-    let unused: Vec<&str> = allowed.iter().filter(|it| !it.used).map(|it| it.phrase.as_str()).collect();
+    let found = check(&texts, &mut exceptions);
+    let unused: Vec<&str> = exceptions.iter().filter(|it| !it.used).map(|it| it.phrase.as_str()).collect();
     let mut report = String::new();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for hit in &found {
@@ -343,8 +343,9 @@ fn no_ruled_out_words() {
 }
 
 #[test]
-fn whole_words_count() {
-    let words = |text: &str| ruled_out(text).into_iter().map(|hit| text[hit].to_owned()).collect::<Vec<_>>();
+fn only_whole_words_are_found() {
+    let words =
+        |text: &str| find_ruled_out(text).into_iter().map(|hit| text[hit].to_owned()).collect::<Vec<_>>();
     assert_eq!(
         words("Nobody's chip; it came\n# in\n# vain, process_came"),
         ["Nobody", "came", "in\n# vain", "came"]
@@ -357,21 +358,22 @@ fn whole_words_count() {
 }
 
 #[test]
-fn only_strings_outside_of_tests_count() {
-    let source = r##"
-        //! odd
-        /// told
-        #[command(after_help = "tells")]
-        fn shown() { println!("first\n\
-            {} came {told:>3}", r#"odd "quoted" one"#); let c = 'o'; let c = c"told"; }
-        #[expect(clippy::odd, reason = "odd")]
-        #[cfg(test)]
-        mod tests { const ODD: &str = "odd"; }
-        #[test]
-        fn odd() { panic!("odd") }
-        const AFTER: &str = "looks";
-    "##;
-    let found = literals("file.rs", source);
+fn only_strings_outside_tests_are_found() {
+    let source = [
+        "",
+        "//! odd",
+        "/// told",
+        "#[command(after_help = \"tells\")]",
+        "fn shown() { println!(\"first\\n\\",
+        "    {} came {told:>3}\", r#\"odd \"quoted\" one\"#); let c = 'o'; let c = c\"told\"; }",
+        "#[expect(clippy::odd, reason = \"odd\")]",
+        "#[cfg(test)]",
+        "mod tests { const ODD: &str = \"odd\"; }",
+        "#[test]",
+        "fn odd() { panic!(\"odd\") }",
+        "const AFTER: &str = \"looks\";",
+    ];
+    let found = literals("file.rs", &source.join("\n"));
     let hits = check(&found, &mut []);
     let hits: Vec<&str> = hits.iter().map(|hit| hit.split(": ").next().unwrap()).collect();
     assert_eq!(hits, ["file.rs:4", "file.rs:6", "file.rs:6", "file.rs:6", "file.rs:12"]);
@@ -391,7 +393,7 @@ fn finding_texts_are_among_the_strings() {
 fn exceptions_cover_their_phrase_only() {
     let text = |text: &str| Text { place: "a.md".to_owned(), line: 1, text: text.to_owned() };
     let mut exceptions =
-        [Allowed { place: "a.md".to_owned(), phrase: "it came back".to_owned(), used: false }];
+        [Exception { place: "a.md".to_owned(), phrase: "it came back".to_owned(), used: false }];
     assert_eq!(check(&[text("then it came back")], &mut exceptions), Vec::<String>::new());
     assert!(exceptions[0].used);
     assert_eq!(check(&[text("then it came\nback")], &mut exceptions).len(), 1);
