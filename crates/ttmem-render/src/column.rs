@@ -31,7 +31,7 @@ pub enum Format {
     Meter,
 }
 
-/// What decides the tone of a column.
+/// The rule for the tone of a column.
 enum ToneRule<K: RowKind> {
     /// The value: unknown values are faint.
     Value,

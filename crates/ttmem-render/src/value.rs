@@ -182,7 +182,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The tone of the value by itself, whatever else is in the row.
+    /// The tone of the value, independent of the other values of its row.
     pub(crate) fn tone(&self) -> Tone {
         match self {
             Self::Unknown

@@ -29,7 +29,7 @@ pub struct Data {
 /// A time without snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// Its start, on the clock of [`crate::update()`].
+    /// Start of the outage, on the clock of [`crate::update()`].
     pub since_ms: u64,
     /// Reason, as text.
     pub reason: String,

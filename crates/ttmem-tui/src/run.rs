@@ -67,7 +67,7 @@ enum Input {
     Gone,
 }
 
-/// What the fetching thread is to do.
+/// The work requested from the fetching thread.
 struct FetchRequest {
     detail: Detail,
     refresh: Duration,

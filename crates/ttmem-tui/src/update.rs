@@ -36,9 +36,9 @@ pub enum Msg {
         snapshot: Box<Snapshot>,
         /// The detail that was requested, without its history.
         detail: Detail,
-        /// Its history replaces everything after this time.
+        /// The history in the snapshot replaces everything after this time.
         since: Option<Timestamp>,
-        /// Its source, for the title.
+        /// Source of the snapshot, for the title.
         source: String,
     },
     /// Fetching a snapshot failed, for this reason.

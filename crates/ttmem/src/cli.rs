@@ -380,7 +380,7 @@ pub(crate) struct DumpArgs {
     pub(crate) segment: Option<PathBuf>,
 }
 
-/// What allocations have in common.
+/// The criterion by which allocations are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum GroupBy {

@@ -1,6 +1,6 @@
 //! `ttmem doctor`: checks of driver, devices, permissions, shared memory and tracking, each with a remedy.
 //!
-//! It reads what `ttmem --local` reads and queries the daemon. No device is opened, and nothing is written.
+//! The command reads what `ttmem --local` reads and queries the daemon. No device is opened, and nothing is written.
 
 mod daemon;
 mod machine;

@@ -119,7 +119,7 @@ fn total_bytes(allocation: &Allocation) -> u64 {
     bytes_per_device(allocation).saturating_mul(allocation.indexes.len().max(1) as u64)
 }
 
-/// What the allocations of a group have in common.
+/// The key of a group: the values that its allocations share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     process: Option<(Option<u32>, Option<i64>)>,

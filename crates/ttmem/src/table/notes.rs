@@ -1,4 +1,4 @@
-//! Lines below tables: what their marks and words mean, and what is not in them.
+//! Notes below tables: what marks and words mean, and which data is left out.
 
 use super::breakdown::COUNTERS_NOTE;
 use crate::text::{Style, sanitize, wrap};

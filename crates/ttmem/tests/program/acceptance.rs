@@ -1,4 +1,4 @@
-//! What the old tools were tried with, as far as it needs no hardware.
+//! The acceptance tests of the old tools that need no hardware.
 
 use crate::*;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use ttmem_types::KernelClass;
 use ttmem_wire::legacy::{Levels, Type, Vintage};
 
 #[test]
-fn the_demo_client() {
+fn old_demo_client_is_tracked() {
     let server = server();
     for vintage in Vintage::ALL {
         let mut client = Client::connect(&server, vintage);
@@ -38,7 +38,7 @@ fn the_demo_client() {
 }
 
 #[test]
-fn an_address_is_used_again() {
+fn address_is_reused() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, L1, 25_718_784, 524_288);
@@ -51,7 +51,7 @@ fn an_address_is_used_again() {
 }
 
 #[test]
-fn a_mesh_has_the_same_id_on_all_its_devices() {
+fn mesh_buffer_has_one_id_on_all_devices() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     for round in 0..3 {
@@ -74,7 +74,7 @@ fn a_mesh_has_the_same_id_on_all_its_devices() {
 }
 
 #[test]
-fn kill_9_takes_everything_of_one_process_and_nothing_of_another() {
+fn kill_9_reclaims_one_process_only() {
     let server = server();
     let mut victim = Puppet::new(&server.legacy);
     let mut other = Puppet::new(&server.legacy);
@@ -105,7 +105,7 @@ fn kill_9_takes_everything_of_one_process_and_nothing_of_another() {
 }
 
 #[test]
-fn system_kernels_add_up_and_go_with_their_owner() {
+fn system_kernels_are_reclaimed_with_their_owner() {
     let server = server();
     let mut owner = Puppet::new(&server.legacy);
     for device in 0..8 {
@@ -129,7 +129,7 @@ fn system_kernels_add_up_and_go_with_their_owner() {
 }
 
 #[test]
-fn a_112_byte_client_streams_to_a_server_of_144() {
+fn client_with_112_byte_messages_is_understood() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V112);
     for n in 0..100 {
@@ -143,8 +143,8 @@ fn a_112_byte_client_streams_to_a_server_of_144() {
 }
 
 #[test]
-fn a_72_byte_dump_and_goodbye() {
-    // As the old dump script does it.
+fn dump_request_of_72_bytes_is_answered() {
+    // As the old dump script does.
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(3, DRAM, 0xabc, 3072);
@@ -158,14 +158,14 @@ fn a_72_byte_dump_and_goodbye() {
 }
 
 #[test]
-fn a_lone_newline_gets_a_text_dump() {
+fn single_newline_gets_a_text_dump() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(2, DRAM, 0xd00, 2048);
     client.cb_alloc(2, 0x19d60, 1024);
     client.kernel_load(2, 0, 5, 512);
     client.sync();
-    // With the connection kept open, as `nc` without -N does, and with it half closed.
+    // With the connection left open, as `nc` without -N does, and with it half closed.
     for close in [false, true] {
         let mut person = UnixStream::connect(&server.legacy).unwrap();
         person.write_all(b"\n").unwrap();
@@ -185,11 +185,11 @@ fn a_lone_newline_gets_a_text_dump() {
             assert!(text.contains(&part), "{part:?} is not in {text}");
         }
     }
-    assert_eq!(server.snapshot().processes.len(), 1, "a person is no client");
+    assert_eq!(server.snapshot().processes.len(), 1, "`nc` is not a client");
 }
 
 #[test]
-fn the_seeds_nc_command_gets_a_text_dump() {
+fn documented_nc_command_gets_a_text_dump() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 0xbeef, 4096);
@@ -203,12 +203,12 @@ fn the_seeds_nc_command_gets_a_text_dump() {
 }
 
 #[test]
-fn the_seeds_python_query() {
+fn old_python_query_is_answered() {
     let server = server();
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(1, DRAM, 0x1000, 123_456);
     client.sync();
-    // The format string and the short read are the seed's.
+    // Format string and short read are those of the old tool.
     let script = r"
 import socket, struct, sys
 F = '<BxxxiQBxxxiQQ' + 'Q'*6 + 'Q'*2 + 'I'*6 + 'I'*4
@@ -233,12 +233,12 @@ print(len(count), count[0], count[1], count[20], info[13], info[14], level[0], l
         .unwrap();
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    // type, device, number of devices; DRAM and L1 of a chip; type and DRAM level; a short read is the reader's.
+    // Type, device, number of devices; DRAM and L1 of a device; type and DRAM level; the length of the short read.
     assert_eq!(text.trim(), "25 7 -1 8 12884901888 95944704 4 123456 128");
 }
 
 #[test]
-fn device_info_is_what_it_was_and_right() {
+fn device_info_matches_the_old_server() {
     let server = Server::start(exe(), &["--sim", "p150a"]);
     let mut client = Client::connect(&server, Vintage::V144);
     let count = client.device_info(-1);
@@ -262,7 +262,7 @@ fn device_info_is_what_it_was_and_right() {
 }
 
 #[test]
-fn totals_sum_over_the_living() {
+fn totals_include_running_processes_only() {
     let server = server();
     let mut puppets: Vec<Puppet> = (0..4).map(|_| Puppet::new(&server.legacy)).collect();
     for (n, puppet) in puppets.iter_mut().enumerate() {
@@ -277,7 +277,7 @@ fn totals_sum_over_the_living() {
 }
 
 #[test]
-fn sixteen_connections_of_one_process_are_one_process() {
+fn connections_of_one_process_are_one_process() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
     for n in 0..16 {
@@ -291,12 +291,12 @@ fn sixteen_connections_of_one_process_are_one_process() {
 }
 
 #[test]
-fn six_that_come_as_one_goes_are_six() {
+fn six_processes_start_while_one_exits() {
     let server = server();
-    let mut gone = Puppet::new(&server.legacy);
-    gone.send(Type::Alloc, 0, DRAM, 0x1000, 1 << 20);
+    let mut victim = Puppet::new(&server.legacy);
+    victim.send(Type::Alloc, 0, DRAM, 0x1000, 1 << 20);
     let path = server.legacy.clone();
-    let comers: Vec<_> = (0..6)
+    let threads: Vec<_> = (0..6)
         .map(|n| {
             let path = path.clone();
             std::thread::spawn(move || {
@@ -306,15 +306,15 @@ fn six_that_come_as_one_goes_are_six() {
             })
         })
         .collect();
-    gone.kill();
-    let puppets: Vec<Puppet> = comers.into_iter().map(|comer| comer.join().unwrap()).collect();
+    victim.kill();
+    let puppets: Vec<Puppet> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let snapshot = server.snapshot();
     assert_eq!(snapshot.processes.len(), puppets.len());
     assert_eq!(snapshot.devices[0].usage.dram.as_ref().unwrap().requested_bytes, 6000 + 15);
 }
 
 #[test]
-fn one_records_while_others_come_and_go_and_nothing_is_lost() {
+fn churn_of_connections_loses_no_events() {
     let server = server();
     let mut recorder = Puppet::new(&server.legacy);
     let path = server.legacy.clone();

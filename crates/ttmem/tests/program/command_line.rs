@@ -1,4 +1,4 @@
-//! The program as a person or a script uses it.
+//! The command line, as people and scripts use it.
 
 use crate::*;
 use std::process::{Command, Output, Stdio};
@@ -34,7 +34,7 @@ fn busy_server() -> (Server, Client) {
 }
 
 #[test]
-fn the_table_shows_devices_breakdown_and_processes() {
+fn table_shows_devices_breakdown_and_processes() {
     let (server, _client) = busy_server();
     let page = text(&ttmem(&server, &["-v"]));
     for part in [
@@ -58,7 +58,7 @@ fn the_table_shows_devices_breakdown_and_processes() {
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}");
     }
-    assert!(!page.contains('\x1b'), "no colours into a pipe");
+    assert!(!page.contains('\x1b'), "no colours in a pipe");
     assert!(page.contains(&std::process::id().to_string()));
     let ascii = text(&ttmem(&server, &["-v", "--ascii"]));
     assert!(ascii.is_ascii(), "{ascii}");
@@ -82,7 +82,7 @@ fn json_is_one_line_of_the_schema() {
         (&dram["requested_bytes"], &dram["basis"]),
         (&serde_json::json!(3u64 << 30), &serde_json::json!("reported"))
     );
-    assert!(dram["allocated_bytes"].is_null(), "not known is null");
+    assert!(dram["allocated_bytes"].is_null(), "unknown is null");
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
     assert_eq!(json["processes"][0]["pid"], std::process::id());
     assert_eq!(json["processes"][0]["usage"][0]["device"], json["devices"][0]["id"]);
@@ -92,13 +92,13 @@ fn json_is_one_line_of_the_schema() {
     assert!(json["devices"][0].get("history").is_none());
     let with: serde_json::Value = schema::snapshot(&ttmem(&server, &["--json", "--history"]).stdout);
     assert!(with["devices"][0]["history"]["dram_total"].is_array());
-    // What goes out comes in again, whole.
+    // The output can be parsed and written again without change.
     let snapshot: ttmem_core::Snapshot = serde_json::from_str(&page).unwrap();
     assert_eq!(serde_json::to_string(&snapshot).unwrap(), page.trim_end());
 }
 
 #[test]
-fn one_device_or_one_process_can_be_asked_for() {
+fn output_can_be_filtered_by_device_and_process() {
     let (server, mut client) = busy_server();
     client.alloc(1, DRAM, 1, 64);
     client.sync();
@@ -139,18 +139,18 @@ fn dump_lists_every_live_allocation() {
     assert_eq!(lines[7], "6 allocations, 3.1 GiB requested per device", "{page}");
     let on_one = text(&ttmem(&server, &["dump", "-d", "1"]));
     assert!(on_one.contains("0 allocations"));
-    for (args, code, why) in [
+    for (args, code, error) in [
         (["-d", "9"], 2, "--device 9: no such device; devices are 0-1"),
         (["--pid", "1"], 1, "--pid 1: the process has no device open"),
     ] {
         let none = ttmem(&server, &["dump", args[0], args[1]]);
         assert_eq!(none.status.code(), Some(code));
-        assert!(String::from_utf8_lossy(&none.stderr).contains(why));
+        assert!(String::from_utf8_lossy(&none.stderr).contains(error));
     }
 }
 
 #[test]
-fn a_large_dump_comes_whole_and_does_not_grow_the_daemon() {
+fn large_dump_is_complete_and_costs_little_memory() {
     let (server, mut client) = busy_server();
     for n in 0..200_000 {
         client.alloc(1, DRAM, n, 32);
@@ -160,13 +160,13 @@ fn a_large_dump_comes_whole_and_does_not_grow_the_daemon() {
     let all = server.allocations();
     assert_eq!(all.len(), 200_006);
     let ids: std::collections::BTreeSet<&str> = all.iter().map(|row| row["id"].as_str().unwrap()).collect();
-    assert!(ids.len() >= 200_000, "each is there once");
+    assert!(ids.len() >= 200_000, "each is listed once");
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 8 << 20, "{grown} bytes more for a dump of 40 MB");
 }
 
 #[test]
-fn exit_codes_tell_what_happened() {
+fn exit_codes_give_the_outcome() {
     let nowhere = tempfile::tempdir().unwrap();
     let code = |args: &[&str], socket: &Path| {
         let output = Command::new(exe()).args(args).env("TTMEM_QUERY_SOCKET", socket).output().unwrap();
@@ -174,9 +174,9 @@ fn exit_codes_tell_what_happened() {
     };
     let missing = nowhere.path().join("no.sock");
     for args in [&[][..], &["--json"], &["dump"], &["-w"]] {
-        let (exit, why) = code(args, &missing);
+        let (exit, error) = code(args, &missing);
         assert_eq!(exit, 4, "{args:?}");
-        assert!(why.contains("no daemon answers at") && why.contains("ttmem serve"), "{why}");
+        assert!(error.contains("no daemon answers at") && error.contains("ttmem serve"), "{error}");
     }
     let empty = Server::start(exe(), &[]);
     assert_eq!(code(&[], &empty.query).0, 3);
@@ -186,9 +186,9 @@ fn exit_codes_tell_what_happened() {
     for bad in [&["--nonsense"][..], &["serve", "--sim", "n999"], &["--pid", "x"], &["-w", "-r", "1"]] {
         assert_eq!(code(bad, &missing).0, 2, "{bad:?}");
     }
-    let (_, why) = code(&["serve", "--sim", "n999"], &missing);
-    assert!(why.contains("unknown board") && why.contains("galaxy-bh"), "{why}");
-    // A daemon that is there but does not speak our language is a failure, not an absence.
+    let (_, error) = code(&["serve", "--sim", "n999"], &missing);
+    assert!(error.contains("unknown board") && error.contains("galaxy-bh"), "{error}");
+    // A server that does not speak the protocol is a failure, not a missing daemon.
     let strange = nowhere.path().join("strange.sock");
     let listener = std::os::unix::net::UnixListener::bind(&strange).unwrap();
     std::thread::spawn(move || drop(listener.accept()));
@@ -196,7 +196,7 @@ fn exit_codes_tell_what_happened() {
 }
 
 #[test]
-fn help_man_page_and_completions_are_there() {
+fn help_man_pages_and_completions_are_printed() {
     let run = |args: &[&str]| {
         let output = Command::new(exe()).args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}");
@@ -216,7 +216,7 @@ fn help_man_page_and_completions_are_there() {
 }
 
 #[test]
-fn a_reader_that_stops_reading_is_no_error() {
+fn closed_pipe_is_no_error() {
     let (server, mut client) = busy_server();
     for n in 0..20_000 {
         client.alloc(1, DRAM, n, 32);
@@ -233,7 +233,7 @@ fn a_reader_that_stops_reading_is_no_error() {
 }
 
 #[test]
-fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
+fn demo_prints_tables_and_leaves_nothing_behind() {
     let output =
         Command::new(exe()).args(["demo", "--seconds", "4", "--refresh", "500", "--ascii"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -253,7 +253,7 @@ fn the_demo_shows_a_table_that_moves_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_demo_that_is_killed_leaves_nothing_behind() {
+fn killed_demo_leaves_nothing_behind() {
     use std::io::BufRead;
     for delay in [0, 300] {
         let mut demo = Command::new(exe())
@@ -290,22 +290,22 @@ fn a_demo_that_is_killed_leaves_nothing_behind() {
 }
 
 #[test]
-fn loops_print_a_line_or_rows_per_refresh() {
+fn watch_prints_a_line_or_rows_per_refresh() {
     let (server, _client) = busy_server();
-    let looped = |args: &[&str]| text(&ttmem(&server, &[&["-w", "-r", "50", "-n", "3"], args].concat()));
-    let lines = looped(&["--json"]);
+    let watch = |args: &[&str]| text(&ttmem(&server, &[&["-w", "-r", "50", "-n", "3"], args].concat()));
+    let lines = watch(&["--json"]);
     assert_eq!(lines.lines().count(), 3);
     for line in lines.lines() {
         let json: serde_json::Value = schema::snapshot(line.as_bytes());
         assert_eq!(json["devices"].as_array().unwrap().len(), 2);
     }
-    let one = looped(&["--json", "-d", "0"]);
-    assert_eq!(one.lines().count(), 3, "also where it is narrowed down");
-    let csv = looped(&["--format", "csv,nounits", "--query", "index,dram_used_bytes"]);
+    let one = watch(&["--json", "-d", "0"]);
+    assert_eq!(one.lines().count(), 3, "with a filter, too");
+    let csv = watch(&["--format", "csv,nounits", "--query", "index,dram_used_bytes"]);
     let rows = "0,3246391296\n1,N/A\n".repeat(3);
     assert_eq!(csv, format!("index,dram_used_bytes\n{rows}"), "one header");
-    assert_eq!(looped(&[]).matches("ttmem 0.").count(), 3, "tables");
-    // On a terminal they are lines as well, and no dashboard.
+    assert_eq!(watch(&[]).matches("ttmem 0.").count(), 3, "tables");
+    // On a terminal, it prints lines as well instead of the dashboard.
     let mut command = Command::new(exe());
     command.args(["-w", "-r", "50", "-n", "2", "--json"]).env("TTMEM_QUERY_SOCKET", &server.query);
     let mut terminal = ttmem_testkit::terminal::Terminal::start(&command, (100, 40));
@@ -315,9 +315,9 @@ fn loops_print_a_line_or_rows_per_refresh() {
 }
 
 #[test]
-fn usage_errors_are_one_line_that_names_the_flag() {
+fn usage_errors_are_one_line_with_the_flag() {
     let nowhere = tempfile::tempdir().unwrap();
-    for (args, what) in [
+    for (args, expected) in [
         (&["--query", "index"][..], "--query needs --format csv"),
         (&["--json", "--query", "index"], "--query needs --format csv"),
         (&["-n", "3"], "--count needs --watch"),
@@ -337,24 +337,24 @@ fn usage_errors_are_one_line_that_names_the_flag() {
             .env("TTMEM_QUERY_SOCKET", nowhere.path().join("query.sock"))
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
-        assert!(said.starts_with("ttmem: ") && said.contains(what), "{args:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{args:?}: {said}");
-        assert!(!said.contains("--shm-dir") && !said.contains("--legacy-socket"), "{args:?}: {said}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {error}");
+        assert!(error.starts_with("ttmem: ") && error.contains(expected), "{args:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{args:?}: {error}");
+        assert!(!error.contains("--shm-dir") && !error.contains("--legacy-socket"), "{args:?}: {error}");
     }
 }
 
 #[test]
-fn an_unknown_user_is_a_usage_error() {
+fn unknown_user_is_a_usage_error() {
     let (server, _client) = busy_server();
     for args in [&["--user", "nosuch"][..], &["--json", "--user", "nosuch"], &["dump", "--user", "nosuch"]] {
         let output = ttmem(&server, args);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {said}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{args:?}: {error}");
         assert!(
-            said.starts_with("ttmem: --user nosuch: no such user; ") && said.lines().count() == 1,
-            "{said}"
+            error.starts_with("ttmem: --user nosuch: no such user; ") && error.lines().count() == 1,
+            "{error}"
         );
     }
     for user in ["root", "0", "4242"] {

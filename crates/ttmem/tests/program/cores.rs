@@ -1,4 +1,4 @@
-//! Programs, cores and traces, as processes publish them.
+//! Programs, cores and traces that processes publish.
 
 use crate::exe;
 use crate::segments::{daemon, local, process};
@@ -10,7 +10,7 @@ use ttmem_core::words::Basis;
 use ttmem_testkit::producer::{Held, L1_END, L1_SMALL, Producer, UNRESERVED};
 use ttmem_testkit::schema;
 
-fn look(folder: &Path, args: &[&str]) -> Output {
+fn run_local(folder: &Path, args: &[&str]) -> Output {
     Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap()
 }
 
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
 }
 
 fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&text(&look(folder, args))).unwrap()
+    serde_json::from_str(&text(&run_local(folder, args))).unwrap()
 }
 
 /// A device of 4 x 2 cores, a buffer on half of them, and two programs.
@@ -41,14 +41,18 @@ fn busy(folder: &Path) -> Producer {
 }
 
 #[test]
-fn the_program_dispatched_last_is_what_lies_on_a_core() {
+fn last_dispatched_program_is_active() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     let usage = |shot: &Snapshot| shot.devices[0].usage.clone();
     let shot = server.snapshot();
     let cb = usage(&shot).cb.unwrap();
-    assert_eq!((cb.registered_bytes, cb.resident_bytes, cb.count), (8 * 4096, Some(0), Some(1)), "no view");
+    assert_eq!(
+        (cb.registered_bytes, cb.resident_bytes, cb.count),
+        (8 * 4096, Some(0), Some(1)),
+        "without the view"
+    );
     producer.dispatch(7);
     for shot in [server.snapshot(), local(folder)] {
         let kernels = usage(&shot).kernel.unwrap();
@@ -61,7 +65,7 @@ fn the_program_dispatched_last_is_what_lies_on_a_core() {
     }
     producer.dispatch(8);
     for shot in [server.snapshot(), local(folder)] {
-        assert_eq!(usage(&shot).cb.unwrap().resident_bytes, Some(6 * 4096), "on two cores it is over");
+        assert_eq!(usage(&shot).cb.unwrap().resident_bytes, Some(6 * 4096), "replaced on two cores");
         assert_eq!(usage(&shot).scratch.unwrap().resident_bytes, Some(2 * 2048));
         assert_eq!(usage(&shot).kernel.unwrap().resident_bytes, Some(6 * 6144));
     }
@@ -70,24 +74,24 @@ fn the_program_dispatched_last_is_what_lies_on_a_core() {
 }
 
 #[test]
-fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
+fn programs_and_cores_are_included_on_request() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
     producer.dispatch(7);
     producer.dispatch(8);
-    let plain: serde_json::Value = schema::snapshot(&look(folder, &["--json"]).stdout);
+    let plain: serde_json::Value = schema::snapshot(&run_local(folder, &["--json"]).stdout);
     assert!(plain["devices"][0].get("cores").is_none() && plain["processes"][0].get("programs").is_none());
-    let full: Snapshot = schema::snapshot(&look(folder, &["--json", "--cores", "--programs"]).stdout);
-    let asked = Command::new(exe())
+    let full: Snapshot = schema::snapshot(&run_local(folder, &["--json", "--cores", "--programs"]).stdout);
+    let output = Command::new(exe())
         .args(["--json", "--cores", "--programs", "--query-socket"])
         .arg(&server.query)
         .output()
         .unwrap();
-    let told: Snapshot = schema::snapshot(&asked.stdout);
+    let from_daemon: Snapshot = schema::snapshot(&output.stdout);
     assert_eq!(full.devices[0].cores.as_ref().unwrap().len(), 8);
-    for shot in [full, told] {
+    for shot in [full, from_daemon] {
         let cores = shot.devices[0].cores.as_ref().unwrap();
         for core in cores {
             assert_eq!(core.intervals.iter().map(|it| it.bytes).sum::<u64>(), L1_END);
@@ -102,7 +106,7 @@ fn programs_and_cores_are_in_the_snapshot_if_asked_for() {
             assert_eq!(held(CoreClass::Cb), if reduces { 0 } else { 4096 });
             let program = core.program.as_ref().unwrap();
             assert_eq!((program.id, program.pid), (if reduces { 8 } else { 7 }, Some(producer.pid)));
-            let peak = core.peak.as_ref().expect("at the latest now");
+            let peak = core.peak.as_ref().expect("a peak");
             assert_eq!(peak.buffer_bytes, 8192 + 1024);
             assert!(peak.bytes >= 8192 + 1024 + 2048, "{peak:?}");
         }
@@ -122,7 +126,7 @@ fn dump_lists_programs() {
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
-    let page = text(&look(folder, &["dump", "--programs"]));
+    let page = text(&run_local(folder, &["dump", "--programs"]));
     let lines: Vec<&str> = page.lines().collect();
     assert!(lines[0].starts_with("DEVICE ") && lines[0].ends_with("STATE              NAME"), "{page}");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -138,24 +142,24 @@ fn dump_lists_programs() {
     assert_eq!(data["programs"][0]["placements"].as_array().unwrap().len(), 2);
     let segment = folder.join(producer.status().segment);
     producer.kill();
-    let dead = Command::new(exe())
-        // Whom to ask otherwise may stand in the environment.
+    let crashed = Command::new(exe())
+        // Not used: the file is read without a daemon.
         .env("TTMEM_QUERY_SOCKET", "/nowhere")
         .args(["dump", "--programs", "--segment"])
         .arg(&segment)
         .output()
         .unwrap();
-    assert!(text(&dead).contains("active 8/8"), "{dead:?}");
+    assert!(text(&crashed).contains("active 8/8"), "{crashed:?}");
 }
 
 #[test]
-fn dump_shows_cores_alike_together_and_one_by_address() {
+fn dump_groups_cores_and_shows_one_by_address() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
     producer.dispatch(8);
-    let page = text(&look(folder, &["dump", "--cores"]));
+    let page = text(&run_local(folder, &["dump", "--cores"]));
     assert!(
         page.contains("4 x 2 cores; L1 of each: 32.0 KiB reserved, 64.0 KiB kernel config buffer"),
         "{page}"
@@ -164,7 +168,7 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
         assert!(page.contains(group), "{group:?}: {page}");
     }
     assert_eq!(page.lines().count(), 2 + 3, "{page}");
-    let one = text(&look(folder, &["dump", "--cores", "3,0"]));
+    let one = text(&run_local(folder, &["dump", "--cores", "3,0"]));
     for line in [
         "core 3,0: free gap 1.2 MiB, 0x19000 to 0x14e000",
         &format!("Last program: pid {} program 7 matmul", producer.pid),
@@ -177,8 +181,8 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
         assert!(one.contains(line), "{line:?}: {one}");
     }
     let data = json(folder, &["dump", "--cores", "3,0", "--json"]);
-    assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "no view: {data}");
-    let below = text(&look(folder, &["dump", "--cores", "3,1"]));
+    assert_eq!(data["devices"][0]["allocations"].as_array().unwrap().len(), 3, "without the view: {data}");
+    let below = text(&run_local(folder, &["dump", "--cores", "3,1"]));
     let mut lines = below.lines().skip_while(|line| !line.contains("reserved by lock-step"));
     assert!(lines.nth(1).is_some_and(|line| line.trim().starts_with("0x14e000 8.0 KiB, l1")), "{below}");
     let data = json(folder, &["dump", "--cores", "0,1", "--json", "-d", "0"]);
@@ -191,22 +195,22 @@ fn dump_shows_cores_alike_together_and_one_by_address() {
     let again = Command::new(exe()).args(["dump", "--cores", "--segment"]).arg(&segment).output().unwrap();
     assert!(text(&again).contains("0,0-1,0 "), "{again:?}");
 
-    let nowhere = look(folder, &["dump", "--cores", "4,0"]);
+    let nowhere = run_local(folder, &["dump", "--cores", "4,0"]);
     assert_eq!(nowhere.status.code(), Some(1));
-    let why = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(why.contains("--cores 4,0: no such core; device 0 has 4 x 2 cores, 0,0 to 3,1"), "{why}");
-    for nonsense in [&["dump", "--cores", "x"][..], &["dump", "--cores", "--programs"], &["--cores"]] {
-        assert_eq!(look(folder, nonsense).status.code(), Some(2), "{nonsense:?}");
+    let error = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(error.contains("--cores 4,0: no such core; device 0 has 4 x 2 cores, 0,0 to 3,1"), "{error}");
+    for wrong in [&["dump", "--cores", "x"][..], &["dump", "--cores", "--programs"], &["--cores"]] {
+        assert_eq!(run_local(folder, wrong).status.code(), Some(2), "{wrong:?}");
     }
 }
 
-/// Cores on which the same lies, but which had other programs, or once had more on them.
+/// Cores with equal content, but other programs or another peak.
 #[test]
-fn cores_that_differ_in_what_ran_there_are_not_alike() {
+fn cores_with_other_programs_have_rows_of_their_own() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
-    let asked = || {
+    let core_rows = || {
         let output =
             Command::new(exe()).args(["dump", "--cores", "--query-socket"]).arg(&server.query).output();
         let page = text(&output.unwrap());
@@ -215,22 +219,22 @@ fn cores_that_differ_in_what_ran_there_are_not_alike() {
     producer.dispatch(8);
     producer.dispatch(7);
     producer.end_program(8);
-    assert_eq!(asked(), ["0,0-3,0", "0,1-3,1"], "what the other kept was less");
+    assert_eq!(core_rows(), ["0,0-3,0", "0,1-3,1"], "the other program had less memory");
     producer.program(8, [(0, 0), (1, 0)]);
     producer.hold(8, Held::Scratch, UNRESERVED, 8192, [(0, 0), (1, 0)]);
     producer.dispatch(8);
     producer.dispatch(7);
     producer.end_program(8);
-    assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-3,1"]);
+    assert_eq!(core_rows(), ["0,0-1,0", "2,0-3,0", "0,1-3,1"]);
     producer.program(9, [(2, 1), (3, 1)]);
     producer.hold(9, Held::Cb, UNRESERVED, 4096, [(2, 1), (3, 1)]);
     producer.dispatch(9);
-    assert_eq!(asked(), ["0,0-1,0", "2,0-3,0", "0,1-1,1", "2,1-3,1"]);
+    assert_eq!(core_rows(), ["0,0-1,0", "2,0-3,0", "0,1-1,1", "2,1-3,1"]);
 }
 
-/// Two processes whose programs have the same number, one of them on a device more.
+/// Two processes whose programs have the same id; one of them uses a second device.
 #[test]
-fn each_core_has_its_own_process_and_each_device_its_own_programs() {
+fn cores_show_their_own_process_and_devices_their_programs() {
     let server = daemon();
     let folder = server.segments.path();
     let env = [("TTMEM_SHM_DIR", folder.to_str().unwrap())];
@@ -243,9 +247,9 @@ fn each_core_has_its_own_process_and_each_device_its_own_programs() {
         producer.alloc_l1(L1_SMALL - bytes * 2, 1024, None);
         producer.dispatch(7);
     }
-    let page = text(&look(folder, &["dump", "--programs"]));
+    let page = text(&run_local(folder, &["dump", "--programs"]));
     let lines: Vec<&str> = page.lines().skip(1).collect();
-    // By device first, whoever came first.
+    // Sorted by device first, not by the order of starting.
     assert!(lines[0].contains(&narrow.pid.to_string()) && lines[0].contains("active 8/8"), "{page}");
     assert!(lines[1].contains(&wide.pid.to_string()) && lines[1].contains("active 8/16"), "{page}");
     for (device, cb, buffers) in [("0", &narrow, 2), ("1", &wide, 1)] {
@@ -255,44 +259,44 @@ fn each_core_has_its_own_process_and_each_device_its_own_programs() {
         assert_eq!(of("l1").len(), buffers, "{listed:#?}");
         assert!(of("cb").len() == 1 && of("cb")[0]["pid"] == cb.pid, "{listed:#?}");
     }
-    let page = text(&look(folder, &["dump", "--cores", "1,1", "-d", "0"]));
+    let page = text(&run_local(folder, &["dump", "--cores", "1,1", "-d", "0"]));
     for address in ["0x14e000", "0x14f000"] {
         assert_eq!(page.matches(&format!(" {address} 1.0 KiB, l1")).count(), 1, "{page}");
     }
 }
 
 #[test]
-fn a_device_whose_cores_nobody_described_says_so() {
+fn unknown_core_layout_is_reported() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = Producer::new(folder);
     producer.alloc(4096, 100);
-    let output = look(folder, &["dump", "--cores"]);
+    let output = run_local(folder, &["dump", "--cores"]);
     assert_eq!(output.status.code(), Some(3));
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(page.contains("Device 0") && page.contains("start it with `ttmem run`"), "{page}");
 }
 
 #[test]
-fn cores_that_show_the_same_share_a_row() {
+fn cores_with_equal_rows_share_one() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
-    // The cached program ends higher on two of the cores, which no column shows.
-    let page = text(&look(folder, &["dump", "--cores"]));
+    // On two of the cores the cached program ends higher, but no column shows that.
+    let page = text(&run_local(folder, &["dump", "--cores"]));
     assert!(page.contains("\n0,0-3,0 ") && page.contains("\n0,1-3,1 "), "{page}");
     assert_eq!(page.lines().count(), 2 + 2, "{page}");
 }
 
 #[test]
-fn the_table_shows_the_least_room() {
+fn table_shows_the_smallest_free_gap() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.dispatch(7);
     for args in [&["-v"][..], &["-v", "--ascii"]] {
-        let page = text(&look(folder, args));
+        let page = text(&run_local(folder, args));
         assert!(
             page.contains("    Free gap       1.2 MiB   at least, core 0,0: 0x19000 to 0x14e000\n"),
             "{page}"
@@ -305,19 +309,19 @@ fn the_table_shows_the_least_room() {
 }
 
 #[test]
-fn buffers_that_a_replay_may_write_over_are_a_finding() {
+fn buffers_endangered_by_a_replay_are_a_finding() {
     let server = daemon();
     let folder = server.segments.path();
     let mut producer = busy(folder);
     producer.trace(3, 17);
     producer.replay_trace(3);
-    let of = |shot: &Snapshot| process(shot, producer.pid).unwrap().traces[0].clone();
-    let trace = of(&server.snapshot());
+    let first_trace = |shot: &Snapshot| process(shot, producer.pid).unwrap().traces[0].clone();
+    let trace = first_trace(&server.snapshot());
     assert_eq!((trace.id, trace.dispatches, trace.replays), (3, 17, 1));
     assert_eq!((trace.endangered_count, trace.devices.len()), (0, 1));
     producer.alloc(4096, 1200);
     producer.alloc_l1(131_072, 4096, None);
-    // What was written over once may be again.
+    // Buffers that were overwritten once can be again.
     producer.replay_trace(3);
     for shot in [server.snapshot(), local(folder)] {
         let trace = process(&shot, producer.pid).unwrap().traces[0].clone();

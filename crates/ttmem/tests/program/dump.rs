@@ -1,4 +1,4 @@
-//! `ttmem dump` with many buffers: groups, orders, the first few.
+//! `ttmem dump` with many buffers: groups, orders and limits.
 
 use crate::*;
 use std::process::{Command, Output, Stdio};
@@ -45,7 +45,7 @@ fn columns(page: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn groups_answer_what_holds_the_memory() {
+fn groups_add_up_allocations() {
     let (server, _client) = many();
     let page = dump(&server, &["--group-by", "size"]);
     let rows = columns(&page, 7);
@@ -76,7 +76,7 @@ fn groups_answer_what_holds_the_memory() {
     let aged: serde_json::Value =
         serde_json::from_str(&dump(&server, &["--group-by", "size", "--sort", "age", "--json"])).unwrap();
     let ages = aged["groups"].as_array().unwrap().iter().map(|it| it["age_seconds"].as_f64().unwrap());
-    assert!(ages.clone().count() == 3 && ages.is_sorted_by(|a, b| a >= b), "the oldest first: {aged}");
+    assert!(ages.clone().count() == 3 && ages.is_sorted_by(|a, b| a >= b), "oldest first: {aged}");
     let json: serde_json::Value =
         serde_json::from_str(&dump(&server, &["--group-by", "space", "--json", "--top", "1"])).unwrap();
     assert_eq!((&json["group_by"], &json["more"]), (&"space".into(), &2.into()));
@@ -86,11 +86,11 @@ fn groups_answer_what_holds_the_memory() {
 }
 
 #[test]
-fn lists_are_sorted_and_end_where_they_should() {
+fn lists_are_sorted_and_limited() {
     let (server, _client) = many();
     let page = dump(&server, &["--top", "2"]);
     assert_eq!(page.lines().count(), 1 + 2 + 2, "{page}");
-    assert!(page.lines().nth(1).unwrap().contains(" 1.5 GiB "), "the largest first: {page}");
+    assert!(page.lines().nth(1).unwrap().contains(" 1.5 GiB "), "largest first: {page}");
     assert!(page.contains("\n9999 more with "), "{page}");
     assert_eq!(dump(&server, &[]).lines().count(), 1 + 10_001 + 1, "a pipe gets everything");
     let json: serde_json::Value = schema::dump(dump(&server, &["--json"]).as_bytes());
@@ -104,7 +104,7 @@ fn lists_are_sorted_and_end_where_they_should() {
 }
 
 #[test]
-fn a_terminal_gets_groups_unless_it_asks_for_all() {
+fn terminal_gets_groups_without_all() {
     let (server, _client) = many();
     for (size, args, count) in [((100, 40), &[][..], 1 + 3 + 2), ((80, 24), &["--all"], 1 + 10_001 + 1)] {
         let mut terminal = Terminal::start(&command(&server, args), size);

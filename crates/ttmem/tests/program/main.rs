@@ -1,9 +1,10 @@
-//! The whole program from outside: real servers, real sockets, real processes.
+//! The whole program, tested from outside: real servers, sockets and processes.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod acceptance;
 mod bad_input;
 mod command_line;
+mod containers;
 mod cores;
 mod counters;
 mod defects;
@@ -12,9 +13,9 @@ mod doctor;
 mod dump;
 mod machine;
 mod pages;
-mod places;
 mod processes;
 mod resets;
+mod segment_files;
 mod segments;
 mod service;
 mod simulated;
@@ -41,7 +42,7 @@ fn exe() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ttmem"))
 }
 
-/// A server with eight simulated Wormhole chips.
+/// A server with eight simulated Wormhole devices.
 fn server() -> Server {
     Server::start(exe(), &["--sim", "t3k"])
 }
@@ -50,10 +51,11 @@ fn finding(server: &Server, kind: FindingKind) -> Option<Finding> {
     server.snapshot().findings.into_iter().find(|finding| finding.kind == kind)
 }
 
-/// The test binary or the program, where any user can run it.
-fn copied(original: &Path, to: &Server) -> std::path::PathBuf {
+/// Copies the test binary or the program to the folder of a server, where any user can run it.
+fn copy_program(original: &Path, to: &Server) -> std::path::PathBuf {
     let copy = to.folder.path().join(original.file_name().unwrap());
-    // Not by ourselves: a child that another test is just starting would have it open for writing, and nobody could run it.
+    // With `cp`: if this process wrote the file, a child that another test starts now would inherit the descriptor, and a
+    // file that is open for writing cannot be run.
     assert!(std::process::Command::new("cp").arg(original).arg(&copy).status().unwrap().success());
     copy
 }
@@ -64,4 +66,5 @@ const HOST: u8 = ttmem_types::BufferType::SystemMemory as u8;
 const L1_SMALL: u8 = ttmem_types::BufferType::L1Small as u8;
 const TRACE: u8 = ttmem_types::BufferType::Trace as u8;
 const MIB: u64 = 1 << 20;
-const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+/// Runs a command as a user other than root.
+const AS_OTHER_USER: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];

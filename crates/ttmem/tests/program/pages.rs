@@ -12,7 +12,7 @@ use ttmem_reader::protocol::{Request, ask};
 use ttmem_testkit::terminal::Terminal;
 use ttmem_testkit::{Server, eventually};
 
-/// Blocks whose commands cannot run here, each marked with its reason. A higher number is a decision.
+/// Number of blocks whose commands cannot run here, each marked with its reason.
 const NOT_RUN: usize = 17;
 
 /// The pid that pages use for a tracked process.
@@ -39,7 +39,7 @@ pub(crate) fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 
 /// A page of the documentation.
 struct Page {
-    /// Relative to the repository.
+    /// Path relative to the repository.
     name: String,
     text: String,
 }
@@ -62,7 +62,7 @@ struct Block {
     lines: Vec<String>,
     /// The line of its fence, from 1.
     at: usize,
-    /// The comment in front of it, if that says why it is not run.
+    /// The reason in the comment before it, if it is not run.
     not_run: Option<String>,
 }
 
@@ -89,7 +89,7 @@ impl Page {
 }
 
 impl Block {
-    /// The commands a reader would type, each complete: quotes may span lines.
+    /// The commands that a reader would type; quotes may span lines.
     fn commands(&self) -> Vec<String> {
         let typed: Vec<&str> = match self.language.as_str() {
             "sh" => self.lines.iter().map(String::as_str).collect(),
@@ -172,8 +172,8 @@ impl Fixture {
         command
     }
 
-    /// A page's command with this machine's places instead of the usual ones.
-    fn translated(&self, command: &str) -> String {
+    /// Replaces the paths in a page's command by those of this machine.
+    fn translate(&self, command: &str) -> String {
         command
             .replace("cargo run --release --", "ttmem")
             .replace("/dev/shm/", &format!("{}/", self.server.segments.path().display()))
@@ -182,7 +182,7 @@ impl Fixture {
             .replace(PAGE_PID, &self.clients[0].id().to_string())
     }
 
-    /// Runs `ttmem` with arguments to its end.
+    /// Runs `ttmem` with arguments until it exits.
     pub(crate) fn ttmem(&self, args: &[&str]) -> Output {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(exe());
@@ -200,13 +200,13 @@ impl Drop for Fixture {
     }
 }
 
-/// Runs until the reader stops it.
+/// How a command ends.
 enum Kind {
-    /// On a terminal, until `q`.
+    /// It runs on a terminal until `q`.
     Screen,
-    /// Until a signal.
+    /// It runs until a signal.
     Daemon,
-    /// Ends by itself.
+    /// It exits.
     Plain,
 }
 
@@ -222,8 +222,8 @@ fn kind(command: &str) -> Kind {
     }
 }
 
-/// Exit codes that a page explains as answers, besides 0.
-fn answers(command: &str) -> &'static [i32] {
+/// Exit codes besides 0 that a page explains as results.
+fn accepted_codes(command: &str) -> &'static [i32] {
     match command {
         _ if command.contains("||") => &[],
         // No process here has the agent, so there is nothing to compare.
@@ -233,9 +233,9 @@ fn answers(command: &str) -> &'static [i32] {
     }
 }
 
-/// Runs one command as a reader would; what went wrong, if anything did.
+/// Runs one command as a reader would.
 fn run(fixture: &Fixture, folder: &Path, prelude: &str, command: &str) -> Result<(), String> {
-    let command = fixture.translated(command);
+    let command = fixture.translate(command);
     let mut shell = Command::new("bash");
     match kind(&command) {
         Kind::Screen => {
@@ -264,14 +264,14 @@ fn run(fixture: &Fixture, folder: &Path, prelude: &str, command: &str) -> Result
             if ready && status.success() { Ok(()) } else { Err(format!("the daemon ended: {status}")) }
         }
         Kind::Plain => {
-            // A hang ends the test, however long that takes.
+            // A command that hangs ends the test.
             shell = Command::new("timeout");
             shell.args(["300", "bash", "-o", "pipefail", "-c", &format!("{prelude}{command}")]);
             let output = fixture.environment(shell, folder).output().unwrap();
             let (out, errors) =
                 (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             let code = output.status.code().unwrap_or(-1);
-            if code != 0 && !answers(&command).contains(&code) {
+            if code != 0 && !accepted_codes(&command).contains(&code) {
                 return Err(format!("exit code {code}: {errors}"));
             }
             if command.starts_with("ttmem run") && !out.contains("with the agent") {
@@ -283,22 +283,22 @@ fn run(fixture: &Fixture, folder: &Path, prelude: &str, command: &str) -> Result
     }
 }
 
-/// The reader's own program.
+/// The program of the reader in examples.
 const MODEL: &str = "\
 maps = open('/proc/self/maps').read()
 print('model', 'with the agent' if 'libttmem_agent' in maps else 'alone')
 ";
 
 #[test]
-fn every_command_on_a_page_runs() {
+fn every_documented_command_runs() {
     let fixture = OnceCell::new();
-    let (mut ran, mut left_out, mut failed) = (0, Vec::new(), Vec::new());
+    let (mut ran, mut not_run, mut failed) = (0, Vec::new(), Vec::new());
     for page in pages() {
         for block in page.blocks() {
             let place = format!("{}:{}", page.name, block.at);
             if let Some(reason) = &block.not_run {
                 assert!(!block.commands().is_empty(), "{place}: marked as not run, but has no command");
-                left_out.push(format!("{place}: {reason}"));
+                not_run.push(format!("{place}: {reason}"));
                 continue;
             }
             let fixture = fixture.get_or_init(Fixture::start);
@@ -309,10 +309,10 @@ fn every_command_on_a_page_runs() {
                 ran += 1;
                 // The last line names the command if this panics.
                 println!("{place}: {command}");
-                if let Err(why) = run(fixture, folder.path(), &prelude, &command) {
-                    // The rest is usage.
-                    failed
-                        .push(format!("{place}: {command}\n    {}", why.lines().next().unwrap_or_default()));
+                if let Err(error) = run(fixture, folder.path(), &prelude, &command) {
+                    // Further lines are usage.
+                    let error = error.lines().next().unwrap_or_default();
+                    failed.push(format!("{place}: {command}\n    {error}"));
                 }
                 if command.starts_with("export ") {
                     prelude.push_str(&command);
@@ -321,10 +321,10 @@ fn every_command_on_a_page_runs() {
             }
         }
     }
-    println!("{ran} commands ran; {} blocks are not run:\n{}", left_out.len(), left_out.join("\n"));
+    println!("{ran} commands ran; {} blocks are not run:\n{}", not_run.len(), not_run.join("\n"));
     assert!(failed.is_empty(), "{} of {ran} commands failed:\n{}", failed.len(), failed.join("\n"));
     assert!(ran >= 60, "only {ran} commands were found");
-    assert_eq!(left_out.len(), NOT_RUN, "blocks that are not run");
+    assert_eq!(not_run.len(), NOT_RUN, "blocks that are not run");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whose memory it is: namespaces, users, reused pids, invisible peers.
+//! The owners of memory: namespaces, users, reused pids and processes that are not visible.
 
 use crate::*;
 use std::io::Write;
@@ -7,8 +7,8 @@ use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, eventually};
 use ttmem_wire::legacy::{Levels, Type, Vintage};
 
-/// Fills a puppet's hands: a buffer, a circular buffer and a kernel.
-fn hold(puppet: &mut Puppet) {
+/// Allocates a buffer, a circular buffer and a kernel.
+fn allocate_some(puppet: &mut Puppet) {
     puppet.send(Type::Alloc, 0, DRAM, 0x1000, 4096);
     puppet.send(Type::CbAlloc, 0, 0, 0x19d60, 2048);
     puppet.send(Type::KernelLoad, 0, 0, 7, 1024);
@@ -19,16 +19,16 @@ fn test_binary() -> std::path::PathBuf {
 }
 
 #[test]
-fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
+fn client_in_another_pid_namespace_is_reclaimed() {
     let server = server();
     let mut other = Puppet::new(&server.legacy);
     other.send(Type::Alloc, 1, DRAM, 1, 11);
     let through = ["unshare", "-pf", "--kill-child"];
     let mut inside = Puppet::start_through(&through, &test_binary(), &server.legacy);
-    hold(&mut inside);
+    allocate_some(&mut inside);
     let snapshot = server.snapshot();
     let process = snapshot.processes.iter().find(|p| p.pid != Some(other.pid)).unwrap();
-    assert_eq!(process.reported_pid, Some(1), "what it calls itself, in there");
+    assert_eq!(process.reported_pid, Some(1), "its pid in the namespace");
     let pid = process.pid.expect("a child namespace is visible from here");
     assert_ne!(pid, inside.pid, "unshare is not the client");
     rustix::process::kill_process(
@@ -44,16 +44,16 @@ fn a_client_in_another_pid_namespace_is_reclaimed_when_it_dies() {
 }
 
 #[test]
-fn another_users_client_is_tracked_named_and_reclaimed() {
+fn client_of_another_user_is_tracked_and_reclaimed() {
     let server = server();
     let mut other = Puppet::new(&server.legacy);
     other.send(Type::Alloc, 1, DRAM, 1, 11);
-    let binary = copied(&test_binary(), &server);
-    let mut nobody = Puppet::start_through(&NOBODY, &binary, &server.legacy);
-    hold(&mut nobody);
-    let process = server.process(nobody.pid).unwrap();
+    let binary = copy_program(&test_binary(), &server);
+    let mut theirs = Puppet::start_through(&AS_OTHER_USER, &binary, &server.legacy);
+    allocate_some(&mut theirs);
+    let process = server.process(theirs.pid).unwrap();
     assert_eq!(process.user.as_deref(), Some("nobody"));
-    nobody.kill();
+    theirs.kill();
     let snapshot = server.snapshot();
     assert_eq!(snapshot.processes.len(), 1);
     assert_eq!(snapshot.devices[0].usage, ttmem_core::snapshot::Usage::default());
@@ -61,8 +61,8 @@ fn another_users_client_is_tracked_named_and_reclaimed() {
 }
 
 #[test]
-fn a_peer_that_cannot_be_seen_lives_as_long_as_its_connection() {
-    // The server is inside a pid namespace; this process is outside, where the server cannot see.
+fn hidden_peer_is_known_as_long_as_its_connection() {
+    // The server is in a PID namespace; this process is outside and not visible to it.
     let mut command = Command::new("unshare");
     command.args(["-pf", "--kill-child", "--mount-proc"]).arg(exe());
     let server = Server::start_by(command, &["--sim", "n150"]);
@@ -74,21 +74,21 @@ fn a_peer_that_cannot_be_seen_lives_as_long_as_its_connection() {
     assert_eq!(snapshot.processes.len(), 1);
     assert_eq!(snapshot.processes[0].pid, None);
     assert_eq!(snapshot.processes[0].reported_pid, Some(i64::from(std::process::id())));
-    // A second one is another process, even with the same number missing.
+    // A second connection without a pid is another process.
     let mut second = Client::connect(&server, Vintage::V144);
     second.alloc(0, DRAM, 1, 100);
     second.sync();
     assert_eq!(server.snapshot().processes.len(), 2);
     drop(client);
-    eventually("it went with its connection", || (server.snapshot().processes.len() == 1).then_some(()));
+    eventually("it is gone with its connection", || (server.snapshot().processes.len() == 1).then_some(()));
     assert_eq!(second.query(0).levels, Levels { dram: 100, ..Levels::default() });
 }
 
 #[test]
-fn a_process_that_closes_its_connection_keeps_its_memory_until_it_dies() {
+fn memory_outlives_the_connection_of_its_process() {
     let server = server();
     let mut puppet = Puppet::new(&server.legacy);
-    hold(&mut puppet);
+    allocate_some(&mut puppet);
     puppet.reconnect();
     assert_eq!(
         server.process(puppet.pid).unwrap().usage[0].usage.dram.as_ref().unwrap().requested_bytes,
@@ -99,13 +99,13 @@ fn a_process_that_closes_its_connection_keeps_its_memory_until_it_dies() {
 }
 
 #[test]
-fn a_reused_pid_is_another_process() {
+fn reused_pid_is_another_process() {
     let server = server();
     let mut first = Puppet::new(&server.legacy);
-    hold(&mut first);
-    let (pid, born) = (first.pid, server.process(first.pid).unwrap().start);
+    allocate_some(&mut first);
+    let (pid, started) = (first.pid, server.process(first.pid).unwrap().start);
     first.kill();
-    // Ask the kernel for the same number again until nobody else was faster.
+    // Another process may get the pid first, so this is tried several times.
     for _ in 0..200 {
         std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
         let mut second = Puppet::new(&server.legacy);
@@ -114,21 +114,21 @@ fn a_reused_pid_is_another_process() {
         }
         second.send(Type::Alloc, 0, DRAM, 0x2000, 64);
         let process = server.process(pid).unwrap();
-        assert_ne!((process.start, process.usage.len()), (born, 0));
+        assert_ne!((process.start, process.usage.len()), (started, 0));
         let usage = server.usage(0);
         assert_eq!(usage.dram.unwrap().requested_bytes, 64);
-        assert!(usage.cb.is_none() && usage.kernel.is_none(), "the first one's are gone for good");
+        assert!(usage.cb.is_none() && usage.kernel.is_none(), "the memory of the first process is reclaimed");
         return;
     }
-    panic!("pid {pid} could not be had again");
+    panic!("pid {pid} could not be reused");
 }
 
 #[test]
-fn a_process_that_dies_before_it_is_read_leaves_nothing() {
+fn process_that_exits_before_it_is_read_leaves_nothing() {
     use rustix::process::Signal;
     let server = server();
     for _ in 0..10 {
-        // The server sleeps while a client connects, speaks and dies.
+        // The server is stopped while a client connects, sends and exits.
         server.signal(Signal::STOP);
         let output = Command::new("python3")
             .args(["-c", "import socket,sys,struct,os\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\ns.send(struct.pack('<BxxxiQBxxxiQ',1,0,4096,0,os.getpid(),77).ljust(144,b'\\0'))\nos._exit(0)"])
@@ -147,7 +147,7 @@ fn a_process_that_dies_before_it_is_read_leaves_nothing() {
 }
 
 #[test]
-fn a_stale_socket_is_replaced() {
+fn stale_socket_is_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let (legacy, query) = (folder.path().join("l.sock"), folder.path().join("q.sock"));
     let start = || {
@@ -162,7 +162,7 @@ fn a_stale_socket_is_replaced() {
             ttmem_reader::protocol::ask(&query, &request).ok()
         });
         Client::connect_to(&legacy, Vintage::V144).sync();
-        // Killed: its socket stays behind.
+        // Killed: its socket is left.
         server.kill().unwrap();
         server.wait().unwrap();
         assert!(legacy.exists());
@@ -170,7 +170,7 @@ fn a_stale_socket_is_replaced() {
 }
 
 #[test]
-fn a_pid_used_again_on_the_same_socket_is_another_process() {
+fn reused_pid_on_the_same_socket_is_another_process() {
     use rustix::process::Signal;
     let server = server();
     let mut parent = Puppet::new(&server.legacy);
@@ -178,7 +178,7 @@ fn a_pid_used_again_on_the_same_socket_is_another_process() {
     for _ in 0..200 {
         let first = parent.fork(4096, 1000);
         assert!(server.process(first as u32).is_some());
-        // Before the server can see the death, another child has the pid and speaks on the same socket.
+        // Before the server notices the exit, another child has the pid and sends on the same socket.
         server.signal(Signal::STOP);
         parent.reap(first);
         std::fs::write("/proc/sys/kernel/ns_last_pid", (first - 1).to_string()).unwrap();
@@ -188,27 +188,27 @@ fn a_pid_used_again_on_the_same_socket_is_another_process() {
             parent.reap(second);
             continue;
         }
-        eventually("the second child is known by what it holds", || {
+        eventually("the second child is known by its memory", || {
             let held = server.process(second as u32)?.usage.first()?.usage.dram.as_ref()?.requested_bytes;
             (held == 5000).then_some(())
         });
         assert_eq!(server.usage(0).dram.unwrap().requested_bytes, 5001);
         return;
     }
-    panic!("the pid could not be had again");
+    panic!("the pid could not be reused");
 }
 
 #[test]
-fn a_process_that_frees_all_and_ends_leaves_no_finding() {
+fn process_that_frees_everything_leaves_no_finding() {
     use rustix::process::Signal;
     let server = server();
     for round in 0..20 {
         let mut puppet = Puppet::new(&server.legacy);
-        // Its end must not be the only thing the server wakes up to.
+        // Besides the exit, the server gets a request of another client.
         let mut other = Client::connect(&server, Vintage::V144);
         other.sync();
         puppet.send(Type::Alloc, 0, DRAM, 1, 64);
-        // Once the server waits, it hears in the order in which we speak: the question before the last words.
+        // A waiting server reads in the order of sending: the request before the last messages of the process.
         std::thread::sleep(std::time::Duration::from_millis(20));
         server.signal(Signal::STOP);
         other.stream.write_all(&query(round)).unwrap();
@@ -223,9 +223,9 @@ fn a_process_that_frees_all_and_ends_leaves_no_finding() {
 }
 
 #[test]
-fn a_clean_short_life_leaves_no_finding() {
+fn short_process_leaves_no_finding() {
     let server = server();
-    // It takes, asks and frees in one breath, and is gone before it is heard.
+    // It allocates, queries and frees in one write, and exits before that is read.
     let script = "import socket,sys,struct,os\n\
         s=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         m=lambda t,n:struct.pack('<BxxxiQBxxxiQ',t,0,n,0,os.getpid(),77).ljust(144,b'\\0')\n\
@@ -234,17 +234,17 @@ fn a_clean_short_life_leaves_no_finding() {
         let status = Command::new("python3").args(["-c", script]).arg(&server.legacy).status().unwrap();
         assert!(status.success());
     }
-    eventually("all were heard and are gone", || {
-        let heard = server.log().matches("Freed buffer 0x4d").count();
-        (heard == 30 && server.snapshot().processes.is_empty()).then_some(())
+    eventually("all were read and are gone", || {
+        let freed = server.log().matches("Freed buffer 0x4d").count();
+        (freed == 30 && server.snapshot().processes.is_empty()).then_some(())
     });
     assert!(server.snapshot().findings.is_empty(), "{:?}", server.snapshot().findings);
 }
 
 #[test]
-fn last_words_that_were_read_but_not_yet_taken_in_are_heard() {
+fn messages_read_before_an_exit_are_applied() {
     let server = server();
-    // Questions that take long, so that the turn is over before the free behind them is reached; then it ends.
+    // Slow requests, so that the server's turn ends before the free after them; then the process exits.
     let script = "import socket,sys,struct,os\n\
         s=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         m=lambda t,n,i:struct.pack('<BxxxiQBxxxiQ',t,0,n,0,os.getpid(),i).ljust(144,b'\\0')\n\
@@ -256,14 +256,14 @@ fn last_words_that_were_read_but_not_yet_taken_in_are_heard() {
         assert!(status.success());
     }
     eventually("all are gone", || {
-        let heard = server.log().matches("Freed buffer 0x4d").count();
-        (heard == 3 && server.snapshot().processes.is_empty()).then_some(())
+        let freed = server.log().matches("Freed buffer 0x4d").count();
+        (freed == 3 && server.snapshot().processes.is_empty()).then_some(())
     });
     assert!(finding(&server, FindingKind::UnknownFree).is_none(), "{:?}", server.snapshot().findings);
 }
 
 #[test]
-fn a_question_drained_with_the_dead_is_answered_without_them() {
+fn request_drained_at_an_exit_excludes_the_process() {
     use rustix::process::Signal;
     let server = server();
     let mut parent = Puppet::new(&server.legacy);
@@ -273,7 +273,7 @@ fn a_question_drained_with_the_dead_is_answered_without_them() {
     assert_eq!(other.query(0).levels.dram, 1001);
     std::thread::sleep(std::time::Duration::from_millis(20));
     server.signal(Signal::STOP);
-    // The child dies; another client asks, then the parent, on the socket that is read to its end because of the death.
+    // The child exits; another client queries, then the parent, on the socket that is drained because of the exit.
     parent.reap(child);
     other.stream.write_all(&query(0)).unwrap();
     parent.query();

@@ -1,15 +1,15 @@
-//! Chips that are reset while they are looked at.
+//! Devices that are reset while they are read.
 
 use crate::exe;
-use crate::machine::parsed;
+use crate::machine::parse_snapshot;
 use std::process::Command;
 use ttmem_testkit::machine::{self, FakeProcess};
 use ttmem_testkit::{Server, eventually};
 
 #[test]
-fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
+fn values_of_a_device_in_reset_are_absent_with_a_reason() {
     let machine = machine::t3k("2.10.0");
-    let folder = |path: std::path::PathBuf| path.canonicalize().unwrap().display().to_string();
+    let real_path = |path: std::path::PathBuf| path.canonicalize().unwrap().display().to_string();
     let mut command = Command::new("strace");
     command.args([
         "-f",
@@ -22,23 +22,23 @@ fn while_a_chip_is_reset_its_values_are_absent_and_say_so() {
         "inject=pread64:error=ENODATA",
     ]);
     for name in ["temp1_input", "power1_input", "curr1_input", "in0_input"] {
-        command.args(["-P", &folder(machine.hwmon(1, name))]);
+        command.args(["-P", &real_path(machine.hwmon(1, name))]);
     }
     for name in ["tt_aiclk", "tt_axiclk", "tt_arcclk", "tt_asic_id", "tt_serial", "tt_heartbeat"] {
-        command.args(["-P", &folder(machine.attribute(1, name))]);
+        command.args(["-P", &real_path(machine.attribute(1, name))]);
     }
     let output = command.arg(exe()).arg("--root").arg(machine.root()).arg("--json").output().unwrap();
-    let snapshot = parsed(&output);
+    let snapshot = parse_snapshot(&output);
     assert_eq!(snapshot.devices.len(), 4);
     let device = &snapshot.devices[1];
     assert_eq!(device.sensors_absent.as_deref(), Some("the device is being reset"));
     assert!(device.sensors.is_none());
-    assert_eq!(device.id, "pci-0000:02:00.0", "it cannot say who it is now");
+    assert_eq!(device.id, "pci-0000:02:00.0", "its id is not readable now");
     assert_eq!(snapshot.devices[2].sensors.as_ref().unwrap().asic_celsius, Some(45.406));
 }
 
 #[test]
-fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
+fn device_without_an_id_is_read_again() {
     let mut machine = machine::t3k("2.10.0");
     machine.add_process(FakeProcess::new(4242, "python", &[1]));
     let asic_id = machine.attribute(1, "tt_asic_id").canonicalize().unwrap();
@@ -51,15 +51,15 @@ fn a_chip_that_cannot_say_who_it_is_is_asked_again_and_stays_one_chip() {
     let first = &server.first.devices;
     assert_eq!((first.len(), first[1].id.as_str()), (4, "pci-0000:02:00.0"));
     assert_eq!(server.first.processes[0].open_devices, ["pci-0000:02:00.0"]);
-    let id = |it: &str| it.starts_with("0x").then_some(());
-    eventually("it says who it is", || id(&server.device(1).id));
+    eventually("its id is read", || server.device(1).id.starts_with("0x").then_some(()));
     let after = server.snapshot().devices;
-    assert_eq!(after.iter().map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2, 3], "{after:#?}");
-    assert!(after.iter().all(|it| it.id.starts_with("0x")));
+    let indexes: Vec<u32> = after.iter().map(|device| device.index).collect();
+    assert_eq!(indexes, [0, 1, 2, 3], "{after:#?}");
+    assert!(after.iter().all(|device| device.id.starts_with("0x")));
     assert_eq!(
         server.process(4242).unwrap().open_devices,
         [after[1].id.clone()],
-        "who has it open has it open"
+        "the process still has it open"
     );
-    eventually("its sensors are its own", || server.device(1).sensors.filter(|it| it.asic_celsius.is_some()));
+    eventually("its sensors are read", || server.device(1).sensors.filter(|it| it.asic_celsius.is_some()));
 }

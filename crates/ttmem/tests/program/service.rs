@@ -1,4 +1,4 @@
-//! The daemon as a service: what it tells the manager that started it.
+//! The daemon as a service: its notifications to the service manager.
 
 use crate::segments::dram;
 use crate::*;
@@ -13,7 +13,7 @@ use ttmem_testkit::producer::Producer;
 use ttmem_testkit::{Client, eventually};
 use ttmem_wire::legacy::Vintage;
 
-/// A service manager, as far as the daemon can tell.
+/// The notification socket of a service manager.
 struct Manager {
     folder: TempDir,
     socket: UnixDatagram,
@@ -24,12 +24,12 @@ impl Manager {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
-        // Only so that a test that fails ends.
+        // So that a failing test ends.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { folder, socket, lines: VecDeque::new() }
     }
 
-    /// The daemon, as this manager starts it.
+    /// The command of the daemon with the variables of this manager.
     fn command(&self) -> Command {
         let mut command = Command::new(exe());
         command.env("NOTIFY_SOCKET", self.folder.path().join("notify"));
@@ -37,11 +37,11 @@ impl Manager {
         command
     }
 
-    /// The next line it hears.
+    /// Receives the next line.
     fn line(&mut self) -> String {
         if self.lines.is_empty() {
             let mut bytes = [0; 4096];
-            let len = self.socket.recv(&mut bytes).expect("the daemon says something");
+            let len = self.socket.recv(&mut bytes).expect("the daemon sends a notification");
             let message = std::str::from_utf8(&bytes[..len]).unwrap();
             assert!(message.ends_with('\n'), "{message:?}");
             self.lines.extend(message.lines().map(str::to_owned));
@@ -49,7 +49,7 @@ impl Manager {
         self.lines.pop_front().unwrap()
     }
 
-    /// Every line up to and with this one.
+    /// Receives lines up to and including this one.
     fn lines_to(&mut self, last: &str) -> Vec<String> {
         let mut lines = Vec::new();
         while lines.last().is_none_or(|line| line != last) {
@@ -60,15 +60,15 @@ impl Manager {
 }
 
 #[test]
-fn a_service_is_ready_when_it_can_be_asked_and_says_when_it_ends() {
+fn service_notifies_when_it_is_ready_and_stops() {
     let mut manager = Manager::new();
     let (legacy, query) = (manager.folder.path().join("legacy"), manager.folder.path().join("query"));
     let mut command = manager.command();
     command.args(["serve", "--quiet", "--sim", "t3k", "--legacy-socket"]).arg(&legacy);
     command.arg("--query-socket").arg(&query).stdin(Stdio::null()).stderr(Stdio::null());
-    let mut child = Ended(command.spawn().unwrap());
+    let mut child = OwnedChild(command.spawn().unwrap());
     assert_eq!(manager.line(), "READY=1");
-    // Not eventually: now.
+    // Without waiting.
     UnixStream::connect(&legacy).unwrap();
     let answer = snapshot_from(&query);
     assert_eq!(answer["devices"].as_array().unwrap().len(), 8);
@@ -81,7 +81,7 @@ fn a_service_is_ready_when_it_can_be_asked_and_says_when_it_ends() {
 }
 
 #[test]
-fn a_service_says_how_it_stands_when_that_changes() {
+fn service_sends_changes_of_its_status() {
     let mut manager = Manager::new();
     let server = Server::start_by(manager.command(), &["--sim", "n300"]);
     let idle = "STATUS=devices: 2 (simulated), tracked processes: 0";
@@ -95,7 +95,7 @@ fn a_service_says_how_it_stands_when_that_changes() {
 }
 
 #[test]
-fn a_service_that_is_watched_says_that_it_lives() {
+fn service_sends_watchdog_notifications() {
     let mut manager = Manager::new();
     let mut command = manager.command();
     command.env("WATCHDOG_USEC", "1000000");
@@ -107,19 +107,19 @@ fn a_service_that_is_watched_says_that_it_lives() {
 }
 
 #[test]
-fn a_watch_that_is_meant_for_another_process_is_left_to_it() {
+fn watchdog_of_another_process_is_ignored() {
     let mut manager = Manager::new();
     let mut command = manager.command();
     command.env("WATCHDOG_USEC", "1").env("WATCHDOG_PID", "1");
     let server = Server::start_by(command, &["--sim", "n150"]);
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 1, 64);
-    // At least one tick has passed by then.
+    // This takes at least one tick.
     let mut lines = manager.lines_to("STATUS=devices: 1 (simulated), tracked processes: 1");
     server.signal(Signal::TERM);
     lines.extend(manager.lines_to("STOPPING=1"));
     assert!(!lines.iter().any(|line| line.starts_with("WATCHDOG")), "{lines:?}");
-    // The same variable, with the pid that it has.
+    // With its own pid.
     let mut manager = Manager::new();
     let mut shell = Command::new("sh");
     shell.env("NOTIFY_SOCKET", manager.folder.path().join("notify")).env("WATCHDOG_USEC", "1");
@@ -129,27 +129,27 @@ fn a_watch_that_is_meant_for_another_process_is_left_to_it() {
 }
 
 #[test]
-fn a_manager_that_does_not_read_holds_nobody_up() {
+fn manager_that_does_not_read_blocks_nothing() {
     let mut manager = Manager::new();
     let other = UnixDatagram::unbound().unwrap();
     other.set_nonblocking(true).unwrap();
-    let place = manager.folder.path().join("notify");
-    while other.send_to(b"X=1\n", &place).is_ok() {}
+    let path = manager.folder.path().join("notify");
+    while other.send_to(b"X=1\n", &path).is_ok() {}
     let mut command = manager.command();
     command.env("WATCHDOG_USEC", "1000");
-    // It starts and answers, though it cannot say so.
+    // It starts and answers, although it cannot notify.
     let server = Server::start_by(command, &["--sim", "n150"]);
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 1, 64);
     client.sync();
     assert_eq!(server.usage(0).dram.unwrap().requested_bytes, 64);
-    // Nothing of importance is lost.
+    // No important notification is lost.
     manager.lines_to("READY=1");
     manager.lines_to("STATUS=devices: 1 (simulated), tracked processes: 1");
 }
 
 #[test]
-fn a_manager_may_have_no_file_or_not_be_there() {
+fn manager_may_use_an_abstract_socket_or_be_absent() {
     let name = format!("ttmem-test-{}", std::process::id());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let mut manager = Manager { socket: UnixDatagram::bind_addr(&address).unwrap(), ..Manager::new() };
@@ -167,8 +167,8 @@ fn a_manager_may_have_no_file_or_not_be_there() {
     assert!(server.wait().success());
 }
 
-/// A machine as the unit leaves it to the daemon: nothing to write but the sockets' folder (`$1`), no devices, no network. Then
-/// it becomes the rest, with the capabilities in `$2`.
+/// The sandbox of the unit: only the folder of the sockets (`$1`) is writable, without devices and network. It runs the
+/// remaining arguments with the capabilities in `$2`.
 const SANDBOX: &str = r#"
 mount --bind "$1" "$1"
 mount -t tmpfs none /mnt
@@ -184,12 +184,12 @@ exec setpriv --no-new-privs --inh-caps=-all --bounding-set="-all,$capabilities" 
 "#;
 
 #[test]
-fn what_the_unit_leaves_to_the_daemon_is_enough() {
+fn sandbox_of_the_unit_is_sufficient() {
     let unit = include_str!("../../../../packaging/ttmem.service.in");
     let line = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let names = line.split(' ').map(|name| format!("+{}", name.strip_prefix("CAP_").unwrap().to_lowercase()));
     let capabilities: Vec<String> = names.collect();
-    // systemd answers openat2 with ENOSYS then, which cannot be had here.
+    // With it, systemd makes openat2 fail with ENOSYS, which cannot be tested here.
     assert!(!unit.lines().any(|line| line.starts_with("RestrictSUIDSGID=")));
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
@@ -199,18 +199,18 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
 
-    // Another user's segment, which nobody else may read.
-    let test = copied(&std::env::current_exe().unwrap(), &server);
-    let mut theirs = Producer::start_copy(&test, &NOBODY, &[]);
+    // A segment that only its user may read.
+    let test = copy_program(&std::env::current_exe().unwrap(), &server);
+    let mut theirs = Producer::start_copy(&test, &AS_OTHER_USER, &[]);
     theirs.define(1);
     theirs.alloc(4096, 9101);
     let held = |pid| server.process(pid).map(|it| dram(&it));
     eventually("another user's process", || (held(theirs.pid) == Some(9101)).then_some(()));
-    // It is known by more than its segment, so nothing was read twice through its root.
+    // It is listed once, although its folder is visible through its root, too.
     assert_eq!(server.process(theirs.pid).unwrap().user.as_deref(), Some("nobody"));
     assert_eq!(server.snapshot().processes.iter().filter(|it| it.pid == Some(theirs.pid)).count(), 1);
 
-    // A container's, in a folder of its own.
+    // A container with a folder of its own.
     let script = r#"mount -t tmpfs none /dev/shm && exec "$0" "$@""#;
     let through = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c", script];
     let mut inside = Producer::start_through(&through, &[]);
@@ -220,7 +220,7 @@ fn what_the_unit_leaves_to_the_daemon_is_enough() {
         server.snapshot().processes.iter().any(|it| dram(it) == 9102).then_some(())
     });
 
-    // An old client, over a socket.
+    // An old client on the socket.
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 1, 9103);
     client.sync();
@@ -233,10 +233,10 @@ fn snapshot_from(query: &Path) -> serde_json::Value {
     ttmem_testkit::schema::snapshot(&output.stdout)
 }
 
-/// A child that does not outlive its test.
-struct Ended(Child);
+/// A child that is killed at the end of its test.
+struct OwnedChild(Child);
 
-impl Drop for Ended {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

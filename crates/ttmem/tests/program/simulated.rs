@@ -1,4 +1,4 @@
-//! Simulated chips have all that chips have, and say that they are simulated.
+//! Simulated devices have all values of real ones, and are marked as simulated.
 
 use crate::*;
 use serde_json::Value;
@@ -28,7 +28,7 @@ const SENSORS: [&str; 9] = [
 ];
 
 #[test]
-fn chips_on_the_bus_have_all_sensors_and_the_others_none() {
+fn only_local_devices_have_sensors() {
     let server = server();
     let page = json(&server, &[]);
     assert_eq!(page["simulated"], true);
@@ -38,8 +38,8 @@ fn chips_on_the_bus_have_all_sensors_and_the_others_none() {
         assert_eq!(device["capacity"]["origin"], "simulated");
         if device["remote"] == true {
             assert!(device["sensors"].is_null() && device["pci"].is_null() && device["node"].is_null());
-            let why = device["sensors_absent"].as_str().unwrap();
-            assert!(why.starts_with("remote device: "), "{why}");
+            let reason = device["sensors_absent"].as_str().unwrap();
+            assert!(reason.starts_with("remote device: "), "{reason}");
             continue;
         }
         let sensors = &device["sensors"];
@@ -65,23 +65,23 @@ fn chips_on_the_bus_have_all_sensors_and_the_others_none() {
 }
 
 #[test]
-fn hearts_beat_and_work_makes_warm() {
+fn sensors_follow_the_load() {
     let server = Server::start(exe(), &["--sim", "p150a"]);
     let sensors = || json(&server, &[])["devices"][0]["sensors"].clone();
     let idle = sensors();
     assert!(idle["fan_rpm"].is_number());
-    let beaten = eventually("its heart beats", || {
+    let later = eventually("the heartbeat changes", || {
         let now = sensors();
         (now["heartbeat"].as_u64() > idle["heartbeat"].as_u64()).then_some(now)
     });
-    assert_eq!(beaten["aiclk_mhz"], 800.0);
+    assert_eq!(later["aiclk_mhz"], 800.0);
     let mut client = Client::connect(&server, Vintage::V144);
     client.alloc(0, DRAM, 0x10_0000, 24 << 30);
     client.alloc(0, L1, 0x15_0000, 100 * MIB);
     client.sync();
-    eventually("it works", || {
+    eventually("sensors show the load", || {
         let now = sensors();
-        let more = |name: &str| now[name].as_f64().unwrap() > beaten[name].as_f64().unwrap() * 1.1;
+        let more = |name: &str| now[name].as_f64().unwrap() > later[name].as_f64().unwrap() * 1.1;
         (more("asic_celsius") && more("power_watts") && now["aiclk_mhz"] == 1350.0).then_some(())
     });
 }
@@ -90,9 +90,9 @@ fn texts(page: &Value) -> Vec<String> {
     page["events"].as_array().unwrap().iter().map(|it| it["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The same as for real chips, but here is a server that has some.
+/// With simulated devices, since the server is at hand; real devices have the same events.
 #[test]
-fn what_happens_is_listed_for_those_who_ask() {
+fn events_are_listed_on_request() {
     let server = Server::start(exe(), &["--sim", "n300"]);
     assert!(json(&server, &[]).get("events").is_none());
     assert_eq!(texts(&json(&server, &["--events"])), ["devices 0-1 added"]);
@@ -103,24 +103,24 @@ fn what_happens_is_listed_for_those_who_ask() {
     producer.out_of_memory(1_048_576, Some(4096));
     let pid = producer.pid;
     let failure = "requested 1.0 MiB of DRAM on each of devices 2-3; largest free block 4.0 KiB per bank";
-    eventually("it is told", || {
+    eventually("its events are listed", || {
         let all = texts(&json(&server, &["--events"]));
-        let told = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
-        (told("started") && told("opened a mesh of 2 devices") && told(failure)).then_some(())
+        let has = |text: &str| all.iter().any(|it| it.contains(&format!("pid {pid}")) && it.ends_with(text));
+        (has("started") && has("opened a mesh of 2 devices") && has(failure)).then_some(())
     });
     producer.kill();
-    let page = eventually("its end is told", || {
+    let page = eventually("its exit is listed", || {
         let page = json(&server, &["--events"]);
-        let ended = |it: &&Value| it["kind"] == "process_exited" && it["pid"] == pid;
-        let ended = page["events"].as_array().unwrap().iter().find(ended).cloned()?;
+        let is_exit = |it: &&Value| it["kind"] == "process_exited" && it["pid"] == pid;
+        let exited = page["events"].as_array().unwrap().iter().find(is_exit).cloned()?;
         assert!(
-            ended["text"].as_str().unwrap().ends_with("with 23.4 KiB in 1 allocation still allocated"),
-            "{ended}"
+            exited["text"].as_str().unwrap().ends_with("with 23.4 KiB in 1 allocation still allocated"),
+            "{exited}"
         );
-        assert_eq!((&ended["bytes"], &ended["severity"]), (&24_000.into(), &"info".into()));
+        assert_eq!((&exited["bytes"], &exited["severity"]), (&24_000.into(), &"info".into()));
         Some(page)
     });
-    // Oldest first, and only those of one device or process if that is asked for.
+    // Oldest first, and with a filter only those of one device or process.
     let numbers: Vec<u64> =
         page["events"].as_array().unwrap().iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
     assert!(numbers.is_sorted(), "{numbers:?}");

@@ -1,4 +1,4 @@
-//! `ttmem -s` against what tt-smi printed on real machines, and against what is done with it.
+//! `ttmem -s` compared with the output of tt-smi on real machines, and with what its readers expect.
 
 use crate::*;
 use serde::Deserialize;
@@ -11,18 +11,18 @@ use ttmem_testkit::machine::{
     FakeProcess, Machine, cards, galaxy, galaxy_blackhole, n150, p150a, p300b, t3k,
 };
 
-/// Drivers with more and more to say.
+/// Versions of the driver, each with more values than the one before.
 const DRIVERS: [&str; 6] = ["1.27.0", "1.34.0", "2.0.0", "2.3.0", "2.7.0", "2.10.0"];
 const NEWEST: &str = "2.10.0";
 
-/// What tt-smi printed; not part of this repository.
+/// Folder with output of tt-smi; not part of this repository.
 const CAPTURES: &str = "../../../shared/data/tt_smi";
 
-/// Keys in one chip of a capture that no tt-smi prints: whoever published it had put them there.
-const MADE_UP: [&str; 5] = ["temperature", "power_consumption", "version", "max_temp", "max_power"];
+/// Keys in one capture that no tt-smi prints; they were added before it was published.
+const ADDED_KEYS: [&str; 5] = ["temperature", "power_consumption", "version", "max_temp", "max_power"];
 
-/// What cannot be known from the kernel's files, and what is there instead.
-const NOT_KNOWN: [(&str, &str, &str); 7] = [
+/// Values that the kernel's files do not have, and what is printed instead.
+const UNKNOWN_VALUES: [(&str, &str, &str); 7] = [
     ("board_info", "dram_status", "null"),
     ("board_info", "pcie_speed", "\"N/A\""),
     ("limits", "vdd_min", "null"),
@@ -59,26 +59,26 @@ fn is_wormhole(device: &Value) -> bool {
     board.starts_with('n') || board.starts_with("tt-galaxy-wh")
 }
 
-/// Every key must be there, with the same kind of value or what is said in its place.
-fn same_shape(ours: &Value, real: &Value, path: &[&str]) {
+/// Checks that every key is present, with a value of the same type or the one for unknown values.
+fn assert_same_shape(ours: &Value, real: &Value, path: &[&str]) {
     let kind = std::mem::discriminant::<Value>;
     match real {
         Value::Object(entries) => {
-            for (key, real) in entries.iter().filter(|(key, _)| !MADE_UP.contains(&key.as_str())) {
+            for (key, real) in entries.iter().filter(|(key, _)| !ADDED_KEYS.contains(&key.as_str())) {
                 let ours = ours.get(key).unwrap_or_else(|| panic!("there is no {key} in {path:?}"));
-                same_shape(ours, real, &[path, &[key]].concat());
+                assert_same_shape(ours, real, &[path, &[key]].concat());
             }
         }
         _ if kind(ours) == kind(real) => {}
         _ => {
-            let instead = NOT_KNOWN.iter().find(|it| path.ends_with(&[it.0, it.1])).map(|it| it.2);
-            assert_eq!(instead, Some(&*ours.to_string()), "{path:?} is not {real}");
+            let replacement = UNKNOWN_VALUES.iter().find(|it| path.ends_with(&[it.0, it.1])).map(|it| it.2);
+            assert_eq!(replacement, Some(&*ours.to_string()), "{path:?} is not {real}");
         }
     }
 }
 
 #[test]
-fn it_has_the_shape_of_what_tt_smi_prints() {
+fn output_has_the_shape_of_tt_smi() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CAPTURES);
     let Ok(files) = fs::read_dir(&folder) else {
         println!("nothing to compare with: there is no {}", folder.display());
@@ -92,21 +92,21 @@ fn it_has_the_shape_of_what_tt_smi_prints() {
         let mut head = real.clone();
         head.as_object_mut().unwrap().remove("device_info");
         for page in &pages {
-            same_shape(page, &head, &[]);
+            assert_same_shape(page, &head, &[]);
         }
         for real in devices(&real) {
             let mut real = real.clone();
-            // These are the firmware's: the readers' test has those that matter.
+            // The words of the firmware are covered by the test of readers.
             real.as_object_mut().unwrap().remove("smbus_telem");
             let alike = pages.iter().flat_map(devices).filter(|it| is_wormhole(it) == is_wormhole(&real));
-            compared += alike.map(|ours| same_shape(ours, &real, &[])).count();
+            compared += alike.map(|ours| assert_same_shape(ours, &real, &[])).count();
         }
     }
     assert!(compared > 0, "{} is empty", folder.display());
 }
 
 #[test]
-fn words_have_the_names_they_have_with_tt_smi() {
+fn words_have_the_names_of_tt_smi() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CAPTURES);
     for (name, machine) in [("single_n150_gpu", n150(NEWEST)), ("blackhole_galaxy", p150a(NEWEST))] {
         let Ok(real) = fs::read(folder.join(name).with_extension("json")) else {
@@ -123,7 +123,7 @@ fn words_have_the_names_they_have_with_tt_smi() {
 }
 
 #[test]
-fn every_board_is_called_what_tt_smi_calls_it() {
+fn boards_have_the_names_of_tt_smi() {
     for (machine, name, count) in [
         (n150(NEWEST), "n150 L", 1),
         (t3k(NEWEST), "n300 L", 4),
@@ -140,15 +140,15 @@ fn every_board_is_called_what_tt_smi_calls_it() {
     }
 }
 
-/// What programs take from it, and of which kind they want it: strings that they trim and parse, or nothing.
+/// The values that readers use, in the types that they expect: strings to trim and parse, or null.
 #[derive(Deserialize)]
 struct Page {
-    device_info: Vec<Chip>,
+    device_info: Vec<DeviceInfo>,
     processes: Vec<User>,
 }
 
 #[derive(Deserialize)]
-struct Chip {
+struct DeviceInfo {
     board_info: Board,
     telemetry: BTreeMap<String, Option<String>>,
     limits: BTreeMap<String, Option<String>>,
@@ -173,28 +173,30 @@ struct User {
 }
 
 #[test]
-fn readers_of_tt_smi_can_read_it() {
+fn readers_of_tt_smi_can_parse_it() {
     let machines = [n150, t3k, galaxy, p150a, p300b, galaxy_blackhole];
     for (driver, make) in DRIVERS.into_iter().flat_map(|driver| machines.map(|make| (driver, make))) {
         let page: Page = serde_json::from_value(smi(&make(driver), &[])).unwrap();
-        for chip in &page.device_info {
-            // Lists of accelerators: they go by these three.
-            let Board { bus_id, board_type, board_id, coords } = &chip.board_info;
+        for device in &page.device_info {
+            // Lists of accelerators use these three.
+            let Board { bus_id, board_type, board_id, coords } = &device.board_info;
             assert!(bus_id.starts_with("0000:") && !board_type.is_empty(), "{driver}: {bus_id} {board_type}");
             assert!(board_id == "N/A" || u64::from_str_radix(board_id, 16).is_ok(), "{driver}: {board_id}");
             assert_eq!(coords, "N/A");
-            // Dashboards and exporters: a number, if there is any text.
-            for (key, text) in chip.telemetry.iter().chain(&chip.limits).filter(|it| it.0 != "board_power") {
+            // Dashboards and exporters expect a number, or null.
+            for (key, text) in
+                device.telemetry.iter().chain(&device.limits).filter(|it| it.0 != "board_power")
+            {
                 let number = text.as_ref().map(|text| text.trim().parse::<f64>());
                 assert!(number.is_none_or(|it| it.is_ok()), "{driver}: {key} is {text:?}");
             }
             for key in ["aiclk", "heartbeat"] {
-                let number = chip.telemetry[key].as_ref().map(|text| text.trim().parse::<u32>());
+                let number = device.telemetry[key].as_ref().map(|text| text.trim().parse::<u32>());
                 assert!(number.is_none_or(|it| it.is_ok()), "{driver}: {key}");
             }
-            assert!(chip.firmwares.values().all(|version| !version.is_empty()));
-            // Monitors: hexadecimal, if there is any.
-            for (key, text) in &chip.smbus_telem {
+            assert!(device.firmwares.values().all(|version| !version.is_empty()));
+            // Monitors expect a hexadecimal number, or null.
+            for (key, text) in &device.smbus_telem {
                 let Some(text) = text else { continue };
                 let word = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
                 assert!(matches!(word, Some(Ok(_))), "{driver}: {key} is {text}");
@@ -205,23 +207,23 @@ fn readers_of_tt_smi_can_read_it() {
 }
 
 #[test]
-fn an_old_driver_says_less_and_nothing_is_made_up() {
+fn values_missing_in_old_drivers_are_null() {
     let page: Page = serde_json::from_value(smi(&p150a("2.0.0"), &[])).unwrap();
-    let chip = &page.device_info[0];
-    assert_eq!(chip.telemetry["power"].as_deref(), Some(" 39.0"));
-    assert_eq!(chip.telemetry["fan_speed"].as_deref(), Some("1882"));
-    assert_eq!(chip.telemetry["heartbeat"], None);
-    assert!(chip.limits.values().all(Option::is_none));
-    assert_eq!(chip.smbus_telem["ASIC_ID_HIGH"], None);
-    assert_eq!(chip.firmwares["dm_app_fw"], "5.9.0.2");
+    let device = &page.device_info[0];
+    assert_eq!(device.telemetry["power"].as_deref(), Some(" 39.0"));
+    assert_eq!(device.telemetry["fan_speed"].as_deref(), Some("1882"));
+    assert_eq!(device.telemetry["heartbeat"], None);
+    assert!(device.limits.values().all(Option::is_none));
+    assert_eq!(device.smbus_telem["ASIC_ID_HIGH"], None);
+    assert_eq!(device.firmwares["dm_app_fw"], "5.9.0.2");
     let page: Page = serde_json::from_value(smi(&n150("1.27.0"), &[])).unwrap();
-    let chip = &page.device_info[0];
-    assert_eq!(chip.telemetry["asic_temperature"].as_deref(), Some("45.4"));
-    assert_eq!((chip.telemetry["aiclk"].as_ref(), chip.firmwares["cm_fw"].as_str()), (None, "N/A"));
+    let device = &page.device_info[0];
+    assert_eq!(device.telemetry["asic_temperature"].as_deref(), Some("45.4"));
+    assert_eq!((device.telemetry["aiclk"].as_ref(), device.firmwares["cm_fw"].as_str()), (None, "N/A"));
 }
 
 #[test]
-fn processes_are_those_that_have_a_node_open() {
+fn processes_with_an_open_node_are_listed() {
     let mut machine = galaxy(NEWEST);
     let command = ["python3", "-m", "serve"].map(str::to_owned).to_vec();
     machine.add_process(FakeProcess { command, ..FakeProcess::new(4711, "python3", &[31, 2, 2]) });
@@ -232,7 +234,7 @@ fn processes_are_those_that_have_a_node_open() {
     assert_eq!(rows, [(2, 815, "ada", "sh"), (2, 4711, "ada", serve), (31, 4711, "ada", serve)]);
 }
 
-/// What tt-umd would write about a T3000: four chips on the bus, and one behind each.
+/// The cluster descriptor of a T3000: four local devices, each with a remote one.
 fn descriptor() -> String {
     let mut text = "ethernet_connections: []\nchips: {}\n".to_owned();
     let mut section = |name: &str, row: &dyn Fn(u32) -> String, chips: u32| {
@@ -253,7 +255,7 @@ fn descriptor() -> String {
 }
 
 #[test]
-fn chips_behind_others_are_on_their_boards() {
+fn remote_devices_have_their_boards() {
     let machine = t3k(NEWEST);
     let topology = machine.root().join("cluster.yaml");
     fs::write(&topology, descriptor()).unwrap();
@@ -266,12 +268,12 @@ fn chips_behind_others_are_on_their_boards() {
     };
     let (near, far) = (found("L"), found("R"));
     assert_eq!((near.len(), far.len()), (4, 4));
-    assert!(near.keys().eq(far.keys()), "each R is found through the number of its L");
+    assert!(near.keys().eq(far.keys()), "each R has the board id of its L");
     assert!(far.values().all(|bus| bus == "N/A") && near.values().all(|bus| bus != "N/A"));
 }
 
 #[test]
-fn simulated_chips_are_said_to_be() {
+fn simulated_devices_are_marked() {
     let server = server();
     let output = Command::new(exe()).arg("-s").env("TTMEM_QUERY_SOCKET", &server.query).output().unwrap();
     assert!(output.status.success());
@@ -281,5 +283,5 @@ fn simulated_chips_are_said_to_be() {
     assert_eq!(names.iter().filter(|name| **name == "n300 R").count(), 4, "{names:?}");
     let memory = &devices(&page)[0]["memory"];
     assert_eq!(memory["dram_total_bytes"], 12u64 << 30);
-    assert!(memory["dram_used_bytes"].is_null(), "nobody said anything");
+    assert!(memory["dram_used_bytes"].is_null(), "no process reports memory");
 }

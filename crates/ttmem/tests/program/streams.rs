@@ -1,4 +1,4 @@
-//! All sizes, cut anywhere, on many connections at once: totals equal those of a naive model.
+//! Messages of all sizes, split anywhere, on many connections: totals equal those of a simple model.
 
 use crate::*;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use std::io::Write;
 use ttmem_testkit::{Client, message};
 use ttmem_wire::legacy::{MAX_SIZE, Message, Type, Vintage};
 
-/// One connection's life: messages, and where its bytes are cut.
+/// The messages of a connection, and where its bytes are split.
 #[derive(Clone, Debug)]
 struct Stream {
     vintage: Vintage,
@@ -25,14 +25,14 @@ fn streams() -> impl Strategy<Value = Vec<Stream>> {
     prop::collection::vec(stream.prop_map(|(vintage, steps, cuts)| Stream { vintage, steps, cuts }), 1..12)
 }
 
-/// The simplest thing that can be right. Ids are a connection's own, since nothing orders two connections.
+/// A simple model. Each connection has ids of its own, since the order between connections is undefined.
 #[derive(Default)]
-struct Naive {
+struct Model {
     buffers: BTreeMap<(i32, u64), (u8, u64, u32)>,
     kernels: BTreeMap<(i32, u64), (u64, u32)>,
 }
 
-impl Naive {
+impl Model {
     fn step(&mut self, m: &Message) {
         let key = (m.device_id, m.buffer_id);
         match Type::from_byte(m.kind).unwrap() {
@@ -81,7 +81,7 @@ fn messages(connection: usize, stream: &Stream) -> Vec<Message> {
             2 => message(Type::Free, device, 0, id, 0),
             3 => message(Type::KernelLoad, device, 0, id, size),
             4 => message(Type::KernelUnload, device, 0, id, size),
-            // An answer nobody waits for, in between.
+            // A query whose answer is read later.
             _ => message(Type::Query, device, 0, 0, 0),
         }
     };
@@ -89,12 +89,12 @@ fn messages(connection: usize, stream: &Stream) -> Vec<Message> {
 }
 
 #[test]
-fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
+fn interleaved_streams_equal_a_simple_model() {
     let mut runner = TestRunner::new(Config { cases: 48, failure_persistence: None, ..Config::default() });
     runner
         .run(&streams(), |streams| {
             let server = Server::start(exe(), &["--sim", "t3k", "--quiet"]);
-            let mut naive = Naive::default();
+            let mut model = Model::default();
             let mut lanes = Vec::new();
             for (n, stream) in streams.iter().enumerate() {
                 let mut buffer = [0; MAX_SIZE];
@@ -102,7 +102,7 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
                 let all = messages(n, stream);
                 for message in &all {
                     bytes.extend_from_slice(message.encode(stream.vintage, &mut buffer));
-                    naive.step(message);
+                    model.step(message);
                 }
                 let mut cuts: Vec<usize> = stream.cuts.iter().copied().filter(|&c| c < bytes.len()).collect();
                 cuts.sort_unstable();
@@ -110,7 +110,7 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
                 let questions = all.iter().filter(|m| m.kind == Type::Query as u8).count();
                 lanes.push((Client::connect(&server, stream.vintage), bytes, cuts, 0usize, questions));
             }
-            // Round after round, each connection sends its next piece.
+            // Connections take turns in sending their next part.
             while lanes.iter().any(|lane| !lane.2.is_empty()) {
                 for (client, bytes, cuts, sent, _) in lanes.iter_mut().filter(|lane| !lane.2.is_empty()) {
                     let to = cuts.remove(0);
@@ -125,8 +125,8 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
                 client.sync();
             }
             for device in 0..3 {
-                let of = |kind: u8| {
-                    naive
+                let expected = |kind: u8| {
+                    model
                         .buffers
                         .iter()
                         .filter(|((d, _), (t, ..))| *d == device && *t == kind)
@@ -134,14 +134,14 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
                         .sum::<u64>()
                 };
                 let kernel: u64 =
-                    naive.kernels.iter().filter(|((d, _), _)| *d == device).map(|(_, v)| v.0).sum();
+                    model.kernels.iter().filter(|((d, _), _)| *d == device).map(|(_, v)| v.0).sum();
                 let levels = Client::connect(&server, Vintage::V144).query(device).levels;
                 prop_assert_eq!(
                     (levels.dram, levels.l1, levels.l1_small, levels.trace, levels.kernel),
-                    (of(DRAM), of(L1), of(L1_SMALL), of(TRACE), kernel)
+                    (expected(DRAM), expected(L1), expected(L1_SMALL), expected(TRACE), kernel)
                 );
             }
-            prop_assert_eq!(server.allocations().len(), naive.buffers.len() + naive.kernels.len());
+            prop_assert_eq!(server.allocations().len(), model.buffers.len() + model.kernels.len());
             prop_assert_eq!(server.warnings(), "");
             Ok(())
         })
@@ -149,7 +149,7 @@ fn interleaved_streams_of_all_sizes_equal_a_naive_model() {
 }
 
 #[test]
-fn every_size_written_byte_by_byte() {
+fn messages_can_be_written_byte_by_byte() {
     let server = server();
     for vintage in Vintage::ALL {
         let mut client = Client::connect(&server, vintage);
@@ -166,7 +166,7 @@ fn every_size_written_byte_by_byte() {
         }
         client.sync();
     }
-    // A kernel load begins with the byte that is a newline, too.
+    // The first byte of a kernel load is a newline.
     let mut client = Client::connect(&server, Vintage::V144);
     let mut buffer = [0; MAX_SIZE];
     let load = message(Type::KernelLoad, 0, 0, 1, 512).encode(Vintage::V144, &mut buffer).to_vec();

@@ -43,7 +43,7 @@ fn widest(page: &str) -> usize {
 }
 
 #[test]
-fn a_t3000_with_four_processes_fits_a_terminal() {
+fn t3000_with_four_processes_fits_a_terminal() {
     let (server, processes) = four_processes();
     let page = printed(command(&server, &[]));
     assert!(page.lines().count() <= 40 && widest(&page) <= 100, "{page}");
@@ -78,7 +78,7 @@ fn a_t3000_with_four_processes_fits_a_terminal() {
 }
 
 #[test]
-fn a_terminal_gets_its_own_width_and_colours() {
+fn terminal_output_has_its_width_and_colours() {
     let (server, _processes) = four_processes();
     for (columns, rows) in [(80, 24), (100, 40)] {
         let mut terminal = Terminal::start(&command(&server, &[]), (columns, rows));
@@ -98,7 +98,7 @@ fn a_terminal_gets_its_own_width_and_colours() {
 }
 
 #[test]
-fn a_device_that_no_process_has_open_is_idle() {
+fn unopened_device_is_idle() {
     let server = Server::start(exe(), &["--sim", "n300"]);
     let page = printed(command(&server, &[]));
     assert_eq!(page.matches("idle / 12.0 GiB").count(), 2, "{page}");
@@ -117,7 +117,7 @@ fn a_device_that_no_process_has_open_is_idle() {
 }
 
 #[test]
-fn verbose_adds_the_breakdown_once_for_devices_alike() {
+fn verbose_folds_equal_breakdowns() {
     let (server, _processes) = four_processes();
     assert!(!printed(command(&server, &[])).contains("Memory breakdown"));
     let page = printed(command(&server, &["-v"]));
@@ -128,7 +128,7 @@ fn verbose_adds_the_breakdown_once_for_devices_alike() {
 }
 
 #[test]
-fn the_old_name_prints_its_old_page() {
+fn old_program_name_prints_the_old_page() {
     let (server, _processes) = four_processes();
     let mut old = command(&server, &[]);
     old.arg0("tt_smi_umd");

@@ -1,4 +1,6 @@
-//! The dashboard in a real terminal: what is drawn, what keys do, and that the terminal is given back whatever happens.
+//! The dashboard in a real terminal: screens, keys, and that the terminal is always restored.
+
+mod lifecycle;
 
 use crate::{MIB, exe, server};
 use rustix::process::Signal;
@@ -12,7 +14,7 @@ use ttmem_testkit::producer::Producer;
 use ttmem_testkit::terminal::{Screen, Terminal, find_text};
 use ttmem_testkit::{Server, eventually};
 
-const USUAL: (u16, u16) = (120, 40);
+const DEFAULT_SIZE: (u16, u16) = (120, 40);
 const TABS: [&str; 7] =
     ["1 Main", "2 Charts", "3 Telemetry", "4 L1 map", "5 Buffers", "6 Programs", "7 Events"];
 
@@ -28,9 +30,9 @@ fn top(query: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// The dashboard of a server, once it shows its chips.
-fn watching(server: &Server, args: &[&str]) -> Terminal {
-    let terminal = Terminal::start(&top(&server.query, args), USUAL);
+/// Starts the dashboard of a server and waits until it shows devices.
+fn start_top(server: &Server, args: &[&str]) -> Terminal {
+    let terminal = Terminal::start(&top(&server.query, args), DEFAULT_SIZE);
     terminal.wait_for_text("Processes");
     terminal
 }
@@ -40,62 +42,62 @@ fn quit(mut terminal: Terminal) {
     terminal.expect_clean_exit();
 }
 
-/// The tab that is not like most.
-fn chosen(screen: &Screen) -> Option<usize> {
+/// The selected tab: the one with another style than most.
+fn selected_tab(screen: &Screen) -> Option<usize> {
     let marks = TABS.map(|tab| {
         let (column, row) = find_text(screen, tab)?;
         let cell = screen.cell(row as u16, column as u16)?;
         Some((format!("{:?}", cell.bgcolor()), cell.inverse()))
     });
-    let usual = if marks[0] == marks[1] || marks[0] == marks[2] { &marks[0] } else { &marks[1] };
-    marks.iter().all(Option::is_some).then(|| marks.iter().position(|mark| mark != usual)).flatten()
+    let plain = if marks[0] == marks[1] || marks[0] == marks[2] { &marks[0] } else { &marks[1] };
+    marks.iter().all(Option::is_some).then(|| marks.iter().position(|mark| mark != plain)).flatten()
 }
 
 fn wait_for_view(terminal: &Terminal, view: usize) {
-    terminal.wait_for(TABS[view], |screen| (chosen(screen) == Some(view)).then_some(()));
+    terminal.wait_for(TABS[view], |screen| (selected_tab(screen) == Some(view)).then_some(()));
 }
 
 fn wait_for_pid(terminal: &Terminal, pid: u32) -> (usize, usize) {
     terminal.position_of(&format!(" {pid} "))
 }
 
-/// A producer with so many bytes, seen by the server.
+/// A producer with this many bytes, known to the server.
 fn producer(server: &Server, bytes: u64) -> Producer {
     let mut producer = Producer::new(server.segments.path());
     producer.alloc(4096, bytes);
-    eventually("the server sees it", || server.process(producer.pid));
+    eventually("the server lists it", || server.process(producer.pid));
     producer
 }
 
 #[test]
-fn it_starts_with_all_there_is_and_gives_the_terminal_back() {
+fn start_shows_devices_and_quit_restores_the_terminal() {
     let server = server();
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     terminal.wait_until_taken();
     let text = terminal.text();
     assert!(text.contains(" SIMULATED ") && text.contains("via daemon"), "{text}");
     assert!(TABS.iter().all(|tab| text.contains(tab)), "{text}");
-    let chips = text.lines().filter(|line| line.contains("n300") && line.contains("Wormhole")).count();
-    assert_eq!(chips, 8, "{text}");
-    assert_eq!(chosen(&terminal.screen()), Some(0));
+    let devices = text.lines().filter(|line| line.contains("n300") && line.contains("Wormhole")).count();
+    assert_eq!(devices, 8, "{text}");
+    assert_eq!(selected_tab(&terminal.screen()), Some(0));
     quit(terminal);
-    // The same by Ctrl-C, which is a key then.
-    let mut terminal = watching(&server, &[]);
+    // Ctrl-C, which is a key in raw mode.
+    let mut terminal = start_top(&server, &[]);
     terminal.send("\x03");
     terminal.expect_clean_exit();
-    // And `ttmem -w` is the same thing.
+    // `ttmem -w` shows the dashboard, too.
     let mut command = Command::new(exe());
     command.arg("-w").env("TTMEM_QUERY_SOCKET", &server.query);
-    let terminal = Terminal::start(&command, USUAL);
+    let terminal = Terminal::start(&command, DEFAULT_SIZE);
     terminal.wait_for_text("Processes");
     terminal.wait_until_taken();
     quit(terminal);
 }
 
 #[test]
-fn every_view_has_its_key() {
+fn every_view_has_a_key() {
     let server = server();
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     let shows = ["Processes", "30s", "Sensors", "L1 of", "Buffers: 0", "Programs: 0", "Events, newest first"];
     for view in [1, 2, 3, 4, 5, 6, 0] {
         terminal.send(&(view + 1).to_string());
@@ -110,17 +112,17 @@ fn every_view_has_its_key() {
 }
 
 #[test]
-fn help_comes_and_goes() {
+fn help_opens_and_closes() {
     let server = server();
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     terminal.send("?");
     terminal.wait_for_text("devices, memory, processes");
-    // There is more than fits, and keys get there.
+    // The help is longer than the screen and can be scrolled.
     terminal.send("\x1b[F");
     terminal.wait_for_text("has a device open and publishes nothing");
     terminal.send(ESC);
     terminal.wait_without("has a device open and publishes nothing");
-    // Here q goes back, too: nobody loses the dashboard for having read the help.
+    // In the help, q closes it and does not quit.
     terminal.send("?");
     terminal.wait_for_text("devices, memory, processes");
     terminal.send("q");
@@ -129,10 +131,10 @@ fn help_comes_and_goes() {
 }
 
 #[test]
-fn rows_are_filtered_by_what_is_typed_or_pasted() {
+fn rows_are_filtered_by_typed_or_pasted_text() {
     let server = server();
     let (one, other) = (producer(&server, MIB), producer(&server, 2 * MIB));
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     wait_for_pid(&terminal, one.pid);
     wait_for_pid(&terminal, other.pid);
     terminal.send("/");
@@ -145,7 +147,7 @@ fn rows_are_filtered_by_what_is_typed_or_pasted() {
     terminal.wait_for_text(&format!("filter: {}", one.pid));
     terminal.send(ESC);
     wait_for_pid(&terminal, other.pid);
-    // A newline in what is pasted is no Enter, and a q in it does not quit.
+    // A pasted newline is not Enter, and a pasted q does not quit.
     terminal.send("/");
     terminal.wait_for_text("Enter: apply");
     terminal.paste("quite\nnothing");
@@ -155,7 +157,7 @@ fn rows_are_filtered_by_what_is_typed_or_pasted() {
     terminal.send(ESC);
     wait_for_pid(&terminal, one.pid);
     terminal.wait_without("Enter: apply");
-    // Where nobody types, what is pasted is nothing.
+    // Without a filter being typed, pasted text is ignored.
     terminal.paste("q3\n");
     terminal.send("2");
     wait_for_view(&terminal, 1);
@@ -163,10 +165,10 @@ fn rows_are_filtered_by_what_is_typed_or_pasted() {
 }
 
 #[test]
-fn the_mouse_does_what_keys_do() {
+fn mouse_selects_opens_scrolls_and_sorts() {
     let server = server();
     let all: Vec<Producer> = (1..=3).map(|n| producer(&server, n * 10 * MIB)).collect();
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     for it in &all {
         wait_for_pid(&terminal, it.pid);
     }
@@ -174,14 +176,14 @@ fn the_mouse_does_what_keys_do() {
     wait_for_view(&terminal, 2);
     terminal.click(terminal.position_of("1 Main"));
     wait_for_view(&terminal, 0);
-    // A click chooses, another one opens.
+    // The first click selects, the second one opens.
     let rows = |screen: &Screen| -> Option<Vec<u32>> {
         let mut at: Vec<(usize, u32)> = Vec::new();
-        for it in &all {
-            at.push((find_text(screen, &format!(" {} ", it.pid))?.1, it.pid));
+        for producer in &all {
+            at.push((find_text(screen, &format!(" {} ", producer.pid))?.1, producer.pid));
         }
         at.sort_unstable();
-        Some(at.into_iter().map(|it| it.1).collect())
+        Some(at.into_iter().map(|(_, pid)| pid).collect())
     };
     let order = terminal.wait_for("all rows", rows);
     terminal.click(wait_for_pid(&terminal, order[1]));
@@ -196,30 +198,30 @@ fn the_mouse_does_what_keys_do() {
     terminal.wait_for_text(" 3/3 ");
     terminal.wheel(false, wait_for_pid(&terminal, order[0]));
     terminal.wait_for_text(" 1/3 ");
-    // By what they hold is how it begins; a click on a title sorts by that, another one the other way round.
+    // The default order is by memory; a click on a title sorts by that column, a second one reverses the order.
     let mut by_pid: Vec<u32> = all.iter().map(|it| it.pid).collect();
     by_pid.sort_unstable();
     terminal.click(terminal.position_of("PID"));
     terminal.wait_for("sorted by pid", |screen| (rows(screen)? == by_pid).then_some(()));
     by_pid.reverse();
     terminal.click(terminal.position_of("PID"));
-    terminal.wait_for("and the other way round", |screen| (rows(screen)? == by_pid).then_some(()));
+    terminal.wait_for("the reversed order", |screen| (rows(screen)? == by_pid).then_some(()));
     quit(terminal);
 }
 
 #[test]
-fn any_size_is_drawn_or_refused_in_words() {
+fn every_size_is_drawn_or_explained() {
     let server = server();
     let terminal = Terminal::start(&top(&server.query, &[]), (200, 60));
     terminal.wait_for_text("Findings");
-    terminal.resize(USUAL);
-    // The lowest line is the last one of the new size.
-    let lowest = |rows: usize| {
-        terminal.wait_for("the hints are in the lowest line", |screen| {
+    terminal.resize(DEFAULT_SIZE);
+    // The hints are in the last line of the new size.
+    let wait_for_height = |rows: usize| {
+        terminal.wait_for("the hints are in the last line", |screen| {
             (find_text(screen, "? F1 help")?.1 + 1 == rows).then_some(())
         });
     };
-    lowest(40);
+    wait_for_height(40);
     terminal.resize((40, 10));
     terminal.wait_for_text("This terminal has 40 x 10 characters.");
     terminal.wait_for_text("The dashboard needs 80 x 24.");
@@ -227,19 +229,19 @@ fn any_size_is_drawn_or_refused_in_words() {
     terminal.resize((1, 1));
     terminal.wait_for_frames(3);
     terminal.resize((80, 24));
-    lowest(24);
+    wait_for_height(24);
     terminal.wait_for_text("Processes");
     terminal.resize((200, 60));
-    lowest(60);
+    wait_for_height(60);
     terminal.wait_for_text("Findings");
     quit(terminal);
 }
 
 #[test]
-fn the_picture_is_taken_more_or_less_often_or_held() {
+fn refresh_interval_changes_and_display_pauses() {
     let server = server();
     let mut producer = producer(&server, 100 * MIB);
-    let terminal = Terminal::start(&top(&server.query, &["-r", "400"]), USUAL);
+    let terminal = Terminal::start(&top(&server.query, &["-r", "400"]), DEFAULT_SIZE);
     terminal.wait_for_text("400 ms");
     terminal.send("+");
     terminal.wait_for_text("refresh interval: 200 ms");
@@ -250,28 +252,28 @@ fn the_picture_is_taken_more_or_less_often_or_held() {
     terminal.wait_for_text(" 100.0 ");
     terminal.send("p");
     terminal.wait_for_text(" PAUSED ");
-    let held = format!(" {}.0 ", 100 + 23);
+    let increased = format!(" {}.0 ", 100 + 23);
     producer.alloc(8_192_000, 23 * MIB);
-    eventually("the server knows more", || {
+    eventually("the server has the new figure", || {
         (server.process(producer.pid)?.summary.dram_bytes? >= 123 * MIB).then_some(())
     });
     terminal.wait_for_frames(10);
-    assert!(!terminal.text().contains(&held), "{}", terminal.text());
+    assert!(!terminal.text().contains(&increased), "{}", terminal.text());
     terminal.send(" ");
-    terminal.wait_for_text(&held);
+    terminal.wait_for_text(&increased);
     terminal.wait_without(" PAUSED ");
     quit(terminal);
 }
 
 #[test]
-fn it_looks_as_often_as_asked() {
+fn refresh_interval_is_observed() {
     let server = server();
-    let start = |ms| Terminal::start(&top(&server.query, &["-r", ms]), USUAL);
+    let start = |ms| Terminal::start(&top(&server.query, &["-r", ms]), DEFAULT_SIZE);
     let (often, seldom) = (start("50"), start("1000"));
     for terminal in [&often, &seldom] {
         terminal.wait_for_text("Processes");
     }
-    // Not so many in so much time, which depends on the machine, but many more than the other in the same.
+    // The number of frames depends on the machine, so two intervals are compared.
     let (before, _) = often.drawn();
     seldom.wait_for_frames(6);
     let frames = often.drawn().0 - before;
@@ -281,12 +283,12 @@ fn it_looks_as_often_as_asked() {
 }
 
 #[test]
-fn settings_are_kept_for_the_next_time() {
+fn settings_are_saved_and_restored() {
     let server = server();
     let folder = tempfile::tempdir().unwrap();
     let mut command = top(&server.query, &[]);
     command.env("XDG_CONFIG_HOME", folder.path());
-    let terminal = Terminal::start(&command, USUAL);
+    let terminal = Terminal::start(&command, DEFAULT_SIZE);
     terminal.wait_for_text("Processes");
     terminal.send("T");
     terminal.wait_for_text("theme light");
@@ -298,13 +300,13 @@ fn settings_are_kept_for_the_next_time() {
     let file = folder.path().join("ttmem/config.toml");
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("theme = \"light\"") && text.contains("view = \"telemetry\""), "{text}");
-    let terminal = Terminal::start(&command, USUAL);
+    let terminal = Terminal::start(&command, DEFAULT_SIZE);
     terminal.wait_for_text("Sensors");
     wait_for_view(&terminal, 2);
     terminal.send("T");
     terminal.wait_for_text("theme colour-blind");
     quit(terminal);
-    // What cannot be read is said before anything else is done.
+    // Errors in the file are reported before the dashboard starts.
     for (text, key) in [
         ("[top]\nmouse = true\nrefresh_ms = \"often\"\n", "refresh_ms"),
         ("[top]\nmouse = true\ncolour = 1\n", "colour"),
@@ -317,39 +319,39 @@ fn settings_are_kept_for_the_next_time() {
         fs::write(&file, text).unwrap();
         let mut terminal = Terminal::start(&command, (200, 40));
         assert_eq!(terminal.wait().code(), Some(1));
-        let said = terminal.text();
-        assert!(said.contains(&*file.to_string_lossy()) && said.contains(key), "{text}: {said}");
-        assert!(said.contains("line 3") || said.contains("3 |"), "{text}: {said}");
+        let error = terminal.text();
+        assert!(error.contains(&*file.to_string_lossy()) && error.contains(key), "{text}: {error}");
+        assert!(error.contains("line 3") || error.contains("3 |"), "{text}: {error}");
         terminal.wait_until_restored();
-        assert!(!terminal.bytes().contains(&0x1b), "{said}");
+        assert!(!terminal.bytes().contains(&0x1b), "{error}");
     }
 }
 
 #[test]
-fn a_process_is_sent_a_signal_and_no_other() {
+fn signal_is_sent_to_the_selected_process() {
     let server = server();
     let (mut victim, mut other) = (producer(&server, 2 * MIB), producer(&server, MIB));
-    let terminal = watching(&server, &[]);
+    let terminal = start_top(&server, &[]);
     wait_for_pid(&terminal, other.pid);
     let pid = victim.pid;
-    let choose = || {
+    let open_menu = || {
         terminal.send(F9);
         terminal.wait_for_text("Signal to ");
         terminal.wait_for_text(&format!("(pid {pid}, "));
     };
-    // The first choice is to do nothing.
-    choose();
+    // The first choice is to cancel.
+    open_menu();
     terminal.send("\r");
     terminal.wait_for_text("no signal sent");
-    // A question that is not answered by yes is answered by no.
-    choose();
+    // Any key but y cancels.
+    open_menu();
     terminal.send(DOWN);
     terminal.send("\r");
     terminal.wait_for_text("Send TERM to ");
     terminal.send("\r");
     terminal.wait_without("Send TERM to ");
     victim.ping();
-    choose();
+    open_menu();
     terminal.send(DOWN);
     terminal.send("\r");
     terminal.wait_for_text("Send TERM to ");
@@ -362,10 +364,10 @@ fn a_process_is_sent_a_signal_and_no_other() {
 }
 
 #[test]
-fn who_only_looks_sends_no_signal() {
+fn readonly_dashboard_sends_no_signal() {
     let server = server();
     let mut producer = producer(&server, MIB);
-    let terminal = watching(&server, &["--readonly"]);
+    let terminal = start_top(&server, &["--readonly"]);
     wait_for_pid(&terminal, producer.pid);
     terminal.send("K");
     terminal.wait_for_text("--readonly: signals are disabled");
@@ -374,197 +376,8 @@ fn who_only_looks_sends_no_signal() {
     producer.ping();
 }
 
-/// A process that ends with the test.
-struct Owned(Child);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
-fn a_daemon_that_died_is_missed_and_found_again() {
-    let mut server = server();
-    let producer = producer(&server, 77 * MIB);
-    let terminal = watching(&server, &[]);
-    wait_for_pid(&terminal, producer.pid);
-    terminal.wait_for_text(" 77.0 ");
-    server.signal(Signal::KILL);
-    server.wait();
-    terminal.wait_for_text("no answer for ");
-    let text = terminal.text();
-    assert!(text.contains(" 77.0 ") && text.contains(&format!(" {} ", producer.pid)), "{text}");
-    // Keys work all the while.
-    terminal.send("3");
-    wait_for_view(&terminal, 2);
-    terminal.send("1");
-    terminal.wait_for_text(" 77.0 ");
-    let again = Command::new(exe())
-        .args(["serve", "--quiet", "--sim", "t3k", "--legacy-socket"])
-        .arg(&server.legacy)
-        .arg("--query-socket")
-        .arg(&server.query)
-        .env("TTMEM_SHM_DIR", server.segments.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let _again = Owned(again.unwrap());
-    terminal.wait_without("no answer for ");
-    terminal.wait_for_text("via daemon");
-    terminal.wait_for_text(" 77.0 ");
-    quit(terminal);
-}
-
-#[test]
-fn a_dead_socket_is_named_with_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("query.sock");
-    // The socket of a daemon that is gone: the file is left, and nothing listens.
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let terminal = Terminal::start(&top(&path, &[]), USUAL);
-    terminal.wait_for_text("ttmem top --local");
-    let text = terminal.text();
-    let body: Vec<&str> = text.lines().skip(2).collect();
-    assert!(
-        body.iter().any(|line| line.contains("no daemon answers at") && line.contains("query.sock")),
-        "{text}"
-    );
-    assert!(body.iter().any(|line| line.contains("`ttmem serve`")), "{text}");
-    assert!(body.iter().any(|line| line.contains("Retrying")), "{text}");
-    quit(terminal);
-}
-
-#[test]
-fn a_daemon_that_hangs_holds_nothing_up() {
-    let server = server();
-    let terminal = watching(&server, &[]);
-    server.signal(Signal::STOP);
-    terminal.wait_for("it is said", |screen| {
-        let text = screen.contents();
-        (text.contains("no answer for ") || text.contains("no data for ")).then_some(())
-    });
-    for view in [1, 4, 0] {
-        terminal.send(&(view + 1).to_string());
-        wait_for_view(&terminal, view);
-    }
-    // It ends although the daemon never goes on.
-    quit(terminal);
-    server.signal(Signal::CONT);
-}
-
-#[test]
-fn signals_end_it_with_the_terminal_given_back() {
-    let server = server();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let mut terminal = watching(&server, &[]);
-        terminal.wait_until_taken();
-        terminal.signal(signal);
-        terminal.expect_clean_exit();
-    }
-}
-
-#[test]
-fn it_stops_for_the_shell_and_comes_back() {
-    let server = server();
-    let terminal = watching(&server, &[]);
-    for typed in [false, true] {
-        terminal.wait_until_taken();
-        if typed {
-            terminal.send(CTRL_Z);
-        } else {
-            terminal.signal(Signal::TSTP);
-        }
-        eventually("it stops", || (terminal.state() == 'T').then_some(()));
-        terminal.wait_until_restored();
-        let (frames, _) = terminal.drawn();
-        terminal.signal(Signal::CONT);
-        terminal.wait_until_taken();
-        terminal.wait_for_text("Processes");
-        terminal.wait_for_frames(2);
-        assert!(terminal.drawn().0 > frames);
-        // Everything is drawn again, not only what changed.
-        let text = terminal.text();
-        assert!(TABS.iter().all(|tab| text.contains(tab)), "{text}");
-        assert!(text.lines().filter(|line| line.contains("n300 ")).count() >= 8, "{text}");
-        // Keys and the mouse are ours again.
-        terminal.click(terminal.position_of("2 Charts"));
-        wait_for_view(&terminal, 1);
-        terminal.send("1");
-        wait_for_view(&terminal, 0);
-    }
-    quit(terminal);
-}
-
-const PANICS: &str = "TTMEM_TEST_PANICS";
-
-/// Not a test, but a dashboard that panics when settings are saved.
-#[test]
-fn dashboard_that_panics() {
-    if std::env::var_os(PANICS).is_none() {
-        return;
-    }
-    let environment = ttmem_tui::Environment {
-        colour_depth: ttmem_tui::ColourDepth::Indexed,
-        ascii: false,
-        readonly: true,
-        own_pid: std::process::id(),
-        filtered_by_device: false,
-    };
-    let callbacks = ttmem_tui::Callbacks {
-        fetch: Box::new(|detail: &Detail| {
-            assert!(detail.buffers.is_none(), "no list today");
-            Ok((ttmem_core::Snapshot::default(), "via test".to_owned()))
-        }),
-        signal: Box::new(|_, _| Ok(String::new())),
-        save: Box::new(|_| panic!("the drawer is stuck")),
-    };
-    let settings = ttmem_tui::Settings::default();
-    let options = ttmem_tui::StartOptions { settings, environment, until: None };
-    ttmem_tui::run(options, callbacks).unwrap();
-}
-
-#[test]
-fn a_panic_is_read_on_a_terminal_that_works() {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "terminal::dashboard_that_panics", "--nocapture", "--test-threads=1"]);
-    command.env(PANICS, "1");
-    let mut terminal = Terminal::start(&command, USUAL);
-    terminal.wait_for_text("via test");
-    terminal.wait_until_taken();
-    // One while looking is told on the dashboard, which lives on.
-    terminal.send("5");
-    terminal.wait_for_text("no list today");
-    terminal.send("1");
-    terminal.wait_without("no list today");
-    terminal.send(F12);
-    assert_ne!(terminal.wait().code(), Some(0));
-    terminal.wait_until_restored();
-    terminal.wait_for_text("the drawer is stuck");
-}
-
-#[test]
-fn it_ends_with_its_terminal() {
-    let server = server();
-    let command = top(&server.query, &[]);
-    for mut terminal in [Terminal::start(&command, USUAL), Terminal::start_without_control(&command, USUAL)] {
-        terminal.wait_for_text("Processes");
-        let before = terminal.cpu_time();
-        let pid = terminal.pid();
-        terminal.close();
-        let mut spent = Duration::ZERO;
-        eventually("it ends", || {
-            spent = spent.max(ttmem_testkit::terminal::cpu_time_of(pid).saturating_sub(before));
-            matches!(terminal.state(), 'Z' | 'X').then_some(())
-        });
-        assert!(spent < Duration::from_secs(1), "it took {spent:?} of processor time to end");
-    }
-}
-
-#[test]
-fn without_colours_there_are_none() {
+fn no_color_disables_colours() {
     let server = server();
     let _producer = producer(&server, MIB);
     let mut command = top(&server.query, &[]);
@@ -592,64 +405,9 @@ fn without_colours_there_are_none() {
 }
 
 #[test]
-fn what_cannot_show_it_is_refused() {
-    let server = server();
-    let mut terminal = Terminal::start(&top(&server.query, &["--user", "nosuch"]), USUAL);
-    assert_eq!(terminal.wait().code(), Some(2));
-    assert!(terminal.text().contains("--user nosuch: no such user"), "{}", terminal.text());
-    for term in ["dumb", ""] {
-        let mut command = top(&server.query, &[]);
-        command.env("TERM", term);
-        let mut terminal = Terminal::start(&command, USUAL);
-        assert_eq!(terminal.wait().code(), Some(1));
-        let (text, bytes) = (terminal.text(), terminal.bytes());
-        assert!(text.contains("TERM is") && text.contains("cannot show the dashboard"), "{text}");
-        assert!(!bytes.contains(&0x1b), "{bytes:?}");
-        terminal.wait_until_restored();
-    }
-    let output = top(&server.query, &[]).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("-w") && said.contains("--json") && output.stdout.is_empty(), "{said}");
-}
-
-#[test]
-fn the_demo_takes_all_of_itself_along() {
-    for by_signal in [false, true] {
-        let mut command = Command::new(exe());
-        command.args(["demo", "-r", "100"]);
-        let mut terminal = Terminal::start(&command, USUAL);
-        terminal.wait_for_text(" SIMULATED ");
-        terminal.wait_for_text("demo-llm");
-        let pid = terminal.pid();
-        let children = || -> Vec<u32> {
-            let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-            text.split_ascii_whitespace().map(|it| it.parse().unwrap()).collect()
-        };
-        let children = children();
-        assert!(children.len() >= 4, "{children:?}");
-        if by_signal {
-            terminal.signal(Signal::TERM);
-        } else {
-            terminal.send("q");
-        }
-        terminal.expect_clean_exit();
-        for child in children {
-            eventually("its processes end", || {
-                (!Path::new(&format!("/proc/{child}")).exists()).then_some(())
-            });
-        }
-        let prefix = format!("ttmem-demo.{pid}.");
-        let left = fs::read_dir("/dev/shm").unwrap().filter_map(Result::ok);
-        let left = left.filter(|it| it.file_name().to_string_lossy().starts_with(&prefix)).count();
-        assert_eq!(left, 0, "a folder of segments is left");
-    }
-}
-
-#[test]
-fn little_is_written_while_nothing_changes() {
-    // Ten KiB a second is nothing even for a telephone line; at two frames a second that is this much for each.
-    const MOST: usize = 5 << 10;
+fn few_bytes_are_written_without_changes() {
+    // 10 KiB per second at two frames per second.
+    const MAX_BYTES: usize = 5 << 10;
     const FRAMES: usize = 20;
     let server = server();
     let mut producer = producer(&server, MIB);
@@ -660,7 +418,7 @@ fn little_is_written_while_nothing_changes() {
         wait_for_view(&terminal, view);
         terminal.wait_for_frames(5);
         let each = terminal.wait_for_frames(FRAMES) / FRAMES;
-        assert!(each <= MOST, "{tab}: {each} bytes a frame");
+        assert!(each <= MAX_BYTES, "{tab}: {each} bytes a frame");
     }
     quit(terminal);
 }

@@ -1,4 +1,4 @@
-//! The client library telling an old server: the faults of the old client, by number, and what replaces them.
+//! The client library with an old server: the defects of the old client by number, each with a test.
 
 use crate::exe;
 use crate::segments::dram;
@@ -26,7 +26,7 @@ fn held(server: &Server, pid: u32) -> u64 {
 }
 
 #[test]
-fn an_old_server_hears_everything_in_its_own_words() {
+fn old_server_gets_every_event() {
     let server = server();
     let mut producer = producer(&server);
     producer.alloc(4096, 100);
@@ -35,7 +35,7 @@ fn an_old_server_hears_everything_in_its_own_words() {
     producer.place(3, 105_824, 64);
     eventually("all of it", || (held(&server, producer.pid) == 100).then_some(()));
     let it = server.process(producer.pid).unwrap();
-    assert_eq!((it.usage.len(), it.basis), (2, Basis::Reported), "each chip of the mesh is told");
+    assert_eq!((it.usage.len(), it.basis), (2, Basis::Reported), "for each device of the mesh");
     assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
     producer.load_kernel(3, 77, 1000, [(0, 0), (3, 1)]);
     eventually("the kernel, on all of its cores together", || {
@@ -51,11 +51,11 @@ fn an_old_server_hears_everything_in_its_own_words() {
         };
         (gone(&it.usage[0].usage.cb) && gone(&it.usage[0].usage.kernel)).then_some(())
     });
-    assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "and no segment is made");
+    assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "no segment is created");
 }
 
 #[test]
-fn programs_that_run_again_and_again_are_told_once() {
+fn repeated_programs_are_reported_once() {
     let server = server();
     let mut producer = producer(&server);
     for round in 0..20 {
@@ -81,7 +81,7 @@ fn programs_that_run_again_and_again_are_told_once() {
 }
 
 #[test]
-fn descriptors_that_the_workload_took_over_are_its_own() {
+fn reused_descriptors_are_not_touched() {
     let server = server();
     for env in [
         vec![("TTMEM_TRANSPORT", "legacy"), ("TTMEM_LEGACY_SOCKET", server.legacy.to_str().unwrap())],
@@ -99,23 +99,23 @@ fn descriptors_that_the_workload_took_over_are_its_own() {
     }
 }
 
-/// A server that does not read, until it does.
-fn stopped(server: &Server, work: impl FnOnce()) {
+/// Stops a server while `work` runs.
+fn while_stopped(server: &Server, work: impl FnOnce()) {
     server.signal(rustix::process::Signal::STOP);
     work();
     server.signal(rustix::process::Signal::CONT);
 }
 
 #[test]
-fn defect_31_a_server_that_lags_does_not_hold_the_workload_up() {
+fn defect_31_slow_server_does_not_block_the_workload() {
     let server = server();
     let mut producer = producer(&server);
-    stopped(&server, || {
+    while_stopped(&server, || {
         let begin = Instant::now();
         producer.flood(20000, 10);
-        // Short of never: an old client would wait here for ever.
+        // An old client would wait here for ever.
         assert!(begin.elapsed() < Duration::from_secs(30));
-        assert!(producer.status().queued > 10_000, "what the server does not take waits");
+        assert!(producer.status().queued > 10_000, "events wait in the queue");
     });
     eventually("all of it, once the server reads again", || {
         producer.refresh();
@@ -125,28 +125,28 @@ fn defect_31_a_server_that_lags_does_not_hold_the_workload_up() {
 }
 
 #[test]
-fn defect_32_nothing_is_lost_and_what_came_and_went_is_not_told() {
+fn defect_32_queue_loses_nothing_and_skips_freed_memory() {
     let server = server();
     let mut producer = producer(&server);
     producer.alloc(4096, 100);
     eventually("the first", || (held(&server, producer.pid) == 100).then_some(()));
-    stopped(&server, || {
+    while_stopped(&server, || {
         producer.flood(20000, 10);
         producer.close_allocator();
         producer.define(2);
         producer.alloc(4096, 7);
         assert_eq!(producer.status().live, 1);
     });
-    eventually("what is held is what is told", || {
+    eventually("the server has the current state", || {
         producer.refresh();
         (producer.status().queued == 0 && held(&server, producer.pid) == 7).then_some(())
     });
     let findings = server.snapshot().findings;
-    assert!(findings.is_empty(), "each free was told before its address was told again: {findings:?}");
+    assert!(findings.is_empty(), "each free is sent before the next allocation of its address: {findings:?}");
 }
 
 #[test]
-fn defect_33_the_end_of_the_server_is_not_the_end_of_the_workload() {
+fn defect_33_workload_survives_the_server() {
     let server = server();
     let mut producer = producer(&server);
     producer.alloc(4096, 100);
@@ -154,13 +154,13 @@ fn defect_33_the_end_of_the_server_is_not_the_end_of_the_workload() {
     for n in 0..100 {
         producer.alloc(8192 + n * 10, 10);
     }
-    let (status, complaints) = producer.quit();
+    let (status, errors) = producer.quit();
     assert!(status.success(), "no SIGPIPE: {status}");
-    assert_eq!(complaints, "");
+    assert_eq!(errors, "");
 }
 
 #[test]
-fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left() {
+fn defect_34_reconnects_are_rare_and_leak_no_descriptor() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("server");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -185,10 +185,10 @@ fn defect_34_an_absent_server_is_asked_once_in_a_while_and_no_descriptor_is_left
     assert!(descriptors(producer.pid) <= before + 1);
 }
 
-/// A server that ends with its test.
-struct Again(std::process::Child);
+/// A restarted server that is killed at the end of its test.
+struct Restarted(std::process::Child);
 
-impl Drop for Again {
+impl Drop for Restarted {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -196,7 +196,7 @@ impl Drop for Again {
 }
 
 #[test]
-fn defect_35_a_server_that_starts_again_is_told_everything_again() {
+fn defect_35_restarted_server_gets_everything_again() {
     let server = server();
     let mut producer = producer(&server);
     producer.flood(3000, 10);
@@ -210,8 +210,8 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
     drop(server);
     producer.free(FLOOD);
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
-    // Started where the first one was: a server's folder would go with it.
-    let again = Again(
+    // Not with `Server`, whose folder would be removed with it.
+    let restarted = Restarted(
         Command::new(exe())
             .args(["serve", "--sim", "n300", "--quiet", "--legacy-socket"])
             .arg(&socket)
@@ -227,13 +227,13 @@ fn defect_35_a_server_that_starts_again_is_told_everything_again() {
         let answer = ttmem_reader::protocol::ask(&folder.path().join("query"), &request).ok()?;
         Some(ttmem_testkit::schema::snapshot::<ttmem_core::Snapshot>(&answer))
     };
-    let snapshot = eventually("everything, told again", || {
+    let snapshot = eventually("everything is sent again", || {
         producer.refresh();
         ask().filter(|it| it.processes.first().is_some_and(|it| dram(it) == 29_990))
     });
     assert_eq!(snapshot.processes[0].usage[0].usage.cb.as_ref().unwrap().count, Some(1));
     assert!(snapshot.findings.is_empty(), "{:?}", snapshot.findings);
-    drop(again);
+    drop(restarted);
     std::fs::remove_dir_all(socket.parent().unwrap()).unwrap();
 }
 
@@ -248,8 +248,8 @@ fn defect_36_reports_of_many_threads_keep_their_order() {
         producer.refresh();
         (held(&server, producer.pid) == 6400).then_some(())
     });
-    stopped(&server, || {
-        // Enough to fill the socket, so that the rest must wait in order.
+    while_stopped(&server, || {
+        // Enough to fill the socket, so that the rest is queued.
         producer.flood(5000, 10);
         producer.storm(8, 5000);
         for n in 0..100 {
@@ -263,16 +263,16 @@ fn defect_36_reports_of_many_threads_keep_their_order() {
         (producer.status().queued == 0 && held(&server, producer.pid) == 62_800).then_some(())
     });
     let findings = server.snapshot().findings;
-    assert!(findings.is_empty(), "no allocation came before the free of its address: {findings:?}");
+    assert!(findings.is_empty(), "no allocation is sent before the free of its address: {findings:?}");
 }
 
 #[test]
-fn what_is_closed_is_taken_back_from_an_old_server() {
+fn closing_frees_everything_on_an_old_server() {
     let server = server();
     let mut producer = producer(&server);
     producer.alloc(4096, 100);
     producer.place(3, 105_824, 64);
-    // A view is a buffer that is told as such.
+    // A view is reported as its buffer.
     producer.hold(3, Held::View, 4096, 64, [(0, 0), (1, 1)]);
     eventually("both", || {
         let it = server.process(producer.pid)?;

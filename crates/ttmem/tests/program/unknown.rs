@@ -1,4 +1,4 @@
-//! What nobody knows is not shown as if somebody did: what lies nowhere known, runs unseen, is estimated, or has no good name.
+//! Unknown and uncertain values are shown as such: unknown addresses, unreported dispatches, estimates and unsafe names.
 
 use crate::exe;
 use std::path::Path;
@@ -9,14 +9,14 @@ use ttmem_client::{
 use ttmem_testkit::memory_folder;
 use ttmem_testkit::producer::{KERNEL_CONFIG, L1_END, L1_SMALL, UNRESERVED};
 
-/// As numbers of programs are that readers of old reports make up.
-const LARGE: u32 = 0x8000_0000;
+/// The first of the program ids that readers make up for reports without one.
+const MADE_UP_ID: u32 = 0x8000_0000;
 
 fn tracker(folder: &Path) -> Tracker {
     Tracker::new(&Options::default().folder(folder.to_str().unwrap()))
 }
 
-/// A chip of 4 x 2 cores, if they are laid out at all.
+/// Defines a device of 8 cores with this grid.
 fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> AllocatorNumber {
     let chip = Chip::default()
         .unique_id(0x100)
@@ -31,26 +31,27 @@ fn define(tracker: &Tracker, grid: (u8, u8), l1_bytes_per_core: u64) -> Allocato
     tracker.define_allocator(&[chip], &[banks]).unwrap()
 }
 
-/// What `ttmem` prints, however it ends.
+/// The output of `ttmem`, with any exit code.
 fn page(folder: &Path, args: &[&str]) -> String {
     let output = Command::new(exe()).args(args).args(["--local", "--shm-dir"]).arg(folder).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A program that is followed, with a circular buffer at an address and one at none; and one that nobody follows.
-fn half_known(tracker: &Tracker) {
+/// Reports a program with dispatches, with a circular buffer at a known address and one at an unknown address, and two
+/// programs without dispatches.
+fn report_partly(tracker: &Tracker) {
     let allocator = define(tracker, (4, 2), L1_END);
     let cores = tracker.define_cores(&[CoreRange::new((0, 0), (3, 1))]).unwrap();
     let placed = |address, bytes| Placement::new(allocator, 7, Space::Cb, address, bytes).cores(cores);
     tracker.begin_program(allocator, 7, "matmul").unwrap();
     tracker.place(&placed(UNRESERVED, 4096)).unwrap();
-    // Taken for an address its number would lie in the first one.
+    // As an address, its number would be inside the first buffer.
     tracker.place(&placed(UNRESERVED + 64, 2048).unplaced(true).unfollowed(true)).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
     for n in 0..2 {
-        let of = Placement::new(allocator, LARGE + n, Space::Cb, u64::from(n), 1 << 20);
-        tracker.place(&of.unplaced(true).unfollowed(true)).unwrap();
-        let kernel = Kernel::new(allocator, LARGE + n, u64::from(n) + 1, 3 << 10);
+        let cb = Placement::new(allocator, MADE_UP_ID + n, Space::Cb, u64::from(n), 1 << 20);
+        tracker.place(&cb.unplaced(true).unfollowed(true)).unwrap();
+        let kernel = Kernel::new(allocator, MADE_UP_ID + n, u64::from(n) + 1, 3 << 10);
         let mut kernel = kernel.estimated(true).unfollowed(true);
         if n == 0 {
             kernel.cores = cores;
@@ -60,10 +61,10 @@ fn half_known(tracker: &Tracker) {
 }
 
 #[test]
-fn the_table_tells_what_is_resident_from_what_may_be() {
+fn table_distinguishes_active_from_possibly_active() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
-    half_known(&tracker);
+    report_partly(&tracker);
     let page = page(folder.path(), &["-v"]);
     for line in [
         "    CBs            1.0 MiB   32.0 KiB active, 1.0 MiB active or cached; 1.0 MiB in all, exact\n",
@@ -74,10 +75,10 @@ fn the_table_tells_what_is_resident_from_what_may_be() {
 }
 
 #[test]
-fn programs_that_nobody_follows_are_not_said_to_rest() {
+fn programs_without_dispatches_have_an_unknown_state() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
-    half_known(&tracker);
+    report_partly(&tracker);
     let page = page(folder.path(), &["dump", "--programs"]);
     let words: Vec<Vec<&str>> = page.lines().map(|line| line.split_whitespace().skip(2).collect()).collect();
     let sizes = ["1.0", "MiB", "-", "-", "0", "-", "-", "-", "unknown", "-"];
@@ -85,20 +86,20 @@ fn programs_that_nobody_follows_are_not_said_to_rest() {
     assert_eq!(
         words[3],
         [&["2147483649", "?", "?"][..], &sizes].concat(),
-        "no cores, so no size on each: {page}"
+        "the size per core is unknown without cores: {page}"
     );
     assert!(page.contains("3 programs, 1 active, 2 active or cached, dispatched 1 times"), "{page}");
-    let wide = |line: &str| line.find(" 2147483648 ").or_else(|| line.find(" 2147483649 "));
-    let columns: Vec<usize> = page.lines().filter_map(wide).collect();
+    let position = |line: &str| line.find(" 2147483648 ").or_else(|| line.find(" 2147483649 "));
+    let columns: Vec<usize> = page.lines().filter_map(position).collect();
     assert!(columns.len() == 2 && columns[0] == columns[1], "{page}");
     assert_eq!(page.lines().next().and_then(|line| line.find("PROGRAM")), Some(columns[0] + 4), "{page}");
 }
 
 #[test]
-fn what_lies_nowhere_known_is_in_no_stretch_of_a_core() {
+fn memory_at_unknown_addresses_is_in_no_address_range() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
-    half_known(&tracker);
+    report_partly(&tracker);
     let less = "Not all L1 memory has a known address and time: the free gap may be smaller.\n";
     let besides = "1.0 MiB of circular buffers on the device may be active or only cached\n";
     let all = page(folder.path(), &["dump", "--cores"]);
@@ -110,8 +111,8 @@ fn what_lies_nowhere_known_is_in_no_stretch_of_a_core() {
 }
 
 #[test]
-fn the_core_layout_that_is_missing_is_named() {
-    for (grid, l1, says) in [
+fn missing_core_layout_is_explained() {
+    for (grid, l1, expected) in [
         ((0, 0), L1_END, "does not publish the core grid (columns and rows)\n"),
         ((4, 2), 0, "does not publish the core grid (columns and rows) or l1_bytes_per_core\n"),
     ] {
@@ -121,13 +122,13 @@ fn the_core_layout_that_is_missing_is_named() {
         tracker.begin_program(allocator, 7, "matmul").unwrap();
         tracker.place(&Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096)).unwrap();
         let page = page(folder.path(), &["dump", "--cores"]);
-        assert!(page.contains(says), "{page}");
+        assert!(page.contains(expected), "{page}");
         assert!(!page.contains("no process there publishes programs"), "{page}");
     }
 }
 
 #[test]
-fn names_do_not_reach_a_terminal_as_they_are() {
+fn untrusted_names_are_sanitized() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     let allocator = define(&tracker, (4, 2), L1_END);
@@ -136,15 +137,15 @@ fn names_do_not_reach_a_terminal_as_they_are() {
     tracker.alloc(&Buffer::new(allocator, Space::L1, UNRESERVED + 8192, 4096).site(site)).unwrap();
     tracker.begin_program(allocator, 7, evil).unwrap();
     let cores = tracker.define_cores(&[CoreRange::new((0, 0), (3, 1))]).unwrap();
-    let kept = Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096);
-    tracker.place(&kept.cores(cores)).unwrap();
+    let placement = Placement::new(allocator, 7, Space::Cb, UNRESERVED, 4096);
+    tracker.place(&placement.cores(cores)).unwrap();
     tracker.dispatch(allocator, 7).unwrap();
     for args in
         [&["dump"][..], &["dump", "--programs"], &["dump", "--cores"], &["dump", "--cores", "0,0"], &[]]
     {
         let page = page(folder.path(), args);
-        let raw = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
-        assert!(!page.contains(raw), "{args:?}: {page:?}");
+        let is_unsafe = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!page.contains(is_unsafe), "{args:?}: {page:?}");
         assert!(page.lines().all(|line| !line.starts_with('d')), "{args:?}: {page}");
     }
     let page = page(folder.path(), &["dump"]);
@@ -152,7 +153,7 @@ fn names_do_not_reach_a_terminal_as_they_are() {
 }
 
 #[test]
-fn spaces_without_statistics_have_no_drift_of_zero() {
+fn spaces_without_statistics_are_not_audited() {
     let folder = memory_folder();
     let tracker = tracker(folder.path());
     define(&tracker, (4, 2), L1_END);
