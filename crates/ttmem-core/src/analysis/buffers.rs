@@ -296,16 +296,16 @@ impl<T: Copy> ByNumber<T> {
         }
     }
 
-    fn insert(&mut self, number: u32, it: T) {
+    fn insert(&mut self, number: u32, value: T) {
         if number >= Self::SMALL {
-            self.large.insert(number, it);
+            self.large.insert(number, value);
             return;
         }
         let place = number as usize;
         if self.small.len() <= place {
             self.small.resize(place + 1, None);
         }
-        self.small[place] = Some(it);
+        self.small[place] = Some(value);
     }
 }
 

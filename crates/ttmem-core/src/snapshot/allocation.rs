@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Allocation {
-    /// As [`Process::pid`].
+    /// As [`super::Process::pid`].
     pub pid: Option<u32>,
-    /// As [`Process::reported_pid`].
+    /// As [`super::Process::reported_pid`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reported_pid: Option<i64>,
-    /// [`Device::id`]s that hold it.
+    /// [`super::Device::id`]s that hold it.
     pub devices: Vec<String>,
-    /// [`Device::index`]es that hold it.
+    /// [`super::Device::index`]es that hold it.
     pub indexes: Vec<u32>,
     /// Number of its allocator.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -79,7 +79,7 @@ pub struct Allocation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dump {
-    /// As [`Snapshot::schema`].
+    /// As [`super::Snapshot::schema`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = super::SCHEMA)))]
     pub schema: u32,
     /// When it was taken.
@@ -116,9 +116,9 @@ pub struct Buffers {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BufferGroup {
-    /// As [`Process::pid`].
+    /// As [`super::Process::pid`].
     pub pid: Option<u32>,
-    /// As [`Process::name`].
+    /// As [`super::Process::name`].
     pub process_name: Option<String>,
     /// Memory space, if all of them are in one.
     pub space: Option<Space>,
@@ -141,7 +141,7 @@ pub struct BufferGroup {
 /// Live allocations on one device in one space, for reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// [`Device::index`].
+    /// [`super::Device::index`].
     pub index: u32,
     /// Which space.
     pub space: Space,

@@ -83,7 +83,7 @@ pub struct Peak {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Holder {
-    /// As [`Process::pid`].
+    /// As [`super::Process::pid`].
     pub pid: Option<u32>,
     /// Process name.
     pub name: Option<String>,

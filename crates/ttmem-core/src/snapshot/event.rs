@@ -20,7 +20,7 @@ pub struct Event {
     pub severity: Severity,
     /// Process id, if it concerns one.
     pub pid: Option<u32>,
-    /// [`Device::id`], if it concerns one device.
+    /// [`super::Device::id`], if it concerns one device.
     pub device: Option<String>,
     /// Bytes concerned.
     pub bytes: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// Severity.
     pub severity: Severity,
-    /// [`Device::id`], if it concerns one device.
+    /// [`super::Device::id`], if it concerns one device.
     pub device: Option<String>,
     /// Process id, if it concerns a process that is or was visible.
     pub pid: Option<u32>,

@@ -29,7 +29,7 @@ pub struct Process {
     /// Whether names, command and call sites are withheld from this user.
     #[serde(skip_serializing_if = "is_false", default)]
     pub hidden: bool,
-    /// [`Device::id`]s that it has open, according to the kernel.
+    /// [`super::Device::id`]s that it has open, according to the kernel.
     #[serde(default)]
     pub open_devices: Vec<String>,
     /// How well its memory is known, in one word.
@@ -84,7 +84,7 @@ pub struct HostUsage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// [`Device::index`]es of the devices that it uses or has open.
+    /// [`super::Device::index`]es of the devices that it uses or has open.
     pub indexes: Vec<u32>,
     /// DRAM and trace buffers; `null` if unknown.
     pub dram_bytes: Option<u64>,
@@ -142,7 +142,7 @@ impl Tracking {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(extend("allOf" = [{"$ref": "#/$defs/Usage"}])))]
 pub struct ProcessUsage {
-    /// [`Device::id`].
+    /// [`super::Device::id`].
     pub device: String,
     /// Memory in use.
     #[serde(flatten)]
@@ -172,7 +172,7 @@ pub struct Tracker {
 pub struct AllocatorUsage {
     /// Allocator number within the process.
     pub id: u32,
-    /// [`Device::id`]s it covers.
+    /// [`super::Device::id`]s it covers.
     pub devices: Vec<String>,
     /// By space.
     pub spaces: Vec<AllocatorSpace>,
@@ -203,7 +203,7 @@ pub struct AllocatorSpace {
 pub struct AuditResult {
     /// Number of the allocator.
     pub allocator: u32,
-    /// [`Device::id`]s it covers.
+    /// [`super::Device::id`]s it covers.
     pub devices: Vec<String>,
     /// Memory space.
     pub space: Space,

@@ -13,7 +13,7 @@ pub struct Trace {
     pub id: u32,
     /// Number of its allocator.
     pub allocator: u32,
-    /// [`Device::id`]s of its devices.
+    /// [`super::Device::id`]s of its devices.
     pub devices: Vec<String>,
     /// Dispatches it holds.
     pub dispatches: u64,
@@ -35,9 +35,9 @@ pub struct Program {
     pub id: u32,
     /// Number of its allocator.
     pub allocator: Option<u32>,
-    /// [`Device::id`]s of its devices.
+    /// [`super::Device::id`]s of its devices.
     pub devices: Vec<String>,
-    /// [`Device::index`]es of its devices.
+    /// [`super::Device::index`]es of its devices.
     pub indexes: Vec<u32>,
     /// Program name, or the names of its kernels.
     pub name: Option<String>,
@@ -116,14 +116,14 @@ pub struct ProgramList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProgramRow {
-    /// As [`Process::pid`].
+    /// As [`super::Process::pid`].
     pub pid: Option<u32>,
-    /// As [`Process::reported_pid`].
+    /// As [`super::Process::reported_pid`].
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reported_pid: Option<i64>,
-    /// As [`Process::start`].
+    /// As [`super::Process::start`].
     pub start: Option<Timestamp>,
-    /// As [`Process::name`].
+    /// As [`super::Process::name`].
     pub process_name: Option<String>,
     /// Whether names are withheld from this user.
     #[serde(skip_serializing_if = "is_false", default)]

@@ -45,11 +45,11 @@ fn old_server_gets_every_event() {
     });
     producer.end_program(3);
     eventually("the end of the program", || {
-        let it = server.process(producer.pid)?;
-        let gone = |it: &Option<ttmem_core::snapshot::ProgramUsage>| {
-            it.as_ref().is_none_or(|it| it.count == Some(0))
+        let process = server.process(producer.pid)?;
+        let gone = |usage: &Option<ttmem_core::snapshot::ProgramUsage>| {
+            usage.as_ref().is_none_or(|usage| usage.count == Some(0))
         };
-        (gone(&it.usage[0].usage.cb) && gone(&it.usage[0].usage.kernel)).then_some(())
+        (gone(&process.usage[0].usage.cb) && gone(&process.usage[0].usage.kernel)).then_some(())
     });
     assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "no segment is created");
 }
