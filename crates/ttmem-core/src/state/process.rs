@@ -35,7 +35,7 @@ pub(crate) struct ProcessState {
     pub(crate) is_complete: bool,
     #[serde(with = "pairs")]
     pub(crate) names: BTreeMap<Name, String>,
-    /// [`State::program_changes`] after its own last one.
+    /// [`super::State::program_changes`] after its own last one.
     pub(crate) program_changes: u64,
     /// Capture of the newest trace in the event log: a listing reports traces again.
     pub(super) logged_trace: Option<Mono>,
