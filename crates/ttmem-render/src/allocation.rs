@@ -299,8 +299,8 @@ fn format_cores(rectangles: &[[u8; 4]]) -> String {
     match rectangles {
         [] => String::new(),
         [..] if rectangles.len() <= MAX_CORE_RANGES => {
-            let ranges: String = rectangles.iter().map(|it| format!(" {}", core_range(*it))).collect();
-            format!(" on {count} cores{ranges}")
+            let ranges: Vec<_> = rectangles.iter().map(|it| core_range(*it)).collect();
+            format!(" on {count} cores {}", ranges.join(" "))
         }
         [..] => format!(" on {count} cores"),
     }

@@ -3,7 +3,7 @@
 //! A [`Field`] is a figure of a kind of row: its name for scripts, its unit and help, and the function that reads it
 //! from a row. A [`Column`] is a field in a table: its title, its width, and the format of its values. The tables of
 //! `ttmem`, its dumps, the lists of the dashboard, CSV and the reference of fields in `docs/` are all made from these.
-//! Charts, the map of a core and other free drawings take their words from [`label`] and their numbers from [`format`].
+//! Charts, the map of a core and other free drawings take their words from [`label`] and their numbers from [`mod@format`].
 //!
 //! To add a column, add a field to the `FIELDS` of its kind of row (for example in [`process`]) and name that field in
 //! the tables that show it, then run `cargo xtask gen` for the reference. Sorting needs nothing more.

@@ -44,7 +44,7 @@ pub(super) fn handle_mouse(
             }
         }
         MouseEventKind::Down(MouseButton::Left) => {
-            let target = targets.next().map(|(_, target)| target.clone());
+            let target = targets.next().map(|(_, target)| *target);
             click(ui, data, now_ms, target, effects);
         }
         _ => {}
