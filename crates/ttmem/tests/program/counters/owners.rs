@@ -287,7 +287,7 @@ fn topology_gives_harvesting_and_remote_devices() {
     for node in 0..2 {
         machine.card(Card::new("n300", node));
     }
-    let ids: Vec<String> = read_snapshot(&machine).devices.iter().map(|it| it.id.clone()).collect();
+    let ids: Vec<String> = read_snapshot(&machine).devices.iter().map(|device| device.id.clone()).collect();
     let first = u64::from_str_radix(&ids[0][2..], 16).unwrap();
     // The first by its unique id, the second by its PCI address; two remote devices; one core row is harvested.
     let text = format!(
