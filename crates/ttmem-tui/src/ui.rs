@@ -132,7 +132,7 @@ impl ListState {
 }
 
 /// The target of a click.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     View(View),
     Row(List, usize),

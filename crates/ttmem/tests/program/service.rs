@@ -66,6 +66,8 @@ fn service_notifies_when_it_is_ready_and_stops() {
     let mut command = manager.command();
     command.args(["serve", "--quiet", "--sim", "t3k", "--legacy-socket"]).arg(&legacy);
     command.arg("--query-socket").arg(&query).stdin(Stdio::null()).stderr(Stdio::null());
+    // Without the segments of other tests.
+    command.arg("--shm-dir").arg(manager.folder.path());
     let mut child = OwnedChild(command.spawn().unwrap());
     assert_eq!(manager.line(), "READY=1");
     // Without waiting.

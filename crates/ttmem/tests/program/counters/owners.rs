@@ -287,7 +287,7 @@ fn topology_gives_harvesting_and_remote_devices() {
     for node in 0..2 {
         machine.add_card(Card::new("n300", node));
     }
-    let ids: Vec<String> = read_snapshot(&machine).devices.iter().map(|it| it.id.clone()).collect();
+    let ids: Vec<String> = read_snapshot(&machine).devices.iter().map(|device| device.id.clone()).collect();
     let first = u64::from_str_radix(&ids[0][2..], 16).unwrap();
     // The first by its unique id, the second by its PCI address; two remote devices; one core row is harvested.
     let text = format!(
@@ -308,7 +308,7 @@ fn topology_gives_harvesting_and_remote_devices() {
     fs::write(&path, &text).unwrap();
     let topology = ["--topology", path.to_str().unwrap()];
     let snapshot = parse_snapshot(&ttmem(&machine, &[&["--json"], &topology[..]].concat()));
-    let cores: Vec<u32> = snapshot.devices.iter().map(|it| it.capacity.unwrap().cores).collect();
+    let cores: Vec<u32> = snapshot.devices.iter().map(|device| device.capacity.unwrap().cores).collect();
     assert_eq!(cores, [64, 56, 64, 72]);
     let remote: Vec<bool> = snapshot.devices.iter().map(|device| device.remote).collect();
     assert_eq!(remote, [false, false, true, true]);
