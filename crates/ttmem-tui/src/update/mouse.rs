@@ -44,15 +44,15 @@ pub(super) fn handle_mouse(
             }
         }
         MouseEventKind::Down(MouseButton::Left) => {
-            let target = targets.next().map(|(_, target)| target.clone());
-            click(ui, data, now_ms, target.as_ref(), effects);
+            let target = targets.next().map(|(_, target)| *target);
+            click(ui, data, now_ms, target, effects);
         }
         _ => {}
     }
 }
 
-fn click(ui: &mut Ui, data: &Data, now_ms: u64, target: Option<&Target>, effects: &mut Vec<Effect>) {
-    match target.cloned() {
+fn click(ui: &mut Ui, data: &Data, now_ms: u64, target: Option<Target>, effects: &mut Vec<Effect>) {
+    match target {
         Some(Target::View(view)) => switch_view(ui, view),
         Some(Target::Header(list, column)) => sort_by(ui, &data.snapshot, list, column),
         Some(Target::Row(list, row)) => {
