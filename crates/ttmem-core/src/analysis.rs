@@ -3,6 +3,7 @@
 //! A state keeps facts only. An [`Analysis`] owns everything that is worth keeping from one question to the next, each with
 //! the version of the records that it follows from, so that a snapshot costs what changed since the one before.
 
+mod blocks;
 mod buffers;
 mod core_allocations;
 mod core_map;
@@ -30,7 +31,7 @@ use core_map::{CoreMap, Layers};
 use free_space::{CachedSkyline, Joint};
 use jiff::Timestamp;
 use plan::Plan;
-use program_usage::Resident;
+use program_usage::{RegisteredBytes, Resident};
 use programs::ProgramMemory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub struct Analysis {
     /// One for each group of the plan.
     groups: Vec<GroupCache>,
     /// What pools of programs cover together: the version of the pools, and bytes.
-    registered: BTreeMap<Vec<PoolId>, (u64, u64)>,
+    registered: BTreeMap<Vec<PoolId>, (u64, RegisteredBytes)>,
     /// What pools of buffers hold together.
     joint: BTreeMap<Vec<PoolId>, Joint>,
     programs: BTreeMap<Tenant, (u64, Arc<ProgramMemory>)>,

@@ -15,6 +15,15 @@ impl CoreSet {
     /// One core that stands for each core, if a source does not report the cores.
     pub const UNKNOWN: Self = Self([1, 0, 0, 0]);
 
+    /// The cores with the lowest numbers.
+    pub fn first(count: u16) -> Self {
+        let word = |n: u16| match count.saturating_sub(64 * n) {
+            64.. => u64::MAX,
+            rest => (1 << rest) - 1,
+        };
+        Self([word(0), word(1), word(2), word(3)])
+    }
+
     /// The rectangle from `(x0, y0)` to `(x1, y1)`, both included. Coordinates beyond 16 x 16 are left out.
     pub fn rectangle((x0, y0): (u8, u8), (x1, y1): (u8, u8)) -> Self {
         let mut set = Self::default();

@@ -42,6 +42,9 @@ pub struct Detail {
     /// The allocations on one core.
     #[serde(skip_serializing_if = "is_default")]
     pub core: Option<CoreQuery>,
+    /// The blocks of allocators' banks.
+    #[serde(skip_serializing_if = "is_default")]
+    pub blocks: Option<BlockQuery>,
     /// Each process's use of the host's CPU and memory, and its parent.
     #[serde(skip_serializing_if = "is_default")]
     pub host: bool,
@@ -61,6 +64,7 @@ impl Detail {
         buffers: None,
         program_list: None,
         core: None,
+        blocks: None,
         host: false,
     };
 }
@@ -81,6 +85,29 @@ pub struct CoreQuery {
 impl CoreQuery {
     /// Longest list.
     pub const MOST: u32 = 1000;
+}
+
+/// Which allocators and spaces, and how many of their blocks are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BlockQuery {
+    /// Only of this process.
+    #[serde(skip_serializing_if = "is_default")]
+    pub pid: Option<u32>,
+    /// Only of the allocator with this number.
+    #[serde(skip_serializing_if = "is_default")]
+    pub allocator: Option<u32>,
+    /// Only of this space.
+    #[serde(skip_serializing_if = "is_default")]
+    pub space: Option<Space>,
+    /// Most blocks to list, in all maps together; see [`BlockQuery::MOST`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub limit: u32,
+}
+
+impl BlockQuery {
+    /// Most blocks in one answer: more would keep a daemon from its other clients.
+    pub const MOST: u32 = 100_000;
 }
 
 /// Which live allocations, in which order.

@@ -8,7 +8,7 @@ use crate::faults::{Subject, Tally};
 use crate::input::Process;
 use crate::label::Label;
 use crate::snapshot::{Event, EventKind, Severity};
-use crate::state::{Reclaimed, visible};
+use crate::state::visible;
 use crate::words::{ChipId, Fault, Mono, ProcessId, size};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -214,9 +214,14 @@ impl EventLog {
         self.of_process(now, EventKind::ProcessStarted, (id, info), "started".to_owned()).log();
     }
 
-    pub(crate) fn process_exited(&mut self, now: Mono, id: ProcessId, info: &Process, held: &Reclaimed) {
-        let count = held.buffers.0 + held.cbs.0 + held.kernels.0;
-        let bytes = held.buffers.1 + held.cbs.1 + held.kernels.1;
+    pub(crate) fn process_exited(
+        &mut self,
+        now: Mono,
+        id: ProcessId,
+        info: &Process,
+        count: u64,
+        bytes: u64,
+    ) {
         let rest = match count {
             0 => String::new(),
             1 => format!(" with {} in 1 allocation still allocated", size(bytes)),

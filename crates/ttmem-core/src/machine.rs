@@ -1,5 +1,9 @@
 //! The machine: chips with their memory and sensors, and problems of tt-metal's counters.
 
+mod other_cores;
+
+pub use other_cores::{DispatchCores, EthernetCores, OtherCores};
+
 use crate::core_set::CoreSet;
 use crate::words::{Arch, ChipId, PciAddress, Space};
 use serde::{Deserialize, Serialize};
@@ -30,10 +34,14 @@ pub struct Chip {
     pub board: Option<String>,
     /// Whether it is reached through another chip.
     pub remote: bool,
+    /// Whether no source has seen it: it follows from the board of another chip.
+    pub inferred: bool,
     /// Memory it has.
     pub capacity: Option<Capacity>,
     /// How its runtime divides a core's L1.
     pub core_layout: Option<CoreLayout>,
+    /// Ethernet cores that are not harvested, if a descriptor has that.
+    pub ethernet_cores: Option<u32>,
     /// Place on the bus.
     pub pci: Option<PciAddress>,
     /// The N of `/dev/tenstorrent/N`, which is not the device number.
@@ -57,8 +65,10 @@ impl Chip {
             arch: None,
             board: None,
             remote: false,
+            inferred: false,
             capacity: None,
             core_layout: None,
+            ethernet_cores: None,
             pci: None,
             node: None,
             serial: None,
@@ -78,6 +88,7 @@ impl Chip {
     pub(crate) fn learn(&mut self, other: Self, from_machine: bool) {
         self.arch = self.arch.or(other.arch);
         self.remote |= other.remote;
+        self.inferred &= other.inferred;
         // Of two equally good ones the first counts: any client may report any capacity.
         let better = |other: &Capacity| {
             let ours = self.capacity.map(|known| known.origin);
@@ -88,6 +99,7 @@ impl Chip {
         }
         // A device may be opened again with another layout.
         self.core_layout = other.core_layout.or(self.core_layout);
+        self.ethernet_cores = other.ethernet_cores.or(self.ethernet_cores);
         if from_machine {
             self.board = other.board.or(self.board.take());
             self.pci = other.pci.or(self.pci);

@@ -7,9 +7,11 @@
 //! comment must make sense to a reader of JSON. A flattened field is the `allOf` of its struct in the schema: Python's base class.
 
 mod allocation;
+mod block;
 mod cores;
 mod device;
 mod event;
+mod memory_event;
 mod process;
 mod program;
 mod summary;
@@ -22,16 +24,18 @@ use serde::{Deserialize, Serialize};
 pub use ttmem_types::{FindingKind, Severity};
 
 pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group};
+pub use block::{Block, BlockMap, BlockState};
 pub use cores::{
     Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,
 };
 pub use device::{Device, History, Holder, Peak, Sample, SensorSample};
 pub use event::{Event, EventKind, Finding};
+pub use memory_event::{MemoryEvent, MemoryEventKind, Missed, ProgramLevel, Released};
 pub use process::{
     AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Process, ProcessUsage, Summary, Tracker, Tracking,
 };
 pub use program::{Placement, Program, ProgramList, ProgramRow, Trace};
-pub use usage::{BufferUsage, ProgramUsage, Total, Usage};
+pub use usage::{BufferUsage, KernelClassUsage, ProgramUsage, Total, Usage};
 
 /// The number of the schema. It changes only if a key is taken away or changes its meaning.
 pub const SCHEMA: u32 = 1;
@@ -67,6 +71,9 @@ pub struct Snapshot {
     /// The allocations on one core, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_allocations: Option<CoreAllocations>,
+    /// The blocks of allocators' banks, by process, allocator and space, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub block_maps: Option<Vec<BlockMap>>,
     /// How the snapshot was made.
     pub health: Health,
 }

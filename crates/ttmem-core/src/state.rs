@@ -10,6 +10,7 @@ mod fault;
 mod keyframe;
 mod listing;
 mod machine;
+mod memory_event;
 mod peaks;
 mod pools;
 mod process;
@@ -25,7 +26,7 @@ use crate::analysis::{Analysis, Tenant};
 use crate::event_log::EventLog;
 use crate::faults::Faults;
 use crate::input::{Allocator, Holding, Input, Process};
-use crate::ledger::{Ledger, PoolId};
+use crate::ledger::{Ledger, PoolId, Totals};
 use crate::machine::{CapacityOrigin, Chip, CounterReport, Host};
 use crate::pairs;
 use crate::words::{Basis, ChipId, Fault, KernelClass, Mono, Origin, ProcessId, Scope, Space};
@@ -84,7 +85,7 @@ pub enum Outcome {
         /// It was freed shortly before.
         freed_before: bool,
     },
-    /// The process exited.
+    /// A process exited, an allocator was closed or cleared, or a program ended: what it held is free.
     Reclaimed(Reclaimed),
     /// Rejected.
     Refused(Fault),
@@ -92,7 +93,7 @@ pub enum Outcome {
     UnknownProcess,
 }
 
-/// What an exited process had allocated: number and bytes.
+/// What was freed together: number of allocations, and the bytes that they requested on each device and core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Buffers of all kinds.
@@ -101,6 +102,24 @@ pub struct Reclaimed {
     pub cbs: (u64, u64),
     /// Kernels.
     pub kernels: (u64, u64),
+    /// Bytes of these kernels over all of their cores.
+    pub kernel_core_bytes: u64,
+}
+
+impl Reclaimed {
+    /// Adds what a pool of a space held.
+    fn add(&mut self, space: Space, totals: Totals) {
+        let sum = match space {
+            Space::Kernel => &mut self.kernels,
+            Space::Cb | Space::Dfb | Space::Scratch => &mut self.cbs,
+            _ => &mut self.buffers,
+        };
+        sum.0 += totals.own_count();
+        sum.1 += totals.requested;
+        if space == Space::Kernel {
+            self.kernel_core_bytes += totals.allocated;
+        }
+    }
 }
 
 /// Everything known. Serialised, it is a keyframe: what is restored from it behaves as the original.
@@ -322,24 +341,23 @@ impl State {
         for scope in scopes {
             self.record_dispatches(analysis, Tenant { process: id, scope });
         }
+        let pools: Vec<PoolId> =
+            self.processes.get(&id).iter().flat_map(|it| it.pools.values().copied()).collect();
+        let held: Vec<u64> = pools.iter().map(|&pool| analysis.of(self).bytes_in_pool(pool)).collect();
         self.structure += 1;
         let Some(process) = self.processes.remove(&id) else { return Outcome::UnknownProcess };
         let mut gone = Reclaimed::default();
-        for (&(scope, space, _), &pool) in &process.pools {
+        // On all devices and cores together.
+        let mut bytes = 0u64;
+        for ((&(scope, space, _), &pool), per_device) in process.pools.iter().zip(held) {
             self.keep_peak(&process, scope, pool);
-            let totals = self.ledger.close(pool);
-            let sum = match space {
-                Space::Kernel => &mut gone.kernels,
-                Space::Cb | Space::Dfb | Space::Scratch => &mut gone.cbs,
-                _ => &mut gone.buffers,
-            };
-            sum.0 += totals.own_count();
-            sum.1 += totals.requested;
+            gone.add(space, self.ledger.close(pool));
+            let chips = chips_in(&process.allocators, &scope).len() as u64;
+            bytes = bytes.saturating_add(per_device.saturating_mul(chips));
         }
-        self.event_log.process_exited(self.now, id, &process.info, &gone);
         let count = gone.buffers.0 + gone.cbs.0 + gone.kernels.0;
+        self.event_log.process_exited(self.now, id, &process.info, count, bytes);
         if count > 0 {
-            let bytes = gone.buffers.1 + gone.cbs.1 + gone.kernels.1;
             self.faults.name(id, &process.info);
             self.note(Fault::Reclaimed, Author { id, basis: process.basis }, None, None, bytes, count, 0);
         }

@@ -24,8 +24,12 @@ pub struct ArchMemory {
     pub dram_banks_per_channel: u64,
     /// Bytes that the runtime reserves in each bank.
     pub dram_reserved_bytes_per_bank: u64,
-    /// Cores that dispatch uses.
+    /// Tensix cores that dispatch uses.
     pub dispatch_cores: u32,
+    /// Tensix cores of a row and of a column, of a chip without harvesting.
+    pub grid: (u32, u32),
+    /// Bytes of L1 of an ethernet core.
+    pub ethernet_l1_bytes_per_core: u64,
 }
 
 impl Arch {
@@ -58,6 +62,8 @@ impl Arch {
                 dram_banks_per_channel: 2,
                 dram_reserved_bytes_per_bank: 1_048_640,
                 dispatch_cores: 8,
+                grid: (8, 10),
+                ethernet_l1_bytes_per_core: 256 << 10,
             },
             Self::Blackhole => ArchMemory {
                 l1_bytes_per_core: 1_572_864,
@@ -67,6 +73,8 @@ impl Arch {
                 dram_banks_per_channel: 1,
                 dram_reserved_bytes_per_bank: 1_048_704,
                 dispatch_cores: 10,
+                grid: (14, 10),
+                ethernet_l1_bytes_per_core: 512 << 10,
             },
         }
     }

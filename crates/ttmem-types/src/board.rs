@@ -26,14 +26,24 @@ pub struct BoardChip {
     pub cores_before: u32,
     /// DRAM channels.
     pub dram_channels: u32,
+    /// Ethernet cores.
+    pub ethernet_cores: u32,
 }
 
 /// First firmware with which p150 cards have 120 cores instead of 140.
 const FEWER_CORES: (u32, u32) = (19, 5);
 
 impl BoardChip {
-    const fn new(arch: Arch, cores: u32, dram_channels: u32) -> Self {
-        Self { arch, cores, cores_before: cores, dram_channels }
+    /// A Wormhole chip, of which no ethernet core is harvested.
+    const fn wormhole(cores: u32) -> Self {
+        let arch = Arch::WormholeB0;
+        Self { arch, cores, cores_before: cores, dram_channels: 6, ethernet_cores: 16 }
+    }
+
+    /// A Blackhole chip, of which two of the 14 ethernet cores are harvested.
+    const fn blackhole(cores: u32) -> Self {
+        let arch = Arch::Blackhole;
+        Self { arch, cores, cores_before: cores, dram_channels: 8, ethernet_cores: 12 }
     }
 
     /// Returns the Tensix cores with this firmware; unknown firmware counts as new.
@@ -42,9 +52,10 @@ impl BoardChip {
     }
 }
 
-const P150_CHIP: BoardChip =
-    BoardChip { arch: Arch::Blackhole, cores: 120, cores_before: 140, dram_channels: 8 };
-const P300_CHIP: BoardChip = BoardChip::new(Arch::Blackhole, 120, 8);
+/// All ethernet cores of a p100 are harvested.
+const P100_CHIP: BoardChip = BoardChip { dram_channels: 7, ethernet_cores: 0, ..BoardChip::blackhole(120) };
+const P150_CHIP: BoardChip = BoardChip { cores_before: 140, ..BoardChip::blackhole(120) };
+const P300_CHIP: BoardChip = BoardChip::blackhole(120);
 
 /// All boards.
 pub const BOARDS: [Board; 15] = [
@@ -55,17 +66,12 @@ pub const BOARDS: [Board; 15] = [
         name: "galaxy-wormhole",
         aliases: &["ubb", "galaxy"],
         codes: &[0x0b, 0x35],
-        chip: Some(BoardChip::new(Arch::WormholeB0, 80, 6)),
+        chip: Some(BoardChip::wormhole(80)),
     },
-    Board { name: "n300", aliases: &[], codes: &[0x14], chip: Some(BoardChip::new(Arch::WormholeB0, 64, 6)) },
-    Board { name: "n150", aliases: &[], codes: &[0x18], chip: Some(BoardChip::new(Arch::WormholeB0, 72, 6)) },
-    Board { name: "p100", aliases: &[], codes: &[0x36], chip: Some(BoardChip::new(Arch::Blackhole, 120, 7)) },
-    Board {
-        name: "p100a",
-        aliases: &[],
-        codes: &[0x43],
-        chip: Some(BoardChip::new(Arch::Blackhole, 120, 7)),
-    },
+    Board { name: "n300", aliases: &[], codes: &[0x14], chip: Some(BoardChip::wormhole(64)) },
+    Board { name: "n150", aliases: &[], codes: &[0x18], chip: Some(BoardChip::wormhole(72)) },
+    Board { name: "p100", aliases: &[], codes: &[0x36], chip: Some(P100_CHIP) },
+    Board { name: "p100a", aliases: &[], codes: &[0x43], chip: Some(P100_CHIP) },
     Board { name: "p150a", aliases: &["p150"], codes: &[0x40], chip: Some(P150_CHIP) },
     Board { name: "p150b", aliases: &[], codes: &[0x41], chip: Some(P150_CHIP) },
     Board { name: "p150c", aliases: &[], codes: &[0x42], chip: Some(P150_CHIP) },
@@ -76,7 +82,7 @@ pub const BOARDS: [Board; 15] = [
         name: "galaxy-blackhole",
         aliases: &["ubb_blackhole"],
         codes: &[0x47],
-        chip: Some(BoardChip::new(Arch::Blackhole, 130, 8)),
+        chip: Some(BoardChip::blackhole(130)),
     },
 ];
 
@@ -84,6 +90,11 @@ impl Board {
     /// Returns the board with this name or alias.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         BOARDS.iter().find(|board| board.name == name || board.aliases.contains(&name))
+    }
+
+    /// Returns whether the board has two chips, of which the second may be reached through the first only.
+    pub fn has_two_chips(&self) -> bool {
+        matches!(self.name, "n300" | "p300a" | "p300b" | "p300c")
     }
 
     /// Returns the board with this 64-bit serial number.

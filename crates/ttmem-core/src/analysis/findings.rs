@@ -285,9 +285,15 @@ pub(crate) fn describe_fault(
             format!("{who}: allocated an address again with another size before freeing it{times}")
         }
         Fault::InheritedFree => format!("{who}: forked process freed buffers of its parent{times}"),
+        Fault::Unlisted if count == 1 => {
+            format!("{who}: segment full, 1 allocation is counted but not listed")
+        }
         Fault::Unlisted => format!("{who}: segment full, {count} allocations are counted but not listed"),
         Fault::OutOfMemory => describe_out_of_memory(subject, tally, &who),
-        Fault::Lost => format!("{who}: {count} records lost; its figures are incomplete"),
+        Fault::Lost => {
+            let plural = if count == 1 { "" } else { "s" };
+            format!("{who}: {count} record{plural} lost; its figures are incomplete")
+        }
         Fault::Reclaimed => {
             let plural = if count == 1 { "" } else { "s" };
             format!(

@@ -62,6 +62,20 @@ impl Figures<'_> {
         self.together(layout, pools).aliased.saturating_mul(u64::from(layout.banks))
     }
 
+    /// Addresses of the largest free blocks in each bank of one pool, or of none, lowest first, at most `most`.
+    pub(super) fn largest_free_addrs(
+        &mut self,
+        layout: Banks,
+        pool: Option<PoolId>,
+        most: usize,
+    ) -> Vec<u64> {
+        match pool {
+            None if layout.bytes_per_bank > 0 => vec![layout.base],
+            None => Vec::new(),
+            Some(pool) => self.skyline(pool, false, bounds(layout)).largest_gaps(most),
+        }
+    }
+
     /// The lowest address in a pool.
     pub(super) fn lowest_address(&mut self, space: Space, id: PoolId) -> Option<u64> {
         let pool = self.state.ledger.pool(id);

@@ -9,8 +9,8 @@ use super::programs::{Part, covered_bytes, part};
 use super::{CACHED_SETS, Figures, Tenant};
 use crate::core_set::CoreSet;
 use crate::ledger::PoolId;
-use crate::snapshot::ProgramUsage;
-use crate::words::{Basis, Space};
+use crate::snapshot::{KernelClassUsage, ProgramUsage};
+use crate::words::{Basis, KernelClass, Space};
 use std::sync::Arc;
 
 /// A program that is resident somewhere on a chip, and on which cores.
@@ -19,6 +19,14 @@ pub(crate) struct Resident {
     pub(crate) tenant: Tenant,
     pub(crate) program: u32,
     pub(crate) cores: CoreSet,
+}
+
+/// Registered bytes of a space.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegisteredBytes {
+    pub(super) all: u64,
+    /// Those whose cores are unknown, counted on one core.
+    per_core: u64,
 }
 
 fn borrowed(parts: &[(u32, Part)]) -> impl Iterator<Item = (u32, &Part)> {
@@ -82,9 +90,17 @@ impl Figures<'_> {
         let resident_bytes = covered_bytes(borrowed(&resident));
         // Kernels that were loaded may have been overwritten since.
         let may_be_resident = known && unfollowed > 0 && space != Space::Kernel;
+        let registered = self.registered_bytes(space, pools);
+        let by_class = if space == Space::Kernel {
+            self.kernels_by_class(pools, known.then_some(&resident[..]))
+        } else {
+            Vec::new()
+        };
         ProgramUsage {
-            registered_bytes: self.registered_bytes(space, pools),
+            registered_bytes: registered.all,
+            per_core_bytes: registered.per_core,
             resident_bytes: known.then_some(resident_bytes),
+            by_class,
             residency_unknown_bytes: if may_be_resident {
                 let all = self.parts_in(space, pools);
                 let others =
@@ -97,6 +113,36 @@ impl Figures<'_> {
             count: state.are_listed(pools).then(|| all().map(|pool| pool.totals.own_count()).sum()),
             basis,
         }
+    }
+
+    /// Kernels of each class that has any. What has no record counts as kernels of an unknown class, so that the classes
+    /// sum to all kernels.
+    fn kernels_by_class(&self, pools: &[PoolId], resident: Option<&[(u32, Part)]>) -> Vec<KernelClassUsage> {
+        let mut registered = [0u64; KernelClass::ALL.len()];
+        for &pool in pools {
+            let pool = self.state.ledger.pool(pool);
+            let listed: u64 = pool.totals.by_class.iter().sum();
+            let (by_class, unlisted) = match pool.level {
+                Some(level) => (Default::default(), level),
+                None => (pool.totals.by_class, pool.totals.allocated - listed),
+            };
+            for (sum, bytes) in registered.iter_mut().zip(by_class) {
+                *sum = sum.saturating_add(bytes);
+            }
+            let unknown = &mut registered[KernelClass::Unknown as usize];
+            *unknown = unknown.saturating_add(unlisted);
+        }
+        let resident_in = |class: KernelClass| {
+            let parts = resident?.iter().map(|(_, part)| part).filter(|part| part.class == class);
+            let bytes = parts.map(|part| part.range.len().saturating_mul(part.cores.count().into()));
+            Some(bytes.fold(0, u64::saturating_add))
+        };
+        let of = |class: KernelClass| KernelClassUsage {
+            class,
+            registered_bytes: registered[class as usize],
+            resident_bytes: resident_in(class),
+        };
+        KernelClass::ALL.into_iter().map(of).filter(|it| it.registered_bytes > 0).collect()
     }
 
     fn resident_parts(&mut self, space: Space, residents: &[Resident], pools: &[PoolId]) -> Vec<(u32, Part)> {
@@ -117,14 +163,15 @@ impl Figures<'_> {
         parts
     }
 
-    fn registered_bytes(&mut self, space: Space, pools: &[PoolId]) -> u64 {
+    pub(super) fn registered_bytes(&mut self, space: Space, pools: &[PoolId]) -> RegisteredBytes {
         let state = self.state;
         if space == Space::Kernel {
             let bytes = |&pool: &PoolId| {
                 let pool = state.ledger.pool(pool);
                 pool.level.unwrap_or(pool.totals.allocated)
             };
-            return pools.iter().map(bytes).fold(0, u64::saturating_add);
+            let all = pools.iter().map(bytes).fold(0, u64::saturating_add);
+            return RegisteredBytes { all, per_core: 0 };
         }
         let version = state.version_of(pools);
         if let Some(&(_, bytes)) = self.cache.registered.get(pools).filter(|(of, _)| *of == version) {
@@ -133,7 +180,12 @@ impl Figures<'_> {
         // Where only a sum is known, it counts in addition to all parts.
         let levels = pools.iter().map(|&pool| state.ledger.pool(pool).level.unwrap_or(0));
         let levels = levels.fold(0, u64::saturating_add);
-        let bytes = covered_bytes(borrowed(&self.parts_in(space, pools))).saturating_add(levels);
+        let parts = self.parts_in(space, pools);
+        let on_one_core = borrowed(&parts).filter(|(_, part)| part.unknown_cores == 1);
+        let bytes = RegisteredBytes {
+            all: covered_bytes(borrowed(&parts)).saturating_add(levels),
+            per_core: covered_bytes(on_one_core),
+        };
         let cached = &mut self.cache.registered;
         if cached.len() >= CACHED_SETS {
             cached.clear();

@@ -8,7 +8,7 @@ use crate::ledger::Entry;
 use crate::ranges::Range;
 use crate::snapshot::Placement;
 use crate::state::ProcessState;
-use crate::words::{Scope, Space, Uncertainty};
+use crate::words::{KernelClass, Scope, Space, Uncertainty};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -28,14 +28,32 @@ pub(crate) struct Part {
     pub(crate) unfollowed: bool,
     /// The size is an estimate.
     pub(crate) estimated: bool,
-    /// The cores are unknown: one core stands for each of them.
-    pub(crate) scattered: bool,
+    /// The number of cores, if they are unknown: `cores` has one that stands for each of them. 0: they are known.
+    pub(crate) unknown_cores: u16,
+    /// Class of a kernel.
+    pub(crate) class: KernelClass,
+    /// Number of equal parts.
+    pub(crate) references: u32,
 }
 
 impl Part {
     /// Whether it takes memory at a known address.
     pub(crate) fn is_placed(&self) -> bool {
         self.space != Space::Kernel && !self.view && !self.unplaced
+    }
+
+    /// Whether its cores are known.
+    pub(crate) fn has_cores(&self) -> bool {
+        self.unknown_cores == 0
+    }
+
+    /// The cores that it counts on. If only their number is known, it is as if all such parts began at the same core.
+    fn counted_cores(&self) -> CoreSet {
+        match self.unknown_cores {
+            0 | 1 => self.cores,
+            _ if self.cores.is_empty() => self.cores,
+            count => CoreSet::first(count),
+        }
     }
 }
 
@@ -49,11 +67,24 @@ pub(crate) fn part(process: &ProcessState, space: Space, entry: &Entry) -> Part 
     let placed = space != Space::Kernel && !entry.nature.uncertainty().unplaced;
     let range = Range::new(if placed { entry.id } else { 0 }, bytes);
     let cores = process.cores.get(&entry.cores).copied();
-    let scattered = cores.is_none();
+    let unknown_cores = if cores.is_none() { entry.banks.max(1) } else { 0 };
     let cores = cores.unwrap_or(CoreSet::UNKNOWN);
     let Uncertainty { unplaced, unfollowed, estimated } = entry.nature.uncertainty();
-    let view = entry.layout.is_alias();
-    Part { program: entry.program, space, range, cores, view, unplaced, unfollowed, estimated, scattered }
+    let (view, class) = (entry.layout.is_alias(), entry.nature.class());
+    let (program, references) = (entry.program, entry.refs);
+    Part {
+        program,
+        space,
+        range,
+        cores,
+        view,
+        unplaced,
+        unfollowed,
+        estimated,
+        unknown_cores,
+        class,
+        references,
+    }
 }
 
 /// Bytes that parts of one space take, each with the number of its owner. Of parts with an address, overlapping ranges count
@@ -63,9 +94,9 @@ pub(super) fn covered_bytes<'a>(parts: impl Iterator<Item = (u32, &'a Part)>) ->
     let mut unplaced = Vec::new();
     for (owner, part) in parts {
         if part.is_placed() {
-            placed.push((part.range, part.cores));
+            placed.push((part.range, part.counted_cores()));
         } else {
-            unplaced.push(((owner, part.program), part.range.len(), part.cores));
+            unplaced.push(((owner, part.program), part.range.len(), part.counted_cores()));
         }
     }
     unplaced.sort_unstable();
@@ -120,7 +151,7 @@ impl ProgramSums {
             cb: covered_bytes(own(Space::Cb).map(|part| (0, part))),
             dfb: covered_bytes(own(Space::Dfb).map(|part| (0, part))),
             scratch: covered_bytes(own(Space::Scratch).map(|part| (0, part))),
-            views: parts.iter().filter(|part| part.view).count() as u64,
+            views: parts.iter().filter(|part| part.view).map(|part| u64::from(part.references)).sum(),
             end: parts.iter().filter(|part| part.is_placed()).map(|part| part.range.end).max(),
         }
     }
@@ -130,7 +161,7 @@ impl ProgramMemory {
     fn new(mut parts: Vec<Part>) -> Self {
         parts.sort_unstable();
         let mut ends: BTreeMap<CoreSet, u64> = BTreeMap::new();
-        for part in parts.iter().filter(|part| part.is_placed() && !part.scattered) {
+        for part in parts.iter().filter(|part| part.is_placed() && part.has_cores()) {
             let end = ends.entry(part.cores).or_default();
             *end = part.range.end.max(*end);
         }
@@ -166,7 +197,7 @@ impl ProgramMemory {
 }
 
 fn all_cores(parts: &[Part]) -> CoreSet {
-    parts.iter().filter(|part| !part.scattered).fold(CoreSet::default(), |all, part| all.with(part.cores))
+    parts.iter().filter(|part| part.has_cores()).fold(CoreSet::default(), |all, part| all.with(part.cores))
 }
 
 impl Figures<'_> {
@@ -216,8 +247,9 @@ pub(super) fn placements(parts: &[Part]) -> Vec<Placement> {
             space: part.space,
             address: (!part.unplaced).then_some(part.range.start),
             bytes: part.range.len(),
-            cores: if part.scattered { Vec::new() } else { part.cores.rectangles() },
+            cores: if part.has_cores() { part.cores.rectangles() } else { Vec::new() },
             view: part.view,
+            count: part.references,
         })
         .collect();
     placements.sort_by_key(|it| it.address);

@@ -226,6 +226,33 @@ impl Skyline {
         let free = FreeSpace { bytes_per_bank: sums.free, largest: sums.largest };
         Covered { bytes: sums.covered, free }
     }
+
+    /// Starts of the largest gaps within the bounds, lowest first, at most `most`. Only blocks that contain one are visited.
+    pub(crate) fn largest_gaps(&mut self, most: usize) -> Vec<u64> {
+        let (within, largest) = (self.within, self.covered().free.largest);
+        let mut found = Vec::new();
+        let mut add = |from: u64, to: u64, depth: i32| {
+            let (from, to) = (from.max(within.start), to.min(within.end));
+            if depth <= 0 && largest > 0 && to.saturating_sub(from) == largest && found.len() < most {
+                found.push(from);
+            }
+        };
+        let (mut from, mut depth) = (0, 0);
+        for block in &mut self.blocks {
+            add(from, block.first(), depth);
+            if block.sums(depth, within).largest == largest {
+                let mut here = depth;
+                for pair in block.edges.windows(2) {
+                    here += pair[0].1;
+                    add(pair[0].0, pair[1].0, here);
+                }
+            }
+            depth += block.change;
+            from = block.last();
+        }
+        add(from, u64::MAX, depth);
+        found
+    }
 }
 
 #[cfg(test)]
@@ -276,6 +303,8 @@ mod tests {
                     };
                     let expected = Covered { bytes: ranges::covered(&union), free };
                     prop_assert_eq!(skyline.covered(), expected);
+                    let largest = gaps.iter().filter(|it| it.len() == free.largest).map(|it| it.start);
+                    prop_assert_eq!(skyline.largest_gaps(7), largest.take(7).collect::<Vec<u64>>());
                     prop_assert_eq!(skyline.lowest(), union.first().map(|it| it.start));
                     prop_assert_eq!(skyline.len(), skyline.edges().count());
                 }

@@ -123,6 +123,15 @@ impl Figures<'_> {
         }
     }
 
+    /// Bytes that one pool holds on each of its chips, whether they are in use or only registered.
+    pub(crate) fn bytes_in_pool(&mut self, id: PoolId) -> u64 {
+        let pool = self.state.ledger.pool(id);
+        match pool.key.space {
+            space if space.is_program() => self.registered_bytes(space, &[id]).all,
+            _ => used_bytes(pool),
+        }
+    }
+
     pub(super) fn buffer_usage(&mut self, space: Space, pools: &[PoolId]) -> BufferUsage {
         let state = self.state;
         let mut sum = BufferUsage {
@@ -226,14 +235,18 @@ impl Usage {
         }
     }
 
+    /// Whether a space counts in the total of its memory. Kernels that were loaded at some time do not: each load overwrites
+    /// earlier ones in the kernel config buffer, so their sum has no bound.
+    pub fn is_in_total(&self, space: Space) -> bool {
+        space != Space::Kernel || self.kernel.as_ref().is_some_and(|it| it.resident_bytes.is_some())
+    }
+
     fn total(&self, spaces: &[Space], capacity_bytes: Option<u64>) -> Option<Total> {
-        // Kernels that are only registered are not in L1.
-        let registered_only = |space: Space| {
-            let kernels = self.kernel.as_ref().filter(|_| space == Space::Kernel);
-            kernels.is_some_and(|it| it.basis == Basis::Exact && it.resident_bytes.is_none())
-        };
-        let parts = spaces.iter().filter(|&&space| !registered_only(space));
-        let mut parts = parts.filter_map(|&space| self.used(space));
+        let counted = |space, bytes| if self.is_in_total(space) { bytes } else { 0 };
+        let mut parts = spaces.iter().filter_map(|&space| {
+            let (bytes, basis) = self.used(space)?;
+            Some((counted(space, bytes), basis))
+        });
         let first = parts.next()?;
         let add = |(sum, worst): (u64, Basis), (bytes, basis)| (sum.saturating_add(bytes), worst.max(basis));
         let (used_bytes, basis) = parts.fold(first, add);

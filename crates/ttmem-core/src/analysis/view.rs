@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Sensors are read every second; a reading older than this is stale.
 const STALE_MS: u64 = 15_000;
 
+/// The most addresses of largest free blocks: where all holes have one size, there may be one per buffer.
+const MAX_LARGEST_FREE: usize = 256;
+
 /// What all chips of a group have in common.
 struct GroupView<'a> {
     number: usize,
@@ -100,6 +103,7 @@ impl Figures<'_> {
             buffers: detail.buffers.as_ref().map(|query| self.buffers(query, !detail.brief)),
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),
+            block_maps: detail.blocks.as_ref().map(|query| self.block_maps(query)),
             health: Health {
                 source: "local".into(),
                 live_records: self.state.ledger.live() as u64,
@@ -161,13 +165,24 @@ impl Figures<'_> {
         allocator: &Allocator,
     ) -> AllocatorUsage {
         let spaces = allocator.spaces.iter().map(|banks| {
-            let pool = process.pools.get(&(Scope::Allocator(number), banks.space, Basis::Exact));
+            let pool = process.pools.get(&(Scope::Allocator(number), banks.space, Basis::Exact)).copied();
+            let mut usage = self.buffer_usage(banks.space, pool.as_slice());
+            if pool.is_none() {
+                // Nothing was allocated yet: the whole bank is free.
+                let total = banks.bytes_per_bank.saturating_mul(u64::from(banks.banks));
+                (usage.allocatable_bytes, usage.free_bytes) = (Some(total), Some(total));
+                usage.largest_free_bytes_per_bank = Some(banks.bytes_per_bank);
+            }
             AllocatorSpace {
                 space: banks.space,
                 banks: banks.banks,
                 base: banks.base,
                 bytes_per_bank: banks.bytes_per_bank,
-                usage: self.buffer_usage(banks.space, pool.map(std::slice::from_ref).unwrap_or_default()),
+                largest_free_block_addrs: match usage.free_bytes {
+                    Some(_) => self.largest_free_addrs(*banks, pool, MAX_LARGEST_FREE),
+                    None => Vec::new(),
+                },
+                usage,
             }
         });
         AllocatorUsage {
@@ -272,6 +287,7 @@ fn describe_device(state: &State, id: &ChipId, of: &ChipState, usage: Usage) -> 
         arch: chip.arch,
         board: chip.board.clone(),
         remote: chip.remote,
+        inferred: chip.inferred,
         pci: chip.pci.map(|it| it.to_string()),
         node: chip.node,
         serial: chip.serial.map(|it| format!("{it:016x}")),
@@ -284,6 +300,7 @@ fn describe_device(state: &State, id: &ChipId, of: &ChipState, usage: Usage) -> 
         peaks: Vec::new(),
         tightest_core: None,
         core_layout: chip.core_layout,
+        other_cores: chip.other_cores(),
         cores: None,
         history: None,
     }
@@ -362,7 +379,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn wall(self, then: Mono) -> Timestamp {
-        let ago = SignedDuration::from_millis((self.now.since(then) / 1_000_000) as i64);
+        let ago = SignedDuration::from_nanos(i64::try_from(self.now.since(then)).unwrap_or(i64::MAX));
         self.at.checked_sub(ago).unwrap_or(self.at)
     }
 }

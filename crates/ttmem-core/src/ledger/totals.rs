@@ -1,6 +1,7 @@
 //! Sums over the records of a pool.
 
 use super::Entry;
+use crate::words::KernelClass;
 
 /// Sums over a pool's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(crate) struct Totals {
     pub(crate) unfollowed: u64,
     /// Bytes charged by estimate.
     pub(crate) estimated: u64,
+    /// Charged bytes by the number of a [`KernelClass`], which only kernels have.
+    pub(crate) by_class: [u64; KernelClass::ALL.len()],
 }
 
 impl Totals {
@@ -35,7 +38,7 @@ impl Totals {
         self.count - self.mirrors
     }
 
-    pub(super) fn add(&mut self, entry: &Entry) {
+    pub(crate) fn add(&mut self, entry: &Entry) {
         if entry.layout.is_alias() {
             self.count += 1;
             self.mirrors += 1;
@@ -45,6 +48,7 @@ impl Totals {
         self.requested += entry.requested;
         self.occupied += entry.occupied;
         self.allocated += entry.charged();
+        self.by_class[entry.nature.class() as usize] += entry.charged();
         self.count += 1;
         let uncertainty = entry.nature.uncertainty();
         self.unfollowed += u64::from(uncertainty.unfollowed);
@@ -63,6 +67,7 @@ impl Totals {
         self.requested -= entry.requested;
         self.occupied -= entry.occupied;
         self.allocated -= entry.charged();
+        self.by_class[entry.nature.class() as usize] -= entry.charged();
         self.count -= 1;
         let uncertainty = entry.nature.uncertainty();
         self.unfollowed -= u64::from(uncertainty.unfollowed);

@@ -149,6 +149,6 @@ pub struct Group {
     pub count: u64,
     /// Requested bytes.
     pub bytes: u64,
-    /// Single allocations, if they were few enough to list.
+    /// Single allocations; fewer than `count` if there are too many to list.
     pub listed: Vec<Allocation>,
 }

@@ -1,7 +1,7 @@
 //! Devices: memory, sensors, peaks and history.
 
 use super::{CoreRoom, Cores, Usage};
-use crate::machine::{Capacity, CoreLayout, Firmware, Sensors};
+use crate::machine::{Capacity, CoreLayout, Firmware, OtherCores, Sensors};
 use crate::words::{Arch, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ pub struct Device {
     pub board: Option<String>,
     /// Whether it is reached through another device.
     pub remote: bool,
+    /// Whether no source has seen it: it follows from the board of another device. The first process that uses it confirms it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub inferred: bool,
     /// PCI bus address, as `0000:01:00.0`.
     #[serde(default)]
     pub pci: Option<String>,
@@ -55,6 +58,9 @@ pub struct Device {
     /// How the runtime divides the L1 of a core, where it is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core_layout: Option<CoreLayout>,
+    /// Cores that programs cannot use.
+    #[serde(default)]
+    pub other_cores: OtherCores,
     /// The L1 of each worker core, by row and column, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cores: Option<Cores>,

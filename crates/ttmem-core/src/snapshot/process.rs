@@ -191,6 +191,9 @@ pub struct AllocatorSpace {
     pub base: u64,
     /// Bytes of a bank.
     pub bytes_per_bank: u64,
+    /// Addresses within a bank of the free blocks that have the size of the largest one, lowest first; at most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub largest_free_block_addrs: Vec<u64>,
     /// Memory in use.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schemars(!flatten, skip))]

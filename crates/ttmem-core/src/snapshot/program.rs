@@ -89,6 +89,18 @@ pub struct Placement {
     pub cores: Vec<[u8; 4]>,
     /// Whether it is a view of an L1 buffer, which is counted as L1.
     pub view: bool,
+    /// Number of equal placements of the program; absent if it is 1.
+    #[serde(skip_serializing_if = "is_one", default = "one")]
+    pub count: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// A page of the list of programs.

@@ -1,7 +1,7 @@
 //! How much of each space is used.
 
 use super::is_zero;
-use crate::words::Basis;
+use crate::words::{Basis, KernelClass};
 use serde::{Deserialize, Serialize};
 
 /// Memory in use on one device, by all processes or by one.
@@ -41,7 +41,7 @@ pub struct Usage {
     /// Total DRAM: buffers and trace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub dram_total: Option<Total>,
-    /// Total L1: buffers, `L1_SMALL` and program memory.
+    /// Total L1: buffers, `L1_SMALL` and program memory, without kernels whose residency is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l1_total: Option<Total>,
 }
@@ -87,10 +87,28 @@ pub struct ProgramUsage {
     /// Registered bytes that are estimated.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub estimated_bytes: u64,
+    /// Registered bytes that are counted on one core, because their cores are unknown.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub per_core_bytes: u64,
+    /// Kernels of each class, which sum to these figures; empty for other memory.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub by_class: Vec<KernelClassUsage>,
     /// Live records; `null` where only their sum is known.
     pub count: Option<u64>,
     /// Where the figures come from.
     pub basis: Basis,
+}
+
+/// Kernels of one class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KernelClassUsage {
+    /// Class of the kernels.
+    pub class: KernelClass,
+    /// Bytes of kernels that are loaded or cached.
+    pub registered_bytes: u64,
+    /// Bytes of the programs dispatched last on their cores; `null` where dispatches are not reported.
+    pub resident_bytes: Option<u64>,
 }
 
 impl ProgramUsage {

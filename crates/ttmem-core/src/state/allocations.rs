@@ -46,6 +46,7 @@ impl State {
                 && held.bytes_per_bank == wanted.bytes_per_bank
                 && held.program == wanted.program
                 && held.cores == wanted.cores
+                && (held.banks == wanted.banks || !space.is_stacked())
         };
         let mut variants = 0;
         let held: Option<(Slot, bool)> = if space.is_stacked() {

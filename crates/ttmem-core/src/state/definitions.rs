@@ -1,10 +1,11 @@
 //! What a process defines: allocators, core sets, programs, traces and names; and audits of its allocators.
 
 use super::process::{Compared, Drift, difference};
-use super::{Author, Outcome, ProcessState, ProgramState, State};
+use super::{Author, Outcome, ProcessState, ProgramState, Reclaimed, State};
 use crate::analysis::{Analysis, Tenant, part};
 use crate::core_set::CoreSet;
 use crate::input::{Allocator, Audit, Name, Program, Trace};
+use crate::ledger::Totals;
 use crate::words::{Basis, Fault, Scope, Space};
 use std::collections::BTreeSet;
 
@@ -62,15 +63,16 @@ impl State {
         self.record_dispatches(analysis, Tenant { process: by.id, scope });
         self.structure += 1;
         let Some(mut process) = self.processes.remove(&by.id) else { return Outcome::UnknownProcess };
-        let mut held = 0;
+        let (mut held, mut gone) = (0, Reclaimed::default());
         let mut pools = std::mem::take(&mut process.pools);
-        pools.retain(|&(of, ..), &mut pool| {
+        pools.retain(|&(of, space, _), &mut pool| {
             if of == scope {
                 self.keep_peak(&process, scope, pool);
                 let unlisted = self.ledger.pool(pool).unlisted.count;
                 let totals = self.ledger.close(pool);
                 process.records -= totals.count - unlisted;
                 held += totals.requested;
+                gone.add(space, totals);
             }
             of != scope
         });
@@ -85,7 +87,7 @@ impl State {
         process.traces.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
         self.processes.insert(by.id, process);
-        if known { Outcome::Noted } else { self.refuse(by, Fault::UnknownAllocator, None, None, 0) }
+        if known { Outcome::Reclaimed(gone) } else { self.refuse(by, Fault::UnknownAllocator, None, None, 0) }
     }
 
     /// Frees everything that an open allocator handed out. Its peaks stay.
@@ -97,14 +99,17 @@ impl State {
         if !process.allocators.contains_key(&number) {
             return self.refuse(by, Fault::UnknownAllocator, None, None, 0);
         }
-        for (_, &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
+        let mut gone = Reclaimed::default();
+        for (&(_, space, _), &pool) in process.pools.iter().filter(|((of, ..), _)| *of == scope) {
             let unlisted = self.ledger.pool(pool).unlisted.count;
-            process.records -= self.ledger.clear(pool).count - unlisted;
+            let totals = self.ledger.clear(pool);
+            process.records -= totals.count - unlisted;
+            gone.add(space, totals);
         }
         process.programs.retain(|(of, _), _| *of != scope);
         process.traces.retain(|(of, _), _| *of != scope);
         process.audits.retain(|&(of, _), _| of != number);
-        Outcome::Noted
+        Outcome::Reclaimed(gone)
     }
 
     /// Records a program that was defined or dispatched.
@@ -170,12 +175,16 @@ impl State {
     ) -> Outcome {
         let Some(process) = self.processes.get(&by.id) else { return Outcome::UnknownProcess };
         let (mut ended, mut parts) = (Vec::new(), Vec::new());
+        let mut gone = Reclaimed::default();
         for space in Space::PROGRAM {
             let Some(&pool) = process.pools.get(&(scope, space, by.basis)) else { continue };
+            let mut totals = Totals::default();
             for (slot, held) in self.ledger.records_of_program(pool, program) {
                 ended.push(slot);
+                totals.add(held);
                 parts.push(part(process, space, held));
             }
+            gone.add(space, totals);
         }
         self.record_last_dispatch(analysis, Tenant { process: by.id, scope }, program, &parts);
         for &slot in &ended {
@@ -187,7 +196,7 @@ impl State {
             process.program_changes = self.program_changes;
             process.programs.remove(&(scope, program));
         }
-        Outcome::Noted
+        Outcome::Reclaimed(gone)
     }
 
     /// Compares the runtime's own statistics with the records.

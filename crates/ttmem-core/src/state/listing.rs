@@ -2,7 +2,7 @@
 
 use super::{State, chips_in, visible};
 use crate::input::Name;
-use crate::ledger::{Entry, PoolId};
+use crate::ledger::{Entry, PoolId, Totals};
 use crate::snapshot::{Allocation, Group};
 use crate::words::{Basis, ChipId, Layout, Mono, Scope, Space};
 use std::collections::BTreeMap;
@@ -39,9 +39,9 @@ impl State {
         listed.map(|pool| pool.totals.requested - pool.unlisted.requested).fold(0, u64::saturating_add)
     }
 
-    /// All allocations by chip and space. Single ones are listed if there are at most `listed` of them in their group, or
-    /// else the first `listed` if `cut`, and only the first [`REPORT_ROOM`] in all.
-    pub fn report(&self, spaces: &[Space], listed: u64, cut: bool) -> Vec<Group> {
+    /// All allocations by chip and space. The first `listed` of each group are listed one by one, and at most
+    /// [`REPORT_ROOM`] in all.
+    pub fn report(&self, spaces: &[Space], listed: usize) -> Vec<Group> {
         let mut room = REPORT_ROOM;
         let mut pools: BTreeMap<(u32, Space), Vec<PoolId>> = BTreeMap::new();
         for process in self.processes.values() {
@@ -54,11 +54,14 @@ impl State {
         }
         let groups = pools.into_iter().map(|((index, space), pools)| {
             let totals = || pools.iter().map(|&pool| self.ledger.pool(pool).totals);
-            let count = totals().map(|t| t.count).sum();
+            // Mirrors and views are no memory of their own, and are not in the sum of bytes either.
+            let count = totals().map(Totals::own_count).sum();
             let entries = pools.iter().flat_map(|&pool| self.ledger.entries(pool).map(|(_, entry)| entry));
-            let listed = if count <= listed || cut { (listed as usize).min(room) } else { 0 };
-            let listed: Vec<_> =
-                entries.take(listed).filter_map(|entry| self.describe_entry(entry, self.now, true)).collect();
+            let entries = entries.filter(|entry| !entry.layout.is_alias());
+            let listed: Vec<_> = entries
+                .take(listed.min(room))
+                .filter_map(|entry| self.describe_entry(entry, self.now, false))
+                .collect();
             room -= listed.len();
             Group {
                 index,

@@ -85,6 +85,11 @@ impl State {
                 ChipId::Ordinal(index) => at(&self.chips, &|it| it.index == index),
                 _ => None,
             })
+            .or_else(|| {
+                // A runtime's id of a chip that was inferred may be any.
+                let is_it = |it: &Chip| it.inferred && it.arch == chip.arch && it.board == chip.board;
+                if chip.remote && !chip.inferred { at(&self.chips, &is_it) } else { None }
+            })
     }
 
     pub(super) fn define_chip(&mut self, mut chip: Chip, from_machine: bool) -> Outcome {

@@ -1,6 +1,9 @@
 mod analysis;
+mod blocks;
 mod event_log;
+mod kernels;
 mod keyframe;
+mod l1_total;
 mod listing;
 mod machine;
 mod programs;

@@ -1,8 +1,7 @@
 //! What an analysis keeps never shows: one that was asked all the time answers as a new one.
 
 use super::*;
-use crate::detail::BufferQuery;
-use crate::detail::{ProgramKey, ProgramQuery, ProgramSort};
+use crate::detail::{BlockQuery, BufferQuery, ProgramKey, ProgramQuery, ProgramSort};
 use crate::machine::CoreLayout;
 use crate::words::Layout;
 
@@ -163,7 +162,8 @@ pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
 
 pub(super) fn all() -> Detail {
     let buffers = Some(BufferQuery { limit: 1000, ..BufferQuery::default() });
-    Detail { history: true, cores: true, programs: true, buffers, ..Detail::NONE }
+    let blocks = Some(BlockQuery { limit: 1000, ..BlockQuery::default() });
+    Detail { history: true, cores: true, programs: true, buffers, blocks, ..Detail::NONE }
 }
 
 fn brief() -> Detail {

@@ -27,6 +27,27 @@ fn mesh(number: u32, chips: &[u32]) -> Input {
 }
 
 #[test]
+fn reclaimed_bytes_are_of_all_devices_and_cores() {
+    let mut state = machine();
+    register(&mut state, events(1));
+    let define = Allocator { id: 1, chips: vec![chip(0), chip(1), chip(2)], spaces: Vec::new() };
+    state.apply(Mono(1), events(1), Input::Allocator(define));
+    state.apply(Mono(1), events(1), Input::Cores(1, CoreSet::rectangle((0, 0), (7, 7))));
+    let scope = Scope::Allocator(1);
+    let extent = |bytes_per_bank, banks| Some(Extent { occupied: 0, bytes_per_bank, banks });
+    let buffer = Alloc { extent: extent(4096, 12), ..alloc(scope, Space::Dram, 0x1000, 2048) };
+    let cb = |at| Alloc { extent: extent(1024, 64), cores: 1, ..alloc(scope, Space::Cb, at, 1024) };
+    // The second half of the first circular buffer is the first half of the second.
+    for held in [buffer, cb(0x2_0000), cb(0x2_0200)] {
+        state.apply(Mono(2), events(1), Input::Alloc(held));
+    }
+    let Outcome::Reclaimed(gone) = state.apply(Mono(3), events(1), Input::Exited) else { panic!() };
+    assert_eq!((gone.buffers.0, gone.cbs.0), (1, 2));
+    let finding = found(&state, FindingKind::Reclaimed).unwrap();
+    assert_eq!((finding.bytes, finding.count), (Some(3 * (12 * 4096 + 64 * 1536)), 3));
+}
+
+#[test]
 fn events_are_listed_on_request_only() {
     let state = machine();
     assert!(state.snapshot(Timestamp::UNIX_EPOCH, &Detail::NONE).events.is_none());
@@ -58,8 +79,14 @@ fn process_start_and_exit_are_events() {
 fn devices_are_open_while_any_allocator_of_theirs_is() {
     let mut state = machine();
     state.apply(Mono(1), events(7), named("python"));
-    for event in [mesh(1, &[0, 1]), mesh(2, &[1, 0]), Input::AllocatorCleared(1), mesh(3, &[0])] {
-        assert_eq!(state.apply(Mono(2), events(7), event), Outcome::Noted);
+    let nothing = Outcome::Reclaimed(Reclaimed::default());
+    for (event, outcome) in [
+        (mesh(1, &[0, 1]), Outcome::Noted),
+        (mesh(2, &[1, 0]), Outcome::Noted),
+        (Input::AllocatorCleared(1), nothing),
+        (mesh(3, &[0]), Outcome::Noted),
+    ] {
+        assert_eq!(state.apply(Mono(2), events(7), event), outcome);
     }
     let opened = ["pid 7 (python) opened a mesh of 2 devices", "pid 7 (python) opened device 0"];
     assert_eq!(of(&state, Kind::AllocatorOpened), opened);

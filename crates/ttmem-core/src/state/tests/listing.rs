@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::input::{FaultReport, Holding, Name};
-use crate::words::Fault;
+use crate::words::{Fault, Layout};
 
 fn tracked() -> State {
     let mut state = machine();
@@ -40,6 +40,26 @@ fn listing_drops_records_of_one_allocator() {
             assert_eq!(state.apply(Mono(3), events(1), banked(1, at, 1)), Outcome::Held { references: 1 });
         }
     }
+}
+
+#[test]
+fn report_lists_the_first_and_counts_all() {
+    let mut state = tracked();
+    for at in 1..=20 {
+        state.apply(Mono(3), events(1), banked(1, at * 1000, 100));
+    }
+    let holding = Holding { requested: 50, allocated: 600, count: 5 };
+    let unlisted = Input::Unlisted { scope: Scope::Allocator(1), space: Space::Dram, holding };
+    state.apply(Mono(4), events(1), unlisted);
+    // A mirror is another allocator's buffer.
+    let Input::Alloc(mirror) = banked(2, 90_000, 100) else { unreachable!() };
+    state.apply(Mono(4), events(1), Input::Alloc(Alloc { layout: Layout::Mirror, ..mirror }));
+    for (most, listed) in [(0, 0), (1, 1), (20, 20), (1000, 20)] {
+        let groups = state.report(&[Space::Dram], most);
+        let [group] = &groups[..] else { panic!("{groups:?}") };
+        assert_eq!((group.count, group.bytes, group.listed.len()), (25, 2050, listed), "at most {most}");
+    }
+    assert_eq!(state.report(&[Space::L1], 10), []);
 }
 
 #[test]
