@@ -157,8 +157,10 @@ typedef struct ttmem_options {
   const char *runtime;
   // Where to log problems: `stderr` or a file. Nothing is logged otherwise.
   const char *log;
+  // Records that the segment's ring holds, a power of two from 1,024 to 1,048,576. 0: `TTMEM_RING`, or 16,384.
+  uint64_t ring;
   // Reserved; zero.
-  uint64_t reserved[5];
+  uint64_t reserved[4];
 } ttmem_options;
 
 // Status of tracking.

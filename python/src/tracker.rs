@@ -23,13 +23,14 @@ pub(crate) fn generation() -> u64 {
 
 /// Enables tracking.
 #[pyfunction]
-#[pyo3(signature = (folder=None, group=None, runtime=None, log=None, legacy_socket=None))]
+#[pyo3(signature = (folder=None, group=None, runtime=None, log=None, legacy_socket=None, ring=None))]
 pub(crate) fn enable(
     folder: Option<String>,
     group: Option<u32>,
     runtime: Option<String>,
     log: Option<String>,
     legacy_socket: Option<String>,
+    ring: Option<u32>,
 ) -> bool {
     let mut options = Options::from_env().writer(concat!("ttmem-python ", env!("CARGO_PKG_VERSION")));
     if let Some(folder) = folder {
@@ -38,6 +39,7 @@ pub(crate) fn enable(
     options.group = group.or(options.group);
     options.runtime = runtime.unwrap_or(options.runtime);
     options.log = log.or(options.log);
+    options.ring = ring.or(options.ring);
     if let Some(path) = legacy_socket {
         options.transport = Transport::Legacy(path);
     }

@@ -15,9 +15,15 @@ use crate::shim::{
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker, agent};
+use ttmem_wire::hooks::Hook;
 
 /// Nanoseconds that hooks and audits took.
 pub(crate) static SPENT: AtomicU64 = AtomicU64::new(0);
+
+/// Hooks that are complete, a bit each.
+static HOOKS: AtomicU64 = AtomicU64::new(0);
+/// Hooks that this runtime should have.
+static WANTED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn tracker() -> &'static Tracker {
     Tracker::global()
@@ -105,9 +111,21 @@ pub(crate) extern "C" fn ttmem_agent_start() {
     let options = options.writer(concat!("ttmem-agent ", env!("CARGO_PKG_VERSION"))).runtime(found.runtime);
     agent::enable(tracker(), &options);
     agent::set_hooks(tracker(), found.taken, found.wanted);
+    HOOKS.store(found.taken, Ordering::Relaxed);
+    WANTED.store(found.wanted, Ordering::Relaxed);
     mark_inherited();
     mode.store(ACTIVE, Ordering::SeqCst);
     manual::withdraw_clients();
+}
+
+/// A function of the runtime gave an implausible answer and is not called again: its hook is incomplete.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ttmem_agent_disabled(call: u32) {
+    let lost = runtime::hook_of(call).map_or(0, Hook::bit);
+    let installed = HOOKS.fetch_and(!lost, Ordering::Relaxed);
+    if installed & lost != 0 {
+        agent::set_hooks(tracker(), installed & !lost, WANTED.load(Ordering::Relaxed));
+    }
 }
 
 /// Whether the runtime's events are tracked.

@@ -329,7 +329,8 @@ impl Table {
     }
 }
 
-/// Collects the parts of a program. A part at the same address on several cores is one placement.
+/// Collects the parts of a program. A part at the same address on several cores is one placement, and so are parts that are
+/// equal: their number is reported.
 struct PartCollector<'a> {
     scope: AllocatorNumber,
     program: u32,
@@ -340,10 +341,15 @@ struct PartCollector<'a> {
 
 impl PartCollector<'_> {
     fn report(&mut self) {
-        for part in &self.parts[..self.len] {
+        for (n, part) in self.parts[..self.len].iter().enumerate() {
+            let is_equal = |other: &&Part| is_same_place(other, part) && other.cores == part.cores;
+            if self.parts[..n].iter().any(|other| is_equal(&other)) {
+                continue;
+            }
+            let copies = self.parts[n..self.len].iter().filter(is_equal).count() as u32;
             let (cores, view) = (cores_of(part.cores), part.view != 0);
             let placed = Placement::new(self.scope, self.program, part.space(), part.address, part.bytes);
-            let _ = tracker().place(&placed.cores(cores).view(view));
+            let _ = tracker().place(&placed.cores(cores).view(view).copies(copies));
         }
         self.len = 0;
     }
@@ -359,10 +365,10 @@ extern "C" fn collect_part(to: *mut c_void, part: &Part) {
     if part.bytes == 0 || part.cores == [0; 4] {
         return;
     }
-    let same = |it: &&mut Part| {
-        (it.address, it.bytes, it.space, it.view) == (part.address, part.bytes, part.space, part.view)
-    };
-    if let Some(known) = collector.parts[..collector.len].iter_mut().find(same) {
+    let is_elsewhere =
+        |other: &Part| other.cores.iter().zip(part.cores).all(|(mine, theirs)| mine & theirs == 0);
+    let mut known = collector.parts[..collector.len].iter_mut();
+    if let Some(known) = known.find(|other| is_same_place(other, part) && is_elsewhere(other)) {
         for (mine, more) in known.cores.iter_mut().zip(part.cores) {
             *mine |= more;
         }
@@ -373,6 +379,11 @@ extern "C" fn collect_part(to: *mut c_void, part: &Part) {
     }
     collector.parts[collector.len] = *part;
     collector.len += 1;
+}
+
+/// Whether two parts are equal but for their cores.
+fn is_same_place(one: &Part, other: &Part) -> bool {
+    (one.address, one.bytes, one.space, one.view) == (other.address, other.bytes, other.space, other.view)
 }
 
 /// Adds a view to the fingerprint of a program's views, which is never 0 if there are any.

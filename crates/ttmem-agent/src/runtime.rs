@@ -64,33 +64,58 @@ pub(crate) struct ProgramLayout {
     pub(crate) dfb_borrows: i32,
     /// The borrowed buffer's address.
     pub(crate) dfb_borrowed: i32,
+    /// The map from cores to addresses.
+    pub(crate) dfb_addresses: i32,
 }
+
+/// For runtimes without such parts.
+const NO_PARTS: ProgramLayout = ProgramLayout {
+    scratchpads: -1,
+    scratchpad: -1,
+    dfb_cores: -1,
+    dfb_entries: -1,
+    dfb_borrows: -1,
+    dfb_borrowed: -1,
+    dfb_addresses: -1,
+};
 
 /// The layout of a release that was examined; `None` for others.
 fn program_layout(runtime: &str) -> Option<ProgramLayout> {
     let mut numbers = runtime.strip_prefix("ttnn ")?.split('.').map(str::parse::<u32>);
     let (Some(Ok(0)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return None };
-    let (dfb_cores, dfb_entries, dfb_borrows, dfb_borrowed) = (-1, -1, -1, -1);
-    let older = ProgramLayout {
+    let newest = ProgramLayout {
         scratchpads: 0x220,
-        scratchpad: 0x30,
-        dfb_cores,
-        dfb_entries,
-        dfb_borrows,
-        dfb_borrowed,
+        scratchpad: 0x60,
+        dfb_cores: 16,
+        dfb_entries: 40,
+        dfb_borrows: 114,
+        dfb_borrowed: 232,
+        dfb_addresses: 152,
     };
     match minor {
-        76..=79 => Some(older),
-        80 => Some(ProgramLayout { scratchpad: 0x60, ..older }),
-        81 => Some(ProgramLayout {
-            scratchpads: 0x220,
-            scratchpad: 0x60,
-            dfb_cores: 16,
-            dfb_entries: 40,
-            dfb_borrows: 114,
-            dfb_borrowed: 232,
+        // Their kernels have neither scratchpads nor, on these chips, dataflow buffers.
+        ..=68 => Some(NO_PARTS),
+        76 => Some(ProgramLayout {
+            scratchpad: 0x30,
+            dfb_cores: 8,
+            dfb_entries: 32,
+            dfb_borrows: 110,
+            dfb_borrowed: 224,
+            dfb_addresses: 144,
+            ..newest
         }),
+        77..=79 => Some(ProgramLayout { scratchpad: 0x30, dfb_borrows: 118, ..newest }),
+        80 => Some(ProgramLayout { dfb_borrows: 106, dfb_borrowed: 224, dfb_addresses: 144, ..newest }),
+        81 => Some(newest),
         _ => None,
+    }
+}
+
+/// The hook that is incomplete without a function, by the function's index.
+pub(crate) fn hook_of(call: u32) -> Option<Hook> {
+    match CALLS.get(call as usize)?.need {
+        Need::Required(hook) | Need::Newer(hook) => Some(hook),
+        Need::Optional => None,
     }
 }
 
@@ -191,7 +216,8 @@ pub(crate) fn find() -> Found {
     match program_layout(&runtime) {
         // SAFETY: as above.
         Some(layout) => unsafe { ttmem_program_layout = layout },
-        None => taken &= !Hook::Scratchpads.bit(),
+        // Without it, no scratchpad and no borrowing dataflow buffer is seen, and other dataflow buffers only roughly.
+        None => taken &= !(Hook::Scratchpads.bit() | Hook::DataflowBuffers.bit()),
     }
     core::sync::atomic::fence(Ordering::Release);
     let taken = taken & wanted;

@@ -5,7 +5,7 @@
 extern "C" {
 SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED BufferLayout ttmem_layout = {-1, -1, -1, -1, -1};
-SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1};
+SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1, -1};
 SHARED State ttmem_state;
 }
 

@@ -43,6 +43,7 @@ struct ProgramLayout {
     int32_t dfb_entries;
     int32_t dfb_borrows;
     int32_t dfb_borrowed;
+    int32_t dfb_addresses;
 };
 
 // Offsets in `Buffer` of fields that a runtime exports no function for; -1: unknown.
@@ -242,8 +243,10 @@ auto call(A... arguments) {
     return ttmem_calls[which] != nullptr && !__atomic_load_n(&ttmem_disabled_calls[which], __ATOMIC_RELAXED);
 }
 
-// Stops further calls of a function whose result was implausible.
-[[maybe_unused]] void disable_call(Call which) { __atomic_store_n(&ttmem_disabled_calls[which], true, __ATOMIC_RELAXED); }
+// Stops further calls of a function whose result was implausible, and reports its hook as missing.
+[[maybe_unused]] void disable_call(Call which) {
+    if (!__atomic_exchange_n(&ttmem_disabled_calls[which], true, __ATOMIC_RELAXED)) ttmem_agent_disabled(which);
+}
 
 [[maybe_unused]] bool is_active() {
     uint32_t mode = __atomic_load_n(&ttmem_state.mode, __ATOMIC_ACQUIRE);
@@ -336,6 +339,12 @@ T at(const void *base, int32_t offset) {
     for (uint64_t y = range.from.y; y <= range.to.y && y < 16; y++) {
         for (uint64_t x = range.from.x; x <= range.to.x && x < 16; x++) add_core(cores, x, y);
     }
+}
+
+[[maybe_unused]] uint32_t count_cores(const uint64_t *cores) {
+    int count = 0;
+    for (size_t n = 0; n < 4; n++) count += __builtin_popcountll(cores[n]);
+    return static_cast<uint32_t>(count);
 }
 
 // Adds the cores of a `CoreRangeSet`, which consists of a vector. False: this is no such vector.

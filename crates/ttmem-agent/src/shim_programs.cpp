@@ -104,7 +104,7 @@ void *range_of(void *program) {
     return found;
 }
 
-// Collects the addresses of a program's dataflow buffers, range by range of cores.
+// Collects places of a program's dataflow buffers.
 class Notes {
     uint64_t program;
     Part parts[64];
@@ -114,7 +114,10 @@ class Notes {
 public:
     explicit Notes(uint64_t program) : program(program) {}
 
-    void add(const CoreRange &range, uint64_t address, uint64_t bytes) {
+    bool is_empty() const { return len == 0 && !reported; }
+
+    // The cores of a place, to which the caller adds some.
+    uint64_t *cores_at(uint64_t address, uint64_t bytes) {
         size_t n = 0;
         while (n < len && (parts[n].address != address || parts[n].bytes != bytes)) n++;
         if (n == len) {
@@ -125,7 +128,7 @@ public:
             parts[n] = Part{address, bytes, PART_DFB, 0, {}};
             len++;
         }
-        add_range(parts[n].cores, range);
+        return parts[n].cores;
     }
 
     // The first report replaces those of earlier placements.
@@ -145,6 +148,65 @@ public:
     explicit NotesScope(Notes *to) { notes = to; }
     ~NotesScope() { notes = before; }
 };
+
+// Calls `visit` with each dataflow buffer of a program, until it returns false: then their layout is another one, and they are
+// not read again. Returns whether all were visited.
+template <typename Visit>
+bool for_each_dfb(void *program, Visit visit) {
+    if (ttmem_program_layout.dfb_cores < 0 || !has(PROGRAM_DFBS)) return false;
+    auto buffers = call<PROGRAM_DFBS>(program);
+    bool plausible = buffers->holds(2 * sizeof(void *), 65536);
+    for (size_t n = 0; plausible && n < buffers->len(2 * sizeof(void *)); n++) {
+        auto buffer = reinterpret_cast<const char **>(buffers->begin)[2 * n];
+        plausible = buffer == nullptr || visit(buffer);
+    }
+    if (!plausible) disable_call(PROGRAM_DFBS);
+    return plausible;
+}
+
+// Whether a dataflow buffer borrows a buffer; above 1: implausible.
+uint8_t borrows(const char *buffer) { return at<uint8_t>(buffer, ttmem_program_layout.dfb_borrows); }
+
+// Reads the size, the address and the cores of a dataflow buffer. False: they are implausible.
+bool read_dfb(const char *buffer, Part *part) {
+    const ProgramLayout &layout = ttmem_program_layout;
+    auto entries = at<uint64_t>(buffer, layout.dfb_entries);
+    *part = {};
+    part->space = PART_DFB;
+    part->view = borrows(buffer);
+    part->bytes = (entries & 0xffffffff) * (entries >> 32);
+    if (part->view > 1 || !add_ranges(part->cores, buffer + layout.dfb_cores)) return false;
+    if (part->view) {
+        part->address = at<uint32_t>(buffer, layout.dfb_borrowed);
+    } else {
+        // A map from each core to a number and the address, which is the same on all of them.
+        auto addresses = reinterpret_cast<const HashMap *>(buffer + layout.dfb_addresses);
+        auto first = addresses->nodes();
+        if (first == nullptr) return count_cores(part->cores) == 0;
+        if (addresses->len < count_cores(part->cores)) return false;
+        part->address = at<uint32_t>(first, 32);
+    }
+    return part->bytes < (1 << 21) && part->address < (1 << 21);
+}
+
+// Reports where a program's own dataflow buffers are. False: that is unknown.
+bool report_dfbs(void *program, uint64_t id) noexcept {
+    try {
+        Notes own(id);
+        bool all = for_each_dfb(program, [&](const char *buffer) {
+            if (borrows(buffer) == 1) return true;
+            Part part;
+            if (!read_dfb(buffer, &part)) return false;
+            uint64_t *cores = own.cores_at(part.address, part.bytes);
+            for (size_t n = 0; n < 4; n++) cores[n] |= part.cores[n];
+            return true;
+        });
+        if (all) own.report();
+        return all;
+    } catch (...) {
+        return false;
+    }
+}
 
 struct Text {
     char *begin;
@@ -267,21 +329,24 @@ SHARED void ttmem_hook_end_program(void *program) {
     call<END_PROGRAM>(program);
 }
 
-// A dataflow buffer's address is visible only where the runtime marks it as taken, for one range of cores after the other.
+// The runtime marks the address of a dataflow buffer as taken on every range of cores that shares a core with it, so on more
+// cores than it has. Where the layout of a dataflow buffer is unknown, these ranges are the best answer.
 SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
     if (!is_active() || !has(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
-    Notes noted(program_id(program));
+    uint64_t id = program_id(program);
+    Notes marked(id);
     {
-        NotesScope scope(&noted);
+        NotesScope scope(&marked);
         call<PLACE_DFBS>(program, device);
     }
-    noted.report();
+    // Nothing is marked if they were placed before.
+    if (!marked.is_empty() && !report_dfbs(program, id)) marked.report();
 }
 
 SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t bytes, uint64_t base) {
     is_active();  // starts the agent if this is the first hook: the next line needs the runtime's functions
     call<MARK_ADDRESS>(taken, address, bytes, base);
-    if (notes != nullptr) notes->add(at<CoreRange>(taken, 0), address, bytes);
+    if (notes != nullptr) add_range(notes->cores_at(address, bytes), at<CoreRange>(taken, 0));
 }
 
 SHARED void ttmem_hook_unplace_cbs(void *program) {
@@ -368,7 +433,10 @@ SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
         if (has(PROGRAM_GROUPS)) {
             // Shared pointers to groups, which begin with a number and their cores.
             auto groups = call<PROGRAM_GROUPS>(program, 0);
-            if (!groups->holds(2 * sizeof(void *), 65536)) return false;
+            if (!groups->holds(2 * sizeof(void *), 65536)) {
+                disable_call(PROGRAM_GROUPS);
+                return false;
+            }
             for (size_t n = 0; n < groups->len(2 * sizeof(void *)); n++) {
                 auto group = reinterpret_cast<char **>(groups->begin)[2 * n];
                 if (group != nullptr && !add_ranges(out->cores, group + 8)) disable_call(PROGRAM_GROUPS);
@@ -411,28 +479,13 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
             }
         }
         // Other dataflow buffers are noted when they are placed; those that borrow a buffer are not placed.
-        if (ttmem_program_layout.dfb_cores >= 0 && has(PROGRAM_DFBS)) {
-            auto buffers = call<PROGRAM_DFBS>(program);
-            if (!buffers->holds(2 * sizeof(void *), 65536)) disable_call(PROGRAM_DFBS);
-            for (size_t n = 0; has(PROGRAM_DFBS) && n < buffers->len(2 * sizeof(void *)); n++) {
-                auto buffer = reinterpret_cast<char **>(buffers->begin)[2 * n];
-                if (buffer == nullptr) continue;
-                auto borrows = at<uint8_t>(buffer, ttmem_program_layout.dfb_borrows);
-                if (borrows == 0) continue;
-                auto entries = at<uint64_t>(buffer, ttmem_program_layout.dfb_entries);
-                Part part = {};
-                part.space = PART_DFB;
-                part.view = 1;
-                part.bytes = (entries & 0xffffffff) * (entries >> 32);
-                part.address = at<uint32_t>(buffer, ttmem_program_layout.dfb_borrowed);
-                if (borrows > 1 || part.bytes >= (1 << 21) || part.address >= (1 << 21) ||
-                    !add_ranges(part.cores, buffer + ttmem_program_layout.dfb_cores)) {
-                    disable_call(PROGRAM_DFBS);
-                    break;
-                }
-                sink(to, &part);
-            }
-        }
+        for_each_dfb(program, [&](const char *buffer) {
+            Part part;
+            if (borrows(buffer) == 0) return true;
+            if (!read_dfb(buffer, &part)) return false;
+            sink(to, &part);
+            return true;
+        });
         int32_t list = ttmem_program_layout.scratchpads, unit = ttmem_program_layout.scratchpad;
         if (only_views || list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
         for_each_kernel(program, [&](void *kernel) {

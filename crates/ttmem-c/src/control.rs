@@ -48,6 +48,9 @@ pub unsafe extern "C" fn ttmem_enable(options: *const ttmem_options) -> i32 {
             if !log.is_empty() {
                 all.log = Some(log.to_owned());
             }
+            if options.ring > 0 {
+                all.ring = Some(u32::try_from(options.ring).unwrap_or(u32::MAX));
+            }
         }
         Tracker::global().enable(&all);
         Ok(0)

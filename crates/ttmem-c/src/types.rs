@@ -27,8 +27,10 @@ pub struct ttmem_options {
     pub runtime: *const c_char,
     /// Where to log problems: `stderr` or a file. Nothing is logged otherwise.
     pub log: *const c_char,
+    /// Records that the segment's ring holds, a power of two from 1,024 to 1,048,576. 0: `TTMEM_RING`, or 16,384.
+    pub ring: u64,
     /// Reserved; zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 
 /// Status of tracking.

@@ -256,7 +256,8 @@ fn make_message(held: &Record, cores: u16, is_free: bool) -> Option<Message> {
         Space::L1Small => buffer(BufferType::L1Small),
         Space::Trace => buffer(BufferType::Trace),
         Space::Host => buffer(BufferType::SystemMemory),
-        Space::Cb | Space::Dfb | Space::Scratch => (Type::CbAlloc, Type::CbFree, 0),
+        // The old protocol has no cores, and nothing else in this field; with their number, totals are right.
+        Space::Cb | Space::Dfb | Space::Scratch => (Type::CbAlloc, Type::CbFree, cores.min(255) as u8),
         Space::Kernel => {
             let class = match held.class() {
                 KernelClass::Unknown => KernelClass::Application,

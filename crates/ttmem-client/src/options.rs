@@ -1,7 +1,12 @@
 //! Settings of a tracker.
 
+use crate::segment::DEFAULT_RING;
 use crate::text::Text;
 use crate::writer::Settings;
+use ttmem_wire::segment::MAX_RING;
+
+/// Fewest records of a ring that can be chosen.
+const MIN_RING: u32 = 1024;
 
 /// How events leave the process.
 ///
@@ -45,6 +50,11 @@ pub struct Options {
     pub transport: Transport,
     /// Where to log problems: `stderr` or a file. Nothing is logged otherwise.
     pub log: Option<String>,
+    /// Records that the segment's ring holds, a power of two between 1,024 and 1,048,576; 16,384 by default. Other numbers are
+    /// rounded up. A reader that polls seldom misses no single event of a larger ring; each record takes 64 bytes.
+    pub ring: Option<u32>,
+    /// What `TTMEM_RING` is set to, if that is not a number.
+    unreadable_ring: Option<String>,
 }
 
 impl Default for Options {
@@ -56,6 +66,8 @@ impl Default for Options {
             runtime: String::new(),
             transport: Transport::Segment,
             log: None,
+            ring: None,
+            unreadable_ring: None,
         }
     }
 }
@@ -95,6 +107,12 @@ impl Options {
         }
         options.group = variable("TTMEM_GROUP").and_then(|group| group.parse().ok());
         options.log = variable("TTMEM_LOG");
+        if let Some(text) = variable("TTMEM_RING") {
+            match text.parse::<u64>() {
+                Ok(records) => options.ring = Some(u32::try_from(records).unwrap_or(u32::MAX)),
+                Err(_) => options.unreadable_ring = Some(text),
+            }
+        }
         if variable("TTMEM_TRANSPORT").is_some_and(|value| value == "legacy") {
             let path = variable("TTMEM_LEGACY_SOCKET");
             let path = path.unwrap_or_else(|| ttmem_wire::legacy::SOCKET_PATH.to_owned());
@@ -175,6 +193,32 @@ impl Options {
         self
     }
 
+    /// Sets how many records the segment's ring holds.
+    ///
+    /// ```
+    /// # use ttmem_client::Options;
+    /// assert_eq!(Options::default().ring(65_536).ring, Some(65_536));
+    /// ```
+    #[must_use]
+    pub fn ring(mut self, records: u32) -> Self {
+        self.ring = Some(records);
+        self
+    }
+
+    /// Returns how many records the ring holds, and what to log if that is not what was requested.
+    pub(crate) fn ring_records(&self) -> (u32, Option<String>) {
+        if let Some(text) = self.unreadable_ring.as_ref().filter(|_| self.ring.is_none()) {
+            let why = format!("TTMEM_RING={text} is not a number of records; the ring has {DEFAULT_RING}");
+            return (DEFAULT_RING, Some(why));
+        }
+        let Some(wanted) = self.ring else { return (DEFAULT_RING, None) };
+        let records = wanted.clamp(MIN_RING, MAX_RING).next_power_of_two();
+        let why = format!(
+            "a ring of {wanted} records is not possible (a power of two from {MIN_RING} to {MAX_RING}); it has {records}"
+        );
+        (records, (records != wanted).then_some(why))
+    }
+
     /// Returns the settings in the form that a writer keeps, without heap memory.
     pub(crate) fn settings(&self) -> Settings {
         let mut settings = Settings {
@@ -184,6 +228,7 @@ impl Options {
             runtime: Text::new(),
             hooks: [0; 2],
             legacy: None,
+            ring: self.ring_records().0,
         };
         // A path that is too long is dropped: cut, it would be another path.
         if self.folder.len() <= 200 {
@@ -200,5 +245,29 @@ impl Options {
             settings.legacy = Some(text);
         }
         settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_is_rounded_up_with_a_message() {
+        let ring = |wanted| Options::default().ring(wanted).ring_records();
+        assert_eq!(Options::default().ring_records(), (16_384, None));
+        for exact in [1024, 16_384, 1 << 20] {
+            assert_eq!(ring(exact), (exact, None));
+        }
+        for (wanted, records) in [(0, 1024), (1025, 2048), (100_000, 131_072), (u32::MAX, 1 << 20)] {
+            let (got, why) = ring(wanted);
+            assert_eq!(got, records, "{wanted}");
+            assert!(why.unwrap().contains(&wanted.to_string()));
+        }
+        let unreadable = Options { unreadable_ring: Some("many".to_owned()), ..Options::default() };
+        let (records, why) = unreadable.ring_records();
+        assert_eq!(records, 16_384);
+        assert_eq!(why.unwrap(), "TTMEM_RING=many is not a number of records; the ring has 16384");
+        assert_eq!(unreadable.ring(2048).ring_records(), (2048, None), "the program's choice counts");
     }
 }

@@ -20,9 +20,12 @@ use zerocopy::IntoBytes;
 const _: () =
     assert!(cfg!(target_endian = "little"), "segments are little-endian, and words are stored as they are");
 
+/// Records of a ring, unless another number was chosen.
+pub(crate) const DEFAULT_RING: u32 = 16_384;
+
 /// Sizes of segments, largest first: the first one for which there is space is used.
 const PLANS: [Plan; 3] = [
-    Plan { rows: 512, definition_blocks: 8192, ring_records: 16_384, slots: 4096 },
+    Plan { rows: 512, definition_blocks: 8192, ring_records: DEFAULT_RING, slots: 4096 },
     Plan { rows: 128, definition_blocks: 1024, ring_records: 2048, slots: 1024 },
     Plan { rows: 32, definition_blocks: 128, ring_records: 256, slots: 256 },
 ];
@@ -61,11 +64,13 @@ unsafe impl Send for Segment {}
 pub(crate) type Line = [AtomicU64; WORDS];
 
 impl Segment {
-    /// Creates a segment in a file, as large as there is space for. Readers ignore it until [`Segment::make_visible`]. `header` lacks
-    /// its plan and its magic. The problem is why the segment is smaller than it should be, or why there is none.
+    /// Creates a segment in a file, as large as there is space for, with a ring of `ring` records if there is space for that.
+    /// Readers ignore it until [`Segment::make_visible`]. `header` lacks its plan and its magic. The problem is why the segment is
+    /// smaller than it should be, or why there is none.
     pub(crate) fn create(
         folder: &str,
         group: Option<u32>,
+        ring: u32,
         header: &Header,
     ) -> (Option<Self>, Option<Problem>) {
         let folder = match rustix::fs::open(
@@ -83,7 +88,9 @@ impl Segment {
         };
         quota::remove_old_crash_segments(folder.as_fd());
         let mut problem = None;
-        for plan in PLANS {
+        let chosen = Plan { ring_records: ring, ..PLANS[0] };
+        let is_smaller = |plan: &Plan| plan.bytes(plan.slots) < chosen.bytes(chosen.slots);
+        for plan in [chosen].into_iter().chain(PLANS.into_iter().filter(is_smaller)) {
             match Self::create_with_plan(folder.as_fd(), group, header, plan) {
                 Ok(segment) => return (Some(segment), problem),
                 Err(why) => problem = Some(why),

@@ -29,7 +29,7 @@ use slots::{Overflow, Slots};
 use ttmem_types::limits::REMEMBERED_FREES;
 use ttmem_types::{Fault, charged_banks};
 use ttmem_wire::record::{Record, Space};
-use ttmem_wire::segment::{MAX_ROWS, MAX_SLOTS, word};
+use ttmem_wire::segment::{Header, MAX_ROWS, MAX_SLOTS, word};
 use zerocopy::{FromZeros, Immutable};
 
 /// Definitions that are found again rather than made again, a power of two.
@@ -60,6 +60,15 @@ pub(crate) struct Settings {
     pub(crate) hooks: [u64; 2],
     /// Socket of an old server, to which events are sent instead of written to a file.
     pub(crate) legacy: Option<Text<108>>,
+    /// Records of the ring, a power of two.
+    pub(crate) ring: u32,
+}
+
+impl Settings {
+    /// Creates a segment in a file; see [`Segment::create`].
+    fn create_segment(&self, header: &Header) -> (Option<Segment>, Option<Problem>) {
+        Segment::create(self.folder.as_str(), self.group, self.ring, header)
+    }
 }
 
 /// Private state of a tracker. Fields are in the order of how often they are used: what every event uses is together, and not

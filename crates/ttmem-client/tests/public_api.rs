@@ -51,11 +51,12 @@ fn is_public(visibility: &Visibility) -> bool {
     matches!(visibility, Visibility::Public(_))
 }
 
-/// Returns the names of an impl item: a function, a constant, or the functions that `setters!` declares.
+/// Returns the names of an impl item: a function, a constant, or the functions that `number!` or `setters!` declares.
 fn public_members(item: &ImplItem) -> Vec<String> {
     match item {
         ImplItem::Fn(function) if is_public(&function.vis) => vec![function.sig.ident.to_string()],
         ImplItem::Const(constant) if is_public(&constant.vis) => vec![constant.ident.to_string()],
+        ImplItem::Macro(call) if call.mac.path.is_ident("number") => vec!["new".to_owned(), "get".to_owned()],
         ImplItem::Macro(call) if call.mac.path.is_ident("setters") => {
             let tokens = call.mac.tokens.to_string();
             // Each setter is its documentation, then `name: type = example;`.

@@ -15,6 +15,7 @@ def enable(
     runtime: str | None = None,
     log: str | os.PathLike[str] | None = None,
     legacy_socket: str | os.PathLike[str] | None = None,
+    ring: int | None = None,
 ) -> bool:
     """Enables tracking and returns whether it is enabled.
 
@@ -24,13 +25,14 @@ def enable(
 
     ``folder`` is the folder of the segment, in memory (``TTMEM_SHM_DIR``; default ``/dev/shm``); ``group`` is a group that may
     read the segment (``TTMEM_GROUP``); ``runtime`` is the name of what is tracked, for display; ``log`` is ``stderr`` or a file for
-    problems (``TTMEM_LOG``); ``legacy_socket`` sends reports to an old server instead (``TTMEM_TRANSPORT=legacy``).
+    problems (``TTMEM_LOG``); ``legacy_socket`` sends reports to an old server instead (``TTMEM_TRANSPORT=legacy``); ``ring`` is the
+    number of events that the segment keeps for readers (``TTMEM_RING``; default 16384).
     """
 
     def text(path: str | os.PathLike[str] | None) -> str | None:
         return None if path is None else os.fspath(path)
 
-    return _ttmem.enable(text(folder), group, runtime, text(log), text(legacy_socket))
+    return _ttmem.enable(text(folder), group, runtime, text(log), text(legacy_socket), ring)
 
 
 def is_enabled() -> bool:

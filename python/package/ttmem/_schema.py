@@ -123,6 +123,18 @@ class BufferUsage(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KernelClassUsage(Record):
+    """Kernels of one class."""
+
+    class_: str
+    """Class of the kernels."""
+    registered_bytes: int
+    """Bytes of kernels that are loaded or cached."""
+    resident_bytes: int | None
+    """Bytes of the programs dispatched last on their cores; ``None`` where dispatches are not reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProgramUsage(Record):
     """Program memory of one space."""
 
@@ -136,6 +148,10 @@ class ProgramUsage(Record):
     """
     estimated_bytes: int
     """Registered bytes that are estimated."""
+    per_core_bytes: int
+    """Registered bytes that are counted on one core, because their cores are unknown."""
+    by_class: tuple[KernelClassUsage, ...]
+    """Kernels of each class, which sum to these figures; empty for other memory."""
     count: int | None
     """Live records; ``None`` where only their sum is known."""
     basis: str
@@ -181,7 +197,7 @@ class Usage(Record):
     dram_total: Total | None
     """Total DRAM: buffers and trace."""
     l1_total: Total | None
-    """Total L1: buffers, ``L1_SMALL`` and program memory."""
+    """Total L1: buffers, ``L1_SMALL`` and program memory, without kernels whose residency is unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,6 +334,50 @@ class CoreLayout(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DispatchCores(Record):
+    """Tensix cores that the runtime keeps for itself: for dispatch and fabric. Their L1 is part of the
+    capacity.
+    """
+
+    program_cores: int
+    """Tensix cores that programs can use."""
+    cores: int
+    """Tensix cores that programs cannot use; 0 if dispatch runs on ethernet cores."""
+    rows: tuple[int, int] | None
+    """First and last row of these cores; ``None`` if they are not rows, or if unknown."""
+    columns: tuple[int, int] | None
+    """First and last column of these cores; ``None`` if they are not columns, or if unknown."""
+    l1_bytes: int
+    """L1 of these cores."""
+    origin: str
+    """Where the figures come from; ``board`` means tt-metal's default settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EthernetCores(Record):
+    """Ethernet cores of a device, after harvesting. Their L1 is not part of the capacity."""
+
+    cores: int
+    """Ethernet cores."""
+    l1_bytes_per_core: int
+    """L1 of one core."""
+    l1_bytes: int
+    """L1 of all of them."""
+    origin: str
+    """Where the number of cores comes from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherCores(Record):
+    """Cores of a device that programs cannot use. What they hold is in no figure of the usage."""
+
+    dispatch: DispatchCores | None
+    """Tensix cores that the runtime keeps for itself; ``None`` if unknown."""
+    ethernet: EthernetCores | None
+    """Ethernet cores; ``None`` if unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interval(Record):
     """An address range of a core's L1."""
 
@@ -447,6 +507,10 @@ class Device(Record):
     """Board name."""
     remote: bool
     """Whether it is reached through another device."""
+    inferred: bool
+    """Whether no source has seen it: it follows from the board of another device. The first process that
+    uses it confirms it.
+    """
     pci: str | None
     """PCI bus address, as ``0000:01:00.0``."""
     node: int | None
@@ -473,6 +537,8 @@ class Device(Record):
     """
     core_layout: CoreLayout | None
     """How the runtime divides the L1 of a core, where it is known."""
+    other_cores: OtherCores
+    """Cores that programs cannot use."""
     cores: Cores | None
     """The L1 of each worker core, by row and column, on request."""
     history: History | None
@@ -531,6 +597,10 @@ class AllocatorSpace(BufferUsage):
     """First address of a bank."""
     bytes_per_bank: int
     """Bytes of a bank."""
+    largest_free_block_addrs: tuple[int, ...]
+    """Addresses within a bank of the free blocks that have the size of the largest one, lowest first; at
+    most 256.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -611,6 +681,8 @@ class Placement(Record):
     """Its cores: rectangles, each from column, row to column, row."""
     view: bool
     """Whether it is a view of an L1 buffer, which is counted as L1."""
+    count: int
+    """Number of equal placements of the program; absent if it is 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -960,6 +1032,76 @@ class CoreAllocations(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Block(Record):
+    """One block of a bank."""
+
+    address: int
+    """First address within a bank."""
+    bytes: int
+    """Bytes in each bank."""
+    state: str
+    """Whether it is used or free."""
+    largest: bool
+    """Whether it is a free block, and none is larger."""
+    allocation: Allocation | None
+    """The allocation that uses it, where it is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockMap(Record):
+    """The blocks of one space of an allocator. Banks allocate in lock-step, so one list describes each of
+    them.
+    """
+
+    pid: int | None
+    """As ``Process.pid``."""
+    reported_pid: int | None
+    """As ``Process.reported_pid``."""
+    process_name: str | None
+    """Process name."""
+    allocator: int | None
+    """Number of the allocator within the process; absent where the process reports devices only."""
+    devices: tuple[str, ...]
+    """``Device.id``s it covers."""
+    indexes: tuple[int, ...]
+    """``Device.index``es it covers."""
+    space: str
+    """Memory space."""
+    basis: str
+    """Where the blocks come from."""
+    used_bytes: int
+    """Bytes in use, over all banks: allocated bytes where they are known, else requested bytes."""
+    unknown: str | None
+    """Why the blocks are not known; then there are none, and their figures are ``None``."""
+    banks: int | None
+    """Banks that allocate in lock-step."""
+    base: int | None
+    """First address of a bank."""
+    bytes_per_bank: int | None
+    """Bytes of a bank."""
+    used_bytes_per_bank: int | None
+    """Bytes of each bank in use, buffers of other allocators included."""
+    free_bytes_per_bank: int | None
+    """Free bytes of each bank."""
+    largest_free_bytes_per_bank: int | None
+    """Largest free block per bank: no larger allocation can succeed."""
+    largest_free_block_addrs: tuple[int, ...]
+    """Addresses of all free blocks of that size, lowest first."""
+    single_core_bytes: int
+    """Bytes of buffers on single cores of the same devices (``l1_core``), which may be in blocks that are
+    free otherwise.
+    """
+    used_count: int | None
+    """Number of blocks in use; ``None`` if unknown."""
+    free_count: int | None
+    """Number of free blocks; ``None`` if unknown."""
+    blocks: tuple[Block, ...]
+    """The blocks by address."""
+    omitted_blocks: int
+    """Number of further blocks, which the request left out."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -1019,5 +1161,7 @@ class Snapshot(Record):
     """A page of the list of programs, on request."""
     core_allocations: CoreAllocations | None
     """The allocations on one core, on request."""
+    block_maps: tuple[BlockMap, ...] | None
+    """The blocks of allocators' banks, by process, allocator and space, on request."""
     health: Health
     """How the snapshot was made."""

@@ -84,6 +84,9 @@ impl Tracker {
         if let Some(to) = &options.log {
             log::start(to);
         }
+        if let (_, Some(why)) = options.ring_records() {
+            log::write(&why);
+        }
         let before = self.page.load(Ordering::Acquire);
         if !before.is_null() && before != ENV_NOT_READ || self.exiting.load(Ordering::Acquire) {
             return;

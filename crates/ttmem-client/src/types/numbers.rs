@@ -1,5 +1,32 @@
 //! Numbers of what a tracker defined: plain values that can be copied, stored, and passed to other languages.
 
+/// Declares the constructor and the getter of a number type, each with an example in its documentation.
+macro_rules! number {
+    ($type:literal, $repr:ty, $item:literal) => {
+        #[doc = concat!("Returns the ", $item, " with a number that the tracker returned before.")]
+        ///
+        /// ```
+        #[doc = concat!("# use ttmem_client::", $type, ";")]
+        #[doc = concat!("assert_eq!(", $type, "::new(3).get(), 3);")]
+        /// ```
+        #[inline]
+        pub const fn new(number: $repr) -> Self {
+            Self(number)
+        }
+
+        #[doc = concat!("Returns the number of the ", $item, "; 0: none.")]
+        ///
+        /// ```
+        #[doc = concat!("# use ttmem_client::", $type, ";")]
+        #[doc = concat!("assert_eq!(", $type, "::default().get(), 0);")]
+        /// ```
+        #[inline]
+        pub const fn get(self) -> $repr {
+            self.0
+        }
+    };
+}
+
 /// Number of a defined chip; the default is none.
 ///
 /// ```
@@ -14,27 +41,7 @@
 pub struct ChipNumber(pub(crate) u16);
 
 impl ChipNumber {
-    /// Returns the chip with a number that the tracker returned before.
-    ///
-    /// ```
-    /// # use ttmem_client::ChipNumber;
-    /// assert_eq!(ChipNumber::new(3).get(), 3);
-    /// ```
-    #[inline]
-    pub const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number of the chip; 0: none.
-    ///
-    /// ```
-    /// # use ttmem_client::ChipNumber;
-    /// assert_eq!(ChipNumber::default().get(), 0);
-    /// ```
-    #[inline]
-    pub const fn get(self) -> u16 {
-        self.0
-    }
+    number!("ChipNumber", u16, "chip");
 }
 
 /// Number of a defined allocator; the default is none.
@@ -51,27 +58,7 @@ impl ChipNumber {
 pub struct AllocatorNumber(pub(crate) u16);
 
 impl AllocatorNumber {
-    /// Returns the allocator with a number that the tracker returned before.
-    ///
-    /// ```
-    /// # use ttmem_client::AllocatorNumber;
-    /// assert_eq!(AllocatorNumber::new(3).get(), 3);
-    /// ```
-    #[inline]
-    pub const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number of the allocator; 0: none.
-    ///
-    /// ```
-    /// # use ttmem_client::AllocatorNumber;
-    /// assert_eq!(AllocatorNumber::default().get(), 0);
-    /// ```
-    #[inline]
-    pub const fn get(self) -> u16 {
-        self.0
-    }
+    number!("AllocatorNumber", u16, "allocator");
 }
 
 /// Number of a defined core set; the default is unknown cores.
@@ -91,27 +78,7 @@ impl CoresNumber {
     /// Unknown cores.
     pub const NONE: Self = Self(0);
 
-    /// Returns the core set with a number that the tracker returned before.
-    ///
-    /// ```
-    /// # use ttmem_client::CoresNumber;
-    /// assert_eq!(CoresNumber::new(3).get(), 3);
-    /// ```
-    #[inline]
-    pub const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number of the core set; 0: none.
-    ///
-    /// ```
-    /// # use ttmem_client::CoresNumber;
-    /// assert_eq!(CoresNumber::default().get(), 0);
-    /// ```
-    #[inline]
-    pub const fn get(self) -> u16 {
-        self.0
-    }
+    number!("CoresNumber", u16, "core set");
 }
 
 /// Number of a defined call site; the default is an unknown call site.
@@ -128,25 +95,5 @@ impl CoresNumber {
 pub struct SiteNumber(pub(crate) u32);
 
 impl SiteNumber {
-    /// Returns the call site with a number that the tracker returned before.
-    ///
-    /// ```
-    /// # use ttmem_client::SiteNumber;
-    /// assert_eq!(SiteNumber::new(3).get(), 3);
-    /// ```
-    #[inline]
-    pub const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Returns the number of the call site; 0: none.
-    ///
-    /// ```
-    /// # use ttmem_client::SiteNumber;
-    /// assert_eq!(SiteNumber::default().get(), 0);
-    /// ```
-    #[inline]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
+    number!("SiteNumber", u32, "call site");
 }

@@ -91,6 +91,8 @@ pub struct Placement {
     pub estimated: bool,
     /// Whether dispatches of its program are not reported, so that its residency is unknown.
     pub unfollowed: bool,
+    /// Number of equal parts that the program has there, such as views of one buffer.
+    pub copies: u32,
 }
 
 impl Placement {
@@ -111,7 +113,20 @@ impl Placement {
     ) -> Self {
         let cores = CoresNumber::NONE;
         let (view, unplaced, estimated, unfollowed) = (false, false, false, false);
-        Self { allocator, program, space, address, bytes, cores, view, unplaced, estimated, unfollowed }
+        let copies = 1;
+        Self {
+            allocator,
+            program,
+            space,
+            address,
+            bytes,
+            cores,
+            view,
+            unplaced,
+            estimated,
+            unfollowed,
+            copies,
+        }
     }
 
     setters! {
@@ -126,6 +141,8 @@ impl Placement {
         estimated: bool = "true";
         /// Sets whether dispatches of the program are not reported.
         unfollowed: bool = "true";
+        /// Sets the number of equal parts that the program has there.
+        copies: u32 = "2";
     }
 
     /// Returns the record of the registration; `None` if the space is not one of programs.
@@ -139,6 +156,7 @@ impl Placement {
             cores: self.cores.0.into(),
             requested: self.bytes.into(),
             bytes_per_bank: self.bytes.into(),
+            padding: self.copies.saturating_sub(1).into(),
             program: self.program.into(),
             ..identifying_record(self.allocator, self.space, self.address)
         })

@@ -51,7 +51,7 @@ impl Writer {
         let header = identity::make_header(self.settings.writer.as_str(), self.settings.runtime.as_str());
         let (mut created, mut problem) = (None, None);
         if self.legacy.is_none() {
-            (created, problem) = Segment::create(self.settings.folder.as_str(), self.settings.group, &header);
+            (created, problem) = self.settings.create_segment(&header);
         }
         self.problem = problem;
         self.segment = created.or_else(|| Segment::create_private(&header));
@@ -94,7 +94,7 @@ impl Writer {
     /// Creates a new segment in a file, and copies the private or removed one into it.
     fn recreate_segment(&mut self) {
         let header = identity::make_header(self.settings.writer.as_str(), self.settings.runtime.as_str());
-        let (created, problem) = Segment::create(self.settings.folder.as_str(), self.settings.group, &header);
+        let (created, problem) = self.settings.create_segment(&header);
         self.problem = problem.or(self.problem.filter(|_| created.is_none()));
         let Some(mut new) = created else { return };
         let Some(old) = self.segment.take() else { return };

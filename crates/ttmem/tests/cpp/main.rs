@@ -200,6 +200,8 @@ fn old_snippets_compile_unchanged() {
         ];
         assert_eq!(program.held_at("hooks of the allocator"), hooks);
         assert_eq!(program.held_at("nothing"), []);
+        let unchanged = [plain(L1, &[3], 4096)];
+        assert_eq!(program.held_at("statistics of allocators"), unchanged, "the update changes nothing");
         // 1,024 tiles of 2,048 bytes, and 50 KiB on each of 80 cores.
         let circular = (Cb, vec![4], 2 << 20, NONE, None, "unplaced");
         let kernel = (Kernel, vec![4], ESTIMATE, vec![[0, 0, 7, 9]], Some(1), "estimated");

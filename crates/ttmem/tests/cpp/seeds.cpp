@@ -128,6 +128,24 @@ void hooks_of_the_allocator(int device_id_, uint64_t size, uint8_t buffer_type, 
 
 }  // namespace tt::tt_metal
 
+// ---- statistics of the allocators ----
+
+#include <tt-metalium/update_allocator_stats.hpp>
+
+namespace tt::tt_metal {
+
+void statistics_of_allocators(int device_id) {
+    AllocationClient::report_allocation(device_id, 4096, 1, 0x40000);
+    // After running some operations
+    tt::tt_metal::UpdateAllocatorStatsToShm();
+    void (*update)() = &UpdateAllocatorStatsToShm;
+    update();
+    stop("statistics of allocators");
+    AllocationClient::report_deallocation(device_id, 0x40000);
+}
+
+}  // namespace tt::tt_metal
+
 // ---- approach 2: wrappers ----
 
 #include "instrumented_helpers.hpp"
@@ -253,6 +271,7 @@ void full_integration() {
 int main() {
     tt::tt_metal::custom_tracking(3, 1 << 20, 0, 0x20000);
     tt::tt_metal::hooks_of_the_allocator(3, 4096, 1, 0x30000);
+    tt::tt_metal::statistics_of_allocators(3);
     tt::tt_metal::wrappers();
     tt::tt_metal::full_integration();
 }

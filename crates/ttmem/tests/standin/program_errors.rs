@@ -84,21 +84,23 @@ fn throwing_getters_do_not_affect_the_workload() {
 
 #[test]
 fn garbage_is_not_taken_for_program_data() {
-    // What is garbage, and the circular buffers, dataflow buffers, scratchpads and kernels that are still read.
-    let cases = [
-        ("programs", [0, 0, 0, 0]),
-        ("kernels", [32, 128, 0, 128]),
+    // What is garbage; the circular buffers, dataflow buffers, scratchpads and kernels that are still read; the hooks that are
+    // missing from then on.
+    let cases: [(&str, [u64; 4], &[&str]); 10] = [
+        ("programs", [0, 0, 0, 0], &["dispatch"]),
+        ("kernels", [32, 128, 0, 128], &[]),
         // The program's cores are then those of its parts.
-        ("groups", [32, 128, 32, 0]),
-        ("ranges", [0, 128, 32, 128]),
-        ("vast", [0, 128, 32, 0]),
-        ("pads", [32, 128, 0, 128]),
-        ("cbs", [0, 128, 32, 128]),
-        ("dfbs", [32, 128, 32, 128]),
-        ("null", [32, 128, 32, 128]),
+        ("groups", [32, 128, 32, 0], &["kernels"]),
+        ("ranges", [0, 128, 32, 128], &["circular_buffers"]),
+        ("vast", [0, 128, 32, 0], &["circular_buffers", "dataflow_buffers", "kernels"]),
+        ("pads", [32, 128, 0, 128], &["scratchpads"]),
+        ("cbs", [0, 128, 32, 128], &["circular_buffers"]),
+        ("dfbs", [32, 128, 32, 128], &["dataflow_buffers"]),
+        ("addresses", [32, 128, 32, 128], &["dataflow_buffers"]),
+        ("null", [32, 128, 32, 128], &[]),
     ];
     for how in [ALL[1], ALL[2]] {
-        for (garbage, expected) in cases {
+        for (garbage, expected, missing) in cases {
             let mut program = Program::start(how.0, how.1);
             program.run("mesh 0 2 0");
             program.run(&format!("garbage {garbage}"));
@@ -106,6 +108,7 @@ fn garbage_is_not_taken_for_program_data() {
                 program.workload((0, 0), "config 64 data k 0 0 1 0 cb 32 0 0 0 0 dfb 64 0 0 1 0 pad 16");
             assert_eq!(program.run(&format!("enqueue 1 {workload}")), "fine");
             assert_eq!(program.resident(0), expected, "{garbage}");
+            assert_eq!(program.process().tracker.unwrap().missing_hooks, missing, "{garbage}");
             program.run("garbage nothing");
             let (_, workload) = program.workload((1, 1), "config 64 data k 0 0 0 0");
             assert_eq!(program.run(&format!("enqueue 1 {workload}")), "fine");

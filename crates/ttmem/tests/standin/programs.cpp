@@ -50,8 +50,15 @@ std::vector<CoreRange> Kernel::logical_coreranges() const { return throw_if_requ
 namespace detail {
 ProgramImpl::ProgramImpl(const ProgramPlan &plan) : config(plan.config) {
     static_assert(sizeof(Scratchpad) == sizeof(std::string) + 12 + sizeof Scratchpad::rest);
+#ifdef OLD
+    static_assert(offsetof(DataflowBufferImpl, cores) == 8 && offsetof(DataflowBufferImpl, entry) == 32);
+    static_assert(offsetof(DataflowBufferImpl, borrows) == 110 && offsetof(DataflowBufferImpl, borrowed) == 224);
+    static_assert(offsetof(DataflowBufferImpl, addresses) == 144);
+#else
     static_assert(offsetof(DataflowBufferImpl, cores) == 16 && offsetof(DataflowBufferImpl, entry) == 40);
     static_assert(offsetof(DataflowBufferImpl, borrows) == 114 && offsetof(DataflowBufferImpl, borrowed) == 232);
+    static_assert(offsetof(DataflowBufferImpl, addresses) == 152);
+#endif
     static_assert(offsetof(Kernel, pads) == 0x220 && offsetof(KernelGroup, cores) == 8);
     static std::atomic<uint64_t> numbers = 0;
     id = numbers++;
@@ -133,15 +140,37 @@ void ProgramImpl::CircularBufferAllocator::mark_address(uint64_t address, uint64
     regions.push_back({address, address + bytes});
 }
 
+bool ProgramImpl::CircularBufferAllocator::has_core_of(const CoreRangeSet &cores) const {
+    for (const CoreRange &it : cores.ranges) {
+        if (it.from.x <= range.to.x && range.from.x <= it.to.x && it.from.y <= range.to.y && range.from.y <= it.to.y) return true;
+    }
+    return false;
+}
+
 void ProgramImpl::allocate_dataflow_buffers(const IDevice *device) {
     if (placed) return;
     if (device == nullptr) throw Fatal{9, "the arguments did not arrive"};
     uint64_t base = lowest_free;
+    // Each range has an allocator, in which everything is marked that is on one of its cores.
+    std::vector<CircularBufferAllocator> allocators;
+    for (const auto &dfb : dfbs) {
+        for (const CoreRange &range : dfb->cores.ranges) {
+            auto same = [&](const auto &it) { return it.range.from == range.from && it.range.to == range.to; };
+            if (std::none_of(allocators.begin(), allocators.end(), same)) allocators.push_back({range, {}});
+        }
+    }
     for (const auto &dfb : dfbs) {
         if (dfb->borrows) continue;
-        for (const CoreRange &range : dfb->cores.ranges) {
-            CircularBufferAllocator{range, {}}.mark_address(lowest_free, dfb->bytes(), base);
+        for (auto &allocator : allocators) {
+            if (allocator.has_core_of(dfb->cores)) allocator.mark_address(lowest_free, dfb->bytes(), base);
         }
+        dfb->addresses.clear();
+        for (const CoreRange &range : dfb->cores.ranges) {
+            for (size_t x = range.from.x; x <= range.to.x; x++) {
+                for (size_t y = range.from.y; y <= range.to.y; y++) dfb->addresses[{x, y}] = {0, lowest_free};
+            }
+        }
+        if (is_garbage("addresses")) dfb->addresses.max_load_factor(0.5);
         lowest_free += round_up(dfb->bytes());
         throw_if_requested(__func__);
     }

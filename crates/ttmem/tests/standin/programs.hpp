@@ -44,14 +44,25 @@ public:
     bool globally_allocated() const;
 };
 
-// With the layout of 0.81.
+// With the layout of 0.81 or 0.76.
 struct DataflowBufferImpl {
+#ifdef OLD
+    uint64_t id = 0;
+#else
     uint64_t id[2] = {};
+#endif
     CoreRangeSet cores;
     uint32_t entry = 16, entries = 0;
+#ifdef OLD
+    char unused[70] = {};
+#else
     char unused[66] = {};
+#endif
     bool borrows = false;
-    char more[117] = {};
+    uint64_t more[4] = {};
+    // A group of cores and the address of each core.
+    std::unordered_map<xy_pair, std::pair<size_t, uint32_t>, HashXy> addresses;
+    uint64_t rest[3] = {};
     // Set at dispatch.
     uint32_t borrowed = 0;
     uint32_t lender = 0;
@@ -123,6 +134,7 @@ public:
         std::vector<std::pair<uint64_t, uint64_t>> regions;
 
         void mark_address(uint64_t address, uint64_t bytes, uint64_t base);
+        bool has_core_of(const CoreRangeSet &cores) const;
     };
 
     explicit ProgramImpl(const ProgramPlan &plan);

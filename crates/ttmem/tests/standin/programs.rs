@@ -1,6 +1,6 @@
 //! Programs: their memory, where it is, and which of them is resident.
 
-use crate::make::{Build, Linkage};
+use crate::make::{Build, Linkage, Vintage};
 use crate::{ALL, Program};
 use serde_json::Value;
 use std::fmt::Write;
@@ -251,6 +251,33 @@ fn program_at_a_reused_address_is_new() {
         assert_eq!(program.program_memory(), ["kernel 21 16 on [[0,0,0,0]] of [0] application"]);
         program.expect_no_findings();
         program.quit();
+    }
+}
+
+#[test]
+fn dataflow_buffers_are_on_their_own_cores_only() {
+    let plan = "dfb 64 0 0 7 7 dfb 32 0 0 3 3 dfb 16 2 2 5 5 dfb 48 0 0 1 1 and 6 6 6 6 dfb 80 0 0 7 7 borrow 800000 96 2 2 4 4";
+    for vintage in [Vintage::New, Vintage::Old] {
+        for (build, linkage) in ALL {
+            let mut program = Program::start_with(build, linkage, vintage, &[]);
+            program.run("mesh 0 1 0");
+            let (_, workload) = program.workload((0, 0), plan);
+            program.enqueue(1, workload);
+            let expected = [
+                "dfb 0 @0 64 on [[0,0,7,7]] of [0]",
+                "dfb 0 @112 48 on [[0,0,1,1],[6,6,6,6]] of [0]",
+                "dfb 0 @160 80 on [[0,0,7,7]] of [0]",
+                "dfb 0 @64 32 on [[0,0,3,3]] of [0]",
+                "dfb 0 @694176 96 on [[2,2,4,4]] of [0] view",
+                "dfb 0 @96 16 on [[2,2,5,5]] of [0]",
+            ];
+            assert_eq!(program.program_memory(), expected, "{vintage:?}");
+            let bytes = 64 * (64 + 80) + 16 * (32 + 16) + 5 * 48;
+            assert_eq!(program.resident(0), [0, bytes, 0, 0]);
+            assert!(program.process().tracker.unwrap().missing_hooks.is_empty());
+            program.expect_no_findings();
+            program.quit();
+        }
     }
 }
 

@@ -196,8 +196,12 @@ void crowd(Runtime *runtime, int count, bool at_once) {
 // Forks while another thread creates allocators, or uses programs; each child does so, too. Returns how many children failed.
 int fork_while_busy(Runtime *runtime, int count, bool programs) {
     std::atomic<bool> running = true;
+    uint64_t state = 1;
+    // The runtime's own static variables are initialised first. One that another thread initialises at the time of a fork would
+    // never be in the child, with or without the agent.
+    crowd(runtime, 1, false);
+    if (programs) run_program_life(runtime, 4, state);
     std::thread other([&] {
-        uint64_t state = 1;
         while (running) programs ? run_program_life(runtime, 4, state) : crowd(runtime, 1, false);
     });
     int failed = 0;

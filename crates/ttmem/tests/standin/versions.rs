@@ -249,7 +249,14 @@ fn fields_at_unknown_offsets_are_not_read() {
         let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Unknown, &[]);
         exercise_programs(&mut program);
         assert_eq!(program.resident(1), [48, 64, 0, 64]);
-        assert_eq!(program.process().tracker.unwrap().missing_hooks, ["scratchpads"]);
+        // Dataflow buffers are then on all ranges that share a core with them, and those that borrow a buffer are not seen.
+        let plan = "dfb 64 0 0 7 7 dfb 32 0 0 3 3 borrow 800000 96 2 2 4 4";
+        let (_, workload) = program.workload((0, 0), plan);
+        program.enqueue(1, workload);
+        let memory = program.program_memory();
+        let on_chip: Vec<&str> = memory.iter().map(String::as_str).filter(|it| it.ends_with("[0]")).collect();
+        assert_eq!(on_chip, ["dfb 1 @0 64 on [[0,0,7,7]] of [0]", "dfb 1 @64 32 on [[0,0,7,7]] of [0]"]);
+        assert_eq!(program.process().tracker.unwrap().missing_hooks, ["dataflow_buffers", "scratchpads"]);
         program.expect_no_findings();
         program.quit();
         let mut program = Program::start_with(build, Linkage::Loaded, Vintage::Old, &[]);
