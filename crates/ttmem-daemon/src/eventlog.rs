@@ -3,118 +3,148 @@
 //! Errors of the old server are corrected: reports also list circular buffers and kernels, totals are those recorded, and the
 //! pid is the kernel's.
 
+use jiff::Timestamp;
 use std::fmt::Write;
 use ttmem_core::machine::Chip;
-use ttmem_core::snapshot::{Allocation, Group};
-use ttmem_core::words::{KernelClass, Space};
-use ttmem_core::{Outcome, Reclaimed};
+use ttmem_core::snapshot::{Allocation, Group, MemoryEvent, MemoryEventKind, ProgramLevel};
+use ttmem_core::words::{Basis, Fault, KernelClass, ProcessId, Space};
+use ttmem_core::{Outcome, Reclaimed, State};
+use ttmem_reader::old_log::{self, OldLine, OldSubject, mib, six_digits};
+use ttmem_reader::{hex, process_event};
 use ttmem_types::BufferType;
 use ttmem_wire::legacy::{Message, Type};
 
 const MIB: f64 = 1_048_576.0;
 
+/// A message of an old client, with its outcome.
+#[derive(Clone, Copy)]
+pub(crate) struct Reported {
+    pub(crate) at: Timestamp,
+    /// Its process; the message may have another pid.
+    pub(crate) process: ProcessId,
+    pub(crate) kind: Type,
+    pub(crate) message: Message,
+    pub(crate) outcome: Outcome,
+    /// Program memory of the device after it, if that was needed.
+    pub(crate) level: Option<ProgramLevel>,
+}
+
+impl Reported {
+    /// The pid that the kernel knows, or else the one that the client reported.
+    fn pid(&self) -> i64 {
+        match self.process.pid {
+            0 => i64::from(self.message.process_id),
+            pid => i64::from(pid),
+        }
+    }
+}
+
 /// Writes the line of the log for a message, if it has one.
-pub(crate) fn write_line(message: &Message, pid: i64, outcome: Outcome, recorded: u64, log: &mut String) {
-    let (device, id) = (message.device_id, message.buffer_id);
-    // Writing to a String cannot fail.
-    let _ = match (Type::from_byte(message.kind), outcome) {
-        (Some(Type::Alloc), Outcome::Held { .. } | Outcome::Replaced { .. }) => {
-            if let Outcome::Replaced { old_bytes } = outcome {
-                let _ = writeln!(
-                    log,
-                    "⚠ [PID {pid}] Buffer 0x{id:x} on device {device} taken again before it was freed ({old_bytes} bytes dropped)"
-                );
-            }
-            // Most lines are of this kind and the next, and `format!` would be most of their cost.
-            let again = match outcome {
-                Outcome::Held { references } if references > 1 => format!(", ref_count={references}"),
-                _ => String::new(),
-            };
-            let kind = buffer_type_name(message.buffer_type);
-            log.push_str("✓ [PID ");
-            log.push_str(itoa::Buffer::new().format(pid));
-            log.push_str("] Allocated ");
-            log.push_str(itoa::Buffer::new().format(message.size));
-            log.push_str(" bytes of ");
-            log.push_str(kind);
-            log.push_str(" on device ");
-            log.push_str(itoa::Buffer::new().format(device));
-            log.push_str(" (buffer_id=0x");
-            push_hex(log, id);
-            log.push_str(&again);
-            log.push_str(")\n");
-            Ok(())
-        }
-        (Some(Type::Free), Outcome::Released { bytes, references: 0, .. }) => {
-            log.push_str("✗ [PID ");
-            log.push_str(itoa::Buffer::new().format(pid));
-            log.push_str("] Freed buffer 0x");
-            push_hex(log, id);
-            log.push_str(" on device ");
-            log.push_str(itoa::Buffer::new().format(device));
-            log.push_str(" (");
-            log.push_str(itoa::Buffer::new().format(bytes));
-            log.push_str(" bytes, FINAL)\n");
-            Ok(())
-        }
-        (Some(Type::Free), Outcome::Released { bytes, references, .. }) => writeln!(
-            log,
-            "✗ [PID {pid}] Freed buffer 0x{id:x} on device {device} ({bytes} bytes, ref_count={references} remaining)"
-        ),
-        (Some(Type::Free), Outcome::NotHeld { freed_before: true }) => {
-            writeln!(log, "⚠ [PID {pid}] Double free of buffer 0x{id:x} on device {device}")
-        }
-        (Some(Type::Free), Outcome::NotHeld { .. }) => writeln!(
-            log,
-            "⚠ [PID {pid}] Deallocation for unknown buffer 0x{id:x} on device {device} (allocated before tracking started)"
-        ),
-        (Some(Type::CbAlloc), Outcome::Held { .. } | Outcome::Replaced { .. }) => writeln!(
-            log,
-            "✓ [CB_ALLOC] Device {device}: +{} MB (Total: {} MB)",
-            mib(message.size),
-            mib(recorded)
-        ),
-        (Some(Type::CbFree), Outcome::Released { bytes, references, .. }) => {
-            let freed = if references == 0 { bytes } else { 0 };
-            writeln!(log, "✗ [CB_FREE] Device {device}: -{} MB (Total: {} MB)", mib(freed), mib(recorded))
-        }
-        (Some(Type::KernelLoad), Outcome::Held { .. } | Outcome::Replaced { .. }) => writeln!(
-            log,
-            "✓ [KERNEL_LOAD] {} kernel on Device {device}: +{} MB (Total: {} MB)",
-            kernel_class(message.buffer_type).title(),
-            mib(message.size),
-            mib(recorded)
-        ),
-        (Some(Type::KernelUnload), Outcome::Released { bytes, references, class, .. }) => {
-            let freed = if references == 0 { bytes } else { 0 };
-            writeln!(
-                log,
-                "✗ [KERNEL_UNLOAD] {} kernel on Device {device}: -{} MB (Total: {} MB)",
-                class.title(),
-                mib(freed),
-                mib(recorded)
-            )
-        }
-        (Some(kind @ (Type::CbFree | Type::KernelUnload)), Outcome::NotHeld { freed_before }) => {
-            let what = if kind == Type::CbFree { "CB_FREE" } else { "KERNEL_UNLOAD" };
-            let why = if freed_before { "freed before" } else { "never seen" };
-            writeln!(log, "⚠ [{what}] Device {device}: 0x{id:x} is not held by PID {pid} ({why})")
-        }
-        _ => Ok(()),
+pub(crate) fn write_line(reported: &Reported, log: &mut String) {
+    let &Reported { kind, message, outcome, level, .. } = reported;
+    let mut buffer = itoa::Buffer::new();
+    let subject = OldSubject {
+        pid: buffer.format(reported.pid()),
+        device: i64::from(message.device_id),
+        id: message.buffer_id,
     };
+    let cbs = level.map(|level| level.cb_bytes);
+    let kernels = level.map(|level| level.kernel_bytes);
+    let line = match (kind, outcome) {
+        (Type::Alloc, Outcome::Held { .. } | Outcome::Replaced { .. }) => {
+            if let Outcome::Replaced { old_bytes } = outcome {
+                OldLine::Replaced { old_bytes }.write(subject, log);
+            }
+            let references = if let Outcome::Held { references } = outcome { references } else { 1 };
+            OldLine::Allocated { bytes: message.size, space: buffer_space(message.buffer_type), references }
+        }
+        (Type::Free, Outcome::Released { bytes, references, .. }) => OldLine::Freed { bytes, references },
+        (Type::Free, Outcome::NotHeld { freed_before }) => OldLine::UnknownFree { freed_before },
+        (Type::CbAlloc, Outcome::Held { .. } | Outcome::Replaced { .. }) => {
+            OldLine::Level { class: None, is_free: false, bytes: message.size, total: cbs }
+        }
+        (Type::CbFree, Outcome::Released { bytes, references, .. }) => {
+            let bytes = if references == 0 { bytes } else { 0 };
+            OldLine::Level { class: None, is_free: true, bytes, total: cbs }
+        }
+        (Type::KernelLoad, Outcome::Held { .. } | Outcome::Replaced { .. }) => {
+            let class = Some(kernel_class(message.buffer_type).title());
+            OldLine::Level { class, is_free: false, bytes: message.size, total: kernels }
+        }
+        (Type::KernelUnload, Outcome::Released { bytes, references, class, .. }) => {
+            let bytes = if references == 0 { bytes } else { 0 };
+            OldLine::Level { class: Some(class.title()), is_free: true, bytes, total: kernels }
+        }
+        (Type::CbFree | Type::KernelUnload, Outcome::NotHeld { freed_before }) => {
+            OldLine::NotHeld { is_kernel: kind == Type::KernelUnload, freed_before }
+        }
+        _ => return,
+    };
+    line.write(subject, log);
+}
+
+/// Describes a message as an event; `None` if it changed nothing and was not refused.
+pub(crate) fn describe(reported: &Reported, state: &State) -> Option<MemoryEvent> {
+    let &Reported { at, process, kind, message, outcome, level } = reported;
+    let mut event = process_event(state, process, Basis::Reported, MemoryEventKind::Refused, at);
+    if process.pid == 0 {
+        event.reported_pid = Some(i64::from(message.process_id));
+    }
+    event.indexes = u32::try_from(message.device_id).into_iter().collect();
+    event.id = Some(hex(message.buffer_id));
+    event.levels = level.into_iter().collect();
+    event.space = match kind {
+        Type::Alloc => Some(buffer_space(message.buffer_type)),
+        Type::CbAlloc | Type::CbFree => Some(Space::Cb),
+        Type::KernelLoad | Type::KernelUnload => Some(Space::Kernel),
+        _ => None,
+    };
+    let (allocates, to) = match kind {
+        Type::Alloc => (true, MemoryEventKind::Allocated),
+        Type::Free => (false, MemoryEventKind::Freed),
+        Type::CbAlloc => (true, MemoryEventKind::Placed),
+        Type::CbFree => (false, MemoryEventKind::Displaced),
+        Type::KernelLoad => (true, MemoryEventKind::KernelLoaded),
+        Type::KernelUnload => (false, MemoryEventKind::KernelUnloaded),
+        _ => return None,
+    };
+    if kind == Type::KernelLoad {
+        event.kernel = Some(kernel_class(message.buffer_type));
+    }
+    match outcome {
+        Outcome::Held { .. } | Outcome::Replaced { .. } if allocates => {
+            event.kind = to;
+            event.requested_bytes = Some(message.size);
+            match outcome {
+                Outcome::Replaced { old_bytes } => event.replaced_bytes = Some(old_bytes),
+                Outcome::Held { references } => event.references = Some(references),
+                _ => {}
+            }
+        }
+        Outcome::Released { space, bytes, references, class } => {
+            event.kind = to;
+            (event.space, event.requested_bytes) = (Some(space), Some(bytes));
+            event.references = Some(references);
+            event.kernel = Some(class).filter(|_| space == Space::Kernel);
+        }
+        Outcome::NotHeld { freed_before } => {
+            let fault = if freed_before { Fault::DoubleFree } else { Fault::UnknownFree };
+            event.fault = Some(fault.name().to_owned());
+        }
+        Outcome::Refused(fault) => {
+            event.fault = Some(fault.name().to_owned());
+            event.requested_bytes = Some(message.size).filter(|_| allocates);
+        }
+        _ => return None,
+    }
+    Some(event)
 }
 
 /// What was reclaimed when a process exited.
 pub(crate) fn format_cleanup(pid: &str, reclaimed: Reclaimed) -> String {
     let mut text = String::new();
-    for (what, (count, bytes)) in
-        [("buffers", reclaimed.buffers), ("CBs", reclaimed.cbs), ("kernels", reclaimed.kernels)]
-    {
-        if count > 0 {
-            let _ = writeln!(text, "   Removed {count} {what} ({} MB) from PID {pid}", mib(bytes));
-        }
-    }
-    if text.is_empty() { text } else { format!("⚠ Process {pid} ended; taking back what it held:\n{text}") }
+    old_log::write_cleanup(pid, "ended", Some(reclaimed.into()), &mut text);
+    text
 }
 
 /// The first lines of the log.
@@ -183,6 +213,7 @@ pub(crate) fn format_remaining(groups: &[Group]) -> String {
                 allocation.references
             );
         }
+        add_rest(&mut text, group);
     }
     if total == 0 {
         text.push_str("No allocations remain.\n");
@@ -212,15 +243,20 @@ pub(crate) fn format_kernels(groups: &[Group]) -> String {
                 kernel.age_seconds
             );
         }
-        let more = group.count - group.listed.len() as u64;
-        if more > 0 {
-            let _ = writeln!(text, "    … and {more} more");
-        }
+        add_rest(&mut text, group);
     }
     if groups.is_empty() {
         text.push_str("No kernels are loaded.\n");
     }
     text
+}
+
+/// Adds the number of allocations that are not listed.
+fn add_rest(text: &mut String, group: &Group) {
+    let more = group.count.saturating_sub(group.listed.len() as u64);
+    if more > 0 {
+        let _ = writeln!(text, "    … and {more} more; all: ttmem dump --all");
+    }
 }
 
 /// The statistics that are logged at exit, on SIGUSR1 and every ten seconds of activity.
@@ -273,8 +309,8 @@ fn pid_of(it: &Allocation) -> String {
     }
 }
 
-fn buffer_type_name(byte: u8) -> &'static str {
-    space_title(BufferType::from_number(byte).map_or(Space::Trace, BufferType::space))
+fn buffer_space(byte: u8) -> Space {
+    BufferType::from_number(byte).map_or(Space::Trace, BufferType::space)
 }
 
 fn space_title(space: Space) -> &'static str {
@@ -298,58 +334,5 @@ fn nouns(space: Space) -> (&'static str, &'static str) {
         Space::Kernel => ("Kernel", "kernels"),
         Space::Cb => ("CB", "CBs"),
         _ => ("Buffer", "buffers"),
-    }
-}
-
-fn push_hex(log: &mut String, value: u64) {
-    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
-    for digit in (0..digits).rev() {
-        let nibble = (value >> (digit * 4)) as u32 & 15;
-        log.push(char::from_digit(nibble, 16).unwrap_or('0'));
-    }
-}
-
-fn mib(bytes: u64) -> String {
-    six_digits(bytes as f64 / MIB)
-}
-
-/// Six significant digits without trailing zeros, as C++ streams print by default.
-fn six_digits(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let magnitude = value.abs().log10().floor() as i32;
-    let decimals = (5 - magnitude).clamp(0, 12) as usize;
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{push_hex, six_digits};
-
-    #[test]
-    fn hexadecimal_is_as_format_writes_it() {
-        for value in [0, 1, 15, 16, 255, 0x0188_7000, 0x0abc_def0, u64::MAX] {
-            let mut text = String::new();
-            push_hex(&mut text, value);
-            assert_eq!(text, format!("{value:x}"));
-        }
-    }
-
-    #[test]
-    fn numbers_have_six_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (0.25, "0.25"),
-            (382.2, "382.2"),
-            (2.5, "2.5"),
-            (1.0 / 3.0, "0.333333"),
-            (123_456.7, "123457"),
-            (1_234_567.0, "1234567"),
-            (100.0, "100"),
-        ] {
-            assert_eq!(six_digits(value), text);
-        }
     }
 }

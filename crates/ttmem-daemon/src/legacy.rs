@@ -20,6 +20,8 @@ use ttmem_reader::ProcessKey;
 use ttmem_sources::monotonic;
 use ttmem_wire::framer::{Frame, Framer};
 
+pub use questions::levels;
+
 /// How long the first question of a connection may lack the bytes that determine its size; then it is taken as complete.
 const QUESTION_PAUSE: Duration = Duration::from_millis(50);
 /// How long a newline alone may be the start of a message: the rest of a kernel load arrives sooner. Then a person typed it,
@@ -33,6 +35,8 @@ const MAX_READS: usize = 4;
 const TURN_NS: u64 = 5_000_000;
 /// Bytes handled between two readings of the clock.
 const SLICE: usize = 16 << 10;
+/// Allocations of one device and space that a report lists; the rest is counted.
+const ALLOCATIONS_LISTED: usize = 1000;
 
 /// A connection of an old client.
 pub(crate) struct Connection {

@@ -12,7 +12,7 @@
 //!
 //! * [`serve`] runs it; `ttmem_reader::protocol` is the protocol of queries.
 //! * `server` is the loop, with `poller` and `accept`; `legacy` and `query` are the two kinds of connection; `tracking` connects
-//!   them to the session.
+//!   them to the session; `subscriptions` has the connections that follow single events.
 
 mod accept;
 mod eventlog;
@@ -25,6 +25,7 @@ mod query;
 mod server;
 mod signal;
 mod socket;
+mod subscriptions;
 mod tracking;
 
 use std::io;
@@ -36,6 +37,7 @@ use ttmem_core::snapshot::Usage;
 use ttmem_core::words::Mono;
 use ttmem_sources::SourceConfig;
 
+pub use legacy::levels as legacy_levels;
 pub use server::serve;
 pub use signal::is_ignored;
 pub use socket::{Peer, server_at};
@@ -54,6 +56,8 @@ pub struct Options {
     pub mode: u32,
     /// Whether to write no event log.
     pub quiet: bool,
+    /// Whether the event log has the events of segments, too.
+    pub log_segments: bool,
     /// What is read, and where.
     pub sources: SourceConfig,
     /// Simulated chips.

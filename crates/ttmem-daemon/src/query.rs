@@ -4,11 +4,16 @@
 
 use crate::poller::Token;
 use crate::server::Daemon;
+use crate::subscriptions::push_line;
+use jiff::Timestamp;
+use rustix::event::epoll::EventFlags;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use ttmem_reader::protocol::{Listing, error_answer};
-use ttmem_reader::{RESCAN_ON_REQUEST_NS, Request};
+use ttmem_core::detail::BlockQuery;
+use ttmem_reader::protocol::{EVENTS_END, Listing, error_answer};
+use ttmem_reader::{EventQuery, RESCAN_ON_REQUEST_NS, Request};
+use ttmem_sources::RecentRecords;
 
 /// Longest request.
 const MAX_REQUEST: usize = 4096;
@@ -18,19 +23,34 @@ const MAX_UNSENT: usize = 64 << 10;
 const MAX_READS: usize = 16;
 /// Pieces of a listing written in one turn.
 const MAX_PIECES: usize = 4;
+/// Events in one piece of their listing.
+const EVENTS_PER_PIECE: usize = 512;
 
 /// A connection of the query socket.
 pub(crate) struct QueryConnection {
     stream: UnixStream,
-    /// Whether the loop waits for room to write, rather than for bytes to read.
-    writing: bool,
+    /// What the loop waits for.
+    interest: Interest,
     request: Vec<u8>,
     answer: Answer,
     listing: Option<Listing>,
+    /// Events that are listed.
+    events: Option<(EventQuery, RecentRecords)>,
+    /// Whether new events are sent until the peer hangs up. Nothing else is answered then.
+    follows: bool,
     /// Whether the rest of a line is skipped, because it is too long.
     skips_line: bool,
     /// Whether the peer has closed its side.
     ended: bool,
+}
+
+/// What the loop waits for on a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interest {
+    Reading,
+    Writing,
+    /// Only that the peer hangs up: it sends nothing more.
+    HangUp,
 }
 
 /// An answer, and how much of it was sent.
@@ -72,16 +92,32 @@ impl Answer {
 
 impl Daemon {
     /// Handles an event of a connection's socket.
-    pub(crate) fn handle_query(&mut self, number: u64) {
+    pub(crate) fn handle_query(&mut self, number: u64, flags: EventFlags) {
         let Some(mut connection) = self.queries.remove(&number) else { return };
-        if let Some(writing) = connection.take_turn(self) {
-            // While an answer waits, no request is read, so that requests do not wake the loop.
-            if writing != connection.writing {
-                connection.writing = writing;
-                let (fd, token) = (connection.stream.as_fd(), Token::Query(number));
-                self.poller.modify(fd, token, !writing, writing);
+        let is_gone = connection.follows && flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        match connection.take_turn(self, number).filter(|_| !is_gone) {
+            Some(interest) => {
+                // While an answer waits, no request is read, so that requests do not wake the loop.
+                if interest != connection.interest {
+                    connection.interest = interest;
+                    let (fd, token) = (connection.stream.as_fd(), Token::Query(number));
+                    let (reading, writing) = (interest == Interest::Reading, interest == Interest::Writing);
+                    self.poller.modify(fd, token, reading, writing);
+                }
+                self.queries.insert(number, connection);
             }
-            self.queries.insert(number, connection);
+            None => self.subscriptions.unsubscribe(number),
+        }
+    }
+
+    /// Sends queued events on the connections that have room for them.
+    pub(crate) fn send_events(&mut self) {
+        let queries = &self.queries;
+        self.subscriptions.retain(|number| queries.contains_key(&number));
+        for number in self.subscriptions.waiting() {
+            if self.queries.get(&number).is_some_and(|it| it.interest != Interest::Writing) {
+                self.handle_query(number, EventFlags::empty());
+            }
         }
     }
 }
@@ -89,21 +125,38 @@ impl Daemon {
 impl QueryConnection {
     pub(crate) fn new(stream: UnixStream) -> Self {
         let (request, answer) = Default::default();
-        Self { stream, writing: false, request, answer, listing: None, skips_line: false, ended: false }
+        Self {
+            stream,
+            interest: Interest::Reading,
+            request,
+            answer,
+            listing: None,
+            events: None,
+            follows: false,
+            skips_line: false,
+            ended: false,
+        }
     }
 
-    /// Reads, answers and sends for one turn. Returns whether the loop must wait for room to write, or `None` when the
-    /// connection is finished.
-    fn take_turn(&mut self, daemon: &mut Daemon) -> Option<bool> {
+    /// Reads, answers and sends for one turn. Returns what the loop must wait for, or `None` when the connection is finished.
+    fn take_turn(&mut self, daemon: &mut Daemon, number: u64) -> Option<Interest> {
         let (mut pieces, mut answered, mut reads) = (0, false, 0);
         loop {
             self.answer.send(&self.stream).ok()?;
             if self.answer.rest().len() >= MAX_UNSENT {
-                return Some(true);
+                return Some(Interest::Writing);
+            }
+            if self.events.is_some() {
+                if pieces == MAX_PIECES {
+                    return Some(Interest::Writing);
+                }
+                pieces += 1;
+                self.list_events(daemon);
+                continue;
             }
             if let Some(listing) = &mut self.listing {
                 if pieces == MAX_PIECES {
-                    return Some(true);
+                    return Some(Interest::Writing);
                 }
                 pieces += 1;
                 if listing.write_piece(daemon.session.state(), &mut self.answer.bytes) {
@@ -113,16 +166,27 @@ impl QueryConnection {
                 continue;
             }
             if !self.answer.rest().is_empty() {
-                return Some(true);
+                return Some(Interest::Writing);
+            }
+            if self.follows {
+                self.answer.bytes = daemon.subscriptions.take(number);
+                if !self.answer.bytes.is_empty() {
+                    continue;
+                }
+                // What the peer sends now is not read as a request.
+                self.request.clear();
+                if self.ended {
+                    return Some(Interest::HangUp);
+                }
             }
             if let Some(end) = self.request.iter().position(|&b| b == b'\n') {
                 if answered {
                     // The next request waits for the next turn, which comes at once, since there is room to write.
-                    return Some(true);
+                    return Some(Interest::Writing);
                 }
                 answered = true;
                 let line: Vec<u8> = self.request.drain(..=end).collect();
-                self.begin_answer(daemon, &line);
+                self.begin_answer(daemon, number, &line);
                 continue;
             }
             if self.ended {
@@ -130,7 +194,7 @@ impl QueryConnection {
             }
             reads += 1;
             if reads > MAX_READS {
-                return Some(false);
+                return Some(Interest::Reading);
             }
             let mut bytes = [0; MAX_REQUEST];
             match self.stream.read(&mut bytes) {
@@ -141,8 +205,9 @@ impl QueryConnection {
                         self.request.push(b'\n');
                     }
                 }
+                Ok(_) if self.follows => {}
                 Ok(len) => self.append_request(&bytes[..len]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(false),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Some(Interest::Reading),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
@@ -163,9 +228,12 @@ impl QueryConnection {
         }
     }
 
-    fn begin_answer(&mut self, daemon: &mut Daemon, line: &[u8]) {
+    fn begin_answer(&mut self, daemon: &mut Daemon, number: u64, line: &[u8]) {
         match Request::parse(line) {
-            Ok(Request::Snapshot(detail)) => {
+            Ok(Request::Snapshot(mut detail)) => {
+                if let Some(query) = &mut detail.blocks {
+                    query.limit = query.limit.min(BlockQuery::MOST);
+                }
                 let snapshot = daemon.snapshot(&detail);
                 match serde_json::to_writer(&mut self.answer.bytes, &snapshot) {
                     Ok(()) => self.answer.bytes.push(b'\n'),
@@ -180,7 +248,54 @@ impl QueryConnection {
                 daemon.poll_sources(RESCAN_ON_REQUEST_NS);
                 self.listing = Some(Listing::default());
             }
+            Ok(Request::Events(query)) => {
+                if let Err(why) = self.begin_events(daemon, number, query) {
+                    self.answer_error(&why);
+                }
+            }
             Err(why) => self.answer_error(&why),
+        }
+    }
+
+    /// Begins to list events, and subscribes to those that follow.
+    fn begin_events(
+        &mut self,
+        daemon: &mut Daemon,
+        number: u64,
+        mut query: EventQuery,
+    ) -> Result<(), String> {
+        daemon.reap(&[]);
+        daemon.poll_sources(RESCAN_ON_REQUEST_NS);
+        // Everything that was read so far is listed, and everything that is read from here on is queued.
+        let lists = !query.follow || query.since.is_some();
+        let kept = if lists { daemon.session.recent_records() } else { None };
+        if query.follow {
+            query.since.get_or_insert_with(Timestamp::now);
+            daemon.subscriptions.subscribe(number, query.clone())?;
+            daemon.plan_next_scan();
+            self.follows = true;
+        }
+        let state = daemon.session.state();
+        daemon.subscriptions.reported_lines(&query, state, &mut self.answer.bytes);
+        self.events = Some((query, kept.unwrap_or_default()));
+        Ok(())
+    }
+
+    /// Lists the next events.
+    fn list_events(&mut self, daemon: &Daemon) {
+        let Some((query, kept)) = &mut self.events else { return };
+        let lines = &mut self.answer.bytes;
+        let is_over = daemon.session.list_recent(kept, EVENTS_PER_PIECE, query.since, &mut |event| {
+            if query.matches(&event) {
+                push_line(&event, lines);
+            }
+        });
+        if is_over {
+            if !query.follow {
+                lines.extend_from_slice(EVENTS_END);
+                lines.push(b'\n');
+            }
+            self.events = None;
         }
     }
 

@@ -7,6 +7,7 @@ use crate::output::Output;
 use crate::poller::{Poller, Token};
 use crate::query::QueryConnection;
 use crate::signal::{SUMMARY, signal_stream};
+use crate::subscriptions::Subscriptions;
 use crate::{Error, Options, SimulatedSensors, eventlog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -62,8 +63,11 @@ pub(crate) struct Daemon {
     simulated_sensors: Option<SimulatedSensors>,
     /// When simulated sensors were last read.
     simulated_at: Option<Mono>,
-    /// When sources are polled next, because a writer is busy.
+    /// When rings are read next, because a writer is busy or single events are wanted.
     pub(crate) next_poll: Option<Mono>,
+    /// When new segments are searched for, if single events are wanted.
+    pub(crate) next_scan: Mono,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) poller: Poller,
     pub(crate) legacy_listener: Listener,
     pub(crate) query_listener: Listener,
@@ -110,6 +114,8 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         simulated_sensors: options.sensors,
         simulated_at: None,
         next_poll: None,
+        next_scan: Mono(0),
+        subscriptions: Subscriptions::new(options.log_segments && !options.quiet),
         poller,
         legacy_listener,
         query_listener,
@@ -152,7 +158,7 @@ impl Daemon {
                     Token::LegacyListener => self.accept_legacy(),
                     Token::QueryListener => self.accept_queries(),
                     Token::Legacy(number) => self.handle_legacy(number, event.flags),
-                    Token::Query(number) => self.handle_query(number),
+                    Token::Query(number) => self.handle_query(number, event.flags),
                     Token::Process(number) => exited.push(ProcessKey(number)),
                     Token::Signal => {
                         if self.handle_signals(signals) {
@@ -174,7 +180,7 @@ impl Daemon {
                 self.reap(&[]);
             }
             if self.next_poll.is_some_and(|at| now >= at) {
-                self.poll_sources(RESCAN_WHILE_TICKING_NS);
+                self.poll_rings(RESCAN_WHILE_TICKING_NS);
             }
             if now.0 >= next_tick {
                 next_tick = now.0 + TICK.as_nanos() as u64;
@@ -191,6 +197,7 @@ impl Daemon {
                     self.log_statistics();
                 }
             }
+            self.send_events();
             self.output.flush();
             if self.messages != before && self.unfinished.is_empty() {
                 std::thread::sleep(GATHER);
@@ -303,7 +310,7 @@ impl Daemon {
     fn log_statistics(&mut self) {
         if self.output.is_logging() {
             let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-            let text = eventlog::format_statistics(&self.session.state().report(&spaces, 0, false));
+            let text = eventlog::format_statistics(&self.session.state().report(&spaces, 0));
             self.output.log(&text);
         }
     }

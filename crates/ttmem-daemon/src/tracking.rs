@@ -8,20 +8,60 @@ use crate::socket::{self, Peer};
 use std::os::fd::AsFd;
 use ttmem_core::Outcome;
 use ttmem_core::words::{Basis, ChipId, Mono, ProcessId};
-use ttmem_reader::{ProcessKey, SessionChange};
+use ttmem_reader::{EventConsumer, ProcessKey, Session, SessionChange};
 use ttmem_sources::{ExitWatch, ProcessIdentity};
 use ttmem_wire::legacy::Message;
 
-/// Time after which sources are polled again while a writer fills its ring faster than ticks come.
-const BUSY_POLL_NS: u64 = 50_000_000;
+/// Longest time between two scans for new segments while single events are wanted.
+const SCAN_NS: u64 = 50_000_000;
+/// Longest time between two polls of a busy writer while single events are wanted: it may become faster.
+const BUSY_NS: u64 = 10_000_000;
 
 impl Daemon {
     /// Polls sources, and rescans them if the last rescan is at least `rescan_interval_ns` ago.
     pub(crate) fn poll_sources(&mut self, rescan_interval_ns: u64) {
         self.session.rescan_if_due(rescan_interval_ns);
-        let busy = self.session.poll();
-        self.next_poll = busy.then(|| Mono(self.session.now().0 + BUSY_POLL_NS));
+        let due = self.with_events(Session::poll);
+        self.next_scan = Mono(self.session.now().0 + SCAN_NS);
+        self.plan_poll(due);
         self.handle_changes();
+    }
+
+    /// Reads the rings of busy writers, or everything if single events are wanted and the last scan is too old.
+    pub(crate) fn poll_rings(&mut self, rescan_interval_ns: u64) {
+        if self.subscriptions.are_wanted() && self.session.now() >= self.next_scan {
+            return self.poll_sources(rescan_interval_ns);
+        }
+        let due = self.with_events(Session::poll_busy);
+        self.plan_poll(due);
+        self.handle_changes();
+    }
+
+    /// Has new segments searched for soon, since single events are wanted now.
+    pub(crate) fn plan_next_scan(&mut self) {
+        self.next_scan = Mono(self.session.now().0 + SCAN_NS);
+        self.plan_poll(self.next_poll);
+    }
+
+    /// Sets when rings are read next. Without a ring that must be read, and without interest in single events, the next tick
+    /// is soon enough.
+    fn plan_poll(&mut self, due: Option<Mono>) {
+        self.next_poll = due;
+        if self.subscriptions.are_wanted() {
+            let busy = due.map(|due| due.min(Mono(self.session.now().0 + BUSY_NS)));
+            self.next_poll = Some(busy.map_or(self.next_scan, |busy| busy.min(self.next_scan)));
+        }
+    }
+
+    /// Calls `act` with a consumer of events, if single events are wanted.
+    fn with_events<T>(&mut self, act: impl FnOnce(&mut Session, Option<EventConsumer<'_>>) -> T) -> T {
+        let Self { session, subscriptions, output, .. } = self;
+        if !subscriptions.are_wanted() {
+            return act(session, None);
+        }
+        let levels = subscriptions.need_levels();
+        let mut take = |event, is_new| subscriptions.publish(&event, is_new, output);
+        act(session, Some(EventConsumer { take: &mut take, levels }))
     }
 
     /// Acts on what changed in the session.
@@ -140,7 +180,7 @@ impl Daemon {
 
     /// Removes a process, and everything it held.
     pub(crate) fn end_process(&mut self, process: ProcessKey) {
-        self.session.end_process(process);
+        self.with_events(|session, events| session.end_process(process, events));
         self.handle_changes();
     }
 

@@ -10,15 +10,19 @@
 //! on it. [`protocol`] is the query protocol, [`ReaderOptions`] has the paths. Nothing here prints, and no chip is opened.
 
 mod error;
+mod events;
 mod isolated;
+pub mod old_log;
 mod options;
 pub mod paths;
 mod processes;
 pub mod protocol;
 mod reader;
 mod session;
+mod wall_clock;
 
 pub use error::{Error, Result};
+pub use events::{EventConsumer, EventLine, EventQuery, EventStream, StreamStatus, hex, process_event};
 pub use isolated::ask_isolated;
 pub use options::{ReaderOptions, host};
 pub use processes::{ProcessKey, ProcessTable, TrackedProcess};

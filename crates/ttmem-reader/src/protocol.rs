@@ -1,8 +1,10 @@
 //! The query protocol: each request is one line of JSON, and so is its answer.
 //!
 //! The requests are `{"get":"snapshot"}`, with the fields of [`Detail`] for further detail, and `{"get":"allocations"}`. A
-//! list of allocations may be too large for a server's memory, so [`Listing`] writes it piece by piece.
+//! list of allocations may be too large for a server's memory, so [`Listing`] writes it piece by piece. `{"get":"events"}`, with
+//! the fields of [`EventQuery`], is answered with one line for each event, and [`EVENTS_END`].
 
+use crate::events::EventQuery;
 use jiff::Timestamp;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
-use ttmem_core::snapshot::SCHEMA;
+use ttmem_core::snapshot::{MemoryEventKind, SCHEMA};
 use ttmem_core::words::Mono;
 use ttmem_core::{Detail, State};
 
@@ -19,13 +21,17 @@ pub use ttmem_core::snapshot::Dump;
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "get", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "there is one of them at a time")]
 pub enum Request {
     /// A [`ttmem_core::Snapshot`].
     Snapshot(Detail),
     /// A [`Dump`].
     Allocations,
+    /// One [`ttmem_core::snapshot::MemoryEvent`] in each line.
+    Events(EventQuery),
 }
+
+/// The line after the last event, unless new events follow.
+pub const EVENTS_END: &[u8] = br#"{"end":true}"#;
 
 impl Request {
     /// A snapshot without details.
@@ -33,7 +39,15 @@ impl Request {
 
     /// Parses a line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(line).map_err(|e| format!("cannot read the request: {e}"))
+        let request = serde_json::from_slice(line).map_err(|e| format!("cannot read the request: {e}"))?;
+        match &request {
+            Self::Events(query) if query.kinds.contains(&MemoryEventKind::Other) => {
+                let kinds =
+                    MemoryEventKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+                Err(format!("cannot read the request: unknown kind of event, expected one of {kinds}"))
+            }
+            _ => Ok(request),
+        }
     }
 }
 
@@ -108,18 +122,34 @@ pub fn ask_within(path: &Path, request: &Request, timeout: Duration) -> io::Resu
     line.push(b'\n');
     stream.write_all(&line)?;
     let mut answer = Vec::with_capacity(64 << 10);
-    BufReader::with_capacity(256 << 10, stream).read_until(b'\n', &mut answer)?;
-    if answer.pop() != Some(b'\n') {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "the daemon hung up before it had answered",
-        ));
+    let mut reader = BufReader::with_capacity(256 << 10, stream);
+    loop {
+        let begin = answer.len();
+        reader.read_until(b'\n', &mut answer)?;
+        if answer.pop() != Some(b'\n') {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the daemon hung up before it had answered",
+            ));
+        }
+        let line = &answer[begin..];
+        if line.starts_with(b"{\"error\"") {
+            return Err(parse_error(line));
+        }
+        // Only a list of events has more than one line.
+        if !matches!(request, Request::Events(_)) || line == EVENTS_END {
+            return Ok(answer);
+        }
+        answer.push(b'\n');
     }
-    if answer.starts_with(b"{\"error\"") {
-        let failure: Failure = serde_json::from_slice(&answer)?;
-        return Err(io::Error::other(failure.error));
+}
+
+/// The error in the answer to a request that failed.
+pub(crate) fn parse_error(line: &[u8]) -> io::Error {
+    match serde_json::from_slice::<Failure>(line) {
+        Ok(failure) => io::Error::other(failure.error),
+        Err(e) => e.into(),
     }
-    Ok(answer)
 }
 
 /// Connects to a server without waiting: one that is too busy to accept is an error.

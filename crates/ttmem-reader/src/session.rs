@@ -5,19 +5,24 @@
 //! [`Session::take_changes`] returns. A process that publishes a segment, is in tt-metal's counters, has a chip open and sends
 //! on a socket is one process.
 
-use crate::protocol::{Listing, Request};
+mod recorder;
+
+use crate::events::{self, EventConsumer, EventQuery};
+use crate::protocol::{EVENTS_END, Listing, Request};
+use crate::wall_clock::WallClock;
 use crate::{Error, ProcessKey, ProcessTable, Result, host};
 use jiff::Timestamp;
+use recorder::Recorder;
 use rustix::process::Resource;
 use std::path::Path;
 use ttmem_core::input::{Input, Process};
 use ttmem_core::machine::Chip;
-use ttmem_core::snapshot::Usage;
+use ttmem_core::snapshot::{MemoryEvent, Usage};
 use ttmem_core::words::{Basis, ChipId, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Outcome, Snapshot, State};
 use ttmem_sources::{
-    EventSink, ExitWatch, ProcessIdentity, Retention, Root, SegmentFile, SourceConfig, Sources, emit_segment,
-    monotonic,
+    EventSink, ExitWatch, ProcessIdentity, RecentRecords, Retention, Root, SegmentFile, SourceConfig,
+    Sources, emit_segment, monotonic,
 };
 use ttmem_wire::segment::text;
 
@@ -64,6 +69,7 @@ struct Model {
     processes: ProcessTable,
     changes: Vec<SessionChange>,
     now: Mono,
+    wall: WallClock,
 }
 
 impl Session {
@@ -105,33 +111,67 @@ impl Session {
         self.update_clock();
         self.note_request();
         for process in self.model.processes.exited() {
-            self.end_process(process);
+            self.end_process(process, None);
         }
         self.rescan_if_due(RESCAN_ON_REQUEST_NS);
-        self.poll();
+        self.poll(None);
         if let Some(sources) = self.sources.as_mut().filter(|_| !self.sensors_awaited) {
             // The first snapshot waits for sensors; later ones have the last readings.
             self.sensors_awaited = true;
             sources.wait_for_sensors(monotonic, &mut self.model);
             self.update_clock();
         }
-        for change in self.take_changes() {
-            if let SessionChange::Superseded(process) = change {
-                self.end_process(process);
-            }
-        }
-        self.model.changes.clear();
+        self.end_superseded(None);
         self.tick();
     }
 
-    /// Reads what changed since the last poll. Returns whether a writer is so busy that the next poll should come soon. The
-    /// first poll rescans, if that was not done before.
-    pub fn poll(&mut self) -> bool {
+    /// Ends processes whose pid another process has by now. For owners that do not act on changes themselves.
+    pub fn end_superseded(&mut self, mut events: Option<EventConsumer<'_>>) {
+        for change in self.take_changes() {
+            if let SessionChange::Superseded(process) = change {
+                self.end_process(process, events.as_mut().map(EventConsumer::reborrow));
+            }
+        }
+        self.model.changes.clear();
+    }
+
+    /// Reads what changed since the last poll, and hands single events of segments to `events`. Returns when a ring must be read
+    /// again, so that it is never more than half full; `None`: all writers are idle. The first poll rescans, if that was not
+    /// done before.
+    pub fn poll(&mut self, events: Option<EventConsumer<'_>>) -> Option<Mono> {
         if self.rescanned.is_none() {
             self.rescan();
         }
-        let Some(sources) = &mut self.sources else { return false };
-        sources.poll(self.model.now, &mut self.model)
+        let sources = self.sources.as_mut()?;
+        sources.poll(self.model.now, &mut Recorder::new(&mut self.model, events))
+    }
+
+    /// Reads only the rings of busy writers. Otherwise as [`Session::poll`].
+    pub fn poll_busy(&mut self, events: Option<EventConsumer<'_>>) -> Option<Mono> {
+        let sources = self.sources.as_mut()?;
+        sources.poll_busy(self.model.now, &mut Recorder::new(&mut self.model, events))
+    }
+
+    /// Starts a listing of the events that the rings of segments still hold. `None`: no segments are followed.
+    pub fn recent_records(&self) -> Option<RecentRecords> {
+        self.sources.as_ref().map(Sources::recent_records)
+    }
+
+    /// Continues a listing with the next `most` records, and takes those since a time. Returns whether these were the last.
+    pub fn list_recent(
+        &self,
+        listing: &mut RecentRecords,
+        most: usize,
+        since: Option<Timestamp>,
+        take: &mut dyn FnMut(MemoryEvent),
+    ) -> bool {
+        let Some(sources) = &self.sources else { return true };
+        let state = &self.model.state;
+        sources.list_recent(listing, most, &mut |process, event| {
+            if since.is_none_or(|since| event.at() >= since) {
+                take(events::describe(state, process, event, None, false));
+            }
+        })
     }
 
     /// Finds new sources: chips, the processes that have them open, and the folders of containers.
@@ -215,12 +255,13 @@ impl Session {
     }
 
     /// Reads the segments of a process to their end, and removes it with everything it holds.
-    pub fn end_process(&mut self, process: ProcessKey) {
+    pub fn end_process(&mut self, process: ProcessKey, events: Option<EventConsumer<'_>>) {
         let Some(id) = self.model.processes.get(process).map(|it| it.id) else { return };
+        let mut recorder = Recorder::new(&mut self.model, events);
         if let Some(sources) = &mut self.sources {
-            sources.finish_process(id, &mut self.model);
+            sources.finish_process(id, &mut recorder);
         }
-        self.model.remove_process(process);
+        recorder.remove_process(process);
     }
 
     /// Applies an event of a process that is in the table.
@@ -259,9 +300,9 @@ impl Session {
 
     /// Takes a snapshot of everything known.
     pub fn snapshot(&mut self, detail: &Detail) -> Snapshot {
-        let Model { state, analysis, now, .. } = &mut self.model;
+        let Model { state, analysis, now, wall, .. } = &mut self.model;
         state.advance(*now);
-        let mut snapshot = analysis.snapshot(state, Timestamp::now(), detail);
+        let mut snapshot = analysis.snapshot(state, wall.at(*now), detail);
         if let Some(sources) = &self.sources {
             sources.fill_health(&mut snapshot.health);
         }
@@ -283,7 +324,23 @@ impl Session {
                 while !listing.write_piece(self.state(), &mut answer) {}
                 Ok(answer)
             }
+            Request::Events(query) => Ok(self.recent_events(query)),
         }
+    }
+
+    /// The events that rings still hold, one line of JSON each, and the line that ends them without its newline.
+    fn recent_events(&self, query: &EventQuery) -> Vec<u8> {
+        let mut lines = Vec::new();
+        let mut take = |event: MemoryEvent| {
+            if query.matches(&event) && serde_json::to_writer(&mut lines, &event).is_ok() {
+                lines.push(b'\n');
+            }
+        };
+        if let Some(mut listing) = self.recent_records() {
+            while !self.list_recent(&mut listing, usize::MAX, query.since, &mut take) {}
+        }
+        lines.extend_from_slice(EVENTS_END);
+        lines
     }
 }
 
@@ -295,6 +352,7 @@ impl Model {
             processes: ProcessTable::new(root),
             changes: Vec::new(),
             now: monotonic(),
+            wall: WallClock::new(),
         }
     }
 
@@ -311,12 +369,23 @@ impl Model {
         (process, id)
     }
 
-    fn remove_process(&mut self, process: ProcessKey) {
-        let Some(removed) = self.processes.remove(process) else { return };
+    fn remove_process(&mut self, process: ProcessKey) -> Option<Outcome> {
+        let removed = self.processes.remove(process)?;
         // An exit ends a process on every basis.
         let origin = Origin::Process(removed.id, Basis::Unknown);
         let outcome = self.state.apply(&mut self.analysis, self.now, origin, Input::Exited);
         self.changes.push(SessionChange::Exited(removed.id, outcome));
+        Some(outcome)
+    }
+
+    /// Applies input of a process that is registered.
+    fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Option<Outcome> {
+        let origin = Origin::Process(process, basis);
+        if let Input::Chip(chip) = input {
+            self.define_chip(origin, chip);
+            return None;
+        }
+        Some(self.state.apply(&mut self.analysis, self.now, origin, input))
     }
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) {
@@ -346,16 +415,14 @@ impl EventSink for Model {
     }
 
     fn emit(&mut self, process: ProcessId, basis: Basis, input: Input) {
-        let origin = Origin::Process(process, basis);
         match input {
-            Input::Chip(chip) => self.define_chip(origin, chip),
             Input::Exited => {
                 if let Some(process) = self.processes.find_id(process) {
                     self.remove_process(process);
                 }
             }
             input => {
-                self.state.apply(&mut self.analysis, self.now, origin, input);
+                self.apply(process, basis, input);
             }
         }
     }

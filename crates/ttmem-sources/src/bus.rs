@@ -171,20 +171,41 @@ impl Bus {
         }
     }
 
-    /// The chip with this unique id that is on no bus: the second one of an n300, reached through the first.
+    /// The chips that are on no bus: the second one of each board with two chips, of which one is on the bus. Runtimes number
+    /// them after all others, in the order of the first ones.
+    pub(crate) fn remote_chips(&self) -> Vec<Chip> {
+        let mut direct: Vec<&Chip> = self.chips.values().map(|it| &it.chip).collect();
+        direct.sort_unstable_by_key(|chip| chip.index);
+        let is_alone = |serial: u64| direct.iter().filter(|it| it.serial == Some(serial)).count() == 1;
+        let mut remote = Vec::new();
+        for chip in &direct {
+            let has_two = chip.board.as_deref().and_then(Board::by_name).is_some_and(Board::has_two_chips);
+            let Some(serial) = chip.serial.filter(|&serial| has_two && is_alone(serial)) else { continue };
+            let index = (direct.len() + remote.len()) as u32;
+            // Of a Wormhole the first chip is on the bus, so the second one's ids are known.
+            let ids = match chip.arch {
+                Some(Arch::WormholeB0) => runtime_ids(serial, chip.arch, 1),
+                _ => Vec::new(),
+            };
+            let id = ids.first().map_or(ChipId::Ordinal(index), |&id| ChipId::Unique(id));
+            remote.push(Chip {
+                arch: chip.arch,
+                board: chip.board.clone(),
+                remote: true,
+                inferred: true,
+                capacity: chip.capacity,
+                serial: chip.serial,
+                guesses: ids,
+                ..Chip::new(id, index)
+            });
+        }
+        remote
+    }
+
+    /// The chip on no bus that runtimes know by this unique id.
     pub(crate) fn find_remote(&self, unique_id: u64) -> Option<Chip> {
-        let direct = self.chips.values().map(|it| &it.chip).find(|chip| {
-            let serial = chip.serial.filter(|_| chip.board.as_deref() == Some("n300"));
-            serial.is_some_and(|serial| runtime_ids(serial, chip.arch, 1).contains(&unique_id))
-        })?;
-        Some(Chip {
-            arch: direct.arch,
-            board: direct.board.clone(),
-            remote: true,
-            capacity: direct.capacity,
-            serial: direct.serial,
-            ..Chip::new(ChipId::Unique(unique_id), 0)
-        })
+        let chip = self.remote_chips().into_iter().find(|chip| chip.guesses.contains(&unique_id))?;
+        Some(Chip { id: ChipId::Unique(unique_id), inferred: false, guesses: Vec::new(), ..chip })
     }
 
     /// Whether a chip with this unique id was removed.

@@ -1,13 +1,17 @@
 //! Turns the content of a segment into events. Normally the new records of the ring are enough; the first time, and after
 //! more events than the ring holds, everything is listed again from the table.
 //!
-//! `records` translates records, `definitions` the definitions of chips, allocators, cores and names, `faults` the counters
-//! of the header.
+//! `records` translates records, `events` delivers them one by one to sinks that want them, `definitions` the definitions of
+//! chips, allocators, cores and names, `faults` the counters of the header.
 
 mod definitions;
+mod events;
 mod faults;
 mod records;
 
+pub(crate) use events::find_gap;
+
+use crate::event_sink::SegmentEvent;
 use crate::files::SkipReason;
 use crate::segment::{Contents, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,8 +57,18 @@ pub(crate) struct Follower {
     must_relist: bool,
 }
 
-/// Receives events.
+/// Receives input.
 pub(crate) type Emit<'a> = &'a mut dyn FnMut(Input);
+
+/// Receives what follows from the records of one process.
+pub(crate) trait ProcessSink {
+    /// As [`crate::EventSink::emit`].
+    fn emit(&mut self, input: Input);
+    /// As [`crate::EventSink::wants_records`].
+    fn wants_records(&self) -> bool;
+    /// As [`crate::EventSink::emit_record`].
+    fn emit_record(&mut self, event: &SegmentEvent<'_>);
+}
 
 impl Follower {
     pub(crate) fn new(index: u32) -> Self {
@@ -81,32 +95,45 @@ impl Follower {
     }
 
     /// Emits what happened since the last call. Returns how many records the writer was ahead.
-    pub(crate) fn follow(&mut self, segment: &SegmentFile, emit: Emit<'_>) -> Result<u64, SkipReason> {
+    pub(crate) fn follow(
+        &mut self,
+        segment: &SegmentFile,
+        sink: &mut dyn ProcessSink,
+    ) -> Result<u64, SkipReason> {
         let applied = segment.applied()?;
         let ahead = applied.saturating_sub(self.sequence);
         if self.started && ahead == 0 && applied == self.sequence {
-            self.emit_definitions(segment, emit)?;
+            self.emit_definitions(segment, &mut |input| sink.emit(input))?;
             return Ok(0);
         }
+        let before = self.started.then_some(self.sequence);
         let records = if self.started { segment.records(self.sequence, applied)? } else { None };
         match records {
             Some(records) => {
-                self.emit_definitions(segment, emit)?;
+                self.emit_definitions(segment, &mut |input| sink.emit(input))?;
                 let unlisted = self.unlisted.clone();
+                let wants_records = sink.wants_records();
                 for record in &records {
-                    self.emit_record(record, emit);
+                    self.emit_record(record, &mut |input| sink.emit(input));
+                    if wants_records {
+                        sink.emit_record(&self.segment_event(segment, record, (true, true)));
+                    }
                 }
-                self.emit_unlisted(&unlisted, emit);
+                self.emit_unlisted(&unlisted, &mut |input| sink.emit(input));
                 self.sequence = applied;
                 if std::mem::take(&mut self.must_relist) {
-                    self.relist(segment, emit)?;
+                    self.relist(segment, &mut |input| sink.emit(input))?;
+                    self.emit_kept(segment, Some(applied), sink)?;
                 } else {
-                    self.emit_progress(true, emit);
+                    self.emit_progress(true, &mut |input| sink.emit(input));
                 }
             }
-            None => self.relist(segment, emit)?,
+            None => {
+                self.relist(segment, &mut |input| sink.emit(input))?;
+                self.emit_kept(segment, before, sink)?;
+            }
         }
-        self.emit_faults(segment, emit)?;
+        self.emit_faults(segment, &mut |input| sink.emit(input))?;
         Ok(ahead)
     }
 

@@ -7,6 +7,8 @@ use crate::files::{
     FileId, READ_ONLY, SkipReason, file_id, find_file, is_in_memory, open_found, read_at,
     require_regular_file,
 };
+use crate::monotonic;
+use jiff::Timestamp;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, Stat};
 use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
@@ -18,6 +20,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Attempts at an exact copy before an approximate one is returned.
 const TRIES: usize = 5;
+/// Difference between two readings of clocks that shows that the wall clock was set.
+const CLOCK_WAS_SET_NS: i128 = 100_000_000;
 /// Number of slots above which a copy takes long.
 const LARGE: usize = 1 << 18;
 /// Bytes of the table that are read at a time.
@@ -31,6 +35,8 @@ pub struct SegmentFile {
     layout: Layout,
     pub(crate) id: FileId,
     pub(crate) uid: u32,
+    /// The wall clock minus the monotonic clock, in nanoseconds.
+    wall_offset: i128,
 }
 
 /// The content of a segment at one moment.
@@ -44,6 +50,21 @@ pub struct Contents {
     pub slots: Vec<Record>,
     /// Totals by allocator and space.
     pub rows: Vec<RowCopy>,
+}
+
+/// The wall clock minus the monotonic clock, in nanoseconds: as the writer read them, so that all readers agree, unless the wall
+/// clock was set since.
+fn wall_offset(header: &Header) -> i128 {
+    let written = i128::from(header.wall_ns.get()) - i128::from(header.mono_ns.get());
+    let now = Timestamp::now().as_nanosecond() - i128::from(monotonic().0);
+    if (written - now).abs() < CLOCK_WAS_SET_NS { written } else { now }
+}
+
+/// Records that a ring still holds, in order.
+pub(crate) struct KeptRecords {
+    pub(crate) records: Vec<Record>,
+    /// Whether the record before them was overwritten.
+    pub(crate) overwritten: bool,
 }
 
 impl SegmentFile {
@@ -88,7 +109,8 @@ impl SegmentFile {
         if (stat.st_blocks as u64).saturating_mul(512) < bytes {
             return Err(SkipReason::Sparse);
         }
-        Ok(Self { file, header, layout, id: file_id(stat), uid: stat.st_uid })
+        let wall_offset = wall_offset(&header);
+        Ok(Self { file, header, layout, id: file_id(stat), uid: stat.st_uid, wall_offset })
     }
 
     /// The header: which process writes it, and where its areas are.
@@ -198,6 +220,18 @@ impl SegmentFile {
         if to < from || to - from >= ring {
             return Ok(None);
         }
+        let records = self.read_ring(from, to)?;
+        // An event that has begun meanwhile overwrites the record one ring length before it.
+        if self.begun()? > from + ring {
+            return Ok(None);
+        }
+        let in_order = records.iter().zip(from + 1..).all(|(record, n)| record.sequence.get() == n);
+        Ok(in_order.then_some(records))
+    }
+
+    /// Copies the places of the records after `from` up to `to`, at most as many as the ring has.
+    fn read_ring(&self, from: u64, to: u64) -> Result<Vec<Record>, SkipReason> {
+        let ring = self.ring_records();
         let mut records = vec![Record::new_zeroed(); (to - from) as usize];
         let first = (from + 1) & (ring - 1);
         let before_wrap = ((ring - first) as usize).min(records.len());
@@ -205,12 +239,43 @@ impl SegmentFile {
         for (part, sequence) in [(head, from + 1), (tail, from + 1 + before_wrap as u64)] {
             self.read(part.as_mut_bytes(), self.layout.record_offset(sequence), "ring")?;
         }
-        // An event that has begun meanwhile overwrites the record one ring length before it.
-        if self.begun()? > from + ring {
-            return Ok(None);
+        Ok(records)
+    }
+
+    /// The records after `after` up to `to` that the ring still holds: the oldest `most` of them.
+    pub(crate) fn kept_records(&self, after: u64, to: u64, most: u64) -> Result<KeptRecords, SkipReason> {
+        let ring = self.ring_records();
+        let (mut from, mut overwritten) = (after, false);
+        loop {
+            let oldest = self.begun()?.saturating_sub(ring);
+            overwritten |= oldest > from;
+            from = from.max(oldest);
+            let end = to.min(from.saturating_add(most.clamp(1, ring)));
+            if end <= from {
+                return Ok(KeptRecords { records: Vec::new(), overwritten });
+            }
+            let mut records = self.read_ring(from, end)?;
+            // An event that has begun meanwhile overwrites the record one ring length before it.
+            let begun = self.begun()?;
+            let is_kept = |&(record, n): &(&Record, u64)| record.sequence.get() == n && begun < n + ring;
+            let kept = records.iter().rev().zip((from + 1..=end).rev()).take_while(is_kept).count();
+            let dropped = records.len() - kept;
+            if let Some(last) = dropped.checked_sub(1) {
+                // A segment that continues another has places that were never written.
+                overwritten = records[last].sequence.get() != 0;
+            }
+            if kept > 0 {
+                records.drain(..dropped);
+                return Ok(KeptRecords { records, overwritten });
+            }
+            from = end;
         }
-        let in_order = records.iter().zip(from + 1..).all(|(record, n)| record.sequence.get() == n);
-        Ok(in_order.then_some(records))
+    }
+
+    /// A time of this segment's clock as a time of the wall clock.
+    pub(crate) fn wall_time(&self, at_ns: u64) -> Timestamp {
+        let at = self.wall_offset + i128::from(at_ns);
+        Timestamp::from_nanosecond(at).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     /// The last event that can be read: `applied`, or one more if its record is complete and only its effects are not.

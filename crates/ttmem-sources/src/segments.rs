@@ -1,14 +1,17 @@
 //! All segments of the machine: those of live processes are followed, those of exited ones kept as crash segments.
 
 mod crash;
+mod recent;
 
 pub use self::crash::Retention;
+pub use self::recent::RecentRecords;
 
 use self::crash::{CrashSegment, CrashSegments};
-use crate::event_sink::EventSink;
+use crate::event_sink::{EventSink, SegmentEvent};
 use crate::files::{FileId, SkipReason, file_id, find_file};
-use crate::follower::Follower;
+use crate::follower::{Follower, ProcessSink};
 use crate::lock::LockHolder;
+use crate::pace::Pace;
 use crate::process::Processes;
 use crate::segment::SegmentFile;
 use crate::shm::ShmFolder;
@@ -34,6 +37,7 @@ const MAX_SEGMENTS_PER_PROCESS: u32 = 128;
 struct LiveSegment {
     file: SegmentFile,
     follower: Follower,
+    pace: Pace,
     process: ProcessId,
     /// Its number among the segments of its process.
     index: u32,
@@ -54,6 +58,7 @@ struct SkippedFile {
 
 /// What a poll needs besides the segments.
 pub(crate) struct Context<'a> {
+    pub(crate) now: Mono,
     pub(crate) folders: &'a [ShmFolder],
     pub(crate) processes: &'a Processes,
     pub(crate) pid_index: &'a PidIndex,
@@ -78,16 +83,28 @@ impl Segments {
         Self { folder: folder.to_owned(), ..Self::default() }
     }
 
-    /// Emits what happened in all segments since the last poll, and opens new ones. Returns whether a writer is so busy that
-    /// the next poll should come soon.
-    pub(crate) fn poll(&mut self, context: &Context<'_>, sink: &mut impl EventSink) -> bool {
+    /// Emits what happened since the last poll in segments whose writers are busy.
+    pub(crate) fn poll_busy(&mut self, context: &Context<'_>, sink: &mut impl EventSink) {
+        let busy = self.live.iter().filter(|(_, it)| it.pace.due().is_some());
+        let ids: Vec<FileId> = busy.map(|(&id, _)| id).collect();
+        for id in ids {
+            self.poll_segment(id, context, sink);
+        }
+    }
+
+    /// When the next ring must be read, so that none is more than half full; `None`: all writers are idle.
+    pub(crate) fn next_due(&self) -> Option<Mono> {
+        self.live.values().filter_map(|it| it.pace.due()).min()
+    }
+
+    /// Emits what happened in all segments since the last poll, and opens new ones.
+    pub(crate) fn poll(&mut self, context: &Context<'_>, sink: &mut impl EventSink) {
         self.opened.clear();
         self.skipped.retain(|id, _| id.0 != u64::MAX);
         // Open segments come first, so that no event of theirs is missed because there are many new files.
-        let mut busy = false;
         let ids: Vec<FileId> = self.live.keys().copied().collect();
         for id in ids {
-            busy |= self.poll_segment(id, context, sink);
+            self.poll_segment(id, context, sink);
         }
         let mut seen = BTreeSet::new();
         self.polls += 1;
@@ -106,7 +123,6 @@ impl Segments {
         }
         self.skipped.retain(|id, _| seen.contains(id));
         self.crashed.retain_existing(&seen);
-        busy
     }
 
     fn is_open(&self, id: FileId) -> bool {
@@ -185,9 +201,8 @@ impl Segments {
         };
         let id = file.id;
         let holder = segment_lock_holder(&file);
-        let follower = Follower::new(index);
-        let path = path.to_owned();
-        self.live.insert(id, LiveSegment { file, follower, process, index, holder, path, error: None });
+        let (follower, pace, path) = (Follower::new(index), Pace::default(), path.to_owned());
+        self.live.insert(id, LiveSegment { file, follower, pace, process, index, holder, path, error: None });
         self.poll_segment(id, context, sink);
         Ok(())
     }
@@ -199,9 +214,9 @@ impl Segments {
         (0..MAX_SEGMENTS_PER_PROCESS).find(|index| !used.contains(index))
     }
 
-    /// Emits what happened in a segment since the last poll. Returns whether its writer is busy.
-    fn poll_segment(&mut self, id: FileId, context: &Context<'_>, sink: &mut impl EventSink) -> bool {
-        let Some(mut segment) = self.live.remove(&id) else { return false };
+    /// Emits what happened in a segment since the last poll.
+    fn poll_segment(&mut self, id: FileId, context: &Context<'_>, sink: &mut impl EventSink) {
+        let Some(mut segment) = self.live.remove(&id) else { return };
         // A process that runs another program by now has lost the lock.
         let holder = segment_lock_holder(&segment.file);
         if holder != segment.holder || holder == LockHolder::None {
@@ -213,24 +228,21 @@ impl Segments {
             if !is_same {
                 // What a process held when it exited counts as held until its exit is noticed.
                 let is_alive = !segment.file.is_exited();
-                self.retire(segment, is_alive, sink);
-                return false;
+                return self.retire(segment, is_alive, sink);
             }
         }
         let process = segment.process;
-        let followed =
-            segment.follower.follow(&segment.file, &mut |event| sink.emit(process, Basis::Exact, event));
+        let followed = segment.follower.follow(&segment.file, &mut Sink { sink, process });
         segment.error = followed.as_ref().err().map(ToString::to_string);
-        let busy = match followed {
-            Ok(ahead) => ahead > segment.file.ring_records() / 4,
+        match followed {
+            Ok(ahead) => segment.pace.note(context.now, ahead, segment.file.ring_records()),
             Err(_) => {
                 // What was read before stays, marked as not exact; the segment may become readable again.
                 segment.follower.emit_progress(false, &mut |event| sink.emit(process, Basis::Exact, event));
-                false
+                segment.pace = Pace::default();
             }
-        };
+        }
         self.live.insert(id, segment);
-        busy
     }
 
     /// Reads a segment to its end and keeps it as a crash segment. If its process is alive, it holds nothing through this
@@ -238,7 +250,7 @@ impl Segments {
     fn retire(&mut self, mut segment: LiveSegment, is_alive: bool, sink: &mut impl EventSink) {
         let process = segment.process;
         // As far as it can be read: errors are ignored.
-        let _ = segment.follower.follow(&segment.file, &mut |event| sink.emit(process, Basis::Exact, event));
+        let _ = segment.follower.follow(&segment.file, &mut Sink { sink, process });
         if is_alive {
             segment.follower.close_allocators(&mut |event| sink.emit(process, Basis::Exact, event));
         }
@@ -313,6 +325,26 @@ pub fn emit_segment(
     process: ProcessId,
     sink: &mut impl EventSink,
 ) -> Result<(), SkipReason> {
-    Follower::new(0).follow(file, &mut |event| sink.emit(process, Basis::Exact, event))?;
+    Follower::new(0).follow(file, &mut Sink { sink, process })?;
     Ok(())
+}
+
+/// The sink of one process's segment.
+struct Sink<'a, S> {
+    sink: &'a mut S,
+    process: ProcessId,
+}
+
+impl<S: EventSink> ProcessSink for Sink<'_, S> {
+    fn emit(&mut self, input: Input) {
+        self.sink.emit(self.process, Basis::Exact, input);
+    }
+
+    fn wants_records(&self) -> bool {
+        self.sink.wants_records()
+    }
+
+    fn emit_record(&mut self, event: &SegmentEvent<'_>) {
+        self.sink.emit_record(self.process, event);
+    }
 }

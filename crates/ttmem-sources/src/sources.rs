@@ -4,12 +4,12 @@ use crate::board;
 use crate::bus::Bus;
 use crate::counters::{self, CounterFile, CounterFiles};
 use crate::device_users::{DeviceUsers, OpenNodes};
-use crate::event_sink::EventSink;
+use crate::event_sink::{EventSink, SegmentEvent};
 use crate::files::SkipReason;
 use crate::process::{ProcessIdentity, Processes};
 use crate::root::Root;
 use crate::segment::SegmentFile;
-use crate::segments::{self, Retention, Segments};
+use crate::segments::{self, RecentRecords, Retention, Segments};
 use crate::sensors::Sensors;
 use crate::shm::{ShmFolder, open_container_folders};
 use crate::topology::{Topology, TopologyChip};
@@ -90,6 +90,8 @@ pub struct Sources {
     emitted_hidden: BTreeMap<ChipId, usize>,
     /// Whether the next rescan emits all users again, since chips have changed.
     must_emit_users: bool,
+    /// Chips that were inferred, as emitted.
+    inferred: BTreeSet<ChipId>,
 }
 
 impl Sources {
@@ -114,6 +116,7 @@ impl Sources {
             emitted_users: BTreeMap::new(),
             emitted_hidden: BTreeMap::new(),
             must_emit_users: false,
+            inferred: BTreeSet::new(),
             config,
         }
     }
@@ -143,13 +146,13 @@ impl Sources {
         self.rescanned = true;
     }
 
-    /// Emits what changed since the last poll. Returns whether the writer of a segment is so busy that the next poll should
-    /// come soon.
-    pub fn poll(&mut self, now: Mono, sink: &mut impl EventSink) -> bool {
+    /// Emits what changed since the last poll. Returns when the ring of a segment must be read again, so that it is never more
+    /// than half full; `None`: all writers are idle.
+    pub fn poll(&mut self, now: Mono, sink: &mut impl EventSink) -> Option<Mono> {
         let pid_index = PidIndex::default();
-        let context =
-            segments::Context { folders: &self.folders, processes: &self.processes, pid_index: &pid_index };
-        let busy = self.segments.poll(&context, sink);
+        let (folders, processes) = (&self.folders, &self.processes);
+        let context = segments::Context { now, folders, processes, pid_index: &pid_index };
+        self.segments.poll(&context, sink);
         if self.config.machine {
             // Used once: later, another process may have one of these pids.
             let identities = std::mem::take(&mut self.identities);
@@ -165,7 +168,31 @@ impl Sources {
             self.counters.poll(&mut context, sink);
             self.emit_sensors(now, sink);
         }
-        busy
+        self.segments.next_due()
+    }
+
+    /// Emits what changed since the last poll in segments whose writers are busy. Returns when a ring must be read again.
+    pub fn poll_busy(&mut self, now: Mono, sink: &mut impl EventSink) -> Option<Mono> {
+        let pid_index = PidIndex::default();
+        let (folders, processes) = (&self.folders, &self.processes);
+        let context = segments::Context { now, folders, processes, pid_index: &pid_index };
+        self.segments.poll_busy(&context, sink);
+        self.segments.next_due()
+    }
+
+    /// Starts a listing of the records that the rings of segments still hold.
+    pub fn recent_records(&self) -> RecentRecords {
+        self.segments.recent_records()
+    }
+
+    /// Continues a listing with at most `most` records. Returns whether these were the last.
+    pub fn list_recent(
+        &self,
+        listing: &mut RecentRecords,
+        most: usize,
+        emit: &mut dyn FnMut(ProcessId, &SegmentEvent<'_>),
+    ) -> bool {
+        self.segments.list_recent(listing, most, emit)
     }
 
     /// Waits after the first poll until sensors were read once, or one second for those that hang.
@@ -202,7 +229,13 @@ impl Sources {
             sink.emit_machine(Input::ChipRemoved(removed));
         }
         if change.any || self.rescans == 0 {
-            for chip in self.chips() {
+            let chips = self.chips();
+            let inferred = chips.iter().filter(|chip| chip.inferred).map(|chip| chip.id).collect();
+            let before = std::mem::replace(&mut self.inferred, inferred);
+            for removed in before.difference(&self.inferred) {
+                sink.emit_machine(Input::ChipRemoved(*removed));
+            }
+            for chip in chips {
                 sink.emit_machine(Input::Chip(chip));
             }
         }
@@ -244,6 +277,10 @@ impl Sources {
                     (0..=taken.len() as u32).find(|index| taken.insert(*index)).unwrap_or(chip.index);
             }
             chips.push(chip);
+        }
+        // A descriptor has all remote chips.
+        if self.config.topology.is_none() {
+            chips.extend(self.bus.remote_chips());
         }
         chips.sort_by_key(|chip| chip.index);
         chips
@@ -338,6 +375,7 @@ fn merge(described: &TopologyChip, mut chip: Chip) -> Chip {
     chip.serial = chip.serial.or(described.board_id);
     let (cores, channels) = (described.cores, described.dram_channels);
     chip.capacity = Some(board::capacity(described.arch, cores, channels, CapacityOrigin::Descriptor));
+    chip.ethernet_cores = described.ethernet_cores;
     chip.names.extend(described.unique_id.filter(|&id| chip.id != ChipId::Unique(id)));
     chip
 }

@@ -65,6 +65,8 @@ pub struct TopologyChip {
     pub cores: u32,
     /// DRAM channels that are not harvested.
     pub dram_channels: u32,
+    /// Ethernet cores that are not harvested; `None` in files from before there was a mask for them.
+    pub ethernet_cores: Option<u32>,
 }
 
 /// Parses a cluster descriptor.
@@ -128,6 +130,7 @@ fn join(mut sections: Sections) -> Result<Topology> {
             remote: !direct.contains(&logical),
             cores: count_cores(arch, logical, masks)?,
             dram_channels: count_dram_channels(arch, logical, masks)?,
+            ethernet_cores: count_ethernet_cores(arch, masks),
         });
     }
     Ok(Topology { chips })
@@ -185,6 +188,15 @@ fn count_dram_channels(arch: Arch, chip: u32, masks: &Masks) -> Result<u32> {
         }
         Arch::Blackhole => Ok(8 - mask.count_ones()),
     }
+}
+
+/// Counts the ethernet cores that are left: of 16 on Wormhole, of 14 on Blackhole. Bits beyond these are ignored.
+fn count_ethernet_cores(arch: Arch, masks: &Masks) -> Option<u32> {
+    let (_, mask) = masks.ethernet?;
+    Some(match arch {
+        Arch::WormholeB0 => 16 - (mask & 0xffff).count_ones(),
+        Arch::Blackhole => 14 - (mask & 0x3fff).count_ones(),
+    })
 }
 
 fn mask_too_wide(chip: u32, key: &str, line: usize, mask: u32, wanted: &'static str) -> TopologyError {

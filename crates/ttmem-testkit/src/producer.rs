@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 use ttmem_client::compat::AllocationClient;
 use ttmem_client::{
     AllocatorNumber, Banks, Buffer, BufferType, Chip, CoreRange, CoresNumber, Kernel, Placement, Program,
@@ -156,12 +157,16 @@ helper::requests!(Producer, Process {
     AllocL1: alloc_l1(address: u64, bytes: u64, corners: Option<Corners>) -> u64;
     /// Allocates a buffer in `L1_SMALL` of all cores.
     AllocL1Small: alloc_l1_small(address: u64, bytes: u64) -> u64;
+    /// Allocates a buffer in L1 that only its own cores have.
+    AllocL1Core: alloc_l1_core(address: u64, bytes: u64, corners: Corners) -> u64;
     /// Reports that an allocation of DRAM failed, and the largest free block if it is known.
     OutOfMemory: out_of_memory(bytes: u64, largest_free: Option<u64>) -> u64;
     /// Allocates buffers of a size in DRAM, one after the other from [`FLOOD`] on.
     Flood: flood(count: u64, bytes: u64) -> ();
     /// Allocates and frees in one thread.
     Churn: churn(rounds: u64) -> ();
+    /// Allocates and frees `events` times in all, about `per_second` times a second, in batches of 100.
+    Pace: pace(events: u64, per_second: u64) -> ();
     /// Allocates and frees in several threads, each with its own addresses.
     Storm: storm(threads: u64, rounds: u64) -> ();
     /// Begins a program with a name.
@@ -305,6 +310,10 @@ impl Process {
         self.alloc_on_cores(Space::L1Small, address, bytes, None)
     }
 
+    fn alloc_l1_core(&self, address: u64, bytes: u64, corners: Corners) -> Result {
+        self.alloc_on_cores(Space::L1Core, address, bytes, Some(corners))
+    }
+
     fn alloc_on_cores(&self, space: Space, address: u64, bytes: u64, corners: Option<Corners>) -> Result {
         let cores = corners.map_or(CoresNumber::NONE, |corners| self.cores(corners));
         let buffer = Buffer::new(self.allocator, space, address, bytes);
@@ -324,6 +333,17 @@ impl Process {
             let address = (1 << 45) + (round % 100) * 4096;
             self.alloc(address, 64)?;
             self.free(address)?;
+        }
+        Ok(())
+    }
+
+    fn pace(&self, events: u64, per_second: u64) -> Result<()> {
+        const BATCH: u64 = 100;
+        let begin = Instant::now();
+        for batch in 0..events / BATCH {
+            self.churn(BATCH / 2)?;
+            let due = Duration::from_nanos((batch + 1) * BATCH * 1_000_000_000 / per_second);
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
         }
         Ok(())
     }

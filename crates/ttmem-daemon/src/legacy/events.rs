@@ -1,13 +1,14 @@
 //! Applies and logs the events that old clients report.
 
-use super::Connection;
-use crate::eventlog;
+use super::{ALLOCATIONS_LISTED, Connection};
+use crate::eventlog::{self, Reported};
 use crate::server::Daemon;
 use crate::socket::Peer;
 use ttmem_core::Outcome;
-use ttmem_core::input::{Alloc, Free, Input};
+use ttmem_core::input::{Alloc, Extent, Free, Input};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, Fault, KernelClass, Layout, Scope, Space, Uncertainty};
+use ttmem_reader::ProcessKey;
 use ttmem_types::BufferType;
 use ttmem_wire::legacy::{Message, Type};
 
@@ -15,8 +16,6 @@ use ttmem_wire::legacy::{Message, Type};
 const UNKNOWN_DEVICES: i32 = 1024;
 /// Largest allocation that the old server accepted: no device has more.
 const MAX_ALLOCATION: u64 = 100 << 30;
-/// Kernels that a dump lists.
-const KERNELS_LISTED: u64 = 1000;
 
 impl Daemon {
     /// Applies a message, and logs its outcome.
@@ -32,13 +31,13 @@ impl Daemon {
             Type::DumpRemaining | Type::DumpKernels if !self.output.is_logging() => return,
             Type::DumpRemaining => {
                 self.reap(&[]);
-                let report = self.remaining();
+                let report = self.format_remaining(ALLOCATIONS_LISTED);
                 self.output.log(&report);
                 return;
             }
             Type::DumpKernels => {
                 self.reap(&[]);
-                let groups = self.session.state().report(&[Space::Kernel], KERNELS_LISTED, true);
+                let groups = self.session.state().report(&[Space::Kernel], ALLOCATIONS_LISTED);
                 self.output.log(&eventlog::format_kernels(&groups));
                 return;
             }
@@ -54,23 +53,30 @@ impl Daemon {
                 why.text(),
                 format_args!("connection {number}, pid {}: {}", sender.pid, refusal(kind, message, why)),
             );
-        } else if self.output.is_logging() {
-            let pid = if sender.pid == 0 { i64::from(message.process_id) } else { i64::from(sender.pid) };
-            let recorded = match kind {
-                Type::CbAlloc | Type::CbFree => self.recorded(message.device_id, Space::Cb),
-                Type::KernelLoad | Type::KernelUnload => self.recorded(message.device_id, Space::Kernel),
-                _ => 0,
-            };
+        }
+        self.report_event(process, kind, message, outcome);
+    }
+
+    /// Logs what a message did, and queues it for connections that follow events.
+    fn report_event(&mut self, process: ProcessKey, kind: Type, message: &Message, outcome: Outcome) {
+        let Some(process) = self.session.processes().get(process).map(|it| it.id) else { return };
+        let at = self.subscriptions.wall_time(self.session.now());
+        let changes_programs =
+            matches!(kind, Type::CbAlloc | Type::CbFree | Type::KernelLoad | Type::KernelUnload);
+        let needs_level = self.output.is_logging() || self.subscriptions.need_levels();
+        let level = self
+            .find_device(message.device_id)
+            .filter(|_| changes_programs && needs_level)
+            .and_then(|chip| self.session.state().program_level(chip));
+        let reported = Reported { at, process, kind, message: *message, outcome, level };
+        if self.output.is_logging() {
             let mut line = std::mem::take(&mut self.line);
             line.clear();
-            eventlog::write_line(message, pid, outcome, recorded, &mut line);
+            eventlog::write_line(&reported, &mut line);
             self.output.log(&line);
             self.line = line;
         }
-    }
-
-    fn recorded(&self, device: i32, space: Space) -> u64 {
-        self.find_device(device).map_or(0, |chip| self.session.state().recorded(chip, space))
+        self.subscriptions.report(&reported, self.session.state(), &mut self.output);
     }
 
     /// Translates a message.
@@ -107,7 +113,7 @@ impl Daemon {
                 Ok(alloc(kind.space(), KernelClass::Unknown))
             }
             Type::Free => Ok(free(None, None)),
-            Type::CbAlloc => Ok(alloc(Space::Cb, KernelClass::Unknown)),
+            Type::CbAlloc => Ok(on_cores(alloc(Space::Cb, KernelClass::Unknown), message)),
             Type::CbFree => Ok(free(Some(Space::Cb), Some(message.size))),
             Type::KernelLoad => Ok(alloc(Space::Kernel, eventlog::kernel_class(message.buffer_type))),
             Type::KernelUnload => Ok(free(Some(Space::Kernel), Some(message.size))),
@@ -136,6 +142,18 @@ impl Daemon {
             self.handle_changes();
         }
         Ok(key)
+    }
+}
+
+/// Adds the number of cores of a circular buffer, which ttmem's own client sends; old clients send 0.
+fn on_cores(input: Input, message: &Message) -> Input {
+    match (input, message.buffer_type) {
+        (Input::Alloc(alloc), cores @ 1..) => {
+            let (bytes_per_bank, banks) = (message.size, u16::from(cores));
+            let occupied = bytes_per_bank.saturating_mul(u64::from(banks));
+            Input::Alloc(Alloc { extent: Some(Extent { occupied, bytes_per_bank, banks }), ..alloc })
+        }
+        (input, _) => input,
     }
 }
 

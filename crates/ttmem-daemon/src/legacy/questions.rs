@@ -1,6 +1,6 @@
 //! Answers the questions of old clients.
 
-use super::{Connection, ConnectionStatus};
+use super::{ALLOCATIONS_LISTED, Connection, ConnectionStatus};
 use crate::eventlog;
 use crate::poller::Token;
 use crate::server::Daemon;
@@ -15,8 +15,8 @@ use ttmem_wire::legacy::{DeviceInfo, Levels, MAX_SIZE, Message, Type, arch};
 
 /// Bytes of answers that may wait for a client to read them.
 const MAX_ANSWERS: usize = 256 << 10;
-/// Buffers of one kind that a dump lists.
-const BUFFERS_LISTED: u64 = 10;
+/// Bytes of reports that may wait for all clients together. Reports beyond that only count allocations.
+const MAX_REPORTS: usize = 16 << 20;
 
 impl Daemon {
     /// Answers a question. `has_more`: further bytes of this connection were read already.
@@ -55,7 +55,10 @@ impl Daemon {
                 }
             }
             Frame::Newline => {
-                let report = self.remaining();
+                // Clients that request reports and do not read them must not fill the memory.
+                let waiting: usize = self.connections.values().map(|it| it.answers.len()).sum();
+                let listed = if waiting < MAX_REPORTS { ALLOCATIONS_LISTED } else { 0 };
+                let report = self.format_remaining(listed);
                 connection.answers.extend_from_slice(report.as_bytes());
                 connection.closing = Some(self.session.now());
             }
@@ -87,18 +90,18 @@ impl Daemon {
         }
     }
 
-    /// The report of everything that is allocated.
-    pub(super) fn remaining(&self) -> String {
+    /// The report of everything that is allocated, with `listed` single allocations of each device and space.
+    pub(super) fn format_remaining(&self, listed: usize) -> String {
         let spaces: Vec<Space> = Space::BUFFERS.into_iter().chain(Space::PROGRAM).collect();
-        eventlog::format_remaining(&self.session.state().report(&spaces, BUFFERS_LISTED, false))
+        eventlog::format_remaining(&self.session.state().report(&spaces, listed))
     }
 
     fn answer(&mut self, question: &Message) -> Message {
         let device = question.device_id;
         let chip = self.find_device(device);
         let answer = |kind| Message { device_id: device, ..Message::new(kind) };
+        let levels = chip.map(|chip| levels(&self.session.usage_of(chip))).unwrap_or_default();
         if question.kind == Type::Query as u8 {
-            let levels = chip.map(|chip| levels(&self.session.usage_of(chip))).unwrap_or_default();
             return Message { levels, ..answer(Type::Response) };
         }
         let capacity = if device == -1 {
@@ -107,20 +110,34 @@ impl Daemon {
         } else {
             chip.and_then(|chip| self.session.state().chip(chip)).map(device_info).unwrap_or_default()
         };
-        Message { capacity, ..answer(Type::DeviceInfoResponse) }
+        Message { levels, capacity, ..answer(Type::DeviceInfoResponse) }
     }
 }
 
-fn levels(usage: &Usage) -> Levels {
-    let used = |space| usage.used(space).map_or(0, |(bytes, _)| bytes);
-    Levels {
-        dram: used(Space::Dram),
-        l1: used(Space::L1),
-        l1_small: used(Space::L1Small),
-        trace: used(Space::Trace),
-        cb: used(Space::Cb),
-        kernel: used(Space::Kernel),
+/// The levels of a device in the fields of the old messages: every space of the device is in exactly one of them.
+///
+/// Kernels are those loaded, as the old server counted them, whether they are active or not. All other fields add up to
+/// what the device's spaces use.
+pub fn levels(usage: &Usage) -> Levels {
+    let mut levels = Levels::default();
+    for space in Space::BUFFERS.into_iter().chain(Space::PROGRAM) {
+        let field = match space {
+            Space::Dram => &mut levels.dram,
+            Space::Trace => &mut levels.trace,
+            Space::L1 | Space::L1Core => &mut levels.l1,
+            Space::L1Small => &mut levels.l1_small,
+            Space::Cb | Space::Dfb | Space::Scratch => &mut levels.cb,
+            Space::Kernel => &mut levels.kernel,
+            // This is not memory of the device.
+            Space::Host => continue,
+        };
+        let bytes = match space {
+            Space::Kernel => usage.kernel.as_ref().map(|it| it.registered_bytes),
+            _ => usage.used(space).map(|(bytes, _)| bytes),
+        };
+        *field = field.saturating_add(bytes.unwrap_or(0));
     }
+    levels
 }
 
 fn device_info(chip: &Chip) -> DeviceInfo {

@@ -23,15 +23,25 @@ impl Follower {
             (Kind::Alloc | Kind::Free, Some(_)) if record.slot.get() == NO_SLOT => {
                 self.count_unlisted(record, kind);
             }
-            (Kind::Alloc, Some(space)) => emit(Input::Alloc(self.to_alloc(record, scope, space))),
-            (Kind::Free, Some(space)) => emit(Input::Free(Free {
-                scope,
-                space: Some(space),
-                id: record.id.get(),
-                program: if space.is_program() { program } else { 0 },
-                size: Some(record.requested.get()),
-                cores: self.cores_of(record),
-            })),
+            (Kind::Alloc, Some(space)) => {
+                let alloc = self.to_alloc(record, scope, space);
+                for _ in 0..copies_in(record, space) {
+                    emit(Input::Alloc(alloc));
+                }
+            }
+            (Kind::Free, Some(space)) => {
+                let free = Free {
+                    scope,
+                    space: Some(space),
+                    id: record.id.get(),
+                    program: if space.is_program() { program } else { 0 },
+                    size: Some(record.requested.get()),
+                    cores: self.cores_of(record),
+                };
+                for _ in 0..copies_in(record, space) {
+                    emit(Input::Free(free));
+                }
+            }
             (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Input::Program(Program {
                 scope,
                 id: program,
@@ -150,6 +160,19 @@ impl Follower {
     /// The bytes that an allocation is charged.
     pub(super) fn charge_of(&self, record: &Record) -> u64 {
         record.charge(self.banks_of(record))
+    }
+}
+
+/// More equal parts of one program than any has.
+const MAX_COPIES: u32 = 64;
+
+/// The number of equal parts of a program that a record stands for.
+#[inline]
+fn copies_in(record: &Record, space: Space) -> u32 {
+    match record.padding.get() {
+        PADDING_UNKNOWN => 1,
+        more if space.is_program() => more.saturating_add(1).min(MAX_COPIES),
+        _ => 1,
     }
 }
 

@@ -24,6 +24,7 @@ const KEYS: [&str; 8] = [ARCH, MMIO, HARVESTING, BOARDS, UNIQUE_IDS, LOCATIONS, 
 
 pub(super) const TENSIX_MASK: &str = "harvest_mask";
 pub(super) const DRAM_MASK: &str = "dram_harvesting_mask";
+pub(super) const ETHERNET_MASK: &str = "eth_harvesting_mask";
 
 /// All sections of a descriptor.
 #[derive(Default)]
@@ -44,6 +45,8 @@ pub(super) struct Sections {
 pub(super) struct Masks {
     pub(super) tensix: (usize, u32),
     pub(super) dram: (usize, u32),
+    /// Only newer files have it.
+    pub(super) ethernet: Option<(usize, u32)>,
 }
 
 /// A board's kind and id.
@@ -109,11 +112,12 @@ fn parse_nodes(yaml: &mut YamlReader) -> Result<Section<u32>> {
 
 fn parse_masks(yaml: &mut YamlReader) -> Result<Masks> {
     let start = yaml.line;
-    let (mut tensix, mut dram) = (None, None);
+    let (mut tensix, mut dram, mut ethernet) = (None, None, None);
     yaml.read_map(|yaml, name| {
         let (key, mask) = match &*name {
             TENSIX_MASK => (TENSIX_MASK, &mut tensix),
             DRAM_MASK => (DRAM_MASK, &mut dram),
+            ETHERNET_MASK => (ETHERNET_MASK, &mut ethernet),
             _ => return yaml.skip(),
         };
         yaml.within(key, |yaml| {
@@ -125,7 +129,7 @@ fn parse_masks(yaml: &mut YamlReader) -> Result<Masks> {
     })?;
     match tensix {
         // Files from before there was a mask for DRAM are of chips without harvested DRAM.
-        Some(tensix) => Ok(Masks { tensix, dram: dram.unwrap_or((start, 0)) }),
+        Some(tensix) => Ok(Masks { tensix, dram: dram.unwrap_or((start, 0)), ethernet }),
         None => Err(TopologyError::Missing { line: start, path: yaml.path.clone(), missing: TENSIX_MASK }),
     }
 }

@@ -38,6 +38,7 @@ fn oldest_layout_is_read() {
         remote: false,
         cores: 64,
         dram_channels: 6,
+        ethernet_cores: None,
     };
     let second = TopologyChip { logical: 1, node: None, remote: true, ..first.clone() };
     assert_eq!(chips, [first, second]);
@@ -153,6 +154,7 @@ fn optional_sections_may_be_absent_or_empty() {
         remote: true,
         cores: 140,
         dram_channels: 8,
+        ethernet_cores: None,
     };
     assert_eq!(chips, [chip]);
     let empty = "boards:\nchip_unique_ids: ~\nasic_locations: null\nchip_pci_bdfs: {}\nchips:\n";
@@ -268,7 +270,24 @@ fn real_descriptors_are_read() {
         let addresses = chips.iter().filter(|c| c.pci.is_some()).count();
         let expected = if text.contains("chip_pci_bdfs") { count - remote } else { 0 };
         assert_eq!(addresses, expected, "{name}");
+        // What is assumed of boards without a descriptor is what descriptors of such boards have.
+        for chip in chips.iter().filter(|c| c.ethernet_cores.is_some()) {
+            let board = ttmem_types::Board::by_name(chip.board.as_deref().unwrap()).unwrap();
+            assert_eq!(chip.ethernet_cores, board.chip.map(|it| it.ethernet_cores), "{name}");
+        }
     }
+}
+
+#[test]
+fn ethernet_cores_are_those_that_the_mask_leaves() {
+    let left = |text: &str| chips(text)[0].ethernet_cores;
+    assert_eq!(left(P100), Some(0), "all are harvested");
+    assert_eq!(left(&with(P100, "mask: 16383", "mask: 288")), Some(12));
+    assert_eq!(left(&with(P100, "mask: 16383", "mask: 0xffffffff")), Some(0), "further bits are ignored");
+    assert_eq!(left(OLDEST), None, "files without that mask");
+    let wormhole = "{arch: {0: wormhole_b0}, chips_with_mmio: [0], \
+                    harvesting: {0: {harvest_mask: 0, eth_harvesting_mask: 3}}}";
+    assert_eq!(left(wormhole), Some(14));
 }
 
 /// Pieces that edits insert, separated by `·`.
