@@ -20,6 +20,8 @@ use std::process::Command;
 
 /// The wheel that all tests use.
 pub(crate) const TTNN: &str = "0.81.1";
+/// The wheel before, in which programs are compared by `cargo xtask programs`.
+pub(crate) const BEFORE: &str = "0.80.0";
 /// The older wheel that is tracked in full.
 pub(crate) const OLDER: &str = "0.76.0";
 /// The oldest wheel that opens a simulated device.

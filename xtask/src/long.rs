@@ -1,4 +1,4 @@
-//! Long tests of the workspace: `cargo xtask truth`, `drift` and `loom`.
+//! Long tests of the workspace: `cargo xtask truth`, `drift`, `programs` and `loom`.
 
 use crate::{build_release, cargo, lab, succeed, target};
 use anyhow::{Context, ensure};
@@ -13,6 +13,18 @@ pub(crate) fn loom() -> anyhow::Result<()> {
 pub(crate) fn truth(names: &[&str]) -> anyhow::Result<()> {
     let mut test = cargo(&["test", "--release", "--locked", "--package", "ttmem", "--test", "truth", "--"]);
     succeed(test.arg("--nocapture").args(names).env("TTMEM_LONG", "1"))
+}
+
+/// `cargo xtask programs [OP…]`: the long form of `more_ops` of `crates/ttmem/tests/lab`, with all operations or those whose
+/// name contains one of `ops`.
+pub(crate) fn programs(ops: &[&str]) -> anyhow::Result<()> {
+    for version in [lab::TTNN, lab::BEFORE] {
+        lab::prepare(version)?;
+    }
+    lab::write_clusters()?;
+    let mut test =
+        cargo(&["test", "--workspace", "--locked", "--test", "lab", "--", "--nocapture", "more_ops::"]);
+    succeed(test.env("TTMEM_LONG", "1").env("TTMEM_OPS", ops.join(" ")))
 }
 
 /// `cargo xtask drift [STEPS] [--seed N] [CASE…]`

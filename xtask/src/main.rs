@@ -48,6 +48,8 @@ With stock ttnn on simulated devices:
   drift [STEPS] [--seed N] [CASE…]
                      compare ttmem with the runtime's own allocators after each of STEPS random steps (default 5000);
                      CASE is part of a case's name, as t3k
+  programs [OP…]     compare circular and dataflow buffers of 237 operations with the runtime's own data, core by core, on
+                     Wormhole and Blackhole, ttnn 0.81.1 and 0.80.0; OP is part of an operation's name, as sdpa
 
 Long forms:
   bench [GROUP] [--json]
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         ["lab"] => lab::run(lab::TTNN),
         ["lab", version] if !version.starts_with('-') => lab::run(version),
         ["drift", ref args @ ..] => long::drift(args),
+        ["programs", ref ops @ ..] => long::programs(ops),
         ["truth", ref names @ ..] => long::truth(names),
         ["gen"] => generated::run(false),
         ["gen", "--check"] => generated::run(true),

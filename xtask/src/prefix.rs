@@ -117,8 +117,8 @@ fn check_program(prefix: &Path) -> anyhow::Result<()> {
     ensure!(help.contains("--socket-mode"), "the old server's name is no server:\n{help}");
     let help = text(&run_installed(&monitor, &["--help"])?)?;
     ensure!(
-        help.contains("--watch") && help.contains("Commands:"),
-        "the old monitor's name is none:\n{help}"
+        help.contains("Usage: tt_smi_umd") && help.contains("--sysfs"),
+        "the old monitor's name is no monitor:\n{help}"
     );
     // Exit code 3 without a device and tracked processes, otherwise 0.
     let shown = run_installed(&monitor, &["--local", "--json", "--sysfs"])?;

@@ -30,38 +30,58 @@ const fn field(
 
 /// The fields of an allocation.
 pub static FIELDS: &[Field<Allocations>] = &[
-    field("devices", Unit::None, "devices", |it| Value::indexes(&it.indexes)),
-    field("space", Unit::None, "space", |it| Value::Space(it.space)),
+    field("devices", Unit::None, "devices", |it| Value::indexes(&it.indexes)).queried(),
+    field("space", Unit::None, "space", |it| Value::Space(it.space)).queried(),
     field("address", Unit::None, "device address", |it| {
         if it.unplaced { Value::Unknown } else { Value::text(Some(&it.id)) }
-    }),
+    })
+    .queried(),
     field("used_bytes", Unit::Bytes, "allocated bytes per device, or else requested bytes", |it| {
         size(it, it.allocated_bytes.unwrap_or(it.requested_bytes))
     }),
-    field("requested_bytes", Unit::Bytes, "requested bytes per device", |it| size(it, it.requested_bytes)),
+    field("allocator", Unit::None, "number of the allocator within the process", |it| {
+        Value::count(it.allocator.map(u64::from))
+    })
+    .queried(),
+    field("requested_bytes", Unit::Bytes, "requested bytes per device", |it| size(it, it.requested_bytes))
+        .queried(),
     field(
         "allocated_bytes",
         Unit::Bytes,
         "allocated bytes per device: what the allocator charges for all banks",
         |it| Value::bytes(it.allocated_bytes),
-    ),
-    field("bytes_per_bank", Unit::Bytes, "bytes per bank", |it| Value::bytes(it.bytes_per_bank)),
-    field("references", Unit::None, "number of references", |it| Value::Count(it.references.into())),
-    field("pid", Unit::None, "process", |it| Value::pid(it.pid, it.reported_pid)),
-    field("age_seconds", Unit::Seconds, "age", |it| Value::Seconds(it.age_seconds)),
+    )
+    .queried(),
+    field("bytes_per_bank", Unit::Bytes, "bytes per bank", |it| Value::bytes(it.bytes_per_bank)).queried(),
+    field("banks", Unit::None, "number of banks or cores that allocate it", |it| {
+        Value::count(it.banks.map(u64::from))
+    })
+    .queried(),
+    field("references", Unit::None, "number of references", |it| Value::Count(it.references.into()))
+        .queried(),
+    field("pid", Unit::None, "process", |it| Value::pid(it.pid, it.reported_pid)).queried(),
+    field("age_seconds", Unit::Seconds, "age", |it| Value::Seconds(it.age_seconds)).queried(),
     field("layout", Unit::None, "memory layout, or number of cores", |it| {
         match (&it.cores, it.layout.and_then(Layout::title)) {
             (_, Some(layout)) => Value::Name(layout),
             (Some(cores), None) => Value::Text(Cow::Owned(plural(core_count(cores), "core"))),
             (None, None) => Value::Unknown,
         }
-    }),
+    })
+    .queried(),
     field("program", Unit::None, "program id", |it| {
         it.program.map_or(Value::Nothing, |id| Value::Text(Cow::Owned(short_program_id(id))))
     }),
     field("site", Unit::None, "program and call site", |it| {
         origin(it.site_name.as_deref(), it.program_name.as_deref())
     }),
+    field("program_id", Unit::None, "program id of the runtime", |it| {
+        it.program.map_or(Value::Nothing, |id| Value::Count(id.into()))
+    })
+    .queried(),
+    field("program_name", Unit::None, "name of the program", |it| name(it.program_name.as_deref())).queried(),
+    field("call_site", Unit::None, "call site", |it| name(it.site_name.as_deref())).queried(),
+    field("basis", Unit::None, "where the figures come from", |it| Value::Name(it.basis.name())).queried(),
     field("notes", Unit::None, "kernel class, layout and cores, program, call site, basis", |it| {
         Value::Text(Cow::Owned(format_notes(it)))
     }),
@@ -199,24 +219,35 @@ const fn holder(
 
 /// The fields of a holder of memory.
 pub static HOLDER_FIELDS: &[Field<Holders>] = &[
-    holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes)),
-    holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)),
+    holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes))
+        .queried(),
+    holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)).queried(),
     holder("each_bytes", Unit::Bytes, "bytes of each on one device, if all have the same size", |it| {
         it.each_bytes.map_or(Value::Nothing, Value::Bytes)
-    }),
-    holder("devices", Unit::None, "devices", |it| Value::indexes(&it.devices)),
+    })
+    .queried(),
+    holder("devices", Unit::None, "devices", |it| Value::indexes(&it.devices)).queried(),
     holder("space", Unit::None, "space, or the number of spaces", |it| match it.spaces[..] {
         [space] => Value::Space(space),
         _ => Value::Text(Cow::Owned(plural(it.spaces.len() as u64, "space"))),
     }),
+    holder("spaces", Unit::None, "all spaces", |it| {
+        join(it.spaces.iter().map(|it| it.name().to_owned()), " ")
+    })
+    .queried(),
+    holder("pids", Unit::None, "all processes", |it| {
+        join(it.processes.iter().filter_map(|(pid, _)| pid.map(|it| it.to_string())), " ")
+    })
+    .queried(),
     holder("pid", Unit::None, "process, or the number of processes", |it| match it.processes[..] {
         [(pid, reported)] => Value::pid(pid, reported),
         _ => Value::Text(Cow::Owned(format!("{} processes", it.processes.len()))),
     }),
     holder("process_name", Unit::None, "name of the process", |it| {
         it.process_name.as_deref().map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
-    }),
-    holder("age_seconds", Unit::Seconds, "age of the oldest", |it| Value::Seconds(it.age_seconds)),
+    })
+    .queried(),
+    holder("age_seconds", Unit::Seconds, "age of the oldest", |it| Value::Seconds(it.age_seconds)).queried(),
     holder(
         "origin",
         Unit::None,
@@ -230,6 +261,8 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
             many => Value::Text(Cow::Owned(format!("{} call sites", many.len()))),
         },
     ),
+    holder("origins", Unit::None, "all call sites and programs", |it| join(it.origins.iter().cloned(), "; "))
+        .queried(),
 ];
 
 const fn holder_page(name: &str, title: &'static str, width: u16) -> Column<Holders> {
@@ -256,6 +289,17 @@ pub fn describe_origin(allocation: &Allocation) -> Option<String> {
         program_name.as_ref().map_or_else(|| format!("program {id}"), |name| format!("program {id} {name}"))
     });
     program.or_else(|| site_name.clone().or_else(|| site.map(|id| format!("site {id}"))))
+}
+
+/// A name; buffers need not have one.
+fn name(name: Option<&str>) -> Value<'_> {
+    name.map_or(Value::Nothing, |name| Value::Text(Cow::Borrowed(name)))
+}
+
+/// A list as one text; an empty one is absent.
+fn join(parts: impl Iterator<Item = String>, separator: &str) -> Value<'static> {
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { Value::Nothing } else { Value::Text(Cow::Owned(parts.join(separator))) }
 }
 
 fn size(allocation: &Allocation, bytes: u64) -> Value<'static> {

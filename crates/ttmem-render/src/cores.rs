@@ -20,7 +20,7 @@ const fn bytes(
     help: &'static str,
     value: for<'r> fn(&'r &Core) -> Value<'r>,
 ) -> Field<Cores> {
-    Field::<Cores>::new(name, Unit::Bytes, help, value)
+    Field::<Cores>::new(name, Unit::Bytes, help, value).queried()
 }
 
 const fn text(
@@ -28,7 +28,7 @@ const fn text(
     help: &'static str,
     value: for<'r> fn(&'r &Core) -> Value<'r>,
 ) -> Field<Cores> {
-    Field::<Cores>::new(name, Unit::None, help, value)
+    Field::<Cores>::new(name, Unit::None, help, value).queried()
 }
 
 /// The fields of a core.

@@ -207,18 +207,6 @@ pub static TABLE: &[Column<Devices>] = &[
     page("l1_share", "%", 0).right().format(Format::Decimals(1)).unknown(""),
 ];
 
-/// The table of `tt_smi_umd`.
-pub static OLD_TABLE: &[Column<Devices>] = &[
-    page("index", "Dev", 4),
-    page("arch", "Name", 10).unknown("Unknown"),
-    page("board", "Board", 16).suffix(|r| if r.device.remote { " (remote)" } else { "" }).cut(),
-    page("asic_celsius", "Temp", 5).right().format(Format::Whole),
-    page("power_watts", "Power", 5).right().format(Format::Whole),
-    page("aiclk_mhz", "AICLK", 6).right().format(Format::Bare),
-    page("dram_usage", "DRAM-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
-    page("l1_usage", "L1-Usage", 19).right().unknown("untracked/").nothing("untracked/").apart(),
-];
-
 /// The devices of the dashboard's first view.
 pub static SCREEN: &[Column<Devices>] = &[
     screen("index", "#", 2).right(),

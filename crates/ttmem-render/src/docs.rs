@@ -2,7 +2,7 @@
 
 use crate::column::Column;
 use crate::field::{Field, RowKind};
-use crate::{allocation, cores, device, event, process, program};
+use crate::{allocation, block, cores, device, event, process, program};
 use std::fmt::Write;
 
 const FIELDS: &str = "\
@@ -30,7 +30,8 @@ ttmem dump --group-by process
 ```
 
 Every figure that `ttmem dump` and the dashboard show in a list. *Shown as* is the column header.
-Devices and processes: [fields.md](fields.md).
+Fields marked `csv` are those of `ttmem dump --format csv`, in this order. Devices and processes:
+[fields.md](fields.md).
 ";
 
 /// Generates `docs/fields.md`: what scripts can use of devices and processes.
@@ -38,32 +39,53 @@ pub fn fields_page() -> String {
     let mut page = FIELDS.to_owned();
     add_section(
         &mut page,
+        "query",
         "Devices",
         device::FIELDS,
-        &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY],
+        &[device::TABLE, device::SCREEN, device::TELEMETRY],
     );
-    add_section(&mut page, "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
-    add_section(&mut page, "Processes on a device", process::DEVICE_USAGE_FIELDS, &[]);
+    add_section(&mut page, "query", "Processes", process::FIELDS, &[process::TABLE, process::SCREEN]);
+    add_section(&mut page, "query", "Processes on a device", process::DEVICE_USAGE_FIELDS, &[]);
     page
 }
 
 /// Generates `docs/columns.md`: the columns of all other lists.
 pub fn columns_page() -> String {
     let mut page = COLUMNS.to_owned();
-    add_section(&mut page, "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
-    add_section(&mut page, "Groups of allocations", allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
-    add_section(&mut page, "Groups of `ttmem dump`", allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
-    add_section(&mut page, "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
-    add_section(&mut page, "Cores", cores::FIELDS, &[cores::DUMP]);
-    add_section(&mut page, "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
-    add_section(&mut page, "Events", event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
+    add_section(&mut page, "csv", "Allocations", allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
+    add_section(
+        &mut page,
+        "csv",
+        "Groups of allocations",
+        allocation::GROUP_FIELDS,
+        &[allocation::GROUP_SCREEN],
+    );
+    add_section(
+        &mut page,
+        "csv",
+        "Groups of `ttmem dump`",
+        allocation::HOLDER_FIELDS,
+        &[allocation::HOLDER_DUMP],
+    );
+    add_section(&mut page, "csv", "Blocks", block::FIELDS, &[block::DUMP]);
+    add_section(&mut page, "csv", "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
+    add_section(&mut page, "csv", "Cores", cores::FIELDS, &[cores::DUMP]);
+    add_section(&mut page, "csv", "Findings", event::FINDING_FIELDS, &[event::FINDING_SCREEN]);
+    add_section(&mut page, "csv", "Events", event::EVENT_FIELDS, &[event::EVENT_SCREEN]);
     page
 }
 
-fn add_section<K: RowKind>(page: &mut String, title: &str, fields: &[Field<K>], tables: &[&[Column<K>]]) {
+/// Adds a table of fields. `mark`: the column that marks fields for scripts.
+fn add_section<K: RowKind>(
+    page: &mut String,
+    mark: &str,
+    title: &str,
+    fields: &[Field<K>],
+    tables: &[&[Column<K>]],
+) {
     let _ = writeln!(
         page,
-        "\n## {title}\n\n| field | meaning | unit | query | shown as |\n|---|---|---|---|---|"
+        "\n## {title}\n\n| field | meaning | unit | {mark} | shown as |\n|---|---|---|---|---|"
     );
     for field in fields {
         let mut shown: Vec<String> = Vec::new();
@@ -74,7 +96,7 @@ fn add_section<K: RowKind>(page: &mut String, title: &str, fields: &[Field<K>], 
             }
         }
         let Field { name, help, unit, queried, .. } = field;
-        let queried = if *queried { "query" } else { "" };
+        let queried = if *queried { mark } else { "" };
         let _ = writeln!(page, "| `{name}` | {help} | {} | {queried} | {} |", unit.sign(), shown.join(", "));
     }
 }
@@ -101,12 +123,13 @@ mod tests {
 
     #[test]
     fn every_field_is_described_and_shown() {
-        check(device::FIELDS, &[device::TABLE, device::OLD_TABLE, device::SCREEN, device::TELEMETRY]);
+        check(device::FIELDS, &[device::TABLE, device::SCREEN, device::TELEMETRY]);
         check(process::FIELDS, &[process::TABLE, process::SCREEN]);
         check(process::DEVICE_USAGE_FIELDS, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
         check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
         check(allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
+        check(block::FIELDS, &[block::DUMP]);
         check(program::FIELDS, &[program::DUMP, program::SCREEN]);
         check(cores::FIELDS, &[cores::DUMP]);
         check(event::FINDING_FIELDS, &[event::FINDING_SCREEN]);

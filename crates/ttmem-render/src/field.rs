@@ -17,7 +17,7 @@ pub struct Field<K: RowKind> {
     pub unit: Unit,
     /// Short description.
     pub help: &'static str,
-    /// Whether scripts can request it with `--query`.
+    /// Whether it is for scripts: devices and processes with `--query`, lists with `--format csv`.
     pub queried: bool,
     /// Reads the value from a row.
     pub value: for<'r> fn(&'r K::Row<'_>) -> Value<'r>,

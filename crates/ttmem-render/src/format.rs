@@ -60,6 +60,15 @@ pub fn percent(share: Option<f64>) -> String {
     }
 }
 
+/// A share as `42%`, in at most five characters.
+pub fn short_percent(share: f64) -> String {
+    match share {
+        share if share > 1.0 => ">100%".to_owned(),
+        share if share > 0.0 && share < 0.005 => "<1%".to_owned(),
+        share => format!("{:.0}%", share * 100.0),
+    }
+}
+
 /// A duration in about four characters: `0.4s`, `12s`, `3m`, `5h`, `2d`.
 pub fn age(seconds: f64) -> String {
     match seconds {
@@ -209,6 +218,8 @@ mod tests {
         assert_eq!(percent(None), "—");
         assert_eq!(percent(Some(0.4151)), "41.5 %");
         assert_eq!(percent(Some(1.2)), ">100 %");
+        let short = [0.0, 0.004, 0.4151, 1.0, 1.2].map(short_percent);
+        assert_eq!(short, ["0%", "<1%", "42%", "100%", ">100%"]);
         assert_eq!(share(1, Some(0)), None);
     }
 

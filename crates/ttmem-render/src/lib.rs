@@ -9,14 +9,17 @@
 //! the tables that show it, then run `cargo xtask gen` for the reference. Sorting needs nothing more.
 
 pub mod allocation;
+pub mod block;
 mod column;
 pub mod cores;
+mod csv;
 pub mod device;
 pub mod docs;
 pub mod event;
 mod field;
 pub mod format;
 pub mod label;
+pub mod other_cores;
 mod page;
 pub mod process;
 pub mod program;
@@ -25,6 +28,7 @@ pub mod usage;
 mod value;
 
 pub use column::{Cell, Column, Format, Header};
+pub use csv::{CsvOptions, CsvPage, csv_header, csv_values, format_csv};
 pub use field::{Field, RowKind, find_field};
 pub use page::{PageCell, format_heading, format_row, format_table};
 pub use value::{Reading, Tone, Unit, Value};

@@ -98,19 +98,6 @@ pub static TABLE: &[Column<Processes>] = &[
     page("name_and_command", "Command", 10).grows(u16::MAX).cut(),
 ];
 
-/// The table of `tt_smi_umd`.
-pub static OLD_TABLE: &[Column<Processes>] = &[
-    page("pid", "PID", 8).right(),
-    page("user", "User", 9).cut(),
-    page("name", "Process", 14).cut(),
-    page("devices", "Devices", 7).unknown("").cut(),
-    page("dram_bytes", "DRAM", 10).right().unknown("-"),
-    page("l1_bytes", "L1", 10).right().unknown("-"),
-    page("program_bytes", "Programs", 10).right().unknown("-"),
-    page("kernel_bytes", "Kernels", 10).right().unknown("-"),
-    page("tracking", "Tracking", 0).apart(),
-];
-
 /// The processes of the dashboard's first view.
 pub static SCREEN: &[Column<Processes>] = &[
     screen("pid", "PID", 7).right().sortable("pid"),

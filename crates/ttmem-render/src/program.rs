@@ -58,12 +58,13 @@ const fn bytes(
 
 /// The fields of a program.
 pub static FIELDS: &[Field<Programs>] = &[
-    text("devices", "devices", |r| Value::indexes(&r.program.indexes)),
-    text("pid", "process", |r| Value::pid(r.pid, r.reported_pid)),
+    text("devices", "devices", |r| Value::indexes(&r.program.indexes)).queried(),
+    text("pid", "process", |r| Value::pid(r.pid, r.reported_pid)).queried(),
     text("process_name", "process name", |r| {
         r.process_name.map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
-    }),
-    text("id", "program id of the runtime", |r| Value::Count(r.program.id.into())),
+    })
+    .queried(),
+    text("id", "program id of the runtime", |r| Value::Count(r.program.id.into())).queried(),
     text("short_id", "last digits of the program id", |r| {
         Value::Text(Cow::Owned(short_program_id(r.program.id)))
     }),
@@ -71,45 +72,58 @@ pub static FIELDS: &[Field<Programs>] = &[
         (Some(name), _) => Value::text(Some(name)),
         (None, KernelClass::Unknown | KernelClass::Application) => Value::Unknown,
         (None, class) => Value::Name(class.title()),
-    }),
+    })
+    .queried(),
     text("class_and_name", "name, with the class of dispatch and fabric programs", |r| {
         class_and_name(r.program)
     }),
     text("core_count", "cores per device", |r| {
         if r.program.cores.is_empty() { Value::Unknown } else { Value::Count(r.program.core_count.into()) }
-    }),
+    })
+    .queried(),
     bytes("kernel_bytes", "kernel code, arguments and semaphores per core", |r| {
         match r.program.kernel_bytes {
             // If its cores are unknown, so is the size on each of them.
             0 if r.program.cores.is_empty() => Value::Unknown,
             bytes => estimated_bytes(r.program.estimated, bytes),
         }
-    }),
+    })
+    .queried(),
     bytes("cb_bytes", "circular buffers per device", |r| {
         estimated_bytes(has_estimated_buffers(r.program), r.program.cb_bytes)
-    }),
+    })
+    .queried(),
     bytes("dfb_bytes", "dataflow buffers per device", |r| {
         estimated_bytes(has_estimated_buffers(r.program), r.program.dfb_bytes)
-    }),
+    })
+    .queried(),
     bytes("scratch_bytes", "scratchpads per device", |r| {
         estimated_bytes(has_estimated_buffers(r.program), r.program.scratch_bytes)
-    }),
-    text("view_count", "views of buffers, counted as buffers", |r| Value::Count(r.program.view_count)),
+    })
+    .queried(),
+    text("view_count", "views of buffers, counted as buffers", |r| Value::Count(r.program.view_count))
+        .queried(),
     text("end", "end of its memory in L1, on the core where it is highest", |r| {
         r.program.end.map_or(Value::Nothing, Value::Address)
-    }),
+    })
+    .queried(),
     text("dispatches", "number of dispatches", |r| {
         if r.program.residency_unknown { Value::Unknown } else { Value::Count(r.program.dispatches) }
-    }),
-    Field::new("dispatched", Unit::Seconds, "time since the last dispatch", |r| match r.program.dispatched {
-        Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
-        None if r.program.residency_unknown => Value::Unknown,
-        None => Value::Nothing,
-    }),
+    })
+    .queried(),
+    Field::<Programs>::new("dispatched", Unit::Seconds, "time since the last dispatch", |r| {
+        match r.program.dispatched {
+            Some(at) => Value::Seconds(r.now.duration_since(at).as_secs_f64().max(0.0)),
+            None if r.program.residency_unknown => Value::Unknown,
+            None => Value::Nothing,
+        }
+    })
+    .queried(),
     text("resident_cores", "cores on all devices where it is active: dispatched last", |r| match r.program {
         program if program.residency_unknown => Value::Unknown,
         program => Value::Fraction(program.resident_cores.into(), total_cores(program)),
-    }),
+    })
+    .queried(),
     text("state", "active on how many of its cores, or cached", |r| match r.program.resident_cores {
         _ if r.program.residency_unknown => Value::Name("unknown"),
         0 => Value::Name("cached"),

@@ -1,8 +1,8 @@
 //! The memory of a space in words: the notes beside its figure.
 
-use crate::format::{plural, size};
-use ttmem_core::snapshot::{BufferUsage, CoreRoom, ProgramUsage, Usage};
-use ttmem_core::words::{Basis, Space};
+use crate::format::{plural, share, size};
+use ttmem_core::snapshot::{BufferUsage, CoreRoom, KernelClassUsage, ProgramUsage, Usage};
+use ttmem_core::words::{Basis, KernelClass, Space};
 
 /// The buffers of a space; `None` if it is a space of programs, or unknown.
 pub fn buffers(usage: &Usage, space: Space) -> Option<&BufferUsage> {
@@ -65,10 +65,11 @@ impl BufferNotes {
     }
 }
 
-/// The notes on the program memory of a space: how much of it is active, and how much is estimated.
-pub fn program_notes(usage: &ProgramUsage) -> Vec<String> {
+/// The notes on the program memory of a space: how much of it is active, on one core only, or estimated.
+pub fn program_notes(space: Space, usage: &ProgramUsage) -> Vec<String> {
     let all = size(usage.registered_bytes);
     let state = match (usage.resident_bytes, usage.residency_unknown_bytes) {
+        (None, _) if space == Space::Kernel => "loaded, not in the total".to_owned(),
         (None, _) => "active or cached".to_owned(),
         (Some(_), 0) => format!("active; {all} with cached programs"),
         // The figure before this note is the sum of both.
@@ -78,7 +79,36 @@ pub fn program_notes(usage: &ProgramUsage) -> Vec<String> {
     };
     let estimated = usage.estimated_bytes;
     let estimated = (estimated > 0).then(|| format!("{} estimated", size(estimated)));
-    [state].into_iter().chain(estimated).collect()
+    let per_core = match usage.per_core_bytes {
+        0 => None,
+        bytes if bytes == usage.registered_bytes => Some("per core".to_owned()),
+        bytes => Some(format!("{} of it per core", size(bytes))),
+    };
+    [state].into_iter().chain(per_core).chain(estimated).collect()
+}
+
+/// The share of its memory's capacity that a space uses; `None` if the capacity is unknown or the space is not part of
+/// the memory's total.
+pub fn share_of_capacity(usage: &Usage, space: Space) -> Option<f64> {
+    let total = match space {
+        Space::Host => None,
+        Space::Dram | Space::Trace => usage.dram_total.as_ref(),
+        _ => usage.l1_total.as_ref(),
+    };
+    let (used, _) = usage.used(space).filter(|_| usage.is_in_total(space))?;
+    share(used, total?.capacity_bytes)
+}
+
+/// Kernels of each class, and how much of each is active: `application`, `12.0 KiB active of 40.0 KiB`. Empty if no class
+/// is known.
+pub fn kernel_classes(usage: &ProgramUsage) -> Vec<(&'static str, String)> {
+    let is_known = usage.by_class.iter().any(|it| it.class != KernelClass::Unknown);
+    let of_class = |it: &KernelClassUsage| {
+        let all = size(it.registered_bytes);
+        let text = it.resident_bytes.map(|active| format!("{} active of {all}", size(active)));
+        (it.class.name(), text.unwrap_or(all))
+    };
+    usage.by_class.iter().filter(|_| is_known).map(of_class).collect()
 }
 
 /// The note on the basis of a figure.
@@ -114,6 +144,8 @@ mod tests {
             resident_bytes,
             residency_unknown_bytes,
             estimated_bytes,
+            per_core_bytes: 0,
+            by_class: Vec::new(),
             count,
             basis,
         };
@@ -124,7 +156,7 @@ mod tests {
     fn possibly_active_memory_is_not_shown_as_active() {
         let notes = |usage: &Usage| {
             let cb = programs(usage, Space::Cb).unwrap();
-            [program_notes(cb), vec![basis_note(cb.basis)]].concat().join(", ")
+            [program_notes(Space::Cb, cb), vec![basis_note(cb.basis)]].concat().join(", ")
         };
         assert_eq!(notes(&cb(Some(1024), 0, 4096)), "active; 4.0 KiB with cached programs, exact");
         assert_eq!(
@@ -132,6 +164,23 @@ mod tests {
             "1.0 KiB active, 2.0 KiB active or cached; 4.0 KiB in all, exact"
         );
         assert_eq!(notes(&cb(None, 0, 4096)), "active or cached, exact");
+    }
+
+    #[test]
+    fn kernels_of_each_class_are_named() {
+        let of = |class, registered_bytes, resident_bytes| KernelClassUsage {
+            class,
+            registered_bytes,
+            resident_bytes,
+        };
+        let kernels = |by_class| ProgramUsage { by_class, ..cb(Some(0), 0, 4096).cb.unwrap() };
+        let (fabric, unknown) = (KernelClass::Fabric, KernelClass::Unknown);
+        let known = kernels(vec![of(fabric, 4096, Some(1024)), of(unknown, 2048, None)]);
+        assert_eq!(
+            kernel_classes(&known),
+            [("fabric", "1.0 KiB active of 4.0 KiB".to_owned()), ("unknown", "2.0 KiB".to_owned()),]
+        );
+        assert_eq!(kernel_classes(&kernels(vec![of(unknown, 4096, None)])), [], "no class is known");
     }
 
     #[test]

@@ -13,8 +13,40 @@ pub(crate) struct Plot<'a> {
     /// The value at the top.
     pub(crate) top: u64,
     pub(crate) style: Style,
-    /// The character of its upper edge in ASCII.
-    pub(crate) mark: char,
+    pub(crate) pattern: Pattern,
+}
+
+/// What distinguishes a plot from others without colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// The character of the upper edge in ASCII.
+    pub(crate) edge: char,
+    /// The dots of a filled braille character.
+    pub(crate) fill: u32,
+}
+
+/// All dots of a braille character.
+const SOLID: u32 = 0xff;
+
+impl Pattern {
+    /// The dots of a filled character: all if colours distinguish plots.
+    fn dots(self, canvas: &Canvas) -> u32 {
+        if canvas.theme.coloured { SOLID } else { self.fill }
+    }
+
+    /// The character of the plot in a legend; `None` if colours distinguish plots.
+    pub(crate) fn symbol(self, canvas: &Canvas) -> Option<char> {
+        match (canvas.ascii, canvas.theme.coloured) {
+            (true, _) => Some(self.edge),
+            (false, false) => braille(self.fill),
+            (false, true) => None,
+        }
+    }
+}
+
+/// The braille character with these dots.
+fn braille(dots: u32) -> Option<char> {
+    char::from_u32(0x2800 + dots)
 }
 
 /// The time span of a plot.
@@ -94,6 +126,7 @@ pub(crate) fn draw_plot(canvas: &mut Canvas, area: Rect, span: Span, plot: &Plot
         ((share * (rows - 1) as f64).round() as usize).min(rows - 1)
     };
     let columns = span.columns(plot.samples, wide * per_cell.0);
+    let dots = plot.pattern.dots(canvas);
     for (x, cell) in columns.chunks(per_cell.0).enumerate() {
         let tops: Vec<Option<(usize, usize)>> =
             cell.iter().map(|it| it.map(|(low, high)| (row(low), row(high)))).collect();
@@ -104,14 +137,17 @@ pub(crate) fn draw_plot(canvas: &mut Canvas, area: Rect, span: Span, plot: &Plot
                 let Some((low, top)) = tops.first().copied().flatten().filter(|(_, top)| base <= *top) else {
                     continue;
                 };
-                if base >= low || base == top { plot.mark } else { FILL }
+                if base >= low || base == top { plot.pattern.edge } else { FILL }
             } else {
                 let mut bits = 0;
                 for (column, (_, top)) in tops.iter().enumerate().filter_map(|(n, it)| Some((n, (*it)?))) {
                     let filled = (top + 1).saturating_sub(base).min(4);
-                    bits |= (4 - filled..4).fold(0, |bits, dot| bits | DOTS[column][dot]);
+                    bits |= dots & (4 - filled..4).fold(0, |bits, dot| bits | DOTS[column][dot]);
+                    // The upper edge is solid in every pattern.
+                    bits |=
+                        top.checked_sub(base).filter(|&row| row < 4).map_or(0, |row| DOTS[column][3 - row]);
                 }
-                let Some(glyph) = char::from_u32(0x2800 + bits).filter(|_| bits > 0) else { continue };
+                let Some(glyph) = braille(bits).filter(|_| bits > 0) else { continue };
                 glyph
             };
             canvas.put(area, x as u16, y as u16, glyph, plot.style);
@@ -158,16 +194,19 @@ mod tests {
         use crate::theme::{ColourDepth, Theme, ThemeName};
         use ratatui::buffer::Buffer;
         let samples = [sample(0, 0), sample(1000, 4), sample(2000, 8)];
-        let drawn = |ascii: bool, width: u16| {
+        let drawn = |name: ThemeName, ascii: bool, width: u16| {
             let area = Rect::new(0, 0, width, 2);
-            let (mut buffer, theme) = (Buffer::empty(area), Theme::new(ThemeName::Dark, ColourDepth::Full));
-            let plot = Plot { samples: &samples, top: 8, style: Style::new(), mark: '#' };
+            let (mut buffer, theme) = (Buffer::empty(area), Theme::new(name, ColourDepth::Full));
+            let pattern = Pattern { edge: '#', fill: 0x47 };
+            let plot = Plot { samples: &samples, top: 8, style: Style::new(), pattern };
             draw_plot(&mut Canvas::new(&mut buffer, &theme, ascii), area, span(3999, 4), &plot);
             let row = |y| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
             [row(0), row(1)]
         };
-        assert_eq!(drawn(true, 4), [" ###", "##::"], "the upper row begins at a half");
-        assert_eq!(drawn(false, 2), ["⢀⣿", "⣸⣿"]);
+        let (dark, mono) = (ThemeName::Dark, ThemeName::Mono);
+        assert_eq!(drawn(dark, true, 4), [" ###", "##::"], "the upper row begins at a half");
+        assert_eq!(drawn(dark, false, 2), ["⢀⣿", "⣸⣿"]);
+        assert_eq!(drawn(mono, false, 2), ["⢀⡏", "⡀⡇"], "a pattern replaces the colour");
     }
 
     #[test]

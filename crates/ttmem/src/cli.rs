@@ -1,15 +1,18 @@
 //! The table of commands and arguments. Help, manual pages and completions are generated from it: doc comments of
 //! arguments are their help texts.
 
+mod dump;
+mod events;
 mod parse;
 
 use crate::query::{Column, Format};
 use crate::sim;
 use clap::{Args, Parser, Subcommand};
+pub(crate) use dump::{CoreSelection, DumpArgs, GroupBy, SortBy};
+pub(crate) use events::{EventFormat, EventsArgs};
 pub(crate) use parse::parse;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 use ttmem_core::Limits;
 use ttmem_reader::{ReaderOptions, paths};
 use ttmem_sources::SourceConfig;
@@ -42,6 +45,46 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 no device and nothing tracked, 4 no dae
 `ttmem run` exits with its program's code.
 Words and figures are explained in docs/glossary.md, fields in docs/fields.md.";
 
+/// The allocation server of old clients.
+///
+/// The same as `ttmem serve`: serves the socket of the old clients and the query socket of ttmem, and writes an event log to
+/// standard output.
+#[derive(Debug, Parser)]
+#[command(name = OLD_SERVER, version)]
+struct OldServer {
+    #[command(flatten)]
+    serve: ServeArgs,
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+/// Name of the old server.
+const OLD_SERVER: &str = "allocation_server_poc";
+
+/// The monitor of devices, memory and processes under its old name.
+///
+/// Prints the page of the old tool. The same data, with more detail: `ttmem -v`, `ttmem top`.
+#[derive(Debug, Parser)]
+#[command(name = OLD_MONITOR, version, after_help = OLD_MONITOR_EXAMPLES)]
+struct OldMonitor {
+    #[command(flatten)]
+    show: ShowArgs,
+    #[command(flatten)]
+    sockets: Sockets,
+}
+
+/// Name of the old monitor.
+const OLD_MONITOR: &str = "tt_smi_umd";
+
+const OLD_MONITOR_EXAMPLES: &str = "\
+Examples:
+  tt_smi_umd               one page
+  tt_smi_umd -w            dashboard, refreshed every 500 ms
+  tt_smi_umd -w -r 1000    dashboard, refreshed every second
+
+Keys of the dashboard: 1 main, 2 charts, 3 telemetry, q quit, ? all keys.
+`ttmem --help` lists all commands.";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the dashboard: live memory by device, process, buffer and core.
@@ -65,14 +108,22 @@ pub(crate) enum Command {
     ///
     /// Exits with 0 if every drift is 0, with 1 if one is not, with 3 if there is nothing to compare.
     Check(CheckArgs),
-    /// Show what holds the memory: live allocations, programs, or the L1 of each core.
+    /// Show what holds the memory: live allocations, blocks and holes, programs, or the L1 of each core.
     ///
     /// On a terminal, allocations that are alike are one line, largest first. Into a pipe, and with --all, --sort or --top,
     /// every allocation is a line.
     #[command(
-        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --sort age --top 20\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0"
+        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --sort age --top 20\n  ttmem dump --blocks --space dram\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0\n  ttmem dump --format csv\n  ttmem dump --report reports --pid 4242"
     )]
     Dump(DumpArgs),
+    /// Print allocations, frees, programs and failures: what happened lately, or as it happens.
+    ///
+    /// Events come from the segments of tracked processes, exactly, and from clients of the old protocol, through the daemon.
+    /// What a reader missed is a line of its own, with the number of events.
+    #[command(
+        after_help = "Examples:\n  ttmem events -f\n  ttmem events --since 10s --kind out_of_memory,refused\n  ttmem events -f --json --pid 4242\n  ttmem events -f --format old | grep CB_ALLOC"
+    )]
+    Events(EventsArgs),
     /// Run the daemon: history, events, and figures that only root may read.
     ///
     /// Serves the query socket and the socket of the old clients; writes an event log to standard output.
@@ -196,7 +247,7 @@ pub(crate) struct ShowArgs {
     pub(crate) count: Option<u64>,
     #[command(flatten)]
     pub(crate) refresh: RefreshArgs,
-    /// Accepted for callers of the old tool: sensors always come from sysfs.
+    /// Read telemetry from sysfs: accepted, and always so.
     #[arg(long, hide = true)]
     sysfs: bool,
     /// Accepted for callers of `tt-smi -s`.
@@ -300,6 +351,9 @@ pub(crate) struct TextArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
+    /// Records that each segment's ring holds, for followers of single events [default: 16384].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
+    pub(crate) ring: Option<u32>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -351,96 +405,13 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DumpArgs {
-    /// Print one line of JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) filter: Filter,
-    /// Add allocations up by what they have in common.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["all", "programs", "cores"])]
-    pub(crate) group_by: Option<GroupBy>,
-    /// Order by size, age (oldest first) or count (of allocations in a group, or of references).
-    #[arg(long, value_name = "ORDER", conflicts_with_all = ["programs", "cores"])]
-    pub(crate) sort: Option<SortBy>,
-    /// Show the first N only.
-    #[arg(long, value_name = "N", conflicts_with_all = ["all", "programs", "cores"])]
-    pub(crate) top: Option<usize>,
-    /// List every allocation, also on a terminal.
-    #[arg(long, conflicts_with_all = ["programs", "cores"])]
-    pub(crate) all: bool,
-    /// List programs: their memory in L1, cores and dispatches.
-    #[arg(long, conflicts_with = "cores")]
-    pub(crate) programs: bool,
-    /// Show the L1 of all cores, or of core X,Y by address.
-    #[arg(long, value_name = "X,Y", num_args = 0..=1, default_missing_value = "all", conflicts_with_all = ["pid", "user"])]
-    pub(crate) cores: Option<CoreSelection>,
-    /// Read one segment, also a crash segment.
-    #[arg(long, value_name = "FILE", conflicts_with = "local")]
-    pub(crate) segment: Option<PathBuf>,
-}
-
-/// The criterion by which allocations are grouped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum GroupBy {
-    /// Space.
-    Space,
-    /// Process, space, size and call site.
-    Size,
-    /// Process.
-    Process,
-    /// Program: its circular buffers, kernels and other program memory.
-    Program,
-    /// Call site.
-    Site,
-    /// Device.
-    Device,
-}
-
-/// The order of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum SortBy {
-    /// Largest first.
-    Size,
-    /// Oldest first.
-    Age,
-    /// Most first.
-    Count,
-}
-
-/// All cores, or one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CoreSelection {
-    All,
-    /// The core in this column and row.
-    One(u8, u8),
-}
-
-impl CoreSelection {
-    pub(crate) fn contains(self, x: u8, y: u8) -> bool {
-        self == Self::All || self == Self::One(x, y)
-    }
-}
-
-impl FromStr for CoreSelection {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        let number = |text: &str| text.trim().parse().ok();
-        let parsed = text.split_once(',').and_then(|(x, y)| Some(Self::One(number(x)?, number(y)?)));
-        parsed.ok_or_else(|| "expected column,row, such as 3,0".to_owned())
-    }
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Do not write the event log.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Log the events of segments, too, in the old server's format.
+    #[arg(long, conflicts_with = "quiet")]
+    pub(crate) log_segments: bool,
     /// Simulate devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, value_name = "BOARD[xN]")]
     pub(crate) sim: Option<sim::Machine>,
@@ -472,6 +443,7 @@ impl ServeArgs {
             },
             mode: self.socket_mode,
             quiet: self.quiet,
+            log_segments: self.log_segments,
             // Simulated devices are never shown beside real ones.
             sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.source_config()? },
             chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
@@ -516,15 +488,8 @@ mod tests {
     #[test]
     fn command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn core_is_a_column_and_a_row() {
-        assert_eq!("3,0".parse(), Ok(CoreSelection::One(3, 0)));
-        assert_eq!("all".parse(), Ok(CoreSelection::All));
-        for bad in ["", "3", "3,", "-1,0", "3,0,1", "300,0", "x,y"] {
-            assert!(bad.parse::<CoreSelection>().is_err(), "{bad}");
-        }
+        OldServer::command().debug_assert();
+        OldMonitor::command().debug_assert();
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! `ttmem dump --cores`: the L1 of each core by address.
 
 use crate::cli::{CoreSelection, DumpArgs};
+use crate::listing::{self, print_csv, print_json};
+use crate::query::Format;
 use crate::source::answer_or_report;
 use crate::text::{size, truncate};
-use crate::{Exit, listing, print, show};
+use crate::{Exit, print, show};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use ttmem_core::machine::{CapacityOrigin, CoreLayout};
@@ -12,9 +15,10 @@ use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProg
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 use ttmem_reader::Reader;
-use ttmem_render::cores::{DUMP, program_title};
+use ttmem_render::cores::{DUMP, FIELDS, program_title};
 use ttmem_render::format::core_range;
-use ttmem_render::{device, format_heading, format_row, label, usage};
+use ttmem_render::{CsvOptions, CsvPage, Unit, Value, csv_header, csv_values};
+use ttmem_render::{device, format_heading, format_row, label, other_cores, usage};
 
 /// The most core ranges that are listed one by one.
 const MAX_CORE_RANGES: usize = 3;
@@ -50,15 +54,14 @@ pub(crate) fn dump(args: &DumpArgs, selection: CoreSelection, source: &mut Reade
         let Some(dump) = listing::fetch_allocations(source)? else { return Ok(Exit::NoDaemon) };
         allocations = dump.allocations;
     }
-    if args.json {
-        let mut line = serde_json::to_vec(&collect(&snapshot, selection, &allocations))?;
-        line.push(b'\n');
-        print(&line)?;
-    } else {
-        print(format_page(&snapshot, selection, &allocations).as_bytes())?;
-    }
+    let format = args.format();
+    match format {
+        Format::Json => print_json(&collect(&snapshot, selection, &allocations), None)?,
+        Format::Csv(options) => print_csv(&format_csv(&snapshot, selection, options), None)?,
+        Format::Table => print(format_page(&snapshot, selection, &allocations).as_bytes())?,
+    };
     if snapshot.devices.iter().all(|device| device.cores.is_none()) {
-        if args.json || snapshot.devices.is_empty() {
+        if format != Format::Table || snapshot.devices.is_empty() {
             let _ = writeln!(
                 io::stderr(),
                 "ttmem: the core layout of no device is known; run the program with `ttmem run`"
@@ -114,6 +117,22 @@ fn collect<'a>(snapshot: &'a Snapshot, selection: CoreSelection, all: &'a [Alloc
         simulated: snapshot.simulated,
         devices: snapshot.devices.iter().map(device_cores).collect(),
     }
+}
+
+/// Formats the selected cores as CSV, one line each.
+fn format_csv(snapshot: &Snapshot, selection: CoreSelection, options: CsvOptions) -> String {
+    let mut page = CsvPage::new(options);
+    let names = ["device", "core"].map(|name| (Cow::Borrowed(name), Unit::None));
+    page.add_header(names.into_iter().chain(csv_header(FIELDS)));
+    for device in &snapshot.devices {
+        let cores = device.cores.iter().flat_map(|cores| cores.iter());
+        for core in cores.filter(|it| selection.contains(it.room.x, it.room.y)) {
+            let place = Value::Text(Cow::Owned(format!("{},{}", core.room.x, core.room.y)));
+            let names = [(Value::Count(device.index.into()), Unit::None), (place, Unit::None)];
+            page.add_row(names.into_iter().chain(csv_values(FIELDS, &core)));
+        }
+    }
+    page.into_text()
 }
 
 fn format_page(snapshot: &Snapshot, selection: CoreSelection, allocations: &[Allocation]) -> String {
@@ -180,6 +199,9 @@ fn add_all_cores(page: &mut String, device: &Device, layout: &CoreLayout, cores:
         let _ = writeln!(page, "{name:<width$} {row}");
     }
     add_gap_notes(page, device, cores.iter().all(|core| core.room.basis == Basis::Exact));
+    if let Some([summary, _]) = other_cores::summaries(&device.other_cores) {
+        let _ = writeln!(page, "{summary}; {}", other_cores::UNTRACKED_NOTE);
+    }
 }
 
 /// Why the core layout of a device is unknown, and the remedy.

@@ -1,9 +1,10 @@
 //! `ttmem dump`: every live allocation, or groups of them.
 
 use crate::cli::{DumpArgs, GroupBy, Sockets, SortBy};
+use crate::query::Format;
 use crate::source::{answer_or_report, open_source};
 use crate::text::{Style, size, wrap};
-use crate::{Exit, cores, print, programs, show};
+use crate::{Exit, blocks, cores, print, programs, report, show};
 use anyhow::Context;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -14,9 +15,9 @@ use ttmem_core::snapshot::{Allocation, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::{Dump, Reader, Request};
-use ttmem_render::allocation::{DUMP, HOLDER_DUMP, Holder, describe_origin};
+use ttmem_render::allocation::{DUMP, FIELDS, HOLDER_DUMP, HOLDER_FIELDS, Holder, describe_origin};
 use ttmem_render::format::{plural, sanitize};
-use ttmem_render::{format_heading, format_row, format_table, process};
+use ttmem_render::{format_csv, format_heading, format_row, format_table, process};
 
 /// The most groups on a terminal without `--top`: with titles and totals they fit 24 lines.
 const MAX_GROUPS: usize = 18;
@@ -26,6 +27,12 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         Some(file) => Reader::of_segment(file)?,
         None => open_source(sockets, false, false)?,
     };
+    if args.blocks {
+        return blocks::dump(args, &mut source);
+    }
+    if let Some(folder) = &args.report {
+        return report::write(args, folder, &mut source);
+    }
     if args.programs {
         return programs::dump(args, &mut source);
     }
@@ -41,18 +48,22 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let unlisted = describe_unlisted(&snapshot);
     let unlisted = unlisted.as_deref();
     let style = Style::new(false);
-    let is_list =
-        args.all || args.json || args.sort.is_some() || args.top.is_some() || !io::stdout().is_terminal();
+    let format = args.format();
+    let is_list = args.all
+        || format != Format::Table
+        || args.sort.is_some()
+        || args.top.is_some()
+        || !io::stdout().is_terminal();
     let group_by = args.group_by.or((!is_list).then_some(GroupBy::Size));
-    let top =
-        args.top.or((group_by.is_some() && io::stdout().is_terminal() && !args.all).then_some(MAX_GROUPS));
+    let is_short = format == Format::Table && group_by.is_some() && io::stdout().is_terminal() && !args.all;
+    let top = args.top.or(is_short.then_some(MAX_GROUPS));
     let Some(by) = group_by else {
         sort(&mut dump.allocations, args);
         let more = dump.allocations.split_off(top.unwrap_or(usize::MAX).min(dump.allocations.len()));
-        return if args.json {
-            print_json(&dump, unlisted)
-        } else {
-            print(format_list(&dump, &more, unlisted, style).as_bytes())
+        return match format {
+            Format::Json => print_json(&dump, unlisted),
+            Format::Csv(options) => print_csv(&format_csv(FIELDS, &dump.allocations, options), unlisted),
+            Format::Table => print(format_list(&dump, &more, unlisted, style).as_bytes()),
         };
     };
     let mut groups = group(&dump.allocations, by, &snapshot);
@@ -62,19 +73,30 @@ pub(crate) fn dump(args: &DumpArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         SortBy::Count => b.count.cmp(&a.count).then(b.total_bytes.cmp(&a.total_bytes)),
     });
     let more = groups.split_off(top.unwrap_or(usize::MAX).min(groups.len()));
-    if args.json {
-        return print_json(&GroupedDump::new(&dump, by, &groups, &more), unlisted);
+    match format {
+        Format::Json => print_json(&GroupedDump::new(&dump, by, &groups, &more), unlisted),
+        Format::Csv(options) => print_csv(&format_csv(HOLDER_FIELDS, &groups, options), unlisted),
+        Format::Table => print(format_groups(&dump, by, &groups, &more, unlisted, style).as_bytes()),
     }
-    print(format_groups(&dump, by, &groups, &more, unlisted, style).as_bytes())
 }
 
-fn print_json(value: &impl Serialize, unlisted: Option<&str>) -> anyhow::Result<Exit> {
+/// Prints a value as one line of JSON, and a note on standard error.
+pub(crate) fn print_json(value: &impl Serialize, note: Option<&str>) -> anyhow::Result<Exit> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    if let Some(note) = unlisted {
+    print_with_note(&line, note)
+}
+
+/// Prints CSV, and a note on standard error.
+pub(crate) fn print_csv(page: &str, note: Option<&str>) -> anyhow::Result<Exit> {
+    print_with_note(page.as_bytes(), note)
+}
+
+fn print_with_note(output: &[u8], note: Option<&str>) -> anyhow::Result<Exit> {
+    if let Some(note) = note {
         let _ = writeln!(io::stderr(), "ttmem: {note}");
     }
-    print(&line)
+    print(output)
 }
 
 /// Removes allocations that do not match the filter.
@@ -307,14 +329,14 @@ fn format_list(dump: &Dump, more: &[Allocation], unlisted: Option<&str>, style: 
     text
 }
 
-fn add_note(page: &mut String, note: Option<&str>, style: Style) {
+pub(crate) fn add_note(page: &mut String, note: Option<&str>, style: Style) {
     for line in note.into_iter().flat_map(|note| wrap(note, style.width)) {
         let _ = writeln!(page, "{line}");
     }
 }
 
 /// The processes whose buffers are not listed, and the remedy.
-fn describe_unlisted(snapshot: &Snapshot) -> Option<String> {
+pub(crate) fn describe_unlisted(snapshot: &Snapshot) -> Option<String> {
     let describe = |process: &Process| {
         let pid = process::pid(process.pid, process.reported_pid, "?");
         match &process.name {

@@ -3,14 +3,17 @@
 //! `cli` is the command line, and each command is one module. Commands read a snapshot through `source`; `table`,
 //! `listing`, `programs` and `cores` turn it into text.
 
+mod blocks;
 mod check;
 mod cli;
 mod cores;
 mod demo;
 mod doctor;
+mod events;
 mod listing;
 mod programs;
 mod query;
+mod report;
 mod run;
 mod settings;
 mod show;
@@ -64,6 +67,7 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Check(args)) => check::run(args, &cli.sockets),
         Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
+        Some(Command::Events(args)) => events::run(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;
             if let Some(parent) = args.parent {

@@ -1,6 +1,8 @@
 //! `ttmem dump --programs`: every program that is loaded or cached, and its memory in L1.
 
 use crate::cli::DumpArgs;
+use crate::listing::{print_csv, print_json};
+use crate::query::Format;
 use crate::source::answer_or_report;
 use crate::{Exit, print, show};
 use jiff::Timestamp;
@@ -9,8 +11,9 @@ use std::fmt::Write;
 use ttmem_core::snapshot::{Process, Program};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Reader;
-use ttmem_render::program::{DUMP, Row};
-use ttmem_render::{format_heading, format_row};
+use ttmem_render::format::plural;
+use ttmem_render::program::{DUMP, FIELDS, Row};
+use ttmem_render::{format_csv, format_heading, format_row};
 
 #[derive(Serialize)]
 struct Dump<'a> {
@@ -40,12 +43,24 @@ pub(crate) fn dump(args: &DumpArgs, source: &mut Reader) -> anyhow::Result<Exit>
         simulated: snapshot.simulated,
         programs: list_programs(&snapshot),
     };
-    if args.json {
-        let mut line = serde_json::to_vec(&dump)?;
-        line.push(b'\n');
-        return print(&line);
+    match args.format() {
+        Format::Json => print_json(&dump, None),
+        Format::Csv(options) => {
+            let rows = dump.programs.iter().map(|it| it.row(&snapshot));
+            print_csv(&format_csv(FIELDS, rows, options), None)
+        }
+        Format::Table => print(format_page(&dump, &snapshot).as_bytes()),
     }
-    print(format_page(&dump).as_bytes())
+}
+
+impl<'a> ListedProgram<'a> {
+    /// The program as a row of a list.
+    fn row(&self, snapshot: &'a Snapshot) -> Row<'a> {
+        let Self { pid, reported_pid, program } = *self;
+        let of = |it: &&Process| (it.pid, it.reported_pid) == (pid, reported_pid);
+        let process_name = snapshot.processes.iter().find(of).and_then(|it| it.name.as_deref());
+        Row { pid, reported_pid, process_name, program, now: snapshot.at }
+    }
 }
 
 /// All programs, sorted by device, process and id.
@@ -63,11 +78,10 @@ fn list_programs(snapshot: &Snapshot) -> Vec<ListedProgram<'_>> {
     all
 }
 
-fn format_page(dump: &Dump<'_>) -> String {
+fn format_page(dump: &Dump<'_>, snapshot: &Snapshot) -> String {
     let mut page = format_heading(DUMP) + "\n";
-    for ListedProgram { pid, reported_pid, program } in &dump.programs {
-        let row = Row { pid: *pid, reported_pid: *reported_pid, process_name: None, program, now: dump.at };
-        let _ = writeln!(page, "{}", format_row(DUMP, &row));
+    for program in &dump.programs {
+        let _ = writeln!(page, "{}", format_row(DUMP, &program.row(snapshot)));
     }
     let active = dump.programs.iter().filter(|it| it.program.resident_cores > 0).count();
     let dispatches = dump.programs.iter().map(|it| it.program.dispatches).fold(0, u64::saturating_add);
@@ -77,8 +91,9 @@ fn format_page(dump: &Dump<'_>) -> String {
     };
     let _ = writeln!(
         page,
-        "{} programs, {active} active{unknown}, dispatched {dispatches} times; kernel sizes are per core, others per device",
-        dump.programs.len(),
+        "{}, {active} active{unknown}, dispatched {}; kernel sizes are per core, others per device",
+        plural(dump.programs.len() as u64, "program"),
+        plural(dispatches, "time"),
     );
     page
 }

@@ -19,6 +19,9 @@ pub(crate) fn run(args: &RunArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     let (program, arguments) = args.command.split_first().expect("the command line requires one");
     let mut command = Command::new(program);
     command.args(arguments).envs(variables(&find_agent()?, sockets)?);
+    if let Some(records) = args.ring {
+        command.env("TTMEM_RING", records.to_string());
+    }
     let error = command.exec();
     eprintln!("ttmem: cannot run {}: {error}", Path::new(program).display());
     // The exit codes of shells.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Request;
+use ttmem_render::CsvOptions;
 
 pub(crate) fn run(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.query.iter().any(Column::is_help) {
@@ -76,8 +77,7 @@ enum Output<'a> {
     Smi,
     Csv {
         columns: &'a [Column],
-        header: bool,
-        units: bool,
+        options: CsvOptions,
     },
 }
 
@@ -87,7 +87,7 @@ impl<'a> Printer<'a> {
             _ if args.snapshot => Output::Smi,
             _ if args.json => Output::Json,
             Format::Json => Output::Json,
-            Format::Csv { header, units } => Output::Csv { columns: &args.query, header, units },
+            Format::Csv(options) => Output::Csv { columns: &args.query, options },
             Format::Table if args.old_page => Output::OldTable,
             Format::Table => Output::Table { verbose: args.verbose },
         };
@@ -115,8 +115,9 @@ impl<'a> Printer<'a> {
             Output::OldTable => (table::old::render(snapshot, self.style) + apart).into_bytes(),
             Output::Json => line(serde_json::to_vec(snapshot)?),
             Output::Smi => line(serde_json::to_vec_pretty(&smi::render(snapshot))?),
-            Output::Csv { columns, header, units } => {
-                format_csv(snapshot, columns, header && first, units).into_bytes()
+            Output::Csv { columns, options } => {
+                let options = CsvOptions { header: options.header && first, ..options };
+                format_csv(snapshot, columns, options).into_bytes()
             }
         })
     }
@@ -149,11 +150,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         let mut ids = Vec::new();
         for wanted in &filter.device {
             let Some(device) = snapshot.devices.iter().find(|device| matches_device(device, wanted)) else {
-                return Err(UsageError(format!(
-                    "--device {wanted}: no such device; devices are {}",
-                    known_devices(&snapshot)
-                ))
-                .into());
+                return Err(no_such_device(wanted, &snapshot).into());
             };
             ids.push(device.id.clone());
         }
@@ -170,6 +167,8 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
             process.summarise(index_of);
             !process.usage.is_empty() || !process.open_devices.is_empty()
         });
+        let maps = snapshot.block_maps.iter_mut();
+        maps.for_each(|maps| maps.retain(|it| it.devices.iter().any(|id| ids.contains(id))));
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| ids.contains(id)));
         events.retain(|it| it.device.as_ref().is_none_or(|id| ids.contains(id)));
     }
@@ -177,6 +176,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         let users = resolve_user(user, &snapshot)?;
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
+        snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| pids.contains(&it.pid)));
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
         events.retain(|it| it.pid.is_none() || pids.contains(&it.pid));
     }
@@ -186,11 +186,25 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
             !snapshot.processes.is_empty(),
             "--pid {pid}: the process has no device open and reports no memory"
         );
+        snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| it.pid == Some(pid)));
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }
     snapshot.events = has_events.then_some(events);
     Ok(snapshot)
+}
+
+/// The indexes of the devices that are named by index, id, PCI address or node.
+pub(crate) fn find_devices(snapshot: &Snapshot, wanted: &[String]) -> anyhow::Result<Vec<u32>> {
+    let find = |name: &String| {
+        let found = snapshot.devices.iter().find(|device| matches_device(device, name));
+        found.map(|device| device.index).ok_or_else(|| no_such_device(name, snapshot).into())
+    };
+    wanted.iter().map(find).collect()
+}
+
+fn no_such_device(wanted: &str, snapshot: &Snapshot) -> UsageError {
+    UsageError(format!("--device {wanted}: no such device; devices are {}", known_devices(snapshot)))
 }
 
 /// Whether a device has this index, id or other name, PCI address, or node.

@@ -5,7 +5,7 @@ mod notes;
 pub(crate) mod old;
 
 use crate::text::{Style, ranges, sanitize, severity_colour, truncate, wrap};
-use breakdown::{Folding, add_breakdown, add_tracking};
+use breakdown::{add_breakdown, add_tracking};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ pub(crate) fn render(snapshot: &Snapshot, verbose: bool, style: Style) -> String
     add_title(&mut page, snapshot, style);
     add_devices(&mut page, snapshot, style);
     if verbose {
-        add_breakdown(&mut page, snapshot, Folding::Equal, style);
+        add_breakdown(&mut page, snapshot, style);
     }
     page.push('\n');
     add_processes(&mut page, snapshot, verbose, style);
@@ -51,14 +51,14 @@ fn add_title(page: &mut String, snapshot: &Snapshot, style: Style) {
     if snapshot.simulated {
         title.push_str(", SIMULATED DEVICES");
     }
-    let at = format_time(snapshot.at);
+    let at = format_local_time(snapshot.at, "%a %Y-%m-%d %H:%M:%S %Z");
     let gap = style.width.min(MAX_TITLE).saturating_sub(title.chars().count() + at.chars().count()).max(2);
     let _ = writeln!(page, "{title}{:gap$}{at}\n", "");
 }
 
 /// A time in the system's time zone.
-fn format_time(at: Timestamp) -> String {
-    at.to_zoned(time_zone()).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string()
+fn format_local_time(at: Timestamp, format: &str) -> String {
+    at.to_zoned(time_zone()).strftime(format).to_string()
 }
 
 /// The system's time zone, without its name: finding that would mean to search the whole time zone database.

@@ -90,9 +90,14 @@ impl Scene<'_> {
         lowest.map(|it| Rect { x: it.x + 1, width: it.width.saturating_sub(2), ..it }).collect()
     }
 
-    /// Draws the current value and the scale of a chart, as much as fits: the value comes first.
+    /// Draws the symbol, the current value and the scale of a chart, as much as fits: the value comes first.
     fn draw_legend(&self, canvas: &mut Canvas, area: Rect, chart: &SeriesChart) {
-        let room = usize::from(area.width.saturating_sub(1));
+        let mut x = 1;
+        if let Some(symbol) = chart.pattern().symbol(canvas) {
+            canvas.put(area, x, 0, symbol, chart.style);
+            x += 2;
+        }
+        let room = usize::from(area.width.saturating_sub(x));
         let scale = chart.scale();
         let short = match chart.share {
             Some(share) => format!("{} {}", chart.short_title(), percent(Some(share))),
@@ -106,7 +111,7 @@ impl Scene<'_> {
         let fits = |(text, scale): &(&str, &str)| 2 + text.chars().count() + scale.chars().count() <= room;
         let variants = [(&long[..], &scale[..]), (&short, &scale), (&short, without_unit)];
         let (text, scale) = variants.into_iter().find(fits).unwrap_or((&short, ""));
-        canvas.write(area, 1, 0, text, chart.style);
+        canvas.write(area, x, 0, text, chart.style);
         if !chart.samples.is_empty() {
             canvas.write_right(area, 0, 0, area.width.saturating_sub(1), scale, self.ui.theme.faint);
         }
@@ -131,7 +136,9 @@ impl Scene<'_> {
         let mut plots = Vec::new();
         for (series, area) in charts {
             let chart = self.series_chart(canvas, device, series, span);
-            let title = format!("{} of {}", chart.title(), index_and_board(device));
+            let symbol = chart.pattern().symbol(canvas);
+            let symbol = symbol.map_or_else(String::new, |symbol| format!("{symbol} "));
+            let title = format!("{symbol}{} of {}", chart.title(), index_and_board(device));
             let inside = canvas.draw_frame(area, &title, true);
             let value = match chart.share {
                 Some(share) => format!("{} {}", chart.now, percent(Some(share))),

@@ -15,8 +15,9 @@ pub(super) use device::sensor_facts;
 use ttmem_core::snapshot::Usage;
 use ttmem_core::words::Space;
 use ttmem_render::device::index_and_board;
-use ttmem_render::format::{DASH, core_range, size};
-use ttmem_render::label;
+use ttmem_render::format::{DASH, core_range, percent, size};
+use ttmem_render::usage::{kernel_classes, share_of_capacity};
+use ttmem_render::{label, usage};
 
 /// The style of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,9 +142,14 @@ impl Scene<'_> {
 
 /// The facts of each space that is in use.
 fn space_facts(usage: &Usage) -> impl Iterator<Item = Fact> {
-    SPACES.into_iter().filter_map(|space| {
-        let (used, _) = usage.used(space)?;
-        Some(fact(label::space(space), format!("{}: {}", size(used), space_notes(usage, space).join(", "))))
+    let used = SPACES.into_iter().filter_map(|space| Some((space, usage.used(space)?.0)));
+    used.flat_map(|(space, used)| {
+        let share = share_of_capacity(usage, space);
+        let share = share.map_or_else(String::new, |share| format!(" ({})", percent(Some(share))));
+        let text = format!("{}{share}: {}", size(used), space_notes(usage, space).join(", "));
+        let classes = usage::programs(usage, space).map(kernel_classes).unwrap_or_default();
+        let classes = classes.into_iter().map(|(class, text)| fact(format!("  {class}"), text));
+        [fact(label::space(space), text)].into_iter().chain(classes)
     })
 }
 

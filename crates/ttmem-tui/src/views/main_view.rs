@@ -12,8 +12,10 @@ use ratatui::style::Style;
 use ttmem_core::snapshot::{Device, Total, Usage};
 use ttmem_core::words::Space;
 use ttmem_render::device::index_and_board as name;
-use ttmem_render::format::{DASH, age, share, size, time_since};
-use ttmem_render::usage::{BufferNotes, basis_note, is_gap_certain, program_notes};
+use ttmem_render::format::{DASH, age, percent, share, short_percent, size, time_since};
+use ttmem_render::usage::{
+    BufferNotes, basis_note, is_gap_certain, kernel_classes, program_notes, share_of_capacity,
+};
 use ttmem_render::{device, label, process, usage};
 
 /// The width from which the selected device has a side column.
@@ -211,8 +213,9 @@ fn draw_stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         canvas.write(area, 0, y, title, theme.title);
         let (figures, style) = format_total(total, capacity, theme);
         let bar = area.width.saturating_sub(5 + 32);
+        let counted = spaces.iter().filter(|&&space| usage.is_in_total(space));
         let parts: Vec<(u64, MemoryPart)> =
-            spaces.iter().filter_map(|&space| Some((usage.used(space)?.0, MemoryPart::of(space)?))).collect();
+            counted.filter_map(|&space| Some((usage.used(space)?.0, MemoryPart::of(space)?))).collect();
         canvas.draw_stack(area, 5, y, bar, &parts, capacity);
         canvas.write_right(area, 5 + bar, y, 32, &figures, style);
         // The free gap and the largest block decide whether the next allocation fits.
@@ -233,10 +236,23 @@ fn draw_stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
         let mut legend: Vec<(u64, Space)> =
             spaces.iter().filter_map(|&space| Some((used_if_shown(usage, space)?, space))).collect();
         legend.sort_by_key(|it| std::cmp::Reverse(it.0));
+        let texts = |percentage: fn(f64) -> String| -> Vec<(MemoryPart, String)> {
+            let text = |&(used, space): &(u64, Space)| {
+                let share = share_of_capacity(usage, space).map_or_else(String::new, percentage);
+                let text = format!(" {} {} {share}", label::part_within(space), size(used));
+                Some((MemoryPart::of(space)?, text.trim_end().to_owned()))
+            };
+            legend.iter().filter_map(text).collect()
+        };
+        let fits = |texts: &Vec<(MemoryPart, String)>| {
+            let width: usize = texts.iter().map(|(_, text)| text.chars().count() + 3).sum();
+            width <= usize::from(end.saturating_sub(3))
+        };
+        // Percentages are shortened or left out rather than a space.
+        let variants = [texts(|share| percent(Some(share))), texts(short_percent)];
+        let chosen = variants.into_iter().find(fits).unwrap_or_else(|| texts(|_| String::new()));
         let mut x = 5;
-        for (used, space) in legend {
-            let Some(part) = MemoryPart::of(space) else { continue };
-            let text = format!(" {} {}", label::part_within(space), size(used));
+        for (part, text) in chosen {
             if usize::from(x) + 1 + text.chars().count() > usize::from(end) {
                 break;
             }
@@ -247,12 +263,18 @@ fn draw_stacks(canvas: &mut Canvas, area: Rect, device: &Device) {
     }
 }
 
-/// Draws a line for each space.
+/// The width from which the lines of spaces have bars.
+const MIN_WITH_BARS: u16 = 56;
+/// The width from which the lines of spaces have percentages.
+const MIN_WITH_PERCENT: u16 = 30;
+
+/// Draws a line for each space: its bar, its figure, its percentage and notes.
 fn draw_spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
     let (usage, theme) = (&device.usage, canvas.theme);
     let mut y = 0;
     // Bars have a minimum width; the notes after the figures get the rest.
-    let bar = (area.width.saturating_sub(90)).clamp(12, 40);
+    let bar = if area.width < MIN_WITH_BARS { 0 } else { area.width.saturating_sub(90).clamp(8, 40) };
+    let percent_width = if area.width < MIN_WITH_PERCENT { 0 } else { 7 };
     for Memory { title, total, capacity, spaces } in memories(device) {
         let (figures, style) = format_total(total, capacity, theme);
         canvas.write(area, 0, y, title, theme.title);
@@ -263,11 +285,18 @@ fn draw_spaces(canvas: &mut Canvas, area: Rect, device: &Device) {
         for &space in spaces {
             let Some((used, part)) = used_if_shown(usage, space).zip(MemoryPart::of(space)) else { continue };
             canvas.write_cut(area, 1, y, 9, label::part_within(space), theme.faint);
-            canvas.draw_meter(area, 10, y, bar, share(used, capacity), theme.part(part));
+            // Without a capacity there is no share to draw.
+            if let Some(share) = share_of_capacity(usage, space) {
+                canvas.draw_meter(area, 10, y, bar, Some(share), theme.part(part));
+                canvas.write_right(area, 21 + bar, y, percent_width, &percent(Some(share)), theme.faint);
+            }
             canvas.write_right(area, 11 + bar, y, 10, &size(used), theme.text);
-            let x = 23 + bar;
+            let x = 23 + bar + percent_width;
             let room = area.width.saturating_sub(x);
-            let (notes, _) = join_fitting(space_notes(usage, space), usize::from(room));
+            let mut notes = space_notes(usage, space);
+            let classes = usage::programs(usage, space).map(kernel_classes).unwrap_or_default();
+            notes.extend(classes.into_iter().map(|(class, text)| format!("{class} {text}")));
+            let (notes, _) = join_fitting(notes, usize::from(room));
             canvas.write_cut(area, x, y, room, &notes, theme.faint);
             y += 1;
         }
@@ -356,7 +385,7 @@ pub(super) fn space_notes(usage: &Usage, space: Space) -> Vec<String> {
         notes.push(basis);
     }
     if let Some(programs) = usage::programs(usage, space) {
-        notes.extend(program_notes(programs));
+        notes.extend(program_notes(space, programs));
         notes.push(basis_note(programs.basis));
     }
     notes

@@ -9,8 +9,8 @@ use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::{Core, CoreAllocation, CoreClass, Cores, Device, Interval, ProgramUsage};
 use ttmem_render::device::index_and_board;
 use ttmem_render::format::{DASH, size};
-use ttmem_render::label;
 use ttmem_render::usage::is_gap_certain;
+use ttmem_render::{label, other_cores};
 
 /// Widths of a core's cell, from wide screens to narrow ones: at least three digits and a gap.
 const CELL_WIDTHS: [u16; 3] = [8, 6, 4];
@@ -178,7 +178,8 @@ impl Scene<'_> {
         let selected = selected_core(self.ui, self.data);
         // More cores than fit are scrolled to the selected one.
         let fit_columns = usize::from((inside.width.saturating_sub(3)) / cell_width).max(1);
-        let fit_rows = usize::from(inside.height.saturating_sub(5)).max(1);
+        let room = usize::from(inside.height.saturating_sub(2 + legend_rows(device)));
+        let fit_rows = room.max(1);
         let first = |all: &[u8], at: Option<u8>, fit: usize| {
             let at = at.map_or(0, |at| all.partition_point(|&it| it < at));
             at.saturating_sub(fit - 1).min(all.len().saturating_sub(fit))
@@ -188,7 +189,7 @@ impl Scene<'_> {
             first(&rows, selected.map(|it| it.1), fit_rows),
         );
         // Rows are higher, with gaps between them, if they fit.
-        let pitch = (usize::from(inside.height.saturating_sub(5)) / rows.len().max(1)).clamp(1, 4) as u16;
+        let pitch = (room / rows.len().max(1)).clamp(1, 4) as u16;
         for (n, column) in columns.iter().skip(first_column).take(fit_columns).enumerate() {
             let x = 3 + n as u16 * cell_width + (cell_width - 4) / 2;
             canvas.write_right(inside, x, 0, 3, &column.to_string(), theme.faint);
@@ -230,7 +231,8 @@ impl Scene<'_> {
 
     fn draw_grid_legend(&self, canvas: &mut Canvas, inside: Rect, device: &Device, shares: &[Option<f64>]) {
         let theme = &self.ui.theme;
-        let y = inside.height.saturating_sub(3);
+        let others = other_cores::summaries(&device.other_cores);
+        let y = inside.height.saturating_sub(legend_rows(device));
         let shares = || shares.iter().copied().flatten();
         let percent = |share: Option<f64>| {
             share.map_or_else(|| DASH.to_owned(), |share| format!("{:.0} %", share * 100.0))
@@ -249,6 +251,11 @@ impl Scene<'_> {
             let text =
                 format!("min free gap {}{how} at {},{} (t)", size(room.free_gap_bytes), room.x, room.y);
             canvas.write_cut(inside, 1, y + 2, inside.width.saturating_sub(2), &text, theme.accent);
+        }
+        if let Some([long, short]) = others {
+            let room = inside.width.saturating_sub(2);
+            let text = if long.chars().count() <= usize::from(room) { long } else { short };
+            canvas.write_cut(inside, 1, y + 3, room, &text, theme.faint);
         }
     }
 
@@ -394,6 +401,11 @@ impl Scene<'_> {
             }
         }
     }
+}
+
+/// Rows of the legend below the grid; cores that are not in the grid have one if there are any.
+fn legend_rows(device: &Device) -> u16 {
+    3 + u16::from(other_cores::summaries(&device.other_cores).is_some())
 }
 
 /// The rank of a class in a cell of several classes: buffers and programs come before reserved and free memory.

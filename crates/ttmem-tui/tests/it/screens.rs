@@ -102,11 +102,18 @@ fn choices() -> Vec<Scene> {
     alone.press(&[Enter]);
     let mut kept = with(states::one, "/llama");
     kept.press(&[Enter]);
+    let mut mono = Dashboard::mono(states::two()).sized(80, 24);
+    mono.keys("2");
+    let mut mono_alone = Dashboard::mono(states::two()).sized(120, 30);
+    mono_alone.keys("2");
+    mono_alone.press(&[Enter]);
     vec![
         ("buffers by process", with(states::two, "5g")),
         ("nothing known of a group", with(states::unknown, "5g")),
         ("one chip's charts", alone),
         ("charts up to the highest", with(states::two, "2z")),
+        ("charts without colours", mono),
+        ("one chip's charts without colours", mono_alone),
         ("a map of an unknown device", with(states::unknown, "4]")),
         ("a filter being typed", with(states::one, "/llama")),
         ("a filter", kept),

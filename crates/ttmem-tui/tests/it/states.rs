@@ -16,7 +16,7 @@ pub(crate) use processes::process;
 use processes::{SummariseOn, program, tracked_process};
 use std::sync::Arc;
 use ttmem_core::Snapshot;
-use ttmem_core::machine::{CapacityOrigin, Firmware, Host, Sensors};
+use ttmem_core::machine::{CapacityOrigin, Firmware, Host, OtherCores, Sensors};
 use ttmem_core::snapshot::{
     BufferGroup, BufferUsage, Buffers, Core, CoreRoom, Cores, Device, Finding, FindingKind, Health, History,
     Process, Program, ProgramList, ProgramRow, ProgramUsage, SCHEMA, Severity, Skipped, Total, Trace,
@@ -84,6 +84,7 @@ fn snapshot(devices: Vec<Device>, mut processes: Vec<Process>) -> Snapshot {
     let core_allocations = devices.first().and_then(owners);
     Snapshot {
         core_allocations,
+        block_maps: None,
         programs: Some(programs),
         schema: SCHEMA,
         at: now(),
@@ -239,6 +240,7 @@ pub(crate) fn unknown() -> Snapshot {
         firmware: Firmware::default(),
         capacity: None,
         sensors: None,
+        other_cores: OtherCores::default(),
         ..idle_device(index, "", 0)
     };
     let mut held = bare(1);
@@ -257,6 +259,8 @@ pub(crate) fn unknown() -> Snapshot {
             resident_bytes: None,
             residency_unknown_bytes: 0,
             estimated_bytes: 0,
+            per_core_bytes: 0,
+            by_class: Vec::new(),
             count: None,
             basis: Basis::Reported,
         }),
@@ -264,6 +268,7 @@ pub(crate) fn unknown() -> Snapshot {
         dfb: program_usage(5 * MIB, 256 * KIB, 9).map(|usage| ProgramUsage {
             residency_unknown_bytes: 4 * MIB,
             estimated_bytes: MIB,
+            per_core_bytes: 0,
             ..usage
         }),
         dram_total: Some(total(700 * MIB)),

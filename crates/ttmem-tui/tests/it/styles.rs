@@ -55,6 +55,49 @@ fn selected_row_is_marked_over_its_whole_width() {
     assert!(!(0..120).any(|x| is_reversed(x, other)));
 }
 
+/// Charts in a grid have a symbol each, which is in the plot and before the name; lines have letters with a legend.
+#[test]
+fn charts_differ_without_colours() {
+    let names = ["DRAM", "L1", "Temp", "Power", "Clock"];
+    let (mut grids, mut lines) = (0, 0);
+    for (ascii, symbols) in [(true, ["#", "*", "t", "w", "c"]), (false, ["⣿", "⢕", "⡇", "⣒", "⡁"])]
+    {
+        for (width, height) in [(80, 24), (120, 40), (200, 60)] {
+            for state in [states::one, states::two, states::eight, states::galaxy] {
+                for press in ["2", "2m"] {
+                    let settings = Settings { theme: ThemeName::Mono, ..Settings::default() };
+                    let environment = Environment { ascii, ..environment() };
+                    let mut dashboard = Dashboard::with(state(), settings, environment).sized(width, height);
+                    dashboard.keys(press);
+                    // Without title and tabs.
+                    let page = rows(&dashboard.draw())[2..].join("\n");
+                    let is_grid = page.contains('╭') || page.contains("+-");
+                    let shown = names.into_iter().zip(symbols).filter(|(name, symbol)| {
+                        let letter = &name[..1];
+                        let (legend, mark) = if is_grid {
+                            (format!("{symbol} {name} "), (*symbol).to_owned())
+                        } else {
+                            (format!("{letter}: {name} 0"), format!(" {letter}"))
+                        };
+                        if page.contains(&legend) {
+                            assert!(
+                                page.matches(&mark).count() > 1,
+                                "{mark:?} is only in the legend:\n{page}"
+                            );
+                        } else {
+                            assert!(!page.contains(&format!(" {name} ")), "{name} has no legend:\n{page}");
+                        }
+                        page.contains(&legend)
+                    });
+                    assert!(shown.count() > 0, "{page}");
+                    *if is_grid { &mut grids } else { &mut lines } += 1;
+                }
+            }
+        }
+    }
+    assert!(grids > 0 && lines > 0, "{grids} grids, {lines} screens with lines");
+}
+
 #[test]
 fn selected_row_without_focus_is_bold_only() {
     let mut dashboard = Dashboard::new(states::eight());

@@ -143,7 +143,8 @@ fn check_device(device: &Device, driver: Option<Version>) -> Vec<Check> {
     let name = format!("device {}", device.index);
     let text = describe_device(device);
     if device.remote {
-        return vec![Check::ok(&name, format!("{text}; remote, so its sensors are not readable"))];
+        let inferred = if device.inferred { "; inferred from its board, not used yet" } else { "" };
+        return vec![Check::ok(&name, format!("{text}{inferred}; remote, so its sensors are not readable"))];
     }
     let Some(node) = device.node else {
         let found = format!("{text}; reported by a process, but not listed by the driver");

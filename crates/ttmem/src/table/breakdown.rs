@@ -1,18 +1,28 @@
 //! The memory of each device by space, and how well processes are tracked.
 
 use super::notes::add_note;
-use crate::text::{Style, UNKNOWN, ranges, size, truncate};
+use crate::text::{Style, UNKNOWN, ranges, size, truncate, wrap};
 use std::fmt::Write;
 use ttmem_core::Snapshot;
-use ttmem_core::machine::Capacity;
+use ttmem_core::machine::{Capacity, OtherCores};
 use ttmem_core::snapshot::{CoreRoom, Device, Total, Usage};
 use ttmem_core::words::{Basis, Space};
 use ttmem_render::format::{percent, plural, share};
-use ttmem_render::usage::{BufferNotes, basis_note, is_gap_certain, program_notes};
-use ttmem_render::{device, label, process, usage};
+use ttmem_render::usage::{
+    BufferNotes, basis_note, is_gap_certain, kernel_classes, program_notes, share_of_capacity,
+};
+use ttmem_render::{device, label, other_cores, process, usage};
 
-/// Width of a bar.
+/// Width of the bar of a memory.
 const BAR_WIDTH: usize = 25;
+/// Columns of a memory's line without its bar.
+const BESIDE_BAR: usize = 50;
+/// Width of the bar of a space.
+const SPACE_BAR_WIDTH: usize = 10;
+/// The width from which spaces have bars.
+const MIN_WITH_BARS: usize = 100;
+/// The width from which spaces have percentages.
+const MIN_WITH_PERCENT: usize = 72;
 /// The most breakdowns; if there are more, a hint replaces them.
 const MAX_BREAKDOWNS: usize = 8;
 /// The most processes whose tracking is described.
@@ -22,15 +32,8 @@ const MAX_TRACKED: usize = 8;
 pub(super) const COUNTERS_NOTE: &str =
     "counters: tt-metal's own statistics, which miss threads and rounding; `ttmem run` gives exact figures.";
 
-/// Whether devices with equal breakdowns share one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Folding {
-    Equal,
-    None,
-}
-
-/// Adds the memory of each device in use by space.
-pub(super) fn add_breakdown(page: &mut String, snapshot: &Snapshot, folding: Folding, style: Style) {
+/// Adds the memory of each device in use by space. Devices with equal breakdowns share one.
+pub(super) fn add_breakdown(page: &mut String, snapshot: &Snapshot, style: Style) {
     let mut unused = Vec::new();
     let mut blocks: Vec<(Vec<&Device>, String)> = Vec::new();
     for device in &snapshot.devices {
@@ -39,7 +42,7 @@ pub(super) fn add_breakdown(page: &mut String, snapshot: &Snapshot, folding: Fol
             continue;
         }
         let block = format_breakdown(device, style);
-        match blocks.iter_mut().find(|(_, other)| folding == Folding::Equal && *other == block) {
+        match blocks.iter_mut().find(|(_, other)| *other == block) {
             Some((devices, _)) => devices.push(device),
             None => blocks.push((vec![device], block)),
         }
@@ -84,36 +87,71 @@ fn format_breakdown(device: &Device, style: Style) -> String {
     let page = &mut block;
     if let Some(total) = &usage.dram_total {
         add_total(page, "DRAM", total, style);
-        add_space(page, usage, Space::Dram);
-        add_space(page, usage, Space::Trace);
+        add_space(page, usage, Space::Dram, style);
+        add_space(page, usage, Space::Trace, style);
     }
     if let Some(total) = &usage.l1_total {
         add_total(page, "L1", total, style);
         let programs = [Space::Cb, Space::Dfb, Space::Scratch, Space::Kernel];
         for space in [Space::L1].into_iter().chain(programs).chain([Space::L1Small, Space::L1Core]) {
-            add_space(page, usage, space);
+            add_space(page, usage, space, style);
         }
         if let Some(room) = &device.tightest_core {
-            add_gap(page, room, usage);
+            add_gap(page, room, usage, style);
         }
     }
-    add_space(page, usage, Space::Host);
+    add_space(page, usage, Space::Host, style);
     if let Some(capacity) = device.capacity {
         add_capacity(page, &capacity);
     }
+    add_other_cores(page, &device.other_cores, style);
     block
 }
 
 /// Adds the smallest free gap of a core between program memory and the lowest buffer.
-fn add_gap(page: &mut String, room: &CoreRoom, usage: &Usage) {
+fn add_gap(page: &mut String, room: &CoreRoom, usage: &Usage, style: Style) {
     let CoreRoom { x, y, program_end, lowest_buffer, .. } = room;
     let how = if is_gap_certain(room, usage) { "at least" } else { "at most" };
-    let _ = writeln!(
-        page,
-        "    {:<11}{:>11}   {how}, core {x},{y}: {program_end:#x} to {lowest_buffer:#x}",
-        "Free gap",
-        size(room.free_gap_bytes)
-    );
+    let note = format!("{how}, core {x},{y}: {program_end:#x} to {lowest_buffer:#x}");
+    add_figure(page, "Free gap", room.free_gap_bytes, None, &[note], style);
+}
+
+/// Adds the cores that programs cannot use.
+fn add_other_cores(page: &mut String, cores: &OtherCores, style: Style) {
+    let dispatch = other_cores::dispatch(cores).map(|text| format!("Dispatch: {text}"));
+    let ethernet = other_cores::ethernet(cores).map(|text| format!("Ethernet: {text}"));
+    let note = (!cores.is_unknown()).then(|| format!("({})", other_cores::UNTRACKED_NOTE));
+    for text in dispatch.into_iter().chain(ethernet).chain(note) {
+        for (n, line) in wrap(&text, style.width.saturating_sub(4)).iter().enumerate() {
+            let _ = writeln!(page, "{:1$}{line}", "", if n == 0 { 2 } else { 4 });
+        }
+    }
+}
+
+/// Adds a figure with the bar and the percentage of its share, and notes below each other. A narrow page has no bars, a
+/// narrower one no percentages.
+fn add_figure(page: &mut String, name: &str, bytes: u64, share: Option<f64>, notes: &[String], style: Style) {
+    let mut line = format!("    {name:<11}{:>11}", size(bytes));
+    let mut width = 26;
+    if style.width >= MIN_WITH_BARS {
+        let bar = match share {
+            Some(share) => format!("[{}]", style.meter(Some(share), SPACE_BAR_WIDTH)),
+            None => " ".repeat(SPACE_BAR_WIDTH + 2),
+        };
+        let _ = write!(line, "  {bar}");
+        width += 2 + SPACE_BAR_WIDTH + 2;
+    }
+    if style.width >= MIN_WITH_PERCENT {
+        let percent = share.map_or_else(String::new, |share| percent(Some(share)));
+        let _ = write!(line, " {percent:>7}");
+        width += 8;
+    }
+    width += 3;
+    let mut lines = notes.iter().flat_map(|note| wrap_list(note, style.width.saturating_sub(width)));
+    let _ = writeln!(page, "{line}   {}", lines.next().unwrap_or_default());
+    for line in lines {
+        let _ = writeln!(page, "{:width$}{line}", "");
+    }
 }
 
 /// Adds the capacity of a device, the part that the runtime can allocate, and the origin of these figures.
@@ -131,7 +169,8 @@ fn add_total(page: &mut String, name: &str, total: &Total, style: Style) {
     let used = size(total.used_bytes);
     let _ = match total.capacity_bytes {
         Some(capacity) => {
-            let bar = style.bar(total.used_bytes, capacity, BAR_WIDTH);
+            let width = style.width.saturating_sub(BESIDE_BAR).min(BAR_WIDTH);
+            let bar = style.bar(total.used_bytes, capacity, width);
             // A share above 1 is an impossible figure, which a finding reports.
             let share = match share(total.used_bytes, Some(capacity.max(1))) {
                 Some(share) if share > 1.0 => "not possible".to_owned(),
@@ -143,7 +182,7 @@ fn add_total(page: &mut String, name: &str, total: &Total, style: Style) {
     };
 }
 
-fn add_space(page: &mut String, usage: &Usage, space: Space) {
+fn add_space(page: &mut String, usage: &Usage, space: Space, style: Style) {
     let Some((used, basis)) = usage.used(space) else { return };
     let (mut notes, mut more, mut free_note) = (Vec::new(), Vec::new(), None);
     if let Some(buffers) = usage::buffers(usage, space) {
@@ -165,17 +204,31 @@ fn add_space(page: &mut String, usage: &Usage, space: Space) {
         if basis == Basis::Counters && program.registered_bytes == 0 {
             return;
         }
-        notes.extend(program_notes(program));
-        if space == Space::Cb && basis == Basis::Reported {
-            notes.push("per core".to_owned());
-        }
+        notes.extend(program_notes(space, program));
     }
     notes.push(basis_note(basis));
-    let _ = writeln!(page, "    {:<11}{:>11}   {}", label::part(space), size(used), notes.join(", "));
     let more = (!more.is_empty()).then(|| more.join(", "));
-    for line in more.into_iter().chain(free_note) {
-        let _ = writeln!(page, "{:29}{line}", "");
+    let classes = usage::programs(usage, space).map(kernel_classes).unwrap_or_default();
+    let classes = classes.into_iter().map(|(class, text)| format!("{class} {text}"));
+    let notes: Vec<String> =
+        [notes.join(", ")].into_iter().chain(more).chain(free_note).chain(classes).collect();
+    // A share above 1 is not possible, which the line of the memory says.
+    let share = share_of_capacity(usage, space).filter(|&share| share <= 1.0);
+    add_figure(page, label::part(space), used, share, &notes, style);
+}
+
+/// Breaks a list into lines of up to `width` characters, after commas. A longer item has a line of its own.
+fn wrap_list(list: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for item in list.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + item.trim_end().chars().count() <= width => {
+                line.push_str(item);
+            }
+            _ => lines.push(item.to_owned()),
+        }
     }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// Adds a line for each process with the agent on how well it is tracked.
@@ -210,5 +263,57 @@ pub(super) fn add_tracking(page: &mut String, snapshot: &Snapshot) {
     let more = tracked().count().saturating_sub(MAX_TRACKED);
     if more > 0 {
         let _ = writeln!(page, "  and {more} more: ttmem check");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(width: usize, share: Option<f64>) -> String {
+        let style = Style { ascii: true, colour: false, width, height: None };
+        let mut page = String::new();
+        let notes = ["3 buffers, peak 15.0 MiB, exact".to_owned(), "64.4 MiB free".to_owned()];
+        add_figure(&mut page, "Buffers", 12 << 20, share, &notes, style);
+        page
+    }
+
+    #[test]
+    fn narrow_pages_drop_bars_then_percentages() {
+        assert_eq!(
+            figure(100, Some(0.133)),
+            "    Buffers       12.0 MiB  [#---------]  13.3 %   3 buffers, peak 15.0 MiB, exact\n\
+             \x20                                                  64.4 MiB free\n"
+        );
+        assert_eq!(
+            figure(80, Some(0.133)),
+            "    Buffers       12.0 MiB  13.3 %   3 buffers, peak 15.0 MiB, exact\n\
+             \x20                                    64.4 MiB free\n"
+        );
+        assert_eq!(
+            figure(60, Some(0.133)),
+            "    Buffers       12.0 MiB   3 buffers, peak 15.0 MiB, exact\n\
+             \x20                            64.4 MiB free\n"
+        );
+    }
+
+    #[test]
+    fn figure_without_a_share_has_no_bar() {
+        for width in [60, 80, 100] {
+            let page = figure(width, None);
+            assert!(page.contains("12.0 MiB") && !page.contains('[') && !page.contains('%'), "{page}");
+            let notes = |page: &str| page.lines().map(|line| line.find("64.4")).collect::<Vec<_>>();
+            assert_eq!(notes(&page), notes(&figure(width, Some(0.5))), "notes stay in their column");
+        }
+    }
+
+    #[test]
+    fn lists_break_after_commas() {
+        assert_eq!(wrap_list("5.6 GiB free, largest block 2 MiB", 40), ["5.6 GiB free, largest block 2 MiB"]);
+        assert_eq!(
+            wrap_list("5.6 GiB free, largest block 2 MiB", 20),
+            ["5.6 GiB free,", "largest block 2 MiB"]
+        );
+        assert_eq!(wrap_list("5.6 GiB free", 3), ["5.6 GiB free"], "no figure is cut");
     }
 }

@@ -3,7 +3,7 @@
 use super::intervals::{
     ByCore, CoreXy, Interval, classes, cores, merged, placed, regions, subtract, total, union, wide,
 };
-use super::stage::{OpReport, ProgramInfo, Stage};
+use super::stage::{OpReport, ProgramInfo, ReportedPart, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::Snapshot;
 use ttmem_core::snapshot::{CoreClass, Device, Placement, Program, ProgramUsage};
@@ -53,6 +53,14 @@ pub(crate) fn sorted(indexes: &[u32]) -> Vec<u32> {
 
 pub(crate) fn expect_no_differences(differences: &[String]) {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Whether a core is in two ranges of a list of regions.
+fn have_overlap(list: &[[u64; 6]]) -> bool {
+    let ranges: BTreeSet<[u64; 4]> = list.iter().map(|&[x0, y0, x1, y1, ..]| [x0, y0, x1, y1]).collect();
+    let ranges: Vec<[u64; 4]> = ranges.into_iter().collect();
+    let all = cores(&ranges).count();
+    cores(&ranges).collect::<BTreeSet<CoreXy>>().len() < all
 }
 
 impl Stage {
@@ -118,12 +126,22 @@ impl Stage {
             &own(&[Space::Dfb, Space::Scratch]),
             differences,
         );
+        // The runtime's lists have what is on any core of a range, so they are equal only if no ranges overlap.
+        for (name, list, space) in [
+            ("CBs", &known.cb_regions, &[Space::Cb] as &'static [Space]),
+            ("DFBs", &known.dataflow_regions, &[Space::Dfb, Space::Scratch]),
+        ] {
+            if !have_overlap(list) {
+                let what = format!("{what}: regions of {name}");
+                compare_intervals(&what, &regions(list), &own(space), differences);
+            }
+        }
         compare_values(&format!("{what}: bytes of CBs"), &total(&cb), &program.cb_bytes, differences);
         let bytes = program.dfb_bytes + program.scratch_bytes;
         compare_values(&format!("{what}: bytes of DFBs"), &total(&dataflow), &bytes, differences);
         let end = cb.values().chain(dataflow.values()).flatten().map(|it| it.1).max();
         compare_values(&format!("{what}: end"), &end, &program.end, differences);
-        let views = program.placements.iter().filter(|it| it.view).count() as u64;
+        let views = program.placements.iter().filter(|it| it.view).map(|it| u64::from(it.count)).sum::<u64>();
         compare_values(&format!("{what}: number of views"), &views, &program.view_count, differences);
     }
 
@@ -214,10 +232,39 @@ impl Stage {
         let placements: Vec<&Placement> = found.values().flat_map(|it| &it.placements).collect();
         if let Some(report) = &op_report.report {
             let chip = report.iter().map(|it| it.chip).min();
-            let local = report.iter().filter(|it| Some(it.chip) == chip && !it.view);
-            let expected = union(local.map(|it| (it.cores.clone(), it.address, it.address + it.bytes)));
-            let own = placed(placements.iter().copied().filter(|it| !it.view && it.space == Space::Cb));
-            compare_intervals(&format!("{op}: CBs of the report"), &expected, &own, differences);
+            for (what, view) in [("CBs", false), ("CB views", true)] {
+                let is_cb = |it: &&ReportedPart| it.space == Space::Cb && it.view == view;
+                let local = report.iter().filter(|it| Some(it.chip) == chip).filter(is_cb);
+                let expected = union(local.map(|it| (it.cores.clone(), it.address, it.address + it.bytes)));
+                let own = placements.iter().copied().filter(|it| it.view == view && it.space == Space::Cb);
+                // A program with nothing but views is not reported.
+                if !view || !expected.is_empty() {
+                    let what = format!("{op}: {what} of the report");
+                    compare_intervals(&what, &expected, &placed(own), differences);
+                }
+            }
+        }
+        for (known, program) in op_report.programs.iter().filter_map(|it| Some((it, found.get(&it.id)?))) {
+            for (space, views) in [(Space::Cb, &known.cb_views), (Space::Dfb, &known.dfb_views)] {
+                let own = placed(program.placements.iter().filter(|it| it.view && it.space == space));
+                let what = format!("{op}, program {}: {space:?} views", known.id);
+                compare_intervals(&what, &regions(views), &own, differences);
+                // Each view, also those that are equal to another.
+                let mut number: BTreeMap<(CoreXy, u64, u64), i64> = BTreeMap::new();
+                for &[x0, y0, x1, y1, begin, end] in views {
+                    for core in cores(&[[x0, y0, x1, y1]]) {
+                        *number.entry((core, begin, end)).or_default() += 1;
+                    }
+                }
+                for it in program.placements.iter().filter(|it| it.view && it.space == space) {
+                    let begin = it.address.unwrap_or(0);
+                    for core in cores(&wide(&it.cores)) {
+                        *number.entry((core, begin, begin + it.bytes)).or_default() -= i64::from(it.count);
+                    }
+                }
+                let wrong = number.iter().find(|(_, by)| **by != 0);
+                differences.extend(wrong.map(|(at, by)| format!("{what}: {by} are missing at {at:?}")));
+            }
         }
         let Some(sizes) = &op_report.sizes else { return };
         // The number of parts of each kind and size on each core; how cores are grouped does not matter.
@@ -232,11 +279,13 @@ impl Stage {
         for it in sizes.iter().filter(|it| Some(it.chip) == chip) {
             count(it.space, it.bytes, it.view, &it.cores, 1);
         }
-        let whole = sizes.iter().any(|it| it.space == Space::Dfb);
+        let whole = sizes.iter().any(|it| it.space != Space::Cb);
         for placement in &placements {
-            // The older wheel reports no dataflow buffers.
+            // The older wheel reports circular buffers only.
             if placement.space == Space::Cb || whole {
-                count(placement.space, placement.bytes, placement.view, &wide(&placement.cores), -1);
+                // Dataflow buffers that share their memory are reported once.
+                let by = if placement.space == Space::Dfb { -1 } else { -i64::from(placement.count) };
+                count(placement.space, placement.bytes, placement.view, &wide(&placement.cores), by);
             }
         }
         for ((space, bytes, view), cores) in balance {

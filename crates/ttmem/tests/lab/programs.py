@@ -1,18 +1,24 @@
 """The runtime's own data about the programs on its chips: addresses, sizes, dispatches.
 
-There are four sources, none of which the agent reads:
+There are five sources:
 
 * the reports of the runtime's graph capture: a normal one has the addresses of circular buffers, one without dispatch has
   sizes and cores of all parts, without addresses;
-* each program's own lists of L1 regions, by which the runtime checks that programs and tensors do not clash;
+* each program's own lists of L1 regions, by which the runtime checks that programs and tensors do not clash. A region belongs
+  to a range of cores and has the buffers on any core of it, so if ranges overlap, regions are on more cores than buffers;
+* each program's buffers: circular ones from the runtime's functions, dataflow ones from their lists of cores and addresses,
+  by which the runtime writes them to the chip;
 * the size of each program's configuration, from the runtime;
 * what reached the queues, recorded by queue.cpp, which must be preloaded.
+
+The agent reads none of them but the functions for circular buffers.
 
 The puppet imports this; `python programs.py ROWSxCOLUMNS [OP ...]` compares the sources with each other.
 """
 
 import collections
 import ctypes
+import importlib.metadata
 import os
 import re
 import struct
@@ -21,10 +27,11 @@ import time
 
 import ttnn
 
+import more_ops
 import ops
 
 GRAPH = ttnn._ttnn.graph  # the wrapper around it imports torch
-OPS = {**ops.OPS, **ops.MESH_OPS}
+OPS = {**ops.OPS, **ops.MESH_OPS, **more_ops.MORE_OPS}
 
 
 # The runtime's memory and functions
@@ -38,9 +45,25 @@ def _runtime():
 _LIBRARY = _runtime()
 _MEMORY = os.open("/proc/self/mem", os.O_RDONLY)
 
-# Offsets of a `ProgramImpl`'s lists of regions: of circular buffers, and of dataflow buffers with scratchpads. There is no
-# function for them. Only 0.76.0 has this constructor; otherwise it is 0.81.1.
-_REGIONS = (0x268, 0x3B8) if hasattr(_LIBRARY, "_ZN2tt8tt_metal6detail11ProgramImplC1Ev") else (0x290, 0x518)
+_VERSION = importlib.metadata.version("ttnn")
+
+# Offsets of fields that there is no function for, by release.
+_Offsets = collections.namedtuple(
+    "_Offsets",
+    "regions"  # of a `ProgramImpl`: regions of circular buffers
+    " dataflow_regions"  # of a `ProgramImpl`: regions of dataflow buffers and scratchpads
+    " entries"  # of a `DataflowBufferImpl`: size and number of entries
+    " borrows"  # of a `DataflowBufferImpl`: whether it is a view
+    " groups"  # of a `DataflowBufferImpl`: groups of cores, which have a list of cores and addresses
+    " scratchpad",  # size of an entry of a kernel's list of scratchpads
+)
+_AT = {
+    "76": _Offsets(0x268, 0x3B8, 0x20, 0x6E, 0x78, 0x30),
+    "78": _Offsets(0x270, 0x470, 0x28, 0x76, 0x80, 0x30),
+    "80": _Offsets(0x290, 0x518, 0x28, 0x6A, 0x78, 0x60),
+    "81": _Offsets(0x290, 0x518, 0x28, 0x72, 0x80, 0x60),
+}[_VERSION.split(".")[1]]
+_SCRATCHPADS = 0x220  # of a `Kernel`
 
 
 def _function(name, result, *arguments):
@@ -55,6 +78,11 @@ _groups = _function(_PROGRAM + "17get_kernel_groupsEj", ctypes.c_void_p, ctypes.
 _kernels = _function(_PROGRAM + "11get_kernelsEj", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 _id = _function("_ZNK2tt8tt_metal6detail11ProgramImpl6get_idEv", ctypes.c_uint64, ctypes.c_void_p)
 _kernel_cores = _function("_ZNK2tt8tt_metal6Kernel18logical_corerangesEv", None, ctypes.c_void_p, ctypes.c_void_p)
+_buffers = _function("_ZNK2tt8tt_metal6detail11ProgramImpl16dataflow_buffersEv", ctypes.c_void_p, ctypes.c_void_p)
+_circular_cores = _function("_ZNK2tt8tt_metal14CircularBuffer11core_rangesEv", ctypes.c_void_p, ctypes.c_void_p)
+_circular_size = _function("_ZNK2tt8tt_metal14CircularBuffer4sizeEv", ctypes.c_uint32, ctypes.c_void_p)
+_is_global = _function("_ZNK2tt8tt_metal14CircularBuffer18globally_allocatedEv", ctypes.c_bool, ctypes.c_void_p)
+_circular_address = _function("_ZNK2tt8tt_metal18CircularBufferImpl7addressEv", ctypes.c_uint32, ctypes.c_void_p)
 _COMPUTE = ctypes.addressof(ctypes.c_char.in_dll(_LIBRARY, "_ZTVN2tt8tt_metal13ComputeKernelE")) + 16
 
 
@@ -86,30 +114,79 @@ def _regions(program, offset):
     return found
 
 
-def _processors(program):
-    """Number of processors with a kernel on the busiest core: three for a compute kernel, one for data movement."""
-    busy = collections.Counter()
+def _kernels_of(program):
+    """Each kernel and its rectangles of cores."""
     (node,) = _words(_kernels(program, 0) + 16, 1)
     while node:
         node, _, kernel = _words(node, 3)
         out = (ctypes.c_uint64 * 3)()
         _kernel_cores(ctypes.addressof(out), kernel)
+        yield kernel, _rectangles(ctypes.addressof(out))
+
+
+def _processors(program):
+    """Number of processors with a kernel on the busiest core: three for a compute kernel, one for data movement."""
+    busy = collections.Counter()
+    for kernel, rectangles in _kernels_of(program):
         (table,) = _words(kernel, 1)
-        for core in cores(_rectangles(ctypes.addressof(out))):
+        for core in cores(rectangles):
             busy[core] += 3 if table == _COMPUTE else 1
     return max(busy.values(), default=0)
 
 
+# A C++ function that returns a pointer and a length in registers. ctypes returns structs of 16 bytes in the same way.
+class _Span(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_uint64), ("len", ctypes.c_uint64)]
+
+
+_circular_buffers = _function("_ZNK2tt8tt_metal6detail11ProgramImpl16circular_buffersEv", _Span, ctypes.c_void_p)
+
+
+def _circular(program):
+    """Whether it is a view, and [x0, y0, x1, y1, begin, end], of each rectangle of each circular buffer."""
+    found = _circular_buffers(program)
+    for pair in range(found.begin, found.begin + 16 * found.len, 16):
+        (implementation,) = _words(pair, 1)
+        # A `CircularBuffer` is a pointer to its implementation, as is an entry of this list.
+        address, size = _circular_address(implementation), _circular_size(pair)
+        for rectangle in _rectangles(_circular_cores(pair)):
+            yield _is_global(pair), [*rectangle, address, address + size]
+
+
+def _dataflow(program):
+    """Whether it is a view, and [x, y, x, y, begin, end], of each core of each dataflow buffer."""
+    for pair in _vector(_buffers(program), 16):
+        (buffer,) = _words(pair, 1)
+        (entries,) = _words(buffer + _AT.entries, 1)
+        view = os.pread(_MEMORY, 1, buffer + _AT.borrows)[0] == 1
+        for group in _vector(buffer + _AT.groups, 72):
+            for core in _vector(group + 48, 24):
+                x, y, address = _words(core, 3)
+                begin = address & 0xFFFFFFFF
+                yield view, [x, y, x, y, begin, begin + (entries & 0xFFFFFFFF) * (entries >> 32)]
+
+
+def _scratchpads(program):
+    for kernel, rectangles in _kernels_of(program):
+        for pad in _vector(kernel + _SCRATCHPADS, _AT.scratchpad):
+            size, address = (it & 0xFFFFFFFF for it in _words(pad + 32, 2))
+            yield from ([*rectangle, address, address + size] for rectangle in rectangles)
+
+
 def describe(program):
     """The runtime's data about a program that was dispatched and still exists."""
-    circular, dataflow = (_regions(program, offset) for offset in _REGIONS)
+    circular, dataflow = list(_circular(program)), list(_dataflow(program))
     return {
         "id": _id(program),
         "config_bytes": ctypes.c_uint32.from_address(_config_size(program, 0)).value,
         "processors": _processors(program),
         "cores": [it for group in _vector(_groups(program, 0), 16) for it in _rectangles(_words(group, 1)[0] + 8)],
-        "cb": circular,
-        "dataflow": dataflow,
+        "cb": [it for view, it in circular if not view],
+        "cb_views": [it for view, it in circular if view],
+        "cb_regions": _regions(program, _AT.regions),
+        "dataflow": [*(it for view, it in dataflow if not view), *_scratchpads(program)],
+        "dfb_views": [it for view, it in dataflow if view],
+        "dataflow_regions": _regions(program, _AT.dataflow_regions),
     }
 
 
@@ -211,7 +288,19 @@ def capture_report(op, device, mode):
 
 
 # Without addresses nothing overlaps, so these ops leave out a program that moves a tensor.
-_MOVES = {"conv2d_3x3", "max_pool2d"}
+_MOVES = {"conv2d_3x3", "max_pool2d", "move_l1", *more_ops.WINDOWS}
+
+
+def run_or_refuse(name, device):
+    """Like `run`, but returns the runtime's reason if it refuses the op."""
+    if more_ops.CRASHES.get(name) == (_VERSION, ttnn.get_arch_name()):
+        return {"op": name, "refused": "it crashes, also without the agent"}
+    try:
+        return run(name, device)
+    except Exception as why:
+        # The message after the place and the condition, without the stack.
+        text = str(why).split("backtrace:")[0].split("info:")[-1]
+        return {"op": name, "refused": " ".join(text.split())[:160] or type(why).__name__}
 
 
 def run(name, device):
@@ -348,7 +437,7 @@ def find_disagreements(op_report):
 def main():
     rows, columns = (int(n) for n in sys.argv[1].split("x"))
     device = open_mesh(rows, columns, fabric=rows * columns > 1)
-    names = sys.argv[2:] or (OPS if rows * columns > 1 else ops.OPS)
+    names = sys.argv[2:] or {**ops.OPS, **(ops.MESH_OPS if rows * columns > 1 else {})}
     counts = collections.Counter()
     for name in names:
         begin = time.monotonic()

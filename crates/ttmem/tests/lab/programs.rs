@@ -16,7 +16,7 @@ fn compare_every_op(board: &str, version: &str) {
     let mut stage = Stage::new(board, version, "1, 1");
     let ops: Vec<String> = stage.query("list(ops.OPS)");
     assert!(ops.len() >= 70);
-    expect_no_differences(&stage.run_and_compare(&ops));
+    stage.expect_equal_programs(&ops);
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn programs_of_ops_across_chips_match() {
     let kinds =
         "add add_block_sharded matmul sum_w softmax layer_norm_sharded conv2d_3x3 reshape scatter rand";
     ops.extend(kinds.split(' ').map(str::to_owned));
-    expect_no_differences(&stage.run_and_compare(&ops));
+    stage.expect_equal_programs(&ops);
     // A collective has a separate program for each chip.
     let report = stage.run_op("all_gather");
     let seen = stage.snapshot();

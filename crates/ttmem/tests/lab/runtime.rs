@@ -7,10 +7,11 @@ use ttmem_testkit::memory_folder;
 
 #[test]
 fn chips_are_described_as_the_runtime_knows_them() {
-    for (board, shape, chips, cores, l1, dram, name) in [
-        ("t3k", "2, 4", 8, 64, 1_499_136, 12 << 30, "n300"),
-        ("p150", "1, 1", 1, 120, 1_572_864, 32 << 30, "p150"),
-        ("galaxy", "8, 4", 32, 80, 1_499_136, 12 << 30, "galaxy-wormhole"),
+    // Of n300 boards the runtime dispatches from ethernet cores.
+    for (board, shape, chips, cores, l1, dram, name, dispatch, ethernet) in [
+        ("t3k", "2, 4", 8, 64, 1_499_136, 12 << 30, "n300", (0, None, None), 16),
+        ("p150", "1, 1", 1, 120, 1_572_864, 32 << 30, "p150", (10, None, Some([11, 11])), 12),
+        ("galaxy", "8, 4", 32, 80, 1_499_136, 12 << 30, "galaxy-wormhole", (8, Some([9, 9]), None), 16),
     ] {
         let folder = memory_folder();
         let mut puppet = Puppet::start_with_device(board, folder.path(), shape);
@@ -20,6 +21,10 @@ fn chips_are_described_as_the_runtime_knows_them() {
             let capacity = device.capacity.unwrap();
             assert_eq!((capacity.cores, capacity.l1_bytes_per_core), (cores, l1));
             assert_eq!(capacity.dram_bytes, dram);
+            let found = device.other_cores.dispatch.unwrap();
+            assert_eq!((found.cores, found.rows, found.columns), dispatch, "{board}");
+            assert_eq!(found.program_cores, cores - found.cores);
+            assert_eq!(device.other_cores.ethernet.map(|it| it.cores), Some(ethernet), "{board}");
             assert!(device.board.as_deref().unwrap().starts_with(name), "{:?}", device.board);
             assert!(device.id.starts_with("0x") && device.id != "0x0000000000000000");
         }

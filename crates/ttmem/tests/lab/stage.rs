@@ -1,6 +1,7 @@
 //! A ttnn process with the agent, whose queues are recorded, and what it says of its own programs (see programs.py). The
 //! comparison with what ttmem shows is in `compare`.
 
+use super::compare::expect_no_differences;
 use super::intervals::{CoreXy, cores};
 use super::{Puppet, TTNN, here, process, python, tracked_command, ttmem};
 use serde::Deserialize;
@@ -34,12 +35,24 @@ pub(crate) struct ProgramInfo {
     pub(crate) processors: u64,
     #[serde(default)]
     pub(crate) cores: Vec<[u64; 4]>,
-    /// Regions of circular buffers: a rectangle of cores, first address, end.
+    /// Circular buffers: a rectangle of cores, first address, end.
     #[serde(default)]
     pub(crate) cb: Vec<[u64; 6]>,
-    /// Regions of dataflow buffers and scratchpads.
+    /// Globally allocated circular buffers.
+    #[serde(default)]
+    pub(crate) cb_views: Vec<[u64; 6]>,
+    /// The runtime's list of regions of circular buffers: those that are on any core of a range.
+    #[serde(default)]
+    pub(crate) cb_regions: Vec<[u64; 6]>,
+    /// Dataflow buffers and scratchpads.
     #[serde(default)]
     pub(crate) dataflow: Vec<[u64; 6]>,
+    /// Dataflow buffers that borrow a buffer.
+    #[serde(default)]
+    pub(crate) dfb_views: Vec<[u64; 6]>,
+    /// The runtime's list of regions of dataflow buffers and scratchpads.
+    #[serde(default)]
+    pub(crate) dataflow_regions: Vec<[u64; 6]>,
 }
 
 /// One line of a report of the runtime's graph capture.
@@ -57,11 +70,27 @@ pub(crate) struct ReportedPart {
 #[derive(Debug, Deserialize)]
 pub(crate) struct OpReport {
     pub(crate) op: String,
+    /// The runtime's reason, if it refused the op.
+    #[serde(default)]
+    pub(crate) refused: Option<String>,
+    #[serde(default)]
     pub(crate) programs: Vec<ProgramInfo>,
     /// Circular buffers with addresses; none for programs that are compiled in several threads.
     pub(crate) report: Option<Vec<ReportedPart>>,
     /// All parts, without addresses.
     pub(crate) sizes: Option<Vec<ReportedPart>>,
+}
+
+/// What was compared, and what differs.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    pub(crate) ops: usize,
+    pub(crate) programs: usize,
+    pub(crate) parts: usize,
+    pub(crate) views: u64,
+    /// Ops that the runtime refused, with its reasons.
+    pub(crate) refused: Vec<(String, String)>,
+    pub(crate) differences: Vec<String>,
 }
 
 /// The library that records what reaches the queues and makes replays of traces possible; see queue.cpp.
@@ -190,29 +219,48 @@ impl Stage {
         self.dispatches.clear();
     }
 
-    /// Runs an op; afterwards only its programs are cached.
-    pub(crate) fn run_op(&mut self, op: &str) -> OpReport {
-        let report: OpReport = self.query(&format!("p.run('{op}', d)"));
+    /// Runs an op, unless the runtime refuses it; afterwards only its programs are cached.
+    fn try_op(&mut self, op: &str) -> OpReport {
+        let report: OpReport = self.query(&format!("p.run_or_refuse('{op}', d)"));
         self.clear();
         self.apply_dispatches(&report.programs);
         report
     }
 
-    pub(crate) fn run_and_compare(&mut self, ops: &[String]) -> Vec<String> {
-        let mut differences = Vec::new();
-        let (mut programs, mut parts, mut views) = (0, 0, 0);
+    /// Runs an op; afterwards only its programs are cached.
+    pub(crate) fn run_op(&mut self, op: &str) -> OpReport {
+        let report = self.try_op(op);
+        assert_eq!(report.refused, None, "{op}");
+        report
+    }
+
+    /// Runs ops, each with nothing else cached, and compares their programs.
+    pub(crate) fn run_and_compare(&mut self, ops: &[String]) -> Comparison {
+        let mut done = Comparison::default();
         for op in ops {
-            let report = self.run_op(op);
+            let report = self.try_op(op);
+            if let Some(why) = report.refused {
+                done.refused.push((op.clone(), why));
+                continue;
+            }
             let seen = self.snapshot();
-            self.compare(&seen, op, &mut differences);
-            self.compare_reports(&seen, &report, &mut differences);
+            self.compare(&seen, op, &mut done.differences);
+            self.compare_reports(&seen, &report, &mut done.differences);
+            done.ops += 1;
             for program in self.programs(&seen).values() {
-                programs += 1;
-                parts += program.placements.iter().filter(|it| !it.view).count();
-                views += program.view_count;
+                done.programs += 1;
+                done.parts += program.placements.iter().filter(|it| !it.view).count();
+                done.views += program.view_count;
             }
         }
-        println!("{} ops, {programs} programs, {parts} parts, {views} views", ops.len());
-        differences
+        done
+    }
+
+    /// Runs ops, none of which is refused, and checks that nothing differs.
+    pub(crate) fn expect_equal_programs(&mut self, ops: &[String]) {
+        let done = self.run_and_compare(ops);
+        println!("{} ops, {} programs, {} parts, {} views", done.ops, done.programs, done.parts, done.views);
+        assert_eq!(done.refused, []);
+        expect_no_differences(&done.differences);
     }
 }

@@ -41,17 +41,22 @@ fn table_shows_devices_breakdown_and_processes() {
         ", via daemon, SIMULATED DEVICES ",
         "\n0   n300 ",
         " 3.0 GiB/12.0 GiB 25.2  █",
-        " 40.6 MiB/91.5 MiB 44.4\n",
+        " 40.6 MiB/91.5 MiB 44.3\n",
         "\n1   n300 R  N/A   N/A N/A ",
         " idle / 12.0 GiB ",
         "  DRAM             3.0 GiB / 12.0 GiB   [██████░░░░░░░░░░░░░░░░░░░]  25.2 %",
-        "    Buffers        3.0 GiB   1 buffer, peak 3.0 GiB, as requested, reported",
-        "    TRACE         24.0 MiB   1 buffer,",
-        "  L1              40.6 MiB / 91.5 MiB   [███████████░░░░░░░░░░░░░░]  44.4 %",
-        "    CBs           64.0 KiB   active or cached, per core, reported",
-        "    Kernels       56.0 KiB   active or cached, reported",
+        "    Buffers        3.0 GiB  [███░░░░░░░]  25.0 %   1 buffer, peak 3.0 GiB, as requested,",
+        "    TRACE         24.0 MiB  [█░░░░░░░░░]   0.2 %   1 buffer,",
+        "  L1              40.6 MiB / 91.5 MiB   [███████████░░░░░░░░░░░░░░]  44.3 %",
+        "    CBs           64.0 KiB  [█░░░░░░░░░]   0.1 %   active or cached, per core, reported",
+        "    Kernels       56.0 KiB ",
+        "loaded, not in the total,",
+        "   fabric 56.0 KiB\n",
         "    L1_SMALL     512.0 KiB",
         "64 cores x 1.4 MiB",
+        "  Dispatch: 8 of 64 Tensix cores, 11.4 MiB of L1; simulated\n",
+        "  Ethernet: 16 cores x 256.0 KiB = 4.0 MiB of L1, for links and fabric; simulated\n",
+        "  (what dispatch, fabric and firmware hold in these cores is not tracked)\n",
         "No process reports memory on device 1.",
         "PID User Dev    DRAM       L1 Programs  Tracking Command\n",
         " root 0 ",
@@ -86,6 +91,20 @@ fn json_is_one_line_of_the_schema() {
     assert!(json["devices"][1]["usage"].as_object().unwrap().is_empty(), "no data is absent");
     assert_eq!(json["processes"][0]["pid"], std::process::id());
     assert_eq!(json["processes"][0]["usage"][0]["device"], json["devices"][0]["id"]);
+    let kernels = serde_json::json!([
+        {"class": "fabric", "registered_bytes": 57_344, "resident_bytes": null},
+    ]);
+    for usage in [&json["devices"][0]["usage"], &json["processes"][0]["usage"][0]] {
+        assert_eq!(usage["kernel"]["by_class"], kernels, "of a device and of a process");
+    }
+    let cores = &json["devices"][0]["other_cores"];
+    assert_eq!(cores["dispatch"]["cores"], 8);
+    assert_eq!(
+        cores["ethernet"],
+        serde_json::json!({
+            "cores": 16, "l1_bytes_per_core": 262_144, "l1_bytes": 4_194_304, "origin": "simulated",
+        })
+    );
     assert_eq!(json["health"]["source"], "daemon");
     let at = json["at"].as_str().unwrap();
     assert!(at.ends_with('Z') && at.contains('T'), "{at}");

@@ -1,6 +1,7 @@
 //! Machines with cards, as drivers show them: devices, sensors, open devices, and missing values.
 
 mod processes;
+mod remote;
 mod sensors;
 
 use crate::{AS_OTHER_USER, DRAM, exe};
@@ -198,14 +199,19 @@ fn every_driver_version_is_read() {
 fn devices_are_numbered_by_their_pci_addresses() {
     let numbers = |snapshot: &Snapshot| {
         let devices = snapshot.devices.iter();
-        devices.map(|it| (it.index, it.node.unwrap(), it.pci.clone().unwrap())).collect::<Vec<_>>()
+        let local = devices.filter(|it| !it.remote);
+        local.map(|it| (it.index, it.node.unwrap(), it.pci.clone().unwrap())).collect::<Vec<_>>()
     };
     let t3k = read_snapshot(&machine::t3k("2.10.0"));
     assert_eq!(
         numbers(&t3k).iter().map(|it| (it.0, it.1)).collect::<Vec<_>>(),
         [(0, 0), (1, 1), (2, 2), (3, 3)]
     );
-    for device in &t3k.devices {
+    // The second device of each board is on no bus.
+    assert_eq!(t3k.devices.len(), 8);
+    for (n, device) in t3k.devices.iter().enumerate() {
+        assert_eq!((device.index, device.remote, device.inferred), (n as u32, n > 3, n > 3));
+        assert_eq!(device.serial, t3k.devices[n % 4].serial);
         let capacity = device.capacity.unwrap();
         assert_eq!(
             (capacity.cores, capacity.l1_bytes),
@@ -288,13 +294,13 @@ fn captures_of_real_drivers_are_read() {
         let driver = capture["kmd"].as_str().unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         assert_eq!(snapshot.host.driver.as_deref(), Some(driver), "{name}");
-        let devices = if name.contains("t3k") { 4 } else { 1 + usize::from(name.contains("p300")) };
+        let devices = if name.contains("t3k") { 8 } else { 1 + usize::from(name.contains("p300")) };
         assert_eq!(snapshot.devices.len(), devices, "{name}");
         let (major, minor) = driver.split_once('.').unwrap();
         let minor = minor.split('.').next().unwrap();
         let version: (u32, u32) = (major.parse().unwrap(), minor.parse().unwrap());
         let wormhole = capture["arch"] == "wormhole";
-        for device in &snapshot.devices {
+        for device in snapshot.devices.iter().filter(|it| !it.remote) {
             let features = DriverFeatures {
                 driver: "as captured",
                 asic_id: version >= if wormhole { (2, 3) } else { (2, 1) },
@@ -316,7 +322,7 @@ fn captures_of_real_drivers_are_read() {
 fn devices_are_added_and_removed() {
     let mut machine = machine::t3k("2.10.0");
     let server = start_daemon(&machine);
-    assert_eq!(server.snapshot().devices.len(), 4);
+    assert_eq!(server.snapshot().devices.len(), 8);
     eventually("sensors are read", || server.device(2).sensors.filter(|it| it.asic_celsius == Some(45.406)));
     machine.set(machine.hwmon(2, "temp1_input"), "60500\n");
     eventually("the new value", || server.device(2).sensors.filter(|it| it.asic_celsius == Some(60.5)));
@@ -324,10 +330,12 @@ fn devices_are_added_and_removed() {
         server.snapshot().devices.into_iter().map(|device| device.id).collect()
     };
     let before = ids(&server);
+    let serial = u64::from_str_radix(server.device(2).serial.as_ref().unwrap(), 16).unwrap();
     machine.unplug(2);
-    eventually("it is gone", || (ids(&server).len() == 3).then_some(()));
+    eventually("it is gone, and the one behind it", || (ids(&server).len() == 6).then_some(()));
     // Back at the same address, it is the same device with the same index.
-    let card = Card { asic_id: u64::from_str_radix(&before[2][2..], 16).unwrap(), ..Card::new("n300", 2) };
+    let asic_id = u64::from_str_radix(&before[2][2..], 16).unwrap();
+    let card = Card { asic_id, serial, ..Card::new("n300", 2) };
     machine.add_card(card.with("temp1_input", "30000"));
     eventually("it is back", || (ids(&server) == before).then_some(()));
     eventually("and is read", || server.device(2).sensors.filter(|it| it.asic_celsius == Some(30.0)));
@@ -429,7 +437,7 @@ fn machine_without_cards_is_reported_in_one_line() {
         command.args(&AS_OTHER_USER[1..]).arg(exe()).arg("--json").arg("--root").arg(other.root());
         assert_eq!(
             parse_snapshot(&command.output().unwrap()).devices.len(),
-            4,
+            8,
             "every user can read the driver's files"
         );
     }

@@ -3,6 +3,7 @@
 
 mod acceptance;
 mod bad_input;
+mod blocks;
 mod command_line;
 mod containers;
 mod cores;
@@ -11,7 +12,9 @@ mod defects;
 mod defects_machine;
 mod doctor;
 mod dump;
+mod events;
 mod machine;
+mod old_tools;
 mod pages;
 mod processes;
 mod resets;

@@ -4,6 +4,7 @@ use crate::exe;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -206,6 +207,8 @@ enum Kind {
     Screen,
     /// It runs until a signal.
     Daemon,
+    /// It prints until a signal.
+    Follower,
     /// It exits.
     Plain,
 }
@@ -217,6 +220,7 @@ fn kind(command: &str) -> Kind {
         ["ttmem", ..] if has("--help") => Kind::Plain,
         ["ttmem", "serve", ..] => Kind::Daemon,
         ["ttmem", "top" | "demo", ..] => Kind::Screen,
+        ["ttmem", "events", ..] if has("-f") => Kind::Follower,
         ["ttmem", ..] if (has("-w") || has("--watch")) && !has("-n") => Kind::Screen,
         _ => Kind::Plain,
     }
@@ -262,6 +266,19 @@ fn run(fixture: &Fixture, folder: &Path, prelude: &str, command: &str) -> Result
             }
             let status = child.wait().unwrap();
             if ready && status.success() { Ok(()) } else { Err(format!("the daemon ended: {status}")) }
+        }
+        Kind::Follower => {
+            shell.args(["-c", &format!("{prelude}exec {command}")]);
+            let mut child = fixture.environment(shell, folder).stdout(Stdio::piped()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            rustix::process::kill_process(
+                rustix::process::Pid::from_child(&child),
+                rustix::process::Signal::INT,
+            )
+            .unwrap();
+            let status = child.wait().unwrap();
+            if status.success() && !line.is_empty() { Ok(()) } else { Err(format!("it ended: {status}")) }
         }
         Kind::Plain => {
             // A command that hangs ends the test.

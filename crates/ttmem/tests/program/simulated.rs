@@ -114,10 +114,10 @@ fn events_are_listed_on_request() {
         let is_exit = |it: &&Value| it["kind"] == "process_exited" && it["pid"] == pid;
         let exited = page["events"].as_array().unwrap().iter().find(is_exit).cloned()?;
         assert!(
-            exited["text"].as_str().unwrap().ends_with("with 23.4 KiB in 1 allocation still allocated"),
+            exited["text"].as_str().unwrap().ends_with("with 46.9 KiB in 1 allocation still allocated"),
             "{exited}"
         );
-        assert_eq!((&exited["bytes"], &exited["severity"]), (&24_000.into(), &"info".into()));
+        assert_eq!((&exited["bytes"], &exited["severity"]), (&48_000.into(), &"info".into()));
         Some(page)
     });
     // Oldest first, and with a filter only those of one device or process.

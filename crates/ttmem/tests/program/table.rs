@@ -1,7 +1,6 @@
 //! The table that `ttmem` prints, in a pipe and on a terminal.
 
 use crate::*;
-use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use ttmem_testkit::puppet::Puppet;
 use ttmem_testkit::{Client, terminal::Terminal};
@@ -125,21 +124,4 @@ fn verbose_folds_equal_breakdowns() {
     assert_eq!(page.matches("Devices 4-7 (Wormhole), each:").count(), 1, "{page}");
     let long = std::env::current_exe().unwrap();
     assert!(page.contains(long.file_name().unwrap().to_str().unwrap()), "the whole command: {page}");
-}
-
-#[test]
-fn old_program_name_prints_the_old_page() {
-    let (server, _processes) = four_processes();
-    let mut old = command(&server, &[]);
-    old.arg0("tt_smi_umd");
-    let page = printed(old);
-    for part in [
-        "│ Dev  Name       Board             Temp Power  AICLK           DRAM-Usage             L1-Usage    │",
-        "│ 7    Wormhole   n300 (remote)      N/A   N/A    N/A     3.0 GiB/12.0 GiB    40.0 MiB/91.5 MiB ",
-        "\nMemory breakdown:\nDevice 0 (Wormhole, 0x",
-        "\nDevice 7 (Wormhole, 0x",
-        "     PID User      Process        Devices ",
-    ] {
-        assert!(page.contains(part), "{part:?} is not in\n{page}");
-    }
 }

@@ -5,6 +5,7 @@ use crate::segments::dram;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use ttmem_client::{Buffer, CoreRange, Kernel, Options, Placement, Space, Tracker, Transport};
 use ttmem_core::words::Basis;
 use ttmem_testkit::producer::{FLOOD, Held, Producer};
 use ttmem_testkit::{Server, eventually};
@@ -36,7 +37,7 @@ fn old_server_gets_every_event() {
     eventually("all of it", || (held(&server, producer.pid) == 100).then_some(()));
     let it = server.process(producer.pid).unwrap();
     assert_eq!((it.usage.len(), it.basis), (2, Basis::Reported), "for each device of the mesh");
-    assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 64);
+    assert_eq!(it.usage[1].usage.cb.as_ref().unwrap().registered_bytes, 4 * 64, "on four cores");
     producer.load_kernel(3, 77, 1000, [(0, 0), (3, 1)]);
     eventually("the kernel, on all of its cores together", || {
         let it = server.process(producer.pid)?;
@@ -52,6 +53,42 @@ fn old_server_gets_every_event() {
         (gone(&process.usage[0].usage.cb) && gone(&process.usage[0].usage.kernel)).then_some(())
     });
     assert_eq!(std::fs::read_dir(server.segments.path()).unwrap().count(), 0, "no segment is created");
+}
+
+/// Reports what wrappers of old code report: circular buffers of two programs that overlap, and a kernel that is never unloaded.
+fn report_by_hand(tracker: &Tracker) {
+    let device = tracker.define_devices(&[0]).unwrap();
+    let cores = tracker.define_cores(&[CoreRange::new((0, 0), (7, 7))]).unwrap();
+    tracker.alloc(&Buffer::new(device, Space::L1, 0x8_0000, 65_536)).unwrap();
+    for (program, address) in [(1, 105_824), (2, 107_872)] {
+        let cb = Placement::new(device, program, Space::Cb, address, 4096).cores(cores);
+        tracker.place(&cb.unfollowed(true)).unwrap();
+    }
+    tracker.load_kernel(&Kernel::new(device, 1, 77, 51_200).cores(cores).unfollowed(true)).unwrap();
+}
+
+#[test]
+fn both_transports_have_the_same_l1_total() {
+    let server = server();
+    let socket = server.legacy.to_str().unwrap().to_owned();
+    let segment = Options::default().folder(server.segments.path().to_str().unwrap());
+    let totals = [segment, Options::default().transport(Transport::Legacy(socket))].map(|options| {
+        let tracker = Tracker::new(&options);
+        report_by_hand(&tracker);
+        let total = eventually("all of it", || {
+            tracker.refresh();
+            let usage = server.device(0).usage;
+            let is_complete = usage.kernel.as_ref()?.registered_bytes == 64 * 51_200;
+            is_complete.then(|| usage.l1_total.unwrap().used_bytes)
+        });
+        tracker.close();
+        eventually("nothing is left", || {
+            let usage = server.device(0).usage;
+            usage.kernel.is_none_or(|kernel| kernel.registered_bytes == 0).then_some(())
+        });
+        total
+    });
+    assert_eq!(totals, [65_536 + 64 * 6144; 2]);
 }
 
 #[test]
@@ -277,7 +314,7 @@ fn closing_frees_everything_on_an_old_server() {
     eventually("both", || {
         let it = server.process(producer.pid)?;
         let cb = it.usage[0].usage.cb.as_ref()?;
-        (dram(&it) == 100 && cb.registered_bytes == 64 && cb.count == Some(1)).then_some(())
+        (dram(&it) == 100 && cb.registered_bytes == 4 * 64 && cb.count == Some(1)).then_some(())
     });
     producer.close_tracker();
     eventually("nothing is left", || {

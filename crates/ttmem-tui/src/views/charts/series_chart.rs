@@ -3,7 +3,7 @@
 use super::MEMORY;
 use crate::canvas::Canvas;
 use crate::data::{SENSOR_PARTS, Series};
-use crate::plot::{Plot, Span};
+use crate::plot::{Pattern, Plot, Span};
 use crate::views::Scene;
 use ratatui::style::Style;
 use ttmem_core::snapshot::{Device, Sample};
@@ -42,15 +42,20 @@ impl SeriesChart<'_> {
         &self.title()[..1]
     }
 
-    pub(super) fn plot(&self) -> Plot<'_> {
-        let mark = match self.series {
-            Series::Dram => '#',
-            Series::L1 => '*',
-            Series::Temperature => 't',
-            Series::Power => 'w',
-            Series::Clock => 'c',
+    pub(super) fn pattern(&self) -> Pattern {
+        // Solid, chequered, vertical lines, horizontal lines, dots.
+        let (edge, fill) = match self.series {
+            Series::Dram => ('#', 0xff),
+            Series::L1 => ('*', 0x95),
+            Series::Temperature => ('t', 0x47),
+            Series::Power => ('w', 0xd2),
+            Series::Clock => ('c', 0x41),
         };
-        Plot { samples: self.samples, top: self.top, style: self.style, mark }
+        Pattern { edge, fill }
+    }
+
+    pub(super) fn plot(&self) -> Plot<'_> {
+        Plot { samples: self.samples, top: self.top, style: self.style, pattern: self.pattern() }
     }
 
     /// The text of a chart without samples.

@@ -78,27 +78,31 @@ impl Scene<'_> {
         span: Span,
         (is_selected, series): (bool, &[Series]),
     ) -> (Vec<Rect>, Vec<String>) {
-        const VALUE_WIDTH: u16 = 9;
+        /// The value after a plot, and a gap.
+        const VALUE_WIDTH: u16 = 8;
         let theme = &self.ui.theme;
         canvas.write_right(area, 0, 0, 4, &device.index.to_string(), theme.text);
         if is_selected {
             canvas.set_style(Rect { width: 4, ..area }, theme.selected);
         }
         let part = area.width.saturating_sub(6) / series.len() as u16;
+        // The letter before a plot, and a gap if there is room.
+        let letter = if part < 20 { 1 } else { 2 };
         let (mut areas, mut scales) = (Vec::new(), Vec::new());
         for (n, &series) in series.iter().enumerate() {
             let chart = self.series_chart(canvas, device, series, span);
             let x = 5 + n as u16 * part;
-            let plot = Rect { x: area.x + x, width: part.saturating_sub(VALUE_WIDTH), ..area };
+            canvas.write(area, x, 0, chart.letter(), chart.style);
+            let width = part.saturating_sub(letter + VALUE_WIDTH);
+            let plot = Rect { x: area.x + x + letter, width, ..area };
             draw_sparkline(canvas, plot, span, &chart.plot());
-            let at = x + part.saturating_sub(VALUE_WIDTH);
-            canvas.write(area, at, 0, chart.letter(), chart.style);
+            let at = x + letter + width;
             let (value, style) = match (chart.share, series) {
                 (Some(share), _) => (format!("{:.0}%", share.min(9.99) * 100.0), theme.level(share)),
                 (None, Series::Dram | Series::L1) => (DASH.to_owned(), theme.faint),
                 (None, _) => (chart.now.replace(' ', ""), theme.text),
             };
-            canvas.write_right(area, at + 1, 0, VALUE_WIDTH - 2, &value, style);
+            canvas.write_right(area, at, 0, VALUE_WIDTH - 1, &value, style);
             areas.push(plot);
             scales.push(format!("{}: {} {}", chart.letter(), chart.short_title(), chart.scale()));
         }

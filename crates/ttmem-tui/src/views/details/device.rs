@@ -7,7 +7,7 @@ use ttmem_core::snapshot::{Device, Peak, Total};
 use ttmem_core::words::Arch;
 use ttmem_render::format::{DASH, age, percent, rate, share, size};
 use ttmem_render::usage::is_gap_certain;
-use ttmem_render::{Reading, Value, device, label};
+use ttmem_render::{Reading, Value, device, label, other_cores};
 
 impl Scene<'_> {
     pub(super) fn device_facts(&self, device: &Device) -> Vec<Fact> {
@@ -45,6 +45,12 @@ impl Scene<'_> {
                 fact("Capacity", text)
             }
         });
+        let cores = &device.other_cores;
+        facts.extend(other_cores::dispatch(cores).map(|text| fact("Dispatch cores", text)));
+        facts.extend(other_cores::ethernet(cores).map(|text| fact("Ethernet cores", text)));
+        if !cores.is_unknown() {
+            facts.push(fact("", other_cores::UNTRACKED_NOTE));
+        }
         if !device.peaks.is_empty() {
             facts.push(heading("Peaks"));
         }
@@ -151,7 +157,11 @@ fn identity_facts(device: &Device) -> Vec<Fact> {
     facts.extend(device.node.map(|n| fact("Node", format!("/dev/tenstorrent/{n}"))));
     facts.extend(device.serial.as_ref().map(|serial| fact("Serial", serial.as_str())));
     let arch = device.arch.map_or(DASH, Arch::title);
-    let remote = if device.remote { ", reached through another device" } else { "" };
+    let remote = match (device.remote, device.inferred) {
+        (true, true) => ", reached through another device, inferred from its board",
+        (true, false) => ", reached through another device",
+        _ => "",
+    };
     facts.push(fact("Architecture", format!("{arch}{remote}")));
     facts
 }

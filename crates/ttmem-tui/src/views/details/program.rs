@@ -67,9 +67,14 @@ impl Scene<'_> {
 }
 
 fn placement_fact(placement: &Placement) -> Fact {
-    let Placement { space, address, bytes, cores, view } = placement;
+    let Placement { space, address, bytes, cores, view, count } = placement;
     let address = address.map_or_else(|| "unknown address".to_owned(), |address| format!("{address:#09x}"));
-    let view = if *view { ", a view" } else { "" };
+    let view = match (*view, *count) {
+        (true, 1) => ", a view".to_owned(),
+        (true, count) => format!(", {count} views"),
+        (false, 1) => String::new(),
+        (false, count) => format!(", {count} times"),
+    };
     let text = format!("{address}, {} on {}{view}", size(*bytes), format_core_ranges(cores));
     fact(space.name(), text)
 }

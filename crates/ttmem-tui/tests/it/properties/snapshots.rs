@@ -4,14 +4,15 @@ use super::generator::Generator;
 use std::sync::Arc;
 use ttmem_core::Snapshot;
 use ttmem_core::machine::{
-    Capacity, CapacityOrigin, CoreLayout, Firmware, Host, PcieRates, SensorLimits, Sensors,
+    Capacity, CapacityOrigin, CoreLayout, DispatchCores, EthernetCores, Firmware, Host, OtherCores,
+    PcieRates, SensorLimits, Sensors,
 };
 use ttmem_core::snapshot::{
     Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
     CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
-    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, Peak, Placement, Process,
-    ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample, Summary, Total,
-    Trace, Tracker, Tracking, Usage,
+    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, KernelClassUsage, Peak,
+    Placement, Process, ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample,
+    Summary, Total, Trace, Tracker, Tracking, Usage,
 };
 use ttmem_core::words::{Arch, KernelClass, Layout};
 
@@ -37,6 +38,12 @@ impl Generator<'_> {
             resident_bytes: self.maybe(Self::number),
             residency_unknown_bytes: self.number(),
             estimated_bytes: self.number(),
+            per_core_bytes: self.number(),
+            by_class: self.some(4, |g| KernelClassUsage {
+                class: g.one(&KernelClass::ALL),
+                registered_bytes: g.number(),
+                resident_bytes: g.maybe(Self::number),
+            }),
             count: self.maybe(Self::number),
             basis: self.basis(),
         }
@@ -203,6 +210,7 @@ impl Generator<'_> {
             arch: self.maybe(|g| g.one(&[Arch::WormholeB0, Arch::Blackhole])),
             board: self.maybe(Self::text),
             remote: self.yes(),
+            inferred: self.yes(),
             pci: self.maybe(Self::text),
             node: self.maybe(Self::small),
             serial: self.maybe(Self::text),
@@ -236,6 +244,22 @@ impl Generator<'_> {
                 unreserved: g.number(),
                 end: g.number(),
             }),
+            other_cores: OtherCores {
+                dispatch: self.maybe(|g| DispatchCores {
+                    program_cores: g.small(),
+                    cores: g.small(),
+                    rows: g.maybe(|g| [g.one(&[0, 7, 255]), g.one(&[0, 7, 255])]),
+                    columns: g.maybe(|g| [g.one(&[0, 7, 255]), g.one(&[0, 7, 255])]),
+                    l1_bytes: g.number(),
+                    origin: g.one(&[CapacityOrigin::Board, CapacityOrigin::Runtime]),
+                }),
+                ethernet: self.maybe(|g| EthernetCores {
+                    cores: g.small(),
+                    l1_bytes_per_core: g.number(),
+                    l1_bytes: g.number(),
+                    origin: g.one(&[CapacityOrigin::Board, CapacityOrigin::Descriptor]),
+                }),
+            },
             cores: self.maybe(Self::cores),
             history: self.maybe(|g| History {
                 dram_total: g.samples(),
@@ -274,6 +298,7 @@ impl Generator<'_> {
                 bytes: g.number(),
                 cores: g.some(2, Self::rectangle),
                 view: g.yes(),
+                count: g.one(&[1, 2, 7]),
             }),
         }
     }
@@ -316,6 +341,7 @@ impl Generator<'_> {
                     space: g.space(),
                     banks: g.number() as u16,
                     base: g.number(),
+                    largest_free_block_addrs: Vec::new(),
                     bytes_per_bank: g.number(),
                     usage: g.buffer_usage(),
                 }),
@@ -480,6 +506,7 @@ impl Generator<'_> {
             buffers: self.maybe(Self::buffers),
             programs: self.maybe(Self::program_list),
             core_allocations: self.maybe(Self::core_allocations),
+            block_maps: None,
             health: Health::default(),
         }
     }

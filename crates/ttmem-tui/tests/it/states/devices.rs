@@ -4,12 +4,16 @@ use super::{GIB, KIB, MIB, ago, now, text};
 use jiff::SignedDuration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use ttmem_core::machine::{Capacity, CapacityOrigin, CoreLayout, Firmware, PcieRates, SensorLimits, Sensors};
+use ttmem_core::machine::{
+    Capacity, CapacityOrigin, CoreLayout, DispatchCores, EthernetCores, Firmware, OtherCores, PcieRates,
+    SensorLimits, Sensors,
+};
 use ttmem_core::snapshot::{
     BufferUsage, Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores,
-    Device, History, Holder, Interval, Peak, ProgramUsage, Sample, SensorSample, Total, Usage,
+    Device, History, Holder, Interval, KernelClassUsage, Peak, ProgramUsage, Sample, SensorSample, Total,
+    Usage,
 };
-use ttmem_core::words::{Arch, Basis, Space};
+use ttmem_core::words::{Arch, Basis, KernelClass, Space};
 
 pub(super) fn wormhole(cores: u32, origin: CapacityOrigin) -> Capacity {
     let l1_bytes_per_core = 1464 * KIB;
@@ -34,6 +38,7 @@ pub(super) fn idle_device(index: u32, board: &str, cores: u32) -> Device {
         arch: Some(Arch::WormholeB0),
         board: text(board),
         remote: false,
+        inferred: false,
         pci: Some(format!("0000:{:02x}:00.0", index + 1)),
         node: Some(index),
         serial: Some(format!("{:016x}", 0x0100_0144_1181_1000 + u64::from(index / 2))),
@@ -53,6 +58,22 @@ pub(super) fn idle_device(index: u32, board: &str, cores: u32) -> Device {
         peaks: Vec::new(),
         tightest_core: None,
         core_layout: None,
+        other_cores: OtherCores {
+            dispatch: cores.checked_sub(8).map(|program_cores| DispatchCores {
+                program_cores,
+                cores: 8,
+                rows: Some([program_cores as u8 / 8; 2]),
+                columns: None,
+                l1_bytes: 8 * (1464 << 10),
+                origin: CapacityOrigin::Runtime,
+            }),
+            ethernet: Some(EthernetCores {
+                cores: 16,
+                l1_bytes_per_core: 256 << 10,
+                l1_bytes: 4 << 20,
+                origin: CapacityOrigin::Board,
+            }),
+        },
         cores: None,
         history: None,
     }
@@ -113,9 +134,15 @@ pub(super) fn program_usage(registered_bytes: u64, resident_bytes: u64, count: u
         resident_bytes: Some(resident_bytes),
         residency_unknown_bytes: 0,
         estimated_bytes: 0,
+        per_core_bytes: 0,
+        by_class: Vec::new(),
         count: Some(count),
         basis: Basis::Exact,
     })
+}
+
+fn kernels(class: KernelClass, registered_bytes: u64, resident_bytes: u64) -> KernelClassUsage {
+    KernelClassUsage { class, registered_bytes, resident_bytes: Some(resident_bytes) }
 }
 
 /// Usage with memory in every space.
@@ -134,7 +161,13 @@ pub(super) fn usage(dram: u64, l1: u64, capacity: Option<Capacity>) -> Usage {
         cb: program_usage(cb * 3, cb, 91),
         dfb: program_usage(dfb * 2, dfb, 4),
         scratch: program_usage(scratch, scratch, 2),
-        kernel: program_usage(kernel * 6, kernel, 48),
+        kernel: program_usage(kernel * 6, kernel, 48).map(|usage| ProgramUsage {
+            by_class: vec![
+                kernels(KernelClass::Application, kernel * 5, kernel - 64 * KIB),
+                kernels(KernelClass::Dispatch, kernel, 64 * KIB),
+            ],
+            ..usage
+        }),
         dram_total: Some(Total {
             used_bytes: dram + trace,
             capacity_bytes: capacity.map(|it| it.dram_bytes),

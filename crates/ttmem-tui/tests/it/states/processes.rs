@@ -62,6 +62,7 @@ pub(super) fn tracked_process(pid: u32, name: &str, devices: &[&Device], share: 
             space,
             banks,
             base,
+            largest_free_block_addrs: Vec::new(),
             bytes_per_bank,
             usage: buffer_usage(used, 41, Some(allocatable)),
         }
@@ -133,7 +134,7 @@ pub(super) fn program(id: u32, name: &str, process: &Process) -> Program {
     let cb = (24 + n * 16) * KIB;
     let placement = |space, address, bytes, view| {
         let address = Some(address);
-        Placement { space, address, bytes, cores: cores.clone(), view }
+        Placement { space, address, bytes, cores: cores.clone(), view, count: 1 }
     };
     Program {
         id: id + 11,

@@ -164,11 +164,26 @@ fn defect_19_use_above_the_capacity_is_flagged() {
     client.alloc(0, L1, 0, 95_944_704);
     client.sync();
     assert!(finding(&server, FindingKind::OverCapacity).is_none());
-    client.kernel_load(0, 0, 1, 4096);
+    client.alloc(0, L1_SMALL, 0, 4096);
     client.sync();
     let over = finding(&server, FindingKind::OverCapacity).unwrap();
     assert_eq!((over.severity, over.bytes), (Severity::Error, Some(4096)));
     assert_eq!(server.usage(0).l1_total.unwrap().used_bytes, 95_944_704 + 4096, "shown, not clamped");
+}
+
+#[test]
+fn kernels_that_are_never_unloaded_are_not_in_use() {
+    let server = server();
+    let mut client = client(&server);
+    client.alloc(0, L1, 0, 1 << 20);
+    for kernel in 0..100 {
+        client.kernel_load(0, 0, kernel, 2 << 20);
+    }
+    assert_eq!(client.query(0).levels.kernel, 200 << 20, "as the old server counted them");
+    let usage = server.usage(0);
+    assert_eq!(usage.kernel.unwrap().registered_bytes, 200 << 20);
+    assert_eq!(usage.l1_total.unwrap().used_bytes, 1 << 20);
+    assert!(finding(&server, FindingKind::OverCapacity).is_none());
 }
 
 #[test]
