@@ -23,7 +23,7 @@ pub(crate) struct Program {
     number: u32,
     dispatches: bool,
     /// Hint for the next dispatch.
-    hint: AtomicU32,
+    slot: AtomicU32,
 }
 
 impl Program {
@@ -41,7 +41,7 @@ impl Program {
         let name = name.map(display_name).unwrap_or_default();
         let begun = Client::global().begin_program(tracker.get().allocator(py)?, number, &name);
         begun.map_err(|e| fault_exception(py, e))?;
-        Ok(Self { tracker: tracker.unbind(), number, dispatches, hint: AtomicU32::new(u32::MAX) })
+        Ok(Self { tracker: tracker.unbind(), number, dispatches, slot: AtomicU32::new(u32::MAX) })
     }
 
     fn register(
@@ -124,10 +124,10 @@ impl Program {
 
     /// Reports a dispatch: the program's memory becomes resident and replaces what was resident on its cores.
     fn dispatch(&self, py: Python<'_>) -> PyResult<()> {
-        let mut hint = self.hint.load(Ordering::Relaxed);
+        let mut slot = self.slot.load(Ordering::Relaxed);
         let allocator = self.tracker.get().allocator(py)?;
-        let done = agent::dispatch_with_hint(Client::global(), allocator, self.number, &mut hint);
-        self.hint.store(hint, Ordering::Relaxed);
+        let done = agent::dispatch(Client::global(), allocator, self.number, &mut slot, None);
+        self.slot.store(slot, Ordering::Relaxed);
         done.map(drop).map_err(|e| fault_exception(py, e))
     }
 

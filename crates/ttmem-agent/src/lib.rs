@@ -27,6 +27,7 @@ mod allocators;
 mod audit;
 mod flight;
 mod manual;
+mod parts;
 #[cfg(any(feature = "probe", debug_assertions))]
 mod probe;
 mod programs;

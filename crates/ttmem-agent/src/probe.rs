@@ -1,16 +1,30 @@
 //! Functions for tests and benchmarks. The installed agent does not have them.
 #![allow(unsafe_code)]
 
+use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
 use crate::shim::{ACTIVE, PAUSED};
 use core::sync::atomic::Ordering;
+use ttmem_client::agent;
 
 /// Pauses and resumes tracking. Events are not seen while it is paused, so what is allocated meanwhile must be freed meanwhile.
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_switch(on: bool) {
     let (from, to) = if on { (PAUSED, ACTIVE) } else { (ACTIVE, PAUSED) };
     let _ = flight::state().mode.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// The nanoseconds that the agent counted for itself.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_cost() -> u64 {
+    SPENT.load(Ordering::Relaxed)
+}
+
+/// The number of events so far.
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_events() -> u64 {
+    agent::count_events(tracker())
 }
 
 /// One allocator's own statistics of one space.

@@ -8,19 +8,19 @@
 use crate::agent::{cores_of, tracker};
 use crate::allocators::{chip_number, mark_inherited};
 use crate::flight::{self, Lock};
+use crate::parts::{self, Views};
 use crate::shim::{
-    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_parts,
-    ttmem_program,
+    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_program,
 };
 use crate::traces;
-use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ttmem_client::{
     AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, SiteNumber, Space,
     agent,
 };
 use ttmem_types::program_key;
+use ttmem_wire::ViewAddresses;
 
 /// Slots for programs.
 const CAPACITY: usize = 1 << 16;
@@ -30,16 +30,13 @@ const MAX_NOTES: usize = 1 << 18;
 const MAX_SCOPES: usize = 4096;
 /// Chips of the largest mesh that can be described.
 const MAX_CHIPS: usize = 256;
-/// Parts of one program that are collected before they are reported; more are reported in batches.
-const MAX_PARTS: usize = 1024;
-
 /// A program. Zeros: a free slot.
 #[derive(Clone, Copy)]
 struct Entry {
     /// The runtime's number, plus 1.
     tag: u64,
-    /// Fingerprint of the views that were last reported.
-    views: u64,
+    /// The views that were last reported.
+    views: Views,
     /// Index of the first note, plus 1.
     notes: u32,
     /// The scope that the program was reported for; 0: not reported.
@@ -48,7 +45,7 @@ struct Entry {
     flags: u8,
 }
 
-const EMPTY: Entry = Entry { tag: 0, views: 0, notes: 0, scope: 0, class: 0, flags: 0 };
+const EMPTY: Entry = Entry { tag: 0, views: Views::NONE, notes: 0, scope: 0, class: 0, flags: 0 };
 
 /// The program has views, whose addresses may differ at every dispatch.
 const HAS_VIEWS: u8 = 1;
@@ -78,9 +75,6 @@ struct Scope {
 }
 
 pub(crate) struct Table {
-    /// Where the tracker found a program last, by its first slot; may be another program's. Separate from `entries`, so that
-    /// the hints in use are close together.
-    hints: [u32; CAPACITY],
     entries: [Entry; CAPACITY],
     len: usize,
     notes: [Note; MAX_NOTES],
@@ -90,11 +84,51 @@ pub(crate) struct Table {
     scopes: [Scope; MAX_SCOPES],
     scopes_used: usize,
     /// Parts of the program that is being reported.
-    parts: [Part; MAX_PARTS],
+    parts: parts::Room,
     pub(crate) traces: traces::Traces,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// Programs whose next dispatch needs nothing but its record, by their first slot: what `dispatch_again` needs to know, in one
+/// word, so that neither a lock nor the table is needed. 0: none.
+static UNCHANGED: AtomicPtr<[AtomicU64; CAPACITY]> = AtomicPtr::new(ptr::null_mut());
+
+/// A word of [`UNCHANGED`]: the lower bits of the program's number plus 1, its scope, and where the tracker found it last.
+mod unchanged {
+    const SCOPE: u32 = 24;
+    const TAG: u32 = 40;
+
+    /// Packs a word; 0 if its parts do not fit.
+    pub(super) fn pack(id: u64, scope: u16, slot: u32) -> u64 {
+        let fits = id + 1 < 1 << (u64::BITS - TAG) && slot < 1 << SCOPE;
+        if fits { (id + 1) << TAG | u64::from(scope) << SCOPE | u64::from(slot) } else { 0 }
+    }
+
+    /// Returns the scope and the slot, if the word is of this program.
+    pub(super) fn unpack(word: u64, id: u64) -> Option<(u16, u32)> {
+        (word >> TAG == id.wrapping_add(1) && word != 0)
+            .then_some(((word >> SCOPE) as u16, word as u32 & ((1 << SCOPE) - 1)))
+    }
+}
+
+/// Sets the word of a program in [`UNCHANGED`].
+fn set_unchanged(id: u64, word: u64) {
+    // SAFETY: null, or a mapping that is never unmapped and valid as zeros.
+    if let Some(words) = unsafe { UNCHANGED.load(Ordering::Acquire).as_ref() } {
+        words[first_slot(id)].store(word, Ordering::Relaxed);
+    }
+}
+
+/// Clears [`UNCHANGED`]: each program's next dispatch uses the table.
+pub(crate) fn forget_unchanged() {
+    // SAFETY: as in `set_unchanged`.
+    if let Some(words) = unsafe { UNCHANGED.load(Ordering::Acquire).as_ref() } {
+        for word in words.iter().filter(|word| word.load(Ordering::Relaxed) != 0) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Calls a function with the table, for one thread at a time.
 pub(crate) fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
@@ -102,6 +136,7 @@ pub(crate) fn with_table<T>(work: impl FnOnce(&mut Table) -> T) -> Option<T> {
     let mut table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
         flight::map_zeroed(&TABLE);
+        flight::map_zeroed(&UNCHANGED);
         table = TABLE.load(Ordering::Acquire);
     }
     // SAFETY: null, or a mapping that is never unmapped and valid as zeros; and we hold the lock.
@@ -168,6 +203,7 @@ impl Table {
 
     /// Removes a program, and moves up entries that were displaced by it.
     fn remove(&mut self, id: u64) -> Option<Entry> {
+        set_unchanged(id, 0);
         let mut hole = self.slot(id)?;
         let removed = self.entries[hole];
         self.free_notes(removed.notes);
@@ -254,6 +290,7 @@ impl Table {
             }
             self.scopes[slot].owner = 0;
             for entry in self.entries.iter_mut().filter(|it| it.tag != 0 && it.scope == scope.number) {
+                set_unchanged(entry.tag - 1, 0);
                 entry.scope = 0;
                 entry.flags |= CHANGED | CLOSED;
             }
@@ -288,7 +325,10 @@ impl Table {
         };
         let cores = cores_of(facts.cores);
         let site = site.unwrap_or(SiteNumber::default());
-        let _ = tracker().build_program(&Program::new(scope, program).cores(cores).class(class).site(site));
+        // SAFETY: as above, and all parts of the program have addresses.
+        let views = if target.placed { unsafe { Views::read(at) } } else { Views::NONE };
+        let built = Program::new(scope, program).cores(cores).class(class).site(site);
+        let _ = agent::build_program(tracker(), &built, views.addresses());
         if facts.kernel_bytes > 0 && cores != CoresNumber::NONE {
             let bytes = u64::from(facts.kernel_bytes);
             let kernel = Kernel::new(scope, program, id, bytes);
@@ -302,98 +342,30 @@ impl Table {
             let placed = Placement::new(scope, program, space, address, bytes);
             let _ = tracker().place(&placed.cores(cores));
         }
-        let mut collector = PartCollector { scope, program, parts: &mut self.parts, len: 0, views: 0 };
         if target.placed {
-            // SAFETY: as above, and all parts of the program have addresses. `collector` outlives the call.
-            unsafe { ttmem_parts(at, false, collect_part, (&raw mut collector).cast()) };
+            // SAFETY: as above.
+            unsafe { self.parts.report(at, scope, program, views) };
         }
-        collector.report();
-        let views = collector.views;
         if let Some(entry) = self.find(id) {
             entry.scope = scope.get();
             entry.views = views;
-            entry.flags = if views == 0 { 0 } else { HAS_VIEWS };
+            entry.flags = if views == Views::NONE { 0 } else { HAS_VIEWS };
             if !target.placed {
                 entry.flags |= CHANGED;
             }
         }
     }
 
-    /// Reports the dispatch of a program, if the program itself was reported.
-    #[inline]
-    pub(crate) fn dispatch(&mut self, id: u64) {
-        if let Some(&mut Entry { scope, .. }) = self.find(id).filter(|it| it.scope != 0) {
-            let hint = &mut self.hints[first_slot(id)];
-            let _ = agent::dispatch_with_hint(tracker(), AllocatorNumber::new(scope), key_of(id), hint);
+    /// Reports the dispatch of a program, if the program itself was reported. `moved`: the new addresses of its views.
+    pub(crate) fn dispatch(&mut self, id: u64, moved: Option<ViewAddresses>) {
+        let is_capturing = self.traces.is_capturing();
+        if let Some(&mut Entry { scope, flags, .. }) = self.find(id).filter(|it| it.scope != 0) {
+            let mut slot = u32::MAX;
+            let _ = agent::dispatch(tracker(), AllocatorNumber::new(scope), key_of(id), &mut slot, moved);
+            let word = if flags == 0 && !is_capturing { unchanged::pack(id, scope, slot) } else { 0 };
+            set_unchanged(id, word);
         }
     }
-}
-
-/// Collects the parts of a program. A part at the same address on several cores is one placement, and so are parts that are
-/// equal: their number is reported.
-struct PartCollector<'a> {
-    scope: AllocatorNumber,
-    program: u32,
-    parts: &'a mut [Part; MAX_PARTS],
-    len: usize,
-    views: u64,
-}
-
-impl PartCollector<'_> {
-    fn report(&mut self) {
-        for (n, part) in self.parts[..self.len].iter().enumerate() {
-            let is_equal = |other: &&Part| is_same_place(other, part) && other.cores == part.cores;
-            if self.parts[..n].iter().any(|other| is_equal(&other)) {
-                continue;
-            }
-            let copies = self.parts[n..self.len].iter().filter(is_equal).count() as u32;
-            let (cores, view) = (cores_of(part.cores), part.view != 0);
-            let placed = Placement::new(self.scope, self.program, part.space(), part.address, part.bytes);
-            let _ = tracker().place(&placed.cores(cores).view(view).copies(copies));
-        }
-        self.len = 0;
-    }
-}
-
-extern "C" fn collect_part(to: *mut c_void, part: &Part) {
-    // SAFETY: the pointer passed to `ttmem_parts` along with this function.
-    let collector = unsafe { &mut *to.cast::<PartCollector<'_>>() };
-    if part.view != 0 {
-        add_to_fingerprint(&mut collector.views, part);
-    }
-    // A part without bytes or cores occupies nothing.
-    if part.bytes == 0 || part.cores == [0; 4] {
-        return;
-    }
-    let is_elsewhere =
-        |other: &Part| other.cores.iter().zip(part.cores).all(|(mine, theirs)| mine & theirs == 0);
-    let mut known = collector.parts[..collector.len].iter_mut();
-    if let Some(known) = known.find(|other| is_same_place(other, part) && is_elsewhere(other)) {
-        for (mine, more) in known.cores.iter_mut().zip(part.cores) {
-            *mine |= more;
-        }
-        return;
-    }
-    if collector.len == MAX_PARTS {
-        collector.report();
-    }
-    collector.parts[collector.len] = *part;
-    collector.len += 1;
-}
-
-/// Whether two parts are equal but for their cores.
-fn is_same_place(one: &Part, other: &Part) -> bool {
-    (one.address, one.bytes, one.space, one.view) == (other.address, other.bytes, other.space, other.view)
-}
-
-/// Adds a view to the fingerprint of a program's views, which is never 0 if there are any.
-fn add_to_fingerprint(fingerprint: &mut u64, part: &Part) {
-    *fingerprint = mix(mix(*fingerprint, part.address), part.bytes) | 1;
-}
-
-extern "C" fn fingerprint_part(to: *mut c_void, part: &Part) {
-    // SAFETY: the pointer passed to `ttmem_parts` along with this function.
-    add_to_fingerprint(unsafe { &mut *to.cast::<u64>() }, part);
 }
 
 /// The program's offsets were finalised.
@@ -401,23 +373,23 @@ extern "C" fn fingerprint_part(to: *mut c_void, part: &Part) {
 pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, target: &ProgramTarget) {
     mark_inherited();
     with_table(|table| match table.find_or_add(id) {
-        Some(_) => table.report(program, id, target),
+        Some(_) => {
+            set_unchanged(id, 0);
+            table.report(program, id, target);
+        }
         None => agent::count_lost(tracker()),
     });
 }
 
-/// A program is about to be dispatched, which takes a while: prefetches what `ttmem_agent_dispatched` will read. Nothing is
-/// locked, so the prefetched entry may be another program's.
+/// Reports the dispatch of a program that did not change since the last one. Returns whether it did: if not,
+/// `ttmem_agent_dispatched` must.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_dispatching(id: u64) {
-    let table = TABLE.load(Ordering::Acquire);
-    if !table.is_null() {
-        // SAFETY: a mapping that is never unmapped; a hint that is read while it changes only prefetches the wrong line.
-        let hint = unsafe { ptr::read_volatile(&raw const (*table).hints[first_slot(id)]) };
-        // SAFETY: as above.
-        let entry = unsafe { &raw const (*table).entries[first_slot(id)] };
-        agent::prefetch_dispatch(tracker(), hint, entry.cast());
-    }
+pub(crate) extern "C" fn ttmem_agent_dispatched_again(id: u64) -> bool {
+    // SAFETY: null, or a mapping that is never unmapped and valid as zeros.
+    let Some(words) = (unsafe { UNCHANGED.load(Ordering::Acquire).as_ref() }) else { return false };
+    let word = words[first_slot(id)].load(Ordering::Relaxed);
+    let Some((scope, slot)) = unchanged::unpack(word, id) else { return false };
+    agent::dispatch_again(tracker(), AllocatorNumber::new(scope), key_of(id), slot)
 }
 
 #[unsafe(no_mangle)]
@@ -426,26 +398,29 @@ pub(crate) extern "C" fn ttmem_agent_dispatched(program: usize, id: u64, target:
     with_table(|table| {
         // The parts of a program that was never built may have no addresses, and querying those is an error.
         let is_built = |it: &&mut Entry| it.scope != 0 || it.flags & CLOSED != 0;
-        let Some(&mut Entry { scope, flags, views: reported, .. }) = table.find(id).filter(is_built) else {
-            return;
-        };
+        let Some(entry) = table.find(id).filter(is_built) else { return };
+        let Entry { scope, flags, views: reported, .. } = *entry;
         // A captured program does not run yet; its changes are read at the first dispatch that does.
         if scope != 0 && table.traces.capture(target, program, id, scope) {
             return;
         }
-        if flags != 0 {
-            let mut changed = flags & CHANGED != 0;
-            if flags & HAS_VIEWS != 0 {
-                let mut views = 0u64;
-                // SAFETY: the runtime has just dispatched it; `views` outlives the call.
-                unsafe { ttmem_parts(program, true, fingerprint_part, (&raw mut views).cast()) };
-                changed |= views != reported;
-            }
-            if changed && target.device != 0 {
-                table.report(program, id, target);
+        let (mut must_report, mut moved) = (flags & CHANGED != 0, None);
+        if flags & HAS_VIEWS != 0 && !must_report {
+            // SAFETY: the runtime has just dispatched it.
+            let views = unsafe { Views::read(program) };
+            match views.moved_from(reported) {
+                None => {}
+                Some(addresses) if !addresses.is_empty() => moved = Some((views, addresses)),
+                Some(_) => must_report = true,
             }
         }
-        table.dispatch(id);
+        if must_report && target.device != 0 {
+            table.report(program, id, target);
+        }
+        if let (Some((views, _)), Some(entry)) = (moved, table.find(id)) {
+            entry.views = views;
+        }
+        table.dispatch(id, moved.map(|(_, addresses)| addresses));
     });
 }
 
@@ -465,6 +440,7 @@ pub(crate) extern "C" fn ttmem_agent_program_destroyed(id: u64) {
 pub(crate) extern "C" fn ttmem_agent_program_changed(id: u64) {
     mark_inherited();
     with_table(|table| {
+        set_unchanged(id, 0);
         if let Some(entry) = table.find(id) {
             entry.flags |= CHANGED;
         }
@@ -493,6 +469,7 @@ pub(crate) unsafe extern "C" fn ttmem_agent_dfbs(id: u64, parts: *const Part, le
     // SAFETY: the caller promises `len` parts.
     let parts = unsafe { core::slice::from_raw_parts(parts, len) };
     with_table(|table| {
+        set_unchanged(id, 0);
         let Some(entry) = table.find_or_add(id) else { return };
         entry.flags |= CHANGED;
         if !more {

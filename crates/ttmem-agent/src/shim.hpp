@@ -110,6 +110,12 @@ struct Part {
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
+// The addresses of a program's views.
+struct ViewFacts {
+    uint64_t addresses[2];  // packed, if there are few enough
+    uint64_t fingerprint;   // of their addresses and sizes; 0: there are none
+};
+
 // The device and the queue that a program runs on.
 struct ProgramTarget {
     void *device;  // a mesh or a chip; null: unknown

@@ -6,6 +6,7 @@ use crate::flight::{Line, Page, State};
 use crate::runtime::{BufferLayout, ProgramLayout};
 use core::ffi::c_void;
 use ttmem_client::{Layout, Space};
+use ttmem_wire::ViewAddresses;
 
 // Constants, function types, declarations of the shim's variables and functions, checks of layouts and of the functions that
 // the shim calls.
@@ -127,6 +128,22 @@ impl Part {
         }
     }
 }
+
+/// The addresses of a program's views.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct ViewFacts {
+    /// [`ViewAddresses`], if there are few enough.
+    pub(crate) addresses: [u64; 2],
+    /// Fingerprint of their addresses and sizes; 0: there are none.
+    pub(crate) fingerprint: u64,
+}
+
+const _: () = assert!(
+    VIEW_BITS as usize == ViewAddresses::BITS
+        && VIEW_UNIT as u64 == ViewAddresses::UNIT
+        && MOST_VIEWS as usize == ViewAddresses::MOST
+);
 
 /// The device and the queue that a program runs on.
 #[repr(C)]

@@ -87,6 +87,29 @@ bool for_each_program(void *of, Visit visit) {
     return true;
 }
 
+// Whether a workload's map contains the program that this thread finalised last.
+bool find_finalized(void *of) {
+    bool found = false;
+    for_each_program(of, [&](void *program, void *) {
+        found = program == finalized_last;
+        return !found;
+    });
+    if (found) __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
+    return found;
+}
+
+// Where a queue dispatches to. It has its mesh and its number after its vtable pointer; a mesh that it has just finalised for
+// is certain.
+ProgramTarget target_of(void *queue) {
+    ProgramTarget target = {};
+    target.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
+    target.queue = at<uint32_t>(queue, 16) & 0xff;
+    target.is_mesh = target.device != nullptr && is_a(target.device, MESH_VTABLE);
+    target.mesh = target.is_mesh ? mesh_id(target.device) : 0;
+    target.placed = true;
+    return target;
+}
+
 // The range of the mesh of a program of this thread's workload.
 void *range_of(void *program) {
     void *found = nullptr;
@@ -149,6 +172,20 @@ public:
     ~NotesScope() { notes = before; }
 };
 
+// Calls `visit` with each circular buffer of a program, until it returns false: then the layout of core sets is another one, and
+// circular buffers are not read again.
+template <typename Visit>
+void for_each_cb(void *program, Visit visit) {
+    if (!has(PROGRAM_CBS) || !has(CB_CORES) || !has(CB_SIZE) || !has(CB_GLOBAL) || !has(CB_ADDRESS)) return;
+    // Shared pointers. A `CircularBuffer` is a pointer to its implementation.
+    auto buffers = call<PROGRAM_CBS>(program);
+    if (buffers.len > 65536) return disable_call(PROGRAM_CBS);
+    for (size_t n = 0; n < buffers.len; n++) {
+        void *buffer = static_cast<void **>(buffers.begin)[2 * n];
+        if (buffer != nullptr && !visit(buffer)) return disable_call(CB_CORES);
+    }
+}
+
 // Calls `visit` with each dataflow buffer of a program, until it returns false: then their layout is another one, and they are
 // not read again. Returns whether all were visited.
 template <typename Visit>
@@ -167,14 +204,19 @@ bool for_each_dfb(void *program, Visit visit) {
 // Whether a dataflow buffer borrows a buffer; above 1: implausible.
 uint8_t borrows(const char *buffer) { return at<uint8_t>(buffer, ttmem_program_layout.dfb_borrows); }
 
+// The bytes of a dataflow buffer on each core: the number of its entries, and their size.
+uint64_t dfb_bytes(const char *buffer) {
+    auto entries = at<uint64_t>(buffer, ttmem_program_layout.dfb_entries);
+    return (entries & 0xffffffff) * (entries >> 32);
+}
+
 // Reads the size, the address and the cores of a dataflow buffer. False: they are implausible.
 bool read_dfb(const char *buffer, Part *part) {
     const ProgramLayout &layout = ttmem_program_layout;
-    auto entries = at<uint64_t>(buffer, layout.dfb_entries);
     *part = {};
     part->space = PART_DFB;
     part->view = borrows(buffer);
-    part->bytes = (entries & 0xffffffff) * (entries >> 32);
+    part->bytes = dfb_bytes(buffer);
     if (part->view > 1 || !add_ranges(part->cores, buffer + layout.dfb_cores)) return false;
     if (part->view) {
         part->address = at<uint32_t>(buffer, layout.dfb_borrowed);
@@ -291,34 +333,18 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     if (!is_active() || !has(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
-    bool found = __atomic_load_n(&programs_found, __ATOMIC_RELAXED);
-    if (found) {
-        for_each_program(of, [](void *program, void *) {
-            ttmem_agent_dispatching(program_id(program));
-            return true;
-        });
-    }
     finalized_for = nullptr;
     call<ENQUEUE>(queue, of, blocking);
     Meter meter;
-    if (!found) {
-        for_each_program(of, [&](void *program, void *) {
-            found = program == finalized_last;
-            return !found;
-        });
-        if (found) __atomic_store_n(&programs_found, true, __ATOMIC_RELAXED);
-        if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED)) return;
-    }
+    if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED) && !find_finalized(of)) return;
     ProgramTarget target = {};
-    // A queue has its mesh and its number after its vtable pointer. A mesh that it has just finalised for is certain.
-    target.device = finalized_for != nullptr ? finalized_for : at<void *>(queue, 8);
-    target.queue = at<uint32_t>(queue, 16) & 0xff;
-    target.is_mesh = target.device != nullptr && is_a(target.device, MESH_VTABLE);
-    target.mesh = target.is_mesh ? mesh_id(target.device) : 0;
-    target.placed = true;
     for_each_program(of, [&](void *program, void *range) {
-        target.range = range;
-        ttmem_agent_dispatched(program, program_id(program), &target);
+        uint64_t id = program_id(program);
+        if (!ttmem_agent_dispatched_again(id)) {
+            if (!target.placed) target = target_of(queue);
+            target.range = range;
+            ttmem_agent_dispatched(program, id, &target);
+        }
         return true;
     });
     meter.stop();
@@ -454,30 +480,20 @@ SHARED bool ttmem_program(Object program, ProgramFacts *out) noexcept {
     }
 }
 
-// Passes a program's parts to `sink`: its circular buffers, all of them or only views, and its scratchpads. A dataflow buffer
-// that borrows a buffer is a view, too.
-SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to) noexcept {
+// Passes a program's parts to `sink`: its circular buffers, dataflow buffers that borrow a buffer, and its scratchpads. The
+// order of views is that of `ttmem_views`.
+SHARED bool ttmem_parts(Object program, PartSink sink, void *to) noexcept {
     try {
-        if (has(PROGRAM_CBS) && has(CB_CORES) && has(CB_SIZE) && has(CB_GLOBAL) && has(CB_ADDRESS)) {
-            // Shared pointers. A `CircularBuffer` is a pointer to its implementation.
-            auto buffers = call<PROGRAM_CBS>(program);
-            if (buffers.len > 65536) disable_call(PROGRAM_CBS);
-            for (size_t n = 0; has(PROGRAM_CBS) && has(CB_CORES) && n < buffers.len; n++) {
-                void *buffer = static_cast<void **>(buffers.begin)[2 * n];
-                if (buffer == nullptr) continue;
-                Part part = {};
-                part.space = PART_CB;
-                part.view = call<CB_GLOBAL>(&buffer);
-                if (only_views && !part.view) continue;
-                part.address = call<CB_ADDRESS>(buffer);
-                part.bytes = call<CB_SIZE>(&buffer);
-                if (!add_ranges(part.cores, call<CB_CORES>(&buffer))) {
-                    disable_call(CB_CORES);
-                    break;
-                }
-                sink(to, &part);
-            }
-        }
+        for_each_cb(program, [&](void *buffer) {
+            Part part = {};
+            part.space = PART_CB;
+            part.view = call<CB_GLOBAL>(&buffer);
+            part.address = call<CB_ADDRESS>(buffer);
+            part.bytes = call<CB_SIZE>(&buffer);
+            if (!add_ranges(part.cores, call<CB_CORES>(&buffer))) return false;
+            sink(to, &part);
+            return true;
+        });
         // Other dataflow buffers are noted when they are placed; those that borrow a buffer are not placed.
         for_each_dfb(program, [&](const char *buffer) {
             Part part;
@@ -487,7 +503,7 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
             return true;
         });
         int32_t list = ttmem_program_layout.scratchpads, unit = ttmem_program_layout.scratchpad;
-        if (only_views || list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
+        if (list < 0 || !has(PLACE_SCRATCHPADS) || !has(KERNEL_CORES)) return true;
         for_each_kernel(program, [&](void *kernel) {
             auto pads = at<Vector>(kernel, list);
             if (!pads.holds(static_cast<size_t>(unit), 256)) return disable_call(PLACE_SCRATCHPADS);
@@ -512,6 +528,36 @@ SHARED bool ttmem_parts(Object program, bool only_views, PartSink sink, void *to
     } catch (...) {
         return false;
     }
+}
+
+// Reads the addresses of a program's views: circular buffers and dataflow buffers that lie in a buffer, whose addresses may
+// differ at every dispatch. False: there are too many to be packed, or their addresses are unusual.
+SHARED bool ttmem_views(Object program, ViewFacts *out) noexcept {
+    unsigned __int128 packed = 0;
+    uint64_t fingerprint = 0;
+    uint32_t count = 0;
+    bool fits = true;
+    auto add = [&](uint64_t address, uint64_t bytes) {
+        fits = fits && count < MOST_VIEWS && address % VIEW_UNIT == 0 && address / VIEW_UNIT - 1 < (1 << VIEW_BITS) - 1;
+        if (fits) packed |= static_cast<unsigned __int128>(address / VIEW_UNIT) << (VIEW_BITS * count);
+        fingerprint = (((fingerprint ^ address) * 0x9e3779b97f4a7c15) ^ bytes) * 0x9e3779b97f4a7c15 | 1;
+        count++;
+    };
+    try {
+        for_each_cb(program, [&](void *buffer) {
+            if (call<CB_GLOBAL>(&buffer)) add(call<CB_ADDRESS>(buffer), call<CB_SIZE>(&buffer));
+            return true;
+        });
+        for_each_dfb(program, [&](const char *buffer) {
+            if (borrows(buffer) > 1) return false;
+            if (borrows(buffer) == 1) add(at<uint32_t>(buffer, ttmem_program_layout.dfb_borrowed), dfb_bytes(buffer));
+            return true;
+        });
+    } catch (...) {
+        fits = false;
+    }
+    *out = {{static_cast<uint64_t>(packed), static_cast<uint64_t>(packed >> 64)}, fingerprint};
+    return fits;
 }
 
 // The chips in a range of a mesh. Returns their number, 0 if unknown.

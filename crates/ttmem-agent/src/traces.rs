@@ -4,7 +4,7 @@
 
 use crate::agent::tracker;
 use crate::allocators::mark_inherited;
-use crate::programs::{owner_key, with_table};
+use crate::programs::{self, owner_key, with_table};
 use crate::shim::{
     ProgramFacts, ProgramTarget, TRACE_BEGUN, TRACE_CAPTURED, TRACE_RELEASED, TRACE_REPLAYED,
     ttmem_impl_chips, ttmem_program,
@@ -46,6 +46,11 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
+    /// Whether a trace is being captured.
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capturing > 0
+    }
+
     fn slot(&self, owner: u64, id: u32) -> Option<usize> {
         self.all[..self.used].iter().position(|it| it.owner == owner && it.id == id)
     }
@@ -134,7 +139,11 @@ pub(crate) extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue:
     mark_inherited();
     let owner = owner_key(true, mesh);
     with_table(|table| match step {
-        TRACE_BEGUN => table.traces.begin(owner, id, queue),
+        TRACE_BEGUN => {
+            // From here on, each dispatch may be part of the capture.
+            programs::forget_unchanged();
+            table.traces.begin(owner, id, queue);
+        }
         TRACE_CAPTURED => {
             let mut indexes = [0; 256];
             // SAFETY: the runtime is in a call of this mesh.
@@ -160,7 +169,7 @@ pub(crate) extern "C" fn ttmem_agent_trace(step: u32, mesh: u32, id: u32, queue:
             let _ = tracker().replay_trace(AllocatorNumber::new(scope), id);
             for n in 0..usize::from(residents) {
                 let program = table.traces.all[slot].programs[n].id;
-                table.dispatch(program);
+                table.dispatch(program, None);
             }
         }
         TRACE_RELEASED.. => {

@@ -5,9 +5,10 @@ pub(crate) mod lookup;
 
 use crate::options::Options;
 use crate::tracker::Tracker;
-use crate::types::{AllocatorNumber, Banks, CoresNumber, Result};
-use core::sync::atomic::Ordering;
-use ttmem_types::Space;
+use crate::types::{AllocatorNumber, Banks, CoresNumber, Placement, Program, Result};
+use ttmem_types::{Fault, Space};
+use ttmem_wire::ViewAddresses;
+use ttmem_wire::record::{Record, flags};
 
 pub use lookup::reset_agent_peaks;
 
@@ -30,6 +31,11 @@ pub fn set_cost(tracker: &Tracker, ns: u64) {
         writer.set_cost(ns);
         Ok(())
     });
+}
+
+/// Returns the number of events so far.
+pub fn count_events(tracker: &Tracker) -> u64 {
+    tracker.event(0, |writer| Ok(writer.sequence())).unwrap_or(0)
 }
 
 /// Counts an event that the caller could not follow: figures are not exact any more.
@@ -66,25 +72,39 @@ pub fn is_allocated(tracker: &Tracker, allocator: AllocatorNumber, space: Space,
     tracker.event(false, |writer| Ok(writer.is_allocated(allocator.0, space, address))).unwrap_or(false)
 }
 
-/// Reports a dispatch, with a hint that the caller keeps for the next one: then the program need not be searched.
-pub fn dispatch_with_hint(
-    tracker: &Tracker,
-    allocator: AllocatorNumber,
-    program: u32,
-    hint: &mut u32,
-) -> Result {
-    tracker.event(0, |writer| {
-        tracker.table.store(writer.table().cast_mut(), Ordering::Relaxed);
-        writer.dispatch(allocator.0, program, hint)
+/// Reports a program that is built or rebuilt, whose movable views have these addresses.
+pub fn build_program(tracker: &Tracker, program: &Program, views: ViewAddresses) -> Result {
+    tracker.event(0, |writer| writer.build_program(program, views))
+}
+
+/// Registers a view whose address may differ at every dispatch: the one with this number among the addresses of its program.
+pub fn place_movable_view(tracker: &Tracker, view: &Placement, number: usize) -> Result {
+    tracker.event(0, |writer| match view.record() {
+        Some(record) => writer.allocate(view.space, &movable(&record, number)),
+        None => Err(Fault::WrongSpace),
     })
 }
 
-/// Prefetches what a dispatch with this hint needs, and memory of the caller.
+fn movable(record: &Record, number: usize) -> Record {
+    let flags = record.flags.get() | flags::VIEW | flags::MOVABLE;
+    Record { flags: flags.into(), padding: (number as u32).into(), ..*record }
+}
+
+/// Reports a dispatch, with the new addresses of movable views if these have changed. `slot` is where the program was found at
+/// the last dispatch, so that it need not be searched again; the caller keeps it for the next one.
 #[inline]
-pub fn prefetch_dispatch(tracker: &Tracker, hint: u32, callers: *const u8) {
-    crate::memory::prefetch(callers);
-    let table = tracker.table.load(Ordering::Relaxed);
-    if !table.is_null() {
-        crate::memory::prefetch(table.wrapping_add(hint as usize));
-    }
+pub fn dispatch(
+    tracker: &Tracker,
+    allocator: AllocatorNumber,
+    program: u32,
+    slot: &mut u32,
+    moved: Option<ViewAddresses>,
+) -> Result {
+    tracker.event(0, |writer| writer.dispatch(allocator.0, program, slot, moved))
+}
+
+/// Reports a dispatch of a program whose views have not moved, if `slot` is still its slot. Returns whether it is.
+#[inline]
+pub fn dispatch_again(tracker: &Tracker, allocator: AllocatorNumber, program: u32, slot: u32) -> bool {
+    tracker.event(false, |writer| Ok(writer.dispatch_again(allocator.0, program, slot))).unwrap_or(false)
 }

@@ -1,15 +1,26 @@
 //! Identity of this process, as a reader in another process needs it.
+#![allow(unsafe_code)]
 
 use crate::text::Text;
+use core::ffi::c_int;
 use rustix::fs::{Mode, OFlags};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use ttmem_wire::segment::{Header, set_text};
 use zerocopy::FromZeros;
 
+const _: () = assert!(cfg!(target_pointer_width = "64"), "a time is two words of 64 bits");
+
+unsafe extern "C" {
+    // The C library's, not rustix's: that one searches the kernel's vDSO itself, and crashes in Valgrind, which hides it.
+    fn clock_gettime(clock: c_int, now: *mut [u64; 2]) -> c_int;
+}
+
 /// Returns the nanoseconds of a clock.
 pub(crate) fn now(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
+    let mut now = [0; 2];
+    // SAFETY: the function writes seconds and nanoseconds. It takes no lock, so a signal handler or a forked child may call it.
+    unsafe { clock_gettime(clock as c_int, &raw mut now) };
+    now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
 }
 
 pub(crate) fn pid() -> u32 {

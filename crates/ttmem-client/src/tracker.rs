@@ -46,8 +46,6 @@ pub struct Tracker {
     locked_out: AtomicU64,
     /// Thread that kept the lock too long: no other thread waits for it again.
     stuck_owner: AtomicU64,
-    /// Address of the slots, possibly outdated: only prefetched, never read.
-    pub(crate) table: AtomicPtr<crate::segment::Line>,
     /// Page of a closed tracker, for reuse.
     spare: AtomicPtr<LockPage>,
     /// Changes when numbers become invalid: when the tracker is closed, and in a forked child.
@@ -68,7 +66,6 @@ impl Tracker {
             writer: UnsafeCell::new(None),
             locked_out: AtomicU64::new(0),
             stuck_owner: AtomicU64::new(0),
-            table: AtomicPtr::new(ptr::null_mut()),
             spare: AtomicPtr::new(ptr::null_mut()),
             generation: AtomicU64::new(0),
             yielded: AtomicBool::new(false),

@@ -20,7 +20,7 @@ use crate::clock::Clock;
 use crate::legacy::Legacy;
 use crate::memory::{Array, prefetch_write};
 use crate::publish;
-use crate::segment::{Line, Problem, Segment};
+use crate::segment::{Problem, Segment};
 use crate::slot_index::SlotIndex;
 use crate::text::Text;
 use key::Key;
@@ -230,10 +230,9 @@ impl Writer {
         );
     }
 
-    /// Returns the address of the slots.
-    pub(crate) fn table(&self) -> *const Line {
-        let first = self.segment.as_ref().and_then(|segment| segment.slot(0));
-        first.map_or(core::ptr::null(), core::ptr::from_ref)
+    /// Returns the number of the last event.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     fn open_allocator(&self, number: u16) -> Option<&AllocatorState> {

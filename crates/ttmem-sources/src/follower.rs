@@ -1,13 +1,14 @@
 //! Turns the content of a segment into events. Normally the new records of the ring are enough; the first time, and after
 //! more events than the ring holds, everything is listed again from the table.
 //!
-//! `records` translates records, `events` delivers them one by one to sinks that want them, `definitions` the definitions of
+//! `records` translates records, `views` keeps the addresses of views that move, `events` delivers them one by one to sinks that want them, `definitions` the definitions of
 //! chips, allocators, cores and names, `faults` the counters of the header.
 
 mod definitions;
 mod events;
 mod faults;
 mod records;
+mod views;
 
 pub(crate) use events::find_gap;
 
@@ -19,6 +20,7 @@ use ttmem_core::input::{Allocator, Holding, Input};
 use ttmem_core::words::{ChipId, Scope, Space};
 use ttmem_types::Fault;
 use ttmem_wire::record::{Kind, Record};
+use views::ProgramViews;
 
 /// A defined allocator.
 struct AllocatorInfo {
@@ -49,6 +51,8 @@ pub(crate) struct Follower {
     core_counts: Vec<u16>,
     /// What is held without being listed.
     unlisted: BTreeMap<AllocatorSpace, Holding>,
+    /// Views that may move with each dispatch of their program, by allocator and program.
+    views: BTreeMap<(u16, u32), ProgramViews>,
     /// Hooks and cost of the tracker, as last emitted.
     tracker_words: Option<[u64; 3]>,
     /// Sequence number of the last failed allocation that was emitted.
@@ -174,6 +178,12 @@ impl Follower {
 
     fn emit_contents(&mut self, contents: &Contents, emit: Emit<'_>) {
         let live = || contents.slots.iter().filter(|slot| slot.sequence.get() != 0);
+        let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
+        let mut dispatched: Vec<&Record> = live().filter(|slot| of_programs.contains(&slot.kind)).collect();
+        self.views.clear();
+        for record in &dispatched {
+            self.note_addresses(record);
+        }
         let mut listed: BTreeMap<AllocatorSpace, Holding> = BTreeMap::new();
         for record in live().filter(|slot| slot.kind == Kind::Alloc as u8) {
             self.emit_record(record, emit);
@@ -183,8 +193,6 @@ impl Follower {
             sum.count += 1;
         }
         // In the order of dispatch, since the last program dispatched on a core is the one that is resident.
-        let of_programs = [Kind::ProgramBegin, Kind::Dispatch, Kind::Trace].map(|kind| kind as u8);
-        let mut dispatched: Vec<&Record> = live().filter(|slot| of_programs.contains(&slot.kind)).collect();
         dispatched.sort_by_key(|record| record.sequence.get());
         for record in dispatched {
             self.emit_record(record, emit);

@@ -17,3 +17,6 @@ pub mod legacy;
 pub mod record;
 pub mod region;
 pub mod segment;
+mod view_addresses;
+
+pub use view_addresses::ViewAddresses;

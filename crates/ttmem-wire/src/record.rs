@@ -18,9 +18,11 @@ pub enum Kind {
     Alloc = 1,
     /// Memory was freed.
     Free = 2,
-    /// A program was built; its circular buffers and kernels follow. `cores` are those it runs on, `site` is its description.
+    /// A program was built; its circular buffers and kernels follow. `cores` are those it runs on, `site` is its description, `id`
+    /// and `bytes_per_bank` are the [`crate::ViewAddresses`] of its movable views.
     ProgramBegin = 3,
-    /// A program was dispatched: what it registered is now resident. `requested` is the number of its dispatches.
+    /// A program was dispatched: what it registered is now resident. `requested` is the number of its dispatches; the other fields
+    /// are as in [`Kind::ProgramBegin`].
     Dispatch = 4,
     /// A program was destroyed, and everything it registered with it.
     ProgramEnd = 5,
@@ -127,6 +129,9 @@ pub mod flags {
     pub const MEASURED: u16 = 128;
     /// Of the end of an allocator's allocations: the allocator stays open.
     pub const CLEARED: u16 = 256;
+    /// Of a view: its address may differ at every dispatch. `id` is the address at which it was registered, and `padding` the
+    /// number of the one that it has now among the [`crate::ViewAddresses`] of its program's last record.
+    pub const MOVABLE: u16 = 1 << 13;
     /// Position of the [`ttmem_types::Layout`] of a buffer, three bits; mirrors and views have flags instead.
     pub const LAYOUT_SHIFT: u16 = 10;
     /// Position of the [`ttmem_types::KernelClass`] of a kernel or program, two bits.
@@ -351,6 +356,13 @@ impl Record {
             estimated: has(flags::ESTIMATED),
             unfollowed: has(flags::UNFOLLOWED),
         }
+    }
+
+    /// Returns the number of a movable view among those of its program; `None` for any other record.
+    #[inline]
+    pub fn view_number(&self) -> Option<usize> {
+        let movable = flags::VIEW | flags::MOVABLE;
+        (self.flags.get() & movable == movable).then_some(self.padding.get() as usize)
     }
 
     /// Returns the requested bytes, 0 for an alias.

@@ -4,6 +4,7 @@ use super::Tracker;
 use crate::types::{AllocatorNumber, Banks, ChipNumber, Program, Result};
 use crate::writer::Writer;
 use core::sync::atomic::Ordering;
+use ttmem_wire::ViewAddresses;
 
 /// An open allocator, which is closed when this value is dropped: its allocations count as freed.
 ///
@@ -112,7 +113,7 @@ impl<'t> ProgramGuard<'t> {
         let Program { allocator, number, .. } = *program;
         let none = (AllocatorNumber(0), 0);
         let (allocator, generation) = tracker.event(none, |writer| {
-            writer.build_program(program)?;
+            writer.build_program(program, ViewAddresses::default())?;
             Ok((allocator, tracker.generation.load(Ordering::Relaxed)))
         })?;
         Ok(Self { tracker, allocator, number, generation })

@@ -5,6 +5,7 @@ use crate::types::{
     AllocatorNumber, AuditMark, Buffer, Kernel, Placement, Program, Result, Statistics, identifying_record,
 };
 use ttmem_types::{Fault, Space};
+use ttmem_wire::ViewAddresses;
 
 /// Spaces that are searched for a buffer by its address alone.
 pub(crate) const SEARCHED_SPACES: [Space; 5] =
@@ -127,7 +128,7 @@ impl Tracker {
     /// # Ok::<(), ttmem_client::Fault>(())
     /// ```
     pub fn build_program(&self, program: &Program) -> Result {
-        self.event(0, |writer| writer.build_program(program))
+        self.event(0, |writer| writer.build_program(program, ViewAddresses::default()))
     }
 
     /// Begins a program; what it registers follows. The name may be empty. Without this call, a program begins when it first
@@ -157,8 +158,8 @@ impl Tracker {
     /// # Ok::<(), ttmem_client::Fault>(())
     /// ```
     pub fn dispatch(&self, allocator: AllocatorNumber, program: u32) -> Result {
-        let mut no_hint = u32::MAX;
-        crate::agent::dispatch_with_hint(self, allocator, program, &mut no_hint)
+        let mut unknown_slot = u32::MAX;
+        crate::agent::dispatch(self, allocator, program, &mut unknown_slot, None)
     }
 
     /// Ends a program and removes everything it registered.

@@ -56,7 +56,12 @@ impl Writer {
         self.index.prefetch(hash);
         // The clock is read while the index's line is fetched.
         self.event_ns = self.clock.now();
-        let found = if stacked { self.locate(&key()) } else { self.find_buffer(hash, head, id) };
+        let found = match stacked {
+            // Movable views of one program differ in their number.
+            true if record.view_number().is_some() => None,
+            true => self.locate(&key()),
+            false => self.find_buffer(hash, head, id),
+        };
         let mut fault = None;
         if let Some(held) = found {
             fault = Some(self.replace(held, requested, id));

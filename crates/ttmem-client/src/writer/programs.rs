@@ -5,6 +5,7 @@ use super::{Key, Writer};
 use crate::publish::Ordering;
 use crate::types::{Program, Result};
 use ttmem_types::Fault;
+use ttmem_wire::ViewAddresses;
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags, word};
 use ttmem_wire::segment::definition::Definition;
 
@@ -26,18 +27,23 @@ impl Writer {
     pub(super) fn program_slot(&mut self, allocator: u16, program: u32) -> Result<u32> {
         match self.find(&Key::program(allocator, program)) {
             Some(slot) => Ok(slot),
-            None => self.add_program(&Program::new(crate::AllocatorNumber(allocator), program), 0),
+            None => self.add_program(
+                &Program::new(crate::AllocatorNumber(allocator), program),
+                0,
+                ViewAddresses::default(),
+            ),
         }
     }
 
-    fn add_program(&mut self, program: &Program, dispatches: u64) -> Result<u32> {
+    fn add_program(&mut self, program: &Program, dispatches: u64, views: ViewAddresses) -> Result<u32> {
         let key = Key::program(program.allocator.0, program.number);
         let Some(slot) = self.take_slot() else { return Err(self.lose(u64::from(program.number))) };
         if !self.index.insert(key.hash, slot) {
             self.return_slot(slot);
             return Err(self.lose(u64::from(program.number)));
         }
-        let mut record = Self::program_record(Kind::ProgramBegin, program, dispatches);
+        let record = Self::program_record(Kind::ProgramBegin, program, dispatches);
+        let mut record = record.with_view_addresses(views);
         record.slot = table_number(slot).into();
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
@@ -86,7 +92,7 @@ impl Writer {
         let Some(slot) = self.find(&Key::program(allocator, program)) else {
             let named =
                 Program::new(crate::AllocatorNumber(allocator), program).site(crate::SiteNumber(site));
-            self.add_program(&named, 0)?;
+            self.add_program(&named, 0, ViewAddresses::default())?;
             return Ok(self.sequence);
         };
         let mut record = self.slot_record(slot);
@@ -109,7 +115,7 @@ impl Writer {
     }
 
     /// Records a program that is built or rebuilt. What it had registered is removed; its number of dispatches stays.
-    pub(crate) fn build_program(&mut self, built: &Program) -> Result {
+    pub(crate) fn build_program(&mut self, built: &Program, views: ViewAddresses) -> Result {
         let (allocator, program) = (built.allocator.0, built.number);
         if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, u64::from(program)));
@@ -126,26 +132,48 @@ impl Writer {
             }
             self.end_program(allocator, program)?;
         }
-        self.add_program(&built, dispatches)?;
+        self.add_program(&built, dispatches, views)?;
         Ok(self.sequence)
     }
 
-    /// Records a dispatch. `hint` is the program's slot at the last dispatch, if there was one.
-    pub(crate) fn dispatch(&mut self, allocator: u16, program: u32, hint: &mut u32) -> Result {
+    /// Records a dispatch. `slot` is the program's slot at the last dispatch, if there was one. `moved`: the new addresses of its
+    /// movable views, if they have changed.
+    pub(crate) fn dispatch(
+        &mut self,
+        allocator: u16,
+        program: u32,
+        slot: &mut u32,
+        moved: Option<ViewAddresses>,
+    ) -> Result {
         let key = Key::program(allocator, program);
-        let line = self.segment.as_ref().and_then(|segment| segment.slot(*hint));
-        let hinted = line.is_some_and(|line| {
+        if !self.is_program_in(*slot, &key) {
+            let Some(found) = self.find(&key) else {
+                return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
+            };
+            *slot = found;
+        }
+        self.record_dispatch(*slot, moved)
+    }
+
+    /// Records a dispatch of the program in a slot. Returns `false` if that is another program's by now.
+    pub(crate) fn dispatch_again(&mut self, allocator: u16, program: u32, slot: u32) -> bool {
+        self.is_program_in(slot, &Key::program(allocator, program))
+            && self.record_dispatch(slot, None).is_ok()
+    }
+
+    /// Returns whether a slot of the table holds the program with this key.
+    #[inline]
+    fn is_program_in(&self, slot: u32, key: &Key) -> bool {
+        let line = self.segment.as_ref().and_then(|segment| segment.slot(slot));
+        line.is_some_and(|line| {
             let at = |n: usize| line[n].load(Ordering::Relaxed);
             // A free slot keeps its words, but not its sequence.
             at(word::SEQUENCE) != 0 && key.matches(at)
-        });
-        if !hinted {
-            let Some(slot) = self.find(&key) else {
-                return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
-            };
-            *hint = slot;
-        }
-        let slot = *hint;
+        })
+    }
+
+    #[inline]
+    fn record_dispatch(&mut self, slot: u32, moved: Option<ViewAddresses>) -> Result {
         let held = self.slot_record(slot);
         let mut record = Record {
             kind: Kind::Dispatch as u8,
@@ -153,6 +181,9 @@ impl Writer {
             slot: table_number(slot).into(),
             ..held
         };
+        if let Some(views) = moved {
+            record = record.with_view_addresses(views);
+        }
         if !self.begin(&mut record) {
             return Err(Fault::Lost);
         }

@@ -24,33 +24,30 @@ impl Follower {
                 self.count_unlisted(record, kind);
             }
             (Kind::Alloc, Some(space)) => {
+                let record = &self.add_view(record);
                 let alloc = self.to_alloc(record, scope, space);
                 for _ in 0..copies_in(record, space) {
                     emit(Input::Alloc(alloc));
                 }
             }
             (Kind::Free, Some(space)) => {
-                let free = Free {
-                    scope,
-                    space: Some(space),
-                    id: record.id.get(),
-                    program: if space.is_program() { program } else { 0 },
-                    size: Some(record.requested.get()),
-                    cores: self.cores_of(record),
-                };
+                let free = self.to_free(record, scope, space);
                 for _ in 0..copies_in(record, space) {
                     emit(Input::Free(free));
                 }
             }
-            (Kind::ProgramBegin | Kind::Dispatch, _) => emit(Input::Program(Program {
-                scope,
-                id: program,
-                cores: self.cores_of(record),
-                site: self.site_id(record.site.get()),
-                class: record.class(),
-                dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
-                dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
-            })),
+            (Kind::ProgramBegin | Kind::Dispatch, _) => {
+                self.move_views(record, emit);
+                emit(Input::Program(Program {
+                    scope,
+                    id: program,
+                    cores: self.cores_of(record),
+                    site: self.site_id(record.site.get()),
+                    class: record.class(),
+                    dispatches: record.requested.get().max(u64::from(kind == Kind::Dispatch)),
+                    dispatched: (kind == Kind::Dispatch).then(|| Mono(record.at_ns.get())),
+                }));
+            }
             (Kind::Trace, _) => emit(Input::Trace(Trace {
                 scope,
                 id: record.id.get() as u32,
@@ -66,6 +63,7 @@ impl Follower {
                     .iter()
                     .any(|(&(of, space), holding)| of == allocator && holding.count > 0 && is_program(space));
                 self.must_relist |= has_unlisted;
+                self.views.remove(&(allocator, program));
                 emit(Input::ProgramEnded(scope, program));
             }
             (Kind::AllocatorBegin, _) => {
@@ -75,12 +73,12 @@ impl Follower {
                 }
             }
             (Kind::AllocatorEnd, _) if record.flags.get() & flags::CLEARED != 0 => {
-                self.unlisted.retain(|&(of, _), _| of != allocator);
+                self.forget_allocations(allocator);
                 emit(Input::AllocatorCleared(self.definition_id(allocator)));
             }
             (Kind::AllocatorEnd, _) => {
                 self.open_allocators.remove(&allocator);
-                self.unlisted.retain(|&(of, _), _| of != allocator);
+                self.forget_allocations(allocator);
                 emit(Input::AllocatorClosed(self.definition_id(allocator)));
             }
             (Kind::Audit, Some(space)) => emit(Input::Audit(Audit {
@@ -113,8 +111,25 @@ impl Follower {
         change(&mut sum.count, 1);
     }
 
+    /// Forgets what an allocator held.
+    fn forget_allocations(&mut self, allocator: u16) {
+        self.unlisted.retain(|&(of, _), _| of != allocator);
+        self.views.retain(|&(of, _), _| of != allocator);
+    }
+
+    pub(super) fn to_free(&self, record: &Record, scope: Scope, space: Space) -> Free {
+        Free {
+            scope,
+            space: Some(space),
+            id: record.id.get(),
+            program: if space.is_program() { record.program.get() } else { 0 },
+            size: Some(record.requested.get()),
+            cores: self.cores_of(record),
+        }
+    }
+
     #[inline]
-    fn to_alloc(&self, record: &Record, scope: Scope, space: Space) -> Alloc {
+    pub(super) fn to_alloc(&self, record: &Record, scope: Scope, space: Space) -> Alloc {
         let (requested, bytes_per_bank) = (record.requested.get(), record.bytes_per_bank.get());
         let banks = self.banks_of(record);
         let occupied = match record.padding.get() {
@@ -171,6 +186,7 @@ const MAX_COPIES: u32 = 64;
 fn copies_in(record: &Record, space: Space) -> u32 {
     match record.padding.get() {
         PADDING_UNKNOWN => 1,
+        _ if record.view_number().is_some() => 1,
         more if space.is_program() => more.saturating_add(1).min(MAX_COPIES),
         _ => 1,
     }
