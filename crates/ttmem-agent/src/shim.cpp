@@ -73,13 +73,13 @@ bool has_known_layout(void *buffer) {
 
 // The buffer's type; `TYPES`: unknown.
 uint32_t type_of(void *buffer) {
-    if (has(BUFFER_TYPE)) return call<BUFFER_TYPE>(buffer);
+    if (exists(BUFFER_TYPE)) return call<BUFFER_TYPE>(buffer);
     return has_known_layout(buffer) ? at<uint32_t>(buffer, ttmem_layout.kind) : TYPES;
 }
 
 // The buffer's layout; 8: unknown.
 uint32_t layout_of(void *buffer) {
-    if (has(BUFFER_LAYOUT)) return call<BUFFER_LAYOUT>(buffer);
+    if (exists(BUFFER_LAYOUT)) return call<BUFFER_LAYOUT>(buffer);
     return has_known_layout(buffer) ? at<uint32_t>(buffer, ttmem_layout.layout) : 8;
 }
 
@@ -94,7 +94,7 @@ bool read_buffer(void *buffer, BufferFacts *facts) noexcept {
         facts->known = 0;
         // Most buffers are not sharded, and the runtime's computation of their sizes takes longer than all the rest.
         uint32_t layout = layout_of(buffer);
-        if (layout == 0 && has(BUFFER_SIZE)) {
+        if (layout == 0 && exists(BUFFER_SIZE)) {
             facts->requested = call<BUFFER_SIZE>(buffer);
             facts->page_size = call<BUFFER_PAGE_SIZE>(buffer);
             facts->known = INTERLEAVED | 1 << LAYOUT_SHIFT;
@@ -105,7 +105,7 @@ bool read_buffer(void *buffer, BufferFacts *facts) noexcept {
         facts->aligned_size_per_bank = call<BUFFER_ALIGNED_SIZE_PER_BANK>(buffer);
         facts->aligned_page_size = call<BUFFER_ALIGNED_PAGE_SIZE>(buffer);
         facts->occupied = call<BUFFER_ALIGNED_SIZE>(buffer);
-        if (has(BUFFER_SIZE)) {
+        if (exists(BUFFER_SIZE)) {
             facts->requested = call<BUFFER_SIZE>(buffer);
         } else {
             facts->requested = call<BUFFER_PAGE_SIZE>(buffer) * call<BUFFER_NUM_PAGES>(buffer);

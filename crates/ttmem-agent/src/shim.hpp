@@ -245,6 +245,9 @@ auto call(A... arguments) {
     return reinterpret_cast<typename Signature<which>::Type *>(ttmem_calls[which])(arguments...);
 }
 
+// Whether a function exists. That is enough for functions whose results cannot be implausible.
+[[maybe_unused]] bool exists(Call which) { return ttmem_calls[which] != nullptr; }
+
 [[maybe_unused]] bool has(Call which) {
     return ttmem_calls[which] != nullptr && !__atomic_load_n(&ttmem_disabled_calls[which], __ATOMIC_RELAXED);
 }

@@ -36,7 +36,7 @@ uint64_t program_id(const void *program) noexcept {
 
 // A `Program` is a pointer to its implementation.
 void report_class(void *program, uint32_t kind) {
-    if (program == nullptr || !has(PROGRAM_ID)) return;
+    if (program == nullptr || !exists(PROGRAM_ID)) return;
     auto impl = at<void *>(program, 0);
     if (impl != nullptr) ttmem_agent_program_class(program_id(impl), kind);
 }
@@ -306,7 +306,7 @@ SHARED uint32_t ttmem_hook_finalize_programs(
     int context, void *device, void *kernels, void *groups, void *semaphores, Span programs) {
     bool active = is_active();
     uint32_t result = call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
-    if (!active || !has(PROGRAM_ID)) return result;
+    if (!active || !exists(PROGRAM_ID)) return result;
     uint64_t start = Meter::now();
     ProgramTarget target = {};
     target.device = device;
@@ -332,7 +332,7 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 }
 
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
-    if (!is_active() || !has(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
+    if (!is_active() || !exists(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
     finalized_for = nullptr;
     call<ENQUEUE>(queue, of, blocking);
     Meter meter;
@@ -351,14 +351,14 @@ SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
 }
 
 SHARED void ttmem_hook_end_program(void *program) {
-    if (is_active() && has(PROGRAM_ID)) ttmem_agent_program_destroyed(program_id(program));
+    if (is_active() && exists(PROGRAM_ID)) ttmem_agent_program_destroyed(program_id(program));
     call<END_PROGRAM>(program);
 }
 
 // The runtime marks the address of a dataflow buffer as taken on every range of cores that shares a core with it, so on more
 // cores than it has. Where the layout of a dataflow buffer is unknown, these ranges are the best answer.
 SHARED void ttmem_hook_place_dfbs(void *program, const void *device) {
-    if (!is_active() || !has(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
+    if (!is_active() || !exists(PROGRAM_ID)) return call<PLACE_DFBS>(program, device);
     uint64_t id = program_id(program);
     Notes marked(id);
     {
@@ -376,13 +376,13 @@ SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t byte
 }
 
 SHARED void ttmem_hook_unplace_cbs(void *program) {
-    if (is_active() && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
+    if (is_active() && exists(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<UNPLACE_CBS>(program);
 }
 
 SHARED void ttmem_hook_resize_dfbs(void *program, void *sizes) {
     auto list = static_cast<Vector *>(sizes);
-    if (is_active() && list->begin != list->end && has(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
+    if (is_active() && list->begin != list->end && exists(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<RESIZE_DFBS>(program, sizes);
 }
 

@@ -16,8 +16,10 @@ pub(crate) struct Clock {
     ticks: u64,
     /// Time when the kernel's clock was last read.
     ns: u64,
-    /// Nanoseconds per tick, in units of 2^-32; 0: not known yet.
+    /// Nanoseconds per tick, in units of 2^-32.
     scale: u64,
+    /// Ticks after which the kernel's clock is read again; 0: always, since the scale is not known, or the counter not trusted.
+    valid_ticks: u64,
     /// Latest time that was returned: the clock never goes back.
     latest: u64,
     trusted: bool,
@@ -25,14 +27,14 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { ticks: 0, ns: 0, scale: 0, latest: 0, trusted: is_counter_trusted() }
+        Self { ticks: 0, ns: 0, scale: 0, valid_ticks: 0, latest: 0, trusted: is_counter_trusted() }
     }
 
     #[inline]
     pub(crate) fn now(&mut self) -> u64 {
-        let ticks = if self.trusted { read_counter() } else { 0 };
+        let ticks = read_counter();
         let passed = ticks.wrapping_sub(self.ticks);
-        let now = if self.scale != 0 && passed < RESYNC_TICKS {
+        let now = if passed < self.valid_ticks {
             self.ns + ((u128::from(passed) * u128::from(self.scale)) >> 32) as u64
         } else {
             self.resync(ticks, passed)
@@ -54,6 +56,7 @@ impl Clock {
             let scale = (u128::from(now.wrapping_sub(self.ns)) << 32) / u128::from(passed);
             let plausible = (1 << 28)..(1 << 35);
             self.scale = u64::try_from(scale).ok().filter(|scale| plausible.contains(scale)).unwrap_or(0);
+            self.valid_ticks = if self.scale == 0 { 0 } else { RESYNC_TICKS };
             (self.ticks, self.ns) = (ticks, now);
         }
         now

@@ -8,6 +8,7 @@ use crate::descriptor::Descriptor;
 use crate::publish::AtomicU64;
 use crate::quota;
 use crate::text::Text;
+use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
@@ -47,14 +48,31 @@ struct File {
     name: Text<64>,
 }
 
+/// A segment. What every event uses comes first, ready for use: the rest of the plan would have to be computed anew each time.
 #[repr(C)]
 pub(crate) struct Segment {
     base: NonNull<u8>,
-    reserved: usize,
-    plan: Plan,
+    ring: NonNull<Line>,
+    /// Records of the ring, minus 1.
+    ring_mask: usize,
+    table: NonNull<Line>,
+    rows: NonNull<Line>,
     slots: u32,
     max_slots: u32,
-    file: Option<File>,
+    plan: Plan,
+    reserved: usize,
+    file: WithoutNiche<Option<File>>,
+}
+
+/// Hides from the compiler which values a type lacks, so that `Option<Segment>` is recognised by its first word: every event looks at
+/// that one anyway.
+struct WithoutNiche<T>(UnsafeCell<T>);
+
+impl<T> WithoutNiche<T> {
+    fn get(&self) -> &T {
+        // SAFETY: nothing changes the value through a shared reference.
+        unsafe { &*self.0.get() }
+    }
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and its words are atomic.
@@ -184,8 +202,26 @@ impl Segment {
                 Some(file) => shared(file.fd.verified()?),
                 None => private(),
             };
-            if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast())) {
-                return Some(Self { base, reserved, plan, slots: plan.slots, max_slots, file });
+            if let Some(base) = base.ok().and_then(|base| NonNull::new(base.cast::<u8>())) {
+                // SAFETY: these offsets are within the mapping.
+                let [ring, table, rows] = unsafe {
+                    [plan.ring_offset(), plan.table_offset(), plan.rows_offset()]
+                        .map(|offset| base.add(offset).cast())
+                };
+                let ring_mask = plan.ring_records as usize - 1;
+                let slots = plan.slots;
+                return Some(Self {
+                    base,
+                    ring,
+                    ring_mask,
+                    table,
+                    rows,
+                    slots,
+                    max_slots,
+                    plan,
+                    reserved,
+                    file: WithoutNiche(UnsafeCell::new(file)),
+                });
             }
         }
         None
@@ -221,12 +257,12 @@ impl Segment {
 
     /// Returns the file's name; `None` if the segment is private.
     pub(crate) fn name(&self) -> Option<&str> {
-        Some(self.file.as_ref()?.name.as_str())
+        Some(self.file.get().as_ref()?.name.as_str())
     }
 
     /// Returns the file's time of modification, in nanoseconds and never 0; `None` if there is no file.
     pub(crate) fn modified(&self) -> Option<i128> {
-        let stat = rustix::fs::fstat(self.file.as_ref()?.fd.verified()?).ok()?;
+        let stat = rustix::fs::fstat(self.file.get().as_ref()?.fd.verified()?).ok()?;
         Some(i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec) + 1)
     }
 
@@ -239,6 +275,7 @@ impl Segment {
     }
 
     /// Returns a word of the header.
+    #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset % 8 == 0 && offset < ttmem_wire::segment::HEADER_BYTES);
         // SAFETY: the word is in the header, which is mapped and allocated, and is aligned.
@@ -260,20 +297,22 @@ impl Segment {
     /// Returns the line of the ring for the record with this sequence.
     #[inline]
     pub(crate) fn record(&self, sequence: u64) -> &Line {
-        let number = sequence as usize & (self.plan.ring_records as usize - 1);
-        self.line(self.plan.ring_offset() + number * SIZE)
+        // SAFETY: the ring is mapped, and the mask keeps the number below its length.
+        unsafe { self.ring.add(sequence as usize & self.ring_mask).as_ref() }
     }
 
     /// Returns a slot of the table.
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> Option<&Line> {
-        (slot < self.slots).then(|| self.line(self.plan.table_offset() + slot as usize * SIZE))
+        // SAFETY: so many slots are mapped and allocated.
+        (slot < self.slots).then(|| unsafe { self.table.add(slot as usize).as_ref() })
     }
 
     /// Returns one of a row's two copies.
+    #[inline]
     pub(crate) fn row(&self, row: u32, copy: usize) -> Option<&Line> {
-        let offset = self.plan.rows_offset() + (row as usize * 2 + (copy & 1)) * SIZE;
-        (row < self.plan.rows).then(|| self.line(offset))
+        // SAFETY: so many rows are mapped, each with two copies.
+        (row < self.plan.rows).then(|| unsafe { self.rows.add(row as usize * 2 + (copy & 1)).as_ref() })
     }
 
     /// Returns a block of definitions.
@@ -288,7 +327,7 @@ impl Segment {
         if slots == self.slots {
             return Err(Problem { text: "segment table has its maximum size", errno: None });
         }
-        if let Some(file) = &self.file {
+        if let Some(file) = self.file.get() {
             let Some(fd) = file.fd.verified() else {
                 return Err(Problem { text: "segment descriptor was closed by the program", errno: None });
             };
@@ -313,7 +352,7 @@ impl Segment {
 
     /// Returns whether the file still exists under its name.
     pub(crate) fn is_linked(&self, folder: &str) -> bool {
-        let Some(file) = &self.file else { return false };
+        let Some(file) = self.file.get() else { return false };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let found = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
             rustix::fs::statat(&folder, file.name.as_str(), rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
@@ -323,7 +362,7 @@ impl Segment {
 
     /// Removes the file; the mapping stays usable.
     pub(crate) fn unlink(&self, folder: &str) {
-        if let (Some(file), true) = (&self.file, self.is_linked(folder)) {
+        if let (Some(file), true) = (self.file.get(), self.is_linked(folder)) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             if let Ok(folder) = rustix::fs::open(folder, flags, Mode::empty()) {
                 let _ = rustix::fs::unlinkat(&folder, file.name.as_str(), rustix::fs::AtFlags::empty());

@@ -11,6 +11,8 @@ pub(crate) struct SlotIndex {
     entries: Array<u64>,
     bits: u32,
     len: usize,
+    /// Most entries before it grows.
+    most: usize,
 }
 
 const FIRST_BITS: u32 = 12;
@@ -22,7 +24,8 @@ const HUGE_BITS: u32 = 18;
 
 impl SlotIndex {
     pub(crate) fn new() -> Option<Self> {
-        Some(Self { entries: Array::new(1 << FIRST_BITS)?, bits: FIRST_BITS, len: 0 })
+        let most = most_entries(FIRST_BITS);
+        Some(Self { entries: Array::new(1 << FIRST_BITS)?, bits: FIRST_BITS, len: 0, most })
     }
 
     #[cfg(test)]
@@ -61,12 +64,38 @@ impl SlotIndex {
         }
     }
 
+    /// Returns the position at which a hash can be added; `None` if there is none without growing, or an entry may be of the same
+    /// key.
+    #[inline]
+    pub(crate) fn vacant(&self, hash: u64) -> Option<usize> {
+        if self.len >= self.most {
+            return None;
+        }
+        let mask = self.entries.len() - 1;
+        let mut at = Self::home(hash, self.bits);
+        loop {
+            let entry = self.entries[at & mask];
+            if entry == 0 {
+                return Some(at & mask);
+            }
+            if entry >> 32 == hash >> 32 {
+                return None;
+            }
+            at += 1;
+        }
+    }
+
+    /// Adds a slot at the position that [`SlotIndex::vacant`] returned.
+    #[inline]
+    pub(crate) fn fill(&mut self, at: usize, hash: u64, slot: u32) {
+        self.entries[at] = (hash >> 32) << 32 | u64::from(slot + 1);
+        self.len += 1;
+    }
+
     /// Adds a slot; `false` if there is no memory for it.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u64, slot: u32) -> bool {
-        // A small map is kept nearly empty: a probe that does not end at its home position is a branch misprediction.
-        let factor = if self.bits <= SPARSE_BITS { 8 } else { 2 };
-        if (self.len + 1) * factor > self.entries.len() && !self.grow() {
+        if self.len >= self.most && !self.grow() {
             return false;
         }
         Self::place(&mut self.entries, self.bits, (hash >> 32) << 32 | u64::from(slot + 1));
@@ -95,7 +124,7 @@ impl SlotIndex {
         for &entry in self.entries.iter().filter(|&&entry| entry != 0) {
             Self::place(&mut entries, bits, entry);
         }
-        (self.entries, self.bits) = (entries, bits);
+        (self.entries, self.bits, self.most) = (entries, bits, most_entries(bits));
         true
     }
 
@@ -127,6 +156,12 @@ impl SlotIndex {
         self.entries[hole & mask] = 0;
         self.len -= 1;
     }
+}
+
+/// Most entries of a map of this size. A small map is kept nearly empty: a probe that does not end at its home position is a branch
+/// misprediction.
+fn most_entries(bits: u32) -> usize {
+    if bits <= SPARSE_BITS { 1 << (bits - 3) } else { 1 << (bits - 1) }
 }
 
 /// Hashes a key of three words. A multiplication that keeps both halves of its product needs no table.

@@ -38,6 +38,7 @@ const ENV_NOT_READ: *mut LockPage = ptr::without_provenance_mut(1);
 /// tracker.free(device, Space::Dram, 0x10_0000)?;
 /// # Ok::<(), ttmem_client::Fault>(())
 /// ```
+#[repr(C)]
 pub struct Tracker {
     /// Null: off. [`ENV_NOT_READ`]: the first use reads the environment.
     page: AtomicPtr<LockPage>,

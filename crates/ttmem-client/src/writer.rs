@@ -3,7 +3,7 @@
 //! The private state (index, links, rows) is in the process's own memory. The segment is written from it and not read back, except
 //! for a slot's own words, which are only compared and subtracted.
 //!
-//! This module begins and finishes events; `events` allocates and frees, `slots` and `rows` change the table and the totals,
+//! This module begins and finishes events; `usual` has the events that are frequent, `events` allocates and frees in general, `slots` and `rows` change the table and the totals,
 //! `definitions`, `allocators` and `programs` have their calls, `faults` counts, `lifecycle` creates and removes the segment.
 
 mod allocators;
@@ -15,6 +15,7 @@ mod lifecycle;
 mod programs;
 mod rows;
 mod slots;
+mod usual;
 
 use crate::clock::Clock;
 use crate::legacy::Legacy;
@@ -78,8 +79,6 @@ pub(crate) struct Writer {
     sequence: u64,
     /// Number of events that changed what is allocated.
     changes: u64,
-    /// Time of the current event, if the clock was read early; else 0.
-    event_ns: u64,
     clock: Clock,
     index: SlotIndex,
     slots: Slots,
@@ -90,6 +89,8 @@ pub(crate) struct Writer {
     forked: bool,
     may_grow: bool,
     segment: Option<Segment>,
+    /// Time of the current event, if the clock was read early; else 0.
+    event_ns: u64,
     /// Number of frees, of which `recent_frees` has the last ones.
     frees: usize,
     /// Hashes of the last frees.

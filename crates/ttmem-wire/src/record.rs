@@ -237,6 +237,32 @@ impl Head {
         Self(word)
     }
 
+    /// Returns the word.
+    #[inline]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the head with another kind.
+    #[inline]
+    #[must_use]
+    pub const fn with_kind(self, kind: Kind) -> Self {
+        Self(self.0 & !0xff | kind as u64)
+    }
+
+    /// Returns the head with other flags.
+    #[inline]
+    #[must_use]
+    pub const fn with_flags(self, flags: u16) -> Self {
+        Self(self.0 & !(0xffff << Self::FLAGS) | (flags as u64) << Self::FLAGS)
+    }
+
+    /// Returns [`Record::flags`].
+    #[inline]
+    pub const fn flags(self) -> u16 {
+        (self.0 >> Self::FLAGS) as u16
+    }
+
     /// Returns the head with another set of cores.
     #[inline]
     #[must_use]
@@ -275,10 +301,14 @@ pub mod word {
 
     /// [`Record::sequence`].
     pub const SEQUENCE: usize = offset_of!(Record, sequence) / 8;
+    /// [`Record::at_ns`].
+    pub const TIME: usize = offset_of!(Record, at_ns) / 8;
     /// [`Record::id`].
     pub const ID: usize = offset_of!(Record, id) / 8;
     /// [`Record::requested`].
     pub const REQUESTED: usize = offset_of!(Record, requested) / 8;
+    /// [`Record::bytes_per_bank`].
+    pub const BYTES_PER_BANK: usize = offset_of!(Record, bytes_per_bank) / 8;
     /// The word with [`Record::program`]; see [`program`].
     pub const PROGRAM: usize = offset_of!(Record, program) / 8;
 

@@ -100,9 +100,10 @@ impl Tracker {
             rustix::thread::sched_yield();
         }
         page.pid.store(u64::from(identity::pid()), Ordering::Relaxed);
+        page.usual.store(0, Ordering::Relaxed);
         let new = ptr::from_ref(page).cast_mut();
         if self.page.compare_exchange(before, new, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            page.owner.store(0, Ordering::Release);
+            page.release();
             self.spare.store(new, Ordering::Release);
             return;
         }
@@ -110,7 +111,7 @@ impl Tracker {
         core::hint::black_box(&AT_EXIT);
         // SAFETY: this thread has the lock of the page that all threads use from now on.
         unsafe { *self.writer.get() = Writer::new(&options.settings()) };
-        page.owner.store(0, Ordering::Release);
+        page.release();
     }
 
     /// Returns whether reports are recorded.
@@ -208,6 +209,10 @@ impl Tracker {
             writer.close();
             self.generation.fetch_add(1, Ordering::Relaxed);
             let page = self.page.swap(ptr::null_mut(), Ordering::AcqRel);
+            // SAFETY: pages live as long as the tracker.
+            if let Some(page) = unsafe { page.as_ref() } {
+                page.usual.store(0, Ordering::Relaxed);
+            }
             self.spare.store(page, Ordering::Release);
             Ok(())
         });
@@ -225,6 +230,7 @@ impl Tracker {
         }
         let _ = self.with_writer((), |writer| {
             writer.end();
+            page.usual.store(0, Ordering::Relaxed);
             self.page.store(ptr::null_mut(), Ordering::Release);
             Ok(())
         });
@@ -246,7 +252,7 @@ impl Drop for Tracker {
         for page in [*self.page.get_mut(), *self.spare.get_mut()] {
             if !page.is_null() {
                 // SAFETY: the page is this tracker's, and no thread uses the tracker any more.
-                unsafe { LockPage::release(page) };
+                unsafe { LockPage::unmap(page) };
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The lock of a tracker: one word, for which threads spin and then yield.
+//! The lock of a tracker: one word. A thread that cannot take it spins for a moment, and then sleeps.
 
 use super::Tracker;
 use crate::identity;
@@ -10,10 +10,20 @@ use core::sync::atomic::Ordering;
 use rustix::time::ClockId;
 use ttmem_types::Fault;
 
-/// Attempts to take the lock before the processor is yielded.
-const SPINS: u32 = 200;
+/// Attempts to take the lock before a thread sleeps: about as long as a few events.
+const SPINS: u32 = 100;
 /// A thread that cannot take the lock for so long gives up: its owner is stuck.
 const LOCK_TIMEOUT_NS: u64 = 10_000_000_000;
+
+/// What [`Tracker::prepare`] found.
+enum Prepared {
+    /// The writer can be used.
+    Ready,
+    /// Tracking is off by now.
+    Off,
+    /// There was no memory for a writer.
+    NoMemory,
+}
 
 /// Returns a number that is unique to this thread, without a system call.
 #[inline]
@@ -46,69 +56,84 @@ impl Tracker {
         if page.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.wait(page, thread)?;
         }
-        // While this thread waited, the tracker may have been closed, and enabled again with another page.
-        if !ptr::eq(self.page.load(Ordering::Relaxed), page) {
-            page.owner.store(0, Ordering::Release);
-            return Ok(off);
+        if page.usual.load(Ordering::Relaxed) == 0 {
+            match self.prepare(page) {
+                Prepared::Ready => {}
+                Prepared::Off => {
+                    page.release();
+                    return Ok(off);
+                }
+                Prepared::NoMemory => {
+                    page.release();
+                    return Err(Fault::Lost);
+                }
+            }
         }
-        // SAFETY: this thread has the lock, so no other uses the writer until it is released.
-        let writer = unsafe { &mut *self.writer.get() };
-        if page.pid.load(Ordering::Relaxed) == 0 || page.compare_pid.load(Ordering::Relaxed) != 0 {
-            self.detect_fork(page, writer);
-        }
-        let done = match writer {
-            Some(writer) => work(writer),
-            None => Err(Fault::Lost),
-        };
-        page.owner.store(0, Ordering::Release);
+        // SAFETY: this thread has the lock, so no other uses the writer until it is released. It exists, since `prepare` has found it
+        // with this page. To look again would be one more cache line.
+        let writer = unsafe { (*self.writer.get()).as_mut().unwrap_unchecked() };
+        let done = work(writer);
+        page.release();
         done
     }
 
+    /// Waits for the lock.
     #[cold]
     fn wait(&self, page: &LockPage, thread: u64) -> Result<()> {
-        let mut since = 0;
-        let mut tries = 0u32;
-        loop {
-            let owner = page.owner.load(Ordering::Relaxed);
-            if owner == 0
-                && page.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
+        for _ in 0..SPINS {
+            if page.try_acquire(thread) {
                 return Ok(());
             }
-            tries = tries.wrapping_add(1);
-            if tries % SPINS != 0 {
-                core::hint::spin_loop();
-                continue;
-            }
-            let now = identity::now(ClockId::Monotonic);
-            if since == 0 {
-                since = now;
+            core::hint::spin_loop();
+        }
+        let since = identity::now(ClockId::Monotonic);
+        // An owner that is not running cannot be waited for by spinning: on its processor, a thread of higher priority would keep
+        // it from ever running.
+        let sleeper = page.announce_sleeper();
+        loop {
+            let owner = page.owner.load(Ordering::Relaxed);
+            if page.try_acquire(thread) {
+                return Ok(());
             }
             let stuck = owner != 0 && owner == self.stuck_owner.load(Ordering::Relaxed);
+            let waited = identity::now(ClockId::Monotonic).saturating_sub(since);
             // If this thread is the owner, a signal handler interrupted its report: it would wait for itself.
-            if owner == thread || stuck || now.saturating_sub(since) > LOCK_TIMEOUT_NS {
+            if owner == thread || stuck || waited > LOCK_TIMEOUT_NS {
                 if owner != thread {
                     self.stuck_owner.store(owner, Ordering::Relaxed);
                 }
                 self.locked_out.fetch_add(1, Ordering::Relaxed);
+                page.usual.store(0, Ordering::Relaxed);
                 return Err(Fault::Lost);
             }
-            rustix::thread::sched_yield();
+            sleeper.sleep();
         }
     }
 
+    /// Prepares the writer: at the first report, in a forked child, and after reports that could not take the lock. The caller has the
+    /// lock.
     #[cold]
-    fn detect_fork(&self, page: &LockPage, writer: &mut Option<Writer>) {
+    fn prepare(&self, page: &LockPage) -> Prepared {
+        // While this thread waited, the tracker may have been closed, and enabled again with another page.
+        if !ptr::eq(self.page.load(Ordering::Relaxed), page) {
+            return Prepared::Off;
+        }
+        // SAFETY: the caller has the lock, so no other thread uses the writer until it is released.
+        let Some(writer) = (unsafe { &mut *self.writer.get() }) else { return Prepared::NoMemory };
         let pid = u64::from(identity::pid());
-        if page.pid.load(Ordering::Relaxed) == pid {
-            return;
-        }
-        if let Some(writer) = writer {
+        if page.pid.load(Ordering::Relaxed) != pid {
             writer.start_in_child();
+            self.locked_out.store(0, Ordering::Relaxed);
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            page.pid.store(pid, Ordering::Relaxed);
         }
-        self.locked_out.store(0, Ordering::Relaxed);
-        self.generation.fetch_add(1, Ordering::Relaxed);
-        page.pid.store(pid, Ordering::Relaxed);
+        // Before the count is read: a report that cannot take the lock from here on is counted next time.
+        page.usual.store(u64::from(page.compare_pid.load(Ordering::Relaxed) == 0), Ordering::SeqCst);
+        let locked_out = self.locked_out.swap(0, Ordering::SeqCst);
+        if locked_out > 0 {
+            writer.count_lost(locked_out);
+        }
+        Prepared::Ready
     }
 
     /// Returns whether tracking is off: the only cost of a report then.
@@ -118,7 +143,7 @@ impl Tracker {
         self.page.load(Ordering::Relaxed).is_null()
     }
 
-    /// Runs `work` as a report, and counts reports that could not take the lock before.
+    /// Runs `work` as a report.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "so that the way out is short while tracking is off")]
     pub(crate) fn event<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
@@ -130,11 +155,6 @@ impl Tracker {
 
     #[inline(never)]
     fn record<T>(&self, off: T, work: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
-        self.with_writer(off, |writer| {
-            if self.locked_out.load(Ordering::Relaxed) != 0 {
-                writer.count_lost(self.locked_out.swap(0, Ordering::Relaxed));
-            }
-            work(writer)
-        })
+        self.with_writer(off, work)
     }
 }

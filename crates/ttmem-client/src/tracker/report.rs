@@ -4,6 +4,7 @@ use super::{ProgramGuard, Tracker};
 use crate::types::{
     AllocatorNumber, AuditMark, Buffer, Kernel, Placement, Program, Result, Statistics, identifying_record,
 };
+use crate::writer::Writer;
 use ttmem_types::{Fault, Space};
 use ttmem_wire::ViewAddresses;
 
@@ -27,11 +28,16 @@ impl Tracker {
     /// ```
     #[inline]
     pub fn alloc(&self, buffer: &Buffer) -> Result {
-        self.event(0, |writer| {
+        #[cold]
+        fn alloc_unusual(writer: &mut Writer, buffer: &Buffer) -> Result {
             if buffer.space.is_program() {
                 return Err(Fault::WrongSpace);
             }
             writer.allocate(buffer.space, &buffer.record())
+        }
+        self.event(0, |writer| match writer.allocate_usual(buffer) {
+            Some(sequence) => Ok(sequence),
+            None => alloc_unusual(writer, buffer),
         })
     }
 
@@ -48,7 +54,19 @@ impl Tracker {
     /// ```
     #[inline]
     pub fn free(&self, allocator: AllocatorNumber, space: Space, address: u64) -> Result {
-        self.event(0, |writer| writer.free(&[space], &identifying_record(allocator, space, address)))
+        #[cold]
+        fn free_unusual(
+            writer: &mut Writer,
+            allocator: AllocatorNumber,
+            space: Space,
+            address: u64,
+        ) -> Result {
+            writer.free(&[space], &identifying_record(allocator, space, address))
+        }
+        self.event(0, |writer| match writer.free_usual(allocator.0, space, address) {
+            Some(sequence) => Ok(sequence),
+            None => free_unusual(writer, allocator, space, address),
+        })
     }
 
     /// Reports a freed buffer in [`Space::L1Core`]. Other cores may have other buffers at its address, so all fields count.

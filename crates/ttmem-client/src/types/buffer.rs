@@ -91,16 +91,22 @@ impl Buffer {
         site: SiteNumber = "SiteNumber::new(1)";
     }
 
+    /// Returns the occupied bytes beyond the requested ones.
+    #[inline]
+    pub(crate) fn padding(&self) -> u32 {
+        let padding = self.occupied.and_then(|occupied| occupied.checked_sub(self.requested));
+        padding.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(PADDING_UNKNOWN)
+    }
+
     /// Returns the record of the allocation, without sequence, time and slot.
     #[inline]
     pub(crate) fn record(&self) -> Record {
-        let padding = self.occupied.and_then(|occupied| occupied.checked_sub(self.requested));
         Record {
             flags: flags::of_layout(self.layout).into(),
             cores: self.cores.0.into(),
             requested: self.requested.into(),
             bytes_per_bank: self.bytes_per_bank.into(),
-            padding: padding.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(PADDING_UNKNOWN).into(),
+            padding: self.padding().into(),
             site: self.site.0.into(),
             ..identifying_record(self.allocator, self.space, self.address)
         }

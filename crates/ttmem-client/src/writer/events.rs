@@ -10,23 +10,7 @@ use ttmem_wire::record::{Head, Kind, Record, Space, flags};
 
 impl Writer {
     /// Records an allocation: a buffer, or program memory. `record` lacks its sequence, time and slot.
-    #[inline]
     pub(crate) fn allocate(&mut self, space: Space, record: &Record) -> Result {
-        if space.is_stacked() || record.program.get() != 0 {
-            return self.allocate_shared(space, record);
-        }
-        self.allocate_as::<false>(space, record)
-    }
-
-    /// Records an allocation that shares its address or belongs to a program.
-    #[inline(never)]
-    fn allocate_shared(&mut self, space: Space, record: &Record) -> Result {
-        self.allocate_as::<true>(space, record)
-    }
-
-    /// Records an allocation. Compiled twice, so that the path of a plain buffer, by far the most frequent, is short.
-    #[inline]
-    fn allocate_as<const SHARED: bool>(&mut self, space: Space, record: &Record) -> Result {
         let (allocator, id) = (record.allocator.get(), record.id.get());
         let requested = record.requested.get();
         let refusal = if self.open_allocator(allocator).is_none() {
@@ -49,7 +33,7 @@ impl Writer {
             return Err(self.refuse(Fault::TooLarge, Some(space), allocator, id));
         }
         let program = record.program.get();
-        let stacked = SHARED && space.is_stacked();
+        let stacked = space.is_stacked();
         let head = Head::new(Kind::Alloc, Some(space), allocator);
         let key = || Key::memory(space, allocator, id, program, requested, record.cores.get());
         let hash = if stacked { key().hash } else { hash(id, head.identity(), 0) };
@@ -67,7 +51,7 @@ impl Writer {
             fault = Some(self.replace(held, requested, id));
         }
         let mut program_slot = None;
-        if SHARED && program != 0 {
+        if program != 0 {
             program_slot = Some(self.program_slot(allocator, program)?);
         }
         let (Some(row), Some(slot)) = (self.row_of(allocator, space), self.take_slot()) else {
@@ -88,10 +72,7 @@ impl Writer {
         }
         let unlisted = slot >= OVERFLOW;
         let totals = &mut self.rows[row];
-        totals.requested += record.own_requested();
-        totals.allocated += charge;
-        totals.count += 1;
-        totals.peak = totals.peak.max(totals.allocated);
+        totals.add(record.own_requested(), charge);
         totals.unlisted += u64::from(unlisted);
         self.write_row(row);
         if unlisted {

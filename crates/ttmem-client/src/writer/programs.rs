@@ -2,11 +2,10 @@
 
 use super::slots::{Link, OVERFLOW, table_number};
 use super::{Key, Writer};
-use crate::publish::Ordering;
 use crate::types::{Program, Result};
 use ttmem_types::Fault;
 use ttmem_wire::ViewAddresses;
-use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags, word};
+use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags};
 use ttmem_wire::segment::definition::Definition;
 
 impl Writer {
@@ -145,34 +144,17 @@ impl Writer {
         slot: &mut u32,
         moved: Option<ViewAddresses>,
     ) -> Result {
-        let key = Key::program(allocator, program);
-        if !self.is_program_in(*slot, &key) {
-            let Some(found) = self.find(&key) else {
-                return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
-            };
-            *slot = found;
+        let again = if moved.is_none() { self.dispatch_again(allocator, program, *slot) } else { None };
+        if let Some(sequence) = again {
+            return Ok(sequence);
         }
-        self.record_dispatch(*slot, moved)
+        let Some(found) = self.find(&Key::program(allocator, program)) else {
+            return Err(self.refuse(Fault::UnknownProgram, None, allocator, u64::from(program)));
+        };
+        *slot = found;
+        self.record_dispatch(found, moved)
     }
 
-    /// Records a dispatch of the program in a slot. Returns `false` if that is another program's by now.
-    pub(crate) fn dispatch_again(&mut self, allocator: u16, program: u32, slot: u32) -> bool {
-        self.is_program_in(slot, &Key::program(allocator, program))
-            && self.record_dispatch(slot, None).is_ok()
-    }
-
-    /// Returns whether a slot of the table holds the program with this key.
-    #[inline]
-    fn is_program_in(&self, slot: u32, key: &Key) -> bool {
-        let line = self.segment.as_ref().and_then(|segment| segment.slot(slot));
-        line.is_some_and(|line| {
-            let at = |n: usize| line[n].load(Ordering::Relaxed);
-            // A free slot keeps its words, but not its sequence.
-            at(word::SEQUENCE) != 0 && key.matches(at)
-        })
-    }
-
-    #[inline]
     fn record_dispatch(&mut self, slot: u32, moved: Option<ViewAddresses>) -> Result {
         let held = self.slot_record(slot);
         let mut record = Record {

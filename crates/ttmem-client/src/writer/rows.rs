@@ -2,6 +2,7 @@
 
 use super::Writer;
 use crate::publish::Ordering;
+use crate::segment::Line;
 use ttmem_wire::record::{Record, Space};
 use ttmem_wire::segment::word;
 use zerocopy::FromZeros;
@@ -13,9 +14,12 @@ pub(super) struct Row {
     pub(super) space: u8,
     /// The copy to write next.
     pub(super) copy: u8,
-    pub(super) closed: u32,
+    /// Copies that do not have what seldom changes yet: everything but sums and count.
+    outdated_copies: u8,
+    pub(super) closed: u8,
+    reserved: u16,
     pub(super) next_vacant: u32,
-    pub(super) reserved: u32,
+    reserved_too: u32,
     pub(super) requested: u64,
     pub(super) allocated: u64,
     pub(super) count: u64,
@@ -23,19 +27,56 @@ pub(super) struct Row {
     pub(super) unlisted: u64,
 }
 
-impl Writer {
-    /// Writes the current state of a row. What seldom changes is stored only if it did: stores are what an event costs.
+impl Row {
+    /// Adds an allocation.
     #[inline]
+    pub(super) fn add(&mut self, requested: u64, charge: u64) {
+        self.requested += requested;
+        self.allocated += charge;
+        self.count += 1;
+        if self.allocated > self.peak {
+            self.peak = self.allocated;
+            self.outdated_copies = 2;
+        }
+    }
+
+    /// Subtracts an allocation.
+    #[inline]
+    pub(super) fn subtract(&mut self, requested: u64, charge: u64) {
+        self.requested = self.requested.saturating_sub(requested);
+        self.allocated = self.allocated.saturating_sub(charge);
+        self.count = self.count.saturating_sub(1);
+    }
+
+    /// Writes what seldom changes to a copy.
+    #[cold]
+    fn write_rest(&mut self, line: &Line) {
+        let key = u64::from(self.allocator) | u64::from(self.space) << 16;
+        for (word, value) in [(1, key), (5, self.peak), (6, self.unlisted), (7, u64::from(self.closed))] {
+            line[word].store(value, Ordering::Relaxed);
+        }
+        self.outdated_copies -= 1;
+    }
+}
+
+impl Writer {
+    /// Writes the current state of a row, of which anything may have changed.
     pub(super) fn write_row(&mut self, number: usize) {
+        if let Some(row) = self.rows.get_mut(number) {
+            row.outdated_copies = 2;
+        }
+        self.write_totals(number);
+    }
+
+    /// Writes the current state of a row, of which only sums, count and peak may have changed: stores are what an event costs.
+    #[inline]
+    pub(super) fn write_totals(&mut self, number: usize) {
         let Some(segment) = &self.segment else { return };
         let Some(row) = self.rows.get_mut(number) else { return };
         row.copy ^= 1;
         let Some(line) = segment.row(number as u32, usize::from(row.copy)) else { return };
-        let key = u64::from(row.allocator) | u64::from(row.space) << 16;
-        for (word, value) in [(1, key), (5, row.peak), (6, row.unlisted), (7, u64::from(row.closed))] {
-            if line[word].load(Ordering::Relaxed) != value {
-                line[word].store(value, Ordering::Relaxed);
-            }
+        if row.outdated_copies > 0 {
+            row.write_rest(line);
         }
         line[2].store(row.requested, Ordering::Relaxed);
         line[3].store(row.allocated, Ordering::Relaxed);
@@ -85,9 +126,7 @@ impl Writer {
         let number = self.row_of(held.allocator.get(), space)?;
         let charge = self.charge(space, held);
         let row = &mut self.rows[number];
-        row.requested = row.requested.saturating_sub(held.own_requested());
-        row.allocated = row.allocated.saturating_sub(charge);
-        row.count = row.count.saturating_sub(1);
+        row.subtract(held.own_requested(), charge);
         row.unlisted = row.unlisted.saturating_sub(u64::from(unlisted));
         Some(number)
     }

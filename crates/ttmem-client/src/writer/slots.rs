@@ -19,13 +19,14 @@ pub(super) struct Link {
 }
 
 /// Free and linked slots of one kind. A link is a slot's number plus 1; 0 ends a list.
+#[repr(C)]
 pub(super) struct Slots {
-    pub(super) links: Array<Link>,
     /// Slots that were released. The last one is reused first: its lines are still in the cache.
     free: Array<u32>,
     free_len: usize,
     /// The lowest number that was never used.
     pub(super) fresh: u32,
+    pub(super) links: Array<Link>,
 }
 
 impl Slots {
