@@ -157,9 +157,11 @@ fn apply_all(steps: Vec<Step>) {
     let mut now = Mono(0);
     for step in steps {
         let (from, input) = match step {
-            Step::Started(by) => (origin(by), Input::Registered(Process::default())),
+            Step::Started(by) => (origin(by), Input::Registered(Box::default())),
             Step::Exited(by) => (origin(by), Input::Exited),
-            Step::Chip(number) => (Origin::Machine, Input::Chip(Chip::unknown(u32::from(number % 4)))),
+            Step::Chip(number) => {
+                (Origin::Machine, Input::Chip(Box::new(Chip::unknown(u32::from(number % 4)))))
+            }
             Step::Allocator { by, number, chips, banks, base, size } => {
                 let spaces = [Space::Dram, Space::L1].map(|space| Banks {
                     space,

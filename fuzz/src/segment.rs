@@ -59,7 +59,7 @@ pub fn segment(input: &[u8]) {
     let Ok(segment) = SegmentFile::open_path(path.as_ref()) else { panic!("the header is valid") };
     let limits = Limits { records: 1000, definitions: 100, ..Limits::default() };
     let mut sink = Sink(State::new(limits, 7), Analysis::default());
-    sink.emit(PROCESS, Basis::Exact, Input::Registered(Process::default()));
+    sink.emit(PROCESS, Basis::Exact, Input::Registered(Box::default()));
     let _ = segment.contents();
     let _ = emit_segment(&segment, PROCESS, &mut sink);
     sink.0.tick(&mut sink.1, Mono(2_000_000_000));

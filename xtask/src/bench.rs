@@ -13,6 +13,8 @@ mod model;
 mod pure;
 mod python;
 pub(crate) mod segment;
+mod threads;
+mod workload;
 
 use crate::{build_release, cargo, succeed, target};
 use anyhow::Context;
@@ -22,6 +24,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use ttmem_testkit::{Client, Server};
 use ttmem_wire::legacy::Vintage;
+
+/// Groups of figures that can be measured alone.
+pub(crate) const GROUPS: [&str; 11] =
+    ["agent", "model", "c", "segment", "threads", "ingest", "core", "machine", "daemon", "frame", "python"];
 
 /// A line of the table.
 pub(crate) struct Figure {
@@ -66,11 +72,20 @@ pub(crate) fn run(json: bool, only: Option<&str>) -> anyhow::Result<()> {
     if wanted("segment") {
         figures.extend(segment::figures()?);
     }
+    if wanted("threads") {
+        figures.extend(threads::figures()?);
+    }
+    if wanted("ingest") {
+        figures.push(segment::ingest()?);
+    }
     if wanted("c") {
         figures.extend(c::figures()?);
     }
     if wanted("agent") {
         figures.extend(agent::figures()?);
+    }
+    if wanted("model") {
+        figures.extend(workload::figures()?);
     }
     if wanted("core") {
         figures.extend(pure::figures());

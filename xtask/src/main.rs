@@ -53,8 +53,8 @@ With stock ttnn on simulated devices:
 
 Long forms:
   bench [GROUP] [--json]
-                     figures against their budgets, in release; GROUP is one of agent, c, segment, core, machine,
-                     daemon, frame, python
+                     figures against their budgets, in release; GROUP is one of agent, model, c, segment, threads,
+                     ingest, core, machine, daemon, frame, python
   truth [NAME…]      compare readers with writers: threads, 1,000 kills, restarts; in release
   fuzz [SECONDS]     run every fuzz target for so long (default 60)
   mutants [ARG…]     run cargo-mutants with these arguments, as `-f crates/ttmem-core/src/state.rs`
@@ -69,15 +69,8 @@ fn main() -> ExitCode {
         ["dependencies"] => dependencies::run(),
         ["bench"] => bench::run(false, None),
         ["bench", "--json"] => bench::run(true, None),
-        [
-            "bench",
-            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame" | "python"),
-        ] => bench::run(false, Some(group)),
-        [
-            "bench",
-            group @ ("agent" | "c" | "segment" | "core" | "machine" | "daemon" | "frame" | "python"),
-            "--json",
-        ] => bench::run(true, Some(group)),
+        ["bench", group] if bench::GROUPS.contains(&group) => bench::run(false, Some(group)),
+        ["bench", group, "--json"] if bench::GROUPS.contains(&group) => bench::run(true, Some(group)),
         // Processes that the benchmark starts.
         ["bench-client", ref args @ ..] => bench::load::client(args),
         ["bench-writer", folder] => bench::segment::write(folder),

@@ -130,8 +130,10 @@ impl Lock {
             if since.get_or_insert_with(Instant::now).elapsed() > timeout {
                 return None;
             }
-            // SAFETY: affects only scheduling.
-            unsafe { libc::sched_yield() };
+            // Not `sched_yield`: a thread of higher priority would keep the holder from running.
+            let moment = libc::timespec { tv_sec: 0, tv_nsec: 20_000 };
+            // SAFETY: the call reads the time, and writes nothing.
+            unsafe { libc::nanosleep(&raw const moment, ptr::null_mut()) };
         }
         Some(Self(lock))
     }

@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use rustix::fs::Timespec;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::thread::{MembarrierCommand, futex, membarrier};
+use rustix::thread::{futex, nanosleep};
+use rustix::time::Timespec;
 
 /// State that must be zero in a forked child, however it was made: the kernel wipes this page on `fork` and `clone`.
 #[repr(C)]
@@ -14,12 +14,8 @@ pub(crate) struct LockPage {
     pub(crate) owner: AtomicU64,
     /// Not 0 if a thread with the lock may use the writer at once. Else it must look at everything below first.
     pub(crate) usual: AtomicU64,
-    /// Threads that sleep, or are about to.
-    sleepers: AtomicU32,
-    /// 1: a thread was woken up, and no other needs to be until it has tried to take the lock.
-    woken: AtomicU32,
-    /// Changes when a thread is woken up: what sleepers wait for.
-    wakes: AtomicU32,
+    /// 1: a thread has waited for long, and is to be woken up when the lock is free.
+    urgent: AtomicU32,
     /// Process that this memory belongs to; 0 in a child that has not made a report yet.
     pub(crate) pid: AtomicU64,
     /// 1 if the kernel does not wipe the page, so that `pid` must be compared with the real one.
@@ -53,35 +49,32 @@ impl LockPage {
             && self.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Releases the lock, and wakes up a thread that waits for it.
+    /// Releases the lock. Only a thread that has waited for long is woken up: the others look again after a moment, so that a release
+    /// is a plain store.
     #[inline]
     pub(crate) fn release(&self) {
         self.owner.store(0, Ordering::Release);
-        // No barrier: a sleeper makes one for both sides (`announce_sleeper`).
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        if self.urgent.load(Ordering::Relaxed) != 0 {
             self.wake();
         }
     }
 
-    /// Wakes up one thread. While it has not run yet, further releases wake up no other: a busy owner would do nothing else.
     #[cold]
     fn wake(&self) {
-        if self.woken.swap(1, Ordering::SeqCst) == 0 {
-            self.wakes.fetch_add(1, Ordering::SeqCst);
-            let _ = futex::wake(&self.wakes, futex::Flags::PRIVATE, 1);
-        }
+        self.urgent.store(0, Ordering::Relaxed);
+        let _ = futex::wake(&self.urgent, futex::Flags::PRIVATE, 1);
     }
 
-    /// Announces a thread that will sleep. After that, each release either sees it, or is seen by it.
-    pub(crate) fn announce_sleeper(&self) -> Sleeper<'_> {
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
-        // The barrier that a release lacks is made in all threads that run. Where the kernel refuses that, sleepers do not sleep long.
-        let expedited = MembarrierCommand::PrivateExpedited;
-        let has_barrier = membarrier(expedited).is_ok()
-            || membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-                && membarrier(expedited).is_ok();
-        fence(Ordering::SeqCst);
-        Sleeper { page: self, has_barrier }
+    /// Sleeps for a while, or, if it is urgent, until the lock was released. A release that does not see that yet is missed; the next one
+    /// is not, and the sleep ends anyway.
+    pub(crate) fn sleep(&self, ns: u64, is_urgent: bool) {
+        let ns = Timespec { tv_sec: 0, tv_nsec: ns as _ };
+        if is_urgent {
+            self.urgent.store(1, Ordering::Relaxed);
+            let _ = futex::wait(&self.urgent, futex::Flags::PRIVATE, 1, Some(&ns));
+        } else {
+            let _ = nanosleep(&ns);
+        }
     }
 
     /// Unmaps a page.
@@ -92,34 +85,5 @@ impl LockPage {
     pub(crate) unsafe fn unmap(page: *mut Self) {
         // SAFETY: the caller's promise.
         let _ = unsafe { munmap(page.cast(), rustix::param::page_size()) };
-    }
-}
-
-/// A thread that waits for the lock.
-pub(crate) struct Sleeper<'a> {
-    page: &'a LockPage,
-    /// Whether a release after the announcement is sure to be noticed.
-    has_barrier: bool,
-}
-
-impl Sleeper<'_> {
-    /// Sleeps until the lock was released, or for a while. Returns at once if it is free.
-    pub(crate) fn sleep(&self) {
-        let seen = self.page.wakes.load(Ordering::SeqCst);
-        // From here on, the next release wakes up a thread.
-        self.page.woken.store(0, Ordering::SeqCst);
-        if self.page.owner.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let longest = if self.has_barrier { 100_000_000 } else { 1_000_000 };
-        let longest = Timespec { tv_sec: 0, tv_nsec: longest };
-        let _ = futex::wait(&self.page.wakes, futex::Flags::PRIVATE, seen, Some(&longest));
-    }
-}
-
-impl Drop for Sleeper<'_> {
-    fn drop(&mut self) {
-        self.page.woken.store(0, Ordering::SeqCst);
-        self.page.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 }

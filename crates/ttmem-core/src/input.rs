@@ -12,7 +12,7 @@ pub enum Input {
     /// The machine the reader runs on.
     Host(Host),
     /// A chip was found, or more is known about it.
-    Chip(Chip),
+    Chip(Box<Chip>),
     /// A chip was removed from the bus.
     ChipRemoved(ChipId),
     /// Readings of a chip's sensors.
@@ -22,7 +22,7 @@ pub enum Input {
     /// Problems of all of tt-metal's counters; replaces earlier reports.
     Counters(Vec<CounterReport>),
     /// A process is registered. All other input of a process needs this first.
-    Registered(Process),
+    Registered(Box<Process>),
     /// The process exited, which frees everything it allocated.
     Exited,
     /// The process opened an allocator.

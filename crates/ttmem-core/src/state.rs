@@ -190,11 +190,14 @@ impl State {
             Origin::Machine => None,
         };
         match (input, by) {
+            // By far the most frequent, and of the process before: found without a search.
+            (Input::Alloc(alloc), Some(by)) if self.is_recent(by) => self.alloc(by, &alloc),
+            (Input::Free(free), Some(by)) if self.is_recent(by) => self.free(analysis, by, free),
             (Input::Host(host), _) => {
                 self.host = host;
                 Outcome::Noted
             }
-            (Input::Chip(chip), by) => self.define_chip(chip, by.is_none()),
+            (Input::Chip(chip), by) => self.define_chip(*chip, by.is_none()),
             (Input::ChipRemoved(chip), None) => self.remove_chip(chip),
             (Input::Sensors(chip, reading), None) => {
                 // Readings come every second and change no usage.
@@ -209,7 +212,7 @@ impl State {
                 Outcome::Noted
             }
             (Input::Counters(reports), None) => self.set_counters(reports),
-            (Input::Registered(info), Some(by)) => self.register_process(by, info),
+            (Input::Registered(info), Some(by)) => self.register_process(by, *info),
             (input, Some(by)) if self.is_recent(by) || self.processes.contains_key(&by.id) => {
                 self.apply_to(analysis, by, input)
             }
@@ -261,7 +264,7 @@ impl State {
     }
 
     /// Applies input of a registered process.
-    #[inline]
+    #[inline(never)]
     fn apply_to(&mut self, analysis: &mut Analysis, by: Author, input: Input) -> Outcome {
         match input {
             Input::Alloc(alloc) => self.alloc(by, &alloc),

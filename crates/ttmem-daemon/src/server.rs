@@ -128,7 +128,7 @@ pub fn serve(options: &Options) -> Result<(), Error> {
         ticks: 0,
     };
     for chip in &options.chips {
-        daemon.session.apply_machine(Input::Chip(chip.clone()));
+        daemon.session.apply_machine(Input::Chip(Box::new(chip.clone())));
     }
     daemon.poll_sources(RESCAN_WHILE_TICKING_NS);
     daemon.read_simulated_sensors();

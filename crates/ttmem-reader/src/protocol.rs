@@ -201,8 +201,8 @@ mod tests {
 
         let (mut state, mut analysis) = (State::new(Limits::default(), 7), Analysis::default());
         let by = Origin::Process(ProcessId { pid: 7, start: 1 }, Basis::Reported);
-        state.apply(&mut analysis, Mono(1), Origin::Machine, Input::Chip(Chip::unknown(0)));
-        state.apply(&mut analysis, Mono(1), by, Input::Registered(Process::default()));
+        state.apply(&mut analysis, Mono(1), Origin::Machine, Input::Chip(Box::new(Chip::unknown(0))));
+        state.apply(&mut analysis, Mono(1), by, Input::Registered(Box::default()));
         for n in 0..2 * PAGE as u64 {
             let alloc = Alloc {
                 scope: Scope::Chip(ChipId::Ordinal(0)),

@@ -95,7 +95,7 @@ impl Session {
         let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
         let info = Process { name, start: wall, ..Process::default() };
         model.emit_machine(Input::Host(host()));
-        model.emit(process, Basis::Exact, Input::Registered(info));
+        model.emit(process, Basis::Exact, Input::Registered(Box::new(info)));
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.record_peaks(&mut model.analysis);
@@ -365,7 +365,12 @@ impl Model {
     ) -> (ProcessKey, ProcessId) {
         let (process, id, info) = self.processes.add(identity, reported_pid, watch);
         self.changes.push(SessionChange::Registered(process));
-        self.state.apply(&mut self.analysis, self.now, Origin::Process(id, basis), Input::Registered(info));
+        self.state.apply(
+            &mut self.analysis,
+            self.now,
+            Origin::Process(id, basis),
+            Input::Registered(Box::new(info)),
+        );
         (process, id)
     }
 
@@ -382,7 +387,7 @@ impl Model {
     fn apply(&mut self, process: ProcessId, basis: Basis, input: Input) -> Option<Outcome> {
         let origin = Origin::Process(process, basis);
         if let Input::Chip(chip) = input {
-            self.define_chip(origin, chip);
+            self.define_chip(origin, *chip);
             return None;
         }
         Some(self.state.apply(&mut self.analysis, self.now, origin, input))
@@ -390,7 +395,9 @@ impl Model {
 
     fn define_chip(&mut self, origin: Origin, chip: Chip) {
         let id = chip.id;
-        if self.state.apply(&mut self.analysis, self.now, origin, Input::Chip(chip)) == Outcome::Noted {
+        if self.state.apply(&mut self.analysis, self.now, origin, Input::Chip(Box::new(chip)))
+            == Outcome::Noted
+        {
             // The state may have it under another id, and with another number if its own was taken.
             let id = self.state.resolve(id);
             let Some(chip) = self.state.chip(id) else { return };
@@ -429,7 +436,7 @@ impl EventSink for Model {
 
     fn emit_machine(&mut self, input: Input) {
         match input {
-            Input::Chip(chip) => self.define_chip(Origin::Machine, chip),
+            Input::Chip(chip) => self.define_chip(Origin::Machine, *chip),
             input => {
                 let removed = matches!(input, Input::ChipRemoved(_));
                 self.state.apply(&mut self.analysis, self.now, Origin::Machine, input);
@@ -491,7 +498,7 @@ mod tests {
         let mut model = Model::new(&Root::default(), Limits::default(), 7);
         let chip = Chip::unknown(3);
         let id = chip.id;
-        model.emit_machine(Input::Chip(chip));
+        model.emit_machine(Input::Chip(Box::new(chip)));
         model.emit_machine(Input::ChipRemoved(id));
         let expected =
             [SessionChange::ChipDefined { id, index: 3, has_node: false }, SessionChange::ChipRemoved];

@@ -48,6 +48,8 @@ pub(crate) struct Follower {
     chips: BTreeMap<u16, ChipId>,
     allocators: Vec<Option<AllocatorInfo>>,
     open_allocators: BTreeSet<u16>,
+    /// An allocator that is open: that of the last record, and most likely of the next one.
+    recent_allocator: Option<u16>,
     core_counts: Vec<u16>,
     /// What is held without being listed.
     unlisted: BTreeMap<AllocatorSpace, Holding>,
@@ -164,6 +166,7 @@ impl Follower {
             emit(Input::AllocatorClosed(self.definition_id(allocator)));
         }
         self.open_allocators.retain(|allocator| open.contains(allocator));
+        self.recent_allocator = None;
         // Only the allocators of this segment are emptied.
         for &allocator in &self.open_allocators {
             emit(Input::ListingBegun(self.definition_id(allocator)));
@@ -246,7 +249,11 @@ impl Follower {
     /// Opens a closed allocator again, since an event refers to it.
     #[inline]
     fn reopen(&mut self, allocator: u16, emit: Emit<'_>) {
+        if self.recent_allocator == Some(allocator) {
+            return;
+        }
         if self.open_allocators.contains(&allocator) {
+            self.recent_allocator = Some(allocator);
             return;
         }
         if let Some(Some(info)) = self.allocators.get(usize::from(allocator)) {
@@ -257,6 +264,7 @@ impl Follower {
 
     /// Closes all allocators: the process is alive and holds nothing through this segment any more.
     pub(crate) fn close_allocators(&mut self, emit: Emit<'_>) {
+        self.recent_allocator = None;
         for allocator in std::mem::take(&mut self.open_allocators) {
             emit(Input::AllocatorClosed(self.definition_id(allocator)));
         }

@@ -236,7 +236,7 @@ impl Sources {
                 sink.emit_machine(Input::ChipRemoved(*removed));
             }
             for chip in chips {
-                sink.emit_machine(Input::Chip(chip));
+                sink.emit_machine(Input::Chip(Box::new(chip)));
             }
         }
         if change.any {

@@ -20,7 +20,7 @@ struct StateSink<'a>(&'a mut State, &'a mut Analysis);
 impl EventSink for StateSink<'_> {
     fn register(&mut self, owner: &ProcessIdentity, basis: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.emit(id, basis, Input::Registered(Process::default()));
+        self.emit(id, basis, Input::Registered(Box::default()));
         id
     }
 

@@ -67,7 +67,7 @@ impl Load {
     fn new(chips_each: u32) -> Self {
         let mut state = Model::new(0x1234_5678_9abc_def0);
         for index in 0..CHIPS {
-            state.apply(Mono(0), Origin::Machine, Input::Chip(chip(index)));
+            state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(chip(index))));
         }
         for pid in 1..=PROCESSES {
             let first = pid * chips_each % CHIPS;
@@ -77,7 +77,7 @@ impl Load {
                 user: Some("somebody".to_owned()),
                 ..Process::default()
             };
-            state.apply(Mono(0), origin(pid), Input::Registered(info));
+            state.apply(Mono(0), origin(pid), Input::Registered(Box::new(info)));
             let bank = |space, banks, base, bytes_per_bank| Banks { space, banks, base, bytes_per_bank };
             let allocator = Allocator {
                 id: 1,

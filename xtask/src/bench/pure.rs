@@ -78,10 +78,10 @@ fn alloc(chip: u32, space: Space, id: u64) -> Input {
 fn state(chips: u32, processes: u32) -> Model {
     let mut state = Model::new(0x1234_5678_9abc_def0);
     for chip in 0..chips {
-        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(chip)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(Chip::unknown(chip))));
     }
     for pid in 1..=processes {
-        state.apply(Mono(0), process(pid), Input::Registered(Process::default()));
+        state.apply(Mono(0), process(pid), Input::Registered(Box::default()));
     }
     state
 }

@@ -22,7 +22,6 @@ const EVENTS: usize = 10_000_000;
 pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
     let mut figures = client()?;
     figures.extend(alternatives()?);
-    figures.push(ingest()?);
     Ok(figures)
 }
 
@@ -33,7 +32,7 @@ fn cpu() -> f64 {
 }
 
 /// A new tracker, and an allocator over `chips` chips.
-fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorNumber)> {
+pub(super) fn tracker(chips: u64) -> anyhow::Result<(tempfile::TempDir, Tracker, AllocatorNumber)> {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let path = folder.path().to_str().context("a strange folder")?.to_owned();
     let tracker = Tracker::new(&Options::default().folder(path));
@@ -196,11 +195,7 @@ struct Reader {
 impl EventSink for Reader {
     fn register(&mut self, owner: &ProcessIdentity, _: Basis) -> ProcessId {
         let id = ProcessId { pid: owner.pid, start: 1 };
-        self.model.apply(
-            Mono(1),
-            Origin::Process(id, Basis::Exact),
-            Input::Registered(ttmem_core::input::Process::default()),
-        );
+        self.model.apply(Mono(1), Origin::Process(id, Basis::Exact), Input::Registered(Box::default()));
         id
     }
 
@@ -242,7 +237,7 @@ pub(crate) fn write(folder: &str) -> anyhow::Result<()> {
 }
 
 /// Throughput from the segment into the ledger, in records a second.
-fn ingest() -> anyhow::Result<Figure> {
+pub(super) fn ingest() -> anyhow::Result<Figure> {
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let mut writer = Command::new(super::this_program()?)
         .arg("bench-writer")

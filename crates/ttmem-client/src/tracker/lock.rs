@@ -10,8 +10,11 @@ use core::sync::atomic::Ordering;
 use rustix::time::ClockId;
 use ttmem_types::Fault;
 
-/// Attempts to take the lock before a thread sleeps: about as long as a few events.
-const SPINS: u32 = 100;
+/// Attempts to take the lock before a thread sleeps: they take longer than several events. After so many, the owner does not run, or
+/// other threads report without a pause.
+const SPINS: u32 = 20;
+/// How long a thread sleeps between two attempts: first so long, then twice as long each time up to a limit.
+const SLEEP_NS: [u64; 2] = [100_000, 400_000];
 /// A thread that cannot take the lock for so long gives up: its owner is stuck.
 const LOCK_TIMEOUT_NS: u64 = 10_000_000_000;
 
@@ -87,9 +90,10 @@ impl Tracker {
             core::hint::spin_loop();
         }
         let since = identity::now(ClockId::Monotonic);
-        // An owner that is not running cannot be waited for by spinning: on its processor, a thread of higher priority would keep
-        // it from ever running.
-        let sleeper = page.announce_sleeper();
+        // If other threads report without a pause, one that sleeps meanwhile costs them nothing, while one that spins takes every
+        // cache line from them with every event. And an owner that does not run cannot be waited for by spinning: on its
+        // processor, a thread of higher priority would keep it from ever running.
+        let [mut sleep_ns, longest_ns] = SLEEP_NS;
         loop {
             let owner = page.owner.load(Ordering::Relaxed);
             if page.try_acquire(thread) {
@@ -106,7 +110,9 @@ impl Tracker {
                 page.usual.store(0, Ordering::Relaxed);
                 return Err(Fault::Lost);
             }
-            sleeper.sleep();
+            // Other threads may report without a pause, and this one look at the wrong moments: then the owner has to wake it up.
+            page.sleep(sleep_ns, sleep_ns == longest_ns);
+            sleep_ns = (sleep_ns * 2).min(longest_ns);
         }
     }
 

@@ -13,6 +13,7 @@ use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
 const MAX_VARIANTS: usize = 1024;
 
 impl State {
+    #[inline(never)]
     pub(super) fn alloc(&mut self, by: Author, alloc: &Alloc) -> Outcome {
         let Alloc { scope, space, id, requested, extent, .. } = *alloc;
         let charged = extent
@@ -91,6 +92,7 @@ impl State {
         }
     }
 
+    #[inline(never)]
     pub(super) fn free(&mut self, analysis: &mut Analysis, by: Author, free: Free) -> Outcome {
         let Free { scope, space, id, program, size, cores } = free;
         let spaces = space.as_ref().map_or(&Space::BUFFERS[..], std::slice::from_ref);

@@ -42,7 +42,7 @@ fn machine_with(limits: Limits) -> State {
     let mut state = State::new(limits, 7);
     for index in 0..CHIPS {
         let chip = Chip { capacity: Some(capacity()), ..Chip::unknown(index) };
-        state.apply(Mono(0), Origin::Machine, Input::Chip(chip));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(chip)));
     }
     state
 }
@@ -68,7 +68,7 @@ fn events(pid: u32) -> Origin {
 }
 
 fn register(state: &mut State, from: Origin) {
-    state.apply(Mono(1), from, Input::Registered(Process::default()));
+    state.apply(Mono(1), from, Input::Registered(Box::default()));
 }
 
 fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {
@@ -718,7 +718,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> State {
     let mut state = State::new(Limits::default(), seed);
     for index in 0..CHIPS {
-        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(index)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(Chip::unknown(index))));
     }
     let mut naive = Naive::default();
     for (n, step) in steps.iter().enumerate() {
@@ -733,7 +733,7 @@ fn drive(seed: u64, steps: &[Step], mut check: impl FnMut(&State, &Naive)) -> St
             }
             Step::Exit { pid } => (pid, Input::Exited),
         };
-        state.apply(now, legacy(pid), Input::Registered(Process::default()));
+        state.apply(now, legacy(pid), Input::Registered(Box::default()));
         state.apply(now, legacy(pid), event);
         if n % 7 == 0 {
             state.tick(now);

@@ -138,7 +138,7 @@ impl Daemon {
         let chip = Chip::unknown(id as u32);
         let key = chip.id;
         if add {
-            self.session.apply_machine(Input::Chip(chip));
+            self.session.apply_machine(Input::Chip(Box::new(chip)));
             self.handle_changes();
         }
         Ok(key)

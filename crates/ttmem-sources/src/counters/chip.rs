@@ -47,7 +47,7 @@ impl OpenFile {
             None => remote.unwrap_or_else(|| Chip::new(ChipId::Unique(unique_id), index)),
         };
         let id = chip.id;
-        poll.sink.emit_machine(Input::Chip(chip));
+        poll.sink.emit_machine(Input::Chip(Box::new(chip)));
         self.chip = Some(id);
         id
     }

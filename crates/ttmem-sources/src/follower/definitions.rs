@@ -27,7 +27,7 @@ impl Follower {
                         id => ChipId::Unique(id),
                     };
                     self.chips.insert(number, id);
-                    emit(Input::Chip(to_chip(id, chip)));
+                    emit(Input::Chip(Box::new(to_chip(id, chip))));
                 }
                 Definition::Allocator(number, banks, chips) => {
                     self.define_allocator(number, banks, chips, emit);

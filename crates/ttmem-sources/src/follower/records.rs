@@ -78,6 +78,7 @@ impl Follower {
             }
             (Kind::AllocatorEnd, _) => {
                 self.open_allocators.remove(&allocator);
+                self.recent_allocator = None;
                 self.forget_allocations(allocator);
                 emit(Input::AllocatorClosed(self.definition_id(allocator)));
             }

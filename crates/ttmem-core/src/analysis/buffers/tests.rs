@@ -21,7 +21,7 @@ type Held = (u32, u32, usize, u64, u64, u32, u32, usize, bool);
 fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
     let mut state = State::new(Limits::default(), 3);
     for index in [5, 1, 3] {
-        state.apply(Mono(0), Origin::Machine, Input::Chip(Chip::unknown(index)));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(Chip::unknown(index))));
     }
     let chips =
         [vec![5, 3], vec![1], vec![3]].map(|all| all.into_iter().map(ChipId::Ordinal).collect::<Vec<_>>());
@@ -33,7 +33,7 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
             state.apply(
                 Mono(0),
                 from,
-                Input::Registered(Process { name, reported_pid, ..Process::default() }),
+                Input::Registered(Box::new(Process { name, reported_pid, ..Process::default() })),
             );
             for (id, chips) in (1..).zip(chips.clone()) {
                 state.apply(Mono(0), from, Input::Allocator(Allocator { id, chips, spaces: Vec::new() }));

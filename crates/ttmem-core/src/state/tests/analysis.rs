@@ -149,13 +149,16 @@ pub(super) fn apply(state: &mut State, now: Mono, change: &Change) {
                 unreserved: 500 + u64::from(rows),
                 end: 6000,
             };
-            (Origin::Machine, Input::Chip(Chip { core_layout: Some(layout), ..Chip::unknown(chip) }))
+            (
+                Origin::Machine,
+                Input::Chip(Box::new(Chip { core_layout: Some(layout), ..Chip::unknown(chip) })),
+            )
         }
         Change::Exit { pid } => (events(pid), Input::Exited),
         Change::Tick => return state.tick(now),
     };
     if let Origin::Process(..) = from {
-        state.apply(now, from, Input::Registered(Process::default()));
+        state.apply(now, from, Input::Registered(Box::default()));
     }
     state.apply(now, from, event);
 }

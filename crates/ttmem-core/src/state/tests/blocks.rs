@@ -25,7 +25,7 @@ fn maps(state: &State, query: BlockQuery) -> Vec<BlockMap> {
 fn two_allocators() -> State {
     let mut state = machine();
     let registered = Process { name: Some("python".into()), ..Process::default() };
-    state.apply(Mono(0), events(1), Input::Registered(registered));
+    state.apply(Mono(0), events(1), Input::Registered(Box::new(registered)));
     for number in [1, 2] {
         let bank = |space, banks| Banks { space, banks, base: BASE, bytes_per_bank: BANK };
         let spaces = vec![bank(Space::Dram, 12), bank(Space::L1, 2)];
@@ -116,7 +116,7 @@ fn map_says_that_single_cores_have_buffers() {
 fn unknown_blocks_have_a_reason_and_no_holes() {
     let mut state = machine();
     for from in [legacy(1), Origin::Process(id(2), Basis::Counters), events(3)] {
-        state.apply(Mono(0), from, Input::Registered(Process::default()));
+        state.apply(Mono(0), from, Input::Registered(Box::default()));
     }
     state.apply(Mono(0), legacy(1), Input::Alloc(alloc(on(0), Space::Dram, 0x1000, 4096)));
     let counters = Origin::Process(id(2), Basis::Counters);

@@ -17,7 +17,7 @@ fn of(state: &State, kind: Kind) -> Vec<String> {
 }
 
 fn named(name: &str) -> Input {
-    Input::Registered(Process { name: Some(name.to_owned()), ..Process::default() })
+    Input::Registered(Box::new(Process { name: Some(name.to_owned()), ..Process::default() }))
 }
 
 fn mesh(number: u32, chips: &[u32]) -> Input {
@@ -60,7 +60,7 @@ fn process_start_and_exit_are_events() {
     state.apply(Mono(1), events(7), named("py\nthon"));
     state.apply(Mono(2), events(7), named("python"));
     assert_eq!(of(&state, Kind::ProcessStarted), ["pid 7 (py?thon) started"], "once, and in one line");
-    state.apply(Mono(3), legacy(8), Input::Registered(Process::default()));
+    state.apply(Mono(3), legacy(8), Input::Registered(Box::default()));
     state.apply(Mono(4), legacy(8), Input::Alloc(alloc(on(0), Space::Dram, 1, 3 << 20)));
     state.apply(Mono(5), legacy(8), Input::Alloc(alloc(on(0), Space::Dram, 2, 1 << 20)));
     state.apply(Mono(6), legacy(8), Input::Exited);
@@ -71,7 +71,7 @@ fn process_start_and_exit_are_events() {
     assert_eq!(ended[1].text, "pid 7 (python) exited");
     assert!(of(&state, Kind::Finding).is_empty(), "the exit has what it held");
     let unseen = Origin::Process(ProcessId { pid: 0, start: 1 }, Basis::Reported);
-    state.apply(Mono(8), unseen, Input::Registered(Process::default()));
+    state.apply(Mono(8), unseen, Input::Registered(Box::default()));
     assert_eq!(list(&state).last().unwrap().text, "a process outside this PID namespace started");
 }
 
@@ -141,7 +141,7 @@ fn allocators_open_and_close() {
 #[test]
 fn device_removal_and_return_are_events() {
     let mut state = machine();
-    state.apply(Mono(SECOND), legacy(8), Input::Registered(Process::default()));
+    state.apply(Mono(SECOND), legacy(8), Input::Registered(Box::default()));
     state.apply(Mono(SECOND), legacy(8), Input::Alloc(alloc(on(1), Space::Dram, 1, 64)));
     for index in [0, 1] {
         for _ in 0..2 {
@@ -151,8 +151,8 @@ fn device_removal_and_return_are_events() {
     let gone: Vec<_> = list(&state).into_iter().filter(|it| it.kind == Kind::DeviceRemoved).collect();
     assert_eq!(gone.len(), 1, "both at once, and each once: {gone:?}");
     assert_eq!((&*gone[0].text, gone[0].severity), ("devices 0-1 removed", Severity::Warning));
-    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Chip::unknown(1)));
-    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Chip::unknown(1)));
+    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Box::new(Chip::unknown(1))));
+    state.apply(Mono(5 * SECOND), Origin::Machine, Input::Chip(Box::new(Chip::unknown(1))));
     assert_eq!(of(&state, Kind::DeviceAdded), ["devices 0-2 added", "device 1 added"]);
 }
 
@@ -268,7 +268,7 @@ fn failed_allocation_is_dated_when_it_occurred() {
     let mut state = machine();
     let by = legacy(8);
     let command = Some("python model.py".to_owned());
-    state.apply(Mono(0), by, Input::Registered(Process { command, ..Process::default() }));
+    state.apply(Mono(0), by, Input::Registered(Box::new(Process { command, ..Process::default() })));
     let failure = |chips: &[u32], at: u64| OutOfMemory {
         chips: chips.iter().map(|&index| ChipId::Ordinal(index)).collect(),
         space: Some(Space::Dram),

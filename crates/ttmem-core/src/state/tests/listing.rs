@@ -151,12 +151,16 @@ fn process_reports_complete_a_chip() {
     let mut state = State::new(Limits::default(), 7);
     let plain = Chip::unknown(0);
     let full = Chip { board: Some("n300".into()), capacity: Some(capacity()), ..plain.clone() };
-    state.apply(Mono(0), Origin::Machine, Input::Chip(full));
-    state.apply(Mono(0), events(1), Input::Chip(plain.clone()));
+    state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(full)));
+    state.apply(Mono(0), events(1), Input::Chip(Box::new(plain.clone())));
     assert_eq!(state.chip(chip(0)).unwrap().board.as_deref(), Some("n300"), "nothing known is forgotten");
     let simulated = Capacity { origin: CapacityOrigin::Simulated, ..capacity() };
-    state.apply(Mono(0), Origin::Machine, Input::Chip(Chip { capacity: Some(simulated), ..plain.clone() }));
+    state.apply(
+        Mono(0),
+        Origin::Machine,
+        Input::Chip(Box::new(Chip { capacity: Some(simulated), ..plain.clone() })),
+    );
     let runtime = Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
-    state.apply(Mono(0), events(1), Input::Chip(Chip { capacity: Some(runtime), ..plain }));
+    state.apply(Mono(0), events(1), Input::Chip(Box::new(Chip { capacity: Some(runtime), ..plain })));
     assert!(state.is_simulated(), "that a chip is simulated nobody can deny");
 }

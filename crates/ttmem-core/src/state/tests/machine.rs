@@ -28,7 +28,7 @@ fn two() -> State {
             guesses: vec![0x100 + u64::from(n)],
             ..Chip::new(ChipId::Unique(0xa0 + u64::from(n)), n.into())
         };
-        emit(&mut state, Input::Chip(chip));
+        emit(&mut state, Input::Chip(Box::new(chip)));
     }
     state
 }
@@ -54,7 +54,7 @@ fn all_ids_of_a_chip_mean_one_chip() {
         (Chip { names: vec![0x100], ..Chip::new(ChipId::Unique(0x78), 4) }, 0xa0),
     ] {
         let name = chip.id;
-        state.apply(Mono(1), events(1), Input::Chip(chip));
+        state.apply(Mono(1), events(1), Input::Chip(Box::new(chip)));
         assert_eq!(state.resolve(name), ChipId::Unique(key));
     }
     let shot = shot(&state);
@@ -74,7 +74,11 @@ fn no_two_chips_have_one_number() {
     let mut state = two();
     register(&mut state, events(1));
     // A process that sees only the second board calls its chips 0 and 1.
-    state.apply(Mono(1), events(1), Input::Chip(Chip { remote: true, ..Chip::new(ChipId::Unique(0xb1), 1) }));
+    state.apply(
+        Mono(1),
+        events(1),
+        Input::Chip(Box::new(Chip { remote: true, ..Chip::new(ChipId::Unique(0xb1), 1) })),
+    );
     let indexes: Vec<u32> = shot(&state).devices.iter().map(|it| it.index).collect();
     assert_eq!(indexes, [0, 1, 2]);
 }
@@ -89,15 +93,15 @@ fn best_origin_of_capacity_counts() {
     };
     let origin = |state: &State| shot(state).devices[0].capacity.map(|it| it.origin);
     assert_eq!(origin(&state), None);
-    emit(&mut state, Input::Chip(with(CapacityOrigin::Board)));
+    emit(&mut state, Input::Chip(Box::new(with(CapacityOrigin::Board))));
     assert_eq!(origin(&state), Some(CapacityOrigin::Board));
-    state.apply(Mono(1), events(1), Input::Chip(with(CapacityOrigin::Runtime)));
-    emit(&mut state, Input::Chip(with(CapacityOrigin::Descriptor)));
+    state.apply(Mono(1), events(1), Input::Chip(Box::new(with(CapacityOrigin::Runtime))));
+    emit(&mut state, Input::Chip(Box::new(with(CapacityOrigin::Descriptor))));
     assert_eq!(origin(&state), Some(CapacityOrigin::Runtime));
     // A process may say what it likes of places; the machine's word stays.
     let elsewhere =
         Chip { pci: Some(place(9)), board: Some("x".into()), ..Chip::new(ChipId::Unique(0xa0), 0) };
-    state.apply(Mono(1), events(1), Input::Chip(elsewhere));
+    state.apply(Mono(1), events(1), Input::Chip(Box::new(elsewhere)));
     assert_eq!(shot(&state).devices[0].pci.as_deref(), Some("0000:01:00.0"));
 }
 
@@ -152,7 +156,10 @@ fn removed_chip_is_forgotten_when_unused() {
     assert!(shot(&state).devices.is_empty());
     assert!(state.names.is_empty(), "names go with their chip");
     // Plugged in again, it is there again.
-    emit(&mut state, Input::Chip(Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0xa0), 0) }));
+    emit(
+        &mut state,
+        Input::Chip(Box::new(Chip { pci: Some(place(1)), ..Chip::new(ChipId::Unique(0xa0), 0) })),
+    );
     assert_eq!(shot(&state).devices.len(), 1);
 }
 
@@ -172,7 +179,7 @@ fn removed_chip_in_use_can_be_added_again() {
         assert_eq!(devices.len(), 2, "an allocator is use, too");
         let opened = shot(&state).processes.iter().map(|it| it.open_devices.len()).sum::<usize>();
         assert_eq!(opened, 1, "what is gone is not open");
-        emit(&mut state, Input::Chip(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) }));
+        emit(&mut state, Input::Chip(Box::new(Chip { pci: Some(place(bus)), ..Chip::new(chip, 0) })));
     }
     // No process uses them, but they are on the bus.
     for process in [counters(1), events(2)] {
@@ -298,7 +305,7 @@ fn two_places_on_the_bus_are_two_chips() {
         node: Some(index),
         ..Chip::new(ChipId::Unique(name), index)
     };
-    let mut report = |chip: Chip| state.apply(Mono(0), Origin::Machine, Input::Chip(chip));
+    let mut report = |chip: Chip| state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(chip)));
     report(at("0000:01:00.0", 0xa, 0));
     // A client uses another chip's id for this one.
     report(Chip { names: vec![0xa], ..at("0000:01:00.0", 0xb, 0) });

@@ -16,7 +16,7 @@ fn laid_out(chips: u32, processes: u32) -> State {
     let mut state = State::new(Limits::default(), 7);
     for index in 0..chips {
         let chip = Chip { capacity: Some(capacity()), core_layout: Some(LAYOUT), ..Chip::unknown(index) };
-        state.apply(Mono(0), Origin::Machine, Input::Chip(chip));
+        state.apply(Mono(0), Origin::Machine, Input::Chip(Box::new(chip)));
     }
     for pid in 1..=processes {
         register(&mut state, events(pid));
@@ -396,7 +396,11 @@ fn peak_keeps_its_holders() {
     let mut state = machine();
     for (pid, size) in [(1, 100), (2, 300)] {
         let name = Some(format!("p{pid}"));
-        state.apply(Mono(1), legacy(pid), Input::Registered(Process { name, ..Process::default() }));
+        state.apply(
+            Mono(1),
+            legacy(pid),
+            Input::Registered(Box::new(Process { name, ..Process::default() })),
+        );
         state.apply(Mono(2), legacy(pid), Input::Alloc(alloc(on(0), Space::Dram, u64::from(pid), size)));
     }
     let peak = |state: &State| {
@@ -657,7 +661,7 @@ fn oversized_maps_are_left_out() {
     let mut state = laid_out(1, 1);
     let wide = CoreLayout { columns: 16, rows: 16, kernel_config: 0, unreserved: 0, end: 1 << 40 };
     let known = Chip { core_layout: Some(wide), ..Chip::unknown(0) };
-    state.apply(Mono(1), Origin::Machine, Input::Chip(known));
+    state.apply(Mono(1), Origin::Machine, Input::Chip(Box::new(known)));
     let banks = Banks { bytes_per_bank: 1 << 40, base: 0, ..L1 };
     let it = Allocator { id: 1, chips: vec![chip(0)], spaces: vec![banks] };
     state.apply(Mono(1), events(1), Input::Allocator(it));
