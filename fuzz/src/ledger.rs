@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use std::collections::BTreeMap;
 use ttmem_core::detail::{BufferQuery, ProgramQuery};
-use ttmem_core::input::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Process, Program};
+use ttmem_core::input::{Alloc, Allocator, Audit, Banks, Extent, Free, Holding, Program};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{
     Basis, ChipId, Fault, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space, Uncertainty,

@@ -4,7 +4,7 @@
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::pwrite;
 use std::os::fd::AsRawFd;
-use ttmem_core::input::{Input, Process};
+use ttmem_core::input::Input;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, State};
 use ttmem_sources::{EventSink, ProcessIdentity, SegmentFile, emit_segment};

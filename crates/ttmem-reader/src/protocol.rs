@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn ages_in_a_listing_are_of_one_moment() {
-        use ttmem_core::input::{Alloc, Input, Process};
+        use ttmem_core::input::{Alloc, Input};
         use ttmem_core::machine::Chip;
         use ttmem_core::words::{
             Basis, ChipId, KernelClass, Layout, Origin, ProcessId, Scope, Space, Uncertainty,

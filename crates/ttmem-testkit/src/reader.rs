@@ -1,7 +1,7 @@
 //! A reader of segments in the test's own process.
 
 use std::path::Path;
-use ttmem_core::input::{Input, Process};
+use ttmem_core::input::Input;
 use ttmem_core::words::{Basis, Mono, Origin, ProcessId};
 use ttmem_core::{Analysis, Detail, Limits, Snapshot, State};
 use ttmem_sources::{EventSink, ProcessIdentity, SourceConfig, Sources};

@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
-use ttmem_core::input::{Alloc, Free, Input, Process};
+use ttmem_core::input::{Alloc, Free, Input};
 use ttmem_core::machine::Chip;
 use ttmem_core::words::{Basis, ChipId, KernelClass, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_wire::framer::Framer;
