@@ -108,15 +108,13 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
 }
 
 fn measure(lab: &Lab, agent: &Path, board: Board, wanted: &[&str]) -> anyhow::Result<Vec<Case>> {
-    let (rows, columns) = board.mesh();
+    // In one row: then collectives need no axis.
+    let mesh = format!("1x{}", board.chips());
     let mut starts: Vec<Vec<Measured>> = Vec::new();
     for _ in 0..STARTS {
         let folder = memory_folder();
         let mut script = lab.on(board)?;
-        script
-            .arg(root().join("xtask/lab/model.py"))
-            .arg(format!("{rows}x{columns}"))
-            .arg(ROUNDS.to_string());
+        script.arg(root().join("xtask/lab/model.py")).arg(&mesh).arg(ROUNDS.to_string());
         script.args(wanted).env("TT_METAL_LOGGER_LEVEL", "FATAL").env("TT_METAL_SHM_TRACKING_DISABLED", "1");
         let output = tracked(agent, folder.path(), &script).output().context("cannot start ttnn")?;
         let text = String::from_utf8_lossy(&output.stderr);
