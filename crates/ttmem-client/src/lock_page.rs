@@ -12,7 +12,7 @@ use rustix::time::Timespec;
 pub(crate) struct LockPage {
     /// Thread that holds the lock, by its [`crate::tracker::thread_id`], or 0.
     pub(crate) owner: AtomicU64,
-    /// Not 0 if a thread with the lock may use the writer at once. Else it must look at everything below first.
+    /// Not 0 if a thread with the lock may use the writer at once. Otherwise everything below is checked first.
     pub(crate) usual: AtomicU64,
     /// 1: a thread has waited for long, and is to be woken up when the lock is free.
     urgent: AtomicU32,
@@ -49,7 +49,7 @@ impl LockPage {
             && self.owner.compare_exchange(0, thread, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Releases the lock. Only a thread that has waited for long is woken up: the others look again after a moment, so that a release
+    /// Releases the lock. Only a thread that has waited for long is woken up: the others try again after a moment, so that a release
     /// is a plain store.
     #[inline]
     pub(crate) fn release(&self) {

@@ -64,7 +64,7 @@ pub(crate) struct Segment {
     file: WithoutNiche<Option<File>>,
 }
 
-/// Hides from the compiler which values a type lacks, so that `Option<Segment>` is recognised by its first word: every event looks at
+/// Hides from the compiler which values a type lacks, so that `Option<Segment>` is recognised by its first word: every event reads
 /// that one anyway.
 struct WithoutNiche<T>(UnsafeCell<T>);
 

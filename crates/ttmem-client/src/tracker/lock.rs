@@ -73,7 +73,7 @@ impl Tracker {
             }
         }
         // SAFETY: this thread has the lock, so no other uses the writer until it is released. It exists, since `prepare` has found it
-        // with this page. To look again would be one more cache line.
+        // with this page. To check that again would be one more cache line.
         let writer = unsafe { (*self.writer.get()).as_mut().unwrap_unchecked() };
         let done = work(writer);
         page.release();
@@ -110,7 +110,7 @@ impl Tracker {
                 page.usual.store(0, Ordering::Relaxed);
                 return Err(Fault::Lost);
             }
-            // Other threads may report without a pause, and this one look at the wrong moments: then the owner has to wake it up.
+            // Other threads may report without a pause, and this one try at the wrong moments: then the owner has to wake it up.
             page.sleep(sleep_ns, sleep_ns == longest_ns);
             sleep_ns = (sleep_ns * 2).min(longest_ns);
         }
