@@ -232,6 +232,18 @@ pub(crate) extern "C" fn ttmem_agent_destroyed(allocator: usize) {
     }
 }
 
+/// A mirror is about to be made or ended. Two meshes may do that at one address of one chip, each with its own lock: without one that
+/// spans call and record, the records could come in another order than the calls.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ttmem_agent_lock_mirrors() -> bool {
+    Lock::acquire_mirrors()
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ttmem_agent_unlock_mirrors() {
+    flight::release_mirrors();
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ttmem_agent_mirrored(allocator: usize, address: u64, bytes: u64) {
     let Some((allocator, number)) = find_or_define(allocator, || 0) else { return };

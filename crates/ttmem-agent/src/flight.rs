@@ -44,6 +44,8 @@ pub(crate) struct Page {
     pub(crate) auditing: AtomicU32,
     /// 1: a thread uses the table of programs.
     pub(crate) programs: AtomicU32,
+    /// 1: a thread mirrors a buffer or ends a mirror, and records it.
+    pub(crate) mirroring: AtomicU32,
     /// Threads that are between a change of an allocator and its record.
     pub(crate) lines: [Line; FLIGHT_LINES as usize],
 }
@@ -154,6 +156,12 @@ impl Lock {
         Self::acquire(&page()?.programs, LOCK_TIMEOUT)
     }
 
+    /// Excludes other threads from changing mirrors, until [`release_mirrors`]. Returns whether it does.
+    pub(crate) fn acquire_mirrors() -> bool {
+        let lock = page().and_then(|page| Self::acquire(&page.mirroring, LOCK_TIMEOUT));
+        lock.map(core::mem::forget).is_some()
+    }
+
     /// Excludes other threads from querying and destroying allocators.
     pub(crate) fn acquire_query() -> Option<Self> {
         Self::acquire(&page()?.auditing, LOCK_TIMEOUT)
@@ -163,5 +171,12 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
+    }
+}
+
+/// Releases the lock of [`Lock::acquire_mirrors`].
+pub(crate) fn release_mirrors() {
+    if let Some(page) = page() {
+        page.mirroring.store(0, Ordering::Release);
     }
 }

@@ -135,6 +135,16 @@ bool read_address(void *buffer, BufferFacts *facts) noexcept {
     }
 }
 
+// Keeps other threads from changing mirrors between the runtime's change of one and its record.
+class MirrorLock {
+    bool held = ttmem_agent_lock_mirrors();
+
+public:
+    ~MirrorLock() {
+        if (held) ttmem_agent_unlock_mirrors();
+    }
+};
+
 void *device_of(void *buffer) noexcept {
     try {
         if (has(BUFFER_DEVICE)) return call<BUFFER_DEVICE>(buffer);
@@ -221,6 +231,7 @@ SHARED void ttmem_hook_destroy(void *allocator) {
 SHARED void ttmem_hook_mirror(void *allocator, uint64_t address, uint64_t bytes) {
     if (!is_active()) return call<MIRROR>(allocator, address, bytes);
     Flight flight;
+    MirrorLock lock;
     call<MIRROR>(allocator, address, bytes);
     ttmem_agent_mirrored(allocator, address, bytes);
 }
@@ -228,6 +239,7 @@ SHARED void ttmem_hook_mirror(void *allocator, uint64_t address, uint64_t bytes)
 SHARED void ttmem_hook_unmirror(void *allocator, uint64_t address) {
     if (!is_active()) return call<UNMIRROR>(allocator, address);
     Flight flight;
+    MirrorLock lock;
     ttmem_agent_unmirroring(allocator, address);
     call<UNMIRROR>(allocator, address);
 }

@@ -149,6 +149,7 @@ struct Page {
     uint32_t adding;
     uint32_t auditing;
     uint32_t programs;
+    uint32_t mirroring;
     Line lines[FLIGHT_LINES];
 };
 
