@@ -7,7 +7,7 @@ processes and matters more. Prints one line of JSON for each case:
 
 * `plain` and `added`: nanoseconds of the process's processor time per step with tracking paused, and what tracking adds to it,
   for each round;
-* `plain_wall` and `added_wall`: the same of the wall clock;
+* `plain_wall` and `added_wall`: nanoseconds of the wall clock per step, likewise;
 * `counted`: what the agent itself counted per step;
 * `events`: events of the agent per step.
 """

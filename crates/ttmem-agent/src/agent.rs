@@ -12,6 +12,7 @@ use crate::shim::{
     ACTIVE, BufferFacts, CoreAddress, DRAM, L1, L1_SMALL, MEMORY_L1, NOT_STARTED, PASS_THROUGH, PAUSED,
     TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
 };
+use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ttmem_client::{AllocatorNumber, Buffer, CoresNumber, Layout, Options, Space, Tracker, agent};
@@ -45,21 +46,22 @@ fn space_of(kind: u32) -> Option<Space> {
 pub(crate) fn cores_of(cores: [u64; 4]) -> CoresNumber {
     const CACHED: usize = 8;
     std::thread_local! {
-        static RECENT: core::cell::Cell<[([u64; 4], CoresNumber); CACHED]> =
-            const { core::cell::Cell::new([([0; 4], CoresNumber::NONE); CACHED]) };
+        static RECENT: [Cell<([u64; 4], CoresNumber)>; CACHED] =
+            const { [const { Cell::new(([0; 4], CoresNumber::NONE)) }; CACHED] };
     }
     if cores == [0; 4] {
         return CoresNumber::NONE;
     }
     let slot = (cores[0] ^ cores[1] >> 7 ^ cores[2] >> 13 ^ cores[3] >> 19).count_ones() as usize % CACHED;
-    let mut recent = RECENT.get();
-    if recent[slot].0 == cores {
-        return recent[slot].1;
-    }
-    let Ok(number) = agent::define_core_bitmap(tracker(), cores) else { return CoresNumber::NONE };
-    recent[slot] = (cores, number);
-    RECENT.set(recent);
-    number
+    RECENT.with(|recent| {
+        let (known, number) = recent[slot].get();
+        if known == cores {
+            return number;
+        }
+        let Ok(number) = agent::define_core_bitmap(tracker(), cores) else { return CoresNumber::NONE };
+        recent[slot].set((cores, number));
+        number
+    })
 }
 
 /// Passes each part of a buffer with per-core addresses to `report`. Cores with the same address are one part.

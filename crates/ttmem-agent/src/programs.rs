@@ -39,13 +39,15 @@ struct Entry {
     views: Views,
     /// Index of the first note, plus 1.
     notes: u32,
+    /// Where the tracker found the program at its last dispatch.
+    slot: u32,
     /// The scope that the program was reported for; 0: not reported.
     scope: u16,
     class: u8,
     flags: u8,
 }
 
-const EMPTY: Entry = Entry { tag: 0, views: Views::NONE, notes: 0, scope: 0, class: 0, flags: 0 };
+const EMPTY: Entry = Entry { tag: 0, views: Views::NONE, notes: 0, slot: 0, scope: 0, class: 0, flags: 0 };
 
 /// The program has views, whose addresses may differ at every dispatch.
 const HAS_VIEWS: u8 = 1;
@@ -359,11 +361,13 @@ impl Table {
     /// Reports the dispatch of a program, if the program itself was reported. `moved`: the new addresses of its views.
     pub(crate) fn dispatch(&mut self, id: u64, moved: Option<ViewAddresses>) {
         let is_capturing = self.traces.is_capturing();
-        if let Some(&mut Entry { scope, flags, .. }) = self.find(id).filter(|it| it.scope != 0) {
-            let mut slot = u32::MAX;
-            let _ = agent::dispatch(tracker(), AllocatorNumber::new(scope), key_of(id), &mut slot, moved);
-            let word = if flags == 0 && !is_capturing { unchanged::pack(id, scope, slot) } else { 0 };
-            set_unchanged(id, word);
+        if let Some(entry) = self.find(id).filter(|it| it.scope != 0) {
+            let scope = AllocatorNumber::new(entry.scope);
+            let _ = agent::dispatch(tracker(), scope, key_of(id), &mut entry.slot, moved);
+            if entry.flags == 0 {
+                let word = if is_capturing { 0 } else { unchanged::pack(id, entry.scope, entry.slot) };
+                set_unchanged(id, word);
+            }
         }
     }
 }

@@ -35,7 +35,8 @@ void read_grid(void *buffer, BufferFacts *facts, uint32_t most) {
         uint32_t column_major;
         char rest[512];
     } spec;
-    __builtin_memset(&spec, 0, sizeof spec);
+    spec.ranges = {};
+    spec.column_major = 0;
     call<BUFFER_SHARD_SPEC>(&spec, buffer);
     if (!spec.ranges.holds(sizeof(CoreRange), 256) || spec.column_major > 1) {
         disable_call(BUFFER_SHARD_SPEC);  // and leak the result, whose layout is unknown
@@ -46,6 +47,11 @@ void read_grid(void *buffer, BufferFacts *facts, uint32_t most) {
         auto range = at<CoreRange>(spec.ranges.begin, static_cast<int32_t>(n * sizeof(CoreRange)));
         if (range.to.x > 255 || range.to.y > 255 || range.from.x > range.to.x || range.from.y > range.to.y) break;
         uint64_t wide = range.to.x - range.from.x + 1, high = range.to.y - range.from.y + 1;
+        if (wide * high <= most - found) {
+            add_range(facts->cores, range);
+            found += static_cast<uint32_t>(wide * high);
+            continue;
+        }
         for (uint64_t core = 0; core < wide * high && found < most; core++, found++) {
             uint64_t x = spec.column_major ? core / high : core % wide;
             uint64_t y = spec.column_major ? core % high : core / wide;

@@ -346,9 +346,10 @@ T at(const void *base, int32_t offset) {
 }
 
 [[maybe_unused]] void add_range(uint64_t *cores, const CoreRange &range) {
-    for (uint64_t y = range.from.y; y <= range.to.y && y < 16; y++) {
-        for (uint64_t x = range.from.x; x <= range.to.x && x < 16; x++) add_core(cores, x, y);
-    }
+    if (range.from.x > range.to.x || range.from.x > 15) return;
+    uint64_t last = range.to.x < 15 ? range.to.x : 15;
+    uint64_t row = (uint64_t{2} << last) - (uint64_t{1} << range.from.x);
+    for (uint64_t y = range.from.y; y <= range.to.y && y < 16; y++) cores[y / 4] |= row << (y % 4 * 16);
 }
 
 [[maybe_unused]] uint32_t count_cores(const uint64_t *cores) {

@@ -106,6 +106,6 @@ pub fn dispatch(
 /// Reports a dispatch of a program whose views have not moved, if `slot` is still its slot. Returns whether it is.
 #[inline]
 pub fn dispatch_again(tracker: &Tracker, allocator: AllocatorNumber, program: u32, slot: u32) -> bool {
-    let again = tracker.event(None, |writer| Ok(writer.dispatch_again(allocator.0, program, slot)));
+    let again = tracker.event(None, |writer| Ok(writer.dispatch_again(allocator.0, program, slot, None)));
     again.is_ok_and(|sequence| sequence.is_some())
 }

@@ -144,8 +144,7 @@ impl Writer {
         slot: &mut u32,
         moved: Option<ViewAddresses>,
     ) -> Result {
-        let again = if moved.is_none() { self.dispatch_again(allocator, program, *slot) } else { None };
-        if let Some(sequence) = again {
+        if let Some(sequence) = self.dispatch_again(allocator, program, *slot, moved) {
             return Ok(sequence);
         }
         let Some(found) = self.find(&Key::program(allocator, program)) else {

@@ -12,6 +12,7 @@ use crate::slot_index::hash;
 use crate::types::Buffer;
 use ttmem_types::limits::{MAX_ALLOCATION_BYTES, REMEMBERED_FREES};
 use ttmem_types::{Layout, Space};
+use ttmem_wire::ViewAddresses;
 use ttmem_wire::record::{Head, Kind, WORDS, flags, word as field};
 use ttmem_wire::segment::word;
 
@@ -97,9 +98,16 @@ impl Writer {
         self.finish_usual(row)
     }
 
-    /// Records a dispatch of the program in a slot, if it is still there.
+    /// Records a dispatch of the program in a slot, if it is still there. `moved`: the new addresses of its movable views, if they
+    /// have changed.
     #[inline]
-    pub(crate) fn dispatch_again(&mut self, allocator: u16, program: u32, slot: u32) -> Option<u64> {
+    pub(crate) fn dispatch_again(
+        &mut self,
+        allocator: u16,
+        program: u32,
+        slot: u32,
+        moved: Option<ViewAddresses>,
+    ) -> Option<u64> {
         let segment = self.segment.as_ref()?;
         let line = segment.slot(slot)?;
         let mut words = load(line);
@@ -117,6 +125,9 @@ impl Writer {
         words[field::TIME] = self.clock.now();
         words[Head::WORD] = held.with_kind(Kind::Dispatch).word();
         words[field::REQUESTED] += 1;
+        if let Some(views) = moved {
+            [words[field::ID], words[field::BYTES_PER_BANK]] = views.to_words();
+        }
         begin(segment, &words);
         publish::put(line, &words);
         finish(segment, self.sequence);
