@@ -35,7 +35,7 @@ const CLOSING_NS: u64 = 30 * Mono::SECOND;
 const RESCAN_WHILE_TICKING_NS: u64 = 5 * Mono::SECOND;
 /// Time between two readings of simulated sensors.
 const SIMULATED_SENSORS_NS: u64 = 900_000_000;
-/// Ticks between two checks of the sockets and of crash segments.
+/// Ticks between two checks of the sockets, of crash segments and of processes without a pidfd.
 const TICKS_PER_CLEANUP: u64 = 10;
 
 /// The daemon's state.
@@ -252,12 +252,6 @@ impl Daemon {
         self.poll_sources(RESCAN_WHILE_TICKING_NS);
         self.read_simulated_sensors();
         self.session.tick();
-        let processes = self.session.processes().iter();
-        let exited =
-            processes.filter(|(_, it)| matches!(it.watch, ExitWatch::Procfs { .. }) && it.watch.has_exited());
-        for process in exited.map(|(process, _)| process).collect::<Vec<_>>() {
-            self.handle_exit(process);
-        }
         self.close_slow_connections();
         if self.accepting_paused {
             // If that fails again, the next tick tries again.
@@ -265,10 +259,22 @@ impl Daemon {
         }
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_PER_CLEANUP) {
+            self.end_exited_without_pidfd();
             self.restore_sockets();
             self.session.expire_crash_segments(Retention::default());
         }
         self.notify_manager();
+    }
+
+    /// Ends processes that have exited and whose exit no pidfd reports. That reads a file per process, so it is not done in every
+    /// tick; snapshots check by themselves.
+    fn end_exited_without_pidfd(&mut self) {
+        let processes = self.session.processes().iter();
+        let exited =
+            processes.filter(|(_, it)| matches!(it.watch, ExitWatch::Procfs { .. }) && it.watch.has_exited());
+        for process in exited.map(|(process, _)| process).collect::<Vec<_>>() {
+            self.handle_exit(process);
+        }
     }
 
     /// Closes connections that requested a report and do not read it.

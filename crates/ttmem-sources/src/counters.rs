@@ -89,8 +89,7 @@ struct Poll<'a, 'b, S> {
     context: &'a mut Context<'b>,
     sink: &'a mut S,
     watches: &'a mut Watches,
-    /// Pids of processes that have exited since the last poll.
-    exited: BTreeSet<u32>,
+    has_checked_exits: bool,
     identities: BTreeMap<u32, Option<ProcessIdentity>>,
     registered: BTreeMap<u32, ProcessId>,
     emitted: BTreeSet<(ProcessId, ChipId)>,
@@ -104,6 +103,18 @@ impl<S: EventSink> Poll<'_, '_, S> {
         let context = &*self.context;
         let identify = || context.identities.get(&pid).cloned().or_else(|| context.processes.identify(pid));
         self.identities.entry(pid).or_insert_with(identify).as_ref()
+    }
+
+    /// Stops watching processes that have exited, once in a poll.
+    fn check_exits(&mut self) {
+        if !std::mem::replace(&mut self.has_checked_exits, true) {
+            self.watches.retain(|_, (_, watch)| !watch.has_exited());
+        }
+    }
+
+    /// Whether the process of an entry was alive when exits were last checked.
+    fn is_watched(&self, pid: u32, start: u64) -> bool {
+        self.watches.get(&pid).is_some_and(|(watched, _)| *watched == start)
     }
 
     fn register(&mut self, pid: u32, namespace_pid: u32) -> ProcessId {
@@ -153,22 +164,24 @@ impl CounterFiles {
         }
     }
 
+    /// Forgets a process that has exited: the next poll finds the process of its entries again.
+    pub(crate) fn forget_process(&mut self, process: ProcessId) {
+        self.watches.remove(&process.pid);
+    }
+
     /// Reads all files and emits what changed.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, sink: &mut impl EventSink) {
         if context.rescanned {
             self.open_all(context);
         }
         let mut watches = std::mem::take(&mut self.watches);
-        let exited: BTreeSet<u32> =
-            watches.iter().filter(|(_, (_, watch))| watch.has_exited()).map(|(&pid, _)| pid).collect();
-        watches.retain(|pid, _| !exited.contains(pid));
         let (folders, bus) = (context.folders, context.bus);
         let (identities, registered, emitted, named_chips) = Default::default();
         let mut poll = Poll {
             context,
             sink,
             watches: &mut watches,
-            exited,
+            has_checked_exits: false,
             identities,
             registered,
             emitted,

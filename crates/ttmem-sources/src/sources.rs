@@ -210,6 +210,7 @@ impl Sources {
     /// Reads the segments of a process that has exited to their end.
     pub fn finish_process(&mut self, process: ProcessId, sink: &mut impl EventSink) {
         self.segments.finish_process(process, sink);
+        self.counters.forget_process(process);
         self.emitted_users.remove(&process);
     }
 

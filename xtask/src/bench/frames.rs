@@ -168,7 +168,7 @@ impl Load {
     }
 }
 
-/// Names of measurements, with their budgets if any and their costs, in milliseconds.
+/// Names of measurements, with their budgets if any, in events of a standard map, and their costs, in milliseconds.
 pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
     let brief = Detail { brief: true, ..Detail::NONE };
     let page = BufferQuery { limit: 60, ..BufferQuery::default() };
@@ -178,10 +178,10 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
     let with = |buffers| Detail { buffers: Some(buffers), ..brief.clone() };
     let details = [
         ("default", None, Detail::NONE),
-        ("brief", Some(1.0), brief.clone()),
+        ("brief", Some(20_000.0), brief.clone()),
         ("cores of one", None, Detail { cores_of: Some(3), ..brief.clone() }),
         ("programs", None, Detail { programs: true, ..brief.clone() }),
-        ("buffers", Some(2.5), with(page)),
+        ("buffers", Some(50_000.0), with(page)),
         ("far by site", None, with(by_site)),
         ("with words", None, with(worded)),
         ("in groups", None, with(grouped)),
@@ -191,10 +191,10 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
         let mut load = Load::new(chips_each);
         for (changing, how) in [(1, "one changes"), (PROCESSES, "all change")] {
             // The budgets are for one changing process; all at once shows the limit.
-            let budget = |ms: Option<f64>| ms.filter(|_| changing == 1);
+            let budget = |times: Option<f64>| times.filter(|_| changing == 1);
             let name = |what: &str| format!("frame, {chips_each} chips each, {how}: {what}");
             let cost = load.cost(changing, Model::tick);
-            figures.push((name("tick"), budget(Some(1.0)), cost));
+            figures.push((name("tick"), budget(Some(20_000.0)), cost));
             for (what, most, detail) in &details {
                 let cost = load.cost(changing, |state, _| {
                     black_box(state.snapshot(detail));
@@ -207,8 +207,9 @@ pub(crate) fn measure() -> Vec<(String, Option<f64>, f64)> {
 }
 
 pub(crate) fn figures() -> Vec<super::Figure> {
+    let map = super::calibration::Calibration::map_event(u64::from(BUFFERS));
     let figure = |(what, budget, cost): (String, Option<f64>, f64)| match budget {
-        Some(most) => super::Figure::at_most(&what, "-", most, cost, "ms"),
+        Some(times) => map.allows(times, &what, cost, "ms"),
         None => super::Figure::plain(&what, "-", cost, "ms"),
     };
     measure().into_iter().map(figure).collect()

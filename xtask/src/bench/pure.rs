@@ -1,9 +1,9 @@
 //! Benchmarks without other processes: the framer, the ledger, creating a snapshot.
 
+use super::calibration::{Calibration, scattered};
 use super::model::Model;
 use super::{Figure, median};
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
 use ttmem_core::input::{Alloc, Free, Input};
@@ -22,14 +22,15 @@ pub(super) fn cpu(work: impl FnOnce()) -> Duration {
     now().saturating_sub(begin)
 }
 
-fn each(rounds: usize, count: u64, mut work: impl FnMut()) -> f64 {
+/// Median processor time of one of `count` steps of `work`, in nanoseconds.
+pub(super) fn each(rounds: usize, count: u64, mut work: impl FnMut()) -> f64 {
     median((0..rounds).map(|_| cpu(&mut work).as_nanos() as f64 / count as f64).collect())
 }
 
 pub(crate) fn figures() -> Vec<Figure> {
     let mut figures = vec![framer()];
-    for live in [1000, 100_000, 1_000_000] {
-        figures.extend(ledger(live));
+    for (live, times) in [(1000, 5.0), (100_000, 4.0), (1_000_000, 1.5)] {
+        figures.push(ledger(live, times));
     }
     figures.push(snapshot());
     figures
@@ -51,7 +52,7 @@ fn framer() -> Figure {
         }
         assert_eq!(sum as u64, COUNT);
     });
-    Figure::at_most("framer, a message", "peek: 240-318,000 ns", 50.0, cost, "ns")
+    Calibration::map_event(1000).allows(1.0, "framer, a message", cost, "ns")
 }
 
 fn process(pid: u32) -> Origin {
@@ -87,38 +88,24 @@ fn state(chips: u32, processes: u32) -> Model {
 }
 
 /// One allocation and one free among `live` buffers, compared with the standard map.
-fn ledger(live: u64) -> [Figure; 2] {
+fn ledger(live: u64, times: f64) -> Figure {
     const COUNT: u64 = 200_000;
     let mut state = state(1, 1);
-    // Addresses in an order that the caches cannot predict.
-    let id = |n: u64| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) << 11;
     for n in 0..live {
-        state.apply(Mono(n), process(1), alloc(0, Space::Dram, id(n)));
+        state.apply(Mono(n), process(1), alloc(0, Space::Dram, scattered(n)));
     }
     let mut next = live;
     let ours = each(9, COUNT, || {
         for _ in 0..COUNT / 2 {
             let scope = Scope::Chip(ChipId::Ordinal(0));
-            let free = Free { scope, space: None, id: id(next - live), program: 0, size: None, cores: 0 };
+            let free =
+                Free { scope, space: None, id: scattered(next - live), program: 0, size: None, cores: 0 };
             black_box(state.apply(Mono(next), process(1), Input::Free(free)));
-            black_box(state.apply(Mono(next), process(1), alloc(0, Space::Dram, id(next))));
+            black_box(state.apply(Mono(next), process(1), alloc(0, Space::Dram, scattered(next))));
             next += 1;
         }
     });
-    let mut map: HashMap<u64, [u64; 8]> = (0..live).map(|n| (id(n), [n; 8])).collect();
-    let mut next = live;
-    let standard = each(9, COUNT, || {
-        for _ in 0..COUNT / 2 {
-            black_box(map.remove(&id(next - live)));
-            black_box(map.insert(id(next), [next; 8]));
-            next += 1;
-        }
-    });
-    let what = format!("ledger, an event with {live} live");
-    [
-        Figure::at_most(&what, "-", 500.0, ours, "ns"),
-        Figure::plain(&format!("{what}: std HashMap"), "same run", standard, "ns"),
-    ]
+    Calibration::map_event(live).allows(times, &format!("ledger, an event with {live} live"), ours, "ns")
 }
 
 fn snapshot() -> Figure {
@@ -140,5 +127,6 @@ fn snapshot() -> Figure {
             })
             .collect(),
     );
-    Figure::at_most("snapshot, 32 chips x 64 processes x 100 k buffers", "-", 50.0, cost, "ms")
+    let what = "snapshot, 32 chips x 64 processes x 100 k buffers";
+    Calibration::map_event(100_000).allows(300_000.0, what, cost, "ms")
 }

@@ -1,6 +1,7 @@
 //! The cost of a call from Python.
 
 use super::Figure;
+use super::calibration::Calibration;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use std::process::Command;
@@ -17,8 +18,8 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
     ensure!(output.status.success(), "the calls failed: {}", String::from_utf8_lossy(&output.stderr));
     let measured: Value = serde_json::from_slice(&output.stdout).context("no figures")?;
     let ns = |name: &str| measured[name].as_f64().with_context(|| format!("{name} was not measured"));
-    let anchor = "ctypes 1246 ns";
-    let budget = |what: &str, name: &str| Ok(Figure::at_most(what, anchor, 200.0, ns(name)?, "ns"));
+    let nothing = Calibration::measured("call of an empty function", ns("nothing")?);
+    let budget = |what: &str, name: &str| Ok(nothing.allows(6.0, what, ns(name)?, "ns"));
     let plain = |what: &str, name: &str| Ok(Figure::plain(what, "same run", ns(name)?, "ns"));
     let all: anyhow::Result<Vec<Figure>> = [
         budget("Python: Tracker.alloc, 1,000 live, CPU a call", "alloc"),
@@ -28,7 +29,6 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
         budget("Python: ttmem.free, by device number", "free_by_number"),
         plain("Python: Tracker.alloc while tracking is off", "alloc_off"),
         plain("Python: the loop around them, taken off", "loop"),
-        plain("Python: a function of Python's that does nothing", "nothing"),
     ]
     .into_iter()
     .collect();

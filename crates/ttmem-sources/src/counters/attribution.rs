@@ -54,9 +54,7 @@ impl OpenFile {
     ) -> EntryProcess {
         if let Some(known) = self.entries.get(&slot.pid) {
             let holds = match known.process {
-                EntryProcess::Alive { pid, start } => {
-                    poll.watches.get(&pid).is_some_and(|(watched, _)| *watched == start)
-                }
+                EntryProcess::Alive { pid, start } => poll.is_watched(pid, start),
                 EntryProcess::Exited | EntryProcess::Unknown => known.updated_ns == slot.updated_ns,
             };
             if holds {

@@ -88,8 +88,16 @@ impl OpenFile {
         let mut last = None;
         for attempt in 0..TRIES {
             let bytes = read_content(&self.fd)?;
-            let all_alive = self.alive.iter().all(|it| !poll.exited.contains(&it.pid));
-            if all_alive && !bytes.is_empty() && bytes == self.bytes {
+            let is_unchanged = !bytes.is_empty() && bytes == self.bytes;
+            // While nothing changes, a check per rescan will do: an exited process is withdrawn by its own watch.
+            if !is_unchanged || poll.context.rescanned {
+                poll.check_exits();
+            }
+            let all_alive = self.entries.values().all(|entry| match entry.process {
+                EntryProcess::Alive { pid, start } => poll.is_watched(pid, start),
+                EntryProcess::Exited | EntryProcess::Unknown => true,
+            });
+            if all_alive && is_unchanged {
                 let chip = self.chip;
                 poll.emitted.extend(self.alive.iter().filter_map(|it| Some((it.process, chip?))));
                 return Ok(());
