@@ -1,6 +1,6 @@
 //! Requirements of the agent in the processes that it is loaded into.
 
-use crate::{build_release, target};
+use crate::{build_release, installed_agent};
 use anyhow::{Context, bail, ensure};
 use std::process::Command;
 
@@ -17,7 +17,7 @@ const FOR_CLIENTS: [&str; 2] = ["ttmem_agent_yield", "ttmem_agent_reset_peaks"];
 /// Checks that the agent runs on all systems that the wheels run on, and exports only what it must.
 pub(crate) fn check_needs() -> anyhow::Result<()> {
     build_release()?;
-    let library = target().join("release/libttmem_agent.so");
+    let library = installed_agent();
     let objdump = |what: &str| -> anyhow::Result<String> {
         let output =
             Command::new("objdump").arg(what).arg(&library).output().context("cannot run objdump")?;

@@ -3,7 +3,7 @@
 mod library;
 mod tree;
 
-use crate::{build_release, root, succeed, target};
+use crate::{build_release, installed_agent, root, succeed, target};
 use anyhow::{Context, bail, ensure};
 use library::output;
 use std::fs;
@@ -90,7 +90,7 @@ pub(crate) fn install(request: &Request) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let (shared, fixed) = library::make(&release, folder.path())?;
     let program = strip(&release.join("ttmem"), folder.path())?;
-    let agent = strip(&release.join("libttmem_agent.so"), folder.path())?;
+    let agent = strip(&installed_agent(), folder.path())?;
 
     let mut tree = Tree::new(base, request.quiet);
     tree.copy("bin/ttmem", PROGRAM, &program)?;

@@ -10,7 +10,7 @@ mod descriptor;
 pub(crate) mod python;
 mod topology;
 
-use crate::{cargo, root, succeed, target};
+use crate::{AGENT_PROFILE, cargo, root, succeed, target};
 use anyhow::{Context, bail, ensure};
 use board::Board;
 use descriptor::Descriptor;
@@ -139,13 +139,13 @@ pub(crate) fn write_clusters() -> anyhow::Result<()> {
     Board::ALL.into_iter().try_for_each(|board| cluster(board).map(drop))
 }
 
-/// Builds the release agent with the functions that drift and the benchmarks need (`probe.rs` there), in another folder than
+/// Builds the agent as it is installed, with the functions that drift and the benchmarks need (`probe.rs` there), in another folder than
 /// the one that is installed.
 pub(crate) fn build_probe_agent() -> anyhow::Result<PathBuf> {
     let folder = target().join("probe");
-    let args = ["build", "--release", "--locked", "--quiet", "-p", "ttmem-agent", "--features", "probe"];
-    succeed(cargo(&args).arg("--target-dir").arg(&folder))?;
-    Ok(folder.join("release/libttmem_agent.so"))
+    let args = ["build", "--profile", AGENT_PROFILE, "--locked", "--quiet", "-p", "ttmem-agent"];
+    succeed(cargo(&args).args(["--features", "probe", "--target-dir"]).arg(&folder))?;
+    Ok(folder.join(AGENT_PROFILE).join("libttmem_agent.so"))
 }
 
 /// The command `ttmem run -- COMMAND` with the release program and an agent, with a folder for segments.

@@ -128,10 +128,20 @@ fn target() -> PathBuf {
 }
 
 /// Builds what is installed, in release: program, agent, C library. Always these three together, since another selection may
-/// mean other features of dependencies, and so another build.
+/// mean other features of dependencies, and so another build. `ttmem run` in the source tree uses this agent; the installed one is
+/// optimised further.
 fn build_release() -> anyhow::Result<()> {
     let packages = ["-p", "ttmem", "-p", "ttmem-agent", "-p", "ttmem-c"];
-    succeed(cargo(&["build", "--release", "--locked", "--quiet"]).args(packages))
+    succeed(cargo(&["build", "--release", "--locked", "--quiet"]).args(packages))?;
+    succeed(&mut cargo(&["build", "--profile", AGENT_PROFILE, "--locked", "--quiet", "-p", "ttmem-agent"]))
+}
+
+/// The profile of the agent that is installed and measured, which is also the name of its folder.
+const AGENT_PROFILE: &str = "agent";
+
+/// The agent that is installed.
+fn installed_agent() -> PathBuf {
+    target().join(AGENT_PROFILE).join("libttmem_agent.so")
 }
 
 /// A cargo command in the workspace.
