@@ -5,10 +5,13 @@ pub(crate) mod lookup;
 
 use crate::options::Options;
 use crate::tracker::Tracker;
-use crate::types::{AllocatorNumber, Banks, CoresNumber, Placement, Program, Result};
-use ttmem_types::{Fault, Space};
+use crate::types::{AllocatorNumber, Banks, CoresNumber, Placement, Program, Result, SiteNumber};
+use core::sync::atomic::Ordering;
+use ttmem_types::{Fault, Purpose, Space, Tensor};
 use ttmem_wire::ViewAddresses;
 use ttmem_wire::record::{Record, flags};
+use ttmem_wire::segment::definition;
+use zerocopy::little_endian::U32;
 
 pub use lookup::reset_agent_peaks;
 
@@ -55,6 +58,80 @@ pub fn take_audit_request(tracker: &Tracker) -> bool {
 /// Defines a set of cores by a bitmap: core `x` of row `y` is bit `16 * y + x`, counted from the lowest of the first word.
 pub fn define_core_bitmap(tracker: &Tracker, cores: [u64; 4]) -> Result<CoresNumber> {
     tracker.define_core_bitmap(cores)
+}
+
+/// Numbers of the parts of a call site; 0: unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SiteParts<'a> {
+    /// The frame that is displayed.
+    pub frame: u32,
+    /// The whole stack.
+    pub stack: u32,
+    /// The operation.
+    pub op: u32,
+    /// What the memory is for.
+    pub purpose: Purpose,
+    /// The tensor that is allocated.
+    pub tensor: Option<Tensor>,
+    /// A description besides: the kernels of a program.
+    pub text: &'a str,
+}
+
+/// Defines a line of a function, or, with an `offset`, an address in a library.
+pub fn define_frame(tracker: &Tracker, file: &str, line: u32, offset: u64, function: &str) -> Result<u32> {
+    tracker.event(0, |writer| {
+        let file = writer.define_file(file)?;
+        let frame = definition::Frame { file: file.into(), line: line.into(), offset: offset.into() };
+        writer.define_frame(&frame, function)
+    })
+}
+
+/// Defines a stack by its frames, innermost first.
+pub fn define_stack(tracker: &Tracker, frames: &[u32]) -> Result<u32> {
+    tracker.event(0, |writer| writer.define_stack(frames))
+}
+
+/// Defines an operation.
+pub fn define_op(tracker: &Tracker, name: &str) -> Result<u32> {
+    tracker.event(0, |writer| writer.define_op(name))
+}
+
+/// Returns the number of an operation that [`name_op`] names later.
+pub fn reserve_op(tracker: &Tracker) -> Result<u32> {
+    tracker.event(0, |writer| Ok(writer.reserve_op()))
+}
+
+/// Names an operation whose number was reserved.
+pub fn name_op(tracker: &Tracker, number: u32, name: &str) -> Result<()> {
+    tracker.event((), |writer| writer.name_op(number, name))
+}
+
+/// Defines a call site by the numbers of its parts. If there is no space for its tensor, it is defined without one.
+pub fn define_site(tracker: &Tracker, parts: &SiteParts<'_>) -> Result<SiteNumber> {
+    let &SiteParts { frame, stack, op, purpose, tensor, text } = parts;
+    let number = |number: Option<u8>| number.map_or(0, |number| number + 1);
+    let site = definition::CallSite {
+        frame: frame.into(),
+        stack: stack.into(),
+        op: op.into(),
+        purpose: purpose as u8,
+        data_type: number(tensor.and_then(|it| it.data_type).map(|it| it as u8)),
+        layout: number(tensor.and_then(|it| it.layout).map(|it| it as u8)),
+        rank: number(tensor.map(|it| it.shape().len() as u8)),
+    };
+    let mut dimensions = [U32::new(0); Tensor::MAX_RANK];
+    let shape = tensor.as_ref().map_or(&[][..], Tensor::shape);
+    for (to, &from) in dimensions.iter_mut().zip(shape) {
+        *to = from.into();
+    }
+    let dimensions = &dimensions[..shape.len()];
+    tracker.event(SiteNumber(0), |writer| writer.define_call_site(&site, dimensions, text).map(SiteNumber))
+}
+
+/// Returns a number that changes when those of definitions become invalid.
+#[inline]
+pub fn generation(tracker: &Tracker) -> u64 {
+    tracker.generation.load(Ordering::Relaxed)
 }
 
 /// Changes the sizes of an open allocator's spaces. Its allocations stay.

@@ -32,8 +32,10 @@ mod atomic {
 pub use options::{Options, Transport};
 pub use tracker::{AllocatorGuard, ProgramGuard, Tracker};
 #[doc(inline)]
-pub use ttmem_types::{Arch, BufferType, Fault, KernelClass, Layout, Space};
+pub use ttmem_types::{
+    Arch, BufferType, DataType, Fault, KernelClass, Layout, Purpose, Space, Tensor, TensorLayout,
+};
 pub use types::{
-    AllocatorNumber, AuditMark, Banks, Buffer, Chip, ChipNumber, CoreRange, CoresNumber, Kernel, Placement,
-    Program, Result, SiteNumber, Statistics, Status,
+    AllocatorNumber, AuditMark, Banks, Buffer, CallSite, Chip, ChipNumber, CoreRange, CoresNumber, Kernel,
+    Placement, Program, Result, SiteNumber, Statistics, Status,
 };

@@ -26,7 +26,7 @@ pub(crate) const DEFAULT_RING: u32 = 16_384;
 
 /// Sizes of segments, largest first: the first one for which there is space is used.
 const PLANS: [Plan; 3] = [
-    Plan { rows: 512, definition_blocks: 8192, ring_records: DEFAULT_RING, slots: 4096 },
+    Plan { rows: 512, definition_blocks: 16_384, ring_records: DEFAULT_RING, slots: 4096 },
     Plan { rows: 128, definition_blocks: 1024, ring_records: 2048, slots: 1024 },
     Plan { rows: 32, definition_blocks: 128, ring_records: 256, slots: 256 },
 ];

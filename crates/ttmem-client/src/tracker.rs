@@ -50,7 +50,7 @@ pub struct Tracker {
     /// Page of a closed tracker, for reuse.
     spare: AtomicPtr<LockPage>,
     /// Changes when numbers become invalid: when the tracker is closed, and in a forked child.
-    generation: AtomicU64,
+    pub(crate) generation: AtomicU64,
     /// Whether the agent tracks this process instead.
     yielded: AtomicBool,
     /// Whether the process exits: a segment that is created now would stay.

@@ -25,12 +25,14 @@ mod buffer;
 mod chip;
 mod numbers;
 mod program;
+mod site;
 
 pub use audit::{AuditMark, Statistics};
 pub use buffer::Buffer;
 pub use chip::{Banks, Chip, CoreRange};
 pub use numbers::{AllocatorNumber, ChipNumber, CoresNumber, SiteNumber};
 pub use program::{Kernel, Placement, Program};
+pub use site::CallSite;
 
 use ttmem_types::{Fault, Space};
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record};

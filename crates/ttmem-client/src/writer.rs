@@ -34,7 +34,7 @@ use ttmem_wire::segment::{Header, MAX_ROWS, MAX_SLOTS, word};
 use zerocopy::{FromZeros, Immutable};
 
 /// Definitions that are found again rather than made again, a power of two.
-const REMEMBERED_DEFINITIONS: usize = 1 << 14;
+const REMEMBERED_DEFINITIONS: usize = 1 << 16;
 
 #[derive(Clone, Copy, FromZeros, Immutable)]
 #[repr(C, align(64))]
@@ -107,13 +107,16 @@ pub(crate) struct Writer {
     allocator_chips: Array<u16>,
     allocator_chips_used: u32,
     cores_used: u16,
-    sites_used: u32,
+    /// Numbers of definitions in use, by [`definitions::Numbers`].
+    numbers_used: [u32; definitions::NUMBERS],
     /// Fingerprints and numbers of definitions, by fingerprint.
     definitions: Array<[u64; 2]>,
     rows_used: u32,
     /// First row of a closed allocator, plus 1; each has the next one.
     vacant_rows: u32,
     blocks_used: u32,
+    /// Blocks in use by each [`definitions::Part`].
+    blocks_of_parts: [u32; definitions::PARTS],
     /// Faults counted in this segment.
     faults: [u64; Fault::COUNTED],
     /// Events lost before this segment was created.
@@ -146,12 +149,13 @@ impl Writer {
             allocator_chips_used: 0,
             core_counts: Array::new(1 << 16)?,
             cores_used: 0,
-            sites_used: 0,
+            numbers_used: [0; definitions::NUMBERS],
             definitions: Array::new(REMEMBERED_DEFINITIONS)?,
             rows: Array::new(MAX_ROWS as usize)?,
             rows_used: 0,
             vacant_rows: 0,
             blocks_used: 0,
+            blocks_of_parts: [0; definitions::PARTS],
             clock: Clock::new(),
             event_ns: 0,
             sequence: 0,

@@ -16,6 +16,7 @@ mod plan;
 mod program_list;
 mod program_usage;
 mod programs;
+mod sites;
 mod skyline;
 mod traces;
 mod usage;

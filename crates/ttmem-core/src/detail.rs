@@ -45,6 +45,9 @@ pub struct Detail {
     /// The blocks of allocators' banks.
     #[serde(skip_serializing_if = "is_default")]
     pub blocks: Option<BlockQuery>,
+    /// Usage by call site and operation.
+    #[serde(skip_serializing_if = "is_default")]
+    pub sites: bool,
     /// Each process's use of the host's CPU and memory, and its parent.
     #[serde(skip_serializing_if = "is_default")]
     pub host: bool,
@@ -65,6 +68,7 @@ impl Detail {
         program_list: None,
         core: None,
         blocks: None,
+        sites: false,
         host: false,
     };
 }
@@ -264,8 +268,23 @@ pub enum BufferGrouping {
     Process,
     /// Program; those without one, by process.
     Program,
-    /// Call site; those without one, by process.
+    /// Call site: the line; those without one, by process.
     Site,
+    /// Operation that the line calls; those without one, by process.
+    Op,
+    /// Function that the line is in; those without one, by process.
+    Function,
+    /// File that the line is in; those without one, by process.
+    File,
+    /// Tensor: data type, shape and layout; those without one, by process.
+    Tensor,
+}
+
+impl BufferGrouping {
+    /// Whether a group has its call site, or a part of it, in common.
+    pub fn is_of_sites(self) -> bool {
+        !matches!(self, Self::Process | Self::Program)
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

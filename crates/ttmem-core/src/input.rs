@@ -5,6 +5,7 @@ use crate::machine::{Chip, CounterReport, Host, Sensors};
 use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use ttmem_types::{Purpose, Tensor};
 
 /// One input. Its source is the [`crate::words::Origin`] that comes with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,8 +81,10 @@ pub enum Input {
         /// Bytes; `None`: what is in use now.
         bytes: Option<u64>,
     },
-    /// The name of a call site or a program.
-    Named(Name, String),
+    /// The name of a program.
+    ProgramNamed(u32, String),
+    /// A call site, or a part of one.
+    Site(Box<SiteDefinition>),
     /// How far the source has read the process's events.
     Progress {
         /// Number of the last event that was read.
@@ -147,13 +150,56 @@ pub struct Holding {
     pub count: u64,
 }
 
-/// The key of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Name {
+/// A part of the description of call sites. Numbers are the process's own; 0 is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SiteDefinition {
+    /// A file or library, by its path.
+    File(u32, String),
+    /// A line of a function, or an address in a library.
+    Frame(u32, Frame),
+    /// Frames, innermost first.
+    Stack {
+        /// Its number.
+        number: u32,
+        /// The stack that the outermost of these frames was called from.
+        parent: u32,
+        /// Numbers of its frames.
+        frames: Vec<u32>,
+    },
+    /// The name of an operation.
+    Op(u32, String),
     /// A call site.
-    Site(u32),
-    /// A program.
-    Program(u32),
+    Site(u32, Site),
+}
+
+/// A line of a function, or an address in a library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Number of the file or library.
+    pub file: u32,
+    /// Line; 0: unknown.
+    pub line: u32,
+    /// Address in the library; 0: this is a line of a file.
+    pub offset: u64,
+    /// Function; empty: unknown.
+    pub function: String,
+}
+
+/// A call site. Numbers that are 0 are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The frame that is displayed.
+    pub frame: u32,
+    /// The whole stack.
+    pub stack: u32,
+    /// The operation.
+    pub op: u32,
+    /// What the memory is for.
+    pub purpose: Purpose,
+    /// The tensor that is allocated.
+    pub tensor: Option<Tensor>,
+    /// A description: all there is, if there are no numbers; the kernels of a program.
+    pub text: String,
 }
 
 /// A fault that a process or its source noticed.

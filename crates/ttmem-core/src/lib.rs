@@ -25,6 +25,7 @@ mod ledger;
 pub mod machine;
 mod pairs;
 mod ranges;
+mod sites;
 pub mod snapshot;
 mod state;
 #[cfg(test)]

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use ttmem_types::{FindingKind, Severity};
 
-pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group};
+pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Origin, SiteUsage};
 pub use block::{Block, BlockMap, BlockState};
 pub use cores::{
     Core, CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Interval,
@@ -74,6 +74,9 @@ pub struct Snapshot {
     /// The blocks of allocators' banks, by process, allocator and space, on request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub block_maps: Option<Vec<BlockMap>>,
+    /// Usage of buffers by process, devices, space, call site and operation, largest first, on request.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sites: Option<Vec<SiteUsage>>,
     /// How the snapshot was made.
     pub health: Health,
 }

@@ -306,7 +306,8 @@ impl State {
                 }
                 Outcome::Noted
             }
-            Input::Named(name, text) => self.define_name(by, name, text),
+            Input::ProgramNamed(number, text) => self.name_program(by, number, text),
+            Input::Site(definition) => self.define_site(by, *definition),
             Input::Progress { sequence, exact } => {
                 if let Some(process) = self.processes.get_mut(&by.id) {
                     (process.sequence, process.is_complete) = (Some(sequence), exact);

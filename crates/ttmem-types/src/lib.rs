@@ -16,6 +16,7 @@ mod fault;
 pub mod limits;
 mod program;
 mod space;
+mod tensor;
 
 pub use arch::{Arch, ArchMemory};
 pub use board::Board;
@@ -24,3 +25,4 @@ pub use charge::{charge, charged_banks};
 pub use fault::{Fault, FindingKind, Severity};
 pub use program::{program_key, program_number};
 pub use space::Space;
+pub use tensor::{DataType, Purpose, Tensor, TensorLayout};

@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"TTMEMSEG");
 /// Major version. A reader reads segments of its own major version only.
 pub const MAJOR: u16 = 1;
 /// Minor version. A larger one adds fields and never changes the meaning of existing ones.
-pub const MINOR: u16 = 0;
+pub const MINOR: u16 = 1;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 4096;
@@ -154,6 +154,8 @@ pub mod word {
     /// and their allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is overwritten, its
     /// sequence is 0.
     pub const FAILURES: usize = 1024;
+    /// Definitions for which there was no space, since version 1.1: of frames and stacks, of call sites, of tensors.
+    pub const LEFT_OUT: usize = 1536;
 }
 
 /// Values of [`word::STATE`].

@@ -3,7 +3,9 @@
 use super::model::Model;
 use std::hint::black_box;
 use ttmem_core::detail::{BufferGrouping, BufferQuery, BufferSort};
-use ttmem_core::input::{Alloc, Allocator, Banks, Extent, Free, Input, Name, Process, Program};
+use ttmem_core::input::{
+    Alloc, Allocator, Banks, Extent, Free, Input, Process, Program, Site, SiteDefinition,
+};
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Basis, ChipId, KernelClass, Layout, Mono, Origin, ProcessId, Scope, Space};
 use ttmem_core::{CoreSet, Detail};
@@ -94,7 +96,11 @@ impl Load {
             state.apply(Mono(0), origin(pid), Input::Cores(1, cores));
             for site in 1..=50 {
                 let name = format!("models/layer{}.py:{site}", site * 7 % 50);
-                state.apply(Mono(0), origin(pid), Input::Named(Name::Site(site), name));
+                state.apply(
+                    Mono(0),
+                    origin(pid),
+                    Input::Site(Box::new(SiteDefinition::Site(site, Site { text: name, ..Site::default() }))),
+                );
             }
             for program in 1..=PROGRAMS {
                 Self::dispatch(&mut state, pid, program, 1);

@@ -1,7 +1,10 @@
 //! Definitions: what reports refer to by number.
 
 use super::{AllocatorGuard, Tracker};
-use crate::types::{AllocatorNumber, Banks, Chip, ChipNumber, CoreRange, CoresNumber, Result, SiteNumber};
+use crate::agent::{SiteParts, define_frame};
+use crate::types::{
+    AllocatorNumber, Banks, CallSite, Chip, ChipNumber, CoreRange, CoresNumber, Result, SiteNumber,
+};
 
 /// Definitions.
 impl Tracker {
@@ -113,5 +116,24 @@ impl Tracker {
     /// ```
     pub fn define_site(&self, site: &str) -> Result<SiteNumber> {
         self.event(SiteNumber(0), |writer| writer.define_site(site).map(SiteNumber))
+    }
+
+    /// Defines a call site by file, line, function, operation and tensor. An identical one returns the same number.
+    ///
+    /// ```
+    /// # use ttmem_client::{Buffer, CallSite, DataType, Options, Space, Tensor, Tracker};
+    /// # let tracker = Tracker::new(&Options::default());
+    /// let device = tracker.define_devices(&[0])?;
+    /// let weight = Tensor::new(&[512, 1536]).data_type(DataType::Bfloat16);
+    /// let site = CallSite::new("model.py", 42).function("Attention.load").op("ttnn.from_torch").tensor(weight);
+    /// let site = tracker.define_call_site(&site)?;
+    /// tracker.alloc(&Buffer::new(device, Space::Dram, 0x10_0000, 4096).site(site))?;
+    /// # Ok::<(), ttmem_client::Fault>(())
+    /// ```
+    pub fn define_call_site(&self, site: &CallSite<'_>) -> Result<SiteNumber> {
+        let &CallSite { file, line, function, op, tensor, purpose } = site;
+        let frame = define_frame(self, file, line, 0, function).unwrap_or(0);
+        let op = if op.is_empty() { 0 } else { crate::agent::define_op(self, op).unwrap_or(0) };
+        crate::agent::define_site(self, &SiteParts { frame, op, tensor, purpose, ..SiteParts::default() })
     }
 }

@@ -8,11 +8,77 @@ use ttmem_types::Fault;
 use ttmem_types::limits::MAX_DEVICE_NUMBER;
 use ttmem_wire::record::{Kind, Record, Space};
 use ttmem_wire::segment::definition::{
-    Banks as WireBanks, Chip, Definition, MAX_BANKS, MAX_BYTES, MAX_CHIPS,
+    Banks as WireBanks, CallSite as WireCallSite, Chip, Definition, Frame, MAX_BANKS, MAX_BYTES, MAX_CHIPS,
+    MAX_FRAMES,
 };
 use ttmem_wire::segment::word;
 use zerocopy::FromZeros;
-use zerocopy::little_endian::{U16, U64};
+use zerocopy::little_endian::{U16, U32, U64};
+
+/// Kinds of definitions that may use a part of the space each: none of them can take the space of another.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Chips, allocators and core sets may use all that is left: without them, nothing can be tracked.
+    Essential,
+    /// Texts of programs and call sites.
+    Texts,
+    /// Files, frames, stacks and operations.
+    Frames,
+    /// Call sites without a tensor.
+    Sites,
+    /// Call sites with a tensor: there may be as many as there are shapes.
+    Tensors,
+}
+
+/// Definitions that are numbered apart from others.
+#[derive(Clone, Copy)]
+enum Numbers {
+    Sites,
+    Files,
+    Frames,
+    Stacks,
+    Ops,
+}
+
+/// Number of [`Numbers`].
+pub(super) const NUMBERS: usize = 5;
+
+/// Number of [`Part`]s.
+pub(super) const PARTS: usize = 5;
+
+impl Part {
+    fn of(definition: &Definition<'_>) -> Self {
+        match definition {
+            Definition::Chip(..) | Definition::Allocator(..) | Definition::Cores(..) => Self::Essential,
+            Definition::Program(..) | Definition::Site(..) => Self::Texts,
+            Definition::File(..) | Definition::Frame(..) | Definition::Stack(..) | Definition::Op(..) => {
+                Self::Frames
+            }
+            Definition::CallSite(_, site, ..) if site.rank > 0 => Self::Tensors,
+            Definition::CallSite(..) => Self::Sites,
+        }
+    }
+
+    /// Its share of all blocks. Together, the optional parts leave a quarter to what is essential.
+    const fn limit(self, blocks: usize) -> usize {
+        match self {
+            Self::Essential => blocks,
+            Self::Texts | Self::Tensors => blocks / 8,
+            Self::Frames => blocks * 5 / 16,
+            Self::Sites => blocks * 3 / 16,
+        }
+    }
+
+    /// The word of the header that counts definitions of this part for which there was no space.
+    const fn left_out(self) -> Option<usize> {
+        match self {
+            Self::Essential | Self::Texts => None,
+            Self::Frames => Some(word::LEFT_OUT),
+            Self::Sites => Some(word::LEFT_OUT + 8),
+            Self::Tensors => Some(word::LEFT_OUT + 16),
+        }
+    }
+}
 
 impl Writer {
     /// Appends a definition.
@@ -20,13 +86,20 @@ impl Writer {
         let mut bytes = [0; MAX_BYTES];
         let encoded = definition.encode(&mut bytes);
         let used = self.blocks_used;
+        let part = Part::of(definition);
+        let used_by_part = self.blocks_of_parts[part as usize];
         let Some(segment) = self.segment() else { return Err(Fault::Lost) };
-        // Names may use half of the space: without the other definitions, nothing can be tracked.
-        let named = matches!(definition, Definition::Program(..) | Definition::Site(..));
-        let limit = segment.plan().definition_blocks as usize / if named { 2 } else { 1 };
-        let blocks = encoded.filter(|&blocks| used as usize + blocks <= limit);
-        let Some(blocks) = blocks else {
-            return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
+        let all = segment.plan().definition_blocks as usize;
+        let fits = |&blocks: &usize| {
+            used as usize + blocks <= all && used_by_part as usize + blocks <= part.limit(all)
+        };
+        let Some(blocks) = encoded.filter(fits) else {
+            let Some(left_out) = part.left_out() else {
+                return Err(self.refuse(Fault::DefinitionsFull, None, 0, 0));
+            };
+            let count = segment.word(left_out);
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return Err(Fault::DefinitionsFull);
         };
         for (n, block) in bytes.chunks_exact(ttmem_wire::segment::BLOCK).take(blocks).enumerate() {
             let Some(line) = segment.block(used as usize + n) else { return Err(Fault::Lost) };
@@ -38,6 +111,7 @@ impl Writer {
         let used = used + blocks as u32;
         segment.word(word::BLOCKS_USED).store(u64::from(used), Ordering::Release);
         self.blocks_used = used;
+        self.blocks_of_parts[part as usize] += blocks as u32;
         Ok(())
     }
 
@@ -261,13 +335,75 @@ impl Writer {
     }
 
     pub(crate) fn define_site(&mut self, site: &str) -> Result<u32> {
-        let fingerprint = Self::fingerprint(&Definition::Site(0, site));
+        self.find_or_number(Numbers::Sites, |number| Definition::Site(number, site))
+    }
+
+    pub(crate) fn define_file(&mut self, path: &str) -> Result<u32> {
+        self.find_or_number(Numbers::Files, |number| Definition::File(number, path))
+    }
+
+    pub(crate) fn define_frame(&mut self, frame: &Frame, function: &str) -> Result<u32> {
+        self.find_or_number(Numbers::Frames, |number| Definition::Frame(number, frame, function))
+    }
+
+    pub(crate) fn define_op(&mut self, name: &str) -> Result<u32> {
+        self.find_or_number(Numbers::Ops, |number| Definition::Op(number, name))
+    }
+
+    /// Returns a number for an operation whose name will be known later.
+    pub(crate) fn reserve_op(&mut self) -> u32 {
+        self.numbers_used[Numbers::Ops as usize] += 1;
+        self.numbers_used[Numbers::Ops as usize]
+    }
+
+    /// Names an operation that has a number.
+    pub(crate) fn name_op(&mut self, number: u32, name: &str) -> Result<()> {
+        self.define(&Definition::Op(number, name))
+    }
+
+    /// Defines a stack by its frames, innermost first. Its outer frames are stacks of their own, which others share.
+    pub(crate) fn define_stack(&mut self, frames: &[u32]) -> Result<u32> {
+        let mut stack = 0;
+        for part in frames.rchunks(MAX_FRAMES) {
+            let mut numbers = [U32::new(0); MAX_FRAMES];
+            for (place, &frame) in numbers.iter_mut().zip(part) {
+                *place = frame.into();
+            }
+            let part = &numbers[..part.len()];
+            stack = self.find_or_number(Numbers::Stacks, |number| Definition::Stack(number, stack, part))?;
+        }
+        Ok(stack)
+    }
+
+    /// Defines a call site. Where there is no space for its tensor, it has none.
+    pub(crate) fn define_call_site(
+        &mut self,
+        site: &WireCallSite,
+        dimensions: &[U32],
+        text: &str,
+    ) -> Result<u32> {
+        let defined = self
+            .find_or_number(Numbers::Sites, |number| Definition::CallSite(number, site, dimensions, text));
+        if defined.is_ok() || site.rank == 0 {
+            return defined;
+        }
+        let site = WireCallSite { data_type: 0, layout: 0, rank: 0, ..*site };
+        self.find_or_number(Numbers::Sites, |number| Definition::CallSite(number, &site, &[], text))
+    }
+
+    /// Returns the number of a definition, which is appended if it is new.
+    fn find_or_number<'a>(
+        &mut self,
+        numbers: Numbers,
+        definition: impl Fn(u32) -> Definition<'a>,
+    ) -> Result<u32> {
+        let fingerprint = Self::fingerprint(&definition(0));
         if let Some(number) = self.find_definition(fingerprint) {
             return Ok(number as u32);
         }
-        let number = self.sites_used + 1;
-        self.define(&Definition::Site(number, site))?;
-        self.sites_used = number;
+        let number = self.numbers_used[numbers as usize] + 1;
+        self.define(&definition(number))?;
+        self.numbers_used[numbers as usize] = number;
         self.remember_definition(fingerprint, u64::from(number));
         Ok(number)
     }

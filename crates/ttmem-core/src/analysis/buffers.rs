@@ -246,7 +246,7 @@ impl Figures<'_> {
             return BTreeMap::new();
         }
         let names =
-            || self.state.processes.iter().flat_map(|(&id, it)| it.sites().map(move |site| (id, site)));
+            || self.state.processes.iter().flat_map(|(&id, it)| it.sites.names().map(move |site| (id, site)));
         let mut all: Vec<&str> = names().map(|(_, (_, name))| name).collect();
         all.sort_unstable();
         all.dedup();

@@ -4,7 +4,6 @@ use super::program_usage::Resident;
 use super::{Figures, Tenant};
 use crate::core_set::CoreSet;
 use crate::detail::CoreQuery;
-use crate::input::Name;
 use crate::snapshot::{CoreAllocation, CoreAllocations, CoreClass};
 use crate::state::visible;
 use crate::words::{Layout, Space};
@@ -102,7 +101,8 @@ impl Figures<'_> {
             program_name: process
                 .zip(program)
                 .and_then(|(known, key)| known.program_name(tenant.scope, key).cloned()),
-            site_name: process.and_then(|known| known.names.get(&Name::Site(site)).cloned()),
+            site_name: process.and_then(|known| known.sites.name(site).cloned()),
+            op: process.and_then(|known| known.sites.op(site).cloned()),
         }
     }
 }

@@ -122,6 +122,8 @@ impl<'a> Figures<'a> {
             devices: if full { devices.clone() } else { Vec::new() },
             indexes: indexes.clone(),
             name: program.name.cloned(),
+            kernels: state.and_then(|it| process.sites.kernels(it.site).cloned()),
+            site_name: state.and_then(|it| process.sites.line(it.site)),
             class: state.map_or(KernelClass::Unknown, |it| it.class),
             cores: cores.rectangles(),
             core_count: cores.count(),

@@ -3,7 +3,6 @@
 use super::footprint;
 use super::{Figures, Tenant};
 use crate::core_set::CoreSet;
-use crate::input::Name;
 use crate::ledger::Entry;
 use crate::ranges::Range;
 use crate::snapshot::Placement;
@@ -235,7 +234,7 @@ impl ProcessState {
     /// The name of a program, else of its call site.
     pub(crate) fn program_name(&self, scope: Scope, program: u32) -> Option<&String> {
         let site = || self.programs.get(&(scope, program)).map_or(0, |it| it.site);
-        self.names.get(&Name::Program(program)).or_else(|| self.names.get(&Name::Site(site())))
+        self.program_names.get(&program).or_else(|| self.sites.program_name(site()))
     }
 }
 

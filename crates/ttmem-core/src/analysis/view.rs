@@ -104,6 +104,7 @@ impl Figures<'_> {
             programs: detail.program_list.as_ref().map(|query| self.program_list(query, clock)),
             core_allocations: detail.core.as_ref().and_then(|query| self.core_allocations(query)),
             block_maps: detail.blocks.as_ref().map(|query| self.block_maps(query)),
+            sites: detail.sites.then(|| self.site_usages()),
             health: Health {
                 source: "local".into(),
                 live_records: self.state.ledger.live() as u64,

@@ -4,6 +4,7 @@ use super::is_false;
 use crate::words::{Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use ttmem_types::Purpose;
 
 /// One live allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +66,9 @@ pub struct Allocation {
     /// Call site that allocated it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub site_name: Option<String>,
+    /// What is known about the call site.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// Name of the program.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub program_name: Option<String>,
@@ -73,6 +77,60 @@ pub struct Allocation {
     pub hidden: bool,
     /// Where the figures come from.
     pub basis: Basis,
+}
+
+/// Where memory comes from: the line that allocated it, the operation that the line called, and the tensor. Fields that are absent
+/// are unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Origin {
+    /// Path of the file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub file: Option<String>,
+    /// Line of the file.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// Function that the line is in.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub function: Option<String>,
+    /// Operation that the line called, or the runtime's device operation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub op: Option<String>,
+    /// What the memory is for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub purpose: Option<Purpose>,
+    /// The tensor: data type, shape and layout.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tensor: Option<String>,
+    /// The calls that led to the line, innermost first, if whole stacks are recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stack: Vec<String>,
+}
+
+/// Buffers of one process on some devices in one space that one line allocated by one operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SiteUsage {
+    /// As [`super::Process::pid`].
+    pub pid: Option<u32>,
+    /// As [`super::Process::reported_pid`].
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reported_pid: Option<i64>,
+    /// [`super::Device::index`]es that hold them.
+    pub indexes: Vec<u32>,
+    /// Memory space.
+    pub space: Space,
+    /// The call site; `null`: unknown.
+    pub site_name: Option<String>,
+    /// What is known about it. The tensor is that of one of the buffers.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Number of buffers.
+    pub count: u64,
+    /// Requested bytes per device.
+    pub requested_bytes: u64,
+    /// Allocated bytes per device, else requested bytes.
+    pub used_bytes: u64,
 }
 
 /// Every live allocation: what `ttmem dump --json` prints, and a daemon answers.
@@ -130,6 +188,9 @@ pub struct BufferGroup {
     pub site: Option<u32>,
     /// That call site.
     pub site_name: Option<String>,
+    /// The operation, function, file or tensor that they have in common, if they were grouped by it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub label: Option<String>,
     /// Number of allocations.
     pub count: u64,
     /// Requested bytes.

@@ -169,6 +169,9 @@ pub struct CoreAllocation {
     pub program_name: Option<String>,
     /// The call site that allocated it.
     pub site_name: Option<String>,
+    /// The operation that the call site called.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub op: Option<String>,
 }
 
 /// An address range of a core's L1.

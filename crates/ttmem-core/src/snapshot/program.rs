@@ -39,8 +39,14 @@ pub struct Program {
     pub devices: Vec<String>,
     /// [`super::Device::index`]es of its devices.
     pub indexes: Vec<u32>,
-    /// Program name, or the names of its kernels.
+    /// Its operation, or the names of its kernels.
     pub name: Option<String>,
+    /// The names of its kernels, if its operation is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernels: Option<String>,
+    /// The call site that dispatched it first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub site_name: Option<String>,
     /// Class of the program.
     pub class: KernelClass,
     /// Cores it runs on: rectangles, each from column, row to column, row.

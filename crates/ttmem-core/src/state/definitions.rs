@@ -4,7 +4,7 @@ use super::process::{Compared, Drift, difference};
 use super::{Author, Outcome, ProcessState, ProgramState, Reclaimed, State};
 use crate::analysis::{Analysis, Tenant, part};
 use crate::core_set::CoreSet;
-use crate::input::{Allocator, Audit, Name, Program, Trace};
+use crate::input::{Allocator, Audit, Program, SiteDefinition, Trace};
 use crate::ledger::Totals;
 use crate::words::{Basis, Fault, Scope, Space};
 use std::collections::BTreeSet;
@@ -47,14 +47,24 @@ impl State {
         Outcome::Noted
     }
 
-    pub(super) fn define_name(&mut self, by: Author, name: Name, text: String) -> Outcome {
+    pub(super) fn name_program(&mut self, by: Author, number: u32, text: String) -> Outcome {
         let limit = self.limits.definitions;
         let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
-        if process.names.len() >= limit && !process.names.contains_key(&name) {
+        if process.program_names.len() >= limit && !process.program_names.contains_key(&number) {
             return self.refuse(by, Fault::DefinitionsFull, None, None, 0);
         }
-        process.names.insert(name, text);
+        process.program_names.insert(number, text);
         Outcome::Noted
+    }
+
+    pub(super) fn define_site(&mut self, by: Author, definition: SiteDefinition) -> Outcome {
+        let limit = self.limits.definitions;
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
+        if process.sites.define(definition, limit) {
+            Outcome::Noted
+        } else {
+            self.refuse(by, Fault::DefinitionsFull, None, None, 0)
+        }
     }
 
     pub(super) fn close_allocator(&mut self, analysis: &mut Analysis, by: Author, number: u32) -> Outcome {

@@ -1,7 +1,6 @@
 //! Lists of allocations as the ledger has them, for answers and reports.
 
 use super::{State, chips_in, visible};
-use crate::input::Name;
 use crate::ledger::{Entry, PoolId, Totals};
 use crate::snapshot::{Allocation, Group};
 use crate::words::{Basis, ChipId, Layout, Mono, Scope, Space};
@@ -119,7 +118,8 @@ impl State {
             kernel: (key.space == Space::Kernel).then_some(entry.nature.class()),
             program: (entry.program != 0).then(|| program_number(entry.program)),
             site: (entry.site != 0).then_some(entry.site),
-            site_name: process.names.get(&Name::Site(entry.site)).cloned(),
+            site_name: process.sites.name(entry.site).cloned(),
+            origin: process.sites.origin(entry.site),
             program_name: (entry.program != 0)
                 .then(|| process.program_name(key.scope, entry.program).cloned())
                 .flatten(),

@@ -1,7 +1,7 @@
 //! What the description of a single event needs to know: names, devices, and levels of program memory.
 
 use super::{Reclaimed, State, chips_in};
-use crate::input::{Name, Process};
+use crate::input::Process;
 use crate::snapshot::{ProgramLevel, Released};
 use crate::words::{Basis, ChipId, ProcessId, Scope, Space};
 
@@ -33,14 +33,14 @@ impl State {
 
     /// The name of a process's call site.
     pub fn site_name(&self, process: ProcessId, site: u32) -> Option<&str> {
-        self.processes.get(&process)?.names.get(&Name::Site(site)).map(String::as_str)
+        self.processes.get(&process)?.sites.name(site).map(String::as_str)
     }
 
     /// The name of a process's program. `site` is the call site that describes it, if the event has one: the program may have
     /// ended.
     pub fn program_name(&self, process: ProcessId, scope: Scope, program: u32, site: u32) -> Option<&str> {
         let process = self.processes.get(&process)?;
-        let by_site = || process.names.get(&Name::Site(site)).filter(|_| site != 0);
+        let by_site = || process.sites.program_name(site);
         process.program_name(scope, program).or_else(by_site).map(String::as_str)
     }
 

@@ -1,9 +1,10 @@
 //! A process: what it defined, opened and reported.
 
 use crate::core_set::CoreSet;
-use crate::input::{Allocator, Audit, Banks, Name, Process, Trace, Tracked};
+use crate::input::{Allocator, Audit, Banks, Process, Trace, Tracked};
 use crate::ledger::PoolId;
 use crate::pairs;
+use crate::sites::Sites;
 use crate::words::{Basis, ChipId, KernelClass, Mono, Scope, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,8 +34,8 @@ pub(crate) struct ProcessState {
     pub(crate) sequence: Option<u64>,
     /// Whether its source has read everything up to that event.
     pub(crate) is_complete: bool,
-    #[serde(with = "pairs")]
-    pub(crate) names: BTreeMap<Name, String>,
+    pub(crate) program_names: BTreeMap<u32, String>,
+    pub(crate) sites: Sites,
     /// [`super::State::program_changes`] after its own last one.
     pub(crate) program_changes: u64,
     /// Capture of the newest trace in the event log: a listing reports traces again.
@@ -104,7 +105,8 @@ impl ProcessState {
             refused: 0,
             sequence: None,
             is_complete: true,
-            names: BTreeMap::new(),
+            program_names: BTreeMap::new(),
+            sites: Sites::default(),
             program_changes: 0,
             logged_trace: None,
             records: 0,
@@ -122,15 +124,6 @@ impl ProcessState {
         scope: Scope,
     ) -> impl Iterator<Item = (&(Scope, u32), &mut ProgramState)> {
         self.programs.range_mut((scope, 0)..=(scope, u32::MAX))
-    }
-
-    /// The call sites that have a name, by number.
-    pub(crate) fn sites(&self) -> impl Iterator<Item = (u32, &str)> {
-        let names = self.names.range(Name::Site(0)..=Name::Site(u32::MAX));
-        names.filter_map(|(name, text)| match name {
-            Name::Site(number) => Some((*number, text.as_str())),
-            Name::Program(_) => None,
-        })
     }
 
     /// The bank layout of a space, if it is known.

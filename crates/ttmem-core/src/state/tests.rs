@@ -11,7 +11,9 @@ mod programs;
 use super::*;
 use crate::Detail;
 use crate::core_set::CoreSet;
-use crate::input::{Alloc, Audit, Banks, Extent, Free, Name, OutOfMemory, Program, SensorReading, Trace};
+use crate::input::{
+    Alloc, Audit, Banks, Extent, Free, OutOfMemory, Program, SensorReading, Site, SiteDefinition, Trace,
+};
 use crate::machine::{Capacity, Sensors};
 use crate::snapshot::{FindingKind, Snapshot};
 use crate::testing::Model as State;
@@ -69,6 +71,11 @@ fn events(pid: u32) -> Origin {
 
 fn register(state: &mut State, from: Origin) {
     state.apply(Mono(1), from, Input::Registered(Box::default()));
+}
+
+/// A call site of which only a text is known.
+fn named_site(number: u32, text: &str) -> Input {
+    Input::Site(Box::new(SiteDefinition::Site(number, Site { text: text.to_owned(), ..Site::default() })))
 }
 
 fn alloc(scope: Scope, space: Space, at: u64, requested: u64) -> Alloc {

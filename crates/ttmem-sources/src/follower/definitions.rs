@@ -4,11 +4,13 @@ use super::{AllocatorInfo, Emit, Follower};
 use crate::files::SkipReason;
 use crate::segment::SegmentFile;
 use ttmem_core::CoreSet;
-use ttmem_core::input::{Allocator, Banks, Input, Name};
+use ttmem_core::input::{Allocator, Banks, Frame, Input, Site, SiteDefinition};
 use ttmem_core::machine::{Capacity, CapacityOrigin, Chip, CoreLayout};
 use ttmem_core::words::{Arch, ChipId, Space};
+use ttmem_types::Purpose;
 use ttmem_wire::segment::definition::{self, Definition, parse};
 use ttmem_wire::segment::text;
+use zerocopy::little_endian::U32;
 
 impl Follower {
     /// Emits what was defined since the last call.
@@ -41,15 +43,57 @@ impl Follower {
                     self.core_counts[at] = cores.count() as u16;
                     emit(Input::Cores(self.definition_id(number), cores));
                 }
-                Definition::Program(number, name) => {
-                    emit(Input::Named(Name::Program(number), name.to_owned()));
-                }
-                Definition::Site(number, site) => {
-                    emit(Input::Named(Name::Site(self.site_id(number)), site.to_owned()));
+                Definition::Program(number, name) => emit(Input::ProgramNamed(number, name.to_owned())),
+                Definition::Site(..)
+                | Definition::File(..)
+                | Definition::Frame(..)
+                | Definition::Stack(..)
+                | Definition::Op(..)
+                | Definition::CallSite(..) => {
+                    if let Some(definition) = self.to_site_definition(&definition) {
+                        emit(Input::Site(Box::new(definition)));
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// A part of the description of call sites, with numbers that are unique among the segments of the process.
+    fn to_site_definition(&self, definition: &Definition<'_>) -> Option<SiteDefinition> {
+        let id = |number: &U32| self.site_id(number.get());
+        Some(match *definition {
+            Definition::Site(number, text) => {
+                SiteDefinition::Site(self.site_id(number), Site { text: text.to_owned(), ..Site::default() })
+            }
+            Definition::File(number, path) => SiteDefinition::File(self.site_id(number), path.to_owned()),
+            Definition::Op(number, name) => SiteDefinition::Op(self.site_id(number), name.to_owned()),
+            Definition::Frame(number, frame, function) => {
+                let (line, offset, function) = (frame.line.get(), frame.offset.get(), function.to_owned());
+                let frame = Frame { file: id(&frame.file), line, offset, function };
+                SiteDefinition::Frame(self.site_id(number), frame)
+            }
+            Definition::Stack(number, parent, frames) => SiteDefinition::Stack {
+                number: self.site_id(number),
+                parent: self.site_id(parent),
+                frames: frames.iter().map(id).collect(),
+            },
+            Definition::CallSite(number, site, dimensions, text) => {
+                let described = Site {
+                    frame: id(&site.frame),
+                    stack: id(&site.stack),
+                    op: id(&site.op),
+                    purpose: Purpose::from_number(site.purpose).unwrap_or_default(),
+                    tensor: site.tensor(dimensions),
+                    text: text.to_owned(),
+                };
+                SiteDefinition::Site(self.site_id(number), described)
+            }
+            Definition::Chip(..)
+            | Definition::Allocator(..)
+            | Definition::Cores(..)
+            | Definition::Program(..) => return None,
+        })
     }
 
     fn define_allocator(

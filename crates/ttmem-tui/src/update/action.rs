@@ -74,7 +74,9 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
                 None => Some(BufferGrouping::Process),
                 Some(BufferGrouping::Process) => Some(BufferGrouping::Program),
                 Some(BufferGrouping::Program) => Some(BufferGrouping::Site),
-                Some(BufferGrouping::Site) => None,
+                Some(BufferGrouping::Site) => Some(BufferGrouping::Op),
+                Some(BufferGrouping::Op) => Some(BufferGrouping::File),
+                Some(_) => None,
             };
             ui.opened_from = None;
             ui.list_state_mut(List::Buffers).reset_cursor();

@@ -21,6 +21,10 @@ impl Scene<'_> {
             Some(BufferGrouping::Process) => " by process".to_owned(),
             Some(BufferGrouping::Program) => " by program".to_owned(),
             Some(BufferGrouping::Site) => " by call site".to_owned(),
+            Some(BufferGrouping::Op) => " by operation".to_owned(),
+            Some(BufferGrouping::Function) => " by function".to_owned(),
+            Some(BufferGrouping::File) => " by file".to_owned(),
+            Some(BufferGrouping::Tensor) => " by tensor".to_owned(),
         };
         let title = format!(
             "Buffers{grouping}: {}, {} allocated, {} requested per device",

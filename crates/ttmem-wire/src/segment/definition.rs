@@ -4,6 +4,7 @@
 //! that it does not know. A later definition of the same kind and number replaces an earlier one.
 
 use super::BLOCK;
+use ttmem_types::{DataType, Tensor, TensorLayout};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -13,6 +14,8 @@ pub const MAX_BYTES: usize = 4096;
 pub const MAX_CHIPS: usize = 1024;
 /// Most spaces of an allocator.
 pub const MAX_BANKS: usize = 16;
+/// Most frames of a stack's definition. Longer stacks have a parent.
+pub const MAX_FRAMES: usize = 13;
 /// Bytes of the longest name or call site.
 pub const MAX_TEXT: usize = MAX_BYTES - size_of::<Head>();
 
@@ -31,6 +34,11 @@ const ALLOCATOR: u8 = 2;
 const CORES: u8 = 3;
 const PROGRAM: u8 = 4;
 const SITE: u8 = 5;
+const FILE: u8 = 6;
+const FRAME: u8 = 7;
+const STACK: u8 = 8;
+const OP: u8 = 9;
+const CALL_SITE: u8 = 10;
 
 /// A chip, as its process describes it; 0 means unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -113,6 +121,56 @@ impl Banks {
     }
 }
 
+/// A line of a function, or an address in a library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Frame {
+    /// Number of the file or library.
+    pub file: U32,
+    /// Line; 0: unknown.
+    pub line: U32,
+    /// Address in the library; 0: this is a line of a file.
+    pub offset: U64,
+}
+
+/// The part of a call site's definition in front of its dimensions and text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CallSite {
+    /// Number of the frame that is displayed; 0: unknown.
+    pub frame: U32,
+    /// Number of the whole stack; 0: not recorded.
+    pub stack: U32,
+    /// Number of the operation; 0: none.
+    pub op: U32,
+    /// A [`ttmem_types::Purpose`] by number.
+    pub purpose: u8,
+    /// A [`ttmem_types::DataType`] by number, plus 1; 0: unknown.
+    pub data_type: u8,
+    /// A [`ttmem_types::TensorLayout`] by number, plus 1; 0: unknown.
+    pub layout: u8,
+    /// Number of dimensions, plus 1; 0: there is no tensor.
+    pub rank: u8,
+}
+
+impl CallSite {
+    /// The tensor with these dimensions, if there is one.
+    pub fn tensor(&self, dimensions: &[U32]) -> Option<Tensor> {
+        let rank = self.rank.checked_sub(1)?;
+        let mut shape = [0; Tensor::MAX_RANK];
+        let len = usize::from(rank).min(dimensions.len()).min(shape.len());
+        for (to, from) in shape.iter_mut().zip(&dimensions[..len]) {
+            *to = from.get();
+        }
+        let mut tensor = Tensor::new(&shape[..len]);
+        tensor.data_type = self.data_type.checked_sub(1).and_then(DataType::from_number);
+        tensor.layout = self.layout.checked_sub(1).and_then(TensorLayout::from_number);
+        Some(tensor)
+    }
+}
+
+const _: () = assert!(size_of::<Frame>() == 16 && size_of::<CallSite>() == 16);
+
 /// A definition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Definition<'a> {
@@ -124,8 +182,18 @@ pub enum Definition<'a> {
     Cores(u16, &'a [U64; 4]),
     /// A program's number and name.
     Program(u32, &'a str),
-    /// A call site's number and text.
+    /// A call site's number and text, if that is all there is.
     Site(u32, &'a str),
+    /// The number and the path of a file or library.
+    File(u32, &'a str),
+    /// A frame's number, its place, and its function.
+    Frame(u32, &'a Frame, &'a str),
+    /// A stack's number, the number of the stack that its outermost frame was called from, and its frames, innermost first.
+    Stack(u32, u32, &'a [U32]),
+    /// An operation's number and name.
+    Op(u32, &'a str),
+    /// A call site's number, its parts, the dimensions of its tensor, and its text.
+    CallSite(u32, &'a CallSite, &'a [U32], &'a str),
 }
 
 impl<'a> Definition<'a> {
@@ -140,9 +208,18 @@ impl<'a> Definition<'a> {
             Self::Cores(number, _) => (CORES, u32::from(number), 0),
             Self::Program(number, name) => (PROGRAM, number, name.len()),
             Self::Site(number, site) => (SITE, number, site.len()),
+            Self::File(number, path) => (FILE, number, path.len()),
+            Self::Frame(number, _, function) => (FRAME, number, function.len()),
+            Self::Stack(number, _, frames) if frames.len() <= MAX_FRAMES => (STACK, number, frames.len()),
+            Self::Stack(..) => return None,
+            Self::Op(number, name) => (OP, number, name.len()),
+            Self::CallSite(number, _, dimensions, text) if dimensions.len() <= Tensor::MAX_RANK => {
+                (CALL_SITE, number, text.len())
+            }
+            Self::CallSite(..) => return None,
         };
-        let text;
         let count;
+        let outer;
         let parts: [&[u8]; 3] = match *self {
             Self::Chip(_, chip) => [chip.as_bytes(), &[], &[]],
             Self::Allocator(_, banks, chips) => {
@@ -150,9 +227,16 @@ impl<'a> Definition<'a> {
                 [count.as_bytes(), banks.as_bytes(), chips.as_bytes()]
             }
             Self::Cores(_, cores) => [cores.as_bytes(), &[], &[]],
-            Self::Program(_, name) | Self::Site(_, name) => {
-                text = name.as_bytes();
-                [text, &[], &[]]
+            Self::Program(_, text) | Self::Site(_, text) | Self::File(_, text) | Self::Op(_, text) => {
+                [text.as_bytes(), &[], &[]]
+            }
+            Self::Frame(_, frame, function) => [frame.as_bytes(), function.as_bytes(), &[]],
+            Self::Stack(_, parent, frames) => {
+                outer = U32::new(parent);
+                [outer.as_bytes(), frames.as_bytes(), &[]]
+            }
+            Self::CallSite(_, site, dimensions, text) => {
+                [site.as_bytes(), dimensions.as_bytes(), text.as_bytes()]
             }
         };
         let mut end = size_of::<Head>();
@@ -181,7 +265,8 @@ impl<'a> Definition<'a> {
         let number = head.number.get();
         let small = u16::try_from(number).ok();
         let length = usize::from(head.length.get());
-        let text = || core::str::from_utf8(body.get(..length)?).ok();
+        let text_of = |bytes: &'a [u8]| core::str::from_utf8(bytes.get(..length)?).ok();
+        let text = || text_of(body);
         match head.kind {
             CHIP => Some(Self::Chip(small?, Chip::ref_from_prefix(body).ok()?.0)),
             ALLOCATOR => {
@@ -194,6 +279,23 @@ impl<'a> Definition<'a> {
             CORES => Some(Self::Cores(small?, <[U64; 4]>::ref_from_prefix(body).ok()?.0)),
             PROGRAM => Some(Self::Program(number, text()?)),
             SITE => Some(Self::Site(number, text()?)),
+            FILE => Some(Self::File(number, text()?)),
+            FRAME => {
+                let (frame, function) = Frame::ref_from_prefix(body).ok()?;
+                Some(Self::Frame(number, frame, text_of(function)?))
+            }
+            STACK => {
+                let (parent, frames) = U32::read_from_prefix(body).ok()?;
+                let (frames, _) = <[U32]>::ref_from_prefix_with_elems(frames, length).ok()?;
+                Some(Self::Stack(number, parent.get(), frames))
+            }
+            OP => Some(Self::Op(number, text()?)),
+            CALL_SITE => {
+                let (site, body) = CallSite::ref_from_prefix(body).ok()?;
+                let rank = usize::from(site.rank.saturating_sub(1));
+                let (dimensions, text) = <[U32]>::ref_from_prefix_with_elems(body, rank).ok()?;
+                Some(Self::CallSite(number, site, dimensions, text_of(text)?))
+            }
             _ => None,
         }
     }

@@ -1,7 +1,9 @@
-use super::definition::{Banks, Chip, Definition, MAX_BYTES, parse};
+use super::definition::{Banks, CallSite, Chip, Definition, Frame, MAX_BYTES, parse};
 use super::*;
 use crate::record::{PADDING_UNKNOWN, Space, flags};
 use proptest::prelude::*;
+use ttmem_types::{DataType, Purpose, Tensor, TensorLayout};
+use zerocopy::little_endian::U32;
 
 /// Returns the bytes of a vector in docs/protocol: a block that begins with "```hex" and its name. Each line is an offset and the
 /// bytes at that offset; other bytes are zero.
@@ -115,12 +117,31 @@ fn documented_vectors_are_written_and_read() {
     assert_eq!(vector("row"), row().as_bytes());
     let (chip, banks, chips) = (chip(), banks(), [U16::new(1), U16::new(2)]);
     let cores = [U64::new(0x000f_000f), U64::new(0), U64::new(0), U64::new(0)];
+    let frame = Frame { file: 1.into(), line: 42.into(), offset: 0.into() };
+    let frames = [U32::new(2), U32::new(3)];
+    let call_site = CallSite {
+        frame: 2.into(),
+        stack: 1.into(),
+        op: 5.into(),
+        purpose: Purpose::Tensor as u8,
+        data_type: DataType::Bfloat16 as u8 + 1,
+        layout: TensorLayout::Tile as u8 + 1,
+        rank: 2 + 1,
+    };
+    let dimensions = [U32::new(32), U32::new(512)];
+    let tensor = Tensor::new(&[32, 512]).data_type(DataType::Bfloat16).layout(TensorLayout::Tile);
+    assert_eq!(call_site.tensor(&dimensions), Some(tensor));
     let definitions = [
         ("chip", Definition::Chip(1, &chip)),
         ("allocator", Definition::Allocator(1, &banks, &chips)),
         ("cores", Definition::Cores(1, &cores)),
         ("program", Definition::Program(9, "matmul")),
         ("site", Definition::Site(3, "model.py:42 forward")),
+        ("file", Definition::File(1, "/home/me/model.py")),
+        ("frame", Definition::Frame(2, &frame, "Layer.forward")),
+        ("stack", Definition::Stack(1, 4, &frames)),
+        ("op", Definition::Op(5, "ttnn.matmul")),
+        ("call site", Definition::CallSite(6, &call_site, &dimensions, "")),
     ];
     let mut all = Vec::new();
     for (name, definition) in definitions {
@@ -167,7 +188,7 @@ fn version_matrix_holds() {
     assert!(with(&|h| h.minor = 99.into()).is_ok());
     // A newer minor version may have a longer header, longer rows, and unknown areas between the known ones.
     let longer = with(&|h| {
-        h.minor = 1.into();
+        h.minor = (MINOR + 1).into();
         h.header_bytes = 8192.into();
         h.row_bytes = 256.into();
         h.rows_offset = 8192.into();
@@ -178,8 +199,8 @@ fn version_matrix_holds() {
     let longer = longer.unwrap();
     assert_eq!((longer.rows, longer.ring, longer.table), ((8192, 2, 256), (20_000, 4), 40_000));
     // In another major version, the same bytes have another meaning.
-    assert_eq!(with(&|h| h.major = 2.into()), Err(SegmentError::Version(2, 0)));
-    assert_eq!(with(&|h| h.major = 0.into()), Err(SegmentError::Version(0, 0)));
+    assert_eq!(with(&|h| h.major = 2.into()), Err(SegmentError::Version(2, MINOR)));
+    assert_eq!(with(&|h| h.major = 0.into()), Err(SegmentError::Version(0, MINOR)));
     // Definitions, kinds and spaces of later versions are skipped.
     let mut unknown = encoded(Definition::Site(1, "x"));
     unknown[0] = 200;

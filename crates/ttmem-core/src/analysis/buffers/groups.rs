@@ -2,7 +2,7 @@
 
 use super::{ByNumber, Figures, NOTHING, PoolView, Words, directed, most_first, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
-use crate::input::Name;
+use crate::sites::SiteKey;
 use crate::snapshot::{BufferGroup, Buffers};
 use crate::state::visible;
 use crate::words::{Scope, Space};
@@ -27,8 +27,7 @@ struct Group<'a> {
 impl Group<'_> {
     /// The name of the call site that it has in common.
     fn site(&self, grouping: BufferGrouping) -> Option<&String> {
-        let site = (grouping == BufferGrouping::Site).then_some(Name::Site(self.number))?;
-        self.of.process.names.get(&site)
+        self.of.process.sites.name(self.number).filter(|_| grouping == BufferGrouping::Site)
     }
 }
 
@@ -43,6 +42,13 @@ impl Figures<'_> {
         let mut all = Buffers::default();
         let mut groups: Vec<Group> = Vec::new();
         let mut index: Vec<ByNumber<usize>> = self.state.processes.iter().map(|_| ByNumber::new()).collect();
+        let key = SiteKey::of(grouping);
+        let sites: Vec<ByNumber<u32>> = key
+            .iter()
+            .flat_map(|&key| {
+                self.state.processes.values().map(move |it| it.sites.groups(key).into_iter().collect())
+            })
+            .collect();
         self.visit(pools, words, |_, entry, pool| {
             let used = used(entry, pool);
             all.count += 1;
@@ -51,7 +57,9 @@ impl Figures<'_> {
             let number = match grouping {
                 BufferGrouping::Process => pool.space.into(),
                 BufferGrouping::Program => entry.program,
-                BufferGrouping::Site => entry.site,
+                // A call site that was never defined is a group of its own.
+                BufferGrouping::Site => sites[pool.number as usize].get(entry.site).unwrap_or(entry.site),
+                _ => sites[pool.number as usize].get(entry.site).unwrap_or(0),
             };
             let index = &mut index[pool.number as usize];
             let place = index.get(number).unwrap_or_else(|| {
@@ -116,6 +124,7 @@ fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
     let process = group.of.process;
     let number = |by| (grouping == by && group.number != 0).then_some(group.number);
     let (program, site) = (number(BufferGrouping::Program), number(BufferGrouping::Site));
+    let label = |key| process.sites.label(group.number, key);
     BufferGroup {
         pid: visible(group.of.process_id),
         process_name: process.info.name.clone(),
@@ -123,7 +132,8 @@ fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
         program: program.map(program_number),
         program_name: program.and_then(|number| process.program_name(group.scope, number).cloned()),
         site,
-        site_name: site.and_then(|number| process.names.get(&Name::Site(number)).cloned()),
+        site_name: site.and_then(|number| process.sites.name(number).cloned()),
+        label: SiteKey::of(grouping).and_then(label),
         count: group.count,
         requested_bytes: group.requested,
         used_bytes: group.used,

@@ -1,7 +1,7 @@
 //! Against the simplest thing that can be right: all allocations described, filtered, sorted and cut.
 
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
-use crate::input::{Alloc, Allocator, Extent, Input, Name, Process, Program};
+use crate::input::{Alloc, Allocator, Extent, Input, Process, Program, Site, SiteDefinition};
 use crate::machine::Chip;
 use crate::snapshot::{Allocation, BufferGroup};
 use crate::testing::Model as State;
@@ -42,8 +42,13 @@ fn state(held: &[Held], names: &[(u32, u32, usize, bool)]) -> State {
     }
     for &(pid, number, name, site) in names {
         let from = Origin::Process(ProcessId { pid, start: 1 }, Basis::Exact);
-        let what = if site { Name::Site(number) } else { Name::Program(number) };
-        state.apply(Mono(0), from, Input::Named(what, NAMES[name].to_owned()));
+        let text = NAMES[name].to_owned();
+        let input = if site {
+            Input::Site(Box::new(SiteDefinition::Site(number, Site { text, ..Site::default() })))
+        } else {
+            Input::ProgramNamed(number, text)
+        };
+        state.apply(Mono(0), from, input);
         let program = Program {
             scope: Scope::Allocator(number % 3 + 1),
             id: number,
@@ -144,13 +149,20 @@ fn compare(a: &Allocation, b: &Allocation, query: &BufferQuery) -> Ordering {
     .then_with(|| (a.pid, a.space, address(a)).cmp(&(b.pid, b.space, address(b))))
 }
 
-fn group_key(allocation: &Allocation, by: BufferGrouping) -> (Option<u32>, u64) {
-    let number = match by {
-        BufferGrouping::Process => allocation.space as u64,
-        BufferGrouping::Program => allocation.program.unwrap_or(0).into(),
-        BufferGrouping::Site => allocation.site.unwrap_or(0).into(),
+/// What identifies a call site: its name, else its number.
+fn site_key(name: Option<&String>, number: Option<u32>) -> String {
+    name.cloned().unwrap_or_else(|| format!("{}", number.unwrap_or(0)))
+}
+
+fn group_key(allocation: &Allocation, by: BufferGrouping) -> (Option<u32>, String) {
+    let key = match by {
+        BufferGrouping::Process => (allocation.space as u64).to_string(),
+        BufferGrouping::Program => allocation.program.unwrap_or(0).to_string(),
+        BufferGrouping::Site => site_key(allocation.site_name.as_ref(), allocation.site),
+        // Sites of which only a text is known have no operation, function, file or tensor.
+        _ => String::new(),
     };
-    (allocation.pid, number)
+    (allocation.pid, key)
 }
 
 fn compare_groups(a: &BufferGroup, b: &BufferGroup, query: &BufferQuery) -> Ordering {
@@ -204,6 +216,7 @@ fn queries() -> impl Strategy<Value = BufferQuery> {
         Some(BufferGrouping::Process),
         Some(BufferGrouping::Program),
         Some(BufferGrouping::Site),
+        Some(BufferGrouping::Op),
     ]);
     let space = prop::option::weighted(0.2, prop::sample::select(SPACES.to_vec()));
     let pids = prop::sample::select(vec![vec![], vec![], vec![], vec![1], vec![2, 3], vec![0]]);
@@ -240,19 +253,20 @@ proptest! {
         let (from, most) = (query.offset as usize, query.limit as usize);
         if let Some(by) = query.group {
             prop_assert!(answer.list.is_empty());
-            let mut groups: BTreeMap<(Option<u32>, u64), Vec<&Allocation>> = BTreeMap::new();
+            let mut groups: BTreeMap<(Option<u32>, String), Vec<&Allocation>> = BTreeMap::new();
             for it in &all {
                 groups.entry(group_key(it, by)).or_default().push(it);
             }
             prop_assert_eq!(answer.group_count, groups.len() as u64);
             prop_assert_eq!(answer.groups.len(), groups.len().saturating_sub(from).min(most));
             for group in &answer.groups {
-                let number = match by {
-                    BufferGrouping::Process => group.space.map_or(0, |it| it as u64),
-                    BufferGrouping::Program => group.program.unwrap_or(0).into(),
-                    BufferGrouping::Site => group.site.unwrap_or(0).into(),
+                let key = match by {
+                    BufferGrouping::Process => group.space.map_or(0, |it| it as u64).to_string(),
+                    BufferGrouping::Program => group.program.unwrap_or(0).to_string(),
+                    BufferGrouping::Site => site_key(group.site_name.as_ref(), group.site),
+                    _ => String::new(),
                 };
-                let mine = groups.remove(&(group.pid, number)).unwrap();
+                let mine = groups.remove(&(group.pid, key)).unwrap();
                 prop_assert_eq!(group.count, mine.len() as u64);
                 prop_assert_eq!(group.used_bytes, mine.iter().map(|it| used(it)).sum::<u64>());
                 prop_assert_eq!(group.requested_bytes, mine.iter().map(|it| it.requested_bytes).sum::<u64>());

@@ -1,7 +1,6 @@
 //! The words of a query, each of which an allocation must have in one of its texts.
 
 use super::ByNumber;
-use crate::input::Name;
 use crate::ledger::Entry;
 use crate::state::{ProcessState, visible};
 use crate::words::{Layout, ProcessId, Scope, Space};
@@ -110,7 +109,7 @@ impl<'a> OfProcess<'a> {
             let pid = visible(id).map(i64::from).or(process.info.reported_pid);
             everywhere |= pid.map_or(0, |pid| words.within(&pid.to_string()));
             everywhere |= process.info.name.as_deref().map_or(0, |name| words.within(name));
-            let found = process.sites().map(|(number, name)| (number, words.within(name)));
+            let found = process.sites.names().map(|(number, name)| (number, words.within(name)));
             sites = Some(Arc::new(found.collect()));
         }
         Self { process, everywhere, sites, programs: BTreeMap::new() }
@@ -123,10 +122,7 @@ impl<'a> OfProcess<'a> {
         let process = self.process;
         let programs = self.programs.entry(scope).or_insert_with(|| {
             let begun = process.programs_in(scope).map(|(&(_, number), _)| number);
-            let named = process.names.keys().filter_map(|name| match name {
-                Name::Program(number) => Some(*number),
-                Name::Site(_) => None,
-            });
+            let named = process.program_names.keys().copied();
             let numbers: BTreeSet<u32> = begun.chain(named).filter(|&number| number != 0).collect();
             let found = |number: u32| Some(words.within(process.program_name(scope, number)?));
             Arc::new(numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect())

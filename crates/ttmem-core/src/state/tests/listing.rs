@@ -1,7 +1,7 @@
 //! What sources that follow segments say besides allocations and frees.
 
 use super::*;
-use crate::input::{FaultReport, Holding, Name};
+use crate::input::{FaultReport, Holding};
 use crate::words::{Fault, Layout};
 
 fn tracked() -> State {
@@ -136,7 +136,7 @@ fn counted_faults_are_findings() {
 fn names_and_progress_are_shown() {
     let mut state = tracked();
     let at = Alloc { site: 4, ..alloc(Scope::Allocator(1), Space::Dram, 1000, 64) };
-    state.apply(Mono(5_000_000_000), events(1), Input::Named(Name::Site(4), "model.py:7".into()));
+    state.apply(Mono(5_000_000_000), events(1), named_site(4, "model.py:7"));
     state.apply(Mono(5_000_000_000), events(1), Input::Alloc(Alloc { at: Some(Mono(2_000_000_000)), ..at }));
     state.apply(Mono(5_000_000_000), events(1), Input::Progress { sequence: 9, exact: false });
     let (listed, _) = state.allocations(0, 10, state.now());

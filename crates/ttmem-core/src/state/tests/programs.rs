@@ -72,9 +72,8 @@ fn bytes(core: &Core, class: CoreClass) -> u64 {
 #[test]
 fn allocations_on_a_core_name_their_owners() {
     let mut state = laid_out(1, 1);
-    let name = |what, name: &str| Input::Named(what, name.to_owned());
-    state.apply(Mono(2), events(1), name(Name::Site(7), "model.py:12"));
-    state.apply(Mono(2), events(1), name(Name::Program(3), "matmul"));
+    state.apply(Mono(2), events(1), named_site(7, "model.py:12"));
+    state.apply(Mono(2), events(1), Input::ProgramNamed(3, "matmul".to_owned()));
     state.apply(Mono(2), events(1), keep(Space::Cb, 3, 1, 32, 8));
     state.apply(Mono(3), events(1), dispatch(3, 0, 3));
     let Input::Alloc(buffer) = keep(Space::L1, 0, 2, 200, 16) else { unreachable!() };
@@ -285,9 +284,9 @@ fn program_is_listed_from_its_first_memory() {
     );
     let Input::Program(program) = dispatch(5, 0, 3) else { unreachable!() };
     state.apply(Mono(3), events(1), Input::Program(Program { site: 9, ..program }));
-    state.apply(Mono(3), events(1), Input::Named(Name::Site(9), "reader+writer".to_owned()));
+    state.apply(Mono(3), events(1), named_site(9, "reader+writer"));
     assert_eq!(of(&state).name.as_deref(), Some("reader+writer"), "what it is made of");
-    state.apply(Mono(4), events(1), Input::Named(Name::Program(5), "matmul".to_owned()));
+    state.apply(Mono(4), events(1), Input::ProgramNamed(5, "matmul".to_owned()));
     assert_eq!(of(&state).name.as_deref(), Some("matmul"));
 }
 
@@ -434,7 +433,7 @@ fn short_peak_of_one_process_is_exact() {
 #[test]
 fn core_peak_includes_buffers_at_dispatch() {
     let mut state = laid_out(2, 1);
-    state.apply(Mono(1), events(1), Input::Named(Name::Program(1), "matmul".to_owned()));
+    state.apply(Mono(1), events(1), Input::ProgramNamed(1, "matmul".to_owned()));
     state.apply(Mono(2), events(1), keep(Space::Cb, 1, 2, 32, 50));
     let Input::Alloc(buffer) = keep(Space::L1, 0, 0, 100, 24) else { unreachable!() };
     let everywhere = Extent { occupied: 24, bytes_per_bank: 24, banks: 8 };

@@ -1,0 +1,324 @@
+//! The call sites of a process: what it defined, and the names that follow from that.
+//!
+//! A definition may be replaced later: the name of a native function or of a device operation is looked up after its first use. The
+//! names of all sites that depend on it are then derived again.
+
+use crate::detail::BufferGrouping;
+use crate::input::{Frame, Site, SiteDefinition};
+use crate::snapshot::Origin;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use ttmem_types::{Purpose, Tensor};
+
+/// What the sites of a group have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SiteKey {
+    Line,
+    LineAndOp,
+    Op,
+    Function,
+    File,
+    Tensor,
+}
+
+impl SiteKey {
+    /// The key of a grouping, if that is one by sites.
+    pub(crate) fn of(grouping: BufferGrouping) -> Option<Self> {
+        Some(match grouping {
+            BufferGrouping::Process | BufferGrouping::Program => return None,
+            BufferGrouping::Site => Self::Line,
+            BufferGrouping::Op => Self::Op,
+            BufferGrouping::Function => Self::Function,
+            BufferGrouping::File => Self::File,
+            BufferGrouping::Tensor => Self::Tensor,
+        })
+    }
+}
+
+/// Numbers, a text and a tensor that sites of one group have in common.
+type Key<'a> = ([u32; 2], &'a str, Option<Tensor>);
+
+/// Most frames of a stack that are described.
+const MAX_STACK: usize = 64;
+/// What the runtime's names of device operations end with.
+const DEVICE_OPERATION: &str = "DeviceOperation";
+
+/// The call sites of a process.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Sites {
+    files: BTreeMap<u32, String>,
+    frames: BTreeMap<u32, Frame>,
+    stacks: BTreeMap<u32, Stack>,
+    ops: BTreeMap<u32, String>,
+    sites: BTreeMap<u32, KnownSite>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stack {
+    /// The stack that the outermost frame was called from; 0: none.
+    parent: u32,
+    /// Innermost first.
+    frames: Vec<u32>,
+}
+
+/// A call site with its names.
+#[derive(Debug, Serialize, Deserialize)]
+struct KnownSite {
+    site: Site,
+    /// Its text, or its line, or else its operation.
+    name: Option<String>,
+    /// What a program of this site is called.
+    program: Option<String>,
+}
+
+impl Sites {
+    /// Takes a definition. Returns false, and takes nothing, if it is new and there are as many of its kind as `limit`.
+    pub(crate) fn define(&mut self, definition: SiteDefinition, limit: usize) -> bool {
+        fn insert<T>(all: &mut BTreeMap<u32, T>, number: u32, value: T, limit: usize) -> Option<bool> {
+            let is_new = !all.contains_key(&number);
+            if is_new && all.len() >= limit {
+                return None;
+            }
+            all.insert(number, value);
+            Some(!is_new)
+        }
+        let replaced = match definition {
+            SiteDefinition::File(number, path) => insert(&mut self.files, number, path, limit),
+            SiteDefinition::Frame(number, frame) => insert(&mut self.frames, number, frame, limit),
+            SiteDefinition::Op(number, name) => {
+                // It may be named after the sites that refer to it.
+                insert(&mut self.ops, number, name, limit).map(|_| true)
+            }
+            SiteDefinition::Stack { number, parent, frames } => {
+                return insert(&mut self.stacks, number, Stack { parent, frames }, limit).is_some();
+            }
+            SiteDefinition::Site(number, site) => {
+                let (name, program) = (self.derive_name(&site), self.derive_program_name(&site));
+                return insert(&mut self.sites, number, KnownSite { site, name, program }, limit).is_some();
+            }
+        };
+        if replaced == Some(true) {
+            self.derive_names();
+        }
+        replaced.is_some()
+    }
+
+    fn derive_names(&mut self) {
+        let mut sites = std::mem::take(&mut self.sites);
+        for known in sites.values_mut() {
+            known.name = self.derive_name(&known.site);
+            known.program = self.derive_program_name(&known.site);
+        }
+        self.sites = sites;
+    }
+
+    fn derive_name(&self, site: &Site) -> Option<String> {
+        let text = Some(&site.text).filter(|text| !text.is_empty() && site.op == 0);
+        text.cloned().or_else(|| self.describe_frame(site.frame)).or_else(|| self.ops.get(&site.op).cloned())
+    }
+
+    fn derive_program_name(&self, site: &Site) -> Option<String> {
+        let op = self.ops.get(&site.op).map(|op| program_name(op));
+        let text = || Some(&site.text).filter(|text| !text.is_empty()).cloned();
+        op.or_else(text).or_else(|| self.derive_name(site))
+    }
+
+    /// A frame as text: `model.py:42 (forward)`.
+    fn describe_frame(&self, number: u32) -> Option<String> {
+        let frame = self.frames.get(&number)?;
+        let file = self.files.get(&frame.file).map_or("?", |path| file_name(path));
+        let function = frame.function.as_str();
+        Some(match (frame.offset, function) {
+            (0, "") => format!("{file}:{}", frame.line),
+            (0, _) => format!("{file}:{} ({function})", frame.line),
+            (offset, "") => format!("{file}+{offset:#x}"),
+            _ => format!("{file} ({function})"),
+        })
+    }
+
+    /// The site with a number.
+    pub(crate) fn get(&self, site: u32) -> Option<&Site> {
+        self.sites.get(&site).map(|known| &known.site)
+    }
+
+    /// The name of a site: `model.py:42 (forward)`.
+    pub(crate) fn name(&self, site: u32) -> Option<&String> {
+        self.sites.get(&site)?.name.as_ref()
+    }
+
+    /// The line of a site: `model.py:42 (forward)`.
+    pub(crate) fn line(&self, site: u32) -> Option<String> {
+        self.describe_frame(self.get(site)?.frame)
+    }
+
+    /// The name of a program by its site: its operation, as `matmul`.
+    pub(crate) fn program_name(&self, site: u32) -> Option<&String> {
+        self.sites.get(&site)?.program.as_ref()
+    }
+
+    /// The sites that have a name, by number.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.sites.iter().filter_map(|(&number, known)| Some((number, known.name.as_deref()?)))
+    }
+
+    /// The operation of a site, as the program called it.
+    pub(crate) fn op(&self, site: u32) -> Option<&String> {
+        self.ops.get(&self.get(site)?.op)
+    }
+
+    /// The kernels of the program of a site.
+    pub(crate) fn kernels(&self, site: u32) -> Option<&String> {
+        self.get(site).filter(|site| site.op != 0).map(|site| &site.text).filter(|text| !text.is_empty())
+    }
+
+    /// What is known about a site.
+    pub(crate) fn origin(&self, number: u32) -> Origin {
+        let Some(site) = self.get(number) else { return Origin::default() };
+        let frame = self.frames.get(&site.frame);
+        Origin {
+            file: frame.and_then(|frame| self.files.get(&frame.file)).cloned(),
+            line: frame.map(|frame| frame.line).filter(|&line| line != 0),
+            function: frame.map(|frame| frame.function.clone()).filter(|function| !function.is_empty()),
+            op: self.ops.get(&site.op).cloned(),
+            purpose: Some(site.purpose).filter(|&purpose| purpose != Purpose::Unknown),
+            tensor: site.tensor.map(|tensor| tensor.to_string()),
+            stack: self.stack(number),
+        }
+    }
+
+    /// The group of each site: the first site that has the same key. Sites that have no key have no group.
+    pub(crate) fn groups(&self, by: SiteKey) -> Vec<(u32, u32)> {
+        let mut first: BTreeMap<Key<'_>, u32> = BTreeMap::new();
+        let keyed =
+            self.sites.iter().filter_map(|(&number, known)| Some((number, self.key(&known.site, by)?)));
+        keyed.map(|(number, key)| (number, *first.entry(key).or_insert(number))).collect()
+    }
+
+    fn key<'a>(&'a self, site: &'a Site, by: SiteKey) -> Option<Key<'a>> {
+        let frame = || self.frames.get(&site.frame);
+        let text = if site.frame == 0 && site.op == 0 { site.text.as_str() } else { "" };
+        if site.frame == 0 && site.op == 0 && text.is_empty() && site.tensor.is_none() {
+            return None;
+        }
+        match by {
+            SiteKey::Line => Some(([site.frame, if site.frame == 0 { site.op } else { 0 }], text, None)),
+            SiteKey::LineAndOp => Some(([site.frame, site.op], text, None)),
+            SiteKey::Op => (site.op != 0).then_some(([site.op, 0], "", None)),
+            SiteKey::Function => frame().map(|frame| ([frame.file, 0], frame.function.as_str(), None)),
+            SiteKey::File => frame().map(|frame| ([frame.file, 0], "", None)),
+            SiteKey::Tensor => site.tensor.map(|tensor| ([0, 0], "", Some(tensor))),
+        }
+    }
+
+    /// What the sites of a group have in common, if that is not their line.
+    pub(crate) fn label(&self, site: u32, by: SiteKey) -> Option<String> {
+        let origin = self.origin(site);
+        match by {
+            SiteKey::Line | SiteKey::LineAndOp => None,
+            SiteKey::Op => origin.op,
+            SiteKey::Function => {
+                let file = origin.file.as_deref().map_or("?", file_name);
+                Some(format!("{} ({file})", origin.function.as_deref().unwrap_or("?")))
+            }
+            SiteKey::File => origin.file,
+            SiteKey::Tensor => origin.tensor,
+        }
+    }
+
+    /// The frames of a site's stack, innermost first.
+    fn stack(&self, site: u32) -> Vec<String> {
+        let mut described = Vec::new();
+        let mut next = self.get(site).map_or(0, |site| site.stack);
+        while let Some(stack) = self.stacks.get(&next) {
+            // A stack that contains itself would never end.
+            if described.len() >= MAX_STACK || stack.frames.is_empty() {
+                break;
+            }
+            described.extend(stack.frames.iter().filter_map(|&frame| self.describe_frame(frame)));
+            next = stack.parent;
+        }
+        described.truncate(MAX_STACK);
+        described
+    }
+}
+
+/// The last part of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
+}
+
+/// A device operation as a word: `BinaryNgDeviceOperation` as `binary_ng`.
+fn program_name(op: &str) -> String {
+    let Some(name) = op.strip_suffix(DEVICE_OPERATION).filter(|name| !name.is_empty()) else {
+        return op.to_owned();
+    };
+    let mut word = String::new();
+    let letters: Vec<char> = name.chars().collect();
+    for (n, &letter) in letters.iter().enumerate() {
+        let follows_lower = n > 0 && !letters[n - 1].is_uppercase();
+        let precedes_lower = letters.get(n + 1).is_some_and(|next| next.is_lowercase());
+        let starts_word = letter.is_uppercase() && n > 0 && (follows_lower || precedes_lower);
+        if starts_word && !word.ends_with('_') {
+            word.push('_');
+        }
+        word.extend(letter.to_lowercase());
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_operations_become_words() {
+        for (op, word) in [
+            ("MatmulDeviceOperation", "matmul"),
+            ("BinaryNgDeviceOperation", "binary_ng"),
+            ("SDPADecodeDeviceOperation", "sdpa_decode"),
+            ("InterleavedToShardedDeviceOperation", "interleaved_to_sharded"),
+            ("Conv2dDeviceOperation", "conv2d"),
+            ("DeviceOperation", "DeviceOperation"),
+            ("ttnn.matmul", "ttnn.matmul"),
+        ] {
+            assert_eq!(program_name(op), word);
+        }
+    }
+
+    #[test]
+    fn names_follow_later_definitions() {
+        let mut sites = Sites::default();
+        let frame = |function: &str| Frame { file: 1, line: 42, offset: 0, function: function.to_owned() };
+        let site = Site { frame: 1, op: 7, text: "reader+writer".to_owned(), ..Site::default() };
+        for definition in [
+            SiteDefinition::Site(3, site),
+            SiteDefinition::File(1, "/home/me/model.py".to_owned()),
+            SiteDefinition::Frame(1, frame("forward")),
+        ] {
+            assert!(sites.define(definition, 9));
+        }
+        assert_eq!(sites.program_name(3).map(String::as_str), Some("reader+writer"));
+        sites.define(SiteDefinition::Op(7, "MatmulDeviceOperation".to_owned()), 9);
+        assert_eq!(sites.name(3).map(String::as_str), Some("model.py:42 (forward)"));
+        assert_eq!(sites.program_name(3).map(String::as_str), Some("matmul"));
+        sites.define(SiteDefinition::Frame(1, frame("Layer.forward")), 9);
+        assert_eq!(sites.name(3).map(String::as_str), Some("model.py:42 (Layer.forward)"));
+    }
+
+    #[test]
+    fn stack_that_contains_itself_ends() {
+        let mut sites = Sites::default();
+        for definition in [
+            SiteDefinition::File(1, "m.py".to_owned()),
+            SiteDefinition::Frame(1, Frame { file: 1, line: 1, ..Frame::default() }),
+            SiteDefinition::Stack { number: 1, parent: 2, frames: vec![1, 1] },
+            SiteDefinition::Stack { number: 2, parent: 1, frames: vec![1] },
+            SiteDefinition::Site(1, Site { stack: 1, ..Site::default() }),
+        ] {
+            assert!(sites.define(definition, 9));
+        }
+        assert_eq!(sites.stack(1).len(), MAX_STACK);
+        let too_many = SiteDefinition::Site(2, Site::default());
+        assert!(!sites.define(too_many, 1), "beyond the limit");
+    }
+}
