@@ -10,8 +10,9 @@ use crate::manual;
 use crate::runtime;
 use crate::shim::{
     ACTIVE, BufferFacts, CoreAddress, DRAM, L1, L1_SMALL, MEMORY_L1, NOT_STARTED, PASS_THROUGH, PAUSED,
-    TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
+    SiteFacts, TRACE, ttmem_base, ttmem_blocks, ttmem_core_addresses, ttmem_device_of,
 };
+use crate::sites;
 use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,7 @@ fn for_each_part(
     number: AllocatorNumber,
     buffer: usize,
     facts: &BufferFacts,
-    report: fn(&Buffer),
+    report: impl Fn(&Buffer),
 ) {
     let mut addresses = [CoreAddress::default(); 256];
     // SAFETY: the runtime is allocating or freeing this buffer.
@@ -109,6 +110,7 @@ pub(crate) extern "C" fn ttmem_agent_start() {
     }
     let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
     flight::state().hybrid.store(u32::from(hybrid), Ordering::Relaxed);
+    sites::configure();
     let options = Options::from_env();
     let options = options.writer(concat!("ttmem-agent ", env!("CARGO_PKG_VERSION"))).runtime(found.runtime);
     agent::enable(tracker(), &options);
@@ -147,20 +149,26 @@ pub(crate) extern "C" fn ttmem_agent_created(allocator: usize, device: usize, me
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_allocated(allocator: usize, buffer: usize, facts: &BufferFacts) {
+pub(crate) extern "C" fn ttmem_agent_allocated(
+    allocator: usize,
+    buffer: usize,
+    facts: &BufferFacts,
+    site: &SiteFacts,
+) {
     // SAFETY: the runtime has just allocated this buffer.
     let device = || unsafe { ttmem_device_of(buffer) };
     let Some((allocator, number)) = find_or_define(allocator, device) else { return };
+    let site = sites::of_allocation(site);
     if facts.is_per_core() {
         for_each_part(allocator, number, buffer, facts, |part| {
-            let _ = tracker().alloc(part);
+            let _ = tracker().alloc(&part.site(site));
         });
     } else if let Some(space) = space_of(facts.kind) {
         let cores = if facts.has_cores() { cores_of(facts.cores) } else { CoresNumber::NONE };
         let (bytes_per_bank, occupied) = allocator.sizes(facts);
         let buffer = Buffer::new(number, space, facts.address, facts.requested);
         let buffer = buffer.bytes_per_bank(bytes_per_bank).occupied(occupied);
-        let _ = tracker().alloc(&buffer.cores(cores).layout(facts.layout()));
+        let _ = tracker().alloc(&buffer.cores(cores).layout(facts.layout()).site(site));
     }
     allocator.mark_changed();
 }
@@ -181,7 +189,12 @@ pub(crate) extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: usize, fa
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, facts: &BufferFacts) {
+pub(crate) extern "C" fn ttmem_agent_failed(
+    allocator: usize,
+    buffer: usize,
+    facts: &BufferFacts,
+    site: &SiteFacts,
+) {
     // SAFETY: the runtime has just failed to allocate this buffer.
     let device = || unsafe { ttmem_device_of(buffer) };
     let Some((allocator, number)) = find_or_define(allocator, device) else { return };
@@ -199,7 +212,7 @@ pub(crate) extern "C" fn ttmem_agent_failed(allocator: usize, buffer: usize, fac
     let unsupported = facts.kind == L1_SMALL && facts.is_interleaved();
     let does_not_fit = largest.map_or(!unsupported, |largest| block > largest);
     if does_not_fit || facts.is_per_core() || is_hybrid() {
-        let failed = Buffer::new(number, space, 0, facts.requested);
+        let failed = Buffer::new(number, space, 0, facts.requested).site(sites::of_allocation(site));
         let _ = tracker().report_out_of_memory(&failed.bytes_per_bank(block), largest);
     }
 }

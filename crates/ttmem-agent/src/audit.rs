@@ -5,6 +5,7 @@
 use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
+use crate::native;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::fs::File;
@@ -33,6 +34,7 @@ pub(crate) fn mark(own: u64) -> Option<AuditMark> {
 
 /// Stops audits. Called when the process exits by itself.
 extern "C" fn stop() {
+    native::name_addresses();
     let _lock = Lock::acquire_query();
     EXITING.store(true, Ordering::Release);
 }
@@ -64,6 +66,7 @@ fn run() {
         std::thread::sleep(if quiet < IDLE_AFTER { BUSY_INTERVAL } else { IDLE_INTERVAL });
         let all = agent::take_audit_request(tracker());
         quiet = if audit(all) { 0 } else { quiet.saturating_add(1) };
+        native::name_addresses();
         let spent = SPENT.load(Ordering::Relaxed) + own_time();
         agent::set_cost(tracker(), spent);
         tracker().refresh();

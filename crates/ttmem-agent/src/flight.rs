@@ -46,6 +46,8 @@ pub(crate) struct Page {
     pub(crate) programs: AtomicU32,
     /// 1: a thread mirrors a buffer or ends a mirror, and records it.
     pub(crate) mirroring: AtomicU32,
+    /// 1: a thread uses the table of native addresses.
+    pub(crate) naming: AtomicU32,
     /// Threads that are between a change of an allocator and its record.
     pub(crate) lines: [Line; FLIGHT_LINES as usize],
 }
@@ -154,6 +156,11 @@ impl Lock {
     #[inline]
     pub(crate) fn acquire_programs() -> Option<Self> {
         Self::acquire(&page()?.programs, LOCK_TIMEOUT)
+    }
+
+    /// Excludes other threads from the table of native addresses.
+    pub(crate) fn acquire_names() -> Option<Self> {
+        Self::acquire(&page()?.naming, LOCK_TIMEOUT)
     }
 
     /// Excludes other threads from changing mirrors, until [`release_mirrors`]. Returns whether it does.

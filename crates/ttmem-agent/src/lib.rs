@@ -9,6 +9,8 @@
 //! * `shim` declares the shim's functions and types for Rust;
 //! * `agent` turns calls into events; `allocators` keeps the runtime's allocators and their devices;
 //! * `programs` keeps the runtime's programs and what they allocate, `traces` which of them a replay leaves behind;
+//! * `sites` finds out which line, operation and tensor an allocation is for, `python` reads the interpreter's frames, `native`
+//!   names addresses;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
 //! * `manual` silences libraries in this process that report by hand;
 //! * `probe` exports what only tests and benchmarks need, in debug builds and with the feature `probe`.
@@ -27,12 +29,15 @@ mod allocators;
 mod audit;
 mod flight;
 mod manual;
+mod native;
 mod parts;
 #[cfg(any(feature = "probe", debug_assertions))]
 mod probe;
 mod programs;
+mod python;
 mod runtime;
 mod shim;
+mod sites;
 mod traces;
 
 use core::ffi::c_void;
@@ -40,8 +45,8 @@ use shim::Span;
 
 type Pointer = *mut c_void;
 
-/// Exports symbols of the runtime, each a call of the shim's hook. They are in Rust because rustc hides every symbol of a C++
-/// object. The frame between caller and hook has nothing to unwind, so exceptions of the runtime pass through it.
+/// Exports symbols of the runtime, each a jump to the shim's hook. They are in Rust because rustc hides every symbol of a C++
+/// object. A jump leaves no frame of its own: exceptions of the runtime pass, and the hook sees who called it.
 macro_rules! export_hooks {
     ($($name:ident: $symbol:literal => $hook:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
         /// Replaces a function of the runtime.
@@ -50,12 +55,12 @@ macro_rules! export_hooks {
         ///
         /// Only the runtime may call it, as it calls its own.
         #[unsafe(export_name = $symbol)]
+        #[unsafe(naked)]
         pub unsafe extern "C-unwind" fn $name($($argument: $kind),*) $(-> $result)? {
             unsafe extern "C-unwind" {
                 fn $hook($($argument: $kind),*) $(-> $result)?;
             }
-            // SAFETY: the arguments are the runtime's own, passed on unchanged.
-            unsafe { $hook($($argument),*) }
+            core::arch::naked_asm!("jmp {hook}", hook = sym $hook)
         }
     )*};
 }

@@ -4,8 +4,13 @@
 use crate::agent::{SPENT, tracker};
 use crate::allocators::{SPACES, allocators};
 use crate::flight::{self, Lock};
-use crate::shim::{ACTIVE, PAUSED};
-use core::sync::atomic::Ordering;
+use crate::python::{MAX_TEXT, Python, Walk};
+use crate::shim::{ACTIVE, PAUSED, SiteFacts};
+use crate::sites;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use ttmem_client::agent;
 
 /// Pauses and resumes tracking. Events are not seen while it is paused, so what is allocated meanwhile must be freed meanwhile.
@@ -25,6 +30,62 @@ extern "C" fn ttmem_agent_cost() -> u64 {
 #[unsafe(no_mangle)]
 extern "C" fn ttmem_agent_events() -> u64 {
     agent::count_events(tracker())
+}
+
+/// Texts of call sites by their keys, if a test wants them.
+static TEXTS: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
+static ARE_TEXTS_KEPT: AtomicBool = AtomicBool::new(false);
+
+std::thread_local! {
+    /// The key of this thread's last call site.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Keeps the text of a call site that is being defined.
+pub(crate) fn note_definition<const MOST: usize>(key: u64, python: &Python, walk: &Walk<MOST>) {
+    if !ARE_TEXTS_KEPT.load(Ordering::Relaxed) {
+        return;
+    }
+    let (mut file, mut function, mut op) = ([0; MAX_TEXT], [0; MAX_TEXT], [0; MAX_TEXT]);
+    let mut text = python.op(walk, &mut op).to_owned();
+    for frame in walk.frames() {
+        let (file, function) = (python.file(frame, &mut file), python.function(frame, &mut function));
+        text += &format!("\n{file}\t{}\t{function}", python.line(frame));
+    }
+    TEXTS.lock().unwrap_or_else(PoisonError::into_inner).insert(key, text);
+}
+
+/// Notes which call site a thread was at.
+pub(crate) fn note_use(key: u64) {
+    LAST.set(key);
+}
+
+/// Sets how many frames of each call site are recorded, 0 for none, and whether texts are kept for [`ttmem_agent_site`].
+#[unsafe(no_mangle)]
+extern "C" fn ttmem_agent_keep_sites(frames: usize, texts: bool) {
+    sites::keep_frames(frames);
+    ARE_TEXTS_KEPT.store(texts, Ordering::Relaxed);
+}
+
+/// Writes the text of the calling thread's last call site, or of where it is now: its operation, and a line for each frame. Returns its
+/// length.
+///
+/// # Safety
+///
+/// `out` must have room for `room` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ttmem_agent_site(now: bool, out: *mut u8, room: usize) -> usize {
+    if now {
+        LAST.set(0);
+        let facts = SiteFacts { caller: 0, purpose: 0, data_type: 0, layout: 0, rank: 0, dimensions: [0; 8] };
+        sites::of_allocation(&facts);
+    }
+    let texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = texts.get(&LAST.get()).map_or("", String::as_str);
+    let len = text.len().min(room);
+    // SAFETY: the caller promises room for `room` bytes.
+    unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), out, len) };
+    len
 }
 
 /// One allocator's own statistics of one space.

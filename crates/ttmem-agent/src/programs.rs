@@ -12,12 +12,12 @@ use crate::parts::{self, Views};
 use crate::shim::{
     CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_program,
 };
+use crate::sites;
 use crate::traces;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use ttmem_client::{
-    AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, SiteNumber, Space,
-    agent,
+    AllocatorNumber, ChipNumber, CoresNumber, Kernel, KernelClass, Placement, Program, Space, agent,
 };
 use ttmem_types::program_key;
 use ttmem_wire::ViewAddresses;
@@ -319,14 +319,13 @@ impl Table {
         unsafe { ttmem_program(at, &raw mut facts) };
         let name = facts.name.get(..facts.name_len as usize).unwrap_or_default();
         let name = core::str::from_utf8(name).unwrap_or_default();
-        let site = if name.is_empty() { None } else { tracker().define_site(name).ok() };
         let class = match u32::from(class) {
             CLASS_FABRIC => KernelClass::Fabric,
             CLASS_DISPATCH => KernelClass::Dispatch,
             _ => KernelClass::Application,
         };
         let cores = cores_of(facts.cores);
-        let site = site.unwrap_or(SiteNumber::default());
+        let site = sites::of_program(name);
         // SAFETY: as above, and all parts of the program have addresses.
         let views = if target.placed { unsafe { Views::read(at) } } else { Views::NONE };
         let built = Program::new(scope, program).cores(cores).class(class).site(site);
@@ -352,7 +351,8 @@ impl Table {
             entry.scope = scope.get();
             entry.views = views;
             entry.flags = if views == Views::NONE { 0 } else { HAS_VIEWS };
-            if !target.placed {
+            // A program that was built before its dispatch is named by the dispatch.
+            if !target.placed || !sites::is_dispatching() {
                 entry.flags |= CHANGED;
             }
         }

@@ -7,6 +7,7 @@ SHARED __attribute__((aligned(64))) void *ttmem_calls[CALLS];
 SHARED BufferLayout ttmem_layout = {-1, -1, -1, -1, -1};
 SHARED ProgramLayout ttmem_program_layout = {-1, -1, -1, -1, -1, -1, -1};
 SHARED State ttmem_state;
+SHARED __thread ThreadState ttmem_thread;
 }
 
 SHARED bool ttmem_disabled_calls[CALLS];
@@ -141,6 +142,44 @@ bool read_address(void *buffer, BufferFacts *facts) noexcept {
     }
 }
 
+// Offset in `TensorSpec` of its `TensorLayout`. The spec begins with the shape: a pointer to the dimensions and their number.
+constexpr int32_t SPEC_LAYOUT = 0x38;
+
+// Reads what a buffer is for, and its tensor.
+void read_site(uint32_t kind, SiteFacts *site) noexcept {
+    const ThreadState &thread = ttmem_thread;
+    site->caller = reinterpret_cast<uint64_t>(thread.caller);
+    site->purpose = PURPOSE_RAW;
+    site->data_type = site->layout = ~uint32_t{0};
+    site->rank = 0;
+    if (thread.spec == nullptr) {
+        if (thread.purpose != 0) {
+            site->purpose = thread.purpose;
+        } else if (kind == TRACE) {
+            site->purpose = PURPOSE_TRACE;
+        } else if (thread.dispatcher != nullptr) {
+            site->purpose = PURPOSE_KERNELS;
+        }
+        return;
+    }
+    site->purpose = PURPOSE_TENSOR;
+    if (!has(SHAPE_RANK) || !has(TENSOR_DATA_TYPE) || !has(TENSOR_LAYOUT)) return;
+    try {
+        // Shapes of less than four dimensions have ones in front.
+        auto dimensions = at<const uint32_t *>(thread.spec, 0);
+        uint64_t all = at<uint32_t>(thread.spec, 8), rank = call<SHAPE_RANK>(thread.spec);
+        auto layout = static_cast<const char *>(thread.spec) + SPEC_LAYOUT;
+        uint32_t data_type = call<TENSOR_DATA_TYPE>(layout), order = call<TENSOR_LAYOUT>(layout);
+        if (rank > all || all > 64 || data_type > 64 || order > 8 || dimensions == nullptr) return disable_call(SHAPE_RANK);
+        uint64_t kept = rank < MOST_DIMENSIONS ? rank : MOST_DIMENSIONS;
+        for (uint64_t n = 0; n < kept; n++) site->dimensions[n] = dimensions[all - kept + n];
+        site->data_type = data_type;
+        site->layout = order;
+        site->rank = static_cast<uint32_t>(kept + 1);
+    } catch (...) {
+    }
+}
+
 // Keeps other threads from changing mirrors between the runtime's change of one and its record.
 class MirrorLock {
     bool held = ttmem_agent_lock_mirrors();
@@ -174,13 +213,19 @@ SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
     try {
         address = call<ALLOCATE>(allocator, buffer);
     } catch (...) {
-        if (read_buffer(buffer, &facts)) ttmem_agent_failed(allocator, buffer, &facts);
+        if (read_buffer(buffer, &facts)) {
+            SiteFacts site;
+            read_site(facts.kind, &site);
+            ttmem_agent_failed(allocator, buffer, &facts, &site);
+        }
         throw;
     }
     Meter meter;
     if (read_buffer(buffer, &facts)) {
         facts.address = address;
-        ttmem_agent_allocated(allocator, buffer, &facts);
+        SiteFacts site;
+        read_site(facts.kind, &site);
+        ttmem_agent_allocated(allocator, buffer, &facts, &site);
     } else {
         ttmem_agent_unknown(allocator);
     }
@@ -208,7 +253,9 @@ SHARED void ttmem_hook_deallocate(void *allocator, void *buffer) {
         uint64_t address = known ? facts.address : 0;
         if (known && read_buffer(buffer, &facts)) {
             facts.address = address;
-            ttmem_agent_allocated(allocator, buffer, &facts);
+            SiteFacts site;
+            read_site(facts.kind, &site);
+            ttmem_agent_allocated(allocator, buffer, &facts, &site);
         }
         throw;
     }
@@ -287,7 +334,33 @@ SHARED void *ttmem_hook_device_allocator(
     return result;
 }
 
+// Functions that say what a buffer is for, and who asked for it: the outermost of them counts.
+
+#define CALLER (ttmem_thread.caller != nullptr ? ttmem_thread.caller : __builtin_return_address(0))
+
+SHARED void *ttmem_hook_tensor_buffer(void *made, void *mesh, const void *spec) {
+    is_active();  // starts the agent if this is the first hook
+    Scoped<void *> caller(&ttmem_thread.caller, CALLER);
+    Scoped<const void *> scope(&ttmem_thread.spec, spec);
+    return call<TENSOR_BUFFER>(made, mesh, spec);
+}
+
+SHARED void *ttmem_hook_mesh_buffer(void *made, const void *config, const void *local, void *mesh, Span address) {
+    is_active();
+    Scoped<void *> caller(&ttmem_thread.caller, CALLER);
+    return call<MESH_BUFFER>(made, config, local, mesh, address);
+}
+
+SHARED void ttmem_hook_semaphore(void *semaphore, uint64_t value, uint32_t kind, Span address) {
+    is_active();
+    Scoped<void *> caller(&ttmem_thread.caller, CALLER);
+    Scoped<uint32_t> purpose(&ttmem_thread.purpose, PURPOSE_SEMAPHORE);
+    call<SEMAPHORE>(semaphore, value, kind, address);
+}
+
 // Queries from Rust.
+
+SHARED uint64_t ttmem_dispatcher() noexcept { return reinterpret_cast<uint64_t>(ttmem_thread.dispatcher); }
 
 SHARED bool ttmem_statistics(Object allocator, uint64_t kind, RuntimeStatistics *out) noexcept {
     if (!has(STATISTICS)) return false;

@@ -68,6 +68,16 @@ struct BufferFacts {
     uint64_t cores[4];  // a bit for each, as `y * 16 + x`
 };
 
+// Facts about the place of an allocation, and its tensor.
+struct SiteFacts {
+    uint64_t caller;  // the line that called the runtime, if it was not Python; 0: unknown
+    uint32_t purpose;
+    uint32_t data_type;  // unknown ones are larger than any number
+    uint32_t layout;
+    uint32_t rank;  // number of dimensions, plus 1; 0: no tensor
+    uint32_t dimensions[MOST_DIMENSIONS];
+};
+
 // Facts about a chip; unknown ones are 0.
 struct ChipFacts {
     uint64_t unique_id;
@@ -150,6 +160,7 @@ struct Page {
     uint32_t auditing;
     uint32_t programs;
     uint32_t mirroring;
+    uint32_t naming;
     Line lines[FLIGHT_LINES];
 };
 
@@ -218,6 +229,28 @@ struct OptionalU32 {
 extern "C" {
 #include "shared.def"
 }
+
+// What a thread is doing, for the call sites of its allocations.
+struct ThreadState {
+    const void *spec;  // of the tensor that it allocates
+    void *caller;      // of the runtime's function that allocates, which may call others
+    void *dispatcher;  // the caller of the dispatch that is running
+    uint32_t purpose;  // of the buffer that it allocates, if that is known; else 0
+};
+
+extern "C" SHARED __thread ThreadState ttmem_thread __attribute__((tls_model("initial-exec")));
+
+// Sets a variable of the thread until the end of a call.
+template <typename T>
+class Scoped {
+    T *place;
+    T before;
+
+public:
+    Scoped(T *place, T value) : place(place), before(*place) { *place = value; }
+    ~Scoped() { *place = before; }
+    Scoped(const Scoped &) = delete;
+};
 
 // The type of each call, and the prototypes of the hooks.
 template <Call>

@@ -66,6 +66,20 @@ impl BufferFacts {
     }
 }
 
+/// Facts about the place of an allocation, and its tensor.
+#[repr(C)]
+pub(crate) struct SiteFacts {
+    /// The line that called the runtime, if it was not Python; 0: unknown.
+    pub(crate) caller: u64,
+    pub(crate) purpose: u32,
+    /// As the runtime numbers it; unknown ones are larger than any number.
+    pub(crate) data_type: u32,
+    pub(crate) layout: u32,
+    /// Number of dimensions, plus 1; 0: no tensor.
+    pub(crate) rank: u32,
+    pub(crate) dimensions: [u32; MOST_DIMENSIONS as usize],
+}
+
 /// Facts about a chip; unknown ones are 0.
 #[derive(Default)]
 #[repr(C)]

@@ -334,6 +334,7 @@ SHARED void ttmem_hook_finalize_workload(void *impl, void *mesh) {
 SHARED void ttmem_hook_enqueue(void *queue, void *of, bool blocking) {
     if (!is_active() || !exists(PROGRAM_ID)) return call<ENQUEUE>(queue, of, blocking);
     finalized_for = nullptr;
+    Scoped<void *> dispatcher(&ttmem_thread.dispatcher, __builtin_return_address(0));
     call<ENQUEUE>(queue, of, blocking);
     Meter meter;
     if (!__atomic_load_n(&programs_found, __ATOMIC_RELAXED) && !find_finalized(of)) return;
@@ -401,6 +402,8 @@ SHARED void ttmem_hook_trace_begin(void *impl, uint8_t queue, const uint32_t *tr
 SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trace) {
     uint32_t id = *trace;
     if (!is_active()) return call<TRACE_END>(impl, queue, trace);
+    // A runtime without a region for traces takes their memory from DRAM.
+    Scoped<uint32_t> purpose(&ttmem_thread.purpose, PURPOSE_TRACE);
     try {
         call<TRACE_END>(impl, queue, trace);
     } catch (...) {

@@ -13,6 +13,7 @@ use ttmem_wire::record::{Record, flags};
 use ttmem_wire::segment::definition;
 use zerocopy::little_endian::U32;
 
+pub use crate::slot_index::hash;
 pub use lookup::reset_agent_peaks;
 
 /// Enables the process's tracker for the agent itself, which [`Tracker::enable`] would yield to.
@@ -104,6 +105,20 @@ pub fn reserve_op(tracker: &Tracker) -> Result<u32> {
 /// Names an operation whose number was reserved.
 pub fn name_op(tracker: &Tracker, number: u32, name: &str) -> Result<()> {
     tracker.event((), |writer| writer.name_op(number, name))
+}
+
+/// Returns the number of a frame that [`name_frame`] names later.
+pub fn reserve_frame(tracker: &Tracker) -> Result<u32> {
+    tracker.event(0, |writer| Ok(writer.reserve_frame()))
+}
+
+/// Names a frame whose number was reserved: an address in a library, and its function.
+pub fn name_frame(tracker: &Tracker, number: u32, library: &str, offset: u64, function: &str) -> Result<()> {
+    tracker.event((), |writer| {
+        let file = writer.define_file(library)?;
+        let frame = definition::Frame { file: file.into(), line: 0.into(), offset: offset.into() };
+        writer.name_frame(number, &frame, function)
+    })
 }
 
 /// Defines a call site by the numbers of its parts. If there is no space for its tensor, it is defined without one.

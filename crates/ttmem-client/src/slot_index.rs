@@ -166,7 +166,7 @@ fn most_entries(bits: u32) -> usize {
 
 /// Hashes a key of three words. A multiplication that keeps both halves of its product needs no table.
 #[inline]
-pub(crate) fn hash(a: u64, b: u64, c: u64) -> u64 {
+pub fn hash(a: u64, b: u64, c: u64) -> u64 {
     const fn fold(a: u64, b: u64) -> u64 {
         let product = a as u128 * b as u128;
         (product >> 64) as u64 ^ product as u64

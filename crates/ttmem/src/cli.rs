@@ -354,6 +354,20 @@ pub(crate) struct RunArgs {
     /// Records that each segment's ring holds, for followers of single events [default: 16384].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     pub(crate) ring: Option<u32>,
+    /// Record the whole stack of each allocation, with at most N frames [default: 32]. Otherwise only the line is recorded.
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "32",
+        value_parser = clap::value_parser!(u32).range(1..=64),
+        conflicts_with = "no_sites"
+    )]
+    pub(crate) stacks: Option<u32>,
+    /// Do not record which line and operation allocates.
+    #[arg(long)]
+    pub(crate) no_sites: bool,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -356,6 +356,17 @@ impl Writer {
         self.numbers_used[Numbers::Ops as usize]
     }
 
+    /// Returns a number for a frame that will be described later.
+    pub(crate) fn reserve_frame(&mut self) -> u32 {
+        self.numbers_used[Numbers::Frames as usize] += 1;
+        self.numbers_used[Numbers::Frames as usize]
+    }
+
+    /// Describes a frame that has a number.
+    pub(crate) fn name_frame(&mut self, number: u32, frame: &Frame, function: &str) -> Result<()> {
+        self.define(&Definition::Frame(number, frame, function))
+    }
+
     /// Names an operation that has a number.
     pub(crate) fn name_op(&mut self, number: u32, name: &str) -> Result<()> {
         self.define(&Definition::Op(number, name))
