@@ -9,7 +9,11 @@ It reads commands from standard input, and prints numbers for each:
 * `programs N` creates N programs: the number of cached programs, and the processor time of the process;
 * `dispatches N` caches N programs that allocate nothing and runs one of them, with tracking on and paused, in turns: the number
   of cached programs, the cost of a dispatch with tracking paused, and the differences of pairs of blocks;
-* `turns N` does as `dispatches N`, but runs all N programs in turn.
+* `turns N` does as `dispatches N`, but runs all N programs in turn;
+* `sites N` allocates and frees a tensor under N calls, with call sites off, with lines and with whole stacks, in turns: what lines
+  add and what stacks add to a pair, for each round;
+* `first N` allocates at N lines that were never seen, with lines and with stacks of 32 frames: what the first allocation costs more
+  than the second.
 """
 
 import ctypes
@@ -93,12 +97,56 @@ def turns(device, count):
     return dispatches(device, count, turns=True)
 
 
+def agent():
+    return ctypes.CDLL(os.environ["LD_PRELOAD"].split(":")[0])
+
+
+def below(calls, run):
+    """Runs something under so many calls of Python."""
+    return run() if calls == 0 else below(calls - 1, run)
+
+
+def sites(device, calls):
+    keep = agent().ttmem_agent_keep_sites
+    block = lambda: pairs(device, SHORT // 4)[0]
+    lines, stacks = [], []
+    for n in range(600):
+        cost = {}
+        kinds = [0, 1, 32]
+        for frames in kinds[n % 3 :] + kinds[: n % 3]:
+            keep(frames, False)
+            cost[frames] = below(calls, block)
+        lines.append(cost[1] - cost[0])
+        stacks.append(cost[32] - cost[0])
+    keep(1, False)
+    return [sorted(it)[len(it) // 2] for it in (lines, stacks)]
+
+
+def first(device, count):
+    keep = agent().ttmem_agent_keep_sites
+    costs = []
+    for frames in (1, 32):
+        keep(frames, False)
+        first, second = [], []
+        for n in range(count):
+            space = {}
+            code = f"def made_{n}(ttnn, d, s, t):\n  b = t(); ttnn.deallocate(ttnn.empty(s, ttnn.bfloat16, ttnn.TILE_LAYOUT, d)); return t() - b"
+            exec(compile(code, f"made_{frames}_{n}.py", "exec"), space)
+            run = lambda: space[f"made_{n}"](ttnn, device, ttnn.Shape((64, 64)), time.thread_time_ns)
+            first.append(below(24, run))
+            second.append(below(24, run))
+        costs.append(sorted(first)[count // 2] - sorted(second)[count // 2])
+    keep(1, False)
+    return costs
+
+
 def main():
     device = ttnn.open_mesh_device(ttnn.MeshShape(*(int(n) for n in sys.argv[1].split("x"))))
     device.enable_program_cache()
     for line in sys.stdin:
         what, count = line.split()
         commands = {"pairs": pairs, "added": added, "programs": programs, "dispatches": dispatches, "turns": turns}
+        commands |= {"sites": sites, "first": first}
         print("cost:", *commands[what](device, int(count)), flush=True)
 
 

@@ -79,6 +79,9 @@ pub(super) fn figures() -> anyhow::Result<Vec<Figure>> {
     for board in [Board::N150, Board::Galaxy] {
         figures.extend(dispatches(&lab, agent, board)?);
     }
+    for board in [Board::N150, Board::T3k, Board::Galaxy] {
+        figures.extend(sites(&lab, agent, board)?);
+    }
     figures.push(programs(&lab, agent)?);
     Ok(figures)
 }
@@ -132,6 +135,33 @@ fn pairs(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<[Figure; 4]> {
         Figure::plain(&what("tt-metal's region adds"), "+1.3 us (1), +4 us (8)", median(more(region)), "ns"),
         Figure::at_most(&what("the agent adds"), "same process", 300.0, median(added), "ns"),
         Figure::plain(&what("between processes"), "same run", median(more(agent)), "ns"),
+    ])
+}
+
+/// What call sites add to an allocation and its free: the line, and stacks of 32 frames; and what the first sight of a line costs.
+fn sites(lab: &Lab, agent: &Path, board: Board) -> anyhow::Result<Vec<Figure>> {
+    const FIRST: u64 = 400;
+    let (mut lines, mut stacks, mut first) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new()]);
+    for _ in 0..STARTS {
+        let folder = memory_folder();
+        let mut model = Model::start(tracked(agent, folder.path(), &script(lab, board, false)?))?;
+        model.measure("pairs", PAIRS as u64)?;
+        lines.extend(model.measure("sites", 4)?.first());
+        stacks.extend(model.measure("sites", 40)?.get(1));
+        for (all, one) in first.iter_mut().zip(model.measure("first", FIRST)?) {
+            all.push(one);
+        }
+    }
+    let chips = board.chips();
+    let figure = |what: &str, budget: f64, values: &[f64]| {
+        let what = format!("call site of an allocation on {chips} chips: {what}");
+        Figure::at_most(&what, "same process", budget, median(values.to_vec()), "ns")
+    };
+    Ok(vec![
+        figure("the line adds", 250.0, &lines),
+        figure("32 frames add", 500.0, &stacks),
+        figure("a new line adds", 10_000.0, &first[0]),
+        figure("a new stack adds", 10_000.0, &first[1]),
     ])
 }
 
