@@ -40,8 +40,8 @@ type Key<'a> = ([u32; 2], &'a str, Option<Tensor>);
 
 /// Most frames of a stack that are described.
 const MAX_STACK: usize = 64;
-/// What the runtime's names of device operations end with.
-const DEVICE_OPERATION: &str = "DeviceOperation";
+/// What the runtime's names of device operations may end with.
+const SUFFIXES: [&str; 2] = ["DeviceOperation", "Operation"];
 
 /// The call sites of a process.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -249,13 +249,15 @@ fn file_name(path: &str) -> &str {
 
 /// A device operation as a word: `BinaryNgDeviceOperation` as `binary_ng`.
 fn program_name(op: &str) -> String {
-    let Some(name) = op.strip_suffix(DEVICE_OPERATION).filter(|name| !name.is_empty()) else {
+    if op.contains('.') {
         return op.to_owned();
-    };
+    }
+    let mut stripped = SUFFIXES.iter().filter_map(|suffix| op.strip_suffix(suffix));
+    let name = stripped.find(|name| !name.is_empty()).unwrap_or(op);
     let mut word = String::new();
     let letters: Vec<char> = name.chars().collect();
     for (n, &letter) in letters.iter().enumerate() {
-        let follows_lower = n > 0 && !letters[n - 1].is_uppercase();
+        let follows_lower = n > 0 && letters[n - 1].is_lowercase();
         let precedes_lower = letters.get(n + 1).is_some_and(|next| next.is_lowercase());
         let starts_word = letter.is_uppercase() && n > 0 && (follows_lower || precedes_lower);
         if starts_word && !word.ends_with('_') {
@@ -278,7 +280,10 @@ mod tests {
             ("SDPADecodeDeviceOperation", "sdpa_decode"),
             ("InterleavedToShardedDeviceOperation", "interleaved_to_sharded"),
             ("Conv2dDeviceOperation", "conv2d"),
-            ("DeviceOperation", "DeviceOperation"),
+            ("UpdateKVCacheOperation", "update_kv_cache"),
+            ("Pool2D", "pool2d"),
+            ("accumulation", "accumulation"),
+            ("DeviceOperation", "device"),
             ("ttnn.matmul", "ttnn.matmul"),
         ] {
             assert_eq!(program_name(op), word);

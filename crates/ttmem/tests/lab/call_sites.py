@@ -2,9 +2,10 @@
 
     call_sites.py walk CHECKS      reads them at calls of ctypes: needs no ttnn
     call_sites.py ttnn CHECKS      reads them at allocations of stock ttnn
+    call_sites.py ops TTMEM        runs every operation of ops.py and compares what `TTMEM dump` calls its outputs and programs
 
-Each of four threads runs code of every kind until it has made its part of the checks. Prints `checked N wrong N missing N`, and the first
-wrong ones.
+The first two run code of every kind in four threads, until each has made its part of the checks, and print `checked N wrong N missing N`
+and the first wrong ones. The last prints `outputs N named N programs N named N`, and those without their name.
 """
 
 import asyncio
@@ -167,7 +168,63 @@ def interpret_in_another():
         print("another interpreter:", type(e).__name__)
 
 
+def tensors_in(value):
+    if isinstance(value, (list, tuple)):
+        return [it for part in value for it in tensors_in(part)]
+    return [value] if hasattr(value, "buffer_address") else []
+
+
+def name_ops(ttmem):
+    import json
+    import subprocess
+    import time
+
+    import ttnn
+
+    import ops
+
+    words = []
+
+    def note(frame, event, _):
+        """The operations that ops.py itself calls, as the interpreter sees them."""
+        code, caller = frame.f_code, frame.f_back
+        if event == "call" and code.co_name == "__call__" and code.co_filename.endswith("ttnn/decorators.py"):
+            if caller.f_code.co_filename.endswith("ops.py"):
+                words.append(frame.f_locals["self"].python_fully_qualified_name)
+
+    device = ttnn.open_mesh_device(ttnn.MeshShape(1, 1), l1_small_size=16384)
+    device.enable_program_cache()
+    expected = {}
+    for name, run in ops.OPS.items():
+        words.clear()
+        before = set(expected)
+        sys.setprofile(note)
+        result = run(device)
+        sys.setprofile(None)
+        for tensor in tensors_in(result):
+            if ttnn.is_tensor_storage_on_device(tensor):
+                where = "l1" if "L1" in str(tensor.memory_config().buffer_type) else "dram", hex(tensor.buffer_address())
+                # What an operation returns may be one of its arguments.
+                if where not in before:
+                    expected[where] = (name, list(words), tensor)
+    time.sleep(1.5)
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    ask = lambda *arguments: json.loads(subprocess.check_output([ttmem, "dump", *arguments, "--json", "--local"], env=environment))
+    found = {(it["space"], it["id"]): it.get("op") for it in ask()["allocations"]}
+    wrong = [(name, words, found.get(where)) for where, (name, words, _) in expected.items() if found.get(where) not in words[-1:]]
+    programs = ask("--programs")["programs"]
+    unnamed = [it for it in programs if not it.get("kernels")]
+    print(f"outputs {len(expected)} named {len(expected) - len(wrong)} programs {len(programs)} named {len(programs) - len(unnamed)}")
+    for it in wrong:
+        print(*it)
+    for it in unnamed:
+        print(it["id"], it["name"])
+    print(sorted({it["name"] for it in programs}))
+
+
 def main():
+    if sys.argv[1] == "ops":
+        return name_ops(sys.argv[2])
     kind, wanted = sys.argv[1], int(sys.argv[2])
     allocate = None
     if kind == "ttnn":

@@ -2,6 +2,7 @@
 //! (`test = false`) unless it is named: `cargo test --test lab`. No test is skipped: without the lab they fail.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod call_sites;
 mod compare;
 mod counters;
 mod dashboard;
