@@ -7,7 +7,7 @@ use crate::detail::BufferGrouping;
 use crate::input::{Frame, Site, SiteDefinition};
 use crate::snapshot::Origin;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use ttmem_types::{Purpose, Tensor};
 
 /// What the sites of a group have in common.
@@ -51,6 +51,15 @@ pub(crate) struct Sites {
     stacks: BTreeMap<u32, Stack>,
     ops: BTreeMap<u32, String>,
     sites: BTreeMap<u32, KnownSite>,
+    /// Frames and operations that sites refer to and that are not defined yet.
+    awaited: BTreeSet<Awaited>,
+}
+
+/// A frame or an operation that is defined after the sites that refer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Awaited {
+    Frame(u32),
+    Op(u32),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -82,30 +91,44 @@ impl Sites {
             all.insert(number, value);
             Some(!is_new)
         }
-        let replaced = match definition {
-            SiteDefinition::File(number, path) => insert(&mut self.files, number, path, limit),
-            SiteDefinition::Frame(number, frame) => insert(&mut self.frames, number, frame, limit),
+        let (replaced, defined) = match definition {
+            SiteDefinition::File(number, path) => {
+                return insert(&mut self.files, number, path, limit).is_some();
+            }
+            SiteDefinition::Frame(number, frame) => {
+                (insert(&mut self.frames, number, frame, limit), Awaited::Frame(number))
+            }
             SiteDefinition::Op(number, name) => {
-                // It may be named after the sites that refer to it.
-                insert(&mut self.ops, number, name, limit).map(|_| true)
+                (insert(&mut self.ops, number, name, limit), Awaited::Op(number))
             }
             SiteDefinition::Stack { number, parent, frames } => {
                 return insert(&mut self.stacks, number, Stack { parent, frames }, limit).is_some();
             }
             SiteDefinition::Site(number, site) => {
+                if site.frame != 0 && !self.frames.contains_key(&site.frame) {
+                    self.awaited.insert(Awaited::Frame(site.frame));
+                }
+                if site.op != 0 && !self.ops.contains_key(&site.op) {
+                    self.awaited.insert(Awaited::Op(site.op));
+                }
                 let (name, program) = (self.derive_name(&site), self.derive_program_name(&site));
                 return insert(&mut self.sites, number, KnownSite { site, name, program }, limit).is_some();
             }
         };
-        if replaced == Some(true) {
-            self.derive_names();
+        if self.awaited.remove(&defined) || replaced == Some(true) {
+            self.derive_names(defined);
         }
         replaced.is_some()
     }
 
-    fn derive_names(&mut self) {
+    /// Derives the names of the sites that refer to a frame or operation.
+    fn derive_names(&mut self, defined: Awaited) {
         let mut sites = std::mem::take(&mut self.sites);
-        for known in sites.values_mut() {
+        let refers = |site: &Site| match defined {
+            Awaited::Frame(number) => site.frame == number,
+            Awaited::Op(number) => site.op == number,
+        };
+        for known in sites.values_mut().filter(|known| refers(&known.site)) {
             known.name = self.derive_name(&known.site);
             known.program = self.derive_program_name(&known.site);
         }

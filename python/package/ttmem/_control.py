@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from . import _ttmem
+from . import _agent, _ttmem
 from ._types import Status
 
 
@@ -16,8 +16,16 @@ def enable(
     log: str | os.PathLike[str] | None = None,
     legacy_socket: str | os.PathLike[str] | None = None,
     ring: int | None = None,
+    agent: bool | None = None,
+    stacks: int | None = None,
 ) -> bool:
-    """Enables tracking and returns whether it is enabled.
+    """Enables tracking and returns whether reports are recorded.
+
+    Before ``import ttnn``, this also loads the agent, if it is installed: it tracks every allocation of ttnn as ``ttmem run`` does, in
+    notebooks, under pytest, in workers. From the first device on, the agent reports instead of this package. After ``import ttnn``
+    that is not possible any more: ``RuntimeError``. ``agent=True`` requires the agent: ``FileNotFoundError`` if there is none.
+    ``agent=False`` does not load it.
+    ``stacks`` is the number of frames that the agent records of each allocation (``TTMEM_STACKS``; default: the line only).
 
     Without this call, tracking is enabled by ``TTMEM=1`` or ``TT_ALLOC_TRACKING_ENABLED=1`` in the environment. Arguments that
     are omitted are taken from the environment. Tracking stays disabled if the agent (``ttmem run``) already tracks this
@@ -32,6 +40,16 @@ def enable(
     def text(path: str | os.PathLike[str] | None) -> str | None:
         return None if path is None else os.fspath(path)
 
+    if agent is not False and legacy_socket is None:
+        wanted = {
+            "TTMEM_SHM_DIR": text(folder),
+            "TTMEM_GROUP": group,
+            "TTMEM_LOG": text(log),
+            "TTMEM_RING": ring,
+            "TTMEM_STACKS": stacks,
+        }
+        variables = {name: str(value) for name, value in wanted.items() if value is not None}
+        _agent.load(agent is True, variables)
     return _ttmem.enable(text(folder), group, runtime, text(log), text(legacy_socket), ring)
 
 

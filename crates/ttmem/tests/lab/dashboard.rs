@@ -70,7 +70,7 @@ fn dashboard_follows_a_workload_on_eight_chips() {
     // Programs: both are listed, until the cache is cleared.
     screen.send("6");
     screen.wait_for_text("Programs: ");
-    screen.wait_for_text("eltwise_binary");
+    screen.wait_for_text("binary_ng");
     screen.wait_for_text("softmax");
     puppet.run("d.disable_and_clear_program_cache()");
     screen.wait_for_text("No programs.");

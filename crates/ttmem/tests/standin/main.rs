@@ -10,6 +10,7 @@ mod manual_reports;
 mod program_errors;
 mod program_lifetimes;
 mod programs;
+mod sites;
 mod traces;
 mod versions;
 mod without_runtime;

@@ -34,9 +34,11 @@ pub(crate) enum Vintage {
 const FLAGS: [&str; 7] =
     ["-std=c++20", "-g1", "-fPIC", "-Wall", "-Wextra", "-Wno-invalid-offsetof", "-Wno-unused-parameter"];
 const SEALED: [&str; 2] = ["-static-libstdc++", "-Wl,--exclude-libs,ALL"];
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
     include_str!("runtime.hpp"),
     include_str!("runtime.cpp"),
+    include_str!("tensors.hpp"),
+    include_str!("tensors.cpp"),
     include_str!("programs.hpp"),
     include_str!("programs.cpp"),
     include_str!("trials.hpp"),
@@ -123,12 +125,16 @@ pub(crate) fn library(build: Build, vintage: Vintage) -> &'static Path {
         let name = format!("{build:?}-{vintage:?}");
         let arguments = [&FLAGS, build.flags(), vintage.flags()].concat();
         with_lock(&name, || {
-            let objects = ["runtime", "programs"].map(|source| {
+            let objects = ["runtime", "programs", "tensors"].map(|source| {
                 let object = folder().join(&name).join(source).with_extension("o");
                 compile(&object, &[&arguments[..], &["-c", &format!("{source}.cpp")]].concat());
                 object.to_str().unwrap().to_owned()
             });
-            link(&name, vintage, &[&arguments[..], &["-shared", &objects[0], &objects[1]]].concat())
+            link(
+                &name,
+                vintage,
+                &[&arguments[..], &["-shared", &objects[0], &objects[1], &objects[2]]].concat(),
+            )
         })
     })
 }
@@ -151,8 +157,10 @@ pub(crate) fn library_without(build: Build, what: &str, names: &[&str]) -> PathB
         let script = folder().join(&name).join("names");
         fs::write(&script, format!("{{ local: {}; }};\n", names.join("; "))).unwrap();
         let script = format!("-Wl,--version-script={}", script.display());
-        let objects = ["runtime.o", "programs.o"].map(|it| whole.join(it).to_str().unwrap().to_owned());
-        let arguments = [build.flags(), &["-shared", &objects[0], &objects[1], &script]].concat();
+        let objects =
+            ["runtime.o", "programs.o", "tensors.o"].map(|it| whole.join(it).to_str().unwrap().to_owned());
+        let arguments =
+            [build.flags(), &["-shared", &objects[0], &objects[1], &objects[2], &script]].concat();
         link(&name, Vintage::New, &arguments)
     })
 }

@@ -116,6 +116,14 @@ Plan plan(std::istream &in) {
     // `on X0 Y0 X1 Y1 CORES ORIENTATION`, repeated: the ranges of the grid.
     while (in >> word) {
         plan.per_core |= word == "percore";
+        plan.semaphore |= word == "semaphore";
+        plan.of_mesh |= word == "semaphore" || word == "raw" || word == "tensor";
+        if (word == "tensor") {
+            plan.tensor.emplace();
+            uint32_t dimension;
+            while (in >> dimension) plan.tensor->push_back(dimension);
+            in.clear();
+        }
         if (word != "on") continue;
         uint32_t cores;
         if (!plan.shards) plan.shards = ShardSpecBuffer{};

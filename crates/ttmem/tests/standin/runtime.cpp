@@ -427,7 +427,7 @@ class RuntimeImpl final : public Runtime {
     }
     Buffer *create(IDevice *device, const Plan &plan) override {
         auto buffer = std::make_unique<Buffer>(device, allocator(device), plan);
-        buffer->allocate();
+        plan.of_mesh ? allocate_for(plan, buffer.get()) : buffer->allocate();
         return buffer.release();
     }
     void destroy(Buffer *buffer, bool deallocate) override {

@@ -190,6 +190,9 @@ struct Plan {
     std::optional<uint32_t> cores;
     std::optional<ShardSpecBuffer> shards;
     bool per_core = false;
+    // It is allocated as a buffer of a mesh; with a shape, for a tensor, or for a semaphore.
+    bool of_mesh = false, semaphore = false;
+    std::optional<std::vector<uint32_t>> tensor;
 };
 
 // With the layout of runtimes up to 0.79, where some fields have no function.
@@ -249,6 +252,9 @@ bool is_per_core_allocation(const Buffer &buffer);
 const std::unordered_map<xy_pair, uint64_t, HashXy> &get_per_core_addresses(const Buffer &buffer);
 }  // namespace experimental::per_core_allocation
 #endif
+
+// Allocates a buffer of a mesh; see tensors.cpp.
+void allocate_for(const Plan &plan, Buffer *buffer);
 
 struct Statistics {
     size_t allocatable, allocated, free, largest_free;

@@ -1,0 +1,99 @@
+//! What buffers are for, in a runtime that misbehaves and without an interpreter.
+
+use crate::make::{Build, Linkage, Vintage};
+use crate::{ALLOCATE, FATAL, Program};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The only allocation.
+fn only(program: &Program) -> Value {
+    let mut all = program.allocations();
+    assert_eq!(all.len(), 1, "{all:#?}");
+    all.remove(0)
+}
+
+/// Allocates a buffer, and returns its description.
+fn allocate(program: &mut Program, command: &str) -> Value {
+    let buffer = program.number(&format!("alloc 1 dram 2048 24 {command}"));
+    let found = only(program);
+    program.run(&format!("free {buffer}"));
+    found
+}
+
+#[test]
+fn buffers_say_what_they_are_for() {
+    for build in [Build::Plain, Build::Address, Build::Thread] {
+        let mut program = Program::start_with(build, Linkage::Loaded, Vintage::New, &[]);
+        program.run("mesh 0 2 4096");
+        for (command, purpose, tensor) in [
+            ("tensor 32 512", "tensor", Value::from("bfloat16 [32, 512] tile")),
+            ("tensor 7", "tensor", Value::from("bfloat16 [7] tile")),
+            ("tensor 1 2 3 4 5 6 7 8 9 10", "tensor", Value::from("bfloat16 [3, 4, 5, 6, 7, 8, 9, 10] tile")),
+            ("semaphore", "semaphore", Value::Null),
+            ("raw", "raw", Value::Null),
+        ] {
+            let found = allocate(&mut program, command);
+            assert_eq!((&found["purpose"], &found["tensor"]), (&Value::from(purpose), &tensor), "{found:#}");
+        }
+        program.check_figures();
+        program.quit();
+    }
+}
+
+#[test]
+fn implausible_tensors_are_left_out() {
+    for what in ["rank", "data_type"] {
+        let mut program = Program::start_with(Build::Address, Linkage::Loaded, Vintage::New, &[]);
+        program.run("mesh 0 2 4096");
+        program.run(&format!("garbage {what}"));
+        let found = allocate(&mut program, "tensor 32 512");
+        assert_eq!(
+            (&found["purpose"], &found["tensor"]),
+            (&Value::from("tensor"), &Value::Null),
+            "{found:#}"
+        );
+        let missing = program.process().tracker.unwrap().missing_hooks;
+        assert_eq!(missing, ["sites"], "{what}");
+        program.check_figures();
+        program.quit();
+    }
+}
+
+#[test]
+fn exceptions_of_queries_stay_inside() {
+    let mut program = Program::start_with(Build::Address, Linkage::Loaded, Vintage::New, &[]);
+    program.run("mesh 0 2 4096");
+    for function in ["rank", "get_data_type"] {
+        program.run(&format!("throwing {function}"));
+        assert_eq!(allocate(&mut program, "tensor 32 512")["tensor"], Value::Null);
+        program.run("throwing nothing");
+        assert_eq!(allocate(&mut program, "tensor 32 512")["tensor"], "bfloat16 [32, 512] tile");
+    }
+    // A failure inside leaves nothing behind for the next allocation of the thread.
+    program.fail_next(FATAL, ALLOCATE, 3);
+    assert_eq!(program.run("alloc 1 dram 2048 24 tensor 32 512"), "fatal 3 injected");
+    assert_eq!(allocate(&mut program, "raw")["purpose"], "raw");
+    program.fail_next(FATAL, ALLOCATE, 3);
+    assert_eq!(program.run("alloc 1 dram 2048 24 semaphore"), "fatal 3 injected");
+    assert_eq!(allocate(&mut program, "raw")["purpose"], "raw");
+    program.check_figures();
+    program.quit();
+}
+
+#[test]
+fn native_callers_are_named_later() {
+    let mut program = Program::start_with(Build::Plain, Linkage::Loaded, Vintage::New, &[]);
+    program.run("mesh 0 2 4096");
+    program.number("alloc 1 dram 2048 24 raw");
+    let begin = Instant::now();
+    let name = loop {
+        let found = only(&program);
+        match found["site_name"].as_str() {
+            Some(name) => break name.to_owned(),
+            None => assert!(begin.elapsed() < Duration::from_secs(60), "{found:#}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(name, "libtt_metal.so (tt::tt_metal::allocate_for)");
+    program.quit();
+}
