@@ -349,6 +349,8 @@ pub struct Tracked {
     pub missing: Vec<String>,
     /// CPU time of tracking in nanoseconds, if known.
     pub cost_ns: Option<u64>,
+    /// Frames, call sites and tensors that are not described, for lack of space.
+    pub left_out: u64,
 }
 
 /// The runtime's own statistics of one allocator's space.

@@ -186,6 +186,15 @@ impl SegmentFile {
         Ok(vitals)
     }
 
+    /// Number of definitions for which there was no space.
+    pub(crate) fn left_out(&self) -> Result<u64, SkipReason> {
+        let mut sum = 0u64;
+        for n in 0..3 {
+            sum = sum.saturating_add(self.read_word((word::LEFT_OUT + n * 8) as u64)?);
+        }
+        Ok(sum)
+    }
+
     /// The last failed allocations, oldest first, without any that is being overwritten.
     pub(crate) fn failures(&self) -> Result<Vec<Record>, SkipReason> {
         let read = || -> Result<_, SkipReason> {

@@ -187,6 +187,13 @@ impl Figures<'_> {
                     ..label.finding(FindingKind::Drift, Severity::Error, text, 1)
                 });
             }
+            if let Some(left_out) = process.tracked.as_ref().map(|it| it.left_out).filter(|&count| count > 0) {
+                let label = self.state.label_of(*id);
+                let text = format!(
+                    "{label}: {left_out} tensors or call sites not described: the segment has no space for more names"
+                );
+                findings.push(label.finding(FindingKind::Truncated, Severity::Info, text, left_out));
+            }
             for (&(scope, space, _), &pool) in &process.pools {
                 let growth = self.state.ledger.pool(pool).growth;
                 if growth.rounds >= GROWTH_ROUNDS {

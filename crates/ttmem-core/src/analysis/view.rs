@@ -249,6 +249,7 @@ impl Figures<'_> {
             hooks: tracked.hooks,
             missing_hooks: tracked.missing.clone(),
             cost_seconds: tracked.cost_ns.map(|ns| (ns / 1000) as f64 / 1e6),
+            left_out: tracked.left_out,
         });
         let audits = process.audits.values().filter(|it| it.theirs.quiet).map(|it| !it.drift.is_zero());
         let tracking = Tracking::of(basis, complete, tracker.as_ref(), audits);

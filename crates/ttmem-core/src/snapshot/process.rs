@@ -164,6 +164,9 @@ pub struct Tracker {
     pub missing_hooks: Vec<String>,
     /// CPU time that tracking has cost the process.
     pub cost_seconds: Option<f64>,
+    /// Frames, call sites and tensors that are not described, because the segment has no space for more.
+    #[serde(skip_serializing_if = "super::is_zero", default)]
+    pub left_out: u64,
 }
 
 /// Memory in use by one allocator, on each of its devices.

@@ -78,6 +78,7 @@ impl Follower {
             hooks: wanted.count_ones(),
             missing: hooks::names(wanted & !taken).map(ToOwned::to_owned).collect(),
             cost_ns: Some(cost_ns).filter(|&ns| ns > 0),
+            left_out: segment.left_out().unwrap_or(0),
         }));
     }
 }

@@ -150,6 +150,7 @@ mod tests {
             hooks: 18,
             missing_hooks: missing.iter().map(|&it| it.to_owned()).collect(),
             cost_seconds: None,
+            left_out: 0,
         };
         let audit = AuditResult {
             allocator: 1,

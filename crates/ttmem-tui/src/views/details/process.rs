@@ -91,7 +91,7 @@ fn tracking_facts(process: &Process) -> Vec<Fact> {
     };
     let is_bad = matches!(tracking, Tracking::Drift | Tracking::Partial);
     let mut facts = vec![fact("Tracking", text).bad_if(is_bad)];
-    if let Some(Tracker { writer, runtime, hooks, missing_hooks, cost_seconds }) = &process.tracker {
+    if let Some(Tracker { writer, runtime, hooks, missing_hooks, cost_seconds, .. }) = &process.tracker {
         facts.push(fact("Tracked by", writer.as_str()));
         facts.extend(runtime.as_ref().map(|runtime| fact("Runtime", runtime.as_str())));
         if *hooks > 0 {

@@ -46,6 +46,7 @@ pub(super) fn tracked_process(pid: u32, name: &str, devices: &[&Device], share: 
         hooks: 31,
         missing_hooks: Vec::new(),
         cost_seconds: Some(0.0473),
+        left_out: 0,
     });
     let part = |device: &Device| {
         let used = |space| device.usage.used(space).map_or(0, |it| it.0);
