@@ -187,7 +187,8 @@ impl Figures<'_> {
                     ..label.finding(FindingKind::Drift, Severity::Error, text, 1)
                 });
             }
-            if let Some(left_out) = process.tracked.as_ref().map(|it| it.left_out).filter(|&count| count > 0) {
+            if let Some(left_out) = process.tracked.as_ref().map(|it| it.left_out).filter(|&count| count > 0)
+            {
                 let label = self.state.label_of(*id);
                 let text = format!(
                     "{label}: {left_out} tensors or call sites not described: the segment has no space for more names"

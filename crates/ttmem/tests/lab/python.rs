@@ -72,3 +72,49 @@ fn manual_reports_and_the_agent_never_count_twice() {
     assert_eq!(puppet.run(&writers), serde_json::json!(["ttmem-agent"]));
     assert!(puppet.quit().success());
 }
+
+/// A Python with the package and without the agent.
+fn untracked_puppet() -> Puppet {
+    let mut command = std::process::Command::new(python(crate::TTNN));
+    command.arg(crate::here().join("puppet.py")).env("PYTHONPATH", package()).env_remove("LD_PRELOAD");
+    let (name, value) = crate::board_variable("n150");
+    command.env(name, value).env("TT_METAL_LOGGER_LEVEL", "FATAL");
+    Puppet::start(command)
+}
+
+#[test]
+fn enable_loads_the_agent_before_ttnn() {
+    let folder = memory_folder();
+    let mut puppet = untracked_puppet();
+    puppet.run("import ttmem");
+    let path = folder.path().to_str().unwrap();
+    puppet.run(&format!("ttmem.enable(folder={path:?}, agent=True, stacks=8)"));
+    puppet.run("import ttnn");
+    puppet.run("d = ttnn.open_mesh_device(ttnn.MeshShape(1, 1))");
+    puppet.run("x = tiles(d, 100)");
+    puppet.run("y = [ttnn.add(x, x) for _ in range(3)]");
+    let seen = snapshot(folder.path());
+    let (dram, l1) = held(process(&seen, puppet.pid()));
+    assert_eq!((dram, l1), (puppet.number("view(d, 'DRAM')"), puppet.number("view(d, 'L1')")));
+    expect_no_drift(folder.path());
+    let dump = crate::ttmem(folder.path(), &["dump", "--json"]);
+    let dump: ttmem_core::snapshot::Dump = serde_json::from_slice(&dump.stdout).unwrap();
+    let sums = dump.allocations.iter().filter(|it| it.origin.op.as_deref() == Some("ttnn.add"));
+    let stacks: Vec<usize> = sums.map(|it| it.origin.stack.len()).collect();
+    assert_eq!(stacks.len(), 3, "{stacks:?}");
+    assert!(stacks.iter().all(|&frames| (2..=8).contains(&frames)), "{stacks:?}");
+    assert!(puppet.quit().success());
+}
+
+#[test]
+fn enable_after_ttnn_says_what_to_do() {
+    let mut puppet = untracked_puppet();
+    puppet.run("import ttnn, ttmem");
+    puppet.run("def attempt():\n try: ttmem.enable()\n except RuntimeError as e: return str(e)");
+    let error = puppet.run("attempt()");
+    let error = error.as_str().unwrap();
+    assert!(error.contains("before `import ttnn`") && error.contains("ttmem run"), "{error}");
+    assert_eq!(puppet.run("ttmem.enable(agent=False)"), true);
+    puppet.run("ttmem.close()");
+    assert!(puppet.quit().success());
+}
