@@ -136,7 +136,9 @@ impl Sites {
     }
 
     fn derive_name(&self, site: &Site) -> Option<String> {
-        let text = Some(&site.text).filter(|text| !text.is_empty() && site.op == 0);
+        // A text that is all there is may be empty.
+        let is_text = site.frame == 0 && site.purpose == Purpose::Unknown || !site.text.is_empty();
+        let text = Some(&site.text).filter(|_| is_text && site.op == 0);
         text.cloned().or_else(|| self.describe_frame(site.frame)).or_else(|| self.ops.get(&site.op).cloned())
     }
 
