@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-pub use ttmem_types::{Arch, Fault, KernelClass, Layout, Space, Uncertainty};
+pub use ttmem_types::{Arch, Fault, KernelClass, Layout, Purpose, Space, Uncertainty};
 
 /// A moment on the reader's monotonic clock, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

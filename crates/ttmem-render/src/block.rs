@@ -132,6 +132,7 @@ fn owner(row: &Row<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ttmem_core::snapshot::Origin;
     use ttmem_core::words::{Basis, Space};
 
     fn allocation(allocator: u32, site: Option<&str>) -> Allocation {
@@ -158,6 +159,7 @@ mod tests {
             program: None,
             site: None,
             site_name: site.map(str::to_owned),
+            origin: Origin::default(),
             program_name: None,
             hidden: false,
             basis: Basis::Exact,

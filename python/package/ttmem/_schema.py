@@ -698,7 +698,11 @@ class Program(Record):
     indexes: tuple[int, ...]
     """``Device.index``es of its devices."""
     name: str | None
-    """Program name, or the names of its kernels."""
+    """Its operation, or the names of its kernels."""
+    kernels: str | None
+    """The names of its kernels, if its operation is known."""
+    site_name: str | None
+    """The call site that dispatched it first."""
     class_: str
     """Class of the program."""
     cores: tuple[tuple[int, int, int, int], ...]
@@ -899,6 +903,20 @@ class Allocation(Record):
     """Number of the call site that allocated it."""
     site_name: str | None
     """Call site that allocated it."""
+    file: str | None
+    """Path of the file."""
+    line: int | None
+    """Line of the file."""
+    function: str | None
+    """Function that the line is in."""
+    op: str | None
+    """Operation that the line called, or the runtime's device operation."""
+    purpose: str | None
+    """What the memory is for."""
+    tensor: str | None
+    """The tensor: data type, shape and layout."""
+    stack: tuple[str, ...]
+    """The calls that led to the line, innermost first, if whole stacks are recorded."""
     program_name: str | None
     """Name of the program."""
     hidden: bool
@@ -925,6 +943,8 @@ class BufferGroup(Record):
     """Number of their call site, if they were grouped by call site."""
     site_name: str | None
     """That call site."""
+    label: str | None
+    """The operation, function, file or tensor that they have in common, if they were grouped by it."""
     count: int
     """Number of allocations."""
     requested_bytes: int
@@ -1011,6 +1031,8 @@ class CoreAllocation(Record):
     """As ``Program.name``."""
     site_name: str | None
     """The call site that allocated it."""
+    op: str | None
+    """The operation that the call site called."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1102,6 +1124,42 @@ class BlockMap(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SiteUsage(Record):
+    """Buffers of one process on some devices in one space that one line allocated by one operation."""
+
+    pid: int | None
+    """As ``Process.pid``."""
+    reported_pid: int | None
+    """As ``Process.reported_pid``."""
+    indexes: tuple[int, ...]
+    """``Device.index``es that hold them."""
+    space: str
+    """Memory space."""
+    site_name: str | None
+    """The call site; ``None``: unknown."""
+    file: str | None
+    """Path of the file."""
+    line: int | None
+    """Line of the file."""
+    function: str | None
+    """Function that the line is in."""
+    op: str | None
+    """Operation that the line called, or the runtime's device operation."""
+    purpose: str | None
+    """What the memory is for."""
+    tensor: str | None
+    """The tensor: data type, shape and layout."""
+    stack: tuple[str, ...]
+    """The calls that led to the line, innermost first, if whole stacks are recorded."""
+    count: int
+    """Number of buffers."""
+    requested_bytes: int
+    """Requested bytes per device."""
+    used_bytes: int
+    """Allocated bytes per device, else requested bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Skipped(Record):
     """A file that was not read, and why."""
 
@@ -1163,5 +1221,7 @@ class Snapshot(Record):
     """The allocations on one core, on request."""
     block_maps: tuple[BlockMap, ...] | None
     """The blocks of allocators' banks, by process, allocator and space, on request."""
+    sites: tuple[SiteUsage, ...] | None
+    """Usage of buffers by process, devices, space, call site and operation, largest first, on request."""
     health: Health
     """How the snapshot was made."""

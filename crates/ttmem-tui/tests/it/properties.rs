@@ -3,6 +3,7 @@
 //! Snapshots and inputs are generated from bytes, so that proptest shrinks a failure by removing bytes.
 
 mod generator;
+mod lists;
 mod snapshots;
 
 use crate::dashboard::{Dashboard, environment, rows};

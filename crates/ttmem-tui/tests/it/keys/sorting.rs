@@ -67,6 +67,8 @@ fn g_groups_buffers() {
         (Some(BufferGrouping::Process), "Buffers by process:"),
         (Some(BufferGrouping::Program), "Buffers by program:"),
         (Some(BufferGrouping::Site), "Buffers by call site:"),
+        (Some(BufferGrouping::Op), "Buffers by operation:"),
+        (Some(BufferGrouping::File), "Buffers by file:"),
         (None, "Buffers:"),
     ];
     for (group, title) in groups {

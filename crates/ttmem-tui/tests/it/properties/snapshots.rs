@@ -8,13 +8,12 @@ use ttmem_core::machine::{
     PcieRates, SensorLimits, Sensors,
 };
 use ttmem_core::snapshot::{
-    Allocation, AllocatorSpace, AllocatorUsage, AuditResult, BufferGroup, BufferUsage, Buffers, Core,
-    CoreAllocation, CoreAllocations, CoreClass, CorePeak, CoreProgram, CoreRoom, Cores, Device, Event,
-    EventKind, Finding, FindingKind, Health, History, Holder, HostUsage, Interval, KernelClassUsage, Peak,
-    Placement, Process, ProcessUsage, Program, ProgramList, ProgramRow, ProgramUsage, Sample, SensorSample,
-    Summary, Total, Trace, Tracker, Tracking, Usage,
+    AllocatorSpace, AllocatorUsage, AuditResult, BufferUsage, Core, CoreClass, CorePeak, CoreProgram,
+    CoreRoom, Cores, Device, Event, EventKind, Finding, FindingKind, Health, History, Holder, HostUsage,
+    Interval, KernelClassUsage, Peak, Process, ProcessUsage, ProgramUsage, Sample, SensorSample, Summary,
+    Total, Trace, Tracker, Tracking, Usage,
 };
-use ttmem_core::words::{Arch, KernelClass, Layout};
+use ttmem_core::words::{Arch, KernelClass};
 
 impl Generator<'_> {
     fn buffer_usage(&mut self) -> BufferUsage {
@@ -183,26 +182,6 @@ impl Generator<'_> {
         self.some(12, |g| SensorSample { at: g.time(), min: g.real(), mean: g.real(), max: g.real() })
     }
 
-    fn core_allocations(&mut self) -> CoreAllocations {
-        let one = |g: &mut Self| CoreAllocation {
-            class: g.one(&[CoreClass::Buffer, CoreClass::Cb, CoreClass::Lockstep, CoreClass::Free]),
-            start: g.number(),
-            bytes: g.number(),
-            pid: g.pid(),
-            process_name: g.maybe(Self::text),
-            program: g.maybe(Self::small),
-            program_name: g.maybe(Self::text),
-            site_name: g.maybe(Self::text),
-        };
-        CoreAllocations {
-            device: self.small(),
-            x: self.one(&[0, 1, 255]),
-            y: self.one(&[0, 1, 255]),
-            count: self.number(),
-            list: self.some(6, one),
-        }
-    }
-
     fn device(&mut self) -> Device {
         Device {
             id: self.id(),
@@ -267,38 +246,6 @@ impl Generator<'_> {
                 asic_celsius: g.readings(),
                 power_watts: g.readings(),
                 aiclk_mhz: g.readings(),
-            }),
-        }
-    }
-
-    fn program(&mut self) -> Program {
-        Program {
-            id: self.small(),
-            allocator: self.maybe(Self::small),
-            devices: self.some(2, Self::id),
-            indexes: self.some(4, Self::small),
-            name: self.maybe(Self::text),
-            class: self.one(&[KernelClass::Application, KernelClass::Fabric, KernelClass::Unknown]),
-            cores: self.some(3, Self::rectangle),
-            core_count: self.small(),
-            resident_cores: self.small(),
-            dispatches: self.number(),
-            residency_unknown: self.yes(),
-            estimated: self.yes(),
-            dispatched: self.maybe(Self::time),
-            kernel_bytes: self.number(),
-            cb_bytes: self.number(),
-            dfb_bytes: self.number(),
-            scratch_bytes: self.number(),
-            view_count: self.number(),
-            end: self.maybe(Self::number),
-            placements: self.some(3, |g| Placement {
-                space: g.space(),
-                address: g.maybe(Self::number),
-                bytes: g.number(),
-                cores: g.some(2, Self::rectangle),
-                view: g.yes(),
-                count: g.one(&[1, 2, 7]),
             }),
         }
     }
@@ -380,59 +327,6 @@ impl Generator<'_> {
         }
     }
 
-    fn allocation(&mut self) -> Allocation {
-        Allocation {
-            pid: self.pid(),
-            reported_pid: self.maybe(Self::signed),
-            devices: self.some(2, Self::id),
-            indexes: self.some(3, Self::small),
-            allocator: self.maybe(Self::small),
-            space: self.space(),
-            id: self.text(),
-            requested_bytes: self.number(),
-            occupied_bytes: self.maybe(Self::number),
-            allocated_bytes: self.maybe(Self::number),
-            bytes_per_bank: self.maybe(Self::number),
-            banks: self.maybe(|g| g.number() as u16),
-            layout: self.maybe(|g| g.one(&[Layout::Unknown, Layout::NdSharded, Layout::View])),
-            cores: self.maybe(|g| g.some(3, Self::rectangle)),
-            estimated: self.yes(),
-            unplaced: self.yes(),
-            references: self.small(),
-            age_seconds: self.real(),
-            kernel: None,
-            program: self.maybe(Self::small),
-            site: self.maybe(Self::small),
-            site_name: self.maybe(Self::text),
-            program_name: self.maybe(Self::text),
-            hidden: self.yes(),
-            basis: self.basis(),
-        }
-    }
-
-    fn buffers(&mut self) -> Buffers {
-        Buffers {
-            count: self.number(),
-            requested_bytes: self.number(),
-            used_bytes: self.number(),
-            offset: self.number(),
-            list: self.some(6, Self::allocation),
-            group_count: self.number(),
-            groups: self.some(3, |g| BufferGroup {
-                pid: g.pid(),
-                process_name: g.maybe(Self::text),
-                space: g.maybe(Self::space),
-                program: g.maybe(Self::small),
-                program_name: g.maybe(Self::text),
-                site: g.maybe(Self::small),
-                site_name: g.maybe(Self::text),
-                count: g.number(),
-                requested_bytes: g.number(),
-                used_bytes: g.number(),
-            }),
-        }
-    }
-
     fn finding(&mut self) -> Finding {
         Finding {
             kind: self.one(&[FindingKind::OverCapacity, FindingKind::Drift, FindingKind::Other]),
@@ -448,26 +342,6 @@ impl Generator<'_> {
             first: self.maybe(Self::time),
             last: self.maybe(Self::time),
             text: self.text(),
-        }
-    }
-
-    fn program_list(&mut self) -> ProgramList {
-        let row = |g: &mut Self| ProgramRow {
-            pid: g.pid(),
-            reported_pid: g.maybe(|g| g.number() as i64),
-            start: g.maybe(Self::time),
-            process_name: g.maybe(Self::text),
-            hidden: g.yes(),
-            program: g.program(),
-        };
-        ProgramList {
-            count: self.number(),
-            resident_count: self.number(),
-            has_dfbs: self.yes(),
-            has_scratch: self.yes(),
-            offset: self.number(),
-            list: self.some(4, row),
-            open: self.maybe(row),
         }
     }
 
@@ -508,6 +382,7 @@ impl Generator<'_> {
             programs: self.maybe(Self::program_list),
             core_allocations: self.maybe(Self::core_allocations),
             block_maps: None,
+            sites: None,
             health: Health::default(),
         }
     }

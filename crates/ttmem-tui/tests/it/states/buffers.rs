@@ -1,8 +1,32 @@
 //! Lists of allocations, and of groups of them.
 
 use super::{KIB, MIB, text};
-use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers};
-use ttmem_core::words::{Basis, Layout, Space};
+use ttmem_core::snapshot::{Allocation, BufferGroup, Buffers, Origin};
+use ttmem_core::words::{Basis, Layout, Purpose, Space};
+
+const FILE: &str = "/home/ml/llama/model.py";
+
+/// What is known about the call site of a buffer.
+fn origin(n: u64, space: Space) -> Origin {
+    let is_tensor = matches!(space, Space::Dram | Space::L1);
+    Origin {
+        file: text(FILE),
+        line: Some(40 + n as u32 % 9),
+        function: text("Attention.forward"),
+        op: is_tensor.then(|| "ttnn.linear".to_owned()),
+        purpose: Some(match space {
+            Space::Trace => Purpose::Trace,
+            Space::L1Small => Purpose::Semaphore,
+            _ if n % 2 == 1 => Purpose::Raw,
+            _ => Purpose::Tensor,
+        }),
+        tensor: is_tensor.then(|| "bfloat16 [1, 32, 4096] tile".to_owned()),
+        stack: match n {
+            0 => [42, 188, 301].map(|line| format!("model.py:{line} (Attention.forward)")).to_vec(),
+            _ => Vec::new(),
+        },
+    }
+}
 
 pub(super) fn allocation(n: u64, pid: u32, indexes: &[u32]) -> Allocation {
     let space = [Space::Dram, Space::Dram, Space::L1, Space::Dram, Space::Cb, Space::L1Small, Space::Trace]
@@ -38,7 +62,8 @@ pub(super) fn allocation(n: u64, pid: u32, indexes: &[u32]) -> Allocation {
         kernel: None,
         program: (space == Space::Cb).then_some(17),
         site: (n % 3 != 1).then_some(n as u32 % 9),
-        site_name: (n % 3 != 1).then(|| format!("layers.{}.attention.wqkv", n % 9)),
+        site_name: (n % 3 != 1).then(|| format!("model.py:{} (Attention.forward)", 40 + n % 9)),
+        origin: if n % 3 == 1 { Origin::default() } else { origin(n, space) },
         program_name: (space == Space::Cb).then(|| "ttnn.matmul".to_owned()),
         hidden: false,
         basis: Basis::Exact,
@@ -56,7 +81,8 @@ pub(super) fn page(count: u64, pid: u32, indexes: &[u32]) -> Buffers {
         program: (n == 4).then_some(17),
         program_name: (n == 4).then(|| "ttnn.matmul".to_owned()),
         site: (n > 4).then_some(n as u32),
-        site_name: (n > 5).then(|| format!("layers.{n}.attention.wqkv")),
+        site_name: (n > 5).then(|| format!("model.py:{} (Attention.forward)", 40 + n)),
+        label: None,
         count: 90 / (n + 1),
         requested_bytes: 300 * MIB / (n + 1),
         used_bytes: 301 * MIB / (n + 1),

@@ -339,6 +339,7 @@ pub(super) fn owners(device: &Device) -> Option<CoreAllocations> {
         program: site.is_none().then_some(17),
         program_name: site.is_none().then(|| "ttnn.matmul".to_owned()),
         site_name: site.map(str::to_owned),
+        op: site.map(|_| "ttnn.linear".to_owned()),
     };
     let mut list = Vec::new();
     for &Interval { class, start, bytes } in core.intervals.iter() {
@@ -348,12 +349,12 @@ pub(super) fn owners(device: &Device) -> Option<CoreAllocations> {
             }
             CoreClass::Buffer => {
                 let half = bytes / 2;
-                let sites = ["models/llama/attention.py:118 (forward)", "models/llama/mlp.py:64 (forward)"];
+                let sites = ["attention.py:118 (forward)", "models/llama/mlp.py:64 (forward)"];
                 list.push(allocation(class, start, half, Some(sites[0])));
                 list.push(allocation(class, start + half, bytes - half, Some(sites[1])));
             }
             CoreClass::Lockstep => {
-                list.push(allocation(class, start, bytes, Some("models/llama/mlp.py:71")));
+                list.push(allocation(class, start, bytes, Some("mlp.py:71")));
             }
             _ => {}
         }

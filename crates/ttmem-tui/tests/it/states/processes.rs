@@ -143,6 +143,8 @@ pub(super) fn program(id: u32, name: &str, process: &Process) -> Program {
         devices: process.open_devices.clone(),
         indexes: process.summary.indexes.clone(),
         name: (id != 9).then(|| name.to_owned()),
+        kernels: (id != 9).then(|| "reader_bmm+bmm_large+writer_bmm".to_owned()),
+        site_name: (id % 5 != 4).then(|| format!("model.py:{} (Attention.forward)", 40 + id)),
         class: if id == 9 { KernelClass::Dispatch } else { KernelClass::Application },
         cores: cores.clone(),
         core_count,
