@@ -133,8 +133,8 @@ pub struct BufferQuery {
     /// Only of this space.
     #[serde(skip_serializing_if = "is_default")]
     pub space: Option<Space>,
-    /// Only with each of these words in the address, space, layout, pid, or the name of the process, program or call site;
-    /// upper or lower case.
+    /// Only with each of these words in the address, space, layout, pid, the name of the process or program, or the call site,
+    /// with its file, operation, tensor and purpose; upper or lower case.
     #[serde(skip_serializing_if = "is_default")]
     pub text: String,
     /// Groups instead of single allocations.

@@ -151,12 +151,14 @@ impl Sites {
     /// A frame as text: `model.py:42 (forward)`.
     fn describe_frame(&self, number: u32) -> Option<String> {
         let frame = self.frames.get(&number)?;
-        let file = self.files.get(&frame.file).map_or("?", |path| file_name(path));
+        let path = self.files.get(&frame.file).filter(|path| !path.is_empty());
+        let file = path.map_or("?", |path| file_name(path));
         let function = frame.function.as_str();
-        Some(match (frame.offset, function) {
-            (0, "") => format!("{file}:{}", frame.line),
-            (0, _) => format!("{file}:{} ({function})", frame.line),
-            (offset, "") => format!("{file}+{offset:#x}"),
+        Some(match (frame.offset, frame.line, function) {
+            (0, 0, "") => path.map(|_| file.to_owned())?,
+            (0, line, "") if line != 0 => format!("{file}:{line}"),
+            (0, line, _) if line != 0 => format!("{file}:{line} ({function})"),
+            (offset, _, "") => format!("{file}+{offset:#x}"),
             _ => format!("{file} ({function})"),
         })
     }
@@ -186,6 +188,21 @@ impl Sites {
         self.sites.iter().filter_map(|(&number, known)| Some((number, known.name.as_deref()?)))
     }
 
+    /// The names of each site, by number, in which the words of a query are searched: its own, and those of its file, its
+    /// operation, its tensor, and what its memory is for.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (u32, String)> {
+        self.sites.iter().map(|(&number, KnownSite { site, name, .. })| {
+            let file = self.frames.get(&site.frame).and_then(|frame| self.files.get(&frame.file));
+            let purpose = Some(site.purpose).filter(|&it| it != Purpose::Unknown).map(Purpose::name);
+            let names =
+                [name.as_deref(), file.map(String::as_str), purpose, self.op(number).map(String::as_str)];
+            let tensor = site.tensor.map(|tensor| tensor.to_string());
+            let texts: Vec<&str> = names.into_iter().chain([tensor.as_deref()]).flatten().collect();
+            // Words have no spaces, so none is found across two texts.
+            (number, texts.join(" "))
+        })
+    }
+
     /// The operation of a site, as the program called it.
     pub(crate) fn op(&self, site: u32) -> Option<&String> {
         self.ops.get(&self.get(site)?.op)
@@ -201,7 +218,10 @@ impl Sites {
         let Some(site) = self.get(number) else { return Origin::default() };
         let frame = self.frames.get(&site.frame);
         Origin {
-            file: frame.and_then(|frame| self.files.get(&frame.file)).cloned(),
+            file: frame
+                .and_then(|frame| self.files.get(&frame.file))
+                .filter(|path| !path.is_empty())
+                .cloned(),
             line: frame.map(|frame| frame.line).filter(|&line| line != 0),
             function: frame.map(|frame| frame.function.clone()).filter(|function| !function.is_empty()),
             op: self.ops.get(&site.op).cloned(),
@@ -220,34 +240,43 @@ impl Sites {
     }
 
     fn key<'a>(&'a self, site: &'a Site, by: SiteKey) -> Option<Key<'a>> {
-        let frame = || self.frames.get(&site.frame);
+        let frame = self.frames.get(&site.frame);
         let text = if site.frame == 0 && site.op == 0 { site.text.as_str() } else { "" };
-        if site.frame == 0 && site.op == 0 && text.is_empty() && site.tensor.is_none() {
-            return None;
-        }
-        match by {
-            SiteKey::Line => Some(([site.frame, if site.frame == 0 { site.op } else { 0 }], text, None)),
-            SiteKey::LineAndOp => Some(([site.frame, site.op], text, None)),
+        let purpose = special_purpose(site).unwrap_or_default();
+        let key = match by {
+            SiteKey::Line if site.frame != 0 => Some(([site.frame, 0], "", None)),
+            SiteKey::Line if site.op != 0 || !text.is_empty() => Some(([0, site.op], text, None)),
+            // Of one line and operation, the tensor is apart from the kernels.
+            SiteKey::LineAndOp if site.frame != 0 || site.op != 0 => {
+                Some(([site.frame, site.op], purpose, None))
+            }
+            SiteKey::LineAndOp if !text.is_empty() => Some(([0, 0], text, None)),
+            SiteKey::Line | SiteKey::LineAndOp => None,
             SiteKey::Op => (site.op != 0).then_some(([site.op, 0], "", None)),
-            SiteKey::Function => frame().map(|frame| ([frame.file, 0], frame.function.as_str(), None)),
-            SiteKey::File => frame().map(|frame| ([frame.file, 0], "", None)),
+            SiteKey::Function => frame.map(|frame| ([frame.file, 0], frame.function.as_str(), None)),
+            SiteKey::File => frame.map(|frame| ([frame.file, 0], "", None)),
             SiteKey::Tensor => site.tensor.map(|tensor| ([0, 0], "", Some(tensor))),
-        }
+        };
+        // A second number sets these apart from texts.
+        key.or_else(|| Some(([0, u32::MAX], special_purpose(site)?, None)))
     }
 
-    /// What the sites of a group have in common, if that is not their line.
+    /// What the sites of a group have in common, if that is not their name.
     pub(crate) fn label(&self, site: u32, by: SiteKey) -> Option<String> {
         let origin = self.origin(site);
-        match by {
+        let label = match by {
+            SiteKey::Line | SiteKey::LineAndOp if self.name(site).is_some() => return None,
             SiteKey::Line | SiteKey::LineAndOp => None,
             SiteKey::Op => origin.op,
+            SiteKey::Function if origin.function.is_none() && origin.file.is_none() => None,
             SiteKey::Function => {
                 let file = origin.file.as_deref().map_or("?", file_name);
                 Some(format!("{} ({file})", origin.function.as_deref().unwrap_or("?")))
             }
             SiteKey::File => origin.file,
             SiteKey::Tensor => origin.tensor,
-        }
+        };
+        label.or_else(|| Some(special_purpose(self.get(site)?)?.to_owned()))
     }
 
     /// The frames of a site's stack, innermost first.
@@ -265,6 +294,12 @@ impl Sites {
         described.truncate(MAX_STACK);
         described
     }
+}
+
+/// The purpose of memory that is not that of a tensor.
+fn special_purpose(site: &Site) -> Option<&'static str> {
+    let is_special = !matches!(site.purpose, Purpose::Tensor | Purpose::Unknown);
+    is_special.then(|| site.purpose.name())
 }
 
 /// The last part of a path.
@@ -333,6 +368,29 @@ mod tests {
         assert_eq!(sites.program_name(3).map(String::as_str), Some("matmul"));
         sites.define(SiteDefinition::Frame(1, frame("Layer.forward")), 9);
         assert_eq!(sites.name(3).map(String::as_str), Some("model.py:42 (Layer.forward)"));
+    }
+
+    #[test]
+    fn unknown_parts_of_a_frame_are_left_out() {
+        let mut sites = Sites::default();
+        for (number, path) in [(1, "/home/me/model.py"), (2, "")] {
+            sites.define(SiteDefinition::File(number, path.to_owned()), 9);
+        }
+        for (file, line, offset, function, expected) in [
+            (1, 42, 0, "forward", Some("model.py:42 (forward)")),
+            (1, 42, 0, "", Some("model.py:42")),
+            (1, 0, 0, "forward", Some("model.py (forward)")),
+            (1, 0, 0x40, "", Some("model.py+0x40")),
+            (1, 0, 0, "", Some("model.py")),
+            (2, 0, 0, "", None),
+            (9, 7, 0, "run", Some("?:7 (run)")),
+        ] {
+            sites.define(
+                SiteDefinition::Frame(1, Frame { file, line, offset, function: function.to_owned() }),
+                9,
+            );
+            assert_eq!(sites.describe_frame(1).as_deref(), expected);
+        }
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! The fields and tables of allocations, and of groups of them.
+//! The fields and tables of allocations, and of groups of them on the dashboard.
 
 use crate::column::{Column, Format};
 use crate::field::{Field, RowKind, find_field};
 use crate::format::{core_count, core_range, plural, sanitize, short_program_id};
+use crate::site::{absent, describe_site, line, purpose};
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Allocation, BufferGroup};
-use ttmem_core::words::{KernelClass, Layout, Space};
+use ttmem_core::snapshot::{Allocation, BufferGroup, Origin};
+use ttmem_core::words::{KernelClass, Layout};
 
 /// The most core ranges that notes list one by one.
 const MAX_CORE_RANGES: usize = 3;
@@ -72,19 +73,38 @@ pub static FIELDS: &[Field<Allocations>] = &[
     field("program", Unit::None, "program id", |it| {
         it.program.map_or(Value::Nothing, |id| Value::Text(Cow::Owned(short_program_id(id))))
     }),
-    field("site", Unit::None, "program and call site", |it| {
-        origin(it.site_name.as_deref(), it.program_name.as_deref())
+    field("site", Unit::None, "program, or operation, and call site", |it| match &it.program_name {
+        Some(name) => origin(it.site_name.as_deref(), Some(name)),
+        None => call_site(it).map_or(Value::Nothing, |site| Value::Text(Cow::Owned(site))),
     }),
     field("program_id", Unit::None, "program id of the runtime", |it| {
         it.program.map_or(Value::Nothing, |id| Value::Count(id.into()))
     })
     .queried(),
-    field("program_name", Unit::None, "name of the program", |it| name(it.program_name.as_deref())).queried(),
-    field("call_site", Unit::None, "call site", |it| name(it.site_name.as_deref())).queried(),
+    field("program_name", Unit::None, "name of the program", |it| absent(it.program_name.as_deref()))
+        .queried(),
+    field("call_site", Unit::None, "call site", |it| absent(it.site_name.as_deref())).queried(),
+    field("op", Unit::None, "operation that the call site called", |it| absent(it.origin.op.as_deref()))
+        .queried(),
+    field("file", Unit::None, "path of the call site's file", |it| absent(it.origin.file.as_deref()))
+        .queried(),
+    field("line", Unit::None, "line of the call site", |it| line(&it.origin)).queried(),
+    field("function", Unit::None, "function that the call site is in", |it| {
+        absent(it.origin.function.as_deref())
+    })
+    .queried(),
+    field("purpose", Unit::None, "what the memory is for", |it| purpose(&it.origin)).queried(),
+    field("tensor", Unit::None, "data type, shape and layout of the tensor", |it| {
+        absent(it.origin.tensor.as_deref())
+    })
+    .queried(),
     field("basis", Unit::None, "where the figures come from", |it| Value::Name(it.basis.name())).queried(),
-    field("notes", Unit::None, "kernel class, layout and cores, program, call site, basis", |it| {
-        Value::Text(Cow::Owned(format_notes(it)))
-    }),
+    field(
+        "notes",
+        Unit::None,
+        "kernel class, layout and cores, program, operation and call site, tensor, basis",
+        |it| Value::Text(Cow::Owned(format_notes(it))),
+    ),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Allocations> {
@@ -177,129 +197,20 @@ pub static GROUP_SCREEN: &[Column<Groups>] = &[
     group_screen("site", "Program, call site", 20).grows(80),
 ];
 
-/// Rows of holders of memory.
-#[derive(Debug)]
-pub enum Holders {}
-
-impl RowKind for Holders {
-    type Row<'a> = &'a Holder;
-}
-
-/// Allocations that have something in common, on all devices: a row of `ttmem dump --group-by`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Holder {
-    /// Allocated bytes on all devices, or else requested bytes.
-    pub total_bytes: u64,
-    /// Number of allocations.
-    pub count: u64,
-    /// Bytes of each allocation on each of its devices, if all have the same size.
-    pub each_bytes: Option<u64>,
-    /// Device indexes.
-    pub devices: Vec<u32>,
-    /// Spaces.
-    pub spaces: Vec<Space>,
-    /// Processes: the pid, and the pid that the process reports for itself.
-    pub processes: Vec<(Option<u32>, Option<i64>)>,
-    /// Name of the process, if there is only one.
-    pub process_name: Option<String>,
-    /// Age of the oldest allocation.
-    pub age_seconds: f64,
-    /// Programs and call sites.
-    pub origins: Vec<String>,
-}
-
-const fn holder(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    value: for<'r> fn(&'r &Holder) -> Value<'r>,
-) -> Field<Holders> {
-    Field::<Holders>::new(name, unit, help, value)
-}
-
-/// The fields of a holder of memory.
-pub static HOLDER_FIELDS: &[Field<Holders>] = &[
-    holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes))
-        .queried(),
-    holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)).queried(),
-    holder("each_bytes", Unit::Bytes, "bytes of each on one device, if all have the same size", |it| {
-        it.each_bytes.map_or(Value::Nothing, Value::Bytes)
-    })
-    .queried(),
-    holder("devices", Unit::None, "devices", |it| Value::indexes(&it.devices)).queried(),
-    holder("space", Unit::None, "space, or the number of spaces", |it| match it.spaces[..] {
-        [space] => Value::Space(space),
-        _ => Value::Text(Cow::Owned(plural(it.spaces.len() as u64, "space"))),
-    }),
-    holder("spaces", Unit::None, "all spaces", |it| {
-        join(it.spaces.iter().map(|it| it.name().to_owned()), " ")
-    })
-    .queried(),
-    holder("pids", Unit::None, "all processes", |it| {
-        join(it.processes.iter().filter_map(|(pid, _)| pid.map(|it| it.to_string())), " ")
-    })
-    .queried(),
-    holder("pid", Unit::None, "process, or the number of processes", |it| match it.processes[..] {
-        [(pid, reported)] => Value::pid(pid, reported),
-        _ => Value::Text(Cow::Owned(format!("{} processes", it.processes.len()))),
-    }),
-    holder("process_name", Unit::None, "name of the process", |it| {
-        it.process_name.as_deref().map_or(Value::Nothing, |it| Value::Text(Cow::Borrowed(it)))
-    })
-    .queried(),
-    holder("age_seconds", Unit::Seconds, "age of the oldest", |it| Value::Seconds(it.age_seconds)).queried(),
-    holder(
-        "origin",
-        Unit::None,
-        "call site or program, or the number of these",
-        |it| match &it.origins[..] {
-            [] => Value::Nothing,
-            [one] => Value::Text(Cow::Borrowed(one)),
-            many if it.spaces.iter().all(|it| Space::PROGRAM.contains(it)) => {
-                Value::Text(Cow::Owned(format!("{} programs", many.len())))
-            }
-            many => Value::Text(Cow::Owned(format!("{} call sites", many.len()))),
-        },
-    ),
-    holder("origins", Unit::None, "all call sites and programs", |it| join(it.origins.iter().cloned(), "; "))
-        .queried(),
-];
-
-const fn holder_page(name: &str, title: &'static str, width: u16) -> Column<Holders> {
-    Column::page(find_field(HOLDER_FIELDS, name), title, width)
-}
-
-/// The table of `ttmem dump --group-by`.
-pub static HOLDER_DUMP: &[Column<Holders>] = &[
-    holder_page("total_bytes", "TOTAL", 9).right(),
-    holder_page("count", "COUNT", 0).right(),
-    holder_page("each_bytes", "EACH", 0).right(),
-    holder_page("devices", "DEVICE", 11).apart().cut(),
-    holder_page("space", "SPACE", 0),
-    holder_page("pid", "PID", 0).right(),
-    holder_page("process_name", "PROCESS", 15).drop(1).cut(),
-    holder_page("age_seconds", "OLDEST", 0).right().format(Format::Short).drop(2),
-    holder_page("origin", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
-];
-
-/// The program or call site of an allocation. The program has its id, since several may have one name.
+/// The program, or the operation and call site, of an allocation. The program has its id, since several may have one
+/// name.
 pub fn describe_origin(allocation: &Allocation) -> Option<String> {
-    let Allocation { program, program_name, site, site_name, .. } = allocation;
+    let Allocation { program, program_name, site, .. } = allocation;
     let program = program.map(|id| {
         program_name.as_ref().map_or_else(|| format!("program {id}"), |name| format!("program {id} {name}"))
     });
-    program.or_else(|| site_name.clone().or_else(|| site.map(|id| format!("site {id}"))))
+    program.or_else(|| call_site(allocation).or_else(|| site.map(|id| format!("site {id}"))))
 }
 
-/// A name; buffers need not have one.
-fn name(name: Option<&str>) -> Value<'_> {
-    name.map_or(Value::Nothing, |name| Value::Text(Cow::Borrowed(name)))
-}
-
-/// A list as one text; an empty one is absent.
-fn join(parts: impl Iterator<Item = String>, separator: &str) -> Value<'static> {
-    let parts: Vec<String> = parts.collect();
-    if parts.is_empty() { Value::Nothing } else { Value::Text(Cow::Owned(parts.join(separator))) }
+/// The operation and call site of an allocation.
+pub fn call_site(allocation: &Allocation) -> Option<String> {
+    let Allocation { site_name, origin: Origin { op, purpose, .. }, .. } = allocation;
+    describe_site(site_name.as_deref(), op.as_deref(), *purpose)
 }
 
 fn size(allocation: &Allocation, bytes: u64) -> Value<'static> {
@@ -330,9 +241,8 @@ fn format_notes(allocation: &Allocation) -> String {
         let name = allocation.program_name.as_ref().map(|name| format!(" {}", sanitize(name)));
         notes.push(format!("program {program}{}", name.unwrap_or_default()));
     }
-    if let Some(site) = &allocation.site_name {
-        notes.push(format!("at {}", sanitize(site)));
-    }
+    notes.extend(call_site(allocation).map(|site| sanitize(&site)));
+    notes.extend(allocation.origin.tensor.as_ref().map(|tensor| sanitize(tensor)));
     notes.push(allocation.basis.name().to_owned());
     notes.join(", ")
 }

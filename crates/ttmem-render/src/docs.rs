@@ -2,7 +2,8 @@
 
 use crate::column::Column;
 use crate::field::{Field, RowKind};
-use crate::{allocation, block, cores, device, event, process, program};
+use crate::holder::{HolderKey, dump_columns};
+use crate::{allocation, block, cores, device, event, holder, process, program, site};
 use std::fmt::Write;
 
 const FIELDS: &str = "\
@@ -34,6 +35,15 @@ Fields marked `csv` are those of `ttmem dump --format csv`, in this order. Devic
 [fields.md](fields.md).
 ";
 
+const HOLDER_TABLES: [HolderKey; 6] = [
+    HolderKey::Size,
+    HolderKey::Site,
+    HolderKey::Op,
+    HolderKey::Function,
+    HolderKey::File,
+    HolderKey::Tensor,
+];
+
 /// Generates `docs/fields.md`: what scripts can use of devices and processes.
 pub fn fields_page() -> String {
     let mut page = FIELDS.to_owned();
@@ -64,9 +74,10 @@ pub fn columns_page() -> String {
         &mut page,
         "csv",
         "Groups of `ttmem dump`",
-        allocation::HOLDER_FIELDS,
-        &[allocation::HOLDER_DUMP],
+        holder::HOLDER_FIELDS,
+        &HOLDER_TABLES.map(dump_columns),
     );
+    add_section(&mut page, "csv", "Call sites of `ttmem --sites`", site::FIELDS, &[site::TABLE]);
     add_section(&mut page, "csv", "Blocks", block::FIELDS, &[block::DUMP]);
     add_section(&mut page, "csv", "Programs", program::FIELDS, &[program::DUMP, program::SCREEN]);
     add_section(&mut page, "csv", "Cores", cores::FIELDS, &[cores::DUMP]);
@@ -128,7 +139,8 @@ mod tests {
         check(process::DEVICE_USAGE_FIELDS, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
         check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
-        check(allocation::HOLDER_FIELDS, &[allocation::HOLDER_DUMP]);
+        check(holder::HOLDER_FIELDS, &HOLDER_TABLES.map(dump_columns));
+        check(site::FIELDS, &[site::TABLE]);
         check(block::FIELDS, &[block::DUMP]);
         check(program::FIELDS, &[program::DUMP, program::SCREEN]);
         check(cores::FIELDS, &[cores::DUMP]);

@@ -18,12 +18,14 @@ pub mod docs;
 pub mod event;
 mod field;
 pub mod format;
+pub mod holder;
 pub mod label;
 pub mod other_cores;
 mod page;
 pub mod process;
 pub mod program;
 pub mod query;
+pub mod site;
 pub mod usage;
 mod value;
 

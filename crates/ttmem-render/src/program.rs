@@ -3,6 +3,7 @@
 use crate::column::{Column, Format};
 use crate::field::{Field, RowKind, find_field};
 use crate::format::{short_program_id, truncate};
+use crate::site::absent;
 use crate::value::{Unit, Value};
 use jiff::Timestamp;
 use std::borrow::Cow;
@@ -74,6 +75,12 @@ pub static FIELDS: &[Field<Programs>] = &[
         (None, class) => Value::Name(class.title()),
     })
     .queried(),
+    text("kernels", "names of its kernels, if its name is its operation", |r| {
+        absent(r.program.kernels.as_deref())
+    })
+    .queried(),
+    text("call_site", "call site that dispatched it first", |r| absent(r.program.site_name.as_deref()))
+        .queried(),
     text("class_and_name", "name, with the class of dispatch and fabric programs", |r| {
         class_and_name(r.program)
     }),

@@ -4,6 +4,7 @@
 mod dump;
 mod events;
 mod parse;
+mod serve;
 
 use crate::query::{Column, Format};
 use crate::sim;
@@ -11,10 +12,10 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use dump::{CoreSelection, DumpArgs, GroupBy, SortBy};
 pub(crate) use events::{EventFormat, EventsArgs};
 pub(crate) use parse::parse;
+pub(crate) use serve::ServeArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use ttmem_core::Limits;
-use ttmem_reader::{ReaderOptions, paths};
+use ttmem_reader::ReaderOptions;
 use ttmem_sources::SourceConfig;
 
 /// The memory monitor for Tenstorrent accelerators.
@@ -38,6 +39,7 @@ Examples:
   ttmem top                    dashboard
   ttmem run -- python model.py exact figures for an unmodified program
   ttmem dump                   what holds the memory
+  ttmem --sites                which lines of code hold the memory
   ttmem -w --format csv --query index,dram_used_bytes
   ttmem demo                   try it without hardware
 
@@ -113,7 +115,7 @@ pub(crate) enum Command {
     /// On a terminal, allocations that are alike are one line, largest first. Into a pipe, and with --all, --sort or --top,
     /// every allocation is a line.
     #[command(
-        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --sort age --top 20\n  ttmem dump --blocks --space dram\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0\n  ttmem dump --format csv\n  ttmem dump --report reports --pid 4242"
+        after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --group-by site\n  ttmem dump --sort age --top 20\n  ttmem dump --blocks --space dram\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0\n  ttmem dump --format csv\n  ttmem dump --report reports --pid 4242"
     )]
     Dump(DumpArgs),
     /// Print allocations, frees, programs and failures: what happened lately, or as it happens.
@@ -229,6 +231,9 @@ pub(crate) struct ShowArgs {
     /// With --json: add programs and their memory on each core.
     #[arg(long, requires = "json")]
     pub(crate) programs: bool,
+    /// List usage by call site and operation, largest first; with --json: add it.
+    #[arg(long, conflicts_with_all = ["snapshot", "query"])]
+    pub(crate) sites: bool,
     #[command(flatten)]
     pub(crate) filter: Filter,
     #[command(flatten)]
@@ -258,7 +263,7 @@ pub(crate) struct ShowArgs {
 impl ShowArgs {
     /// Whether to show the dashboard, if there is a terminal.
     pub(crate) fn is_dashboard(&self) -> bool {
-        self.watch && !self.json && self.format == Format::Table && self.count.is_none()
+        self.watch && !self.json && !self.sites && self.format == Format::Table && self.count.is_none()
     }
 }
 
@@ -419,55 +424,6 @@ pub(crate) struct DoctorArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ServeArgs {
-    /// Do not write the event log.
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    /// Log the events of segments, too, in the old server's format.
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) log_segments: bool,
-    /// Simulate devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
-    #[arg(long, value_name = "BOARD[xN]")]
-    pub(crate) sim: Option<sim::Machine>,
-    /// Permissions of the sockets, in octal.
-    #[arg(long, value_name = "MODE", default_value = "666", value_parser = parse_octal_mode)]
-    pub(crate) socket_mode: u32,
-    /// Live allocations per process; more are refused, with a finding.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().records_per_process)]
-    pub(crate) process_limit: u64,
-    /// Exit with this parent and remove the folder of the sockets: for the demo.
-    #[arg(long, hide = true, value_name = "PID")]
-    pub(crate) parent: Option<u32>,
-}
-
-fn parse_octal_mode(text: &str) -> Result<u32, String> {
-    match u32::from_str_radix(text, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(mode),
-        _ => Err("expected an octal number up to 777".to_owned()),
-    }
-}
-
-impl ServeArgs {
-    pub(crate) fn options(&self, sockets: &Sockets) -> anyhow::Result<ttmem_daemon::Options> {
-        Ok(ttmem_daemon::Options {
-            legacy_socket: sockets.legacy_socket.clone(),
-            query_socket: match &sockets.query_socket {
-                Some(path) => path.clone(),
-                None => paths::query_socket_to_serve()?,
-            },
-            mode: self.socket_mode,
-            quiet: self.quiet,
-            log_segments: self.log_segments,
-            // Simulated devices are never shown beside real ones.
-            sources: SourceConfig { machine: self.sim.is_none(), repeated: true, ..sockets.source_config()? },
-            chips: self.sim.as_ref().map(sim::Machine::chips).unwrap_or_default(),
-            sensors: self.sim.as_ref().map(|_| sim::sensors::reading as _),
-            limits: Limits { records_per_process: self.process_limit, ..Limits::default() },
-        })
-    }
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// Simulated devices: n150, n300, t3k, p100a, p150a, p300, galaxy-wh or galaxy-bh.
     #[arg(long, visible_alias = "chips", value_name = "BOARD[xN]", default_value = "n300")]
@@ -504,15 +460,5 @@ mod tests {
         Cli::command().debug_assert();
         OldServer::command().debug_assert();
         OldMonitor::command().debug_assert();
-    }
-
-    #[test]
-    fn socket_modes_are_octal() {
-        assert_eq!(parse_octal_mode("660"), Ok(0o660));
-        assert!(
-            parse_octal_mode("888").is_err()
-                && parse_octal_mode("7777").is_err()
-                && parse_octal_mode("").is_err()
-        );
     }
 }

@@ -15,6 +15,7 @@ use ttmem_core::snapshot::{self, Allocation, Core, CoreClass, CorePeak, CoreProg
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{CoreSet, Detail, Snapshot};
 use ttmem_reader::Reader;
+use ttmem_render::allocation::call_site;
 use ttmem_render::cores::{DUMP, FIELDS, program_title};
 use ttmem_render::format::core_range;
 use ttmem_render::{CsvOptions, CsvPage, Unit, Value, csv_header, csv_values};
@@ -307,8 +308,8 @@ fn format_allocation(allocation: &Allocation) -> String {
         let name = allocation.program_name.as_ref().map(|name| format!(" {}", truncate(name, 40)));
         let _ = write!(text, ", program {program}{}", name.unwrap_or_default());
     }
-    if let Some(site) = &allocation.site_name {
-        let _ = write!(text, ", at {}", truncate(site, 40));
+    if let Some(site) = call_site(allocation) {
+        let _ = write!(text, ", {}", truncate(&site, 60));
     }
     text
 }

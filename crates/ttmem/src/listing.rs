@@ -11,12 +11,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
-use ttmem_core::snapshot::{Allocation, Process};
+use ttmem_core::snapshot::{Allocation, Origin, Process};
 use ttmem_core::words::{Basis, Layout, Space};
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::{Dump, Reader, Request};
-use ttmem_render::allocation::{DUMP, FIELDS, HOLDER_DUMP, HOLDER_FIELDS, Holder, describe_origin};
+use ttmem_render::allocation::{DUMP, FIELDS, describe_origin};
 use ttmem_render::format::{plural, sanitize};
+use ttmem_render::holder::{HOLDER_FIELDS, Holder, HolderKey, dump_columns};
+use ttmem_render::site::{describe_function, describe_site, special_purpose};
 use ttmem_render::{format_csv, format_heading, format_row, format_table, process};
 
 /// The most groups on a terminal without `--top`: with titles and totals they fit 24 lines.
@@ -150,6 +152,8 @@ struct Key {
     program: Option<(Option<u32>, Option<u32>)>,
     origin: Option<String>,
     devices: Option<Vec<u32>>,
+    /// Parts of a call site.
+    parts: Vec<Option<String>>,
 }
 
 impl Key {
@@ -160,7 +164,9 @@ impl Key {
             GroupBy::Space => Self { space: Some(space), ..Self::default() },
             GroupBy::Process => Self { process, ..Self::default() },
             GroupBy::Program => Self { process, program: Some((allocator, program)), ..Self::default() },
-            GroupBy::Site => Self { origin: describe_origin(allocation), ..Self::default() },
+            GroupBy::Site | GroupBy::Op | GroupBy::Function | GroupBy::File | GroupBy::Tensor => {
+                Self { parts: site_parts(allocation, by), ..Self::default() }
+            }
             GroupBy::Device => Self::default(),
             GroupBy::Size => Self {
                 process,
@@ -174,6 +180,49 @@ impl Key {
     }
 }
 
+/// The parts of a call site by which allocations are grouped. If these are unknown, memory that is not that of a tensor is
+/// grouped by what it is for.
+fn site_parts(allocation: &Allocation, by: GroupBy) -> Vec<Option<String>> {
+    let Allocation { site_name, origin, .. } = allocation;
+    let Origin { file, line, function, op, tensor, purpose, .. } = origin;
+    let mut parts = match by {
+        GroupBy::Op => vec![op.clone()],
+        GroupBy::Function => vec![file.clone(), function.clone()],
+        GroupBy::File => vec![file.clone()],
+        GroupBy::Tensor => vec![tensor.clone()],
+        _ => {
+            let name = site_name.clone().filter(|_| line.is_none());
+            vec![file.clone(), line.map(|line| line.to_string()), function.clone(), name]
+        }
+    };
+    if parts.iter().all(Option::is_none) {
+        parts.push(special_purpose(*purpose).map(str::to_owned));
+    }
+    parts
+}
+
+/// What the allocations of a group have in common, as text, if it is known.
+fn describe_group(group: &Holder, by: GroupBy) -> Option<String> {
+    let Holder { origin, ops, .. } = group;
+    let common = match by {
+        GroupBy::Site => {
+            let ops = match &ops[..] {
+                [] => None,
+                [one] => Some(one.clone()),
+                many => Some(plural(many.len() as u64, "operation")),
+            };
+            let site = group.origins.first().map(String::as_str);
+            return describe_site(site, ops.as_deref(), origin.purpose);
+        }
+        GroupBy::Op => origin.op.clone(),
+        GroupBy::Function => describe_function(origin),
+        GroupBy::File => origin.file.clone(),
+        GroupBy::Tensor => origin.tensor.clone(),
+        _ => return None,
+    };
+    common.or_else(|| special_purpose(origin.purpose).map(str::to_owned))
+}
+
 /// Whether a grouping counts an allocation. Cached programs share addresses, so their sum may exceed the capacity: their
 /// memory is counted by space and program only. Views of buffers are counted as these.
 fn is_counted(allocation: &Allocation, by: GroupBy) -> bool {
@@ -182,7 +231,7 @@ fn is_counted(allocation: &Allocation, by: GroupBy) -> bool {
         _ if allocation.layout == Some(Layout::View) => false,
         GroupBy::Space => true,
         GroupBy::Program => is_program,
-        GroupBy::Size | GroupBy::Process | GroupBy::Site | GroupBy::Device => !is_program,
+        _ => !is_program,
     }
 }
 
@@ -195,14 +244,19 @@ fn group(allocations: &[Allocation], by: GroupBy, snapshot: &Snapshot) -> Vec<Ho
         if by == GroupBy::Device {
             for device in devices {
                 let key = Key { devices: Some(vec![device]), ..key.clone() };
-                add_to_group(groups.entry(key).or_default(), allocation, &[device]);
+                add_to_group(groups.entry(key).or_default(), allocation, by, &[device]);
             }
         } else {
-            add_to_group(groups.entry(key).or_default(), allocation, &devices);
+            add_to_group(groups.entry(key).or_default(), allocation, by, &devices);
         }
     }
     let mut groups: Vec<Holder> = groups.into_values().collect();
+    let all = groups.iter().map(|it| it.total_bytes).fold(0, u64::saturating_add).max(1);
     for group in &mut groups {
+        group.share_percent = round(group.total_bytes as f64 / all as f64 * 100.0);
+        if holder_key(by) != HolderKey::Size {
+            group.label = Some(describe_group(group, by).unwrap_or_else(|| "unknown".to_owned()));
+        }
         if let [(pid, reported)] = group.processes[..] {
             let process = snapshot.processes.iter().find(|it| (it.pid, it.reported_pid) == (pid, reported));
             group.process_name = process.and_then(|it| it.name.clone());
@@ -211,11 +265,21 @@ fn group(allocations: &[Allocation], by: GroupBy, snapshot: &Snapshot) -> Vec<Ho
     groups
 }
 
-fn add_to_group(group: &mut Holder, allocation: &Allocation, devices: &[u32]) {
+/// A number with two decimals.
+fn round(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+fn add_to_group(group: &mut Holder, allocation: &Allocation, by: GroupBy, devices: &[u32]) {
     fn push_unique<T: PartialEq>(all: &mut Vec<T>, one: T) {
         if !all.contains(&one) {
             all.push(one);
         }
+    }
+    if group.count == 0 {
+        group.origin = Origin { stack: Vec::new(), ..allocation.origin.clone() };
+    } else {
+        keep_common(&mut group.origin, &allocation.origin);
     }
     let bytes = bytes_per_device(allocation);
     group.each_bytes = (group.count == 0 || group.each_bytes == Some(bytes)).then_some(bytes);
@@ -227,9 +291,29 @@ fn add_to_group(group: &mut Holder, allocation: &Allocation, devices: &[u32]) {
     for &device in devices {
         push_unique(&mut group.devices, device);
     }
-    if let Some(origin) = describe_origin(allocation) {
+    // Call sites are shown with all their operations.
+    let origin = if by == GroupBy::Site { allocation.site_name.clone() } else { describe_origin(allocation) };
+    if let Some(origin) = origin {
         push_unique(&mut group.origins, origin);
     }
+    if let Some(op) = &allocation.origin.op {
+        push_unique(&mut group.ops, op.clone());
+    }
+}
+
+/// Removes what differs from another call site.
+fn keep_common(common: &mut Origin, other: &Origin) {
+    fn keep<T: PartialEq>(common: &mut Option<T>, other: &Option<T>) {
+        if common != other {
+            *common = None;
+        }
+    }
+    keep(&mut common.file, &other.file);
+    keep(&mut common.line, &other.line);
+    keep(&mut common.function, &other.function);
+    keep(&mut common.op, &other.op);
+    keep(&mut common.purpose, &other.purpose);
+    keep(&mut common.tensor, &other.tensor);
 }
 
 #[derive(Serialize)]
@@ -246,6 +330,7 @@ struct GroupedDump<'a> {
 #[derive(Serialize)]
 struct Group<'a> {
     total_bytes: u64,
+    share_percent: f64,
     count: u64,
     each_bytes: Option<u64>,
     indexes: &'a [u32],
@@ -254,12 +339,16 @@ struct Group<'a> {
     process_name: Option<&'a str>,
     age_seconds: f64,
     origins: &'a [String],
+    ops: &'a [String],
+    #[serde(flatten)]
+    origin: &'a Origin,
 }
 
 impl<'a> GroupedDump<'a> {
     fn new(dump: &Dump, group_by: GroupBy, groups: &'a [Holder], more: &[Holder]) -> Self {
         let group = |holder: &'a Holder| Group {
             total_bytes: holder.total_bytes,
+            share_percent: holder.share_percent,
             count: holder.count,
             each_bytes: holder.each_bytes,
             indexes: &holder.devices,
@@ -268,9 +357,24 @@ impl<'a> GroupedDump<'a> {
             process_name: holder.process_name.as_deref(),
             age_seconds: holder.age_seconds,
             origins: &holder.origins,
+            ops: &holder.ops,
+            origin: &holder.origin,
         };
         let Dump { schema, at, simulated, .. } = *dump;
         Self { schema, at, simulated, group_by, groups: groups.iter().map(group).collect(), more: more.len() }
+    }
+}
+
+fn holder_key(by: GroupBy) -> HolderKey {
+    match by {
+        GroupBy::Site => HolderKey::Site,
+        GroupBy::Op => HolderKey::Op,
+        GroupBy::Function => HolderKey::Function,
+        GroupBy::File => HolderKey::File,
+        GroupBy::Tensor => HolderKey::Tensor,
+        GroupBy::Space | GroupBy::Size | GroupBy::Process | GroupBy::Program | GroupBy::Device => {
+            HolderKey::Size
+        }
     }
 }
 
@@ -285,7 +389,9 @@ fn format_groups(
     let mut text = String::new();
     let rows: Vec<&Holder> = groups.iter().collect();
     if !rows.is_empty() {
-        for line in format_table(None, HOLDER_DUMP, &rows, style.width, |cell| style.paint_cell(cell)) {
+        for line in format_table(None, dump_columns(holder_key(by)), &rows, style.list_width, |cell| {
+            style.paint_cell(cell)
+        }) {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }

@@ -1,7 +1,7 @@
 //! `ttmem`: the memory monitor for Tenstorrent accelerators.
 //!
 //! `cli` is the command line, and each command is one module. Commands read a snapshot through `source`; `table`,
-//! `listing`, `programs` and `cores` turn it into text.
+//! `listing`, `programs`, `sites` and `cores` turn it into text.
 
 mod blocks;
 mod check;
@@ -18,6 +18,7 @@ mod run;
 mod settings;
 mod show;
 mod sim;
+mod sites;
 mod smi;
 mod source;
 mod table;

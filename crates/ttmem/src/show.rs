@@ -4,7 +4,7 @@ use crate::cli::{Filter, ShowArgs, Sockets, TextArgs};
 use crate::query::{Column, Format, format_csv, format_help};
 use crate::source::{answer_or_report, open_source};
 use crate::text::Style;
-use crate::{Exit, UsageError, print, smi, table};
+use crate::{Exit, UsageError, print, sites, smi, table};
 use anyhow::Context;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use ttmem_core::snapshot::Device;
 use ttmem_core::{Detail, Snapshot};
 use ttmem_reader::Request;
-use ttmem_render::CsvOptions;
+use ttmem_render::{CsvOptions, format_csv as format_csv_rows, site};
 
 pub(crate) fn run(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
     if args.query.iter().any(Column::is_help) {
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &ShowArgs, sockets: &Sockets) -> anyhow::Result<Exit> {
         events: args.events,
         cores: args.cores,
         programs: args.programs,
+        sites: args.sites,
         ..Detail::NONE
     };
     let mut is_first = true;
@@ -72,6 +73,11 @@ enum Output<'a> {
         verbose: bool,
     },
     OldTable,
+    /// Usage by call site.
+    Sites {
+        verbose: bool,
+    },
+    SitesCsv(CsvOptions),
     Json,
     /// With the keys of `tt-smi -s`.
     Smi,
@@ -87,6 +93,8 @@ impl<'a> Printer<'a> {
             _ if args.snapshot => Output::Smi,
             _ if args.json => Output::Json,
             Format::Json => Output::Json,
+            Format::Csv(options) if args.sites => Output::SitesCsv(options),
+            Format::Table if args.sites => Output::Sites { verbose: args.verbose },
             Format::Csv(options) => Output::Csv { columns: &args.query, options },
             Format::Table if args.old_page => Output::OldTable,
             Format::Table => Output::Table { verbose: args.verbose },
@@ -100,7 +108,7 @@ impl<'a> Printer<'a> {
     }
 
     fn is_table(&self) -> bool {
-        matches!(self.format, Output::Table { .. } | Output::OldTable)
+        matches!(self.format, Output::Table { .. } | Output::OldTable | Output::Sites { .. })
     }
 
     /// Formats a snapshot; the header of CSV is only before the first one.
@@ -113,6 +121,11 @@ impl<'a> Printer<'a> {
         Ok(match self.format {
             Output::Table { verbose } => (table::render(snapshot, verbose, self.style) + apart).into_bytes(),
             Output::OldTable => (table::old::render(snapshot, self.style) + apart).into_bytes(),
+            Output::Sites { verbose } => (sites::render(snapshot, verbose, self.style) + apart).into_bytes(),
+            Output::SitesCsv(options) => {
+                let options = CsvOptions { header: options.header && first, ..options };
+                format_csv_rows(site::FIELDS, sites::rows(snapshot), options).into_bytes()
+            }
             Output::Json => line(serde_json::to_vec(snapshot)?),
             Output::Smi => line(serde_json::to_vec_pretty(&smi::render(snapshot))?),
             Output::Csv { columns, options } => {
@@ -169,6 +182,9 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         });
         let maps = snapshot.block_maps.iter_mut();
         maps.for_each(|maps| maps.retain(|it| it.devices.iter().any(|id| ids.contains(id))));
+        let indexes: Vec<u32> = snapshot.devices.iter().map(|device| device.index).collect();
+        let sites = snapshot.sites.iter_mut();
+        sites.for_each(|sites| sites.retain(|it| it.indexes.iter().any(|index| indexes.contains(index))));
         snapshot.findings.retain(|f| f.device.as_ref().is_none_or(|id| ids.contains(id)));
         events.retain(|it| it.device.as_ref().is_none_or(|id| ids.contains(id)));
     }
@@ -177,6 +193,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
         snapshot.processes.retain(|process| process.user.as_ref().is_some_and(|it| users.contains(it)));
         let pids: Vec<_> = snapshot.processes.iter().map(|process| process.pid).collect();
         snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| pids.contains(&it.pid)));
+        snapshot.sites.iter_mut().for_each(|sites| sites.retain(|it| pids.contains(&it.pid)));
         snapshot.findings.retain(|f| f.pid.is_none() || pids.contains(&f.pid));
         events.retain(|it| it.pid.is_none() || pids.contains(&it.pid));
     }
@@ -187,6 +204,7 @@ pub(crate) fn apply_filter(mut snapshot: Snapshot, filter: &Filter) -> anyhow::R
             "--pid {pid}: the process has no device open and reports no memory"
         );
         snapshot.block_maps.iter_mut().for_each(|maps| maps.retain(|it| it.pid == Some(pid)));
+        snapshot.sites.iter_mut().for_each(|sites| sites.retain(|it| it.pid == Some(pid)));
         snapshot.findings.retain(|f| f.pid.is_none_or(|of| of == pid));
         events.retain(|it| it.pid.is_none_or(|of| of == pid));
     }

@@ -27,6 +27,8 @@ pub(crate) struct Style {
     pub(crate) ascii: bool,
     pub(crate) colour: bool,
     pub(crate) width: usize,
+    /// The width of lists: in a pipe, names are not cut.
+    pub(crate) list_width: usize,
     /// Number of lines of the terminal.
     pub(crate) height: Option<usize>,
 }
@@ -39,12 +41,14 @@ impl Style {
         let terminal = rustix::termios::tcgetwinsize(&out).ok().filter(|_| out.is_terminal());
         let number = |name: &str| set(name).and_then(|it| it.parse().ok()).filter(|&it: &usize| it > 0);
         let columns = terminal.map(|it| usize::from(it.ws_col)).filter(|&it| it > 0);
+        let width = number("COLUMNS").or(columns).map(|it| it.max(MIN_WIDTH));
         Self {
             ascii,
             colour: out.is_terminal()
                 && set("NO_COLOR").is_none()
                 && set("TERM").is_none_or(|it| it != "dumb"),
-            width: number("COLUMNS").or(columns).unwrap_or(PIPE_WIDTH).max(MIN_WIDTH),
+            width: width.unwrap_or(PIPE_WIDTH),
+            list_width: width.unwrap_or(usize::MAX),
             height: terminal.map(|it| usize::from(it.ws_row)).filter(|&it| it > 0),
         }
     }
@@ -130,7 +134,7 @@ mod tests {
 
     #[test]
     fn bars_show_the_smallest_share() {
-        let style = Style { ascii: true, colour: false, width: 100, height: None };
+        let style = Style { ascii: true, colour: false, width: 100, list_width: 100, height: None };
         assert_eq!(style.bar(0, 100, 10), "[----------]");
         assert_eq!(style.bar(1, 1000, 10), "[#---------]");
         assert_eq!(style.bar(50, 100, 10), "[#####-----]");

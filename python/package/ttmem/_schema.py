@@ -944,7 +944,9 @@ class BufferGroup(Record):
     site_name: str | None
     """That call site."""
     label: str | None
-    """The operation, function, file or tensor that they have in common, if they were grouped by it."""
+    """The operation, function, file or tensor that they have in common, if they were grouped by it; or else
+    what the memory is for, if it is not that of a tensor.
+    """
     count: int
     """Number of allocations."""
     requested_bytes: int

@@ -80,8 +80,16 @@ pub(crate) enum GroupBy {
     Process,
     /// Program: its circular buffers, kernels and other program memory.
     Program,
-    /// Call site.
+    /// Call site: file, line and function.
     Site,
+    /// Operation, such as `ttnn.matmul`.
+    Op,
+    /// Function that the call site is in.
+    Function,
+    /// File that the call site is in.
+    File,
+    /// Tensor: data type, shape and layout.
+    Tensor,
     /// Device.
     Device,
 }

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     fn figure(width: usize, share: Option<f64>) -> String {
-        let style = Style { ascii: true, colour: false, width, height: None };
+        let style = Style { ascii: true, colour: false, width, list_width: width, height: None };
         let mut page = String::new();
         let notes = ["3 buffers, peak 15.0 MiB, exact".to_owned(), "64.4 MiB free".to_owned()];
         add_figure(&mut page, "Buffers", 12 << 20, share, &notes, style);

@@ -48,22 +48,23 @@ fn columns(page: &str, count: usize) -> Vec<String> {
 fn groups_add_up_allocations() {
     let (server, _client) = many();
     let page = dump(&server, &["--group-by", "size"]);
-    let rows = columns(&page, 7);
-    assert!(page.starts_with("   TOTAL COUNT    EACH  DEVICE SPACE "), "{page}");
-    assert_eq!(rows[0], "1.5 GiB 1 1.5 GiB 1 dram", "{page}");
-    assert_eq!(rows[1], "35.2 MiB 9000 4.0 KiB 0 dram");
-    assert_eq!(rows[2], "2.0 MiB 999 2.0 KiB 0 l1");
+    let rows = columns(&page, 8);
+    assert!(page.starts_with("   TOTAL SHARE COUNT    EACH  DEVICE SPACE "), "{page}");
+    assert_eq!(rows[0], "1.5 GiB 97.6% 1 1.5 GiB 1 dram", "{page}");
+    assert_eq!(rows[1], "35.2 MiB 2.2% 9000 4.0 KiB 0 dram");
+    assert_eq!(rows[2], "2.0 MiB 0.1% 999 2.0 KiB 0 l1");
     assert_eq!(rows[3], "10000 allocations, 1.5 GiB on all devices");
     assert_eq!(
         page.lines().last(),
         Some("not included: 1 allocation of programs; see `ttmem dump --programs`")
     );
     for (by, first, count) in [
-        ("space", "1.5 GiB 9001 - 0-1 dram", 3),
-        ("process", "1.5 GiB 10000 - 0-1 2 spaces", 1),
-        ("site", "1.5 GiB 10000 - 0-1 2 spaces", 1),
-        ("device", "1.5 GiB 1 1.5 GiB 1 dram", 2),
-        ("program", "64.0 KiB 1 64.0 KiB 0 cb", 1),
+        ("space", "1.5 GiB 99.9% 9001 - 0-1 dram", 3),
+        ("process", "1.5 GiB 100.0% 10000 - 0-1 2 spaces", 1),
+        ("site", "1.5 GiB 100.0% 10000 - 0-1 2 spaces", 1),
+        ("op", "1.5 GiB 100.0% 10000 - 0-1 2 spaces", 1),
+        ("device", "1.5 GiB 97.6% 1 1.5 GiB 1 dram", 2),
+        ("program", "64.0 KiB 100.0% 1 64.0 KiB 0 cb", 1),
     ] {
         let page = dump(&server, &["--group-by", by]);
         let rows = columns(&page, first.split(' ').count());
@@ -71,7 +72,7 @@ fn groups_add_up_allocations() {
         assert!(rows[count].contains("allocation"), "{by}: {count} groups: {page}");
     }
     let counted = dump(&server, &["--group-by", "size", "--sort", "count", "--top", "1"]);
-    assert_eq!(columns(&counted, 3)[0], "35.2 MiB 9000", "{counted}");
+    assert_eq!(columns(&counted, 4)[0], "35.2 MiB 2.2% 9000", "{counted}");
     assert!(counted.contains("\n2 more groups with 1.5 GiB; "), "{counted}");
     let aged: serde_json::Value =
         serde_json::from_str(&dump(&server, &["--group-by", "size", "--sort", "age", "--json"])).unwrap();
@@ -82,7 +83,7 @@ fn groups_add_up_allocations() {
     assert_eq!((&json["group_by"], &json["more"]), (&"space".into(), &2.into()));
     assert_eq!(json["groups"][0]["total_bytes"], 1536 * MIB + 9000 * 4096);
     let on_one = dump(&server, &["--group-by", "process", "-d", "0"]);
-    assert!(columns(&on_one, 3)[0].starts_with("37.1 MiB 9999"), "{on_one}");
+    assert!(columns(&on_one, 4)[0].starts_with("37.1 MiB 100.0% 9999"), "{on_one}");
 }
 
 #[test]

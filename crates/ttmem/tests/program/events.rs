@@ -399,7 +399,7 @@ fn ring_has_the_chosen_length() {
 
 #[test]
 fn ring_is_smaller_on_a_small_filesystem() {
-    let mount = "mount -t tmpfs -o size=16M none /dev/shm && exec \"$0\" \"$@\"";
+    let mount = "mount -t tmpfs -o size=24M none /dev/shm && exec \"$0\" \"$@\"";
     let through = ["unshare", "--mount", "sh", "-c", mount];
     let mut producer = Producer::start_through(&through, &[("TTMEM", "1"), ("TTMEM_RING", "131072")]);
     producer.define(1);

@@ -4,6 +4,7 @@
 mod acceptance;
 mod bad_input;
 mod blocks;
+mod call_sites;
 mod command_line;
 mod containers;
 mod cores;

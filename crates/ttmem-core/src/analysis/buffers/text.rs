@@ -109,7 +109,7 @@ impl<'a> OfProcess<'a> {
             let pid = visible(id).map(i64::from).or(process.info.reported_pid);
             everywhere |= pid.map_or(0, |pid| words.within(&pid.to_string()));
             everywhere |= process.info.name.as_deref().map_or(0, |name| words.within(name));
-            let found = process.sites.names().map(|(number, name)| (number, words.within(name)));
+            let found = process.sites.texts().map(|(number, text)| (number, words.within(&text)));
             sites = Some(Arc::new(found.collect()));
         }
         Self { process, everywhere, sites, programs: BTreeMap::new() }

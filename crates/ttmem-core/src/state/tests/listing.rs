@@ -1,8 +1,10 @@
 //! What sources that follow segments say besides allocations and frees.
 
 use super::*;
-use crate::input::{FaultReport, Holding};
-use crate::words::{Fault, Layout};
+use crate::detail::{BufferGrouping, BufferQuery};
+use crate::input::{FaultReport, Frame, Holding};
+use crate::words::{Fault, Layout, Purpose};
+use ttmem_types::{DataType, Tensor};
 
 fn tracked() -> State {
     let mut state = machine();
@@ -163,4 +165,47 @@ fn process_reports_complete_a_chip() {
     let runtime = Capacity { origin: CapacityOrigin::Runtime, ..capacity() };
     state.apply(Mono(0), events(1), Input::Chip(Box::new(Chip { capacity: Some(runtime), ..plain })));
     assert!(state.is_simulated(), "that a chip is simulated nobody can deny");
+}
+
+#[test]
+fn buffers_are_found_and_grouped_by_parts_of_call_sites() {
+    let mut state = tracked();
+    let frame = Frame { file: 1, line: 42, offset: 0, function: "forward".to_owned() };
+    let tensor = Some(Tensor::new(&[32, 512]).data_type(DataType::Bfloat16));
+    let site = |op, tensor| Site { frame: 1, op, tensor, purpose: Purpose::Tensor, ..Site::default() };
+    for definition in [
+        SiteDefinition::File(1, "/home/me/model.py".to_owned()),
+        SiteDefinition::Frame(1, frame),
+        SiteDefinition::Op(1, "ttnn.matmul".to_owned()),
+        SiteDefinition::Op(2, "ttnn.add".to_owned()),
+        SiteDefinition::Site(4, site(1, tensor)),
+        SiteDefinition::Site(5, site(2, None)),
+    ] {
+        state.apply(Mono(1), events(1), Input::Site(Box::new(definition)));
+    }
+    for site in [4, 5, 0] {
+        let at = alloc(Scope::Allocator(1), Space::Dram, 1000 * u64::from(site + 1), 64);
+        state.apply(Mono(1), events(1), Input::Alloc(Alloc { site, ..at }));
+    }
+    let query = |text: &str, group| {
+        let buffers = BufferQuery { text: text.to_owned(), group, limit: 9, ..BufferQuery::default() };
+        let detail = Detail { buffers: Some(buffers), ..Detail::NONE };
+        state.snapshot(Timestamp::UNIX_EPOCH, &detail).buffers.unwrap()
+    };
+    for (text, count) in
+        [("ttnn.matmul", 1), ("/home/me/", 2), ("model.py:42 tensor", 2), ("bfloat16", 1), ("nothing", 0)]
+    {
+        assert_eq!(query(text, None).count, count, "{text}");
+    }
+    for (group, labels) in [
+        (BufferGrouping::Op, ["ttnn.matmul", "ttnn.add"].as_slice()),
+        (BufferGrouping::Function, &["forward (model.py)"]),
+        (BufferGrouping::File, &["/home/me/model.py"]),
+        (BufferGrouping::Tensor, &["bfloat16 [32, 512]"]),
+    ] {
+        let found = query("", Some(group)).groups;
+        let mut found: Vec<&str> = found.iter().filter_map(|it| it.label.as_deref()).collect();
+        found.sort_unstable_by_key(|label| labels.iter().position(|it| it == label));
+        assert_eq!(found, labels);
+    }
 }

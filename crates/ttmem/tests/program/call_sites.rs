@@ -1,0 +1,162 @@
+//! Usage by call site, operation, function, file and tensor, on the command line.
+
+use crate::exe;
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+use ttmem_client::{
+    AllocatorNumber, Banks, Buffer, CallSite, Chip, DataType, Options, Purpose, Space, Tensor, TensorLayout,
+    Tracker,
+};
+use ttmem_core::Snapshot;
+use ttmem_testkit::{memory_folder, schema};
+
+const KIB: u64 = 1 << 10;
+const MODEL: &str = "/home/me/model.py";
+
+/// A tracked process: this one, with a segment in a folder of its own.
+struct Tracked {
+    folder: Arc<TempDir>,
+    tracker: Tracker,
+    allocator: AllocatorNumber,
+}
+
+impl Tracked {
+    /// Two tensors of one line in 3 shares, one of another file in 1, and a semaphore of unknown origin.
+    fn start() -> Self {
+        let folder = memory_folder();
+        let tracker = Tracker::new(&Options::default().folder(folder.path().to_str().unwrap()));
+        let chip = tracker.define_chip(&Chip::default().unique_id(0x100).dram_bytes(12 << 30)).unwrap();
+        let allocator = tracker.define_allocator(&[chip], &[Banks::new(Space::Dram, 1, 0, 1 << 30)]).unwrap();
+        let tracked = Self { folder, tracker, allocator };
+        let tensor =
+            |shape: &[u32]| Tensor::new(shape).data_type(DataType::Bfloat16).layout(TensorLayout::Tile);
+        let site = |file, line| CallSite::new(file, line).purpose(Purpose::Tensor);
+        let forward = site(MODEL, 42).function("Layer.forward").op("ttnn.matmul");
+        tracked.alloc(0x1000, 40 * KIB, &forward.tensor(tensor(&[32, 512])));
+        tracked.alloc(0x2_0000, 20 * KIB, &forward.op("ttnn.add").tensor(tensor(&[32, 256])));
+        tracked.alloc(0x4_0000, 20 * KIB, &site("/home/me/loss.py", 7).function("loss").op("ttnn.add"));
+        tracked.alloc(0x6_0000, 20 * KIB, &CallSite::new("", 0).purpose(Purpose::Semaphore));
+        tracked
+    }
+
+    fn alloc(&self, address: u64, bytes: u64, site: &CallSite<'_>) {
+        let site = self.tracker.define_call_site(site).unwrap();
+        let buffer = Buffer::new(self.allocator, Space::Dram, address, bytes);
+        self.tracker.alloc(&buffer.bytes_per_bank(bytes).occupied(bytes).site(site)).unwrap();
+    }
+
+    /// The output of a command that reads only this process's segment.
+    fn print(&self, args: &[&str]) -> String {
+        let mut command = Command::new(exe());
+        command.args(args).args(["--local", "--shm-dir"]).arg(self.folder.path()).env_remove("COLUMNS");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Total, share, count and label of each group.
+    fn groups(&self, by: &str) -> Vec<String> {
+        let page = self.print(&["dump", "--group-by", by]);
+        let label = page.lines().next().unwrap().rfind("  ").unwrap() + 2;
+        let rows = page.lines().skip(1).filter(|line| !line.contains(" allocations, "));
+        rows.map(|line| {
+            let figures: Vec<&str> = line.split_whitespace().take(4).collect();
+            format!("{} {}", figures.join(" "), line[label..].trim())
+        })
+        .collect()
+    }
+}
+
+#[test]
+fn buffers_are_grouped_by_parts_of_call_sites() {
+    let tracked = Tracked::start();
+    for (by, expected) in [
+        (
+            "site",
+            &[
+                "60.0 KiB 60.0% 2 2 operations, model.py:42 (Layer.forward)",
+                "20.0 KiB 20.0% 1 semaphore",
+                "20.0 KiB 20.0% 1 ttnn.add, loss.py:7 (loss)",
+            ][..],
+        ),
+        ("op", &["40.0 KiB 40.0% 2 ttnn.add", "40.0 KiB 40.0% 1 ttnn.matmul", "20.0 KiB 20.0% 1 semaphore"]),
+        (
+            "function",
+            &[
+                "60.0 KiB 60.0% 2 Layer.forward (model.py)",
+                "20.0 KiB 20.0% 1 semaphore",
+                "20.0 KiB 20.0% 1 loss (loss.py)",
+            ],
+        ),
+        (
+            "file",
+            &[
+                "60.0 KiB 60.0% 2 /home/me/model.py",
+                "20.0 KiB 20.0% 1 semaphore",
+                "20.0 KiB 20.0% 1 /home/me/loss.py",
+            ],
+        ),
+        (
+            "tensor",
+            &[
+                "40.0 KiB 40.0% 1 bfloat16 [32, 512] tile",
+                "20.0 KiB 20.0% 1 unknown",
+                "20.0 KiB 20.0% 1 semaphore",
+                "20.0 KiB 20.0% 1 bfloat16 [32, 256] tile",
+            ],
+        ),
+    ] {
+        assert_eq!(tracked.groups(by), expected, "{by}");
+    }
+    let page = tracked.print(&["dump", "--group-by", "site", "--format", "csv,nounits"]);
+    assert!(page.contains(",60,") && page.contains(MODEL), "{page}");
+    let json = tracked.print(&["dump", "--group-by", "site", "--json", "--top", "1"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let group = &json["groups"][0];
+    assert_eq!(
+        (&group["file"], &group["line"], &group["share_percent"]),
+        (&MODEL.into(), &42.into(), &60.0.into())
+    );
+    assert_eq!((&group["ops"][1], &group["op"]), (&"ttnn.add".into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn allocations_name_operation_line_and_tensor() {
+    let tracked = Tracked::start();
+    let page = tracked.print(&["dump", "--all"]);
+    assert!(
+        page.contains("ttnn.matmul, model.py:42 (Layer.forward), bfloat16 [32, 512] tile, exact"),
+        "{page}"
+    );
+    assert!(page.contains("semaphore, exact"), "{page}");
+    let csv = tracked.print(&["dump", "--format", "csv"]);
+    assert!(csv.lines().next().unwrap().contains(",op,file,line,function,purpose,tensor,"), "{csv}");
+    assert!(
+        csv.contains("ttnn.matmul,/home/me/model.py,42,Layer.forward,tensor,\"bfloat16 [32, 512] tile\""),
+        "{csv}"
+    );
+    let json: serde_json::Value = schema::dump(tracked.print(&["dump", "--json"]).as_bytes());
+    let first = &json["allocations"][0];
+    assert_eq!((&first["op"], &first["line"]), (&"ttnn.matmul".into(), &42.into()));
+}
+
+#[test]
+fn sites_are_listed_with_their_usage() {
+    let tracked = Tracked::start();
+    let page = tracked.print(&["--sites"]);
+    let rows: Vec<&str> = page.lines().collect();
+    assert!(rows[0].contains("SIZE COUNT  DEVICE SPACE ") && rows[0].ends_with("CALL SITE"), "{page}");
+    assert!(rows[1].contains("40.0 KiB     1  0      dram") && rows[1].contains("ttnn.matmul"), "{page}");
+    assert!(rows[1].ends_with("model.py:42 (Layer.forward)"), "{page}");
+    assert_eq!(rows[5], "4 buffers, 100.0 KiB on all devices; sizes are per device");
+    let snapshot: Snapshot = schema::snapshot(tracked.print(&["--json", "--sites"]).as_bytes());
+    let sites = snapshot.sites.unwrap();
+    assert_eq!(sites.iter().map(|it| it.used_bytes).sum::<u64>(), 100 * KIB);
+    assert_eq!(sites[0].origin.tensor.as_deref(), Some("bfloat16 [32, 512] tile"));
+    let csv = tracked.print(&["--sites", "--format", "csv,nounits"]);
+    assert!(csv.lines().nth(1).unwrap().starts_with("40960,40960,1,0,dram,"), "{csv}");
+    let other = tracked.print(&["--sites", "--json", "-d", "0"]);
+    let snapshot: Snapshot = schema::snapshot(other.as_bytes());
+    assert_eq!(snapshot.sites.unwrap().len(), 4);
+}
