@@ -1,4 +1,4 @@
-//! The fields and tables of allocations, and of groups of them on the dashboard.
+//! The fields and tables of allocations.
 
 use crate::column::{Column, Format};
 use crate::field::{Field, RowKind, find_field};
@@ -6,7 +6,7 @@ use crate::format::{core_count, core_range, plural, sanitize, short_program_id};
 use crate::site::{absent, describe_site, line, purpose};
 use crate::value::{Unit, Value};
 use std::borrow::Cow;
-use ttmem_core::snapshot::{Allocation, BufferGroup, Origin};
+use ttmem_core::snapshot::{Allocation, Origin};
 use ttmem_core::words::{KernelClass, Layout};
 
 /// The most core ranges that notes list one by one.
@@ -138,63 +138,9 @@ pub static SCREEN: &[Column<Allocations>] = &[
     screen("pid", "PID", 7).right().sortable("process"),
     screen("bytes_per_bank", "Per bank", 10).drop(7).right().faint(),
     screen("layout", "Layout", 14).drop(4).faint(),
-    screen("age_seconds", "Age", 5).right().format(Format::Short).faint().sortable("age"),
+    screen("age_seconds", "Age", 5).right().drop(1).format(Format::Short).faint().sortable("age"),
     screen("program", "Prog", 5).drop(6).right().faint().sortable("program"),
-    screen("site", "Program, call site", 20).grows(85).sortable("site"),
-];
-
-/// Rows of groups of allocations.
-#[derive(Debug)]
-pub enum Groups {}
-
-impl RowKind for Groups {
-    type Row<'a> = &'a BufferGroup;
-}
-
-const fn group(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    value: for<'r> fn(&'r &BufferGroup) -> Value<'r>,
-) -> Field<Groups> {
-    Field::<Groups>::new(name, unit, help, value)
-}
-
-/// The fields of a group of allocations.
-pub static GROUP_FIELDS: &[Field<Groups>] = &[
-    group("used_bytes", Unit::Bytes, "allocated bytes per device, or else requested bytes", |it| {
-        Value::Bytes(it.used_bytes)
-    }),
-    group("requested_bytes", Unit::Bytes, "requested bytes per device", |it| {
-        Value::Bytes(it.requested_bytes)
-    }),
-    group("count", Unit::None, "number of allocations", |it| Value::Count(it.count)),
-    group("pid", Unit::None, "process", |it| Value::count(it.pid.map(u64::from))),
-    group("process_name", Unit::None, "process name", |it| Value::text(it.process_name.as_deref())),
-    group("space", Unit::None, "space, if it is one", |it| it.space.map_or(Value::Nothing, Value::Space)),
-    group("site", Unit::None, "program or call site", |it| {
-        let number =
-            it.program.map(|id| format!("program {id}")).or_else(|| it.site.map(|id| format!("site {id}")));
-        match (origin(it.site_name.as_deref(), it.program_name.as_deref()), number) {
-            (Value::Nothing, Some(number)) => Value::Text(Cow::Owned(number)),
-            (named, _) => named,
-        }
-    }),
-];
-
-const fn group_screen(name: &str, title: &'static str, width: u16) -> Column<Groups> {
-    Column::screen(find_field(GROUP_FIELDS, name), title, width)
-}
-
-/// The groups of buffers of the dashboard. The order that sorts single buffers by age sorts groups by count.
-pub static GROUP_SCREEN: &[Column<Groups>] = &[
-    group_screen("used_bytes", "Size", 11).right().sortable("size"),
-    group_screen("requested_bytes", "Requested", 11).drop(1).right().faint().sortable("requested"),
-    group_screen("count", "Count", 8).right().sortable("age"),
-    group_screen("pid", "PID", 8).right().sortable("process"),
-    group_screen("process_name", "Process", 14).grows(10),
-    group_screen("space", "Space", 8),
-    group_screen("site", "Program, call site", 20).grows(80),
+    screen("site", "Program, call site", 26).grows(85).sortable("site"),
 ];
 
 /// The program, or the operation and call site, of an allocation. The program has its id, since several may have one

@@ -3,8 +3,9 @@
 use crate::column::Column;
 use crate::field::{Field, RowKind};
 use crate::holder::{HolderKey, dump_columns};
-use crate::{allocation, block, cores, device, event, holder, process, program, site};
+use crate::{allocation, block, cores, device, event, group, holder, process, program, site};
 use std::fmt::Write;
+use ttmem_core::detail::BufferGrouping;
 
 const FIELDS: &str = "\
 # Which fields can scripts use?
@@ -34,6 +35,14 @@ Every figure that `ttmem dump` and the dashboard show in a list. *Shown as* is t
 Fields marked `csv` are those of `ttmem dump --format csv`, in this order. Devices and processes:
 [fields.md](fields.md).
 ";
+
+const GROUPINGS: [BufferGrouping; 5] = [
+    BufferGrouping::Process,
+    BufferGrouping::Program,
+    BufferGrouping::Site,
+    BufferGrouping::Op,
+    BufferGrouping::File,
+];
 
 const HOLDER_TABLES: [HolderKey; 6] = [
     HolderKey::Size,
@@ -67,8 +76,8 @@ pub fn columns_page() -> String {
         &mut page,
         "csv",
         "Groups of allocations",
-        allocation::GROUP_FIELDS,
-        &[allocation::GROUP_SCREEN],
+        group::FIELDS,
+        &GROUPINGS.map(group::screen_columns),
     );
     add_section(
         &mut page,
@@ -138,7 +147,7 @@ mod tests {
         check(process::FIELDS, &[process::TABLE, process::SCREEN]);
         check(process::DEVICE_USAGE_FIELDS, &[]);
         check(allocation::FIELDS, &[allocation::DUMP, allocation::SCREEN]);
-        check(allocation::GROUP_FIELDS, &[allocation::GROUP_SCREEN]);
+        check(group::FIELDS, &GROUPINGS.map(group::screen_columns));
         check(holder::HOLDER_FIELDS, &HOLDER_TABLES.map(dump_columns));
         check(site::FIELDS, &[site::TABLE]);
         check(block::FIELDS, &[block::DUMP]);

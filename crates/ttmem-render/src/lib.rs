@@ -18,6 +18,7 @@ pub mod docs;
 pub mod event;
 mod field;
 pub mod format;
+pub mod group;
 pub mod holder;
 pub mod label;
 pub mod other_cores;

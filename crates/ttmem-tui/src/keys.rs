@@ -184,8 +184,14 @@ pub(crate) const BINDINGS: &[Binding] = &[
         .only_in(SORT_VIEWS),
     bind(&[key('I')], Action::Reverse, "I", "reverse the sort order", "").only_in(SORT_VIEWS),
     bind(&[key('t')], Action::Tree, "t", "main: process tree on or off", "tree").only_in(&[View::Main]),
-    bind(&[key('g')], Action::Group, "g", "buffers: group by process, program, call site", "group")
-        .only_in(&[View::Buffers]),
+    bind(
+        &[key('g')],
+        Action::Group,
+        "g",
+        "buffers: group by process, program, call site, operation, file",
+        "group",
+    )
+    .only_in(&[View::Buffers]),
     bind(&[key('t'), key('>')], Action::LongerWindow, "t >", "charts: longer time axis, up to a day", "time")
         .only_in(&[View::Charts]),
     bind(&[key('<')], Action::ShorterWindow, "<", "charts: shorter time axis, down to a minute", "")

@@ -4,12 +4,12 @@ use crate::ui::{List, ListState, Ui};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::Snapshot;
-use ttmem_core::detail::{BufferSort, ProgramKey, ProgramSort};
+use ttmem_core::detail::{BufferGrouping, BufferSort, ProgramKey, ProgramSort};
 use ttmem_core::snapshot::{
     Allocation, BufferGroup, Buffers, Device, Event, Finding, Process, ProgramList, ProgramRow,
 };
 use ttmem_render::format::DASH;
-use ttmem_render::{Column, Header, RowKind, allocation, device, event, process, program};
+use ttmem_render::{Column, Header, RowKind, allocation, device, event, group, process, program};
 
 /// The column headers of a list.
 fn headers(list: List) -> Vec<&'static Header> {
@@ -33,8 +33,8 @@ pub(crate) fn sortable_columns(list: List) -> impl Iterator<Item = (&'static str
 
 /// Keys and titles of the columns that the list on the screen can be sorted by: groups of buffers have fewer.
 pub(crate) fn sort_choices(ui: &Ui, list: List) -> Vec<(&'static str, &'static str)> {
-    if list == List::Buffers && ui.group.is_some() {
-        let headers = allocation::GROUP_SCREEN.iter().map(|column| &column.header);
+    if let Some(grouping) = ui.group.filter(|_| list == List::Buffers) {
+        let headers = group::screen_columns(grouping).iter().map(|column| &column.header);
         return headers.filter(|header| header.sortable).map(|header| (header.key, header.title)).collect();
     }
     sortable_columns(list).collect()
@@ -96,8 +96,11 @@ pub(crate) fn buffer_key(buffer: &Allocation) -> String {
     format!("{pid}:{}:{}:{program}:{allocator:?}:{device:?}", buffer.space, buffer.id)
 }
 
-pub(crate) fn group_key(group: &BufferGroup) -> String {
-    format!("{:?}:{:?}:{:?}:{:?}", group.pid, group.space, group.program, group.site)
+pub(crate) fn group_key(group: &BufferGroup, grouping: BufferGrouping) -> String {
+    let BufferGroup { pid, program, site, label, .. } = group;
+    // The space of other groups may change.
+    let space = group.space.filter(|_| grouping == BufferGrouping::Process);
+    format!("{pid:?}:{space:?}:{program:?}:{site:?}:{label:?}")
 }
 
 pub(crate) fn finding_key(finding: &Finding) -> String {
@@ -239,7 +242,7 @@ enum Rows<'a> {
     // The snapshot has only a part of the following lists.
     Programs(Option<&'a ProgramList>),
     Buffers(Option<&'a Buffers>),
-    Groups(Option<&'a Buffers>),
+    Groups(Option<&'a Buffers>, BufferGrouping),
 }
 
 impl<'a> Rows<'a> {
@@ -250,8 +253,10 @@ impl<'a> Rows<'a> {
             List::Programs => Self::Programs(snapshot.programs.as_ref()),
             List::Findings => Self::Findings(findings(snapshot, ui)),
             List::Events => Self::Events(events(snapshot, ui.list_state(list))),
-            List::Buffers if ui.group.is_some() => Self::Groups(snapshot.buffers.as_ref()),
-            List::Buffers => Self::Buffers(snapshot.buffers.as_ref()),
+            List::Buffers => match ui.group {
+                Some(grouping) => Self::Groups(snapshot.buffers.as_ref(), grouping),
+                None => Self::Buffers(snapshot.buffers.as_ref()),
+            },
         }
     }
 
@@ -263,7 +268,7 @@ impl<'a> Rows<'a> {
             Self::Events(all) => all.len(),
             Self::Programs(part) => part.map_or(0, |it| it.count as usize),
             Self::Buffers(part) => part.map_or(0, |it| it.count as usize),
-            Self::Groups(part) => part.map_or(0, |it| it.group_count as usize),
+            Self::Groups(part, _) => part.map_or(0, |it| it.group_count as usize),
         }
     }
 
@@ -277,7 +282,10 @@ impl<'a> Rows<'a> {
             Self::Findings(all) => all.get(row).map(|it| finding_key(it)),
             Self::Events(all) => all.get(row).map(|it| it.sequence.to_string()),
             Self::Buffers(part) => part.and_then(|it| it.list.get(within(it.offset)?)).map(buffer_key),
-            Self::Groups(part) => part.and_then(|it| it.groups.get(within(it.offset)?)).map(group_key),
+            Self::Groups(part, grouping) => {
+                let group = part.and_then(|it| it.groups.get(within(it.offset)?));
+                group.map(|group| group_key(group, *grouping))
+            }
         }
     }
 
@@ -286,7 +294,7 @@ impl<'a> Rows<'a> {
         match self {
             Self::Programs(Some(ProgramList { offset, .. }))
             | Self::Buffers(Some(Buffers { offset, .. }))
-            | Self::Groups(Some(Buffers { offset, .. })) => {
+            | Self::Groups(Some(Buffers { offset, .. }), _) => {
                 let mut rows = (*offset as usize..).map_while(|row| Some((row, self.key(row)?)));
                 rows.find(|it| it.1 == key).map(|it| it.0)
             }
@@ -350,9 +358,10 @@ mod tests {
 
     /// The headers of every table of the dashboard.
     fn tables() -> Vec<Vec<&'static Header>> {
-        let groups = allocation::GROUP_SCREEN.iter().map(|column| &column.header).collect();
+        let groups = [BufferGrouping::Process, BufferGrouping::Site]
+            .map(|it| group::screen_columns(it).iter().map(|column| &column.header).collect());
         let telemetry = device::TELEMETRY.iter().map(|column| &column.header).collect();
-        List::ALL.into_iter().map(headers).chain([groups, telemetry]).collect()
+        List::ALL.into_iter().map(headers).chain(groups).chain([telemetry]).collect()
     }
 
     #[test]

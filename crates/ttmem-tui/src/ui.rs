@@ -1,6 +1,7 @@
 //! The state of the user interface. Plain data: [`crate::update()`] changes it, and views are drawn from it.
 
 use crate::data::Data;
+use crate::growth::Growth;
 use crate::settings::Settings;
 use crate::table::SortOrder;
 use crate::theme::{ColourDepth, Theme};
@@ -250,6 +251,8 @@ pub struct Ui {
     /// Charts show the selected device instead of all devices.
     pub(crate) single: bool,
     pub(crate) group: Option<BufferGrouping>,
+    /// The groups when the view of buffers was opened.
+    pub(crate) growth: Growth,
     /// The list of groups that a group was opened from.
     pub(crate) opened_from: Option<(BufferGrouping, ListState)>,
     /// Findings that the user acknowledged, with the count of each at that time.
@@ -306,6 +309,7 @@ impl Ui {
             sensors: false,
             single: false,
             group: None,
+            growth: Growth::default(),
             opened_from: None,
             acknowledged: BTreeMap::new(),
             shows_acknowledged: false,

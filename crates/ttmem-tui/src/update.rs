@@ -85,6 +85,7 @@ pub fn update(ui: &mut Ui, data: &mut Data, now_ms: u64, msg: Msg) -> Vec<Effect
                 ui.paused = ui.paused.map(|_| snapshot.at);
                 (data.snapshot, data.detail) = (Arc::new(*snapshot), detail);
                 ui.prune_acknowledged(&data.snapshot.findings);
+                ui.growth.note(&data.snapshot, data.detail.buffers.as_ref());
                 lists::follow_selected_rows(&data.snapshot, ui);
             }
         }

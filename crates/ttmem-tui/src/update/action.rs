@@ -6,6 +6,7 @@ use super::filter::filtered_list;
 use super::open::{go_back, open_selected};
 use super::popup::open_signal_menu;
 use crate::data::Data;
+use crate::growth::Growth;
 use crate::keys::Action;
 use crate::lists;
 use crate::settings::REFRESH;
@@ -126,6 +127,9 @@ pub(super) fn run_action(ui: &mut Ui, data: &Data, now_ms: u64, action: Action, 
 
 /// Shows another view.
 pub(super) fn switch_view(ui: &mut Ui, view: View) {
+    if ui.view != view {
+        ui.growth = Growth::default();
+    }
     ui.view = view;
     (ui.second_focused, ui.single) = (false, false);
     (ui.popup, ui.editing, ui.popup_offset) = (None, None, 0);

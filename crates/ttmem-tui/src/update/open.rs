@@ -46,7 +46,7 @@ fn open_group(ui: &mut Ui, snapshot: &Snapshot) {
     let page = snapshot.buffers.as_ref();
     let group = page.and_then(|page| page.groups.get(state.cursor.checked_sub(page.offset as usize)?));
     let Some(group) = group else { return };
-    let name = group.program_name.as_ref().or(group.site_name.as_ref());
+    let name = group.program_name.as_ref().or(group.site_name.as_ref()).or(group.label.as_ref());
     let words = [
         group.pid.map(|pid| pid.to_string()),
         group.space.map(|space| space.name().to_owned()),

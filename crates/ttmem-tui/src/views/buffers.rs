@@ -1,4 +1,4 @@
-//! View 5: live allocations, one by one or grouped by process, program or call site.
+//! View 5: live allocations, one by one or grouped by process, program, call site, operation or file.
 
 use super::Scene;
 use crate::canvas::Canvas;
@@ -8,8 +8,8 @@ use crate::ui::List;
 use ratatui::layout::Rect;
 use ttmem_core::detail::BufferGrouping;
 use ttmem_core::snapshot::Buffers;
-use ttmem_render::allocation;
 use ttmem_render::format::{plural, size};
+use ttmem_render::{allocation, group};
 
 impl Scene<'_> {
     pub(super) fn draw_buffers(&mut self, canvas: &mut Canvas, area: Rect) {
@@ -42,10 +42,10 @@ impl Scene<'_> {
         };
         let first = buffers.offset as usize;
         let (list, focused, hidden, wrapped, branches) = (List::Buffers, true, &[][..], None, None);
-        if ui.group.is_some() {
+        if let Some(grouping) = ui.group {
             let table = Table {
                 list,
-                columns: allocation::GROUP_SCREEN,
+                columns: group::screen_columns(grouping),
                 state,
                 count,
                 focused,
@@ -53,7 +53,11 @@ impl Scene<'_> {
                 wrapped,
                 branches,
             };
-            let row = |at: usize| buffers.groups.get(at.checked_sub(first)?);
+            let row = |at: usize| {
+                let group = buffers.groups.get(at.checked_sub(first)?)?;
+                let first_bytes = ui.growth.first_bytes(grouping, &state.filter, group);
+                Some(group::Row { group, total_bytes: buffers.used_bytes, first_bytes })
+            };
             self.draw_table(canvas, area, &title, &table, empty, row);
         } else {
             let table =

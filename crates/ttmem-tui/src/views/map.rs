@@ -9,6 +9,7 @@ use ratatui::style::{Modifier, Style};
 use ttmem_core::snapshot::{Core, CoreAllocation, CoreClass, Cores, Device, Interval, ProgramUsage};
 use ttmem_render::device::index_and_board;
 use ttmem_render::format::{DASH, size};
+use ttmem_render::site::describe_site;
 use ttmem_render::usage::is_gap_certain;
 use ttmem_render::{label, other_cores};
 
@@ -82,7 +83,7 @@ impl OwnedRange<'_> {
         format!("{:#08x}-{:#08x}", self.start, self.start.saturating_add(self.bytes))
     }
 
-    /// The class of the range and, if it has an owner, program, call site and process.
+    /// The class of the range and, if it has an owner, program, operation, call site and process.
     pub(super) fn describe(&self) -> String {
         let class = label::core_class(self.class);
         let Some(owner) = self.owner else { return class.to_owned() };
@@ -92,7 +93,10 @@ impl OwnedRange<'_> {
         });
         let name = owner.process_name.as_deref().unwrap_or("unknown process");
         let process = owner.pid.map_or_else(|| name.to_owned(), |pid| format!("{name} (pid {pid})"));
-        let parts = [Some(class.to_owned()), program, owner.site_name.clone(), Some(process)];
+        // The name of a program is its operation.
+        let op = owner.op.as_deref().filter(|_| owner.program_name.is_none());
+        let site = describe_site(owner.site_name.as_deref(), op, None);
+        let parts = [Some(class.to_owned()), program, site, Some(process)];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }

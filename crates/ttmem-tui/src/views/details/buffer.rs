@@ -1,8 +1,8 @@
 //! The details of an allocation.
 
-use super::{Fact, fact, format_core_ranges};
-use ttmem_core::snapshot::Allocation;
-use ttmem_core::words::Layout;
+use super::{Fact, fact, format_core_ranges, heading};
+use ttmem_core::snapshot::{Allocation, Origin};
+use ttmem_core::words::{Layout, Purpose};
 use ttmem_render::format::{DASH, age, mark_estimate, plural, ranges, size};
 
 pub(super) fn title(buffer: &Allocation) -> String {
@@ -51,6 +51,24 @@ pub(super) fn facts(buffer: &Allocation) -> Vec<Fact> {
         Some(name) => fact("Call site", name.as_str()),
         None => fact("Call site", format!("number {id}, name unknown")),
     }));
+    facts.extend(origin_facts(&buffer.origin));
     facts.push(fact("Basis", buffer.basis.name()));
+    if !buffer.origin.stack.is_empty() {
+        facts.push(heading("Stack, innermost first"));
+        let frames = buffer.origin.stack.iter().enumerate();
+        facts.extend(frames.map(|(n, frame)| fact(format!("{}", n + 1), frame.as_str())));
+    }
     facts
+}
+
+/// What is known about a call site besides its name.
+fn origin_facts(origin: &Origin) -> impl Iterator<Item = Fact> {
+    let Origin { file, line, op, purpose, tensor, .. } = origin;
+    let file = file.as_ref().map(|file| match line {
+        Some(line) => format!("{file}:{line}"),
+        None => file.clone(),
+    });
+    let purpose = purpose.filter(|it| *it != Purpose::Unknown).map(|it| it.name().to_owned());
+    let facts = [("File", file), ("Operation", op.clone()), ("Tensor", tensor.clone()), ("Purpose", purpose)];
+    facts.into_iter().filter_map(|(label, text)| Some(fact(label, text?)))
 }

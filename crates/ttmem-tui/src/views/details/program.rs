@@ -13,12 +13,14 @@ impl Scene<'_> {
     pub(super) fn program_facts(&self, row: &ProgramRow) -> Vec<Fact> {
         let program = &row.program;
         let pid = lists::pid_text(row.pid, row.reported_pid);
-        let mut facts = vec![
-            fact("Name", text_or_dash(program.name.as_ref())),
+        let mut facts = vec![fact("Name", text_or_dash(program.name.as_ref()))];
+        facts.extend(program.kernels.as_ref().map(|kernels| fact("Kernel names", kernels.as_str())));
+        facts.extend(program.site_name.as_ref().map(|site| fact("First call site", site.as_str())));
+        facts.extend([
             fact("Process", format!("{} (pid {pid})", text_or_dash(row.process_name.as_ref()))),
             fact("Kind", program.class.title()),
             fact("Devices", ranges(&program.indexes)),
-        ];
+        ]);
         facts.push(match &program.cores[..] {
             [] => fact("Cores", format!("{DASH} not reported")),
             cores => fact("Cores", format!("{}: {}", program.core_count, format_core_ranges(cores))),

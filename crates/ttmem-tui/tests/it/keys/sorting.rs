@@ -5,7 +5,10 @@ use crate::dashboard::{Dashboard, environment};
 use crate::states;
 use ratatui::crossterm::event::KeyCode::{Down, Enter, Esc, F, Home, Up};
 use ttmem_core::detail::{BufferGrouping, BufferSort};
+use ttmem_core::snapshot::BufferGroup;
 use ttmem_tui::View;
+
+const MIB: u64 = 1 << 20;
 
 #[test]
 fn lists_are_sorted_by_menu_and_by_click() {
@@ -82,6 +85,45 @@ fn g_groups_buffers() {
     assert!(dashboard.shows("Buffers:"));
     dashboard.keys("1g");
     assert_eq!(dashboard.ui.required_detail(&dashboard.data).buffers, None, "in other views g does nothing");
+}
+
+#[test]
+fn groups_show_growth_since_the_view_was_opened() {
+    let mut dashboard = in_view(View::Buffers, states::two());
+    dashboard.keys("ggg");
+    assert!(dashboard.shows("Growth") && !dashboard.shows("+2.0 MiB"));
+    let mut grown = states::two();
+    let buffers = grown.buffers.as_mut().unwrap();
+    buffers.groups[5].used_bytes += 2 * MIB;
+    buffers.groups[6].used_bytes -= MIB;
+    let new =
+        BufferGroup { label: Some("trace".to_owned()), used_bytes: 3 * MIB, ..buffers.groups[7].clone() };
+    buffers.groups.push(new);
+    buffers.group_count += 1;
+    dashboard.receive(grown.clone());
+    for (growth, count) in [("+2.0 MiB", 1), ("-1.0 MiB", 1), ("+3.0 MiB", 1)] {
+        let rows = dashboard.rows();
+        assert_eq!(rows.iter().filter(|row| row.contains(growth)).count(), count, "{growth}: {rows:?}");
+    }
+    dashboard.keys("15");
+    dashboard.receive(grown);
+    assert!(!dashboard.shows("+2.0 MiB"), "the view was opened again");
+}
+
+#[test]
+fn details_of_a_buffer_name_its_call_site() {
+    let mut dashboard = in_view(View::Buffers, states::two()).sized(120, 60);
+    dashboard.press(&[Enter]);
+    for text in [
+        "model.py:40 (Attention.forward)",
+        "/home/ml/llama/model.py:40",
+        "ttnn.linear",
+        "bfloat16 [1, 32, 4096] tile",
+        "Stack, innermost first",
+        "model.py:301 (Attention.forward)",
+    ] {
+        assert!(dashboard.shows(text), "{text}: {:?}", dashboard.rows());
+    }
 }
 
 #[test]

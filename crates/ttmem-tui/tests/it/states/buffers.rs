@@ -82,7 +82,7 @@ pub(super) fn page(count: u64, pid: u32, indexes: &[u32]) -> Buffers {
         program_name: (n == 4).then(|| "ttnn.matmul".to_owned()),
         site: (n > 4).then_some(n as u32),
         site_name: (n > 5).then(|| format!("model.py:{} (Attention.forward)", 40 + n)),
-        label: None,
+        label: (n == 3).then(|| "ttnn.linear".to_owned()),
         count: 90 / (n + 1),
         requested_bytes: 300 * MIB / (n + 1),
         used_bytes: 301 * MIB / (n + 1),

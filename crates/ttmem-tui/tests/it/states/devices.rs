@@ -349,7 +349,7 @@ pub(super) fn owners(device: &Device) -> Option<CoreAllocations> {
             }
             CoreClass::Buffer => {
                 let half = bytes / 2;
-                let sites = ["attention.py:118 (forward)", "models/llama/mlp.py:64 (forward)"];
+                let sites = ["attention.py:118 (forward)", "mlp.py:64 (forward)"];
                 list.push(allocation(class, start, half, Some(sites[0])));
                 list.push(allocation(class, start + half, bytes - half, Some(sites[1])));
             }
