@@ -136,10 +136,10 @@ pub static SCREEN: &[Column<Allocations>] = &[
     screen("address", "Address", 12).right().sortable("address"),
     screen("devices", "Device", 7).grows(4).sortable("device"),
     screen("pid", "PID", 7).right().sortable("process"),
-    screen("bytes_per_bank", "Per bank", 10).drop(7).right().faint(),
+    screen("bytes_per_bank", "Per bank", 10).drop(6).right().faint(),
     screen("layout", "Layout", 14).drop(4).faint(),
     screen("age_seconds", "Age", 5).right().drop(1).format(Format::Short).faint().sortable("age"),
-    screen("program", "Prog", 5).drop(6).right().faint().sortable("program"),
+    screen("program", "Prog", 5).drop(7).right().faint().sortable("program"),
     screen("site", "Program, call site", 26).grows(85).sortable("site"),
 ];
 

@@ -10,6 +10,9 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
+/// The width that the last column of a page gets before other columns are shown.
+const COMFORTABLE_WIDTH: u16 = 24;
+
 /// The format of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Format {
@@ -86,6 +89,8 @@ pub struct Column<K: RowKind> {
     sort_field: Option<&'static Field<K>>,
     /// On a page: the most characters of a value.
     pub(crate) cut: Option<u16>,
+    /// On a page: other columns are dropped until this one, if it is the last, has this width.
+    pub(crate) comfort: u16,
     /// On a page: whether an extra blank precedes the column.
     pub(crate) apart: bool,
 }
@@ -110,6 +115,7 @@ impl<K: RowKind> Column<K> {
             suffix: None,
             sort_field: None,
             cut: None,
+            comfort: COMFORTABLE_WIDTH,
             apart: false,
         }
     }
@@ -195,6 +201,12 @@ impl<K: RowKind> Column<K> {
     #[must_use]
     pub const fn cut(self) -> Self {
         Self { cut: Some(self.header.width), ..self }
+    }
+
+    /// Drops other columns until this one, if it is the last of a page, has this width.
+    #[must_use]
+    pub const fn comfort(self, comfort: u16) -> Self {
+        Self { comfort, ..self }
     }
 
     /// Puts an extra blank before the column on a page.

@@ -161,9 +161,9 @@ pub fn dump_columns(key: HolderKey) -> &'static [Column<Holders>] {
     }
 }
 
-/// The columns of a table. Where groups have no size in common, sizes are dropped before shares.
+/// The columns of a table. Where groups have no size in common, what they have in common needs space.
 const fn columns(label: &'static str, by_size: bool) -> [Column<Holders>; 10] {
-    let (share, each) = if by_size { (3, 0) } else { (1, 3) };
+    let (share, each, comfort) = if by_size { (3, 0, 24) } else { (0, 3, 44) };
     [
         holder_page("total_bytes", "TOTAL", 9).right(),
         holder_page("share_percent", "SHARE", 0)
@@ -178,7 +178,7 @@ const fn columns(label: &'static str, by_size: bool) -> [Column<Holders>; 10] {
         holder_page("pid", "PID", 0).right(),
         holder_page("process_name", "PROCESS", 15).drop(2).cut(),
         holder_page("age_seconds", "OLDEST", 0).right().format(Format::Short).drop(4),
-        holder_page("origin", label, 9).grows(u16::MAX).apart().cut(),
+        holder_page("origin", label, 9).grows(u16::MAX).apart().cut().comfort(comfort),
     ]
 }
 

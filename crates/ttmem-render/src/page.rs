@@ -10,9 +10,6 @@ use std::fmt::Write;
 /// Amounts beside narrower meters are compact, which leaves the meters more space.
 const COMPACT_METER: usize = 8;
 
-/// Columns are dropped until the last one has this width.
-const COMFORTABLE_WIDTH: usize = 24;
-
 /// A cell of a page, for the function that adds colours: text, already as wide as its column, or a bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PageCell<'a> {
@@ -123,7 +120,7 @@ impl<'r> Layout<'r> {
                 Some((Cell::Text(text), _)) => Some(text.chars().count()),
                 _ => None,
             });
-            is_tight = *width < texts.max().unwrap_or(0).min(COMFORTABLE_WIDTH);
+            is_tight = *width < texts.max().unwrap_or(0).min(usize::from(last.comfort));
         }
         Self { cells, name_width, widths, meter_width, is_tight }
     }

@@ -85,8 +85,10 @@ pub static FIELDS: &[Field<Sites>] = &[
     text("space", "space", |r| Value::Space(r.usage.space)).queried(),
     text("pid", "process", |r| Value::pid(r.usage.pid, r.usage.reported_pid)).queried(),
     text("process_name", "name of the process", |r| absent(r.process_name)).queried(),
-    text("op_or_purpose", "operation, or else what the memory is for", |r| {
-        absent(r.usage.origin.op.as_deref().or_else(|| special_purpose(r.usage.origin.purpose)))
+    text("site", "operation and call site", |r| {
+        let SiteUsage { site_name, origin, .. } = r.usage;
+        let site = describe_site(site_name.as_deref(), origin.op.as_deref(), origin.purpose);
+        Value::Text(site.map_or(Cow::Borrowed("unknown"), Cow::Owned))
     }),
     text("op", "operation that the line called", |r| absent(r.usage.origin.op.as_deref())).queried(),
     text("call_site", "call site", |r| absent(r.usage.site_name.as_deref())).queried(),
@@ -109,8 +111,7 @@ pub static TABLE: &[Column<Sites>] = &[
     page("space", "SPACE", 0),
     page("pid", "PID", 0).right(),
     page("process_name", "PROCESS", 15).drop(1).cut(),
-    page("op_or_purpose", "OPERATION", 30).apart().cut(),
-    page("call_site", "CALL SITE", 9).grows(u16::MAX).apart().cut(),
+    page("site", "CALL SITE", 9).grows(u16::MAX).apart().cut().comfort(44),
 ];
 
 /// A text that need not be known.

@@ -31,7 +31,6 @@ impl Growth {
     pub(crate) fn note(&mut self, snapshot: &Snapshot, query: Option<&BufferQuery>) {
         let (Some(buffers), Some(query)) = (&snapshot.buffers, query) else { return };
         let Some(grouping) = query.group else { return };
-        let is_same = |it: &GroupList| it.grouping == grouping && it.filter == query.text;
         let groups = || buffers.groups.iter().map(|group| (group_key(group, grouping), group.used_bytes));
         let is_same = |it: &&mut GroupList| it.grouping == grouping && it.filter == query.text;
         if let Some(list) = self.lists.iter_mut().find(is_same) {

@@ -944,8 +944,8 @@ class BufferGroup(Record):
     site_name: str | None
     """That call site."""
     label: str | None
-    """The operation, function, file or tensor that they have in common, if they were grouped by it; or else
-    what the memory is for, if it is not that of a tensor.
+    """The operation, function, file or tensor that they have in common, if they were grouped by it. If that
+    is unknown: what the memory is for, or ``programs``.
     """
     count: int
     """Number of allocations."""

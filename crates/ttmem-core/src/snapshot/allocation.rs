@@ -188,8 +188,8 @@ pub struct BufferGroup {
     pub site: Option<u32>,
     /// That call site.
     pub site_name: Option<String>,
-    /// The operation, function, file or tensor that they have in common, if they were grouped by it; or else what the memory is
-    /// for, if it is not that of a tensor.
+    /// The operation, function, file or tensor that they have in common, if they were grouped by it. If that is unknown: what the
+    /// memory is for, or `programs`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
     /// Number of allocations.

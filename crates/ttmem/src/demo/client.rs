@@ -2,8 +2,10 @@
 //! old protocol, as a patched tt-metal does.
 
 mod ops;
+mod sites;
 
 use self::ops::{DIFFUSION, LLM, Op, OpCores, VICTIM, VISION};
+use self::sites::Site;
 use crate::cli::DemoClientArgs;
 use crate::sim::Machine;
 use anyhow::Context;
@@ -123,7 +125,7 @@ impl<'a> Workload<'a> {
         })
     }
 
-    fn allocate(&self, space: Space, address: u64, bytes: u64, site: &str) -> anyhow::Result<()> {
+    fn allocate(&self, space: Space, address: u64, bytes: u64, site: &Site) -> anyhow::Result<()> {
         let banks = match space {
             Space::Dram | Space::Trace => self.dram_banks,
             _ => self.l1_banks,
@@ -133,7 +135,7 @@ impl<'a> Workload<'a> {
             .bytes_per_bank(bytes_per_bank)
             .occupied(bytes.next_multiple_of(TILE))
             .layout(Layout::Interleaved)
-            .site(self.tracker.define_site(site)?);
+            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
         self.tracker.alloc(&buffer)?;
         Ok(())
     }
@@ -145,7 +147,7 @@ impl<'a> Workload<'a> {
         bytes_per_core: u64,
         cores: OpCores,
         layout: Layout,
-        site: &str,
+        site: &Site,
     ) -> anyhow::Result<()> {
         let ranges = cores.ranges(self.grid);
         let count = |it: &CoreRange| u64::from(it.to.0 - it.from.0 + 1) * u64::from(it.to.1 - it.from.1 + 1);
@@ -155,7 +157,7 @@ impl<'a> Workload<'a> {
             .occupied(bytes)
             .cores(self.tracker.define_cores(&ranges)?)
             .layout(layout)
-            .site(self.tracker.define_site(site)?);
+            .site(self.tracker.define_call_site(&site.of_buffer(bytes))?);
         self.tracker.alloc(&buffer)?;
         Ok(())
     }
@@ -186,7 +188,7 @@ impl<'a> Workload<'a> {
     /// Compiles a program: a kernel, and circular buffers from the base address that all programs share.
     fn compile(&self, program: u32, op: &Op) -> anyhow::Result<()> {
         let cores = self.tracker.define_cores(&op.cores.ranges(self.grid))?;
-        let site = self.tracker.define_site(op.name)?;
+        let site = self.tracker.define_call_site(&op.site.of_program(&op.device_operation()))?;
         self.tracker.build_program(&Program::new(self.allocator, program).cores(cores).site(site))?;
         self.load_kernel(
             program,
@@ -226,16 +228,17 @@ impl<'a> Workload<'a> {
             self.load_kernel(1001, 0x20 + n, 47_104, all, KernelClass::Dispatch)?;
         }
         let mut at = 2 * MIB;
-        let weights = [(56, "mlp.gate_up"), (24, "attention.qkv"), (56, "mlp.down"), (1, "norms")];
         for _layer in 0..32 {
-            for (mib, what) in weights {
-                self.allocate(Space::Dram, at, mib * MIB, &format!("load.py:52 {what}"))?;
+            for (mib, site) in &sites::LLM_WEIGHTS {
+                self.allocate(Space::Dram, at, mib * MIB, site)?;
                 at += (mib * MIB).div_ceil(TILE).div_ceil(self.dram_banks) * TILE;
             }
             self.wait(120);
         }
-        self.allocate(Space::Dram, at, 1536 * MIB, "model.py:61 kv_cache")?;
-        self.allocate(Space::Trace, self.trace, 24 * MIB, "generate.py:66 capture")?;
+        self.allocate(Space::Dram, at, 1536 * MIB, &sites::KV_CACHE)?;
+        // Above the activations.
+        self.allocate(Space::L1, self.l1_top - TILE, self.l1_banks * 16, &sites::SEMAPHORE)?;
+        self.allocate(Space::Trace, self.trace, 24 * MIB, &sites::TRACE)?;
         self.compile_all(&LLM, 3)?;
         let programs = LLM.len() as u32;
         for request in 0u32.. {
@@ -243,21 +246,10 @@ impl<'a> Workload<'a> {
             for step in 0..programs * 2 {
                 let program = 1 + step % programs + request % 3 * programs;
                 let hidden = self.l1_top - 2 * 0x1_0000;
-                self.allocate(
-                    Space::L1,
-                    hidden,
-                    u64::from(2 + step % 3) * MIB,
-                    "model.py:116 hidden_states",
-                )?;
+                self.allocate(Space::L1, hidden, u64::from(2 + step % 3) * MIB, &sites::HIDDEN_STATES)?;
                 let scores = self.l1_top - 5 * 0x1_0000;
                 let heads = if step % 2 == 0 { OpCores::Block(0, 0, 4) } else { OpCores::Block(4, 2, 4) };
-                self.allocate_sharded(
-                    scores,
-                    96 * KIB,
-                    heads,
-                    Layout::HeightSharded,
-                    "model.py:129 attention.scores",
-                )?;
+                self.allocate_sharded(scores, 96 * KIB, heads, Layout::HeightSharded, &sites::SCORES)?;
                 self.dispatch(program)?;
                 self.wait(220);
                 self.free(Space::L1, scores)?;
@@ -266,13 +258,7 @@ impl<'a> Workload<'a> {
             // Decode: replays of one trace. Its state is allocated before, since nothing may be allocated during a trace.
             let (trace, state) = (1 + request, self.l1_top - 0x2_0000);
             let heads = OpCores::Block(2, 0, 4);
-            self.allocate_sharded(
-                state,
-                64 * KIB,
-                heads,
-                Layout::WidthSharded,
-                "generate.py:63 decode_state",
-            )?;
+            self.allocate_sharded(state, 64 * KIB, heads, Layout::WidthSharded, &sites::DECODE_STATE)?;
             self.tracker.capture_trace(self.allocator, trace, u64::from(programs))?;
             for token in 0..40 {
                 self.tracker.replay_trace(self.allocator, trace)?;
@@ -289,10 +275,10 @@ impl<'a> Workload<'a> {
         self.wait(1500);
         let dram = self.upper + 0x1000_0000;
         for n in 0..54 {
-            self.allocate(Space::Dram, dram + n * MIB, (1 + n % 4) * MIB, "resnet.py:19 weights")?;
+            self.allocate(Space::Dram, dram + n * MIB, (1 + n % 4) * MIB, &sites::RESNET_WEIGHTS)?;
             self.wait(30);
         }
-        self.allocate(Space::L1Small, self.l1_small, 24 * KIB * self.l1_banks, "resnet.py:30 halo_config")?;
+        self.allocate(Space::L1Small, self.l1_small, 24 * KIB * self.l1_banks, &sites::HALO_CONFIG)?;
         self.compile_all(&VISION, 1)?;
         let layers = VISION.len() as u64;
         for batch in 0u64.. {
@@ -301,7 +287,7 @@ impl<'a> Workload<'a> {
                 let op = &VISION[layer as usize];
                 // The size varies with the image.
                 let size = (24 + 8 * ((layer + batch) % 5)) * KIB;
-                self.allocate_sharded(address(layer), size, op.cores, Layout::BlockSharded, op.site)?;
+                self.allocate_sharded(address(layer), size, op.cores, Layout::BlockSharded, &op.site)?;
                 self.dispatch(1 + layer as u32)?;
                 self.wait(120);
                 if layer > 0 {
@@ -317,7 +303,7 @@ impl<'a> Workload<'a> {
         self.wait(800);
         let dram = self.upper + 0x0400_0000;
         for n in 0..24 {
-            self.allocate(Space::Dram, dram + n * 10 * MIB, 64 * MIB, "unet.py:31 weights")?;
+            self.allocate(Space::Dram, dram + n * 10 * MIB, 64 * MIB, &sites::UNET_WEIGHTS)?;
             self.wait(60);
         }
         self.compile_all(&DIFFUSION, 2)?;
@@ -330,7 +316,7 @@ impl<'a> Workload<'a> {
                 size,
                 OpCores::Block(1, 1, 5),
                 Layout::BlockSharded,
-                "unet.py:77 latents",
+                &sites::LATENTS,
             )?;
             for n in 0..programs {
                 self.dispatch(1 + n + step % 2 * programs)?;
@@ -345,8 +331,8 @@ impl<'a> Workload<'a> {
         let (kept, freed) = (|n: u64| self.upper + n * 128 * KIB, self.upper + 0x1e00_0000);
         for n in 0u64.. {
             let n = n % EPOCH;
-            self.allocate(Space::Dram, kept(n), MIB, "train.py:212 losses")?;
-            self.allocate(Space::Dram, freed, 4 * MIB, "train.py:208 batch")?;
+            self.allocate(Space::Dram, kept(n), MIB, &sites::LOSSES)?;
+            self.allocate(Space::Dram, freed, 4 * MIB, &sites::BATCH)?;
             self.wait(700);
             self.free(Space::Dram, freed)?;
             if n + 1 == EPOCH {
@@ -364,13 +350,15 @@ impl<'a> Workload<'a> {
         for n in 0u64.. {
             let program = 1 + (n % 40) as u32;
             if n < 40 {
-                self.allocate(Space::Dram, base + n * 2 * MIB, 8 * MIB, "sweep.py:18 cases")?;
+                self.allocate(Space::Dram, base + n * 2 * MIB, 8 * MIB, &sites::CASES)?;
+                // The program cache keeps kernels in DRAM.
+                self.allocate(Space::Dram, base + 0x0580_0000 + n * 16 * KIB, 96 * KIB, &sites::KERNELS)?;
                 self.compile(program, &VICTIM[n as usize % VICTIM.len()])?;
             }
             self.dispatch(program)?;
             if n % 10 == 9 {
                 // A double free, which the library refuses and a finding reports.
-                self.allocate(Space::Dram, scratch, MIB, "sweep.py:34 check")?;
+                self.allocate(Space::Dram, scratch, MIB, &sites::CHECK)?;
                 self.free(Space::Dram, scratch)?;
                 let _ = self.tracker.free(self.allocator, Space::Dram, scratch);
             }

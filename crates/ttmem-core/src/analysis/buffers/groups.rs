@@ -1,6 +1,6 @@
 //! Groups of allocations that have something in common.
 
-use super::{ByNumber, Figures, NOTHING, PoolView, Words, directed, most_first, used};
+use super::{ByNumber, Figures, NOTHING, PoolView, Words, directed, most_first, text, used};
 use crate::detail::{BufferGrouping, BufferQuery, BufferSort};
 use crate::sites::SiteKey;
 use crate::snapshot::{BufferGroup, Buffers};
@@ -8,6 +8,9 @@ use crate::state::visible;
 use crate::words::{Scope, Space};
 use std::cmp::Ordering;
 use ttmem_types::program_number;
+
+/// The number of the group of program memory, of which the program is known instead of a call site.
+const PROGRAMS: u32 = u32::MAX;
 
 /// A group under construction.
 struct Group<'a> {
@@ -57,6 +60,7 @@ impl Figures<'_> {
             let number = match grouping {
                 BufferGrouping::Process => pool.space.into(),
                 BufferGrouping::Program => entry.program,
+                _ if entry.site == 0 && self.state.ledger.pool(pool.id).key.space.is_program() => PROGRAMS,
                 // A call site that was never defined is a group of its own.
                 BufferGrouping::Site => sites[pool.number as usize].get(entry.site).unwrap_or(entry.site),
                 _ => sites[pool.number as usize].get(entry.site).unwrap_or(0),
@@ -122,9 +126,13 @@ fn by_name(a: Option<&String>, b: Option<&String>, reversed: bool) -> Ordering {
 
 fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
     let process = group.of.process;
-    let number = |by| (grouping == by && group.number != 0).then_some(group.number);
+    let is_programs = grouping.is_of_sites() && group.number == PROGRAMS;
+    let number = |by| (grouping == by && group.number != 0 && !is_programs).then_some(group.number);
     let (program, site) = (number(BufferGrouping::Program), number(BufferGrouping::Site));
-    let label = |key| process.sites.label(group.number, key);
+    let label = |key| match is_programs {
+        true => Some(text::PROGRAMS.to_owned()),
+        false => process.sites.label(group.number, key),
+    };
     BufferGroup {
         pid: visible(group.of.process_id),
         process_name: process.info.name.clone(),

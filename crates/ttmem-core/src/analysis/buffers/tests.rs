@@ -95,7 +95,9 @@ fn fits(allocation: &Allocation, process_name: Option<&str>, query: &BufferQuery
     let layout = allocation.layout.and_then(Layout::title).map(str::to_owned);
     let names =
         [allocation.program_name.clone(), allocation.site_name.clone(), process_name.map(str::to_owned)];
-    let texts = [Some(allocation.id.clone()), Some(allocation.space.name().to_owned()), layout, pid];
+    let programs = allocation.space.is_program().then(|| "programs".to_owned());
+    let texts =
+        [Some(allocation.id.clone()), Some(allocation.space.name().to_owned()), layout, pid, programs];
     let texts: Vec<String> =
         texts.into_iter().chain(names).flatten().map(|text| text.to_lowercase()).collect();
     (query.devices.is_empty() || allocation.indexes.iter().any(|index| query.devices.contains(index)))
@@ -158,6 +160,7 @@ fn group_key(allocation: &Allocation, by: BufferGrouping) -> (Option<u32>, Strin
     let key = match by {
         BufferGrouping::Process => (allocation.space as u64).to_string(),
         BufferGrouping::Program => allocation.program.unwrap_or(0).to_string(),
+        _ if allocation.space.is_program() && allocation.site.is_none() => "programs".to_owned(),
         BufferGrouping::Site => site_key(allocation.site_name.as_ref(), allocation.site),
         // Sites of which only a text is known have no operation, function, file or tensor.
         _ => String::new(),
@@ -263,6 +266,7 @@ proptest! {
                 let key = match by {
                     BufferGrouping::Process => group.space.map_or(0, |it| it as u64).to_string(),
                     BufferGrouping::Program => group.program.unwrap_or(0).to_string(),
+                    _ if group.label.is_some() => "programs".to_owned(),
                     BufferGrouping::Site => site_key(group.site_name.as_ref(), group.site),
                     _ => String::new(),
                 };

@@ -17,6 +17,9 @@ pub(super) struct Words {
     layouts: [(Layout, Found); 8],
 }
 
+/// What memory of programs is called.
+pub(super) const PROGRAMS: &str = "programs";
+
 /// Set of words that were found: a bit each.
 type Found = u64;
 
@@ -127,8 +130,9 @@ impl<'a> OfProcess<'a> {
             let found = |number: u32| Some(words.within(process.program_name(scope, number)?));
             Arc::new(numbers.into_iter().filter_map(|number| Some((number, found(number)?))).collect())
         });
+        let of_programs = if space.is_program() { words.within(PROGRAMS) } else { 0 };
         OfPool {
-            everywhere: self.everywhere | words.within(space.name()),
+            everywhere: self.everywhere | words.within(space.name()) | of_programs,
             sites: self.sites.clone(),
             programs: Some(Arc::clone(programs)),
         }

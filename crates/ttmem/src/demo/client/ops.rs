@@ -1,5 +1,6 @@
 //! The operations of the simulated models: their cores, circular buffers and kernels.
 
+use super::sites::{GENERATE, MODEL, RESNET, SWEEP, Site, UNET, output};
 use ttmem_client::CoreRange;
 
 /// The cores of an operation, limited to the grid of the device.
@@ -36,60 +37,177 @@ impl OpCores {
 
 /// An operation: a program that is compiled once and dispatched many times.
 pub(super) struct Op {
+    /// Name of its program.
     pub(super) name: &'static str,
-    pub(super) site: &'static str,
+    /// The line that calls it.
+    pub(super) site: Site,
     pub(super) cores: OpCores,
     /// Sizes of the circular buffers on each core, in KiB.
     pub(super) cbs: &'static [u64],
     pub(super) kernel_bytes: u64,
 }
 
-const fn op(
-    name: &'static str,
-    site: &'static str,
-    cores: OpCores,
-    cbs: &'static [u64],
-    kernel_bytes: u64,
-) -> Op {
+impl Op {
+    /// The runtime's name of its device operation: `BinaryNgDeviceOperation`.
+    pub(super) fn device_operation(&self) -> String {
+        let mut name = String::new();
+        for word in self.name.split('_') {
+            let (first, rest) = word.split_at(1);
+            name.push_str(&first.to_uppercase());
+            name.push_str(rest);
+        }
+        name + "DeviceOperation"
+    }
+}
+
+const fn op(name: &'static str, site: Site, cores: OpCores, cbs: &'static [u64], kernel_bytes: u64) -> Op {
     Op { name, site, cores, cbs, kernel_bytes }
 }
 
 pub(super) const LLM: [Op; 10] = [
-    op("embedding", "model.py:74 embed", OpCores::Row(0), &[8, 16], 3_328),
-    op("rms_norm", "model.py:112 input_norm", OpCores::Row(1), &[16, 32, 4], 9_472),
-    op("matmul", "model.py:118 attention.qkv", OpCores::All, &[96, 128, 64], 12_544),
-    op("rotary_embedding", "model.py:121 attention.rope", OpCores::Block(0, 0, 4), &[16, 16, 8, 8], 6_912),
-    op("paged_update_cache", "model.py:126 attention.kv_cache", OpCores::Column(7), &[32, 32], 5_120),
-    op("sdpa_decode", "model.py:131 attention", OpCores::Block(4, 0, 4), &[64, 64, 48, 16, 16], 21_760),
-    op("matmul", "model.py:138 attention.out", OpCores::Half, &[64, 96, 32], 12_288),
-    op("mul", "model.py:147 mlp.gate", OpCores::Half, &[16, 16, 16], 4_352),
-    op("matmul", "model.py:149 mlp.down", OpCores::Column(0), &[192, 160, 32], 12_800),
-    op("argmax", "generate.py:41 sample", OpCores::Corners, &[64, 4], 3_840),
+    op(
+        "embedding",
+        output(MODEL, 74, "Transformer.embed", "ttnn.embedding"),
+        OpCores::Row(0),
+        &[8, 16],
+        3_328,
+    ),
+    op(
+        "rms_norm",
+        output(MODEL, 112, "DecoderLayer.forward", "ttnn.rms_norm"),
+        OpCores::Row(1),
+        &[16, 32, 4],
+        9_472,
+    ),
+    op(
+        "matmul",
+        output(MODEL, 118, "Attention.forward", "ttnn.linear"),
+        OpCores::All,
+        &[96, 128, 64],
+        12_544,
+    ),
+    op(
+        "rotary_embedding",
+        output(MODEL, 121, "Attention.forward", "ttnn.experimental.rotary_embedding"),
+        OpCores::Block(0, 0, 4),
+        &[16, 16, 8, 8],
+        6_912,
+    ),
+    op(
+        "paged_update_cache",
+        output(MODEL, 126, "Attention.forward", "ttnn.experimental.paged_update_cache"),
+        OpCores::Column(7),
+        &[32, 32],
+        5_120,
+    ),
+    op(
+        "sdpa_decode",
+        output(MODEL, 131, "Attention.forward", "ttnn.transformer.scaled_dot_product_attention_decode"),
+        OpCores::Block(4, 0, 4),
+        &[64, 64, 48, 16, 16],
+        21_760,
+    ),
+    op(
+        "matmul",
+        output(MODEL, 138, "Attention.forward", "ttnn.linear"),
+        OpCores::Half,
+        &[64, 96, 32],
+        12_288,
+    ),
+    op("mul", output(MODEL, 147, "Mlp.forward", "ttnn.multiply"), OpCores::Half, &[16, 16, 16], 4_352),
+    op(
+        "matmul",
+        output(MODEL, 149, "Mlp.forward", "ttnn.linear"),
+        OpCores::Column(0),
+        &[192, 160, 32],
+        12_800,
+    ),
+    op("argmax", output(GENERATE, 41, "Generator.sample", "ttnn.argmax"), OpCores::Corners, &[64, 4], 3_840),
 ];
 
 pub(super) const VISION: [Op; 7] = [
-    op("conv2d", "resnet.py:33 stem", OpCores::Half, &[128, 96, 48], 15_360),
-    op("max_pool2d", "resnet.py:36 stem", OpCores::Half, &[24, 48], 7_168),
-    op("conv2d", "resnet.py:58 layer1", OpCores::Block(0, 0, 6), &[112, 64, 48], 15_104),
-    op("add", "resnet.py:71 residual", OpCores::Block(0, 0, 6), &[16, 16, 16], 4_096),
-    op("conv2d", "resnet.py:58 layer3", OpCores::Block(2, 2, 4), &[160, 96, 64], 15_616),
-    op("avg_pool2d", "resnet.py:102 head", OpCores::Row(6), &[32, 8], 5_632),
-    op("matmul", "resnet.py:105 fc", OpCores::Column(3), &[48, 64, 16], 12_032),
+    op("conv2d", output(RESNET, 33, "ResNet50.stem", "ttnn.conv2d"), OpCores::Half, &[128, 96, 48], 15_360),
+    op("max_pool2d", output(RESNET, 36, "ResNet50.stem", "ttnn.max_pool2d"), OpCores::Half, &[24, 48], 7_168),
+    op(
+        "conv2d",
+        output(RESNET, 58, "Bottleneck.forward", "ttnn.conv2d"),
+        OpCores::Block(0, 0, 6),
+        &[112, 64, 48],
+        15_104,
+    ),
+    op(
+        "add",
+        output(RESNET, 71, "Bottleneck.forward", "ttnn.add"),
+        OpCores::Block(0, 0, 6),
+        &[16, 16, 16],
+        4_096,
+    ),
+    op(
+        "conv2d",
+        output(RESNET, 58, "Bottleneck.forward", "ttnn.conv2d"),
+        OpCores::Block(2, 2, 4),
+        &[160, 96, 64],
+        15_616,
+    ),
+    op(
+        "avg_pool2d",
+        output(RESNET, 102, "ResNet50.head", "ttnn.avg_pool2d"),
+        OpCores::Row(6),
+        &[32, 8],
+        5_632,
+    ),
+    op(
+        "matmul",
+        output(RESNET, 105, "ResNet50.head", "ttnn.linear"),
+        OpCores::Column(3),
+        &[48, 64, 16],
+        12_032,
+    ),
 ];
 
 pub(super) const DIFFUSION: [Op; 5] = [
-    op("group_norm", "unet.py:88 resnet_block", OpCores::Block(0, 0, 4), &[64, 64, 32, 8], 18_432),
-    op("conv2d", "unet.py:93 resnet_block", OpCores::Half, &[144, 80, 64], 15_872),
-    op("softmax", "unet.py:141 cross_attention", OpCores::Row(2), &[96, 32], 8_704),
-    op("matmul", "unet.py:146 cross_attention", OpCores::Block(2, 1, 5), &[80, 112, 40], 12_544),
-    op("concat", "unet.py:190 up_block", OpCores::Column(1), &[48], 2_816),
+    op(
+        "group_norm",
+        output(UNET, 88, "ResnetBlock.forward", "ttnn.group_norm"),
+        OpCores::Block(0, 0, 4),
+        &[64, 64, 32, 8],
+        18_432,
+    ),
+    op(
+        "conv2d",
+        output(UNET, 93, "ResnetBlock.forward", "ttnn.conv2d"),
+        OpCores::Half,
+        &[144, 80, 64],
+        15_872,
+    ),
+    op(
+        "softmax",
+        output(UNET, 141, "CrossAttention.forward", "ttnn.softmax"),
+        OpCores::Row(2),
+        &[96, 32],
+        8_704,
+    ),
+    op(
+        "matmul",
+        output(UNET, 146, "CrossAttention.forward", "ttnn.linear"),
+        OpCores::Block(2, 1, 5),
+        &[80, 112, 40],
+        12_544,
+    ),
+    op("concat", output(UNET, 190, "UpBlock.forward", "ttnn.concat"), OpCores::Column(1), &[48], 2_816),
 ];
 
 pub(super) const VICTIM: [Op; 4] = [
-    op("tilize", "sweep.py:22 input", OpCores::Row(3), &[64, 64], 4_608),
-    op("layernorm", "sweep.py:27 run", OpCores::Block(1, 3, 3), &[48, 48, 16], 9_984),
-    op("typecast", "sweep.py:31 run", OpCores::Row(4), &[16, 32], 3_072),
-    op("reduce", "sweep.py:34 check", OpCores::Column(5), &[40, 8], 6_144),
+    op("tilize", output(SWEEP, 22, "run", "ttnn.tilize"), OpCores::Row(3), &[64, 64], 4_608),
+    op(
+        "layernorm",
+        output(SWEEP, 27, "run", "ttnn.layer_norm"),
+        OpCores::Block(1, 3, 3),
+        &[48, 48, 16],
+        9_984,
+    ),
+    op("typecast", output(SWEEP, 31, "run", "ttnn.typecast"), OpCores::Row(4), &[16, 32], 3_072),
+    op("reduce", output(SWEEP, 34, "check", "ttnn.sum"), OpCores::Column(5), &[40, 8], 6_144),
 ];
 
 #[cfg(test)]
@@ -98,6 +216,11 @@ mod tests {
     use crate::sim::Machine;
     use std::collections::BTreeSet;
     use ttmem_client::Space;
+
+    #[test]
+    fn device_operations_are_named_as_in_the_runtime() {
+        assert_eq!(LLM[3].device_operation(), "RotaryEmbeddingDeviceOperation");
+    }
 
     #[test]
     fn operations_fit_their_grid_and_memory() {
