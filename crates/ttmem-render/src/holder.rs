@@ -96,11 +96,11 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
         "origin",
         Unit::None,
         "what its allocations have in common; else call site or program, or the number of these",
-        |it| match &it.origins[..] {
-            _ if it.label.is_some() => absent(it.label.as_deref()),
+        |group| match &group.origins[..] {
+            _ if group.label.is_some() => absent(group.label.as_deref()),
             [] => Value::Nothing,
             [one] => Value::Text(Cow::Borrowed(one)),
-            many if it.spaces.iter().all(|it| Space::PROGRAM.contains(it)) => {
+            many if group.spaces.iter().all(|it| Space::PROGRAM.contains(it)) => {
                 Value::Text(Cow::Owned(format!("{} programs", many.len())))
             }
             many => Value::Text(Cow::Owned(format!("{} call sites", many.len()))),

@@ -559,6 +559,8 @@ class Tracker(Record):
     """Hooks that could not be installed."""
     cost_seconds: float | None
     """CPU time that tracking has cost the process."""
+    left_out: int
+    """Frames, call sites and tensors that are not described, because the segment has no space for more."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -272,7 +272,7 @@ impl Generator<'_> {
                 hooks: g.small(),
                 missing_hooks: g.some(2, Self::text),
                 cost_seconds: g.maybe(Self::real),
-                left_out: g.below(9),
+                left_out: g.number(),
             }),
             summary: Summary {
                 indexes: self.some(5, Self::small),
