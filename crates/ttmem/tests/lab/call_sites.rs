@@ -151,6 +151,21 @@ fn every_buffer_of_a_transformer_has_its_line() {
         let sum: u64 = all.iter().filter(|it| it.space == space).map(|it| it.allocated_bytes.unwrap()).sum();
         assert_eq!(sum, puppet.number(&format!("view(d, '{name}')")), "{name}, before: {before}");
     }
+    let output = ttmem(folder.path(), &["--json", "--sites"]);
+    let seen: Snapshot = ttmem_testkit::schema::snapshot(&output.stdout);
+    let sites = seen.sites.unwrap();
+    for (space, name) in [(Space::Dram, "DRAM"), (Space::L1, "L1")] {
+        let sum: u64 = sites.iter().filter(|it| it.space == space).map(|it| it.used_bytes).sum();
+        assert_eq!(sum, puppet.number(&format!("view(d, '{name}')")), "{sites:#?}");
+    }
+    let grouped = ttmem(folder.path(), &["dump", "--group-by", "site"]);
+    let grouped = String::from_utf8_lossy(&grouped.stdout).into_owned();
+    for (name, op) in
+        [("weight", "ttnn.zeros"), ("leak", "ttnn.add"), ("activation", "ttnn.to_memory_config")]
+    {
+        let wanted = format!("{op}, six_layers.py:{} (", marked_lines()[name]);
+        assert!(grouped.contains(&wanted), "{wanted} is not in\n{grouped}");
+    }
     let leak = all.iter().find(|it| it.origin.line == Some(marked_lines()["leak"])).unwrap();
     assert_eq!(leak.site_name.as_deref(), Some(&*format!("six_layers.py:{} (step)", marked_lines()["leak"])));
     assert_eq!(leak.origin.op.as_deref(), Some("ttnn.add"));
