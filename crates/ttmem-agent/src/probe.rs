@@ -10,6 +10,7 @@ use crate::sites;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use ttmem_client::agent;
 
@@ -50,7 +51,7 @@ pub(crate) fn note_definition<const MOST: usize>(key: u64, python: &Python, walk
     let mut text = python.op(walk, &mut op).to_owned();
     for frame in walk.frames() {
         let (file, function) = (python.file(frame, &mut file), python.function(frame, &mut function));
-        text += &format!("\n{file}\t{}\t{function}", python.line(frame));
+        let _ = write!(text, "\n{file}\t{}\t{function}", python.line(frame));
     }
     TEXTS.lock().unwrap_or_else(PoisonError::into_inner).insert(key, text);
 }

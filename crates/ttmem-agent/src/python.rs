@@ -134,12 +134,12 @@ pub(crate) struct Python {
     line: unsafe extern "C" fn(usize, c_int) -> c_int,
     code_type: usize,
     text_type: usize,
-    /// What is known of code: its fingerprint, with its class in the lowest bits. 0: nothing.
-    classes: [AtomicU64; CLASSES],
 }
 
 /// Code objects whose class is remembered.
 const CLASSES: usize = 4096;
+/// What is known of code: its fingerprint, with its class in the lowest bits. 0: nothing.
+static KNOWN_CLASSES: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
 
 /// Whose code it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -219,12 +219,12 @@ fn look_up() -> Option<Python> {
         layout: layout_of(minor)?,
         // SAFETY: these are the interpreter's declarations of both.
         current: unsafe { core::mem::transmute::<*const c_void, unsafe extern "C" fn() -> usize>(current) },
+        // SAFETY: as above.
         line: unsafe {
             core::mem::transmute::<*const c_void, unsafe extern "C" fn(usize, c_int) -> c_int>(line)
         },
         code_type: find_symbol(c"PyCode_Type")?,
         text_type: find_symbol(c"PyUnicode_Type")?,
-        classes: [const { AtomicU64::new(0) }; CLASSES],
     })
 }
 
@@ -258,7 +258,8 @@ impl Python {
                 // SAFETY: as above.
                 let code: usize = unsafe { load(frame, layout.code) };
                 // SAFETY: a frame has an object as its code; its type follows its count of references.
-                if code == 0 || code % 8 != 0 || unsafe { load::<usize>(code, 8) } != self.code_type {
+                if code == 0 || !code.is_multiple_of(8) || unsafe { load::<usize>(code, 8) } != self.code_type
+                {
                     break;
                 }
                 self.visit(frame, code, &mut walk);
@@ -324,7 +325,7 @@ impl Python {
     #[inline]
     fn class_of(&self, code: usize, fingerprint: u64) -> Class {
         let tag = hash(code as u64, fingerprint, 4) & !3;
-        let known = &self.classes[(tag >> 48) as usize % CLASSES];
+        let known = &KNOWN_CLASSES[(tag >> 48) as usize % CLASSES];
         let word = known.load(Ordering::Relaxed);
         if word & !3 == tag {
             return match word & 3 {
@@ -357,7 +358,7 @@ impl Python {
     /// The name of the operation that is the first local variable of a frame: the first attribute of the instance.
     #[inline]
     fn operation_name(&self, frame: usize) -> Option<usize> {
-        let pointer = |at: usize| (at > 4096 && at % 8 == 0).then_some(at);
+        let pointer = |at: usize| (at > 4096 && at.is_multiple_of(8)).then_some(at);
         // SAFETY: the instance is alive while its method runs, and is laid out as this version does it; what is loaded is checked
         // before it is used.
         unsafe {

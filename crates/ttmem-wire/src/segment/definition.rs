@@ -204,19 +204,18 @@ impl<'a> Definition<'a> {
             Self::Allocator(number, _, chips) if chips.len() <= MAX_CHIPS => {
                 (ALLOCATOR, u32::from(number), chips.len())
             }
-            Self::Allocator(..) => return None,
             Self::Cores(number, _) => (CORES, u32::from(number), 0),
             Self::Program(number, name) => (PROGRAM, number, name.len()),
             Self::Site(number, site) => (SITE, number, site.len()),
             Self::File(number, path) => (FILE, number, path.len()),
             Self::Frame(number, _, function) => (FRAME, number, function.len()),
             Self::Stack(number, _, frames) if frames.len() <= MAX_FRAMES => (STACK, number, frames.len()),
-            Self::Stack(..) => return None,
             Self::Op(number, name) => (OP, number, name.len()),
             Self::CallSite(number, _, dimensions, text) if dimensions.len() <= Tensor::MAX_RANK => {
                 (CALL_SITE, number, text.len())
             }
-            Self::CallSite(..) => return None,
+            // Too large.
+            Self::Allocator(..) | Self::Stack(..) | Self::CallSite(..) => return None,
         };
         let count;
         let outer;
