@@ -61,10 +61,6 @@ const fn holder(
 pub static HOLDER_FIELDS: &[Field<Holders>] = &[
     holder("total_bytes", Unit::Bytes, "allocated bytes on all devices", |it| Value::Bytes(it.total_bytes))
         .queried(),
-    holder("share_percent", Unit::Percent, "share of the bytes of all groups", |it| {
-        Value::Number(it.share_percent)
-    })
-    .queried(),
     holder("count", Unit::None, "number of allocations", |it| Value::Count(it.count)).queried(),
     holder("each_bytes", Unit::Bytes, "bytes of each on one device, if all have the same size", |it| {
         it.each_bytes.map_or(Value::Nothing, Value::Bytes)
@@ -118,6 +114,10 @@ pub static HOLDER_FIELDS: &[Field<Holders>] = &[
         .queried(),
     holder("tensor", Unit::None, "tensor, if all are equal", |it| absent(it.origin.tensor.as_deref()))
         .queried(),
+    holder("share_percent", Unit::Percent, "share of the bytes of all groups", |it| {
+        Value::Number(it.share_percent)
+    })
+    .queried(),
 ];
 
 const fn holder_page(name: &str, title: &'static str, width: u16) -> Column<Holders> {

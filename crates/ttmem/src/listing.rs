@@ -303,17 +303,17 @@ fn add_to_group(group: &mut Holder, allocation: &Allocation, by: GroupBy, device
 
 /// Removes what differs from another call site.
 fn keep_common(common: &mut Origin, other: &Origin) {
-    fn keep<T: PartialEq>(common: &mut Option<T>, other: &Option<T>) {
-        if common != other {
+    fn keep<T: PartialEq>(common: &mut Option<T>, other: Option<&T>) {
+        if common.as_ref() != other {
             *common = None;
         }
     }
-    keep(&mut common.file, &other.file);
-    keep(&mut common.line, &other.line);
-    keep(&mut common.function, &other.function);
-    keep(&mut common.op, &other.op);
-    keep(&mut common.purpose, &other.purpose);
-    keep(&mut common.tensor, &other.tensor);
+    keep(&mut common.file, other.file.as_ref());
+    keep(&mut common.line, other.line.as_ref());
+    keep(&mut common.function, other.function.as_ref());
+    keep(&mut common.op, other.op.as_ref());
+    keep(&mut common.purpose, other.purpose.as_ref());
+    keep(&mut common.tensor, other.tensor.as_ref());
 }
 
 #[derive(Serialize)]

@@ -5,6 +5,7 @@ use crate::sites::SiteKey;
 use crate::snapshot::{Origin, SiteUsage};
 use crate::state::{chips_in, visible};
 use crate::words::{Basis, Space};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Number and bytes of the buffers of a site.
@@ -52,7 +53,7 @@ impl Figures<'_> {
                 used_bytes: sum.used,
             }));
         }
-        all.sort_by(|a, b| b.used_bytes.cmp(&a.used_bytes));
+        all.sort_by_key(|usage| Reverse(usage.used_bytes));
         all
     }
 }

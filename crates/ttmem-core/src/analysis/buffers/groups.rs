@@ -129,9 +129,8 @@ fn describe(group: &Group, grouping: BufferGrouping) -> BufferGroup {
     let is_programs = grouping.is_of_sites() && group.number == PROGRAMS;
     let number = |by| (grouping == by && group.number != 0 && !is_programs).then_some(group.number);
     let (program, site) = (number(BufferGrouping::Program), number(BufferGrouping::Site));
-    let label = |key| match is_programs {
-        true => Some(text::PROGRAMS.to_owned()),
-        false => process.sites.label(group.number, key),
+    let label = |key| {
+        if is_programs { Some(text::PROGRAMS.to_owned()) } else { process.sites.label(group.number, key) }
     };
     BufferGroup {
         pid: visible(group.of.process_id),
