@@ -84,6 +84,7 @@ pub static FIELDS: &[Field<Allocations>] = &[
     field("program_name", Unit::None, "name of the program", |it| absent(it.program_name.as_deref()))
         .queried(),
     field("call_site", Unit::None, "call site", |it| absent(it.site_name.as_deref())).queried(),
+    field("basis", Unit::None, "where the figures come from", |it| Value::Name(it.basis.name())).queried(),
     field("op", Unit::None, "operation that the call site called", |it| absent(it.origin.op.as_deref()))
         .queried(),
     field("file", Unit::None, "path of the call site's file", |it| absent(it.origin.file.as_deref()))
@@ -98,7 +99,6 @@ pub static FIELDS: &[Field<Allocations>] = &[
         absent(it.origin.tensor.as_deref())
     })
     .queried(),
-    field("basis", Unit::None, "where the figures come from", |it| Value::Name(it.basis.name())).queried(),
     field(
         "notes",
         Unit::None,

@@ -75,12 +75,6 @@ pub static FIELDS: &[Field<Programs>] = &[
         (None, class) => Value::Name(class.title()),
     })
     .queried(),
-    text("kernels", "names of its kernels, if its name is its operation", |r| {
-        absent(r.program.kernels.as_deref())
-    })
-    .queried(),
-    text("call_site", "call site that dispatched it first", |r| absent(r.program.site_name.as_deref()))
-        .queried(),
     text("class_and_name", "name, with the class of dispatch and fabric programs", |r| {
         class_and_name(r.program)
     }),
@@ -136,6 +130,12 @@ pub static FIELDS: &[Field<Programs>] = &[
         0 => Value::Name("cached"),
         n => Value::Text(Cow::Owned(format!("active {n}/{}", total_cores(r.program)))),
     }),
+    text("kernels", "names of its kernels, if its name is its operation", |r| {
+        absent(r.program.kernels.as_deref())
+    })
+    .queried(),
+    text("call_site", "call site that dispatched it first", |r| absent(r.program.site_name.as_deref()))
+        .queried(),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Programs> {
