@@ -107,7 +107,7 @@ pub(crate) struct Writer {
     allocator_chips: Array<u16>,
     allocator_chips_used: u32,
     cores_used: u16,
-    /// Numbers of definitions in use, by [`definitions::Numbers`].
+    /// Numbers of definitions in use, by what they are of.
     numbers_used: [u32; definitions::NUMBERS],
     /// Fingerprints and numbers of definitions, by fingerprint.
     definitions: Array<[u64; 2]>,

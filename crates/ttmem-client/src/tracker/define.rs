@@ -132,7 +132,8 @@ impl Tracker {
     /// ```
     pub fn define_call_site(&self, site: &CallSite<'_>) -> Result<SiteNumber> {
         let &CallSite { file, line, function, op, tensor, purpose } = site;
-        let frame = define_frame(self, file, line, 0, function).unwrap_or(0);
+        let is_known = !file.is_empty() || !function.is_empty();
+        let frame = if is_known { define_frame(self, file, line, 0, function).unwrap_or(0) } else { 0 };
         let op = if op.is_empty() { 0 } else { crate::agent::define_op(self, op).unwrap_or(0) };
         crate::agent::define_site(self, &SiteParts { frame, op, tensor, purpose, ..SiteParts::default() })
     }

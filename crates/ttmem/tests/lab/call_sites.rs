@@ -166,6 +166,18 @@ fn every_buffer_of_a_transformer_has_its_line() {
         let wanted = format!("{op}, six_layers.py:{} (", marked_lines()[name]);
         assert!(grouped.contains(&wanted), "{wanted} is not in\n{grouped}");
     }
+    // The dashboard's groups by call site, and then by operation.
+    let mut screen = super::dashboard::top(folder.path());
+    screen.send("5");
+    screen.wait_for_text("Buffers: ");
+    screen.send("ggg");
+    screen.wait_for_text(&format!("six_layers.py:{} (weight)", marked_lines()["weight"]));
+    screen.wait_for_text(&format!("six_layers.py:{} (step)", marked_lines()["leak"]));
+    screen.send("g");
+    screen.wait_for_text("Buffers by operation");
+    screen.wait_for_text("ttnn.to_memory_config");
+    screen.send("q");
+    screen.expect_clean_exit();
     let leak = all.iter().find(|it| it.origin.line == Some(marked_lines()["leak"])).unwrap();
     assert_eq!(leak.site_name.as_deref(), Some(&*format!("six_layers.py:{} (step)", marked_lines()["leak"])));
     assert_eq!(leak.origin.op.as_deref(), Some("ttnn.add"));

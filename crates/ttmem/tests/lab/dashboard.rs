@@ -8,7 +8,7 @@ use ttmem_core::words::size;
 use ttmem_testkit::memory_folder;
 use ttmem_testkit::terminal::Terminal;
 
-fn top(folder: &Path) -> Terminal {
+pub(crate) fn top(folder: &Path) -> Terminal {
     let mut command = Command::new(exe());
     command.args(["top", "--local", "--refresh", "100", "--shm-dir"]).arg(folder);
     Terminal::start(&command, (160, 44))
