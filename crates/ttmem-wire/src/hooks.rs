@@ -52,7 +52,6 @@ hooks! {
     23 "kernels" Kernels: "Code and arguments of programs, and their cores.";
     24 "traces" Traces: "Traces.";
     25 "cores" Cores: "The cores of a chip, and how their L1 is divided.";
-    26 "sites" Sites: "Tensors, and what buffers are for.";
 }
 
 impl Hook {

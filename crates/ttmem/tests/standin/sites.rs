@@ -52,8 +52,9 @@ fn implausible_tensors_are_left_out() {
             (&Value::from("tensor"), &Value::Null),
             "{found:#}"
         );
-        let missing = program.process().tracker.unwrap().missing_hooks;
-        assert_eq!(missing, ["sites"], "{what}");
+        // Nothing is missing in the figures.
+        let tracker = program.process().tracker.unwrap();
+        assert!(tracker.missing_hooks.is_empty(), "{what}: {tracker:?}");
         program.check_figures();
         program.quit();
     }
