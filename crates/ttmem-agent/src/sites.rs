@@ -76,8 +76,10 @@ impl Numbers {
 /// Frames that are recorded of each call site: 0: none; 1: the line; more: the stack.
 static FRAMES_KEPT: AtomicUsize = AtomicUsize::new(1);
 
-/// Reads from the environment what is recorded of call sites. Called when the agent starts.
+/// Reads from the environment what is recorded of call sites, and looks up the interpreter, which takes the loader's lock. Called when
+/// the agent starts.
 pub(crate) fn configure() {
+    let _ = python::find();
     let is_off = std::env::var_os("TTMEM_SITES").is_some_and(|value| value == "0");
     let stacks = std::env::var("TTMEM_STACKS").ok().filter(|value| !value.is_empty() && value != "0");
     let frames = stacks.map_or(1, |frames| frames.parse().unwrap_or(DEFAULT_STACK));
