@@ -207,13 +207,18 @@ def name_ops(ttmem):
                 # What an operation returns may be one of its arguments.
                 if where not in before:
                     expected[where] = (name, list(words), tensor)
-    time.sleep(1.5)
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     ask = lambda *arguments: json.loads(subprocess.check_output([ttmem, "dump", *arguments, "--json", "--local"], env=environment))
     found = {(it["space"], it["id"]): it.get("op") for it in ask()["allocations"]}
     wrong = [(name, words, found.get(where)) for where, (name, words, _) in expected.items() if found.get(where) not in words[-1:]]
-    programs = ask("--programs")["programs"]
-    unnamed = [it for it in programs if not it.get("kernels")]
+    # The agent's own thread names operations after their first use.
+    end = time.monotonic() + 60
+    while True:
+        programs = ask("--programs")["programs"]
+        unnamed = [it for it in programs if not it.get("kernels")]
+        if not unnamed or time.monotonic() > end:
+            break
+        time.sleep(0.1)
     print(f"outputs {len(expected)} named {len(expected) - len(wrong)} programs {len(programs)} named {len(programs) - len(unnamed)}")
     for it in wrong:
         print(*it)
