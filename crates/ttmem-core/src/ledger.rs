@@ -8,11 +8,13 @@
 mod entry;
 mod keyframe;
 mod pool;
+mod site_sums;
 mod totals;
 
 pub(crate) use entry::{Entry, Nature};
 pub(crate) use keyframe::COUNTER_LIMIT;
 pub(crate) use pool::{Change, Pool, PoolId, PoolKey};
+pub(crate) use site_sums::Held;
 pub(crate) use totals::Totals;
 
 use crate::input::Holding;
@@ -155,7 +157,7 @@ impl Ledger {
         self.version += 1;
         let (version, now) = (self.version, self.now);
         let pool = self.pool_mut(id);
-        (pool.peak, pool.peak_at) = (pool.used().max(bytes.unwrap_or(0)), now);
+        pool.set_peak(bytes, now);
         pool.version = version;
     }
 

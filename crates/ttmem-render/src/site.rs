@@ -97,6 +97,17 @@ pub static FIELDS: &[Field<Sites>] = &[
     text("function", "function", |r| absent(r.usage.origin.function.as_deref())).queried(),
     text("purpose", "what the memory is for", |r| purpose(&r.usage.origin)).queried(),
     text("tensor", "tensor of one of the buffers", |r| absent(r.usage.origin.tensor.as_deref())).queried(),
+    Field::<Sites>::new(
+        "peak_bytes",
+        Unit::Bytes,
+        "bytes per device when the process's memory of this space was largest",
+        |r| r.usage.peak_bytes.map_or(Value::Nothing, Value::Bytes),
+    )
+    .queried(),
+    text("peak_count", "number of buffers at that time", |r| {
+        r.usage.peak_count.map_or(Value::Nothing, Value::Count)
+    })
+    .queried(),
 ];
 
 const fn page(name: &str, title: &'static str, width: u16) -> Column<Sites> {
@@ -107,6 +118,7 @@ const fn page(name: &str, title: &'static str, width: u16) -> Column<Sites> {
 pub static TABLE: &[Column<Sites>] = &[
     page("used_bytes", "SIZE", 9).right(),
     page("count", "COUNT", 0).right(),
+    page("peak_bytes", "AT PEAK", 9).right().drop(2),
     page("devices", "DEVICE", 11).apart().cut(),
     page("space", "SPACE", 0),
     page("pid", "PID", 0).right(),

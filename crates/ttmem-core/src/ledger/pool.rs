@@ -1,5 +1,6 @@
 //! A pool: one process's memory of one space in one scope, with its running figures.
 
+use super::site_sums::{Held, SiteSums};
 use super::totals::Totals;
 use super::{Entry, NONE};
 use crate::input::Holding;
@@ -120,6 +121,8 @@ pub(crate) struct Pool {
     /// Records without bytes in a bank.
     pub(crate) empty: u64,
     log: Log,
+    /// Not of programs, whose memory overlaps.
+    sites: SiteSums,
 }
 
 /// How long a pool has only grown.
@@ -149,6 +152,7 @@ impl Pool {
             version,
             empty: 0,
             log: Log::default(),
+            sites: SiteSums::default(),
         }
     }
 
@@ -165,6 +169,7 @@ impl Pool {
         let used = self.used();
         if used > self.peak {
             (self.peak, self.peak_at) = (used, now);
+            self.sites.note_peak();
         }
         self.low = self.low.min(used);
         (self.version, self.changed_at) = (version, now);
@@ -175,6 +180,9 @@ impl Pool {
         self.totals.add(entry);
         self.empty += u64::from(entry.bytes_per_bank == 0);
         self.log_change(entry, true);
+        if self.has_sites(entry) {
+            self.sites.add(entry);
+        }
     }
 
     /// Counts a record that is removed.
@@ -182,6 +190,35 @@ impl Pool {
         self.totals.subtract(entry);
         self.empty -= u64::from(entry.bytes_per_bank == 0);
         self.log_change(entry, false);
+        if self.has_sites(entry) {
+            self.sites.subtract(entry);
+        }
+    }
+
+    fn has_sites(&self, entry: &Entry) -> bool {
+        !entry.layout.is_alias() && !self.key.space.is_program()
+    }
+
+    /// Sets the peak, if the source knows it better: never less than what is in use.
+    pub(super) fn set_peak(&mut self, bytes: Option<u64>, now: Mono) {
+        let used = self.used();
+        (self.peak, self.peak_at) = (used.max(bytes.unwrap_or(0)), now);
+        if self.peak > used { self.sites.forget_peak() } else { self.sites.note_peak() }
+    }
+
+    /// Buffers by call site, now and at the peak; `None`: what the peak consisted of is unknown.
+    pub(crate) fn sites(&self) -> impl Iterator<Item = (u32, Held, Option<Held>)> {
+        self.sites.all()
+    }
+
+    /// What a keyframe keeps of the sites.
+    pub(super) fn sites_frame(&self) -> Option<Vec<(u32, Held)>> {
+        self.sites.frame()
+    }
+
+    /// Restores what a keyframe kept of the sites, after all records were added.
+    pub(super) fn restore_sites(&mut self, frame: Option<&[(u32, Held)]>) {
+        self.sites.restore(frame);
     }
 
     fn log_change(&mut self, entry: &Entry, is_added: bool) {
@@ -203,6 +240,7 @@ impl Pool {
         self.head = NONE;
         self.totals = Totals::default();
         self.empty = 0;
+        self.sites.clear();
         // One change more, so that every skyline is built again.
         self.log = Log { before: self.log.count() + 1, last: Vec::new(), ..self.log };
         self.unlisted = Holding::default();

@@ -131,6 +131,12 @@ pub struct SiteUsage {
     pub requested_bytes: u64,
     /// Allocated bytes per device, else requested bytes.
     pub used_bytes: u64,
+    /// Number of buffers when the process's memory of this space was largest; `null`: unknown.
+    #[serde(default)]
+    pub peak_count: Option<u64>,
+    /// Bytes per device at that time.
+    #[serde(default)]
+    pub peak_bytes: Option<u64>,
 }
 
 /// Every live allocation: what `ttmem dump --json` prints, and a daemon answers.
