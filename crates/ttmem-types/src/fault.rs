@@ -203,6 +203,14 @@ pub enum FindingKind {
     AmbiguousFree,
     /// An allocation failed.
     OutOfMemory,
+    /// The memory of a program would have overlapped an L1 buffer, so the program was not run.
+    Clash,
+    /// A program needs more L1, or a larger kernel config buffer, than a core has.
+    ProgramTooLarge,
+    /// A trace did not fit into the trace region.
+    TraceTooLarge,
+    /// The runtime does not support a request.
+    Unsupported,
     /// A segment has no room to list all allocations.
     Unlisted,
     /// Memory use only grew.

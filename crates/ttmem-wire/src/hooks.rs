@@ -52,6 +52,7 @@ hooks! {
     23 "kernels" Kernels: "Code and arguments of programs, and their cores.";
     24 "traces" Traces: "Traces.";
     25 "cores" Cores: "The cores of a chip, and how their L1 is divided.";
+    26 "failures" Failures: "Programs that the runtime refuses, since their memory would overlap buffers or exceed L1.";
 }
 
 impl Hook {

@@ -2,6 +2,8 @@
 //!
 //! * [`legacy`]: the `AllocMessage` family of the old allocation server, in its four sizes.
 //! * [`framer`]: divides the byte stream of a connection into those messages.
+//! * [`failure`]: a failed allocation as a record.
+//! * [`refusal`]: the figures in the runtime's exceptions.
 //! * [`record`]: the 64-byte [`record::Record`], the unit of ttmem's own formats.
 //! * [`hooks`]: the kinds of information that the agent can get from a runtime.
 //! * [`segment`]: the shared-memory file in which a process publishes its device memory.
@@ -11,10 +13,12 @@
 //! readers use. Sizes and offsets are asserted at compile time, because three diverging copies of one struct were the old
 //! protocol's first defect.
 
+pub mod failure;
 pub mod framer;
 pub mod hooks;
 pub mod legacy;
 pub mod record;
+pub mod refusal;
 pub mod region;
 pub mod segment;
 mod view_addresses;

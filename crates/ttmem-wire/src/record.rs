@@ -26,10 +26,10 @@ pub enum Kind {
     Dispatch = 4,
     /// A program was destroyed, and everything it registered with it.
     ProgramEnd = 5,
-    /// All allocations of an allocator are freed. The allocator is closed, unless [`flags::CLEARED`] is set.
+    /// All allocations of an allocator are freed. The allocator is closed, unless [`flags::CLEARED`] is set. `padding` is their
+    /// number plus 1; 0: unknown.
     AllocatorEnd = 6,
-    /// An allocation failed: `requested` are the requested bytes, `bytes_per_bank` those needed in each bank, `id` is the largest
-    /// free block in a bank if [`flags::MEASURED`] is set.
+    /// An allocation failed for lack of memory: a [`crate::failure::Failure`].
     OutOfMemory = 7,
     /// A report was refused: `flags` is the index of a [`ttmem_types::Fault`].
     Refused = 8,
@@ -45,10 +45,12 @@ pub enum Kind {
     Trace = 12,
     /// A trace was released.
     TraceEnd = 13,
+    /// An allocation failed for another reason than [`Kind::OutOfMemory`]: a [`crate::failure::Failure`].
+    Failure = 14,
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::Alloc,
         Self::Free,
         Self::ProgramBegin,
@@ -62,6 +64,7 @@ impl Kind {
         Self::AllocatorBegin,
         Self::Trace,
         Self::TraceEnd,
+        Self::Failure,
     ];
 
     /// Returns the kind numbered `byte`.
@@ -125,8 +128,10 @@ pub mod flags {
     pub const ESTIMATED: u16 = 32;
     /// Of program memory: dispatches of its program are not reported, so whether it is resident is unknown.
     pub const UNFOLLOWED: u16 = 64;
-    /// Of a failed allocation: `id` is the largest free block in a bank.
+    /// Of a failure: `id` is what was available.
     pub const MEASURED: u16 = 128;
+    /// Of a failure: bits with its [`ttmem_types::FailureKind`] by number.
+    pub const FAILURE: u16 = 127;
     /// Of the end of an allocator's allocations: the allocator stays open.
     pub const CLEARED: u16 = 256;
     /// Of a view: its address may differ at every dispatch. `id` is the address at which it was registered, and `padding` the

@@ -52,6 +52,19 @@ pub const MAX_BLOCKS: u32 = 1 << 18;
 /// digits.
 pub const FILE_PREFIX: &str = "ttmem.";
 
+/// What the names of copies end with that are made when allocations fail: of the first and of the last failure of a segment.
+pub const FAILURE_SUFFIXES: [&str; 2] = [".first", ".last"];
+
+/// What the name of such a copy ends with while it is written.
+pub const UNFINISHED_SUFFIX: &str = ".new";
+
+/// Returns the name of the segment that a copy with this name was made of.
+pub fn parse_failure_name(name: &[u8]) -> Option<&[u8]> {
+    let mut suffixes = FAILURE_SUFFIXES.iter().chain([&UNFINISHED_SUFFIX]);
+    let segment = suffixes.find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
+    parse_name(segment).map(|_| segment)
+}
+
 /// Returns the pid and the nonce in a segment's file name.
 pub fn parse_name(name: &[u8]) -> Option<(u32, u64)> {
     let name = core::str::from_utf8(name).ok()?.strip_prefix(FILE_PREFIX)?;
@@ -150,12 +163,13 @@ pub mod word {
     pub const FAULTS: usize = 640;
     /// 128 bytes of text: why there is no file, or why the segment is smaller than it should be.
     pub const REASON: usize = 896;
-    /// The last [`super::FAILURES`] failed allocations, each as its [`crate::record::Record`]. They stay when the ring has wrapped
-    /// and their allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is overwritten, its
-    /// sequence is 0.
+    /// The last [`super::FAILURES`] failures, each as its [`crate::record::Record`]. They stay when the ring has wrapped and their
+    /// allocator is closed. The `n`-th failure, from 0, is at place `n mod FAILURES`. While it is overwritten, its sequence is 0.
     pub const FAILURES: usize = 1024;
     /// Definitions for which there was no space, since version 1.1: of frames and stacks, of call sites, of tensors.
     pub const LEFT_OUT: usize = 1536;
+    /// Number of failures of all kinds, since version 1.1. The `n`-th, from 0, is at place `n mod FAILURES` of [`FAILURES`].
+    pub const FAILED: usize = 1568;
 }
 
 /// Values of [`word::STATE`].
@@ -166,6 +180,8 @@ pub mod state {
     pub const CLOSED: u64 = 1;
     /// The process exits. The segment lists what it had allocated at that time.
     pub const EXITED: u64 = 2;
+    /// This is a copy of a segment, made when an allocation failed. It never changes.
+    pub const FAILED: u64 = 3;
 }
 
 /// The header's words that change, except `begun` and `applied`, as one struct.
@@ -461,7 +477,9 @@ pub fn table_change(kind: Kind) -> TableChange {
         Kind::Free | Kind::TraceEnd => TableChange::Clear,
         Kind::ProgramEnd => TableChange::ClearProgram,
         Kind::AllocatorEnd => TableChange::ClearAllocator,
-        Kind::OutOfMemory | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => TableChange::None,
+        Kind::OutOfMemory | Kind::Failure | Kind::Refused | Kind::PeakReset | Kind::AllocatorBegin => {
+            TableChange::None
+        }
     }
 }
 
