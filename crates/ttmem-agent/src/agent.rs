@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::allocators::{
-    AllocatorInfo, SPACES, add, banks_of, define, find, find_or_define, is_hybrid, mark_inherited, round_up,
+    AllocatorInfo, SPACES, add, banks_of, define, find, find_or_define, mark_inherited, round_up,
 };
-use crate::audit;
+use crate::explain;
 use crate::flight::{self, Lock};
 use crate::manual;
 use crate::runtime;
@@ -32,7 +32,7 @@ pub(crate) fn tracker() -> &'static Tracker {
 }
 
 #[inline]
-fn space_of(kind: u32) -> Option<Space> {
+pub(crate) fn space_of(kind: u32) -> Option<Space> {
     // A match, not a lookup in `SPACES`, which would be one more cache line to fetch.
     Some(match kind {
         DRAM => Space::Dram,
@@ -111,6 +111,7 @@ pub(crate) extern "C" fn ttmem_agent_start() {
     let hybrid = std::env::var("TT_METAL_ALLOCATOR_MODE_HYBRID").is_ok_and(|it| it == "1");
     flight::state().hybrid.store(u32::from(hybrid), Ordering::Relaxed);
     sites::configure();
+    explain::configure();
     let options = Options::from_env();
     let options = options.writer(concat!("ttmem-agent ", env!("CARGO_PKG_VERSION"))).runtime(found.runtime);
     agent::enable(tracker(), &options);
@@ -186,35 +187,6 @@ pub(crate) extern "C" fn ttmem_agent_freeing(allocator: usize, buffer: usize, fa
         let _ = tracker().free(number, space, facts.address);
     }
     allocator.mark_changed();
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn ttmem_agent_failed(
-    allocator: usize,
-    buffer: usize,
-    facts: &BufferFacts,
-    site: &SiteFacts,
-) {
-    // SAFETY: the runtime has just failed to allocate this buffer.
-    let device = || unsafe { ttmem_device_of(buffer) };
-    let Some((allocator, number)) = find_or_define(allocator, device) else { return };
-    let Some(space) = space_of(facts.kind) else { return };
-    let _lock = Lock::acquire_query();
-    // 1: this hook itself.
-    let before = audit::mark(1);
-    let statistics = allocator.statistics(facts.kind);
-    let (block, _) = allocator.sizes(facts);
-    if let Some(statistics) = statistics.filter(|_| !allocator.is_inherited()) {
-        let _ = tracker().audit(before.filter(|_| audit::is_quiescent(1)), number, space, statistics);
-    }
-    // Allocation may fail for another reason: there was a free block, or the runtime has no interleaved buffers in L1_SMALL.
-    let largest = statistics.map(|it| it.largest_free_per_bank);
-    let unsupported = facts.kind == L1_SMALL && facts.is_interleaved();
-    let does_not_fit = largest.map_or(!unsupported, |largest| block > largest);
-    if does_not_fit || facts.is_per_core() || is_hybrid() {
-        let failed = Buffer::new(number, space, 0, facts.requested).site(sites::of_allocation(site));
-        let _ = tracker().report_out_of_memory(&failed.bytes_per_bank(block), largest);
-    }
 }
 
 /// The runtime allocated or freed a buffer that it did not describe.

@@ -11,6 +11,7 @@
 //! * `programs` keeps the runtime's programs and what they allocate, `traces` which of them a replay leaves behind;
 //! * `sites` finds out which line, operation and tensor an allocation is for, `python` reads the interpreter's frames, `native`
 //!   names addresses;
+//! * `failures` reports what the runtime refuses, with the figures of its exceptions, which `explain` extends on request;
 //! * `audit` polls the allocators' own statistics, from a thread of its own;
 //! * `manual` silences libraries in this process that report by hand;
 //! * `probe` exports what only tests and benchmarks need, in debug builds and with the feature `probe`.
@@ -27,6 +28,8 @@
 mod agent;
 mod allocators;
 mod audit;
+mod explain;
+mod failures;
 mod flight;
 mod manual;
 mod native;

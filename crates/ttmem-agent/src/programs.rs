@@ -10,7 +10,8 @@ use crate::allocators::{chip_number, mark_inherited};
 use crate::flight::{self, Lock};
 use crate::parts::{self, Views};
 use crate::shim::{
-    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_program,
+    CLASS_DISPATCH, CLASS_FABRIC, Part, ProgramFacts, ProgramTarget, ttmem_chips_of, ttmem_impl_chips,
+    ttmem_program,
 };
 use crate::sites;
 use crate::traces;
@@ -383,6 +384,37 @@ pub(crate) extern "C" fn ttmem_agent_built(program: usize, id: u64, target: &Pro
         }
         None => agent::count_lost(tracker()),
     });
+}
+
+/// The scope and the key of a program that the runtime refuses; without a program, the scope of its device. A program that was not
+/// built yet is reported now, since its parts are what does not fit.
+pub(crate) fn refused(program: usize, id: u64, target: &ProgramTarget) -> Option<(AllocatorNumber, u32)> {
+    with_table(|table| {
+        if program == 0 || id == u64::MAX {
+            let mut indexes = [0; MAX_CHIPS];
+            // SAFETY: the runtime has just passed this device.
+            let chips = unsafe { ttmem_chips_of(target.device, 0, indexes.as_mut_ptr(), MAX_CHIPS) };
+            let owner =
+                if target.is_mesh { owner_key(true, target.mesh) } else { owner_key(false, indexes[0]) };
+            return table
+                .find_or_define_scope(owner, &indexes[..chips.min(MAX_CHIPS)])
+                .map(|scope| (scope, 0));
+        }
+        if table.find_or_add(id)?.scope == 0 {
+            set_unchanged(id, 0);
+            table.report(program, id, target);
+        }
+        let scope = table.find(id)?.scope;
+        (scope != 0).then(|| (AllocatorNumber::new(scope), key_of(id)))
+    })?
+}
+
+/// The scope of a mesh. `mesh_impl` is its implementation object.
+pub(crate) fn scope_of_mesh(mesh: u32, mesh_impl: usize) -> Option<AllocatorNumber> {
+    let mut indexes = [0; MAX_CHIPS];
+    // SAFETY: the runtime is in a call of this mesh.
+    let chips = unsafe { ttmem_impl_chips(mesh_impl, indexes.as_mut_ptr(), indexes.len()) };
+    with_table(|table| table.find_or_define_scope(owner_key(true, mesh), &indexes[..chips.min(MAX_CHIPS)]))?
 }
 
 /// Reports the dispatch of a program that did not change since the last one. Returns whether it did: if not,

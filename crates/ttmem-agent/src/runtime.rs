@@ -184,7 +184,8 @@ pub(crate) fn find() -> Found {
     };
     let (mut taken, mut wanted) = (u64::MAX, 0);
     for Entry { call, symbol, need } in CALLS {
-        let address = if call == Call::FreeMemory { resolve_global(symbol) } else { resolve(symbol) };
+        let is_of_language = call as usize >= Call::FreeMemory as usize;
+        let address = if is_of_language { resolve_global(symbol) } else { resolve(symbol) };
         // SAFETY: only `ttmem_agent_start` calls this, once, before the shim reads the table.
         unsafe { ttmem_calls[call as usize] = address };
         match need {

@@ -216,7 +216,7 @@ SHARED uint64_t ttmem_hook_allocate(void *allocator, void *buffer) {
         if (read_buffer(buffer, &facts)) {
             SiteFacts site;
             read_site(facts.kind, &site);
-            ttmem_agent_failed(allocator, buffer, &facts, &site);
+            Caught().report([&](const CaughtText *text) { ttmem_agent_failed(allocator, buffer, &facts, &site, text); });
         }
         throw;
     }

@@ -136,6 +136,12 @@ struct ProgramTarget {
     bool placed;   // whether all parts of the program have addresses
 };
 
+// The text of an exception of the runtime.
+struct CaughtText {
+    const char *text;  // null: unknown
+    char *longer;      // the text that it shall have; null: as it is. Rust makes and drops it
+};
+
 // Facts about a program, without its parts.
 struct ProgramFacts {
     uint32_t kernel_bytes;  // code, arguments and semaphores, on each core
@@ -371,6 +377,46 @@ T at(const void *base, int32_t offset) {
     __builtin_memcpy(&value, static_cast<const char *>(base) + offset, sizeof value);
     return value;
 }
+
+// The exception that is being handled, if it is a `std::runtime_error`: all failures of the runtime are. Passes its text to Rust,
+// which may extend it.
+class Caught {
+    void *error = nullptr;  // a `std::exception_ptr`
+
+public:
+    Caught() noexcept {
+        if (!exists(CURRENT_EXCEPTION) || !exists(RELEASE_EXCEPTION) || !exists(EXCEPTION_TYPE)) return;
+        // A `std::type_info`: its name is behind its vtable.
+        const void *type = call<EXCEPTION_TYPE>();
+        if (type == nullptr || __builtin_strcmp(at<const char *>(type, 8), "St13runtime_error") != 0) return;
+        call<CURRENT_EXCEPTION>(&error);
+    }
+
+    template <typename Report>
+    void report(Report pass) noexcept {
+        CaughtText text = {};
+        // `what` is the third virtual function, after both destructors.
+        if (error != nullptr) text.text = at<const char *(**)(const void *)>(error, 0)[2](error);
+        pass(&text);
+        if (text.longer == nullptr) return;
+        try {
+            if (exists(MAKE_ERROR) && exists(ASSIGN_ERROR) && exists(DROP_ERROR)) {
+                alignas(16) char longer[64];
+                call<MAKE_ERROR>(longer, text.longer);
+                call<ASSIGN_ERROR>(error, longer);
+                call<DROP_ERROR>(longer);
+            }
+        } catch (...) {
+            // Without memory for a longer text, it stays as it is.
+        }
+        ttmem_agent_drop_text(&text);
+    }
+
+    ~Caught() {
+        if (error != nullptr) call<RELEASE_EXCEPTION>(&error);
+    }
+    Caught(const Caught &) = delete;
+};
 
 [[maybe_unused]] void add_core(uint64_t *cores, uint64_t x, uint64_t y) {
     if (x < 16 && y < 16) {

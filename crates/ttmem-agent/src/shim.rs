@@ -4,7 +4,8 @@
 
 use crate::flight::{Line, Page, State};
 use crate::runtime::{BufferLayout, ProgramLayout};
-use core::ffi::c_void;
+use core::cell::Cell;
+use core::ffi::{c_char, c_void};
 use ttmem_client::{Layout, Space};
 use ttmem_wire::ViewAddresses;
 
@@ -171,6 +172,15 @@ pub(crate) struct ProgramTarget {
     pub(crate) is_mesh: bool,
     /// Whether all parts of the program have addresses.
     pub(crate) placed: bool,
+}
+
+/// The text of an exception of the runtime.
+#[repr(C)]
+pub(crate) struct CaughtText {
+    /// Null: unknown.
+    pub(crate) text: *const c_char,
+    /// The text that it shall have; null: as it is.
+    pub(crate) longer: Cell<*mut c_char>,
 }
 
 /// Facts about a program, without its parts.

@@ -296,6 +296,24 @@ void add_name(ProgramFacts *facts, void *kernel) {
     name.free();
 }
 
+// The mesh or the chip of a program.
+ProgramTarget target_on(void *device) {
+    ProgramTarget target = {};
+    target.device = device;
+    target.is_mesh = is_a(device, MESH_VTABLE);
+    target.mesh = mesh_id(device);
+    return target;
+}
+
+// Reports that the runtime refused a program, with the exception that is being handled. `placed`: its parts have addresses.
+void report_refused(void *program, const void *device, bool placed) noexcept {
+    if (!exists(PROGRAM_ID)) return;
+    ProgramTarget target = target_on(const_cast<void *>(device));
+    target.placed = placed;
+    uint64_t id = program_id(program);
+    Caught().report([&](const CaughtText *text) { ttmem_agent_program_refused(program, id, &target, text); });
+}
+
 }  // namespace
 
 extern "C" {
@@ -304,16 +322,20 @@ extern "C" {
 
 SHARED uint32_t ttmem_hook_finalize_programs(
     int context, void *device, void *kernels, void *groups, void *semaphores, Span programs) {
-    bool active = is_active();
-    uint32_t result = call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
-    if (!active || !exists(PROGRAM_ID)) return result;
-    uint64_t start = Meter::now();
-    ProgramTarget target = {};
-    target.device = device;
-    target.is_mesh = is_a(device, MESH_VTABLE);
-    target.mesh = mesh_id(device);
-    target.placed = workload != nullptr;
+    if (!is_active()) return call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
     auto list = static_cast<void **>(programs.begin);
+    uint32_t result;
+    try {
+        result = call<FINALIZE_PROGRAMS>(context, device, kernels, groups, semaphores, programs);
+    } catch (...) {
+        // Which one of several did not fit is unknown.
+        report_refused(programs.len == 1 ? list[0] : nullptr, device, false);
+        throw;
+    }
+    if (!exists(PROGRAM_ID)) return result;
+    uint64_t start = Meter::now();
+    ProgramTarget target = target_on(device);
+    target.placed = workload != nullptr;
     for (size_t n = 0; n < programs.len && n < 65536; n++) {
         if (list[n] == nullptr) continue;
         target.range = range_of(list[n]);
@@ -376,6 +398,27 @@ SHARED void ttmem_hook_mark_address(void *taken, uint64_t address, uint64_t byte
     if (notes != nullptr) add_range(notes->cores_at(address, bytes), at<CoreRange>(taken, 0));
 }
 
+// The runtime checks before each dispatch that the memory of a program is below all buffers and within L1.
+SHARED void ttmem_hook_check_cbs(void *program, const void *device) {
+    if (!is_active()) return call<CHECK_CBS>(program, device);
+    try {
+        call<CHECK_CBS>(program, device);
+    } catch (...) {
+        report_refused(program, device, true);
+        throw;
+    }
+}
+
+SHARED void ttmem_hook_check_dfbs(void *program, const void *device) {
+    if (!is_active()) return call<CHECK_DFBS>(program, device);
+    try {
+        call<CHECK_DFBS>(program, device);
+    } catch (...) {
+        report_refused(program, device, true);
+        throw;
+    }
+}
+
 SHARED void ttmem_hook_unplace_cbs(void *program) {
     if (is_active() && exists(PROGRAM_ID)) ttmem_agent_program_changed(program_id(program));
     call<UNPLACE_CBS>(program);
@@ -409,6 +452,10 @@ SHARED void ttmem_hook_trace_end(void *impl, uint8_t queue, const uint32_t *trac
     } catch (...) {
         // The trace did not fit. The queue has stopped capturing all the same.
         report_trace(TRACE_RELEASED, impl, id, queue);
+        if (has(MESH_IMPL_ID)) {
+            uint32_t mesh = mesh_impl_id(impl);
+            Caught().report([&](const CaughtText *text) { ttmem_agent_trace_refused(mesh, impl, text); });
+        }
         throw;
     }
     report_trace(TRACE_CAPTURED, impl, id, queue);

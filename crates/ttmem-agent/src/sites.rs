@@ -135,6 +135,14 @@ pub(crate) fn of_program(kernels: &str) -> SiteNumber {
     if is_wanted { find(key, 0, parts) } else { find_native(key, 0, parts) }
 }
 
+/// The call site of a program or trace that the runtime refuses: the line, and the operation as the program calls it.
+pub(crate) fn of_refused_program() -> SiteNumber {
+    if frames_kept() == 0 {
+        return SiteNumber::default();
+    }
+    find(0, dispatcher(), SiteParts::default)
+}
+
 /// The number of the place where the calling thread is, for what `key` and `parts` describe.
 #[inline]
 fn find<'a>(key: u64, caller: u64, parts: impl FnOnce() -> SiteParts<'a>) -> SiteNumber {

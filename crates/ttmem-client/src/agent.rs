@@ -9,6 +9,7 @@ use crate::types::{AllocatorNumber, Banks, CoresNumber, Placement, Program, Resu
 use core::sync::atomic::Ordering;
 use ttmem_types::{Fault, Purpose, Space, Tensor};
 use ttmem_wire::ViewAddresses;
+use ttmem_wire::failure::Failure;
 use ttmem_wire::record::{Record, flags};
 use ttmem_wire::segment::definition;
 use zerocopy::little_endian::U32;
@@ -147,6 +148,36 @@ pub fn define_site(tracker: &Tracker, parts: &SiteParts<'_>) -> Result<SiteNumbe
 #[inline]
 pub fn generation(tracker: &Tracker) -> u64 {
     tracker.generation.load(Ordering::Relaxed)
+}
+
+/// Reports a failure, with the numbers of this tracker's definitions.
+pub fn report_failure(tracker: &Tracker, failure: &Failure) -> Result {
+    tracker.event(0, |writer| writer.fail(failure))
+}
+
+/// What a segment holds.
+#[derive(Debug)]
+pub struct SegmentCopy {
+    /// The table. A slot with sequence 0 is free.
+    pub slots: Vec<Record>,
+    /// The area of definitions.
+    pub definitions: Vec<u8>,
+}
+
+/// Copies the table and the definitions of a tracker's segment; `None` if there is no memory for that.
+pub fn copy_segment(tracker: &Tracker) -> Option<SegmentCopy> {
+    let (slots, definitions) = tracker.event((0, 0), |writer| Ok(writer.used())).ok()?;
+    let mut copy = SegmentCopy { slots: Vec::new(), definitions: Vec::new() };
+    // Memory is not allocated under the lock. Other threads may need a little more meanwhile.
+    copy.slots.try_reserve_exact(slots + slots / 8 + 64).ok()?;
+    copy.definitions.try_reserve_exact(definitions + 4096).ok()?;
+    tracker
+        .event((), |writer| {
+            writer.copy_to(&mut copy);
+            Ok(())
+        })
+        .ok()?;
+    Some(copy)
 }
 
 /// Changes the sizes of an open allocator's spaces. Its allocations stay.

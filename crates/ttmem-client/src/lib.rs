@@ -9,6 +9,7 @@ pub mod agent;
 mod clock;
 pub mod compat;
 mod descriptor;
+mod failure_file;
 mod identity;
 mod legacy;
 mod lock_page;

@@ -7,7 +7,7 @@ use core::mem::MaybeUninit;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 use ttmem_types::limits::CRASH_SEGMENTS;
-use ttmem_wire::segment::{Header, parse_name};
+use ttmem_wire::segment::{FAILURE_SUFFIXES, Header, parse_failure_name, parse_name};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The divisor for the part of the filesystem that ttmem may use.
@@ -15,8 +15,9 @@ const SHARE: u64 = 8;
 /// Most crash segments that are removed at once.
 const MAX_REMOVED: usize = 64;
 
-/// Removes this user's crash segments except the newest [`CRASH_SEGMENTS`].
+/// Removes this user's crash segments except the newest [`CRASH_SEGMENTS`], and copies of segments that do not exist any more.
 pub(crate) fn remove_old_crash_segments(folder: BorrowedFd<'_>) {
+    remove_failures_without_segment(folder);
     for _ in 0..MAX_REMOVED {
         let CrashSegments { count, oldest } = find_crash_segments(folder);
         if count <= CRASH_SEGMENTS || !remove(folder, oldest) {
@@ -44,8 +45,28 @@ pub(crate) fn make_space(folder: BorrowedFd<'_>, wanted: u64) -> bool {
     false
 }
 
+/// Removes a segment with the copies of it.
 fn remove(folder: BorrowedFd<'_>, name: Option<Name>) -> bool {
-    name.is_some_and(|name| rustix::fs::unlinkat(folder, name.as_str(), AtFlags::empty()).is_ok())
+    let unlink = |name: &str| rustix::fs::unlinkat(folder, name, AtFlags::empty()).is_ok();
+    name.is_some_and(|name| {
+        for suffix in FAILURE_SUFFIXES {
+            let mut copy = Name::new();
+            copy.push(format_args!("{}{suffix}", name.as_str()));
+            unlink(copy.as_str());
+        }
+        unlink(name.as_str())
+    })
+}
+
+fn remove_failures_without_segment(folder: BorrowedFd<'_>) {
+    each_file(folder, |folder, name, _| {
+        let segment = parse_failure_name(name.as_bytes()).and_then(|it| core::str::from_utf8(it).ok());
+        let Some(segment) = segment else { return };
+        let found = rustix::fs::statat(folder, segment, AtFlags::SYMLINK_NOFOLLOW);
+        if matches!(found, Err(rustix::io::Errno::NOENT)) {
+            let _ = rustix::fs::unlinkat(folder, name, AtFlags::empty());
+        }
+    });
 }
 
 type Name = crate::text::Text<64>;
@@ -56,10 +77,10 @@ struct CrashSegments {
     oldest: Option<Name>,
 }
 
-/// Returns the bytes that this user's segments take.
+/// Returns the bytes that this user's segments and their copies take.
 fn used_bytes(folder: BorrowedFd<'_>) -> u64 {
     let mut used = 0u64;
-    each_segment(folder, |_, _, _, stat| {
+    each_file(folder, |_, _, stat| {
         used = used.saturating_add((stat.st_blocks as u64).saturating_mul(512));
     });
     used
@@ -88,6 +109,15 @@ fn each_segment(
     folder: BorrowedFd<'_>,
     mut visit: impl FnMut(&rustix::fd::OwnedFd, &str, u32, &rustix::fs::Stat),
 ) {
+    each_file(folder, |folder, name, stat| {
+        if let Some((pid, _)) = parse_name(name.as_bytes()) {
+            visit(folder, name, pid, stat);
+        }
+    });
+}
+
+/// Calls `visit` with each of this user's segments and their copies: folder, name, attributes.
+fn each_file(folder: BorrowedFd<'_>, mut visit: impl FnMut(&rustix::fd::OwnedFd, &str, &rustix::fs::Stat)) {
     let uid = rustix::process::geteuid().as_raw();
     // A descriptor of our own: reading moves its position.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -96,12 +126,14 @@ fn each_segment(
     let mut entries = RawDir::new(&folder, &mut buffer);
     while let Some(Ok(entry)) = entries.next() {
         let bytes = entry.file_name().to_bytes();
-        let Some((pid, _)) = parse_name(bytes) else { continue };
+        if parse_name(bytes).is_none() && parse_failure_name(bytes).is_none() {
+            continue;
+        }
         let Ok(stat) = rustix::fs::statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else {
             continue;
         };
         if stat.st_uid == uid && rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-            visit(&folder, core::str::from_utf8(bytes).unwrap_or_default(), pid, &stat);
+            visit(&folder, core::str::from_utf8(bytes).unwrap_or_default(), &stat);
         }
     }
 }

@@ -288,6 +288,19 @@ impl Segment {
         unsafe { &*self.base.as_ptr().add(offset).cast() }
     }
 
+    /// Returns bytes of the areas that are in use. Nothing may change them meanwhile.
+    pub(crate) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
+        assert!(offset + len <= self.plan.bytes(self.slots), "within the file");
+        // SAFETY: mapped and allocated; only the writer changes it, which the caller is.
+        unsafe { core::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
+    }
+
+    /// Returns the permissions of its file.
+    pub(crate) fn mode(&self) -> Mode {
+        let stat = self.file.get().as_ref().and_then(|file| rustix::fs::fstat(file.fd.verified()?).ok());
+        stat.map_or(Mode::RUSR | Mode::WUSR, |stat| Mode::from_raw_mode(stat.st_mode & 0o660))
+    }
+
     /// Returns the line of the `n`-th failed allocation, from 0.
     pub(crate) fn failure(&self, n: u64) -> &Line {
         let place = n as usize % ttmem_wire::segment::FAILURES;
@@ -372,7 +385,7 @@ impl Segment {
 }
 
 /// Checks the limit of file sizes. Beyond it the kernel does not only refuse: it sends a signal that ends the process.
-fn check_limit(bytes: usize) -> Result<(), Problem> {
+pub(crate) fn check_limit(bytes: usize) -> Result<(), Problem> {
     match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
         Some(limit) if limit < bytes as u64 => {
             Err(Problem { text: "file size limit (ulimit -f) is too small for a segment", errno: None })

@@ -4,11 +4,12 @@
 //! for a slot's own words, which are only compared and subtracted.
 //!
 //! This module begins and finishes events; `usual` has the events that are frequent, `events` allocates and frees in general, `slots` and `rows` change the table and the totals,
-//! `definitions`, `allocators` and `programs` have their calls, `faults` counts, `lifecycle` creates and removes the segment.
+//! `definitions`, `allocators`, `programs` and `failures` have their calls, `faults` counts, `lifecycle` creates and removes the segment.
 
 mod allocators;
 mod definitions;
 mod events;
+mod failures;
 mod faults;
 mod key;
 mod lifecycle;
@@ -121,6 +122,8 @@ pub(crate) struct Writer {
     faults: [u64; Fault::COUNTED],
     /// Events lost before this segment was created.
     lost_before: u64,
+    /// Failures, and the copies that were made of the segment.
+    saved: failures::Saved,
     problem: Option<Problem>,
     legacy: Option<Legacy>,
     /// The segment's time of modification when it was last read.
@@ -166,6 +169,7 @@ impl Writer {
             lost_before: 0,
             forked: false,
             may_grow: true,
+            saved: failures::Saved::default(),
             problem: None,
             has_legacy: legacy.is_some(),
             legacy,

@@ -5,8 +5,9 @@ use crate::types::{
     AllocatorNumber, AuditMark, Buffer, Kernel, Placement, Program, Result, Statistics, identifying_record,
 };
 use crate::writer::Writer;
-use ttmem_types::{Fault, Space};
+use ttmem_types::{FailureKind, Fault, Space};
 use ttmem_wire::ViewAddresses;
+use ttmem_wire::failure::Failure;
 
 /// Spaces that are searched for a buffer by its address alone.
 pub(crate) const SEARCHED_SPACES: [Space; 5] =
@@ -111,7 +112,14 @@ impl Tracker {
     /// # Ok::<(), ttmem_client::Fault>(())
     /// ```
     pub fn report_out_of_memory(&self, buffer: &Buffer, largest_free_per_bank: Option<u64>) -> Result {
-        self.event(0, |writer| writer.out_of_memory(buffer, largest_free_per_bank))
+        let failure = Failure {
+            requested: buffer.requested,
+            needed: buffer.bytes_per_bank,
+            available: largest_free_per_bank,
+            site: buffer.site.0,
+            ..Failure::new(FailureKind::OutOfMemory, Some(buffer.space), buffer.allocator.0)
+        };
+        self.event(0, |writer| writer.fail(&failure))
     }
 }
 

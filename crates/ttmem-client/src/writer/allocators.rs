@@ -1,9 +1,8 @@
-//! Allocators: closing and clearing them, failed allocations, statistics and peaks.
+//! Allocators: closing and clearing them, statistics and peaks.
 
 use super::slots::{OVERFLOW, table_number};
 use super::{Key, Writer};
-use crate::publish;
-use crate::types::{Buffer, Result, Statistics};
+use crate::types::{Result, Statistics};
 use ttmem_types::Fault;
 use ttmem_wire::record::{Kind, PADDING_UNKNOWN, Record, Space, flags};
 
@@ -12,7 +11,7 @@ impl Writer {
         if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
         }
-        if !self.begin(&mut Record::new(Kind::AllocatorEnd, None, allocator)) {
+        if !self.begin(&mut self.end_record(allocator)) {
             return Err(Fault::Lost);
         }
         self.free_all(allocator, true);
@@ -26,12 +25,20 @@ impl Writer {
         if self.open_allocator(allocator).is_none() {
             return Err(self.refuse(Fault::UnknownAllocator, None, allocator, 0));
         }
-        let record = Record::new(Kind::AllocatorEnd, None, allocator);
-        if !self.begin(&mut Record { flags: flags::CLEARED.into(), ..record }) {
+        if !self.begin(&mut Record { flags: flags::CLEARED.into(), ..self.end_record(allocator) }) {
             return Err(Fault::Lost);
         }
         self.free_all(allocator, false);
         Ok(self.finish())
+    }
+
+    /// The record of the end of an allocator's allocations: a reader that goes back to before it must know whether there were any.
+    fn end_record(&self, allocator: u16) -> Record {
+        let rows = self.allocators[usize::from(allocator)].rows;
+        let live = rows.iter().filter_map(|row| self.rows.get(usize::from(row.checked_sub(1)?)));
+        let count = live.fold(0u64, |sum, row| sum.saturating_add(row.count));
+        let padding = u32::try_from(count + 1).unwrap_or(u32::MAX);
+        Record { padding: padding.into(), ..Record::new(Kind::AllocatorEnd, None, allocator) }
     }
 
     /// Clears the slots and rows of an allocator. If it closes, its rows become vacant.
@@ -61,32 +68,6 @@ impl Writer {
                 self.write_row(usize::from(number));
             }
         }
-    }
-
-    /// Records a failed allocation, and the largest free block in a bank if that is known.
-    pub(crate) fn out_of_memory(&mut self, buffer: &Buffer, largest_free: Option<u64>) -> Result {
-        let (allocator, requested) = (buffer.allocator.0, buffer.requested);
-        if self.open_allocator(allocator).is_none() {
-            return Err(self.refuse(Fault::UnknownAllocator, Some(buffer.space), allocator, 0));
-        }
-        let mut record = Record {
-            flags: largest_free.map_or(0, |_| flags::MEASURED).into(),
-            id: largest_free.unwrap_or(0).into(),
-            requested: requested.into(),
-            bytes_per_bank: buffer.bytes_per_bank.into(),
-            padding: PADDING_UNKNOWN.into(),
-            site: buffer.site.0.into(),
-            ..Record::new(Kind::OutOfMemory, Some(buffer.space), allocator)
-        };
-        if !self.begin(&mut record) {
-            return Err(Fault::Lost);
-        }
-        if let Some(segment) = &self.segment {
-            let before = self.faults[Fault::OutOfMemory.index()];
-            publish::replace(segment.failure(before), &record.to_words());
-        }
-        self.count_fault(Fault::OutOfMemory, requested);
-        Ok(self.finish())
     }
 
     pub(crate) fn is_allocated(&self, allocator: u16, space: Space, id: u64) -> bool {

@@ -24,6 +24,7 @@ impl Writer {
         self.changes = 0;
         self.recent_frees = [0; REMEMBERED_FREES];
         self.faults = [0; Fault::COUNTED];
+        self.saved = super::failures::Saved::default();
         self.lost_before = 0;
         self.may_grow = true;
         self.problem = None;
@@ -177,11 +178,11 @@ impl Writer {
         self.leave_segment(state::EXITED);
     }
 
-    /// Removes the segment, unless it holds a failed allocation: then it stays as a crash segment.
+    /// Removes the segment, unless it holds a failure: then it stays as a crash segment.
     fn leave_segment(&self, state: u64) {
         let Some(segment) = &self.segment else { return };
         segment.word(word::STATE).store(state, Ordering::Release);
-        if self.faults[Fault::OutOfMemory.index()] == 0 {
+        if self.saved.failures() == 0 {
             segment.unlink(self.settings.folder.as_str());
         }
     }
