@@ -13,9 +13,11 @@ mod footprint;
 mod free_space;
 mod peaks;
 mod plan;
+mod postmortem;
 mod program_list;
 mod program_usage;
 mod programs;
+mod room;
 mod sites;
 mod skyline;
 mod traces;
@@ -25,9 +27,9 @@ mod view;
 use crate::core_set::CoreSet;
 use crate::detail::Detail;
 use crate::ledger::PoolId;
-use crate::snapshot::{CoreRoom, Snapshot, Usage};
+use crate::snapshot::{CoreRoom, PostMortem, Snapshot, Usage};
 use crate::state::State;
-use crate::words::ChipId;
+use crate::words::{ChipId, ProcessId};
 use core_map::{CoreMap, Layers};
 use free_space::{CachedSkyline, Joint};
 use jiff::Timestamp;
@@ -38,7 +40,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use usage::GroupUsage;
 
-pub(crate) use findings::describe_fault;
+pub(crate) use findings::{describe_failure, describe_fault};
 pub(crate) use footprint::split_by_sets;
 pub(crate) use plan::Tenant;
 pub(crate) use programs::{Part, part};
@@ -96,6 +98,18 @@ impl Analysis {
     /// What one chip's spaces hold, as in a snapshot.
     pub fn usage_of(&mut self, state: &State, chip: ChipId) -> Usage {
         self.of(state).usage_of(chip)
+    }
+
+    /// The post-mortem of a process's last failed allocation, or of that with a sequence number, if it had one. The state is to be
+    /// that of the failure, and `at` its time.
+    pub fn post_mortem(
+        &mut self,
+        state: &State,
+        process: ProcessId,
+        sequence: Option<u64>,
+        at: Timestamp,
+    ) -> Option<PostMortem> {
+        self.of(state).post_mortem(process, sequence, at)
     }
 
     /// Drops what no longer holds, and opens the rest for questions.

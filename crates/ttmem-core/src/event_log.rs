@@ -7,9 +7,9 @@ use crate::analysis::{Clock, describe_fault};
 use crate::faults::{Subject, Tally};
 use crate::input::Process;
 use crate::label::Label;
-use crate::snapshot::{Event, EventKind, Severity};
+use crate::snapshot::{Event, EventKind, FailureKind, Severity};
 use crate::state::visible;
-use crate::words::{ChipId, Fault, Mono, ProcessId, size};
+use crate::words::{ChipId, Mono, ProcessId, size};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,7 +86,7 @@ impl Entry {
             tally.first = before.first;
             tally.count = tally.count.saturating_add(before.count);
             // For requests that failed, the last one counts.
-            if tally.request.is_none() {
+            if tally.failure.is_none() {
                 tally.bytes = tally.bytes.saturating_add(before.bytes);
             }
         }
@@ -314,24 +314,24 @@ impl EventLog {
         index: Option<u32>,
         tally: Tally,
     ) {
-        let kind =
-            if subject.fault == Fault::OutOfMemory { EventKind::OutOfMemory } else { EventKind::Finding };
         let bytes = Some(tally.bytes).filter(|&bytes| bytes > 0);
         self.push(Entry {
             process: subject.process,
             chips: index.zip(subject.chip).into_iter().collect(),
             bytes,
-            ..Entry::new(now, kind, Text::Fault(subject, tally, label))
+            ..Entry::new(now, EventKind::Finding, Text::Fault(subject, tally, label))
         });
     }
 
-    /// Allocations failed, of which the tally has the last request.
-    pub(crate) fn out_of_memory(&mut self, subject: Subject, label: Label, chips: Chips, tally: Tally) {
+    /// Allocations failed, of which the tally has the last one.
+    pub(crate) fn failed(&mut self, subject: Subject, label: Label, chips: Chips, tally: Tally) {
+        let is_memory = subject.failure == Some(FailureKind::OutOfMemory);
+        let kind = if is_memory { EventKind::OutOfMemory } else { EventKind::Failed };
         self.push(Entry {
             process: subject.process,
             chips,
             bytes: Some(tally.bytes),
-            ..Entry::new(tally.last, EventKind::OutOfMemory, Text::Fault(subject, tally, label))
+            ..Entry::new(tally.last, kind, Text::Fault(subject, tally, label))
         });
     }
 

@@ -4,6 +4,7 @@
 use crate::input::Process;
 use crate::label::Label;
 use crate::pairs;
+use crate::snapshot::{Failure, FailureKind};
 use crate::words::{ChipId, Fault, Mono, ProcessId, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Subject {
     pub(crate) fault: Fault,
+    /// Of failed allocations: why they failed.
+    pub(crate) failure: Option<FailureKind>,
     pub(crate) process: Option<ProcessId>,
     pub(crate) chip: Option<ChipId>,
     pub(crate) space: Option<Space>,
@@ -25,22 +28,13 @@ pub(crate) struct Tally {
     pub(crate) last: Mono,
     /// When it was last counted, which may be long after it occurred.
     pub(crate) noted: Mono,
-    /// The last request that failed, of allocations that did.
-    pub(crate) request: Option<Request>,
-}
-
-/// A request for memory that failed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
-    /// Devices by number, as they were then.
-    pub(crate) devices: Vec<u32>,
-    pub(crate) bytes: u64,
-    pub(crate) largest_free_bytes_per_bank: Option<u64>,
+    /// Of failed allocations, the last one, as it was described then.
+    pub(crate) failure: Option<Box<Failure>>,
 }
 
 impl Tally {
     pub(crate) fn new(at: Mono) -> Self {
-        Self { count: 0, bytes: 0, last_id: 0, first: at, last: at, noted: at, request: None }
+        Self { count: 0, bytes: 0, last_id: 0, first: at, last: at, noted: at, failure: None }
     }
 }
 
@@ -96,21 +90,22 @@ impl Faults {
         first
     }
 
-    /// Counts failed allocations, the last of which is this request of some time ago.
+    /// Counts failed allocations, the last of which is this one of some time ago.
     pub(crate) fn add_failure(
         &mut self,
         now: Mono,
         subject: Subject,
         at: Mono,
         count: u64,
-        request: Request,
+        failure: Box<Failure>,
     ) {
-        let first = self.add(now, subject, 0, count, request.bytes);
+        let bytes = failure.requested_bytes.unwrap_or(0);
+        let first = self.add(now, subject, 0, count, bytes);
         let Some(tally) = self.tallies.get_mut(&subject) else { return };
         if first {
             tally.first = at;
         }
-        (tally.last, tally.bytes, tally.request) = (at, request.bytes, Some(request));
+        (tally.last, tally.bytes, tally.failure) = (at, bytes, Some(failure));
     }
 
     pub(crate) fn expire(&mut self, now: Mono) {

@@ -5,7 +5,7 @@ use crate::machine::{Chip, CounterReport, Host, Sensors};
 use crate::words::{ChipId, Fault, KernelClass, Layout, Mono, Scope, Space, Uncertainty};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use ttmem_types::{Purpose, Tensor};
+use ttmem_types::{FailureKind, Purpose, Tensor};
 
 /// One input. Its source is the [`crate::words::Origin`] that comes with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +57,8 @@ pub enum Input {
     Audit(Audit),
     /// A fault in what the process reported, which its source noticed.
     Fault(FaultReport),
-    /// Allocations failed: out of memory.
-    OutOfMemory(OutOfMemory),
+    /// An allocation failed.
+    Failure(Box<Failure>),
     /// Records were lost before the source could read them.
     Lost(u64),
     /// All records of an allocator are listed again from here on: its records are dropped, its definition is not.
@@ -219,21 +219,59 @@ impl From<Fault> for FaultReport {
     }
 }
 
-/// An allocation that failed: out of memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutOfMemory {
+/// An allocation that failed. Of what is unknown, numbers are 0.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Why it failed.
+    pub kind: FailureKind,
+    /// Its allocator, or that of its program.
+    pub scope: Option<Scope>,
     /// Chips of the allocator.
     pub chips: Vec<ChipId>,
-    /// Space of the request, if known.
+    /// Space of the request; of program memory, that of the parts that did not fit.
     pub space: Option<Space>,
-    /// Requested bytes on each chip.
+    /// Requested bytes on each chip: of a buffer, of all traces, or of a program's kernels and arguments.
     pub requested: u64,
-    /// Largest free block in a bank, if it was measured.
-    pub largest_free_bytes_per_bank: Option<u64>,
+    /// Bytes that a buffer needs in each bank, or the end of a program's memory on its cores.
+    pub needed: u64,
+    /// Largest free block in a bank, lowest address of an L1 buffer, or bytes of what the request exceeds.
+    pub available: Option<u64>,
+    /// Free bytes in a bank.
+    pub free: Option<u64>,
+    /// Number of the set of cores that it concerns; 0: all.
+    pub cores: u32,
+    /// Key of the program; 0: none.
+    pub program: u32,
+    /// Call site; 0: unknown.
+    pub site: u32,
+    /// Number of the event, as its process counts; 0: unknown.
+    pub sequence: u64,
     /// Time of the failure.
     pub at: Mono,
     /// Number of failures, including earlier ones without details.
     pub count: u64,
+}
+
+impl Failure {
+    /// A failure of which nothing else is known.
+    pub fn new(kind: FailureKind, at: Mono) -> Self {
+        Self {
+            kind,
+            scope: None,
+            chips: Vec::new(),
+            space: None,
+            requested: 0,
+            needed: 0,
+            available: None,
+            free: None,
+            cores: 0,
+            program: 0,
+            site: 0,
+            sequence: 0,
+            at,
+            count: 1,
+        }
+    }
 }
 
 /// Description of a process.

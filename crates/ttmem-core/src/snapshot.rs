@@ -11,6 +11,7 @@ mod block;
 mod cores;
 mod device;
 mod event;
+mod failure;
 mod memory_event;
 mod process;
 mod program;
@@ -21,7 +22,7 @@ use crate::machine::Host;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use ttmem_types::{FindingKind, Severity};
+pub use ttmem_types::{FailureKind, FindingKind, Severity};
 
 pub use allocation::{Allocation, BufferGroup, Buffers, Dump, Group, Origin, SiteUsage};
 pub use block::{Block, BlockMap, BlockState};
@@ -30,6 +31,9 @@ pub use cores::{
 };
 pub use device::{Device, History, Holder, Peak, Sample, SensorSample};
 pub use event::{Event, EventKind, Finding};
+pub use failure::{
+    FailedBank, Failure, FailureGap, FailureHolder, InTheWay, MakeRoom, OpenWith, PostMortem, Shortage,
+};
 pub use memory_event::{MemoryEvent, MemoryEventKind, Missed, ProgramLevel, Released};
 pub use process::{
     AllocatorSpace, AllocatorUsage, AuditResult, HostUsage, Process, ProcessUsage, Summary, Tracker, Tracking,

@@ -288,7 +288,7 @@ impl State {
                 Outcome::Noted
             }
             Input::Fault(report) => self.fault(by, report),
-            Input::OutOfMemory(failure) => self.out_of_memory(by, &failure),
+            Input::Failure(failure) => self.fail(by, *failure),
             Input::ListingBegun(allocator) => self.begin_listing(analysis, by, allocator),
             Input::Unlisted { scope, space, holding } => match self.pool(by, scope, space) {
                 Ok(pool) => {

@@ -52,6 +52,12 @@ pub enum Error {
         /// Why.
         why: SkipReason,
     },
+    /// A recorded failure could not be read.
+    #[error("cannot read the failure in {}", path.display())]
+    NoFailure {
+        /// The file.
+        path: PathBuf,
+    },
     /// No thread could be started.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),

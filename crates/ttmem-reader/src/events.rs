@@ -12,6 +12,8 @@ use ttmem_core::snapshot::{MemoryEvent, MemoryEventKind, Missed};
 use ttmem_core::words::{Basis, Fault, KernelClass, Layout, ProcessId, Scope, Space};
 use ttmem_core::{Outcome, State};
 use ttmem_sources::{SegmentEvent, SegmentRecord};
+use ttmem_types::FailureKind;
+use ttmem_wire::failure::Failure;
 use ttmem_wire::record::{Kind, flags};
 
 /// Which events are requested. JSON leaves out what has its default.
@@ -144,6 +146,7 @@ fn describe_record(
         (Some(Kind::AllocatorEnd), _) if has(flags::CLEARED) => To::AllocatorCleared,
         (Some(Kind::AllocatorEnd), _) => To::AllocatorClosed,
         (Some(Kind::OutOfMemory), _) => To::OutOfMemory,
+        (Some(Kind::Failure), _) => To::Failed,
         (Some(Kind::Refused), _) => To::Refused,
         (Some(Kind::Audit), _) => To::Audited,
         (Some(Kind::PeakReset), _) => To::PeakReset,
@@ -159,7 +162,8 @@ fn describe_record(
     };
     let scope = Scope::Allocator(read.allocator);
     let of_program = matches!(kind, To::ProgramBuilt | To::ProgramDispatched | To::ProgramEnded);
-    if record.program.get() != 0 && (is_program || of_program) {
+    let is_failure = kind == To::Failed;
+    if record.program.get() != 0 && (is_program || of_program || is_failure) {
         // The site of a program is its description.
         let site = if of_program { read.site } else { 0 };
         event.program = Some(ttmem_types::program_number(record.program.get()));
@@ -189,9 +193,12 @@ fn describe_record(
             event.replays = Some(u64::from(record.padding.get()));
         }
         To::TraceReleased => event.id = Some(hex(record.id.get())),
-        To::OutOfMemory => {
-            event.requested_bytes = Some(record.requested.get());
-            event.largest_free_bytes_per_bank = has(flags::MEASURED).then(|| record.id.get());
+        To::OutOfMemory | To::Failed => {
+            let failure = Failure::of(record);
+            event.failure = failure.map(|it| it.kind);
+            event.requested_bytes = failure.map(|it| it.requested).filter(|&bytes| bytes > 0);
+            let largest = failure.filter(|it| it.kind == FailureKind::OutOfMemory);
+            event.largest_free_bytes_per_bank = largest.and_then(|it| it.available);
         }
         To::Refused => {
             event.id = Some(hex(record.id.get()));

@@ -63,13 +63,13 @@ pub struct Session {
 }
 
 /// The state and the process table, which change together, and the session's clock.
-struct Model {
-    state: State,
-    analysis: Analysis,
+pub(crate) struct Model {
+    pub(crate) state: State,
+    pub(crate) analysis: Analysis,
     processes: ProcessTable,
     changes: Vec<SessionChange>,
-    now: Mono,
-    wall: WallClock,
+    pub(crate) now: Mono,
+    pub(crate) wall: WallClock,
 }
 
 impl Session {
@@ -86,16 +86,9 @@ impl Session {
 
     /// A session with the content of one segment, whether its process is alive or not.
     pub fn of_segment(path: &Path) -> Result<Self> {
-        let mut model = Model::new(&Root::default(), Limits::default(), u64::from(std::process::id()));
         let no_segment = |why| Error::NoSegment { path: path.to_owned(), why };
         let file = SegmentFile::open_path(path).map_err(no_segment)?;
-        let header = file.header();
-        let process = ProcessId { pid: header.pid.get(), start: header.start_ticks.get() };
-        let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
-        let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
-        let info = Process { name, start: wall, ..Process::default() };
-        model.emit_machine(Input::Host(host()));
-        model.emit(process, Basis::Exact, Input::Registered(Box::new(info)));
+        let (mut model, process) = Model::of_segment(&file);
         let unreadable = |why| Error::Segment { path: path.to_owned(), why };
         emit_segment(&file, process, &mut model).map_err(unreadable)?;
         model.state.record_peaks(&mut model.analysis);
@@ -345,6 +338,19 @@ impl Session {
 }
 
 impl Model {
+    /// A model for the content of one segment, with its process.
+    pub(crate) fn of_segment(file: &SegmentFile) -> (Self, ProcessId) {
+        let mut model = Self::new(&Root::default(), Limits::default(), u64::from(std::process::id()));
+        let header = file.header();
+        let process = ProcessId { pid: header.pid.get(), start: header.start_ticks.get() };
+        let name = Some(text(&header.program).to_owned()).filter(|name| !name.is_empty());
+        let wall = Timestamp::from_nanosecond(i128::from(header.wall_ns.get())).ok();
+        let info = Process { name, start: wall, ..Process::default() };
+        model.emit_machine(Input::Host(host()));
+        model.emit(process, Basis::Exact, Input::Registered(Box::new(info)));
+        (model, process)
+    }
+
     fn new(root: &Root, limits: Limits, seed: u64) -> Self {
         Self {
             state: State::new(limits, seed),

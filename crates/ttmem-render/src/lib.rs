@@ -23,6 +23,7 @@ pub mod holder;
 pub mod label;
 pub mod other_cores;
 mod page;
+pub mod postmortem;
 pub mod process;
 pub mod program;
 pub mod query;

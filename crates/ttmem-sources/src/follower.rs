@@ -14,7 +14,7 @@ pub(crate) use events::find_gap;
 
 use crate::event_sink::SegmentEvent;
 use crate::files::SkipReason;
-use crate::segment::{Contents, SegmentFile};
+use crate::segment::{Contents, Rewound, SegmentFile};
 use std::collections::{BTreeMap, BTreeSet};
 use ttmem_core::input::{Allocator, Holding, Input};
 use ttmem_core::words::{ChipId, Scope, Space};
@@ -57,7 +57,9 @@ pub(crate) struct Follower {
     views: BTreeMap<(u16, u32), ProgramViews>,
     /// Hooks and cost of the tracker, as last emitted.
     tracker_words: Option<[u64; 3]>,
-    /// Sequence number of the last failed allocation that was emitted.
+    /// Failures that were emitted.
+    failed: u64,
+    /// Sequence number of the last one.
     last_failure: u64,
     /// Whether unlisted allocations were freed with a program, so that only the table has what is left.
     must_relist: bool,
@@ -177,6 +179,23 @@ impl Follower {
         self.emit_contents(&contents, emit);
         self.emit_progress(contents.exact, emit);
         Ok(())
+    }
+
+    /// Lists what was held right after event `sequence`, or as soon after it as the ring reaches back. The receiver must be empty.
+    pub(crate) fn list_at(
+        &mut self,
+        segment: &SegmentFile,
+        sequence: u64,
+        emit: Emit<'_>,
+    ) -> Result<Rewound, SkipReason> {
+        self.emit_definitions(segment, emit)?;
+        let rewound = segment.contents_at(sequence)?;
+        self.started = true;
+        self.sequence = rewound.contents.sequence;
+        self.emit_contents(&rewound.contents, emit);
+        self.emit_progress(rewound.is_complete, emit);
+        self.emit_faults(segment, emit)?;
+        Ok(rewound)
     }
 
     fn emit_contents(&mut self, contents: &Contents, emit: Emit<'_>) {

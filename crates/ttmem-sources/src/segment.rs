@@ -11,10 +11,10 @@ use crate::monotonic;
 use jiff::Timestamp;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, Stat};
-use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE};
+use ttmem_wire::record::{Kind, NO_SLOT, Record, SIZE, flags};
 use ttmem_wire::segment::{
-    BLOCK, FAILURES, Header, Layout, RowCopy, SegmentError, Vitals, newest_copy, parse_name, replay, state,
-    word,
+    BLOCK, FAILURES, Header, Layout, MAX_SLOTS, RowCopy, SegmentError, Vitals, newest_copy,
+    parse_failure_name, parse_name, replay, state, word,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -60,6 +60,46 @@ fn wall_offset(header: &Header) -> i128 {
     if (written - now).abs() < CLOCK_WAS_SET_NS { written } else { now }
 }
 
+/// What a segment held at an earlier time.
+pub(crate) struct Rewound {
+    /// `sequence` is the event up to which it was possible to go back.
+    pub(crate) contents: Contents,
+    /// Whether every buffer is known that was held then.
+    pub(crate) is_complete: bool,
+    /// Time of the event after that one, by the monotonic clock.
+    pub(crate) since_ns: Option<u64>,
+}
+
+/// Undoes an event. Returns whether all buffers that it freed are known.
+fn undo(contents: &mut Contents, record: &Record) -> bool {
+    let slot = record.slot.get() as usize;
+    let has_slot = record.slot.get() < MAX_SLOTS;
+    match Kind::from_byte(record.kind) {
+        Some(Kind::Alloc | Kind::ProgramBegin) => {
+            if let Some(slot) = contents.slots.get_mut(slot) {
+                slot.sequence = 0.into();
+            }
+            has_slot
+        }
+        Some(Kind::Free) => {
+            if has_slot && contents.slots.len() <= slot {
+                contents.slots.resize(slot + 1, Record::new_zeroed());
+            }
+            // The record repeats that of the allocation, except its number and time.
+            let flags = record.flags.get() & !flags::IMPLIED;
+            let held = Record { kind: Kind::Alloc as u8, flags: flags.into(), ..*record };
+            contents.slots.get_mut(slot).map(|slot| *slot = held).is_some()
+        }
+        Some(Kind::AllocatorEnd) => {
+            let rows = contents.rows.iter_mut().filter(|row| row.allocator == record.allocator);
+            rows.for_each(|row| row.closed = 0.into());
+            record.padding.get() == 1
+        }
+        // Memory of programs is not restored: no post-mortem needs it.
+        _ => true,
+    }
+}
+
 /// Records that a ring still holds, in order.
 pub(crate) struct KeptRecords {
     pub(crate) records: Vec<Record>,
@@ -74,9 +114,10 @@ impl SegmentFile {
         Self::open_found(&handle, &stat, name)
     }
 
-    /// Opens a segment that [`find_file`] found.
+    /// Opens a segment that [`find_file`] found, or a copy of one.
     pub(crate) fn open_found(handle: &OwnedFd, stat: &Stat, name: &str) -> Result<Self, SkipReason> {
-        let named = parse_name(name.as_bytes()).ok_or(SkipReason::Misnamed)?;
+        let segment_name = parse_failure_name(name.as_bytes()).unwrap_or(name.as_bytes());
+        let named = parse_name(segment_name).ok_or(SkipReason::Misnamed)?;
         require_regular_file(stat)?;
         if !is_in_memory(handle.as_fd()) {
             return Err(SkipReason::NotInMemory);
@@ -139,6 +180,11 @@ impl SegmentFile {
         rustix::fs::fstat(&self.file).is_ok_and(|it| it.st_nlink > 0)
     }
 
+    /// Whether it is a copy that was made when an allocation failed.
+    pub fn is_failure_copy(&self) -> bool {
+        self.vitals().is_ok_and(|it| it.state.get() == state::FAILED)
+    }
+
     /// Whether its process marked it as exited.
     pub(crate) fn is_exited(&self) -> bool {
         self.vitals().is_ok_and(|it| it.state.get() == state::EXITED)
@@ -195,15 +241,21 @@ impl SegmentFile {
         Ok(sum)
     }
 
-    /// The last failed allocations, oldest first, without any that is being overwritten.
-    pub(crate) fn failures(&self) -> Result<Vec<Record>, SkipReason> {
+    /// Number of failures, also of those that were not out of memory; 0 in a segment of version 1.0.
+    pub(crate) fn failed(&self) -> Result<u64, SkipReason> {
+        self.read_word(word::FAILED as u64)
+    }
+
+    /// The last failures, oldest first, without any that is being overwritten.
+    pub fn failures(&self) -> Result<Vec<Record>, SkipReason> {
         let read = || -> Result<_, SkipReason> {
             let mut records = [Record::new_zeroed(); FAILURES];
             self.read(records.as_mut_bytes(), word::FAILURES as u64, "header")?;
             Ok(records)
         };
         let (first, second) = (read()?, read()?);
-        let whole = |it: &Record| it.sequence.get() != 0 && it.kind == Kind::OutOfMemory as u8;
+        let kinds = [Kind::OutOfMemory as u8, Kind::Failure as u8];
+        let whole = |it: &Record| it.sequence.get() != 0 && kinds.contains(&it.kind);
         let stable = first.into_iter().zip(second).filter(|(first, second)| first == second && whole(first));
         let mut failures: Vec<Record> = stable.map(|(failure, _)| failure).collect();
         failures.sort_by_key(|failure| failure.sequence.get());
@@ -282,7 +334,7 @@ impl SegmentFile {
     }
 
     /// A time of this segment's clock as a time of the wall clock.
-    pub(crate) fn wall_time(&self, at_ns: u64) -> Timestamp {
+    pub fn wall_time(&self, at_ns: u64) -> Timestamp {
         let at = self.wall_offset + i128::from(at_ns);
         Timestamp::from_nanosecond(at).unwrap_or(Timestamp::UNIX_EPOCH)
     }
@@ -309,6 +361,22 @@ impl SegmentFile {
             contents = self.copy_once()?;
         }
         Ok(contents)
+    }
+
+    /// Returns what was held right after event `sequence`, by undoing later events from what is held now, as far back as the ring
+    /// reaches.
+    pub(crate) fn contents_at(&self, sequence: u64) -> Result<Rewound, SkipReason> {
+        let mut contents = self.contents()?;
+        let KeptRecords { records, .. } = self.kept_records(sequence, contents.sequence, u64::MAX)?;
+        let oldest = records.first().map(|record| record.sequence.get());
+        // Only what is held now, if not even the last record is left.
+        let reached = oldest.map_or(contents.sequence, |oldest| oldest - 1).max(sequence);
+        let mut is_complete = contents.exact;
+        for record in records.iter().rev() {
+            is_complete &= undo(&mut contents, record);
+        }
+        contents.sequence = reached;
+        Ok(Rewound { contents, is_complete, since_ns: records.first().map(|record| record.at_ns.get()) })
     }
 
     fn copy_once(&self) -> Result<Contents, SkipReason> {

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use ttmem_core::input::Input;
 use ttmem_core::snapshot::Skipped;
 use ttmem_core::words::{Basis, Mono, ProcessId};
-use ttmem_wire::segment::SegmentError;
+use ttmem_wire::segment::{SegmentError, parse_failure_name};
 
 /// Skipped files that are reported.
 const MAX_SKIPPED: usize = 64;
@@ -110,6 +110,9 @@ impl Segments {
         self.polls += 1;
         for folder in context.folders {
             for (name, inode) in folder.entries(ttmem_wire::segment::FILE_PREFIX) {
+                if parse_failure_name(name.as_bytes()).is_some() {
+                    continue;
+                }
                 // An open segment is recognised by its inode, without a system call.
                 let id = (folder.id.0, inode);
                 if self.is_open(id) {

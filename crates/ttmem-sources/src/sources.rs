@@ -5,6 +5,7 @@ use crate::bus::Bus;
 use crate::counters::{self, CounterFile, CounterFiles};
 use crate::device_users::{DeviceUsers, OpenNodes};
 use crate::event_sink::{EventSink, SegmentEvent};
+use crate::failures::FailureFile;
 use crate::files::SkipReason;
 use crate::process::{ProcessIdentity, Processes};
 use crate::root::Root;
@@ -23,6 +24,7 @@ use ttmem_core::input::Input;
 use ttmem_core::machine::{CapacityOrigin, Chip, Host};
 use ttmem_core::snapshot::{Health, Skipped};
 use ttmem_core::words::{Basis, ChipId, Mono, PciAddress, ProcessId};
+use ttmem_wire::segment::{FILE_PREFIX, parse_name};
 
 /// How long [`Sources::wait_for_sensors`] waits for sensors that do not answer.
 const SENSOR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -119,6 +121,16 @@ impl Sources {
             inferred: BTreeSet::new(),
             config,
         }
+    }
+
+    /// The failed allocations of all segments, of each the last one, or the first. There must have been a rescan.
+    pub fn failures(&self, first: bool) -> Vec<FailureFile> {
+        let of_folder = |folder: &ShmFolder| -> Vec<FailureFile> {
+            let names = folder.names(FILE_PREFIX);
+            let segments = names.iter().filter(|name| parse_name(name.as_bytes()).is_some());
+            segments.filter_map(|name| FailureFile::find(folder, name, first)).collect()
+        };
+        self.folders.iter().flat_map(of_folder).collect()
     }
 
     /// Finds new sources: chips, the processes that have them open, folders of containers. It reads `/proc` of every process,

@@ -118,6 +118,15 @@ pub(crate) enum Command {
         after_help = "Examples:\n  ttmem dump --group-by process\n  ttmem dump --group-by site\n  ttmem dump --sort age --top 20\n  ttmem dump --blocks --space dram\n  ttmem dump --programs\n  ttmem dump --cores -d 0\n  ttmem dump --cores 3,0 -d 0\n  ttmem dump --format csv\n  ttmem dump --report reports --pid 4242"
     )]
     Dump(DumpArgs),
+    /// Show why an allocation failed: what held the memory, and what to free or move.
+    ///
+    /// The agent keeps what was allocated at the first and the last failure of a process, also after the process exited. Without an
+    /// argument, shows the newest failure of all processes.
+    #[command(
+        after_help = "Examples:\n  ttmem postmortem\n  ttmem postmortem 4242\n  ttmem postmortem --first --json 4242\n  \
+        ttmem postmortem /dev/shm/ttmem.4242.0123456789abcdef"
+    )]
+    Postmortem(PostMortemArgs),
     /// Print allocations, frees, programs and failures: what happened lately, or as it happens.
     ///
     /// Events come from the segments of tracked processes, exactly, and from clients of the old protocol, through the daemon.
@@ -376,6 +385,21 @@ pub(crate) struct RunArgs {
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PostMortemArgs {
+    /// A pid, or the file of a segment or crash segment.
+    #[arg(value_name = "PID|SEGMENT")]
+    pub(crate) target: Option<String>,
+    /// Show the first failure of a process instead of its last one.
+    #[arg(long)]
+    pub(crate) first: bool,
+    /// Print one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, Args)]

@@ -261,7 +261,7 @@ impl Printer {
 fn colour(kind: MemoryEventKind) -> Option<&'static str> {
     use crate::text::severity_colour;
     match kind {
-        MemoryEventKind::OutOfMemory => Some(severity_colour(Severity::Error)),
+        MemoryEventKind::OutOfMemory | MemoryEventKind::Failed => Some(severity_colour(Severity::Error)),
         MemoryEventKind::Gap | MemoryEventKind::Refused => Some(severity_colour(Severity::Warning)),
         _ => None,
     }
@@ -297,6 +297,8 @@ fn details(event: &MemoryEvent) -> String {
     parts.extend(event.references.filter(|&n| n > 1).map(|n| format!("{n} references")));
     parts.extend(event.replaced_bytes.map(|bytes| format!("replaces {}", size(bytes))));
     parts.extend(event.fault.as_ref().map(|fault| fault.replace('_', " ")));
+    let failure = event.failure.filter(|_| event.kind == MemoryEventKind::Failed);
+    parts.extend(failure.map(|failure| failure.title().to_owned()));
     parts.extend(event.implied.then(|| "not reported, implied".to_owned()));
     parts.extend(event.layout.filter(|layout| layout.is_alias()).map(|layout| layout.name().to_owned()));
     if let Some(released) = &event.released {

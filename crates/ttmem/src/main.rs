@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod events;
 mod listing;
+mod postmortem;
 mod programs;
 mod query;
 mod report;
@@ -68,6 +69,7 @@ fn run_command(cli: &Cli) -> anyhow::Result<Exit> {
         Some(Command::Check(args)) => check::run(args, &cli.sockets),
         Some(Command::Doctor(args)) => doctor::run(args, &cli.sockets),
         Some(Command::Dump(args)) => listing::dump(args, &cli.sockets),
+        Some(Command::Postmortem(args)) => postmortem::run(args, &cli.sockets),
         Some(Command::Events(args)) => events::run(args, &cli.sockets),
         Some(Command::Serve(args)) => {
             let options = args.options(&cli.sockets)?;

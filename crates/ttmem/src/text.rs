@@ -76,6 +76,16 @@ impl Style {
         if self.colour && !text.is_empty() { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
+    /// Text in bold type.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.paint(text, BOLD)
+    }
+
+    /// Text that is less important.
+    pub(crate) fn faint(self, text: &str) -> String {
+        self.paint(text, FAINT)
+    }
+
     /// Adds colours to a cell of a table.
     pub(crate) fn paint_cell(self, cell: PageCell<'_>) -> String {
         match cell {

@@ -2,9 +2,9 @@
 
 use super::usage::SpaceUsage;
 use super::{Clock, Figures};
-use crate::faults::{Request, Subject, Tally};
+use crate::faults::{Subject, Tally};
 use crate::label::Label;
-use crate::snapshot::{Finding, FindingKind, Severity, Total, Usage};
+use crate::snapshot::{Failure, FailureKind, Finding, FindingKind, Severity, Total, Usage};
 use crate::state::{ChipState, GROWTH_ROUNDS};
 use crate::words::{ChipId, Fault, Scope, Space, ranges, size};
 use std::cmp::Reverse;
@@ -234,29 +234,89 @@ pub(crate) fn finding(kind: FindingKind, severity: Severity, text: String, count
         count,
         first: None,
         last: None,
+        failure: None,
         text,
     }
 }
 
-/// `out of memory: pid 4242 (python model.py) requested 512 MiB of DRAM on device 0; largest free block 38 MiB per bank`.
-/// What is not known is left out.
-fn describe_out_of_memory(subject: &Subject, tally: &Tally, who: &str) -> String {
+/// `out of memory: pid 4242 (python model.py) requested 512 MiB of DRAM on device 0; largest free block 38 MiB per bank; in
+/// ttnn.zeros, model.py:42 (forward)`. What is not known is left out.
+fn describe_failed(kind: FailureKind, tally: &Tally, who: &str) -> String {
     let (repeats, last) = match tally.count {
         0 | 1 => (String::new(), ""),
         count => (format!(" x{count}"), "last "),
     };
-    let Some(Request { devices, bytes, largest_free_bytes_per_bank }) = &tally.request else {
-        return format!("out of memory{repeats}: {who} {last}requested {}", size(tally.last_id));
+    let Some(failure) = &tally.failure else {
+        return format!("{}{repeats}: {who} {last}requested {}", kind.title(), size(tally.last_id));
     };
-    let space = subject.space.map_or_else(String::new, |space| format!(" of {}", space.title()));
-    let on = match devices[..] {
+    format!("{}{repeats}: {who} {last}{}", kind.title(), describe_failure(failure))
+}
+
+/// What a failed request was, and why there was no memory for it: `requested 512 MiB of DRAM on device 0; largest free block 38 MiB per
+/// bank`.
+pub(crate) fn describe_failure(failure: &Failure) -> String {
+    let Failure { kind, indexes, requested_bytes, .. } = failure;
+    let on = match indexes[..] {
         [] => String::new(),
         [device] => format!(" on device {device}"),
-        _ => format!(" on each of devices {}", ranges(devices)),
+        _ => format!(" on each of devices {}", ranges(indexes)),
     };
-    let largest = largest_free_bytes_per_bank
-        .map_or_else(String::new, |bytes| format!("; largest free block {} per bank", size(bytes)));
-    format!("out of memory{repeats}: {who} {last}requested {}{space}{on}{largest}", size(*bytes))
+    let space = failure.space.map_or("memory", Space::title);
+    let requested = size(requested_bytes.unwrap_or(0));
+    let limit =
+        |of: &str| failure.limit_bytes.map_or_else(String::new, |bytes| format!("; {of} {}", size(bytes)));
+    let program = failure
+        .program_name
+        .as_ref()
+        .map_or_else(|| "a program".to_owned(), |name| format!("program {name}"));
+    let cores = failure
+        .cores
+        .as_ref()
+        .map_or_else(String::new, |cores| format!(" on cores {}", describe_cores(cores)));
+    let end = failure.program_end.map_or_else(String::new, |end| format!(" up to {end:#x}"));
+    let what = match kind {
+        FailureKind::OutOfMemory => {
+            let of = failure.space.map_or_else(String::new, |_| format!(" of {space}"));
+            let largest = match (failure.largest_free_bytes_per_bank, failure.free_bytes_per_bank) {
+                (Some(largest), Some(free))
+                    if failure.needed_bytes_per_bank.is_some_and(|needed| free >= needed) =>
+                {
+                    format!(
+                        "; fragmented: {} free, largest free block {} per bank",
+                        size(free),
+                        size(largest)
+                    )
+                }
+                (Some(largest), _) => format!("; largest free block {} per bank", size(largest)),
+                (None, _) => String::new(),
+            };
+            format!("requested {requested}{of}{on}{largest}")
+        }
+        FailureKind::Clash => {
+            let lowest = failure
+                .lowest_buffer
+                .map_or_else(String::new, |at| format!("; the lowest L1 buffer is at {at:#x}"));
+            format!("needs L1{end} for {program}{cores}{on}{lowest}")
+        }
+        FailureKind::BeyondL1 => format!("needs L1{end} for {program}{cores}{on}{}", limit("L1 ends at")),
+        FailureKind::KernelConfig => {
+            format!("needs {requested} for kernels and arguments of {program}{on}{}", limit("the buffer has"))
+        }
+        FailureKind::TraceRegion => format!("needs {requested} for traces{on}{}", limit("the region has")),
+        _ => format!("requested {requested} of {space}{on}, which the runtime does not support"),
+    };
+    let line = failure.site_name.as_deref().filter(|name| Some(*name) != failure.origin.op.as_deref());
+    let by: Vec<&str> = [failure.origin.op.as_deref(), line].into_iter().flatten().collect();
+    if by.is_empty() { what } else { format!("{what}; in {}", by.join(", ")) }
+}
+
+/// Rectangles of cores: `(0,0)-(7,3), (0,4)`.
+pub(crate) fn describe_cores(cores: &[[u8; 4]]) -> String {
+    let describe = |&[x0, y0, x1, y1]: &[u8; 4]| match (x0, y0) == (x1, y1) {
+        true => format!("({x0},{y0})"),
+        false => format!("({x0},{y0})-({x1},{y1})"),
+    };
+    cores.iter().map(describe).collect::<Vec<_>>().join(", ")
 }
 
 impl Label {
@@ -280,6 +340,7 @@ pub(crate) fn describe_fault(
     let times = if count == 1 { String::new() } else { format!(" x{count}") };
     let times = format!("{on}{times} (last {id:#x})");
     let fault = subject.fault;
+    let failure = subject.failure.unwrap_or(FailureKind::OutOfMemory);
     let text = match fault {
         Fault::DoubleFree => format!("{who}: double free{times}"),
         Fault::UnknownFree => format!("{who}: freed unknown buffers{times}; they may predate tracking"),
@@ -297,7 +358,7 @@ pub(crate) fn describe_fault(
             format!("{who}: segment full, 1 allocation is counted but not listed")
         }
         Fault::Unlisted => format!("{who}: segment full, {count} allocations are counted but not listed"),
-        Fault::OutOfMemory => describe_out_of_memory(subject, tally, &who),
+        Fault::OutOfMemory => describe_failed(failure, tally, &who),
         Fault::Lost => {
             let plural = if count == 1 { "" } else { "s" };
             format!("{who}: {count} record{plural} lost; its figures are incomplete")
@@ -312,14 +373,16 @@ pub(crate) fn describe_fault(
         rejection if count == 1 => format!("{who}: report{on} rejected: {rejection}"),
         rejection => format!("{who}: {count} reports{on} rejected: {rejection}"),
     };
+    let kind = if fault == Fault::OutOfMemory { failure.finding() } else { fault.finding() };
     let finding = match label {
-        Some(label) => label.finding(fault.finding(), fault.severity(), text, count),
-        None => finding(fault.finding(), fault.severity(), text, count),
+        Some(label) => label.finding(kind, fault.severity(), text, count),
+        None => finding(kind, fault.severity(), text, count),
     };
     Finding {
         device: subject.chip.map(|chip| chip.to_string()),
         space: subject.space,
         bytes: (bytes > 0).then_some(bytes),
+        failure: tally.failure.clone(),
         first: Some(clock.wall(tally.first)),
         last: Some(clock.wall(tally.last)),
         ..finding

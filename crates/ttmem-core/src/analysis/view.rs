@@ -375,8 +375,8 @@ fn history(state: &ChipState, detail: &Detail, clock: Clock) -> Option<History> 
 /// Converts monotonic time to wall-clock time.
 #[derive(Clone, Copy)]
 pub(crate) struct Clock {
-    at: Timestamp,
-    now: Mono,
+    pub(super) at: Timestamp,
+    pub(super) now: Mono,
 }
 
 impl Clock {

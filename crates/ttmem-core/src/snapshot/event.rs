@@ -1,6 +1,6 @@
 //! Findings and events.
 
-use super::is_false;
+use super::{Failure, is_false};
 use crate::words::Space;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -51,8 +51,10 @@ pub enum EventKind {
     TraceReleased,
     /// Memory use of a device rose above, or fell below, 75 or 90 percent.
     UsageThreshold,
-    /// An allocation failed.
+    /// An allocation failed for lack of memory.
     OutOfMemory,
+    /// A program, a trace or a request failed for another reason.
+    Failed,
     /// A finding was first made.
     Finding,
     /// One that a later version has.
@@ -91,6 +93,9 @@ pub struct Finding {
     pub first: Option<Timestamp>,
     /// Last occurrence; `null` for a state that holds now.
     pub last: Option<Timestamp>,
+    /// The failed allocation, if it is one: the last of its kind.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<Box<Failure>>,
     /// The finding in one sentence.
     pub text: String,
 }

@@ -4,6 +4,7 @@ use super::is_false;
 use crate::words::{Basis, KernelClass, Layout, Space};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use ttmem_types::FailureKind;
 
 /// One event of memory: what `ttmem events --json` prints one line for. Keys that do not apply are absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +84,9 @@ pub struct MemoryEvent {
     /// Why a report was refused: the name of a fault, such as `double_free`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
+    /// Why an allocation failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<FailureKind>,
     /// What one event freed together: the end of a program, allocator or process.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub released: Option<Released>,
@@ -124,6 +128,7 @@ impl MemoryEvent {
             replaced_bytes: None,
             implied: false,
             fault: None,
+            failure: None,
             released: None,
             levels: Vec::new(),
             missed: None,
@@ -191,8 +196,10 @@ kinds! {
     AllocatorClosed = "allocator_closed",
     /// Everything that an allocator handed out was freed; the allocator stays open.
     AllocatorCleared = "allocator_cleared",
-    /// An allocation failed.
+    /// An allocation failed for lack of memory.
     OutOfMemory = "out_of_memory",
+    /// A program, a trace or a request failed for another reason.
+    Failed = "failed",
     /// A report was refused.
     Refused = "refused",
     /// An allocator's own statistics were recorded.

@@ -1,11 +1,16 @@
 //! Faults in what processes report, and allocations that failed.
 
 use super::{Author, Outcome, State};
-use crate::faults::{Request, Subject, Tally};
-use crate::input::{FaultReport, OutOfMemory};
+use crate::faults::{Subject, Tally};
+use crate::input::{Failure, FaultReport};
 use crate::label::Label;
+use crate::snapshot::{self, FailureKind};
 use crate::words::{ChipId, Fault, ProcessId, Scope, Space};
 use std::collections::BTreeMap;
+use ttmem_types::program_number;
+
+/// Failures of a process that are kept: as many as a segment keeps.
+const KEPT_FAILURES: usize = 8;
 
 impl State {
     pub(super) fn fault(&mut self, by: Author, report: FaultReport) -> Outcome {
@@ -13,10 +18,8 @@ impl State {
         // Whether an address was allocated again with the same size or another is one finding.
         let fault = if fault == Fault::StillHeld { Fault::Replaced } else { fault };
         if fault == Fault::OutOfMemory {
-            let (chips, space, largest_free_bytes_per_bank) = (Vec::new(), None, None);
-            let (requested, at) = (id, self.now);
-            let failure = OutOfMemory { chips, space, requested, largest_free_bytes_per_bank, at, count };
-            return self.out_of_memory(by, &failure);
+            let failure = Failure::new(FailureKind::OutOfMemory, self.now);
+            return self.fail(by, Failure { requested: id, count, ..failure });
         }
         self.note(fault, by, None, None, 0, count, id);
         if !fault.is_refusal() {
@@ -30,26 +33,64 @@ impl State {
         Outcome::Refused(fault)
     }
 
-    pub(super) fn out_of_memory(&mut self, by: Author, failure: &OutOfMemory) -> Outcome {
-        let Some(process) = self.processes.get(&by.id) else { return Outcome::UnknownProcess };
+    /// Counts a failed allocation, and keeps it for its post-mortem.
+    pub(super) fn fail(&mut self, by: Author, mut failure: Failure) -> Outcome {
+        // The writer's clock may be ahead.
+        failure.at = failure.at.min(self.now);
+        let described = Box::new(self.describe_failure(by.id, &failure));
+        let Some(process) = self.processes.get_mut(&by.id) else { return Outcome::UnknownProcess };
         self.faults.name(by.id, &process.info);
         let label = Label::new(by.id, &process.info);
-        let resolved: Vec<ChipId> = failure.chips.iter().map(|&chip| self.resolve(chip)).collect();
+        let (kind, space, at, count) = (failure.kind, failure.space, failure.at, failure.count);
+        let resolved: Vec<ChipId> =
+            failure.chips.iter().map(|&chip| self.names.get(&chip).copied().unwrap_or(chip)).collect();
+        if process.failures.len() >= KEPT_FAILURES {
+            process.failures.pop_front();
+        }
+        process.failures.push_back(failure);
         let chips = self.numbered(&resolved);
         let chip = chips.values().next().copied().filter(|_| chips.len() == 1);
-        let subject = Subject { fault: Fault::OutOfMemory, process: Some(by.id), chip, space: failure.space };
-        let request = Request {
-            devices: chips.keys().copied().collect(),
-            bytes: failure.requested,
-            largest_free_bytes_per_bank: failure.largest_free_bytes_per_bank,
-        };
-        // The writer's clock may be ahead.
-        let at = failure.at.min(self.now);
-        self.faults.add_failure(self.now, subject, at, failure.count, request.clone());
-        let tally =
-            Tally { count: failure.count, bytes: request.bytes, request: Some(request), ..Tally::new(at) };
-        self.event_log.out_of_memory(subject, label, chips, tally);
+        let subject =
+            Subject { fault: Fault::OutOfMemory, failure: Some(kind), process: Some(by.id), chip, space };
+        self.faults.add_failure(self.now, subject, at, count, described.clone());
+        let bytes = described.requested_bytes.unwrap_or(0);
+        let tally = Tally { count, bytes, failure: Some(described), ..Tally::new(at) };
+        self.event_log.failed(subject, label, chips, tally);
         Outcome::Noted
+    }
+
+    /// A failure with the names that are known of it.
+    pub(crate) fn describe_failure(&self, id: ProcessId, failure: &Failure) -> snapshot::Failure {
+        let Failure { kind, space, requested, needed, available, free, program, .. } = *failure;
+        let process = self.processes.get(&id);
+        let known = |bytes: u64| Some(bytes).filter(|&bytes| bytes > 0);
+        let of = |kinds: &[FailureKind], bytes: Option<u64>| bytes.filter(|_| kinds.contains(&kind));
+        let chips: Vec<ChipId> = failure.chips.iter().map(|&chip| self.resolve(chip)).collect();
+        let named = |scope: Scope| process.and_then(|it| it.program_name(scope, program)).cloned();
+        let by_site = || process.and_then(|it| it.sites.program_name(failure.site)).cloned();
+        let program_name = failure.scope.and_then(named).or_else(by_site).filter(|_| program != 0);
+        snapshot::Failure {
+            kind,
+            indexes: self.numbered(&chips).into_keys().collect(),
+            space,
+            requested_bytes: known(requested),
+            needed_bytes_per_bank: of(&[FailureKind::OutOfMemory, FailureKind::Unsupported], known(needed)),
+            free_bytes_per_bank: free,
+            largest_free_bytes_per_bank: of(&[FailureKind::OutOfMemory], available),
+            program_end: of(&[FailureKind::Clash, FailureKind::BeyondL1], known(needed)),
+            lowest_buffer: of(&[FailureKind::Clash], available),
+            limit_bytes: of(
+                &[FailureKind::BeyondL1, FailureKind::KernelConfig, FailureKind::TraceRegion],
+                available,
+            ),
+            cores: process.and_then(|it| it.cores.get(&failure.cores)).map(|cores| cores.rectangles()),
+            program: (program != 0).then(|| program_number(program)),
+            program_name,
+            site_name: process
+                .and_then(|it| it.sites.line(failure.site).or_else(|| it.sites.name(failure.site).cloned())),
+            origin: process.map(|it| it.sites.origin(failure.site)).unwrap_or_default(),
+            sequence: known(failure.sequence),
+        }
     }
 
     /// Chips by index.
@@ -105,7 +146,7 @@ impl State {
     ) {
         // A finding names no chip that is not listed.
         let chip = chip.filter(|chip| self.chips.contains_key(chip));
-        let subject = Subject { fault, process: Some(by.id), chip, space };
+        let subject = Subject { fault, failure: None, process: Some(by.id), chip, space };
         if let Some(process) = self.processes.get(&by.id) {
             self.faults.name(by.id, &process.info);
         }

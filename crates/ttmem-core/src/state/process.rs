@@ -1,7 +1,7 @@
 //! A process: what it defined, opened and reported.
 
 use crate::core_set::CoreSet;
-use crate::input::{Allocator, Audit, Banks, Process, Trace, Tracked};
+use crate::input::{Allocator, Audit, Banks, Failure, Process, Trace, Tracked};
 use crate::ledger::PoolId;
 use crate::pairs;
 use crate::sites::Sites;
@@ -41,6 +41,8 @@ pub(crate) struct ProcessState {
     /// Capture of the newest trace in the event log: a listing reports traces again.
     pub(super) logged_trace: Option<Mono>,
     pub(super) records: u64,
+    /// The last failed allocations, oldest first.
+    pub(crate) failures: VecDeque<Failure>,
     /// The last frees, to recognise a double free.
     pub(super) freed: VecDeque<(Scope, Space, u64)>,
 }
@@ -110,6 +112,7 @@ impl ProcessState {
             program_changes: 0,
             logged_trace: None,
             records: 0,
+            failures: VecDeque::new(),
             freed: VecDeque::new(),
         }
     }

@@ -7,12 +7,13 @@ mod l1_total;
 mod listing;
 mod machine;
 mod programs;
+mod sites;
 
 use super::*;
 use crate::Detail;
 use crate::core_set::CoreSet;
 use crate::input::{
-    Alloc, Audit, Banks, Extent, Free, OutOfMemory, Program, SensorReading, Site, SiteDefinition, Trace,
+    Alloc, Audit, Banks, Extent, Failure, Free, Program, SensorReading, Site, SiteDefinition, Trace,
 };
 use crate::machine::{Capacity, Sensors};
 use crate::snapshot::{FindingKind, Snapshot};

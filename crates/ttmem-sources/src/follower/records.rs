@@ -94,7 +94,13 @@ impl Follower {
             (Kind::PeakReset, Some(space)) => emit(Input::Peak { scope, space, bytes: None }),
             // Refusals and failures are counted in the header, so that none is missed; the others lack a space.
             (
-                Kind::Refused | Kind::OutOfMemory | Kind::Alloc | Kind::Free | Kind::Audit | Kind::PeakReset,
+                Kind::Refused
+                | Kind::OutOfMemory
+                | Kind::Failure
+                | Kind::Alloc
+                | Kind::Free
+                | Kind::Audit
+                | Kind::PeakReset,
                 _,
             ) => {}
         }

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use ttmem_core::words::Mono;
 use ttmem_types::limits::CRASH_SEGMENTS;
+use ttmem_wire::segment::FAILURE_SUFFIXES;
 
 /// How many crash segments are kept, how long, and how much of the filesystem they and all other segments may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Crash segments of one user.
+    /// Crash segments of one user. The copies of each that were made when allocations failed are kept with it.
     pub count: usize,
     /// Age since their last event.
     pub age_ns: u64,
@@ -119,7 +120,10 @@ impl CrashSegments {
             // Another file may have its name by now. A container's file is only closed: its own writers remove it.
             let found = find_file(folder.fd.as_fd(), &segment.name);
             if segment.of_machine && found.is_ok_and(|(_, stat)| file_id(&stat) == id) {
-                let _ = rustix::fs::unlinkat(&folder.fd, segment.name.as_str(), AtFlags::empty());
+                let copies = FAILURE_SUFFIXES.iter().map(|suffix| format!("{}{suffix}", segment.name));
+                for name in copies.chain([segment.name.clone()]) {
+                    let _ = rustix::fs::unlinkat(&folder.fd, name.as_str(), AtFlags::empty());
+                }
             }
             self.0.remove(&id);
         }

@@ -4,6 +4,7 @@ use super::*;
 use crate::input::FaultReport;
 use crate::snapshot::{self, EventKind as Kind, Severity};
 use crate::words::Fault;
+use ttmem_types::FailureKind;
 
 const SECOND: u64 = Mono::SECOND;
 
@@ -269,17 +270,16 @@ fn failed_allocation_is_dated_when_it_occurred() {
     let by = legacy(8);
     let command = Some("python model.py".to_owned());
     state.apply(Mono(0), by, Input::Registered(Box::new(Process { command, ..Process::default() })));
-    let failure = |chips: &[u32], at: u64| OutOfMemory {
+    let failure = |chips: &[u32], at: u64| Failure {
         chips: chips.iter().map(|&index| ChipId::Ordinal(index)).collect(),
         space: Some(Space::Dram),
         requested: 512 << 20,
-        largest_free_bytes_per_bank: Some(38 << 20),
-        at: Mono(at * SECOND),
-        count: 1,
+        available: Some(38 << 20),
+        ..Failure::new(FailureKind::OutOfMemory, Mono(at * SECOND))
     };
     // Read an hour later.
     let now = Mono(4000 * SECOND);
-    state.apply(now, by, Input::OutOfMemory(failure(&[0], 400)));
+    state.apply(now, by, Input::Failure(Box::new(failure(&[0], 400))));
     state.tick(now);
     let text = "out of memory: pid 8 (python model.py) requested 512.0 MiB of DRAM on device 0; \
                 largest free block 38.0 MiB per bank";
@@ -297,19 +297,14 @@ fn failed_allocation_is_dated_when_it_occurred() {
     );
     assert!(finding.device.is_some() && finding.device == event.device);
     // The last one counts, with all of its devices.
-    let again = OutOfMemory {
-        requested: 1 << 20,
-        largest_free_bytes_per_bank: None,
-        count: 4,
-        ..failure(&[0], 4000)
-    };
-    state.apply(now, by, Input::OutOfMemory(again));
-    let mesh = OutOfMemory {
+    let again = Failure { requested: 1 << 20, available: None, count: 4, ..failure(&[0], 4000) };
+    state.apply(now, by, Input::Failure(Box::new(again)));
+    let mesh = Failure {
         chips: vec![ChipId::Ordinal(0), ChipId::Ordinal(1)],
         space: Some(Space::L1),
         ..failure(&[], 4000)
     };
-    state.apply(now, by, Input::OutOfMemory(mesh));
+    state.apply(now, by, Input::Failure(Box::new(mesh)));
     let texts: Vec<_> = of(&state, Kind::OutOfMemory);
     assert_eq!(
         texts[texts.len() - 2..],

@@ -341,6 +341,7 @@ impl Generator<'_> {
             count: self.number(),
             first: self.maybe(Self::time),
             last: self.maybe(Self::time),
+            failure: None,
             text: self.text(),
         }
     }

@@ -59,6 +59,7 @@ pub(super) fn finding(kind: FindingKind, severity: Severity, text: &str) -> Find
         count: 1,
         first: None,
         last: None,
+        failure: None,
         text: text.to_owned(),
     }
 }

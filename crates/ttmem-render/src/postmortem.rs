@@ -1,0 +1,350 @@
+//! A post-mortem as a page of text: what was requested, why it failed, what to free, and what held the memory.
+
+use crate::format::{core_count, core_range, plural, sanitize, size};
+use crate::site::describe_site;
+use crate::{Tone, allocation, format};
+use ttmem_core::snapshot::{
+    Allocation, FailedBank, Failure, FailureHolder, FailureKind, InTheWay, OpenWith, PostMortem, Shortage,
+};
+
+/// Rows of one list of a page.
+const MAX_ROWS: usize = 12;
+/// Holders that a short form names.
+const SHORT_HOLDERS: usize = 3;
+/// Column of continued lines.
+const INDENT: usize = 2;
+
+/// A line of a page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// Its text.
+    pub text: String,
+    /// Its tone.
+    pub tone: Tone,
+    /// Whether it is the title of what follows.
+    pub is_title: bool,
+}
+
+/// The page of a post-mortem, wrapped at `width` columns. Rows of lists are not wrapped, so that a terminal or pager may cut them.
+pub fn page(post_mortem: &PostMortem, width: usize) -> Vec<Line> {
+    let mut page = Page { lines: Vec::new(), width };
+    page.paragraph(&post_mortem.text, Tone::Bad);
+    page.paragraph(&describe_source(post_mortem), Tone::Faint);
+    page.blank();
+    for sentence in reasons(post_mortem) {
+        page.paragraph(&sentence, Tone::Plain);
+    }
+    for remedy in remedies(post_mortem) {
+        page.list(&remedy.title, &remedy.header, &remedy.rows, remedy.more);
+    }
+    if let Some(bank) = post_mortem.bank.as_ref().filter(|_| !post_mortem.holders.is_empty()) {
+        let title = format!("Allocated in {}, per bank:", bank.space.title());
+        let all: Vec<&FailureHolder> = post_mortem.holders.iter().collect();
+        let (rows, more) = holder_rows(&all);
+        page.list(&title, &HOLDER_HEADER, &rows, more);
+    }
+    page.lines
+}
+
+/// The post-mortem in a few sentences, each a line: reason, the cheapest remedy, and the largest holders.
+pub fn summary(post_mortem: &PostMortem) -> Vec<String> {
+    let mut lines = vec![post_mortem.text.clone()];
+    lines.extend(reasons(post_mortem));
+    lines.extend(remedies(post_mortem).into_iter().take(1).map(|it| it.short));
+    let holders: Vec<String> = post_mortem.holders.iter().take(SHORT_HOLDERS).map(describe_holder).collect();
+    if let Some(bank) = post_mortem.bank.as_ref().filter(|_| !holders.is_empty()) {
+        lines.push(format!("allocated in {} per bank: {}", bank.space.title(), holders.join("; ")));
+    }
+    lines.iter().map(|line| sanitize(line)).collect()
+}
+
+struct Page {
+    lines: Vec<Line>,
+    width: usize,
+}
+
+impl Page {
+    fn push(&mut self, text: String, tone: Tone, is_title: bool) {
+        self.lines.push(Line { text, tone, is_title });
+    }
+
+    fn blank(&mut self) {
+        self.push(String::new(), Tone::Plain, false);
+    }
+
+    fn paragraph(&mut self, text: &str, tone: Tone) {
+        for line in format::wrap(&sanitize(text), self.width) {
+            self.push(line, tone, false);
+        }
+    }
+
+    /// A title and aligned rows. The last column is a text, the others are numbers.
+    fn list(&mut self, title: &str, header: &[&str], rows: &[Vec<String>], more: u64) {
+        self.blank();
+        for line in format::wrap(title, self.width) {
+            self.push(line, Tone::Plain, true);
+        }
+        let header: Vec<String> = header.iter().map(|&it| it.to_owned()).collect();
+        let all: Vec<&Vec<String>> = [&header].into_iter().chain(rows).collect();
+        let columns = header.len();
+        let width = |n: usize| all.iter().map(|row| row[n].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        // A column without a text in any row is left out.
+        let is_shown = |n: usize| rows.iter().any(|row| !row[n].is_empty());
+        for (number, row) in all.iter().enumerate().filter(|_| !rows.is_empty()) {
+            let mut line = " ".repeat(INDENT);
+            for n in (0..columns).filter(|&n| is_shown(n)) {
+                let text = sanitize(&row[n]);
+                if n + 1 == columns {
+                    line.push_str(&text);
+                } else {
+                    line.push_str(&format!("{text:>width$}  ", width = widths[n]));
+                }
+            }
+            let tone = if number == 0 { Tone::Faint } else { Tone::Plain };
+            self.push(line.trim_end().to_owned(), tone, false);
+        }
+        if more > 0 {
+            self.push(format!("{}{more} more", " ".repeat(INDENT)), Tone::Faint, false);
+        }
+    }
+}
+
+/// When and where, and whether everything is as it was then.
+fn describe_source(it: &PostMortem) -> String {
+    let mut parts = vec![format!("{:.3}", it.at)];
+    parts.extend(it.runtime.clone());
+    parts.push(match (&it.inexact_reason, it.exact) {
+        (None, true) => "exactly as when it failed".to_owned(),
+        (Some(reason), _) => format!("not exact: {reason}"),
+        (None, false) => "not exact".to_owned(),
+    });
+    if it.later_failures > 0 {
+        parts.push(format!("{} followed", plural(it.later_failures, "later failure")));
+    }
+    parts.join(", ")
+}
+
+/// Why it failed, in sentences.
+fn reasons(it: &PostMortem) -> Vec<String> {
+    let failure = &it.failure;
+    match failure.kind {
+        FailureKind::OutOfMemory => it.bank.iter().filter_map(|bank| describe_shortage(bank, failure)).collect(),
+        FailureKind::Clash => describe_clash(it),
+        FailureKind::BeyondL1 => vec![
+            "The program's circular buffers and other memory do not fit into the L1 of a core, even if it is empty: use \
+             smaller blocks, fewer buffers, or spread the work over more cores."
+                .to_owned(),
+        ],
+        FailureKind::KernelConfig => vec![
+            "Kernel code, runtime arguments and semaphores of one program share this buffer: use fewer or smaller kernels and \
+             arguments, or open the device with a smaller worker_l1_size, which leaves more L1 to the buffer."
+                .to_owned(),
+        ],
+        FailureKind::TraceRegion => {
+            vec!["The commands of all captured traces share the trace region.".to_owned()]
+        }
+        _ => vec!["No memory was missing: a request of another kind would succeed.".to_owned()],
+    }
+}
+
+fn describe_shortage(bank: &FailedBank, failure: &Failure) -> Option<String> {
+    let needed = size(failure.needed_bytes_per_bank?);
+    let FailedBank { bytes_per_bank, free_bytes_per_bank, largest_free_bytes_per_bank, free_count, .. } =
+        *bank;
+    let (banks, space) = (plural(bank.banks.into(), "bank"), bank.space.title());
+    Some(match bank.shortage? {
+        Shortage::TooLarge => format!(
+            "Too large: {needed} per bank are needed, and each of the {banks} of {space} has {}.",
+            size(bytes_per_bank)
+        ),
+        Shortage::Full => format!(
+            "Full: {needed} per bank are needed, and {} of {} are free in each of the {banks} of {space}.",
+            size(free_bytes_per_bank),
+            size(bytes_per_bank)
+        ),
+        Shortage::Fragmented => format!(
+            "Fragmented: {needed} per bank are needed and {} are free, but in {}; the largest has {}.",
+            size(free_bytes_per_bank),
+            plural(free_count, "block"),
+            size(largest_free_bytes_per_bank)
+        ),
+        Shortage::Other => return None,
+    })
+}
+
+fn describe_clash(it: &PostMortem) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(gap) = it.gaps.first() {
+        let lowest = gap.lowest_reserved.map_or_else(|| "unknown".to_owned(), |at| format!("{at:#x}"));
+        let cores = match &gap.cores[..] {
+            [] => "each core".to_owned(),
+            cores => format!("each of {}", plural(core_count(cores), "core")),
+        };
+        all.push(format!(
+            "The program needs {} on {cores}; the free gap is {}, up to the lowest L1 buffer at {lowest}.",
+            size(gap.needed_bytes),
+            size(gap.free_bytes)
+        ));
+        let elsewhere = it.in_the_way.iter().filter(|it| it.only_by_lockstep).count() as u64;
+        if elsewhere > 0 {
+            let lowest = gap.lowest_buffer.map_or_else(
+                || "no buffer is on the program's own cores".to_owned(),
+                |at| format!("the lowest buffer on the program's own cores is at {at:#x}"),
+            );
+            all.push(format!(
+                "{} in the way {} on other cores: the runtime compares with the lowest address of all banks, and {lowest}.",
+                plural(elsewhere, "buffer"),
+                if elsewhere == 1 { "is" } else { "are" }
+            ));
+        }
+    }
+    all
+}
+
+/// Something that makes the request succeed.
+struct Remedy {
+    title: String,
+    header: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    more: u64,
+    /// The remedy in one sentence.
+    short: String,
+}
+
+fn remedies(it: &PostMortem) -> Vec<Remedy> {
+    let mut all = Vec::new();
+    if let Some(OpenWith { parameter, bytes }) = &it.open_with {
+        let title = format!("Open the device with {parameter}={bytes} ({}) or more.", size(*bytes));
+        all.push(Remedy { short: title.clone(), title, header: Vec::new(), rows: Vec::new(), more: 0 });
+    }
+    all.extend(free_window(it));
+    all.extend(free_sites(it));
+    all.extend(move_buffers(it));
+    all
+}
+
+/// To free neighbouring buffers.
+fn free_window(it: &PostMortem) -> Option<Remedy> {
+    let window = it.make_room.as_ref()?;
+    let block = format!("a free block of {} at {:#x}", size(window.block_bytes_per_bank), window.address);
+    let what = format!("{} with {} per bank", plural(window.count, "buffer"), size(window.bytes_per_bank));
+    if window.count == 0 {
+        return None;
+    }
+    let rows = window
+        .buffers
+        .iter()
+        .take(MAX_ROWS)
+        .map(|buffer| vec![buffer.id.clone(), per_bank(buffer), describe_buffer(buffer)]);
+    let named = window.buffers.first().map(|buffer| format!(": {}", describe_buffer(buffer)));
+    Some(Remedy {
+        title: format!("Cheapest way to make room: free {what}, which leaves {block}."),
+        header: vec!["ADDRESS", "PER BANK", "BUFFER"],
+        rows: rows.collect(),
+        more: window.count.saturating_sub(MAX_ROWS.min(window.buffers.len()) as u64),
+        short: format!("To make room, free {what}{}.", named.unwrap_or_default()),
+    })
+}
+
+/// To free everything of one call site.
+fn free_sites(it: &PostMortem) -> Option<Remedy> {
+    let all: Vec<&FailureHolder> = it.sites_that_make_room.iter().collect();
+    let first = all.first()?;
+    let (rows, more) = holder_rows(&all);
+    Some(Remedy {
+        title: "Freeing all buffers of one of these call sites makes room, too:".to_owned(),
+        header: HOLDER_HEADER.to_vec(),
+        rows,
+        more,
+        short: format!("To make room, free {}.", describe_holder(first)),
+    })
+}
+
+/// To free the buffers in the way of a program, and to allocate them again.
+fn move_buffers(it: &PostMortem) -> Option<Remedy> {
+    if it.in_the_way.is_empty() {
+        return None;
+    }
+    let count = plural(it.in_the_way.len() as u64, "buffer");
+    let place = |it: &InTheWay| match it.new_address {
+        Some(address) => format!("{address:#x}"),
+        None => "no room".to_owned(),
+    };
+    let rows = it.in_the_way.iter().take(MAX_ROWS).map(|in_the_way| {
+        let buffer = &in_the_way.buffer;
+        let cores = if in_the_way.only_by_lockstep { "other".to_owned() } else { cores_of(buffer) };
+        vec![buffer.id.clone(), per_bank(buffer), place(in_the_way), cores, describe_buffer(buffer)]
+    });
+    let all_fit = it.in_the_way.iter().all(|it| it.new_address.is_some());
+    let end = it.failure.program_end.map_or_else(String::new, |end| format!(" below {end:#x}"));
+    let first = describe_buffer(&it.in_the_way[0].buffer);
+    let title = if all_fit {
+        format!(
+            "Free {count}{end}, then allocate them again in this order; they move above the program's memory:"
+        )
+    } else {
+        format!(
+            "Free or move to DRAM {count}{end}. Those with a new address can be allocated again, in this order:"
+        )
+    };
+    let short = if all_fit {
+        format!("To make room, free {count}{end} and allocate them again, largest first: {first}.")
+    } else {
+        format!("To make room, free {count}{end} or move them to DRAM: {first}.")
+    };
+    Some(Remedy {
+        title,
+        header: vec!["ADDRESS", "PER BANK", "NEW ADDRESS", "CORES", "BUFFER"],
+        rows: rows.collect(),
+        more: it.in_the_way.len().saturating_sub(MAX_ROWS) as u64,
+        short,
+    })
+}
+
+const HOLDER_HEADER: [&str; 4] = ["PER BANK", "SHARE", "COUNT", "CALL SITE"];
+
+fn holder_rows(holders: &[&FailureHolder]) -> (Vec<Vec<String>>, u64) {
+    let row = |it: &&FailureHolder| {
+        vec![
+            size(it.bytes_per_bank),
+            format!("{:.1}%", it.share_percent),
+            it.count.to_string(),
+            describe_site_and_tensor(it),
+        ]
+    };
+    let rows = holders.iter().take(MAX_ROWS).map(row).collect();
+    (rows, holders.len().saturating_sub(MAX_ROWS) as u64)
+}
+
+fn describe_holder(it: &FailureHolder) -> String {
+    let FailureHolder { count, bytes_per_bank, .. } = it;
+    format!("{} in {}, {}", size(*bytes_per_bank), plural(*count, "buffer"), describe_site_and_tensor(it))
+}
+
+fn describe_site_and_tensor(it: &FailureHolder) -> String {
+    let origin = &it.origin;
+    let site = describe_site(it.site_name.as_deref(), origin.op.as_deref(), origin.purpose);
+    with_tensor(site, origin.tensor.as_deref())
+}
+
+fn describe_buffer(buffer: &Allocation) -> String {
+    with_tensor(allocation::call_site(buffer), buffer.origin.tensor.as_deref())
+}
+
+fn with_tensor(site: Option<String>, tensor: Option<&str>) -> String {
+    let site = site.unwrap_or_else(|| "unknown".to_owned());
+    tensor.map_or_else(|| site.clone(), |tensor| format!("{site}, {tensor}"))
+}
+
+fn per_bank(buffer: &Allocation) -> String {
+    buffer.bytes_per_bank.map_or_else(|| format::UNKNOWN.to_owned(), size)
+}
+
+fn cores_of(buffer: &Allocation) -> String {
+    match buffer.cores.as_deref() {
+        None | Some([]) => String::new(),
+        Some([one]) => core_range(*one),
+        Some(many) => plural(core_count(many), "core"),
+    }
+}
